@@ -24,7 +24,7 @@ __all__ = ["ABSENT", "InvalidInput", "Parameters", "Problem", "length_mismatch",
 
 Value = TypeVar("Value")
 ABSENT: Final = object()  # the value of a problem that has none: a member is missing, or JSON cannot express it
-_LONGEST_VALUE = 200  # characters of a string that a problem repeats
+_LONGEST_VALUE = 120  # characters of a string that a problem repeats
 _LARGEST_VALUE = 2**53  # whole numbers up to here are the same in every JSON parser
 
 

@@ -1,4 +1,4 @@
-/* What the key in use may do: `GET v1/key`, asked once when the page is loaded, and again when another key was entered.
+/* What the key in use may do: `GET v1/key`, requested once when the page is loaded, and again when another key is entered.
  *
  * A server without that request (404), and one without keys, let everything be done. Until the answer is there nothing
  * is withheld: the server refuses anyway what a key may not.
@@ -10,14 +10,14 @@ const UNKNOWN = { name: null, scopes: null, learners: null };
 
 class Access extends EventTarget {
   #key = UNKNOWN;
-  #asked = false; // the answer is there, or on its way
+  #requested = false; // the answer is there, or on its way
   #turn = 0; // of asking: only the newest answer counts
   keyed = false; // the server has keys
 
   /** Ask anew; the page goes on meanwhile. */
   async ask() {
-    if (this.#asked) return;
-    this.#asked = true;
+    if (this.#requested) return;
+    this.#requested = true;
     const turn = (this.#turn += 1);
     try {
       const key = await get("key");
@@ -26,14 +26,14 @@ class Access extends EventTarget {
       if (turn !== this.#turn) return;
       if (error instanceof Refused && error.status === 401) this.refused();
       else if (error instanceof Refused && error.status < 500) this.#take(UNKNOWN);
-      else if (error instanceof Away || error instanceof Refused) this.#asked = false; // later, when the server is well
+      else if (error instanceof Away || error instanceof Refused) this.#requested = false; // later, when the server is well
       else throw error;
     }
   }
 
   /** Another key is used from now on. */
   renew() {
-    this.#asked = false;
+    this.#requested = false;
     this.ask();
   }
 
@@ -45,7 +45,7 @@ class Access extends EventTarget {
 
   /** A request was refused for want of a key, or the one in use is not accepted: nothing can be done by it. */
   refused() {
-    this.#asked = true; // a key that is refused is not tried again: the server counts that
+    this.#requested = true; // a key that is refused is not tried again: the server counts that
     this.#turn += 1;
     this.#take({ ...UNKNOWN, scopes: [] }, true);
   }
@@ -60,15 +60,15 @@ class Access extends EventTarget {
   lacks(scope) {
     const { name, scopes } = this.#key;
     if (scopes === null || scopes.includes(scope)) return null;
-    if (name !== null) return `the key ${name} lacks the scope ${scope}`;
-    return theKey() === null ? "it takes an API key" : "the API key in use is not accepted";
+    if (name !== null) return `you need the ${scope} scope, which the key ${name} lacks`;
+    return theKey() === null ? "an API key is required" : "the API key is not accepted";
   }
 }
 
 export const access = new Access();
 
-/** Tell `show` why something that needs a scope cannot be done (null: it can), now and whenever that changes. */
-export function withheld(scope, signal, show) {
+/** Call `show` with the reason why the key lacks a scope (null: it has it), now and whenever that changes. */
+export function watchScope(scope, signal, show) {
   const tell = () => show(access.lacks(scope));
   access.addEventListener("change", tell, { signal });
   tell();

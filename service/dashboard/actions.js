@@ -1,11 +1,11 @@
 /* What can be done to a learner: threshold, snapshot, clone, delete, each behind a question; and export. */
 
-import { withheld } from "./access.js";
+import { watchScope } from "./access.js";
 import { onward } from "./address.js";
 import { ask, Away, get, learnerPath, reasonOf, reasonsOf, send } from "./api.js";
 import { announce, dialog } from "./dialogs.js";
 import { el, freshId, write } from "./dom.js";
-import { thresholdOf } from "./figures.js";
+import { thresholdOf } from "./metrics.js";
 import { bytes, count, counted, moment, short } from "./format.js";
 import { OBJECTIVES } from "./objectives.js";
 import { SchemaForm } from "./schema_form.js";
@@ -31,10 +31,10 @@ export class Actions {
       changes,
       why,
     );
-    withheld("admin", signal, (reason) => {
+    watchScope("admin", signal, (reason) => {
       for (const one of changes) one.disabled = reason !== null;
       why.hidden = reason === null;
-      write(why, reason === null ? "" : `This is withheld: ${reason}`);
+      write(why, reason === null ? "" : `Not allowed: ${reason}`);
     });
   }
 
@@ -55,7 +55,7 @@ export class Actions {
   }
 
   async #threshold() {
-    const { algorithms, parts } = await get("algorithms", { asked: true });
+    const { algorithms, parts } = await get("algorithms", { interactive: true });
     const { name, config } = this.learner;
     const form = new SchemaForm(parts.threshold, {
       values: config.threshold,
@@ -65,7 +65,7 @@ export class Actions {
     });
     const done = await dialog({
       title: `What the threshold of ${name} is for`,
-      confirm: "Change it",
+      confirm: "Change threshold",
       body: [el("p", { text: "What was learnt stays; the threshold follows from it at once." }), form.element],
       submit: () => form.sent((threshold) => ask("PATCH", this.#path(), { body: { threshold } }), "/threshold"),
       reason: reasonsOf,
@@ -81,7 +81,7 @@ export class Actions {
     const { name } = this.learner;
     const done = await dialog({
       title: `Take a snapshot of ${name}?`,
-      confirm: "Take it",
+      confirm: "Save snapshot",
       body: [
         el("p", { text: "The state as it is now is saved, to go back to." }),
         el("p", {
@@ -118,7 +118,7 @@ export class Actions {
   /** As a file; through fetch, since a plain link could not send a key. */
   async #export() {
     const { name } = this.learner;
-    const reply = await send("GET", this.#path("/export"), { asked: true });
+    const reply = await send("GET", this.#path("/export"), { interactive: true });
     const named = /filename="([^"/\\]+)"/.exec(reply.headers.get("content-disposition") ?? "")?.[1];
     const file = await reply.blob().catch(() => {
       throw new Away(); // it broke off half-way

@@ -1,7 +1,7 @@
 /* Requests under /v1, with the reader's key if there is one.
  *
  * The key is kept for this tab only (sessionStorage), and sent as `Authorization: Bearer`. A refusal for want of one is
- * told to the page by the event "key-wanted" of the document.
+ * announced to the page by the event "key-wanted" of the document.
  */
 
 const PATIENCE = 10; // seconds given to one request
@@ -46,7 +46,7 @@ export function keepKey(key) {
  *
  * Throws Away or Refused.
  */
-export async function send(method, path, { body, json, file, signal, headers = {}, asked = false } = {}) {
+export async function send(method, path, { body, json, file, signal, headers = {}, interactive = false } = {}) {
   const key = theKey();
   const all = { ...headers };
   if (key !== null) all.authorization = `Bearer ${key}`;
@@ -69,7 +69,7 @@ export async function send(method, path, { body, json, file, signal, headers = {
   if (reply.ok) return reply;
   const refused = new Refused(reply.status, await problemOf(reply), Number(reply.headers.get("Retry-After")) || 0);
   if (reply.status === 401 || reply.status === 403) {
-    document.dispatchEvent(new CustomEvent("key-wanted", { detail: { refused, key, asked } }));
+    document.dispatchEvent(new CustomEvent("key-wanted", { detail: { refused, key, interactive } }));
   }
   throw refused;
 }
@@ -83,10 +83,10 @@ async function problemOf(reply) {
   }
 }
 
-/** Send a request and read its JSON; null where there is no body. `asked`: the reader did, so a key is asked for. */
-export async function ask(method, path, { signal, asked = method !== "GET", patience = PATIENCE, ...sent } = {}) {
+/** Send a request and read its JSON; null where there is no body. `interactive`: the user caused the request, so ask for a key if one is needed. */
+export async function ask(method, path, { signal, interactive = method !== "GET", patience = PATIENCE, ...sent } = {}) {
   const limit = AbortSignal.timeout(patience * 1000);
-  const reply = await send(method, path, { ...sent, asked, signal: signal ? AbortSignal.any([signal, limit]) : limit });
+  const reply = await send(method, path, { ...sent, interactive, signal: signal ? AbortSignal.any([signal, limit]) : limit });
   try {
     return reply.status === 204 ? null : await reply.json();
   } catch (error) {

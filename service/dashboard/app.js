@@ -79,7 +79,7 @@ function go() {
     put(link, "aria-current", link.dataset.page === page ? "page" : null);
   }
   const named = show === undefined ? undefined : decoded(match[1]);
-  byId("connection").hidden = named === undefined; // nothing is asked for there
+  byId("connection").hidden = named === undefined; // that page requests nothing
   if (named === undefined) {
     main.append(missing(path));
     document.title = "Not found – rarestream";
@@ -119,7 +119,7 @@ const missing = (path) =>
     "section",
     { class: "message" },
     el("h1", { text: "There is no such page" }),
-    el("p", { text: `The address names ${path}.` }),
+    el("p", { text: `There is no page at ${path}.` }),
     el("p", {}, el("a", { href: "#/", text: "To the overview" })),
   );
 
@@ -133,7 +133,7 @@ function showConnection() {
   byId("connection").dataset.state = state;
   write(byId("state"), away ? `${reason},` : WORDS[state]);
   const seconds = Math.max(0, Math.ceil((next - Date.now()) / 1000));
-  const kept = at === null ? "" : `; figures from ${timeOfDay(at)}`;
+  const kept = at === null ? "" : `; metrics from ${timeOfDay(at)}`;
   write(
     byId("since"),
     away ? `retrying ${seconds > 0 ? `in ${seconds} s` : "now"}${kept}` : at === null ? "" : timeOfDay(at),
@@ -152,7 +152,7 @@ addEventListener("online", () => connection.retry());
 /* ---- The key ----------------------------------------------------------------------------------------------------- */
 
 let declined; // the key with which the reader wanted no other
-let unaccepted; // the key that the server said it does not know, or no longer
+let unaccepted; // the key that the server rejected
 
 async function changeKey(refused) {
   const [before, place] = [theKey(), shown];
@@ -184,14 +184,14 @@ function showKey() {
 }
 
 byId("key").addEventListener("click", () => changeKey(null));
-document.addEventListener("key-wanted", ({ detail: { refused, key, asked } }) => {
+document.addEventListener("key-wanted", ({ detail: { refused, key, interactive } }) => {
   if (refused.status === 401) {
     if (key === theKey()) access.refused();
     unaccepted = key ?? undefined;
     showKey();
   }
   if (key !== theKey() || document.querySelector("dialog.key[open]")) return;
-  if (asked || (refused.status === 401 && key !== declined)) changeKey(refused);
+  if (interactive || (refused.status === 401 && key !== declined)) changeKey(refused);
 });
 
 access.addEventListener("change", showKey);

@@ -1,4 +1,4 @@
-/* Charts by Plotly, whose bundle is loaded beside the first figures and only on pages that have charts.
+/* Charts by Plotly, whose bundle is loaded beside the first metrics and only on pages that have charts.
  *
  * A chart is drawn while it is in sight, at most so often; what it says in words, or why there is nothing to draw, is
  * as it is at present anywhere on the page. Plotly reads

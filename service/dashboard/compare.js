@@ -1,15 +1,15 @@
 /* The learners of a group on the same events: AUCs, differences with intervals, and the verdict in words. */
 
-import { withheld } from "./access.js";
+import { watchScope } from "./access.js";
 import { rangeOf } from "./address.js";
 import { get, groupPath, learnerPath, Refused } from "./api.js";
 import { Chart, drawnAs, legend, line, plain, widened } from "./charts.js";
 import { arrange, el, freshId, write } from "./dom.js";
-import { between, count, counted, figure, fixed, local, NOTHING, share, signed, wholeMoment } from "./format.js";
+import { between, count, counted, metricAt, fixed, local, NOTHING, share, signed, wholeMoment } from "./format.js";
 import { follow, RARELY, rounds } from "./live.js";
 import { askGroup } from "./new_group.js";
 import { RangeFields } from "./range.js";
-import { drawScale, drawWhisker, scaleHead, whisker } from "./sketches.js";
+import { drawScale, drawWhisker, scaleHead, whisker } from "./sparklines.js";
 import { odds, summaryOf, verdictsOf, writeVerdict } from "./verdicts.js";
 
 const HISTORY = 10; // seconds between looks at the learners' histories, while events come
@@ -38,7 +38,7 @@ class List {
       on: { click: askGroup },
     });
     const why = el("p", { id, class: "withheld", hidden: true });
-    withheld("admin", signal, (reason) => {
+    watchScope("admin", signal, (reason) => {
       add.disabled = reason !== null;
       why.hidden = reason === null;
       write(why, reason === null ? "" : `No group can be made here: ${reason}`);
@@ -50,16 +50,16 @@ class List {
         class: "quiet",
         text:
           "A group is two to eight learners on one stream: each event that is sent to the group is learnt by all of " +
-          "them, and what each had said before is compared.",
+          "them, and their earlier predictions are compared.",
       }),
       this.note,
       this.list,
     );
-    withheld("read", signal, (reason) => {
+    watchScope("read", signal, (reason) => {
       if (reason !== null) write(this.note, `No group can be shown: ${reason}.`);
     });
-    const told = { groups: (all) => this.#show(all) };
-    follow("stream?learners=false", told, async () => told.groups(await get("groups?tests=true", { signal })), signal);
+    const events = { groups: (all) => this.#show(all) };
+    follow("stream?learners=false", events, async () => events.groups(await get("groups?tests=true", { signal })), signal);
   }
 
   #show({ groups, unavailable }) {
@@ -84,14 +84,14 @@ class List {
           el("a", { href: `#/compare/${encodeURIComponent(name)}`, text: name }),
           el("span"),
           el("small"),
-          el("p", { class: "told" }, el("strong"), el("span")),
+          el("p", { class: "finding" }, el("strong"), el("span")),
         ),
       (item, { name, config, events, failed, tests }) => {
-        const [, learners, state, told] = item.children;
+        const [, learners, state, verdict] = item.children;
         write(learners, config.learners.join(", "));
         write(state, failed ?? `${counted(events, "event")} compared`);
-        told.hidden = tests === null;
-        if (tests !== null) writeVerdict(told, summaryOf(name, events, tests, config.alpha));
+        verdict.hidden = tests === null;
+        if (tests !== null) writeVerdict(verdict, summaryOf(name, events, tests, config.alpha));
       },
     );
   }
@@ -100,8 +100,8 @@ class List {
 /* ---- One group --------------------------------------------------------------------------------------------------- */
 
 class Group {
-  #told = null; // the comparison as it is by now
-  #drawn = null; // that for which the histories were asked
+  #latest = null; // the newest comparison
+  #drawn = null; // the comparison whose histories are drawn
   #histories = [];
   #learners = [];
   #by = null; // what the chart's axis goes by, once that is known
@@ -186,12 +186,12 @@ class Group {
       this.waiting,
       this.content,
     );
-    withheld("read", signal, (reason) => {
+    watchScope("read", signal, (reason) => {
       if (reason !== null) write(this.waiting, `The comparison cannot be shown: ${reason}.`);
     });
     const path = groupPath(name, "/compare");
     const tell = {
-      comparison: (told) => this.#take(told),
+      comparison: (comparison) => this.#take(comparison),
       gone: ({ detail }) => {
         this.content.hidden = true;
         this.waiting.hidden = false;
@@ -208,38 +208,38 @@ class Group {
     );
   }
 
-  #take(told) {
-    const first = this.#told === null;
-    this.#told = told;
+  #take(comparison) {
+    const first = this.#latest === null;
+    this.#latest = comparison;
     this.waiting.hidden = true;
     this.content.hidden = false;
-    this.#show(told);
+    this.#show(comparison);
     if (first) this.histories();
   }
 
   /** Ask for the histories, and for the present, with which each ends, if there was anything new since. */
   async #look() {
-    if (this.#told === this.#drawn) return false;
-    const told = this.#told;
-    const asked = told.learners.filter((name) => !told.gone.includes(name));
+    if (this.#latest === this.#drawn) return false;
+    const comparison = this.#latest;
+    const present = comparison.learners.filter((name) => !comparison.gone.includes(name));
     this.#histories = await Promise.all(
-      asked.map(async (name) => {
+      present.map(async (name) => {
         const [{ by, points }, { events, clock, window }] = await Promise.all(
           ["/metrics/history", "/metrics"].map((what) => get(learnerPath(name, what), { signal: this.signal })),
         );
         return { name, by, points: events > 0 ? [...points, { events, clock, auc: window.auc }] : points };
       }),
     );
-    this.#drawn = told;
+    this.#drawn = comparison;
     this.#draw();
     return true;
   }
 
-  #show(told) {
-    const { window, tests, learners, alpha, events, gone, clock } = told;
+  #show(comparison) {
+    const { window, tests, learners, alpha, events, gone, clock } = comparison;
     arrange(
       this.verdicts,
-      verdictsOf(told.name, events, tests, alpha, window.differences),
+      verdictsOf(comparison.name, events, tests, alpha, window.differences),
       ({ key }) => key,
       () => el("li", {}, el("strong"), el("span")),
       writeVerdict,
@@ -258,13 +258,13 @@ class Group {
         .filter(Boolean)
         .join(" "),
     );
-    this.#areas(told, learners, window);
-    this.#pairs(told, window, tests);
+    this.#areas(comparison, learners, window);
+    this.#pairs(comparison, window, tests);
     this.#learners = learners;
     this.#draw();
   }
 
-  #areas(told, learners, window) {
+  #areas(comparison, learners, window) {
     const ends = learners.flatMap((name) => window.auc[name].interval ?? []);
     const scale = {
       low: Math.max(0, Math.min(...ends, 0.99) - 0.02),
@@ -290,7 +290,7 @@ class Group {
         write(
           row.cells[2],
           interval === null
-            ? figure(told, `/window/auc/${name}/${auc === null ? "auc" : "interval"}`).reason
+            ? metricAt(comparison, `/window/auc/${name}/${auc === null ? "auc" : "interval"}`).reason
             : between(interval, 4),
         );
         drawWhisker(row.querySelector("svg"), auc, interval, scale);
@@ -298,7 +298,7 @@ class Group {
     );
   }
 
-  #pairs(told, window, tests) {
+  #pairs(comparison, window, tests) {
     const ends = window.differences.flatMap(({ interval }) => interval ?? []);
     const reach = Math.max(...ends.map(Math.abs), 0.01) * 1.1;
     drawScale(this.differenceScale, ...(ends.length > 0 ? [-reach, reach].map(signed(3)) : NO_ENDS));
@@ -321,7 +321,7 @@ class Group {
       (row, { difference, interval, place, a_better: forA, b_better: forB }) => {
         write(row.cells[1], difference === null ? NOTHING : signed(4)(difference));
         const pointer = `/window/differences/${place}/${difference === null ? "difference" : "interval"}`;
-        write(row.cells[2], interval === null ? figure(told, pointer).reason : interval.map(signed(4)).join(" to "));
+        write(row.cells[2], interval === null ? metricAt(comparison, pointer).reason : interval.map(signed(4)).join(" to "));
         drawWhisker(row.querySelector("svg"), difference, interval, { low: -reach, high: reach, zero: 0 });
         write(row.cells[4], `${odds(forA)} to 1`);
         write(row.cells[5], `${odds(forB)} to 1`);

@@ -1,6 +1,6 @@
 /* A form for a new learner, built from the catalogue's JSON schemas. */
 
-import { access, withheld } from "./access.js";
+import { access, watchScope } from "./access.js";
 import { onward, tellUnread, unreadNote } from "./address.js";
 import { ask, get, labelled, learnerPath, NAMELESS, named, reasonOf, reasonsOf, Refused, theKey } from "./api.js";
 import { announce, refusal } from "./dialogs.js";
@@ -12,14 +12,14 @@ import { SchemaForm, within } from "./schema_form.js";
 
 const PATIENCE = 300; // seconds: the first of its kind on a machine waits for its kernels
 const USUAL = "cbr-diag"; // the algorithm that is proposed
-const SLOW = 1.5; // seconds after which it is said why it takes so long
+const SLOW = 1.5; // seconds after which the page explains the wait
 
 const PARTS = [
   ["threshold", "Threshold", "what alerts are for"],
   ["calibration", "Calibration", "how a score becomes a probability"],
   ["scaling", "Scaling", "of the features"],
   ["embedding", "Embedding", "nonlinear features in front of the model"],
-  ["figures", "Figures", "settings of the live figures"],
+  ["figures", "Metrics", "settings of the live metrics"],
   ["late", "Late labels", "how long events wait for theirs"],
 ];
 const WAITING =
@@ -162,11 +162,11 @@ class Creation {
     const fields = el("fieldset", { class: "whole" }, ...this.element.children);
     const why = el("p", { class: "withheld", hidden: true });
     this.element.append(why, fields);
-    withheld("admin", signal, (reason) => {
+    watchScope("admin", signal, (reason) => {
       fields.disabled = reason !== null;
-      const told = reason === null ? access.only : `No learner can be created here: ${reason}`;
-      why.hidden = told === null;
-      write(why, told ?? "");
+      const note = reason === null ? access.only : `No learner can be created here: ${reason}`;
+      why.hidden = note === null;
+      write(why, note ?? "");
     });
     this.#turned();
     this.#tell();
@@ -205,7 +205,7 @@ class Creation {
     this.#features();
   }
 
-  /** The settings beside, as they are where nothing is said of them with these features. */
+  /** The settings beside, with their defaults for these features. */
   #others() {
     const one = this.algorithms.get(this.algorithm.value);
     const usual = one.usual[this.kind.value] ?? {};
@@ -216,9 +216,9 @@ class Creation {
       delete learner.properties.refit_every;
       delete learner.properties.refit_window;
     }
-    const told = PARTS.filter(([part]) => !one.ordinal || !["threshold", "calibration"].includes(part));
+    const parts = PARTS.filter(([part]) => !one.ordinal || !["threshold", "calibration"].includes(part));
     this.others.replaceChildren(
-      ...told.map(([part, title, what]) => {
+      ...parts.map(([part, title, what]) => {
         const choices = part === "threshold" ? { objective: OBJECTIVES } : {};
         const form = this.#form(this.parts[part], usual[part] ?? {}, title, choices);
         this.#again(part, form);
@@ -286,7 +286,7 @@ class Creation {
   async #send() {
     const [name, go] = [this.name.value.trim(), onward()];
     this.#refuse([], "");
-    const said = setTimeout(() => write(this.waiting, WAITING), SLOW * 1000);
+    const timer = setTimeout(() => write(this.waiting, WAITING), SLOW * 1000);
     try {
       await ask("PUT", learnerPath(name || NAMELESS), { body: this.#body(), patience: PATIENCE });
       announce(`${name} is created.`);
@@ -297,7 +297,7 @@ class Creation {
       if (error.code === "name-taken") this.#refuse([{ pointer: "/name", detail: error.message }], "");
       else this.#refuse(name === "" ? named(problems, "a learner needs a name") : problems, reasonOf(error));
     }
-    clearTimeout(said);
+    clearTimeout(timer);
     write(this.waiting, "");
   }
 

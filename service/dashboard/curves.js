@@ -17,9 +17,9 @@ export class Curves {
       { text: "positive", number: 1 },
       { text: "alerts begin", number: 5, dash: "dash" },
     ]);
-    this.reliability = chart("Reliability", "what came true of what was said", [
+    this.reliability = chart("Calibration", "predicted vs. observed", [
       { text: "share that is positive", number: 0 },
-      { text: "as said", number: 5, dash: "dot" },
+      { text: "perfect calibration", number: 5, dash: "dot" },
     ]);
     this.confusion = new Confusion();
     this.element = el(
@@ -146,32 +146,32 @@ export class Curves {
     };
   }
 
-  #reliable({ count: events, mean_probability: said, share_positive: came }) {
+  #reliable({ count: events, mean_probability: predicted, share_positive: observed }) {
     const all = events.reduce((a, b) => a + b, 0);
     if (all === 0) return { nothing: "Nothing to draw: no events in the window yet." };
     const kept = events.map((_, i) => i).filter((i) => events[i] > 0);
-    const top = Math.max(...kept.map((i) => Math.max(said[i], came[i])));
+    const top = Math.max(...kept.map((i) => Math.max(predicted[i], observed[i])));
     const end = Math.min(1, top * 1.1 + 0.01);
     return {
       traces: [
         { x: [0, end], y: [0, end], mode: "lines", line: line(5, "dot", 1), hoverinfo: "skip" },
         {
           // bins of few events are as small as what they say
-          x: kept.map((i) => said[i]),
-          y: kept.map((i) => came[i]),
+          x: kept.map((i) => predicted[i]),
+          y: kept.map((i) => observed[i]),
           mode: "lines+markers",
           line: { color: veil("--line-0", 0.45), width: 1 },
           marker: { color: colour("--line-0"), size: kept.map((i) => 6 + 2 * Math.log10(events[i])), opacity: 1 },
           customdata: kept.map((i) => counted(events[i], "event")),
-          hovertemplate: "said %{x:.1%}, came true %{y:.1%}, of %{customdata}<extra></extra>",
+          hovertemplate: "predicted %{x:.1%}, observed %{y:.1%}, of %{customdata}<extra></extra>",
         },
       ],
       layout: {
         hovermode: "closest",
-        xaxis: { title: "probability said", tickformat: ".3~p", range: [-0.02 * end, end] },
+        xaxis: { title: "predicted probability", tickformat: ".3~p", range: [-0.02 * end, end] },
         yaxis: { tickformat: ".3~p", rangemode: "tozero" },
       },
-      words: kept.map((i) => `Said ${share(said[i])}, came ${share(came[i])} of ${count(events[i])}.`).join(" "),
+      words: kept.map((i) => `Predicted ${share(predicted[i])}, observed ${share(observed[i])} of ${count(events[i])}.`).join(" "),
     };
   }
 }

@@ -95,12 +95,12 @@ export const servedOf = ({ served }) => (typeof served === "number" ? served : s
 
 /** The interval of the window's AUC in words, or why there is none, of a document that has the AUC itself. */
 export function intervalWords(document) {
-  const { value, reason } = figure(document, "/window/auc_interval");
+  const { value, reason } = metricAt(document, "/window/auc_interval");
   return value === null ? `no 95 % interval: ${reason}` : `95 %: ${between(value)}`;
 }
 
-/** The figure at a JSON pointer of a document with `undefined` reasons: {value, reason}, one of which is null. */
-export function figure(document, pointer) {
+/** The metric at a JSON pointer of a document with `undefined` reasons: {value, reason}, one of which is null. */
+export function metricAt(document, pointer) {
   const value = pointer
     .split("/")
     .slice(1)

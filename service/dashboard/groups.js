@@ -1,9 +1,9 @@
 /* The groups above the overview: the learners of each side by side by the AUC of their windows, and which is better. */
 
 import { arrange, el, put, write } from "./dom.js";
-import { counted, figure, fixed, intervalWords, NOTHING } from "./format.js";
-import { stateOf } from "./rows.js";
-import { drawWhisker, whisker } from "./sketches.js";
+import { counted, metricAt, fixed, intervalWords, NOTHING } from "./format.js";
+import { stateOf } from "./learner_rows.js";
+import { drawWhisker, whisker } from "./sparklines.js";
 import { summaryOf, writeVerdict } from "./verdicts.js";
 
 export class Groups {
@@ -24,7 +24,7 @@ export class Groups {
     this.#groups = groups;
   }
 
-  /** The learners' figures, by name. */
+  /** The learners' metrics, by name. */
   show(rows) {
     this.element.hidden = this.#groups.length === 0;
     arrange(
@@ -44,14 +44,14 @@ function makeGroup({ name }) {
     el("h3", {}, el("a", { href: `#/compare/${encodeURIComponent(name)}`, text: name }), el("small")),
     el("p", { class: "quiet", text: "AUC of each, in its own window" }),
     el("ul", { "aria-label": "AUC of each, in its own window" }),
-    el("p", { class: "told" }, el("strong"), el("span")),
+    el("p", { class: "finding" }, el("strong"), el("span")),
   );
 }
 
 function updateGroup(card, { name, config, events, failed, tests }, rows) {
   write(card.querySelector("small"), failed ?? `${counted(events, "event")} compared`);
   const aucOf = (learner) => rows.get(learner)?.window?.auc ?? null;
-  writeVerdict(card.querySelector(".told"), summaryOf(name, events, tests, config.alpha, aucOf));
+  writeVerdict(card.querySelector(".finding"), summaryOf(name, events, tests, config.alpha, aucOf));
   const members = config.learners.map((name) => ({ name, row: rows.get(name), window: rows.get(name)?.window }));
   const ends = members.flatMap(
     ({ window }) => window?.auc_interval ?? (Number.isFinite(window?.auc) ? [window.auc] : []),
@@ -72,9 +72,9 @@ function updateGroup(card, { name, config, events, failed, tests }, rows) {
   );
 }
 
-/** Why a learner has no AUC: by its figures, or as there are none of it. */
+/** Why a learner has no AUC: by its metrics, or as there are none of it. */
 function whyNone(row) {
-  if (row?.window !== undefined) return figure(row, "/window/auc").reason;
+  if (row?.window !== undefined) return metricAt(row, "/window/auc").reason;
   return (row !== undefined && stateOf(row).text) || "there is no such learner";
 }
 

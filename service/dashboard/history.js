@@ -1,4 +1,4 @@
-/* A learner's figures over time: charts that share an axis, the drift alarms on it, and the part that is shown. */
+/* A learner's metrics over time: charts that share an axis, the drift alarms on it, and the part that is shown. */
 
 import { rangeOf } from "./address.js";
 import { Chart, colour, drawnAs, line, veil, widened } from "./charts.js";
@@ -9,11 +9,11 @@ import { RangeFields } from "./range.js";
 
 const SINCE = "since the start";
 
-/* The key of a chart: of more than two courses since the start one entry tells of all, as each has its line's colour. */
+/* The key of a chart: of more than two trends since the start one entry tells of all, as each has its line's colour. */
 function entriesOf(lines) {
-  const courses = lines.filter(({ since }) => since);
-  if (lines.length === 1 && courses.length === 0) return [];
-  const all = courses.length > 2 ? [{ text: SINCE, number: courses[0].number, dash: "dot" }] : [];
+  const trends = lines.filter(({ since }) => since);
+  if (lines.length === 1 && trends.length === 0) return [];
+  const all = trends.length > 2 ? [{ text: SINCE, number: trends[0].number, dash: "dot" }] : [];
   return lines
     .flatMap(({ text, number, dash, since }) => [
       { text, number, dash },
@@ -100,7 +100,7 @@ export class Histories {
     for (const { kind, chart } of this.#charts) chart.draw(() => this.#specified(kind));
   }
 
-  /** The points, and the present figures behind them where those are newer. */
+  /** The points, and the present metrics behind them where those are newer. */
   #all() {
     const points = this.#points;
     if (this.#metrics === null || this.#metrics.events + servedOf(this.#metrics) === 0) return points;
@@ -139,12 +139,12 @@ export class Histories {
     if (kind.band) traces.push(...this.#band(kind.band, points, x));
     const words = [];
     for (const one of drawn) {
-      const courses = [{ text: one.text, value: valueOf(one), look: line(one.number, one.dash) }];
+      const trends = [{ text: one.text, value: valueOf(one), look: line(one.number, one.dash) }];
       if (one.since) {
         const value = (point) => point[`since_start_${one.since}`] ?? null;
-        courses.push({ text: `${one.text} ${SINCE}`, value, look: line(one.number, "dot", 1.5) });
+        trends.push({ text: `${one.text} ${SINCE}`, value, look: line(one.number, "dot", 1.5) });
       }
-      for (const { text, value, look } of courses) {
+      for (const { text, value, look } of trends) {
         const y = points.map(value);
         const last = y.findLast((one) => one !== null);
         if (last === undefined) continue;

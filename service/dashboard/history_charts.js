@@ -1,11 +1,11 @@
-/* Which charts show a learner's figures over time, and what is in each. */
+/* Which charts show a learner's metrics over time, and what is in each. */
 
 import { duration, fixed, rate, share, short } from "./format.js";
 
 const FINE = fixed(3);
 
-/* What is drawn: each line is {column or of(point), text, number, dash?, since?}; `since` names the figure whose course
- * since the start, by the points' since_start_ columns, is a dotted line beside it. `none` tells by the figures why there
+/* What is drawn: each line is {column or of(point), text, number, dash?, since?}; `since` names the metric whose trend
+ * since the start, by the points' since_start_ columns, is a dotted line beside it. `none` tells by the metrics why there
  * is nothing to draw, or null. */
 const CLASSES = [
   {
@@ -77,7 +77,7 @@ const BOTH = [
     lines: [{ column: "events_per_second", text: "events per second", number: 0 }],
   },
   {
-    title: "Labels that have come",
+    title: "Label coverage",
     note: "share of served events",
     write: share,
     percent: true,
@@ -92,7 +92,7 @@ const BOTH = [
     seconds: true,
     lines: [
       { column: "label_delay_median", text: "median", number: 0 },
-      { column: "label_delay_p90", text: "9 of 10", number: 1, dash: "dash" },
+      { column: "label_delay_p90", text: "p90", number: 1, dash: "dash" },
     ],
   },
 ];

@@ -1,6 +1,6 @@
 /* A button that makes a learner of a file that was exported, here or elsewhere. */
 
-import { withheld } from "./access.js";
+import { watchScope } from "./access.js";
 import { onward } from "./address.js";
 import { ask, learnerPath, NAMELESS, named, reasonsOf, Refused } from "./api.js";
 import { announce, dialog } from "./dialogs.js";
@@ -24,11 +24,11 @@ export function importing(signal) {
     on: { click: () => file.click() },
   });
   const why = el("p", { id, class: "help" });
-  withheld("admin", signal, (reason) => {
+  watchScope("admin", signal, (reason) => {
     button.disabled = reason !== null;
     write(
       why,
-      reason === null ? "A learner that was exported goes on here, under a name of its own." : `Withheld: ${reason}`,
+      reason === null ? "Import an exported learner under a new name." : `Not allowed: ${reason}`,
     );
   });
   return el("div", { class: "importing" }, button, why, file);

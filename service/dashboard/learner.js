@@ -1,13 +1,13 @@
-/* One learner: its figures live, its curves, its weights; a form to score an event; what can be done to it. */
+/* One learner: its metrics live, its curves, its weights; a form to score an event; what can be done to it. */
 
-import { access, withheld } from "./access.js";
+import { access, watchScope } from "./access.js";
 import { Away, get, learnerPath, reasonOf, Refused } from "./api.js";
 import { Actions } from "./actions.js";
 import { Confusion, Curves } from "./curves.js";
 import { announce } from "./dialogs.js";
 import { arrange, el, put, write } from "./dom.js";
 import { ago, bytes, count, counted, duration, moment, wholeMoment } from "./format.js";
-import { FigureTable, Tiles } from "./figures.js";
+import { MetricTable, Tiles } from "./metrics.js";
 import { alarmWords, Histories } from "./history.js";
 import { absent, connection, follow, RARELY, rounds } from "./live.js";
 import { Scoring } from "./scoring.js";
@@ -21,7 +21,7 @@ const STALE = 5; // seconds without news from the store that are worth telling
 export async function show(main, place, signal) {
   document.title = `${place.name} – rarestream`;
   const title = el("h1", { text: place.name });
-  const waiting = el("p", { class: "message", text: "The figures appear here as soon as the server has answered." });
+  const waiting = el("p", { class: "message", text: "The metrics appear here as soon as the server has answered." });
   const header = el(
     "header",
     { class: "title" },
@@ -29,7 +29,7 @@ export async function show(main, place, signal) {
     title,
   );
   main.append(header, waiting);
-  withheld("read", signal, (reason) => {
+  watchScope("read", signal, (reason) => {
     if (reason === null) return;
     write(
       waiting,
@@ -97,7 +97,7 @@ class Page {
     this.alarmNone = el("p", { class: "quiet", text: "None so far." });
     this.curves = this.ranks ? null : new Curves(signal);
     this.confusion = this.ranks ? new Confusion() : this.curves.confusion;
-    this.table = new FigureTable(this.ranks);
+    this.table = new MetricTable(this.ranks);
     this.snapshots = new Snapshots(learner, signal, again);
     this.scoring = new Scoring(learner, signal);
     this.weights = new Weights(learner, signal, (names) => this.scoring.met(names));
@@ -122,11 +122,11 @@ class Page {
     const { signal, name } = this;
     connection.addEventListener("change", () => this.#showState(), { signal });
     const history = async () => {
-      const [told, { alarms }] = await Promise.all([
+      const [reply, { alarms }] = await Promise.all([
         get(learnerPath(name, "/metrics/history"), { signal }),
         get(learnerPath(name, "/alarms"), { signal }),
       ]);
-      this.histories.take(told.points, told.by);
+      this.histories.take(reply.points, reply.by);
       this.#alarms = alarms;
       this.#showAlarms();
     };
@@ -162,9 +162,9 @@ class Page {
       async () => {
         if (!this.#moved) return false;
         this.#moved = false;
-        const told = await get(learnerPath(name, "/metrics/curves"), { signal });
-        if (this.ranks) this.confusion.ranks(told.confusion);
-        else this.curves.take(told, this.tiles.threshold);
+        const reply = await get(learnerPath(name, "/metrics/curves"), { signal });
+        if (this.ranks) this.confusion.ranks(reply.confusion);
+        else this.curves.take(reply, this.tiles.threshold);
         return true;
       },
       CURVES,
@@ -248,7 +248,7 @@ function factsOf({
     ],
     ["Memory", bytes(size)],
   ];
-  if (config.threshold !== null) facts.push(["Threshold by", config.threshold.objective]);
+  if (config.threshold !== null) facts.push(["Objective", config.threshold.objective]);
   if (queued > 0) facts.push(["Queue", `${counted(queued, "event")}`]);
   if (pending !== null && pending.events > 0)
     facts.push([

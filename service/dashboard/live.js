@@ -8,6 +8,7 @@
 import { Away, Refused, send, reasonOf, UNANSWERED } from "./api.js";
 
 const OFFLINE = "offline";
+const NO_KEY = "a valid API key is required"; // the server's detail says how to send it, for those who write requests
 const LONGEST_WAIT = 10; // seconds: the wait doubles with each failure up to this
 const BEGINNING = 8; // seconds in which a stream has to begin; the server sends at once
 const SILENCE = 25; // seconds without a byte after which a stream is dead; the server sends one each 15
@@ -15,10 +16,10 @@ const POLL = 2; // seconds between polls in place of a stream
 const POLLS = 30; // after which a stream is tried again; sooner where it may only have failed
 export const RARELY = 30; // seconds between questions for what is not there: it may come
 
-/** Whether the server answers, for the line at the top: `connection` tells "change". */
+/** Whether the server answers, for the line at the top: `connection` dispatches "change". */
 class Connection extends EventTarget {
   state = "loading"; // "live", "polling", "away"
-  at = null; // when something was last heard
+  at = null; // when the last bytes arrived
   reason = "";
   next = 0; // when it is tried again, in milliseconds
   polling = false; // the page's stream is replaced by requests
@@ -30,8 +31,7 @@ class Connection extends EventTarget {
   }
 
   failed(error, seconds) {
-    this.reason = error instanceof Away ? OFFLINE : reasonOf(error);
-    if (error.status === 401) [this.reason] = this.reason.split(":"); // how to send a key is for those who write requests
+    this.reason = error instanceof Away ? OFFLINE : error.status === 401 ? NO_KEY : reasonOf(error);
     this.next = Date.now() + seconds * 1000;
     this.#turn("away");
   }
@@ -90,7 +90,7 @@ function seen(signal) {
   });
 }
 
-/** Whether an error says that what was asked for is not there. */
+/** Whether an error says that the resource does not exist. */
 export const absent = (error) => error instanceof Refused && error.status === 404;
 
 /** The wait after so many failures, give or take: pages that lost the server together do not all come back at once. */
@@ -99,7 +99,7 @@ const longer = (seconds, failures) =>
 
 /** Call `round` (async) now and each so many seconds after it has ended, until the signal; wait longer when it fails.
  *
- * Returns a function that starts the next round at once. A round that asked nothing gives false. `failed` is told of
+ * Returns a function that starts the next round at once. A round that requests nothing gives false. `failed` is told of
  * errors; where it has dealt with one it gives the seconds to the next round, else null.
  */
 export function rounds(round, seconds, signal, failed = () => null) {
@@ -111,9 +111,9 @@ export function rounds(round, seconds, signal, failed = () => null) {
       if (signal.aborted) return;
       let wait = seconds;
       try {
-        const asked = await round();
+        const requested = await round();
         failures = 0;
-        if (!signal.aborted && asked !== false) connection.heard();
+        if (!signal.aborted && requested !== false) connection.heard();
       } catch (error) {
         if (signal.aborted) return;
         const dealt = failed(error);

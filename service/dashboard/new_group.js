@@ -10,10 +10,10 @@ export async function askGroup() {
   const go = onward();
   let names;
   try {
-    const told = await get("learners?figures=true", { asked: true });
+    const listing = await get("learners?figures=true", { interactive: true });
     names = [
-      ...told.learners.filter((one) => Object.hasOwn(one.class_counts, "positive")).map(({ name }) => name),
-      ...told.asleep,
+      ...listing.learners.filter((one) => Object.hasOwn(one.class_counts, "positive")).map(({ name }) => name),
+      ...listing.asleep,
     ].sort();
   } catch (error) {
     announce(reasonOf(error));
@@ -22,7 +22,7 @@ export async function askGroup() {
   const form = new GroupForm(names);
   const done = await dialog({
     title: "A group of learners",
-    confirm: "Compare them",
+    confirm: "Create group",
     body: [form.element],
     submit: () => form.send(),
     reason: (error) => form.refuse(error),

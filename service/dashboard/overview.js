@@ -4,7 +4,7 @@
  * are listed and not woken. Groups stand above the table, their learners side by side.
  */
 
-import { withheld } from "./access.js";
+import { watchScope } from "./access.js";
 import { tellUnread, unreadNote } from "./address.js";
 import { get } from "./api.js";
 import { announce } from "./dialogs.js";
@@ -13,14 +13,14 @@ import { count, counted } from "./format.js";
 import { Groups } from "./groups.js";
 import { alarmWords } from "./history.js";
 import { connection, follow, rounds } from "./live.js";
-import { COLUMNS, drifting, href, makeRow, STATES, troubleOf, updateRow } from "./rows.js";
+import { COLUMNS, drifting, href, makeRow, STATES, troubleOf, updateRow } from "./learner_rows.js";
 
 const PERIOD = 2; // seconds after which rates are counted anew, though nothing has changed
 const UNKNOWN =
   "This node does not know its learners yet: it starts, or waits for its store. They appear here by themselves.";
 const LOOKING = "Looking for learners …";
 const SETTLED = 1.5; // seconds from the first answer to saying that there are none: of a service that has just started some
-// may be asked for in this moment, as the demo does, and the next answer, a second later, has them
+// may be requested at this moment, as the demo does, and the next answer, a second later, has them
 const GROUPS = 5; // polls between two looks at the groups
 const MOMENT = 1; // seconds: first events that take longer wait for compilers
 const RATE_OVER = 10; // seconds over which events are counted for the rate
@@ -33,7 +33,7 @@ class Overview {
   #rows = new Map(); // name -> what is known of it
   #counted = new Map(); // name -> [{at, learnt, served}] of the last seconds
   #alarms = null; // name -> number of alarms, once there was a round
-  #told = null; // the document `GET /v1/learners?figures=true` as it is by now
+  #listing = null; // the document `GET /v1/learners?figures=true` as it is by now
   #taken = 0; // when it was last shown, in seconds
   #settled = null; // whether the first answer is long enough ago to say that there are none; null before it
 
@@ -103,13 +103,13 @@ class Overview {
       this.#sorted(sort, order === "down");
     });
     this.#showSort();
-    withheld("read", this.signal, (reason) => {
-      if (reason !== null && this.#told === null) write(this.waiting, `No learner can be shown: ${reason}.`);
+    watchScope("read", this.signal, (reason) => {
+      if (reason !== null && this.#listing === null) write(this.waiting, `No learner can be shown: ${reason}.`);
     });
     const { signal } = this;
     const tell = {
-      learners: (told) => this.#take(told),
-      changed: (change) => this.#take(merged(this.#told, change)),
+      learners: (listing) => this.#take(listing),
+      changed: (change) => this.#take(merged(this.#listing, change)),
       groups: ({ groups }) => {
         this.groups.take(groups);
         this.groups.show(this.#rows);
@@ -119,11 +119,11 @@ class Overview {
       "stream",
       tell,
       async (n) => {
-        const [told, groups] = await Promise.all([
+        const [listing, groups] = await Promise.all([
           get("learners?figures=true", { signal }),
           n % GROUPS === 0 ? get("groups?tests=true", { signal }) : null,
         ]);
-        tell.learners(told);
+        tell.learners(listing);
         if (groups !== null) tell.groups(groups);
       },
       signal,
@@ -134,16 +134,16 @@ class Overview {
   /** Nothing has changed for a while: then rates have. Not so while the server is away. */
   #recount() {
     const due = performance.now() / 1000 - this.#taken >= PERIOD;
-    if (this.#told !== null && connection.state === "live" && due) this.#take(this.#told);
-    return false; // nothing was asked
+    if (this.#listing !== null && connection.state === "live" && due) this.#take(this.#listing);
+    return false; // no request was sent
   }
 
-  #take(told) {
+  #take(listing) {
     const at = performance.now() / 1000;
-    this.#told = told;
+    this.#listing = listing;
     this.#taken = at;
     if (this.#settled === null) this.#settle();
-    const rows = told.learners.map((row) => ({
+    const rows = listing.learners.map((row) => ({
       ...row,
       asleep: false,
       trouble: troubleOf(row),
@@ -152,16 +152,16 @@ class Overview {
       ...this.#beginning(row, at),
     }));
     const bare = { asleep: false, trouble: null, drifting: false, rate: null };
-    for (const name of told.asleep) rows.push({ ...bare, name, asleep: true });
-    told.creating.forEach((one, i) => rows.push({ ...bare, ...one, creating: true, first: i === 0 }));
-    for (const [name, why] of Object.entries(told.unavailable)) rows.push({ ...bare, name, trouble: why });
+    for (const name of listing.asleep) rows.push({ ...bare, name, asleep: true });
+    listing.creating.forEach((one, i) => rows.push({ ...bare, ...one, creating: true, first: i === 0 }));
+    for (const [name, why] of Object.entries(listing.unavailable)) rows.push({ ...bare, name, trouble: why });
     this.#rows = new Map(rows.map((row) => [row.name, row]));
     for (const name of this.#counted.keys()) if (!this.#rows.has(name)) this.#counted.delete(name);
-    this.#tellAlarms(told.learners);
+    this.#tellAlarms(listing.learners);
     this.#show();
   }
 
-  /** Have a moment pass before it is said that there are no learners. */
+  /** Wait a moment before the page says that there are no learners. */
   #settle() {
     this.#settled = false;
     setTimeout(() => {
@@ -204,7 +204,7 @@ class Overview {
 
   #show() {
     const all = [...this.#rows.values()];
-    const loaded = this.#told?.loaded; // whether the node knows all its learners
+    const loaded = this.#listing?.loaded; // whether the node knows all its learners
     const none = loaded && this.#settled;
     this.waiting.hidden = all.length > 0 || none;
     write(this.waiting, loaded ? LOOKING : UNKNOWN);
@@ -303,11 +303,11 @@ class Overview {
         of ? el("button", { type: "button", text: title, on: { click: turn } }) : title,
       );
     });
-    // roles said aloud: on a narrow screen the rows are laid out as cards, and would lose them
+    // explicit roles: on a narrow screen the rows are laid out as cards, and would lose them
     return el(
       "table",
       { class: "overview", role: "table" },
-      el("caption", { class: "unseen", text: "Learners and their live figures" }),
+      el("caption", { class: "unseen", text: "Learners and their live metrics" }),
       el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads)),
       el("tbody", { role: "rowgroup" }),
     );
@@ -315,11 +315,11 @@ class Overview {
 }
 
 /** The document with what has changed in it: an event of the stream. */
-function merged(told, { learners, gone, ...rest }) {
-  const rows = new Map(told.learners.map((row) => [row.name, row]));
+function merged(listing, { learners, gone, ...rest }) {
+  const rows = new Map(listing.learners.map((row) => [row.name, row]));
   for (const name of gone) rows.delete(name);
   for (const row of learners) rows.set(row.name, row);
-  return { ...told, ...rest, learners: [...rows.values()] };
+  return { ...listing, ...rest, learners: [...rows.values()] };
 }
 
 /** How many learners there are, and how many of them are shown. */

@@ -11,7 +11,7 @@ export class RangeFields {
   #note = unreadNote();
   #inputs = ["from", "to"].map((end) => el("input", { name: end, "aria-label": `${end} (of the axis)` }));
 
-  /** `query` is the address's. `onBounds` is told what to keep there: {from, to}, null where there is none, and `by` with
+  /** `query` is the address's. `onBounds` receives what to keep there: {from, to}, null where there is none, and `by` with
    * bounds in events, as time may be the axis before long. What stands `before` the fields belongs to the axis, too.
    * Until an axis is known they only keep their place. */
   constructor(query, onBounds, ...before) {

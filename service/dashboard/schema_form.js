@@ -46,38 +46,16 @@ function worth(value, unit) {
   return "";
 }
 
-/** Whether a setting matters with the values entered: a description like "cost: of a positive that is missed" names the
- * choices (values of another setting, of an enumeration) that it is for, in each of its clauses; others are for all. */
-function matters(name, { description = "" }, values, properties) {
-  const named = description.split("; ").flatMap((clause) => before(clause));
-  for (const [chooser, { enum: choices }] of Object.entries(properties)) {
-    const own = choices === undefined || chooser === name ? [] : named.filter((word) => choices.includes(word));
-    if (own.length > 0 && !own.includes(values[chooser])) return false;
-  }
-  return true;
-}
+/** Return whether a setting has an effect with these values of the settings beside it. */
+const applies = ({ "x-applies-to": choices = {} }, values) =>
+  Object.entries(choices).every(([chooser, wanted]) => wanted.includes(values[chooser]));
 
-/** The words before the colon of a clause. */
-const before = (clause) => /^([^:]*):/.exec(clause)?.[1].split(/[ ,]+/) ?? [];
-
-/** What a description says where these values are entered: of the clauses that are for choices those that are for the
- * ones made, without the choices that they begin with. */
-function told(name, { description = "" }, values, properties) {
-  const choosers = Object.entries(properties).filter(([chooser, { enum: all }]) => all !== undefined && chooser !== name);
-  const clauses = [];
-  for (const clause of description.split("; ")) {
-    const named = before(clause);
-    const own = choosers.filter(([, { enum: all }]) => named.some((word) => all.includes(word)));
-    if (own.length === 0) clauses.push(clause);
-    else if (own.every(([chooser]) => named.includes(values[chooser])))
-      clauses.push(clause.slice(clause.indexOf(":") + 1).trim());
-  }
-  return clauses.join("; ").replace(/\bnull\b/g, NONE);
-}
+/** Return a description with the word for null that the form uses. */
+const help = ({ description = "" }) => description.replace(/\bnull\b/g, NONE);
 
 /** Settings of an object. `values`: what is there now; `defaults`: in place of the schema's; `whole`: give
  * the default of what is left empty, instead of leaving it out; `label`: of the group; `choices`: by name of a
- * setting, what each of its values means, told in the place of its description; `changed` is called where something was
+ * setting, what each of its values means, shown in place of its description; `changed` is called where something was
  * entered. */
 export class SchemaForm {
   #settings = [];
@@ -192,8 +170,8 @@ export class SchemaForm {
     }
     for (const { name, element, schema, about, unit, meant } of this.#settings) {
       if (meant) write(meant, worth(entered[name], unit));
-      if (about && this.#choices[name] === undefined) write(about, told(name, schema, entered, this.schema.properties));
-      element.hidden = schema.const !== undefined || !matters(name, schema, entered, this.schema.properties);
+      if (about && this.#choices[name] === undefined) write(about, help(schema));
+      element.hidden = schema.const !== undefined || !applies(schema, entered);
     }
   }
 
@@ -213,8 +191,8 @@ export class SchemaForm {
       changed: (target) => this.#moved(target),
     });
     const open = nullable && isNumeric(one) && usual !== null && usual !== undefined;
-    // that of a choice is marked in the list of choices; what its description calls required has none
-    const hasDefault = usual !== undefined && !this.#choices[name] && !/\brequired\b/.test(schema.description);
+    // the list of choices marks its default; null is the placeholder
+    const hasDefault = usual !== undefined && usual !== null && !this.#choices[name];
     const facts = [
       [range(one), open ? `or ${NONE}` : ""].filter(Boolean).join(", "),
       present === undefined || JSON.stringify(present) === JSON.stringify(usual) ? "" : `now: ${spoken(present)}`,
@@ -224,7 +202,7 @@ export class SchemaForm {
       .join("; ");
     const trouble = el("p", { class: "trouble", role: "alert" });
     const about = el("span"); // what is written there depends on the choices
-    const help = el(
+    const hint = el(
       "p",
       { id: described, class: "help" },
       about,
@@ -236,7 +214,7 @@ export class SchemaForm {
     const listed = control.classList.contains("list");
     const label = listed ? el("p", { class: "label", id, text: name }) : el("label", { for: id, text: name });
     if (listed) put(control, "aria-labelledby", id);
-    const element = el("div", { class: "setting" }, label, control, meant, help, trouble);
+    const element = el("div", { class: "setting" }, label, control, meant, hint, trouble);
     return { element, read, enter, refuse, trouble, inputs, about, meant, unit: one.unit };
   }
 }

@@ -1,6 +1,6 @@
 /* A form that scores one event and shows what each feature adds. The event goes without an id: it is not remembered. */
 
-import { withheld } from "./access.js";
+import { watchScope } from "./access.js";
 import { ask, labelled, learnerPath, pointed, reasonOf, Refused } from "./api.js";
 import { el, freshId, once, put, write } from "./dom.js";
 import { finite, short, signed } from "./format.js";
@@ -53,7 +53,7 @@ export class Scoring {
     this.name = name;
     this.features = config.features;
     this.fields = config.features.kind === "table" ? config.features.fields : null;
-    this.explains = Object.hasOwn(counts, "positive"); // ranks are not told by one sum
+    this.explains = Object.hasOwn(counts, "positive"); // a rank is not one sum
     this.trouble = el("div", { class: "trouble", role: "alert", hidden: true });
     this.result = el(
       "div",
@@ -61,8 +61,8 @@ export class Scoring {
       el("p", {
         class: "quiet",
         text: this.explains
-          ? "Its score, and what each feature adds to it, appear here."
-          : "Its rank and its score appear here.",
+          ? "Shows the score and the contribution of each feature."
+          : "Shows the rank and the score.",
       }),
     );
     const title = freshId();
@@ -90,7 +90,7 @@ export class Scoring {
       ),
       this.result,
     );
-    withheld("predict", signal, (reason) => {
+    watchScope("predict", signal, (reason) => {
       this.entered.disabled = reason !== null;
       this.why.hidden = reason === null;
       write(this.why, reason === null ? "" : `No event can be scored here: ${reason}`);

@@ -1,6 +1,6 @@
 /* A learner's snapshots, and the way back to one of them. */
 
-import { access, withheld } from "./access.js";
+import { access, watchScope } from "./access.js";
 import { ask, Away, get, learnerPath, reasonOf } from "./api.js";
 import { announce, dialog } from "./dialogs.js";
 import { arrange, el, write } from "./dom.js";
@@ -39,7 +39,7 @@ export class Snapshots {
     );
     this.why = el("p", { class: "withheld", hidden: true });
     this.element = el("section", { class: "panel" }, el("h3", { text: "Snapshots" }), this.note, this.table, this.why);
-    withheld("admin", signal, () => this.#withhold());
+    watchScope("admin", signal, () => this.#withhold());
     this.look = rounds(
       async () => this.#show(await get(learnerPath(name, "/snapshots"), { signal })),
       PERIOD,
@@ -104,7 +104,7 @@ export class Snapshots {
         el("p", {
           text:
             `It goes on from ${moment(time)}, log position ${count(position)}. ` +
-            "What was learnt after it is undone: model, threshold, figures and remembered ids.",
+            "What was learnt after it is undone: model, threshold, metrics and remembered ids.",
         }),
       ],
       submit: () => ask("POST", learnerPath(this.name, `/snapshots/${position}/restore`), { patience: 60 }),

@@ -22,7 +22,7 @@ function certainty(log) {
 const sinceWords = (clock, events) =>
   clock === null ? `event ${count(events)}` : `${moment(clock)} (event ${count(events)})`;
 
-/** What is said of a group that has met no events. */
+/** What to say about a group without events. */
 const nothingYet = (name) => ({
   state: "open",
   verdict: "Nothing is compared yet.",
@@ -65,11 +65,11 @@ export function summaryOf(name, events, tests, alpha, aucOf = () => null) {
     };
   }
   if (decided.length > 0) {
-    const told = decided.slice(0, MOST).map(({ better, other }) => `${better} is better than ${other}`);
+    const shown = decided.slice(0, MOST).map(({ better, other }) => `${better} is better than ${other}`);
     const { better, other, by } = contradicted(decided.slice(0, MOST), difference);
     return {
       state: "open",
-      verdict: `${told.join("; ")}${decided.length > MOST ? "; …" : "."}`,
+      verdict: `${shown.join("; ")}${decided.length > MOST ? "; …" : "."}`,
       more:
         ` ${count(decided.length)} of ${count(tests.length)} pairs ${decided.length === 1 ? "is" : "are"} decided, ` +
         "and not yet which learner is best." +
@@ -86,7 +86,7 @@ export function summaryOf(name, events, tests, alpha, aucOf = () => null) {
   };
 }
 
-/** Of decided pairs {better, other} the one that the shown figures contradict most, and `by` how much ("0.0000": none). */
+/** Of decided pairs {better, other} the one that the shown metrics contradict most, and `by` how much ("0.0000": none). */
 const contradicted = (pairs, difference) =>
   pairs
     .map((pair) => ({ ...pair, by: (difference(pair.other, pair.better) ?? 0).toFixed(4) }))

@@ -11,7 +11,7 @@ const TOP = 20;
 
 /** What to say of features whose names are not known yet. */
 const nameless = (unnamed) =>
-  unnamed > 0 ? ` ${count(unnamed)} without a name yet: it comes with the next event that has the feature.` : "";
+  unnamed > 0 ? ` ${count(unnamed)} unnamed so far: names appear with the next event that has the feature.` : "";
 
 /** As the column has room for: +1.250, −8.12e-11. */
 function number(x) {
@@ -21,11 +21,11 @@ function number(x) {
 
 export class Weights {
   #position = null;
-  #asked = null;
+  #fetched = null;
   #unnamed = 0;
   #hurry;
 
-  /** `names` is told the names of the weights that were found. */
+  /** `names` receives the names of the weights. */
   constructor({ name }, signal, names) {
     this.name = name;
     this.names = names;
@@ -52,11 +52,11 @@ export class Weights {
 
   async #look(signal) {
     // names come with events that are only scored, too, and these move no position
-    if (this.#asked !== null && this.#asked === this.#position && !this.#unnamed) return false;
-    const asked = this.#position;
-    const told = await get(learnerPath(this.name, `/weights?top=${TOP}`), { signal });
-    const { intercept, weights, total, unnamed, reason } = told;
-    this.#asked = asked;
+    if (this.#fetched !== null && this.#fetched === this.#position && !this.#unnamed) return false;
+    const position = this.#position;
+    const reply = await get(learnerPath(this.name, `/weights?top=${TOP}`), { signal });
+    const { intercept, weights, total, unnamed, reason } = reply;
+    this.#fetched = position;
     if (unnamed > this.#unnamed) setTimeout(this.#hurry, 1000 * SOON);
     this.#unnamed = unnamed;
     this.table.hidden = weights.length === 0;

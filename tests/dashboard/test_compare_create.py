@@ -32,7 +32,7 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
     visit.expected = ("422",)
     for entered, wrong in (("", "a group needs a name"), ("a b", "is 'a b'; expected 1 to 100 of letters")):
         await name.fill(entered)
-        await dialog.get_by_role("button", name="Compare them").click()
+        await dialog.get_by_role("button", name="Create group").click()
         await expect(troubled.first).to_contain_text(wrong)  # and, at the same time, what is wrong with the learners
         await expect(troubled.nth(1)).to_contain_text("has 0 names; expected 2 to 8")
         await expect(dialog).to_contain_text("the name and the group are refused; nothing was created")
@@ -40,13 +40,13 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
         await expect(name).to_have_accessible_description(re.compile(wrong))
     await name.fill("duel")
     await dialog.get_by_label("better").check()
-    await dialog.get_by_role("button", name="Compare them").click()
+    await dialog.get_by_role("button", name="Create group").click()
     await expect(troubled.nth(1)).to_contain_text("has 1 name; expected 2 to 8")
     await expect(troubled.first.get_by_role("alert")).to_be_empty()  # nothing is wrong with the name any more
     await expect(name).not_to_have_attribute("aria-invalid", "true")
     await expect(dialog.get_by_label("better")).to_be_focused()
     await dialog.get_by_label("worse").check()
-    await dialog.get_by_role("button", name="Compare them").click()
+    await dialog.get_by_role("button", name="Create group").click()
     await expect(page.get_by_role("heading", name="duel", level=1)).to_be_visible()
 
     row = page.get_by_role("row", name="better", exact=False).first
@@ -74,10 +74,10 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
     verdict = await page.locator(".verdicts li").inner_text()
     overview = await visit(service.url)
     card = overview.locator(".group", has=overview.get_by_role("link", name="duel"))
-    await expect(card.locator(".told[data-state=decided]")).to_have_text(verdict)  # in the same words
+    await expect(card.locator(".finding[data-state=decided]")).to_have_text(verdict)  # in the same words
     await overview.get_by_role("link", name="Compare").click()
     group = overview.get_by_role("listitem").filter(has=overview.get_by_role("link", name="duel"))
-    await expect(group.locator(".told[data-state=decided]")).to_have_text(verdict)
+    await expect(group.locator(".finding[data-state=decided]")).to_have_text(verdict)
 
 
 async def test_a_learner_that_goes_while_a_group_is_made_of_it_is_marked(service: Serving, visit: Opener) -> None:
@@ -90,7 +90,7 @@ async def test_a_learner_that_goes_while_a_group_is_made_of_it_is_marked(service
         await dialog.get_by_label(one).check()
     service.http.delete("/learners/brief").raise_for_status()
     visit.expected = ("422",)
-    await dialog.get_by_role("button", name="Compare them").click()
+    await dialog.get_by_role("button", name="Create group").click()
     await expect(dialog).to_contain_text("no. 2 is brief; there is no learner of this name")
     await expect(dialog.locator("[aria-invalid]")).to_have_count(1)
     await expect(dialog.get_by_label("brief")).to_be_focused()
@@ -131,7 +131,7 @@ async def test_the_card_of_a_group_says_which_is_best(service: Serving, visit: O
         service.create(name, **({"scaling": scaling} if scaling else {}))
     service.http.put("/groups/trio", json={"learners": ["dull", "good", "duller"]}).raise_for_status()
     page = await visit(service.url)
-    told = page.locator(".group", has=page.get_by_role("link", name="trio")).locator(".told")
+    told = page.locator(".group", has=page.get_by_role("link", name="trio")).locator(".finding")
     await expect(told).to_have_text(re.compile(r"^Nothing is compared yet\. Send events to /v1/groups/trio/update"))
     service.feed("groups/trio", 10)
     await expect(told).to_have_text(re.compile(r"^None of 3 pairs is decided\. Keep watching: the nearest is "))

@@ -215,7 +215,7 @@ async def test_a_key_that_may_not_is_told_where_the_reader_asked(service: Servin
 
     await page.route("**/snapshots", refused)
     await page.get_by_role("button", name="Snapshot …").click()
-    await page.get_by_role("button", name="Take it").click()
+    await page.get_by_role("button", name="Save snapshot").click()
     await expect(page.get_by_role("dialog", name="API key")).to_contain_text("this key may only read")
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("dialog", name="Take a snapshot")).to_contain_text("this key may only read")
@@ -225,7 +225,7 @@ async def test_a_key_that_may_not_is_told_where_the_reader_asked(service: Servin
     ("place", "promised"),
     [
         ("#/", "The learners appear here as soon as the server has answered."),
-        ("#/learners/fraud", "The figures appear here as soon as the server has answered."),
+        ("#/learners/fraud", "The metrics appear here as soon as the server has answered."),
         ("#/compare", "The groups appear here as soon as the server has answered."),
         ("#/create", "The form appears here as soon as the server has given its catalogue."),
     ],

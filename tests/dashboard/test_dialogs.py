@@ -114,7 +114,7 @@ async def test_a_second_confirmation_is_not_sent(service: Serving, visit: Opener
     visit.replies["**/v1/learners/other/snapshots"] = held = Held()
     page = await visit(service.url, "#/learners/other")
     await page.get_by_role("button", name="Snapshot …").click()
-    go = page.get_by_role("button", name="Take it")
+    go = page.get_by_role("button", name="Save snapshot")
     await go.press("Enter")
     await held.begun.wait()
     await go.press("Enter")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 expect = pytest.importorskip("playwright.async_api").expect
 
 ADMIN = ["Threshold …", "Snapshot …", "Clone …", "Export", "Delete …"]
-LACKS = "the key viewer lacks the scope"
+LACKS = "you need the {} scope, which the key viewer lacks".format
 
 
 @pytest.fixture(scope="module")
@@ -68,20 +68,20 @@ async def test_a_key_that_may_read_only(service: Serving, visit: Opener) -> None
     await expect(page.get_by_role("button", name="Restore the snapshot")).to_be_disabled()
     await expect(page.get_by_label("The event in JSON")).to_be_disabled()
     actions = page.get_by_role("group", name="What can be done to fraud")
-    await expect(actions).to_have_accessible_description(f"This is withheld: {LACKS} admin")
-    await expect(page.get_by_text(f"None can be restored here: {LACKS} admin")).to_be_visible()
-    await expect(page.get_by_text(f"No event can be scored here: {LACKS} predict")).to_be_visible()
+    await expect(actions).to_have_accessible_description(f"Not allowed: {LACKS('admin')}")
+    await expect(page.get_by_text(f"None can be restored here: {LACKS('admin')}")).to_be_visible()
+    await expect(page.get_by_text(f"No event can be scored here: {LACKS('predict')}")).to_be_visible()
     await expect(page.locator("#key")).to_be_visible()
     await page.get_by_role("link", name="New learner").click()
-    await expect(page.get_by_text(f"No learner can be created here: {LACKS} admin")).to_be_visible()
+    await expect(page.get_by_text(f"No learner can be created here: {LACKS('admin')}")).to_be_visible()
     await expect(button(page, "Create it")).to_be_disabled()
     await expect(button(page, "Import a file …")).to_be_disabled()
-    await expect(button(page, "Import a file …")).to_have_accessible_description(f"Withheld: {LACKS} admin")
+    await expect(button(page, "Import a file …")).to_have_accessible_description(f"Not allowed: {LACKS('admin')}")
     await expect(page.get_by_role("textbox", name="name", exact=True).first).to_be_disabled()
     await page.get_by_role("link", name="Compare").click()
     await expect(button(page, "New group …")).to_be_disabled()
     await expect(button(page, "New group …")).to_have_accessible_description(
-        f"No group can be made here: {LACKS} admin"
+        f"No group can be made here: {LACKS('admin')}"
     )
     await expect(page.get_by_text("No group can be made here")).to_be_visible()
 
@@ -125,7 +125,7 @@ async def test_another_key_may_more(service: Serving, visit: Opener) -> None:
     await page.keyboard.press("Escape")
     await expect(page.locator("#key")).to_have_text("Key ✗")
     await expect(button(page, "Delete …")).to_be_disabled()
-    await expect(page.get_by_text("This is withheld: the API key in use is not accepted")).to_be_visible()
+    await expect(page.get_by_text("Not allowed: the API key is not accepted")).to_be_visible()
     await button(page, "The API key is not accepted; enter another").click()
     await dialog.get_by_label("Key").fill("s3cret")
     await page.keyboard.press("Enter")
@@ -149,7 +149,7 @@ async def test_a_key_that_may_not_read(service: Serving, visit: Opener, place: s
     visit.replies["**/v1/key"] = replying(key("viewer", "predict"))
     visit.expected = ("403",)
     page = await visit(service.url, place)
-    await expect(page.get_by_text(f"{told}{LACKS} read")).to_be_visible()
+    await expect(page.get_by_text(f"{told}{LACKS('read')}")).to_be_visible()
     await expect(page.get_by_text("as soon as the server has answered")).to_have_count(0)
 
 

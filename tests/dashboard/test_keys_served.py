@@ -61,7 +61,7 @@ async def test_everything_goes_with_a_key_and_nothing_without(keyed: Serving, vi
     await expect(events).to_have_text("350")  # by the stream of events
     assert "/v1/learners/fraud/metrics/stream" in visit.requests
     await page.get_by_role("button", name="Snapshot …").click()
-    await page.get_by_role("button", name="Take it").click()
+    await page.get_by_role("button", name="Save snapshot").click()
     await expect(page.get_by_role("dialog")).to_be_hidden()
     async with page.expect_download() as download:
         await page.get_by_role("button", name="Export").click()

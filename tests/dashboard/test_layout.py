@@ -120,8 +120,8 @@ async def test_the_longest_names_make_no_page_wider_than_the_window(
     service.http.put(f"/groups/{group}", json={"learners": ["few", learner]}).raise_for_status()
     page = await visit(service.url, width=width)
     for place, there in (
-        ("#/", f".group:has-text('{group}') .told"),
-        ("#/compare", f".links li:has-text('{group}') .told"),
+        ("#/", f".group:has-text('{group}') .finding"),
+        ("#/compare", f".links li:has-text('{group}') .finding"),
         (f"#/compare/{group}", ".pairs tbody th"),
         (f"#/compare/{group}", ".legend li:nth-child(2)"),
         (f"#/learners/{learner}", ".tiles dd"),

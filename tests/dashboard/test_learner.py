@@ -136,17 +136,17 @@ async def test_every_chart_says_in_words_what_it_shows(service: Serving, opened:
         "ROC": "The live decisions: recall",
         "Precision and recall": "precision",
         "Scores by class": "900 negatives and 100 positives. Alerts begin at a score of",
-        "Reliability": "Said",
+        "Calibration": "Predicted",
     }
     for title, text in words.items():
         await chart(opened, title).scroll_into_view_if_needed()
         await expect(chart(opened, title).locator(".plot")).to_have_attribute("aria-label", re.compile(re.escape(text)))
         await expect(chart(opened, title).locator(".main-svg").first).to_be_visible()
-    await expect(chart(opened, "Labels that have come")).to_contain_text("no served events in the window")
+    await expect(chart(opened, "Label coverage")).to_contain_text("no served events in the window")
     await expect(opened.locator(".confusion td").last).to_contain_text(str(window["confusion"]["tp"]))
     await expect(chart(opened, "ROC").locator(".scatterlayer .point")).to_have_count(1)  # the operating point
 
-    await opened.get_by_text("All figures as a table").click()
+    await opened.get_by_text("All metrics as a table").click()
     await expect(opened.get_by_role("row", name="Brier score")).to_contain_text("0.0")
 
 
@@ -196,7 +196,7 @@ async def test_labels_that_have_come_are_told_of_the_window_and_since_the_start(
     labels = [{"id": f"a{i}", "label": int(i % 4 == 0)} for i in range(350)]
     service.http.post("/learners/answered/labels", json={"events": labels}).raise_for_status()
     page = await visit(service.url, "#/learners/answered")
-    shown = tile(page, "Labels that have come").locator("dd")
+    shown = tile(page, "Label coverage").locator("dd")
     metrics = service.http.get("/learners/answered/metrics").json()
     assert metrics["window"]["label_coverage"] != metrics["since_start"]["label_coverage"] == 0.875
     await expect(shown.locator("small")).to_have_text(["since start 87.5 %", "400 events served since start"])
@@ -254,12 +254,12 @@ async def test_hashed_features_are_named_as_their_events_come(service: Serving, 
     page = await visit(service.url, "#/learners/hashed")
     await expect(weights(page).get_by_role("row", name="amount")).to_be_visible()
     await expect(weights(page).get_by_role("row", name=re.compile(r"^column \d+"))).to_have_count(3)
-    await expect(weights(page)).to_contain_text("3 without a name yet: it comes with the next event that has the")
+    await expect(weights(page)).to_contain_text("3 unnamed so far: names appear with the next event that has the")
     asked = [{"features": {"shop": f"s{i}"}} for i in range(2)]  # which moves no position
     service.http.post("/learners/hashed/predict", json={"events": asked}).raise_for_status()
     for shop in ("s0", "s1"):
         await expect(weights(page).get_by_role("row", name=f"shop={shop}")).to_be_visible()
-    await expect(weights(page)).to_contain_text("1 without a name yet")
+    await expect(weights(page)).to_contain_text("1 unnamed so far")
     form = page.locator(".scoring")
     await form.get_by_label("The event in JSON").fill('{"features": {"shop": "s2"}}')
     await form.get_by_role("button", name="Score it").click()
@@ -394,7 +394,7 @@ async def test_threshold_is_changed_after_a_question(service: Serving, opened: P
         re.compile("^events after .*; none: all count alike .*at most 1,000,000,000, or none; default: 30,000")
     )
     await dialog.get_by_label("memory").fill("None")
-    await dialog.get_by_role("button", name="Change it").click()
+    await dialog.get_by_role("button", name="Change threshold").click()
     await expect(dialog).to_have_count(0)
     assert service.http.get("/learners/fraud").json()["config"]["threshold"]["memory"] is None
     await opened.get_by_role("button", name="Threshold …").click()
@@ -412,11 +412,11 @@ async def test_threshold_is_changed_after_a_question(service: Serving, opened: P
     await expect(target).to_have_text("least share of alerts that are right; required (more than 0, at most 1)")
     visit.expected = ("422",)
     await dialog.get_by_label("target").fill("2")
-    await dialog.get_by_role("button", name="Change it").click()
+    await dialog.get_by_role("button", name="Change threshold").click()
     await expect(dialog.locator(".setting .trouble", has_text="at most 1")).to_be_visible()
     await expect(dialog.get_by_label("target")).to_have_attribute("aria-invalid", "true")
     await dialog.get_by_label("target").fill("0.8")
-    await dialog.get_by_role("button", name="Change it").click()
+    await dialog.get_by_role("button", name="Change threshold").click()
     await expect(dialog).to_have_count(0)
     await said(opened, "The threshold of fraud follows precision now")
     threshold = service.http.get("/learners/fraud").json()["config"]["threshold"]
@@ -425,7 +425,7 @@ async def test_threshold_is_changed_after_a_question(service: Serving, opened: P
 
 async def test_snapshot_is_taken_and_restored(service: Serving, opened: Page) -> None:
     await opened.get_by_role("button", name="Snapshot …").click()
-    await opened.get_by_role("button", name="Take it").click()
+    await opened.get_by_role("button", name="Save snapshot").click()
     await said(opened, "Snapshot of fraud: position")
     position = service.http.get("/learners/fraud/snapshots").json()["snapshots"][0]["position"]
     row = opened.get_by_role("row").filter(
@@ -436,7 +436,7 @@ async def test_snapshot_is_taken_and_restored(service: Serving, opened: Page) ->
     assert before
     await opened.wait_for_timeout(1100)  # times are shown to the second
     await opened.get_by_role("button", name="Snapshot …").click()
-    await opened.get_by_role("button", name="Take it").click()
+    await opened.get_by_role("button", name="Save snapshot").click()
     await expect(taken).not_to_have_text(before)  # another at the same position
     events = service.http.get("/learners/fraud").json()["events"]
     service.feed("learners/fraud", 100)

@@ -206,8 +206,8 @@ async def test_a_verdict_that_the_windows_beside_it_contradict_says_so(learners:
     visit.expected = ("429",)
     page = await visit(learners.url)
     behind = f"in the windows above its AUC is behind by {auc[other] - auc[better]:.4f}."
-    await expect(page.locator(".group .told")).to_contain_text(f"{better} is better than {other}: over 99.99")
-    await expect(page.locator(".group .told")).to_contain_text(f"since event 400; keep watching: {behind}")
+    await expect(page.locator(".group .finding")).to_contain_text(f"{better} is better than {other}: over 99.99")
+    await expect(page.locator(".group .finding")).to_contain_text(f"since event 400; keep watching: {behind}")
     learners.http.delete("/groups/both").raise_for_status()
 
 

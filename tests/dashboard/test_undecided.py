@@ -80,7 +80,7 @@ async def test_every_place_says_why(service: Serving, visit: Opener) -> None:
     )
     await expect(chart(page, "Scores by class").locator(".main-svg").first).to_be_visible()
     await expect(chart(page, "Scores by class").locator(".shapelayer path")).to_have_count(0)  # no line of alerts
-    await page.get_by_text("All figures as a table").click()
+    await page.get_by_text("All metrics as a table").click()
     for title in ("F1", "F-beta, beta 1", "Precision among the 100 highest scores"):
         cells = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=title, exact=True))
         await expect(cells.get_by_role("cell")).to_have_text(
@@ -111,7 +111,7 @@ async def test_a_threshold_changed_before_it_decides_is_not_told(service: Servin
     page = await visit(service.url, "#/learners/negative")
     not_ready = service.http.get("/learners/negative").json()["not_ready"]
     await page.get_by_role("button", name="Threshold …").click()
-    await page.get_by_role("button", name="Change it").click()
+    await page.get_by_role("button", name="Change threshold").click()
     await expect(page.get_by_role("log")).to_contain_text(f"now; there is none yet: {not_ready}")
 
 
@@ -154,8 +154,8 @@ async def test_one_event_is_one(service: Serving, visit: Opener) -> None:
     service.http.post("/learners/single/labels", json={"events": [{"id": "one", "label": 0}]}).raise_for_status()
     service.feed("learners/single", 4)  # the last of them positive
     page = await visit(service.url, "#/learners/single")
-    await expect(tile(page, "Labels that have come")).to_contain_text("1 event served")
-    await page.get_by_text("All figures as a table").click()
+    await expect(tile(page, "Label coverage")).to_contain_text("1 event served")
+    await page.get_by_text("All metrics as a table").click()
     await expect(page.locator(".figures p")).to_contain_text("1 event served, 1 of them labelled.")
     await chart(page, "Scores by class").scroll_into_view_if_needed()
     await expect(chart(page, "Scores by class").locator(".plot")).to_have_attribute(

@@ -95,7 +95,7 @@ NAMES = ["count", "flag", "kind", "limit", "names", "share"]
         ({"count": 0}, ("/count", "invalid", 0, {"type": "integer", "minimum": 1, "maximum": 1_000_000})),
         ({"count": 1, "kind": "c"}, ("/kind", "invalid", "c", {"type": "string", "enum": ["a", "b"]})),
         ({"count": 1, "kind": ["a"]}, ("/kind", "invalid", None, {"type": "string", "enum": ["a", "b"]})),
-        ({"count": 1, "kind": "c" * 10**6}, ("/kind", "invalid", "c" * 200, {"type": "string", "enum": ["a", "b"]})),
+        ({"count": 1, "kind": "c" * 10**6}, ("/kind", "invalid", "c" * 120, {"type": "string", "enum": ["a", "b"]})),
         ({"count": 1, "flag": 10**400}, ("/flag", "invalid", None, {"type": "boolean"})),
         ({"count": 1, "shar": 2}, ("/shar", "unknown", "shar", {"enum": NAMES})),
     ],

@@ -6,7 +6,7 @@ import {
   count,
   counted,
   duration,
-  figure,
+  metricAt,
   fixed,
   intervalWords,
   moment,
@@ -17,7 +17,7 @@ import {
   wholeMoment,
 } from "./format.js";
 import { alarmWords } from "./history.js";
-import { drawSparkline, sparkline } from "./sketches.js";
+import { drawSparkline, sparkline } from "./sparklines.js";
 
 const STALE = 5; // seconds without news from the store that are worth telling
 
@@ -101,9 +101,9 @@ export const STATES = {
 export const href = (name) => `#/learners/${encodeURIComponent(name)}`;
 
 const COMPILED = "kernels are compiled, once for this machine and version, which takes about a minute";
-const QUICK = 2; // seconds: of what takes no longer no reason is told
+const QUICK = 2; // seconds: no reason is shown for what takes no longer
 
-/** What is told beside the name of a learner that is not as the others: {text, state}, the state for the style. */
+/** What is shown beside the name of a learner that is not as the others: {text, state}, the state for the style. */
 export function stateOf(row) {
   if (row.creating) {
     const long = `, for ${duration(Math.round(row.seconds))} by now: its ${COMPILED}`;
@@ -160,20 +160,20 @@ export function makeRow(row) {
 /** Show what is known of a learner by now. */
 export function updateRow(element, row) {
   const { link, state, texts, trend, none } = parts.get(element);
-  const creating = row.creating === true; // and has neither a page nor figures yet
+  const creating = row.creating === true; // and has neither a page nor metrics yet
   put(link, "href", creating ? null : href(row.name));
   const [head, ...cells] = element.cells;
   if (head.colSpan > 1 !== creating) {
     head.colSpan = creating ? COLUMNS.length : 1;
     for (const cell of cells) cell.hidden = creating;
   }
-  const course = row.trend?.some((value) => value !== null) ?? false;
-  none.hidden = course;
-  put(trend, "hidden", !course);
-  put(none, "title", course ? null : noCourse(row));
-  const told = stateOf(row);
-  put(element, "data-state", told.state);
-  write(state, told.text);
+  const hasTrend = row.trend?.some((value) => value !== null) ?? false;
+  none.hidden = hasTrend;
+  put(trend, "hidden", !hasTrend);
+  put(none, "title", hasTrend ? null : noTrend(row));
+  const shown = stateOf(row);
+  put(element, "data-state", shown.state);
+  write(state, shown.text);
   const say = (key, main, extra = "", title = null) => {
     const [first, second] = texts[key];
     write(first, main);
@@ -185,8 +185,8 @@ export function updateRow(element, row) {
     return;
   }
   const brief = (reason) => reason.replace(/ in the window$/, ""); // as all of these are
-  const sayFigure = (key, name, format, extra = "", title = null) => {
-    const { value, reason } = figure(row, `/window/${name}`);
+  const writeMetric = (key, name, format, extra = "", title = null) => {
+    const { value, reason } = metricAt(row, `/window/${name}`);
     if (value === null) say(key, NOTHING, brief(reason), reason);
     else say(key, format(value), extra, title);
   };
@@ -205,11 +205,11 @@ export function updateRow(element, row) {
       count(positive),
       negative + positive > 0 ? share(positive / (negative + positive)) : "no events yet",
     );
-    const { value: interval, reason } = figure(row, "/window/auc_interval");
-    if (interval !== null) sayFigure("auc", "auc", fixed(3), between(interval));
-    else sayFigure("auc", "auc", fixed(3), `no interval: ${brief(reason)}`, intervalWords(row));
-    sayFigure("f1", "f1", fixed(3));
-    sayFigure("alerts", "alert_rate", share);
+    const { value: interval, reason } = metricAt(row, "/window/auc_interval");
+    if (interval !== null) writeMetric("auc", "auc", fixed(3), between(interval));
+    else writeMetric("auc", "auc", fixed(3), `no interval: ${brief(reason)}`, intervalWords(row));
+    writeMetric("f1", "f1", fixed(3));
+    writeMetric("alerts", "alert_rate", share);
     if (row.threshold === null) say("threshold", NOTHING, "none yet", row.not_ready);
     else say("threshold", short(row.threshold), row.threshold >= 1 ? "no alerts now" : "");
     drawSparkline(
@@ -220,19 +220,19 @@ export function updateRow(element, row) {
     );
   } else {
     say("positives", NOTHING, "ranks", "an ordinal learner has ranks, not positives");
-    sayFigure("auc", "mae", (x) => `MAE ${x.toFixed(3)}`);
-    sayFigure("f1", "accuracy", fixed(3), "accuracy");
+    writeMetric("auc", "mae", (x) => `MAE ${x.toFixed(3)}`);
+    writeMetric("f1", "accuracy", fixed(3), "accuracy");
     for (const key of ["alerts", "threshold"]) say(key, NOTHING, "ranks", "an ordinal learner gives ranks, no alerts");
     drawSparkline(trend, row.trend, `mean absolute error, last ${row.trend.length} points`);
   }
-  const delay = figure(row, "/window/label_delay_median");
+  const delay = metricAt(row, "/window/label_delay_median");
   if (delay.value === null) say("delay", NOTHING, "none known", delay.reason); // of most learners: in few words
   else say("delay", duration(delay.value));
   showDrift(say, row);
 }
 
 /** Why there is no line to draw. */
-function noCourse({ window, undefined: reasons }) {
+function noTrend({ window, undefined: reasons }) {
   if (window === undefined) return "not known";
   return reasons["/window/auc"] ?? reasons["/window/mae"] ?? "the history has no point yet";
 }

@@ -6,7 +6,7 @@ const WIDTH = 120;
 const HEIGHT = 28;
 const PAD = 2;
 
-/** An empty line of a figure over time. */
+/** Create an empty line of a metric over time. */
 export function sparkline() {
   return svg(
     "svg",

@@ -1,4 +1,4 @@
-/* A learner's figures as numbers: large ones at the top, and all in a table, of the window and since the start. */
+/* A learner's metrics as numbers: large ones at the top, and all in a table, of the window and since the start. */
 
 import { arrange, el, put, write } from "./dom.js";
 import {
@@ -6,7 +6,7 @@ import {
   count,
   counted,
   duration,
-  figure,
+  metricAt,
   fixed,
   intervalWords,
   NOTHING,
@@ -19,12 +19,12 @@ import {
 
 /* [pointer, title, format, small print by (metrics)] */
 const bound = (metrics, name) => {
-  const { value } = figure(metrics, `/since_start/${name}`);
+  const { value } = metricAt(metrics, `/since_start/${name}`);
   const error = Math.ceil((metrics.since_start[`${name}_error`] ?? 0) * 1e4) / 1e4; // up: it is a bound
   return value === null ? "" : `since start ${value.toFixed(3)}${error > 0 ? ` ± ${error.toFixed(4)}` : ""}`;
 };
 const since = (metrics, name, format) => {
-  const { value } = figure(metrics, `/since_start/${name}`);
+  const { value } = metricAt(metrics, `/since_start/${name}`);
   return value === null ? "" : `since start ${format(value)}`;
 };
 const THREE = fixed(3);
@@ -63,7 +63,7 @@ const BOTH = [
   ],
   [
     "/window/label_coverage",
-    "Labels that have come",
+    "Label coverage",
     share,
     (m) => since(m, "label_coverage", share),
     (m) => `${counted(servedOf(m), "event")} served since start`,
@@ -72,7 +72,7 @@ const BOTH = [
     "/window/label_delay_median",
     "Label delay",
     duration,
-    (m) => (m.window.label_delay_p90 === null ? "" : `9 of 10 within ${duration(m.window.label_delay_p90)}`),
+    (m) => (m.window.label_delay_p90 === null ? "" : `p90 ${duration(m.window.label_delay_p90)}`),
   ],
 ];
 
@@ -102,24 +102,24 @@ export class Tiles {
   #metrics = null;
 
   constructor(ranks) {
-    this.told = [...(ranks ? RANKS : CLASSES), ...BOTH];
+    this.shown = [...(ranks ? RANKS : CLASSES), ...BOTH];
     this.element = el("dl", { class: `tiles panel ${ranks ? "six" : ""}` });
   }
 
   /** The threshold as it stands: {value, reason}, one of which is null. */
   get threshold() {
-    return figure(this.#metrics, "/threshold");
+    return metricAt(this.#metrics, "/threshold");
   }
 
   take(metrics) {
     this.#metrics = metrics;
     arrange(
       this.element,
-      this.told,
+      this.shown,
       ([pointer]) => pointer,
       ([, title]) => el("div", {}, el("dt", { text: title }), el("dd", {}, el("span"), el("small"), el("small"))),
       (tile, [pointer, , format, ...more]) => {
-        const { value, reason } = figure(metrics, pointer);
+        const { value, reason } = metricAt(metrics, pointer);
         const [main, first, second] = tile.lastChild.children;
         write(main, value === null ? NOTHING : format(value));
         write(first, value === null ? reason : (more[0]?.(metrics) ?? ""));
@@ -130,7 +130,7 @@ export class Tiles {
   }
 }
 
-/* name -> [title, format]; what is not here is told as it is */
+/* name -> [title, format]; what is not here is shown as it is */
 const NAMES = {
   events: ["Events", count],
   auc: ["AUC", fixed(4)],
@@ -153,14 +153,14 @@ const NAMES = {
   log_loss: ["Log loss", short],
   calibration_error: ["Calibration error", short],
   label_delay_median: ["Label delay, median", duration],
-  label_delay_p90: ["Label delay, 9 of 10", duration],
+  label_delay_p90: ["Label delay, p90", duration],
   label_coverage: ["Label coverage", share],
   events_per_second: ["Events per second, by their times", rate],
   mae: ["Mean absolute error", fixed(4)],
   mse: ["Mean squared error", fixed(4)],
 };
 
-/** What a figure is called: with the setting that it depends on, where the learner's settings are known. */
+/** What a metric is called: with the setting that it depends on, where the learner's settings are known. */
 function titleOf(name, settings) {
   const title = NAMES[name][0];
   if (settings === null) return title;
@@ -175,18 +175,18 @@ function titleOf(name, settings) {
   return own[name] ?? title;
 }
 
-export class FigureTable {
+export class MetricTable {
   #settings = null;
   #body = el("tbody");
-  #told = el("p", { class: "quiet" });
+  #note = el("p", { class: "quiet" });
 
   constructor(ranks) {
     this.ranks = ranks;
     this.element = el(
       "details",
       { class: "panel figures" },
-      el("summary", { text: "All figures as a table" }),
-      this.#told,
+      el("summary", { text: "All metrics as a table" }),
+      this.#note,
       el(
         "div",
         { class: "scrolls", tabindex: "0", role: "group", "aria-label": "All figures" },
@@ -224,7 +224,7 @@ export class FigureTable {
         write(row.cells[0], titleOf(name, this.#settings));
         ["window", "since_start"].forEach((scope, i) => {
           const cell = row.cells[i + 1];
-          const { value, reason } = figure(metrics, `/${scope}/${name}`);
+          const { value, reason } = metricAt(metrics, `/${scope}/${name}`);
           const absent = !(name in metrics[scope]);
           write(cell, absent ? "" : value === null ? `${NOTHING} ${reason}` : NAMES[name][1](value));
           put(cell, "class", !absent && value === null ? "quiet" : null);
@@ -233,7 +233,7 @@ export class FigureTable {
     );
     const { clock, duplicates, corrections, served } = metrics;
     write(
-      this.#told,
+      this.#note,
       [
         clock === null ? "The events have no times." : `The learner's clock is at ${wholeMoment(clock)}.`,
         `${counted(duplicates, "duplicate")}, ${counted(corrections, "corrected label")}.`,
