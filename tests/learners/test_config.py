@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 import learners
-from learners import Config, InvalidInput, Learner, Problem, create, restore
+from learners import Config, InvalidInput, Learner, create, restore
 from learners.algorithms.registry import algorithms, describe
 from learners.features.labels import Labels
 from learners.settings import show
@@ -443,7 +443,8 @@ def test_what_a_miss_costs_is_no_name_and_no_text(field: str, detail: str | None
     plain = Config.of({"algorithm": "fofo", "features": features})
     assert plain.objections() == []
     config = plain.with_changes({"threshold": {"objective": "cost", "field": field}})  # a log may hold it
-    assert config.objections() == ([] if detail is None else [Problem("/threshold/field", detail)])
+    problems = [problem[:2] for problem in config.objections()]
+    assert problems == ([] if detail is None else [("/threshold/field", detail)])
     assert Config.of(config.to_json()) == config
 
 
@@ -463,7 +464,7 @@ def test_events_too_long_for_the_buffers_are_refused_where_there_are_buffers() -
     event = (list(range(2000)), [1.0] * 2000)
     features = {"kind": "sparse", "dim": 5000}
     stored = Config.of({"algorithm": "npsvor", "features": features})
-    with pytest.raises(InvalidInput, match="has 2000 columns; expected at most 1048 where 1000 events are stored"):
+    with pytest.raises(InvalidInput, match="has 2000 columns; expected at most 1048 because 1000 events are stored"):
         stored.encode([event])
     for name, params in (("npsvor", {"replays": 0}), ("fofo", {}), ("oam", {"capacity": 100})):
         Config.of({"algorithm": name, "params": params, "features": features}).encode([event])
