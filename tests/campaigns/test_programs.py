@@ -43,10 +43,15 @@ NAMED = {
     "python -m tests.campaigns.fuzz --mutations 10000": ("--mutations 60", "^60 mutated .* 0 did not hold"),
     "python -m tests.campaigns.fuzz --minutes 10": ("--minutes 0.05 --only rows", "tried in all, 0 did not hold"),
     "python -m tests.campaigns.chaos --minutes 20": ("--minutes 0.1 --only aof", "(?s)TOO SHORT for .*everything held"),
+    "python -m tests.campaigns": None,  # runs this file, too
     "python -m tests.deploy.helm FOLDER": None,  # a download: by itself below
 }
 # What Debian is asked for, and the program that the tests look for then.
-DEBIAN = {"apt-get install chromium": "chromium", "apt-get install prometheus": "promtool"}
+DEBIAN = {
+    "apt-get install redis-server": "redis-server",
+    "apt-get install chromium": "chromium",
+    "apt-get install prometheus": "promtool",
+}
 TEXTS = [*DOCUMENTS, ROOT / "deploy" / "prometheus" / "README.md", *(ROOT / "benchmarks").glob("*.md")]
 
 
