@@ -65,16 +65,18 @@ Subject = TypeVar("Subject")
 
 
 @dataclass(frozen=True)
-class Rule(Generic[Subject]):
-    """A condition between settings that are valid alone; `message` returns what is wrong at `pointer`, or None."""
+class Condition(Generic[Subject]):
+    """What must hold between settings that are valid alone; `message` returns what is wrong at `pointer`, or None."""
 
     pointer: str
     message: Callable[[Subject], str | None]
 
 
-def _violations(rules: Iterable[Rule[Subject]], subject: Subject) -> list[Problem]:
+def _violations(conditions: Iterable[Condition[Subject]], subject: Subject) -> list[Problem]:
     return [
-        Problem(rule.pointer, detail, "conflict") for rule in rules if (detail := rule.message(subject)) is not None
+        Problem(condition.pointer, detail, "conflict")
+        for condition in conditions
+        if (detail := condition.message(subject)) is not None
     ]
 
 
@@ -150,7 +152,7 @@ class Config:
                 problems.extend(error.under(f"/{name}").problems)
         if not problems:
             changed = replace(self, **parts)
-            problems = _violations(_CHANGEABLE_RULES, changed)
+            problems = _violations(_CHANGEABLE_CONDITIONS, changed)
         if problems:
             raise InvalidInput(problems)
         return changed
@@ -188,7 +190,7 @@ class Config:
         if reader.problems:
             raise InvalidInput(reader.problems)
         config = cls(algorithm=str(name), features=features, **parts, **whole)
-        if problems := _violations(_CHANGEABLE_RULES, config):
+        if problems := _violations(_CHANGEABLE_CONDITIONS, config):
             raise InvalidInput(problems)
         return config
 
@@ -382,19 +384,19 @@ def _posterior(parts: _Parts) -> str | None:
     return f"is posterior, but the score of {parts.name} is not a log-odds"
 
 
-_PART_RULES: tuple[Rule[_Parts], ...] = (
-    Rule("/features/kind", _kind_of_rows),
-    Rule("/embedding/kind", _sparse_embedding),
-    Rule("/features", _number_of_columns),
-    Rule("/embedding/components", _components),
-    Rule("/embedding/warmup", _warmup),
+_PART_CONDITIONS: tuple[Condition[_Parts], ...] = (
+    Condition("/features/kind", _kind_of_rows),
+    Condition("/embedding/kind", _sparse_embedding),
+    Condition("/features", _number_of_columns),
+    Condition("/embedding/components", _components),
+    Condition("/embedding/warmup", _warmup),
     *(
-        Rule(f"/embedding/{name}", partial(_without_embedding, name, default))
+        Condition(f"/embedding/{name}", partial(_without_embedding, name, default))
         for name, default in embedding.Embedding().to_json().items()
     ),
-    Rule("/params/capacity", _buffer),
-    Rule("/params/ranks", _planes),
-    Rule("/calibration/kind", _posterior),
+    Condition("/params/capacity", _buffer),
+    Condition("/params/ranks", _planes),
+    Condition("/calibration/kind", _posterior),
 )
 
 
@@ -416,12 +418,12 @@ def _cost_field(check: Callable[[Features, str], str | None], config: Config) ->
     return check(config.features, config.threshold.field)
 
 
-_CHANGEABLE_RULES: tuple[Rule[Config], ...] = (  # between the parts that may change and the others
-    Rule("/late/unlabelled", _expiry_of_ranks),
-    Rule("/late/unlabelled", _ids_for_expiry),
-    Rule("/threshold/field", partial(_cost_field, misfit)),
+_CHANGEABLE_CONDITIONS: tuple[Condition[Config], ...] = (  # between the parts that may change and the others
+    Condition("/late/unlabelled", _expiry_of_ranks),
+    Condition("/late/unlabelled", _ids_for_expiry),
+    Condition("/threshold/field", partial(_cost_field, misfit)),
 )
-_OBJECTIONS: tuple[Rule[Config], ...] = (Rule("/threshold/field", partial(_cost_field, futile)),)
+_OBJECTIONS: tuple[Condition[Config], ...] = (Condition("/threshold/field", partial(_cost_field, futile)),)
 
 
 class _Reader:
@@ -479,7 +481,7 @@ class _Reader:
                 parts["embedding"],
                 parts["calibration"],
             )
-            self.problems += _violations(_PART_RULES, subject)
+            self.problems += _violations(_PART_CONDITIONS, subject)
         return parts
 
     def _part(self, name: str, read: Callable[[Any], Any], default: Mapping[str, Any] | None = None) -> Any:

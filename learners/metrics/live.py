@@ -28,7 +28,7 @@ Arrays = dict[str, NDArray[np.generic]]
 DUPLICATES, CORRECTIONS, EXPIRED = range(3)  # places in the counters
 
 
-class Part(Protocol):
+class MetricPart(Protocol):
     """A part of the metrics with a state of its own."""
 
     def state(self) -> Arrays: ...
@@ -144,7 +144,7 @@ class LiveMetrics(ABC, Generic[ViewT]):
         self._stats = StreamStats(size, seconds)
         self._history = rows
         self._drift = Drift()
-        self._parts: dict[str, Part] = {"traffic": self._stats, "history": self._history, "drift": self._drift}
+        self._parts: dict[str, MetricPart] = {"traffic": self._stats, "history": self._history, "drift": self._drift}
         self._view: ViewT | None = None  # of the present moment, made for its first reader
 
     @property
