@@ -200,7 +200,7 @@ def _present(replica: LearnerReplica, figures: dict[str, Any]) -> dict[str, Any]
         **figures,
         "ready": not_ready is None,
         "not_ready": not_ready,
-        "busy": replica.at_work,
+        "busy": replica.mailbox.busy,
         "stale_seconds": _coarse(replica.node.stale_seconds),
-        "failed": None if replica.failed is None else replica.failed.detail,
+        "failed": None if replica.failure is None else replica.failure.detail,
     }

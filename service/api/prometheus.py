@@ -167,7 +167,7 @@ class Exposition:
         behind = [one for one in told if any(other.position > one.position for other in others.get(one.name, ()))]
         with suppress(ServiceError, TimeoutError):  # then as far as this one has come; counters of it may fall back
             async with asyncio.timeout(_CATCH_UP):
-                await asyncio.gather(*(one.catch_up() for one in behind))
+                await asyncio.gather(*(one.log.catch_up() for one in behind))
         for replica in told:
             if grant.sees(replica.name):
                 self._series.tell(replica, families, now, others.get(replica.name, ()))

@@ -153,7 +153,7 @@ async def learner_news(learner: LearnerReplica, since: Seen | None = None) -> Ne
     view = learner.view
     seen = since or Seen(view.rollbacks, view.figures.point_count, view.figures.alarm_count)
     shown: int | None = None  # position of the figures sent last
-    with learner.watch() as changed:
+    with learner.mailbox.watch() as changed:
         while True:
             changed.clear()
             view = learner.view
@@ -166,8 +166,8 @@ async def learner_news(learner: LearnerReplica, since: Seen | None = None) -> Ne
             for alarm in view.figures.alarms(seen.alarms):
                 seen = seen._replace(alarms=int(alarm["number"]) + 1)
                 yield _event("alarm", alarm, seen)
-            if learner.failed is not None:
-                yield _event("gone", {"detail": learner.failed.detail}, seen)
+            if learner.failure is not None:
+                yield _event("gone", {"detail": learner.failure.detail}, seen)
                 return
             if shown != learner.position:
                 shown = learner.position

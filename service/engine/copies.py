@@ -95,12 +95,12 @@ async def _copied(source: LearnerReplica) -> Snapshot:
     found: list[Snapshot] = []
 
     async def run() -> None:
-        await source.read_on()
+        await source.log.read_on()
         state = source.learner.state()
         copy = await source.node.in_thread(lambda: {name: array.copy() for name, array in state.items()})
         found.append(Snapshot(source.position, source.learner.config, copy))
 
-    await source.at_rest(run)
+    await source.mailbox.run(run)
     return found[0]
 
 

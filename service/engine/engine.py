@@ -296,7 +296,7 @@ class Engine:
             slow.cancel()
         self.registry.take_in(found)
         if head.birth != token:
-            found.follow()
+            found.log.follow()
         return found, head.birth == token
 
     async def delete(self, name: str) -> None:
@@ -334,7 +334,7 @@ class Engine:
             return
         replica = find()
         await self._deleted(log, replica.birth)
-        replica.failed = LearnerGone(f"{called(replica.name)} was deleted")
+        replica.mailbox.failure = LearnerGone(f"{called(replica.name)} was deleted")
         self.registry.forget(replica)
         await replica.close(save=False)
 

@@ -88,14 +88,9 @@ class Registry:
         nobody finds it yet."""
         found = await self.node.recover(log, birth)
         if isinstance(found.machine, GroupComparison):
-            group = GroupReplica(log, birth, found.machine, found.position, self.node, self.forget, found.snapshot)
-            group.token = found.token
-            return group, found.behind
+            return GroupReplica(log, birth, found, self.node, self.forget), found.behind
         pending = found.pending or await self.node.reached(self.node.store.pending(log, birth))
-        replica = LearnerReplica(log, birth, found.machine, found.position, self.node, self.forget, found.snapshot)
-        replica.served_events.pending = pending
-        replica.token = found.token
-        return replica, found.behind
+        return LearnerReplica(log, birth, found, pending, self.node, self.forget), found.behind
 
     def take_in(self, one: LearnerReplica | GroupReplica) -> None:
         """From here on it is found by its name."""

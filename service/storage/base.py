@@ -23,6 +23,7 @@ __all__ = [
     "Moved",
     "Pending",
     "Remembered",
+    "ServeReceipt",
     "SharedStore",
     "SnapshotInfo",
     "Store",
@@ -123,6 +124,14 @@ class Pending(NamedTuple):
     bytes: int  # of ids (in UTF-8) and data
     expired: int  # dropped because their time was over
     evicted: int  # dropped because there was no room
+
+
+class ServeReceipt(NamedTuple):
+    """Where `serve` has logged its record, and what is remembered now."""
+
+    position: int
+    before: bytes  # the token of the record before it; empty if that was trimmed and is not known any more
+    pending: Pending
 
 
 class Kept(NamedTuple):
@@ -263,12 +272,13 @@ class Store(Protocol):
         after: int,
         remembered: Sequence[Remembered],
         bounds: Bounds,
-    ) -> Pending:
+    ) -> ServeReceipt:
         """Append one (token, data) record and remember served events, in one atomic step, durable on return.
 
         Idempotent: where the token stands in the log, nothing is appended, remembered or dropped, so a call whose
         outcome is unknown is repeated with the same token and `after`, which is how far the caller has read. Where the
-        log was trimmed past that, `BehindLog` is raised as by `append`. Whoever follows the log reads the record there.
+        log was trimmed past that, `BehindLog` is raised as by `append`. Whoever follows the log reads the record there,
+        or knows by the receipt that it comes next.
 
         An id that is remembered, or has a tombstone, is remembered anew: its latest data, in the latest place. Events
         are dropped in the order in which they were served, as long as the oldest one has expired or there are more

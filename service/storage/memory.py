@@ -28,6 +28,7 @@ from service.storage.base import (
     Moved,
     Pending,
     Remembered,
+    ServeReceipt,
     SnapshotInfo,
     gathered,
     latest,
@@ -317,16 +318,18 @@ class MemoryStore:
         after: int,
         remembered: Sequence[Remembered],
         bounds: Bounds,
-    ) -> Pending:
+    ) -> ServeReceipt:
         log = self._log(learner, birth)
         token, data = record
-        if not any(entry.token == token for entry in log.entries):
+        position = next((entry.position for entry in log.entries if entry.token == token), None)
+        if position is None:
             if after < log.trimmed:
                 raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=log.trimmed))
-            log.head += 1
+            position = log.head = log.head + 1
             log.entries.append(Entry(log.head, token, data))
             log.served.serve(remembered, bounds)
-        return log.served.pending()
+        before = next((entry.token for entry in log.entries if entry.position == position - 1), b"")
+        return ServeReceipt(position, before, log.served.pending())
 
     async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[Remembered | bool | None]:
         served = self._log(learner, birth).served

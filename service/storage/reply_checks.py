@@ -32,7 +32,7 @@ _GIVES: dict[str, Any] = {
     "load": tuple[int, bytes] | None,
     "save": tuple[int, int, float] | None,
     "snapshots": list[tuple[int, int, float]],
-    "serve": _Counts,
+    "serve": tuple[int, bytes, _Counts],
     "recall": list[_Event | bool | None],
     "expired": tuple[int, list[_Event], list[bool], bool],
     "pending": _Counts,

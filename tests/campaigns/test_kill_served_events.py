@@ -144,9 +144,9 @@ async def test_two_nodes_serve_and_label_side_by_side(store: Any, open_again: An
         calls += [posted(nodes[i % 2], "/learners/a/update", labelled("dense", 300 + i, 301 + i)) for i in range(20)]
         await asyncio.gather(*calls)
         for engine in (one, two):
-            await engine.get("a").catch_up()
-        await one.get("a").catch_up()
-        ends = [await engine.get("a").digest() for engine in (one, two)]
+            await engine.get("a").log.catch_up()
+        await one.get("a").log.catch_up()
+        ends = [await engine.get("a").log.digest() for engine in (one, two)]
         assert ends[0] == ends[1] == await replayed(store)
         told = (await here.get("/learners/a/metrics")).json()
         assert told == (await there.get("/learners/a/metrics")).json()

@@ -61,7 +61,7 @@ def test_a_node_that_stood_still_while_the_log_was_trimmed_goes_on_from_a_snapsh
         assert digests[0] == digests[1]
         assert http.get(learner(two)).json()["events"] == 55
         told = [path.read_text() for path in tmp_path.glob("*.log")]
-        assert sum(f"goes on from 1 with the snapshot at {saved}" in one for one in told) == 1
+        assert sum(f"continues from 1 with the snapshot at {saved}" in one for one in told) == 1
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])

@@ -33,7 +33,7 @@ async def node(store: Store, **settings: Any) -> AsyncIterator[Engine]:
         yield engine
     finally:
         hosts = engine.registry.all()
-        tasks = [one.task for one in hosts]
+        tasks = [one.mailbox.task for one in hosts]
         tasks += [saving for one in hosts if (saving := one.snapshots._saving) is not None]
         tasks += [fit for one in engine.replicas.values() if (fit := one.fits._task) is not None]
         tasks += [

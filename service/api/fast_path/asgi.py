@@ -96,7 +96,7 @@ class Edge:
             explain = None
             if scope["query_string"]:
                 explain, at_least = _asked_for(scope["query_string"], operation)
-                await learner.wait_for_position(at_least)
+                await learner.log.wait_for(at_least)
             if read is NDJSON:
                 parts = expanded(pieces(receive, scope), heading.encoding.decode("latin-1"), None)
                 lines = replies(learner, operation, parts, self._bodies, explain, own_id, self._state.closing, grant)

@@ -13,7 +13,7 @@ from typing import Any
 
 from learners import InvalidInput, LearnerView, ScoreExplanation, explain_scores
 from service.engine import LARGE, run_by_size
-from service.engine.replica import LearnerReplica, Predicted
+from service.engine.replica import LearnerReplica, ScoredEvents
 from service.errors import Invalid
 from service.wire import Coding, Head, Labelled, Learnt, Operation
 
@@ -78,7 +78,7 @@ def at_once(learner: LearnerReplica, body: bytes, read: Coding, write: Coding) -
     return write.encode_scores(said.scores, events.ids, _head(learner, said), None), len(events.ids)
 
 
-def _head(learner: LearnerReplica, said: Predicted) -> Head:
+def _head(learner: LearnerReplica, said: ScoredEvents) -> Head:
     return Head(said.position, said.view.not_ready is None, said.remembered, learner.node.stale_seconds)
 
 

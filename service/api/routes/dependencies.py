@@ -182,7 +182,7 @@ AtLeast = Annotated[
 
 async def the_learner_by_then(learner: TheLearner, at_least: AtLeast = None) -> LearnerReplica:
     """The learner of the path, once it has come to the position that the query asks for, if it does."""
-    await learner.wait_for_position(at_least)
+    await learner.log.wait_for(at_least)
     return learner
 
 

@@ -69,7 +69,7 @@ def _document(name: str, group: GroupReplica, *, tests: bool = False) -> dict[st
         "config": group.config.to_json(),
         "position": group.position,
         "events": int(group.view.counts[0]),
-        "failed": None if group.failed is None else group.failed.detail,
+        "failed": None if group.failure is None else group.failure.detail,
         **({"tests": group.tests()} if tests else {}),
     }
 

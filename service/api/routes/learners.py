@@ -60,7 +60,7 @@ def _document(replica: LearnerReplica) -> dict[str, Any]:
             "events": view.fitted_events,
             "running": replica.fits.running,
             "waiting": replica.fits.waiting,
-            "failed": replica.fits.failed,
+            "failed": replica.fits.failure,
         },
         "columns": view.columns,
         "state_bytes": sum(array.nbytes for array in replica.learner.state().values()),
@@ -69,7 +69,7 @@ def _document(replica: LearnerReplica) -> dict[str, Any]:
         "snapshot": None if replica.snapshots.newest is None else replica.snapshots.newest._asdict(),
         "pending": None if replica.served_events.pending is None else replica.served_events.pending._asdict(),
         "stale_seconds": replica.node.stale_seconds,
-        "failed": None if replica.failed is None else replica.failed.detail,
+        "failed": None if replica.failure is None else replica.failure.detail,
     }
 
 
@@ -205,7 +205,7 @@ async def delete(name: TheName, engine: TheEngine, grant: TheGrant) -> Response:
 )
 async def digest(learner: TheLearnerByThen) -> dict[str, Any]:
     """The position and a hash of the whole state there."""
-    position, value = await learner.digest()
+    position, value = await learner.log.digest()
     return {"position": position, "digest": value}
 
 
@@ -343,7 +343,7 @@ async def snapshots(learner: TheLearner, engine: TheEngine) -> dict[str, Any]:
 )
 async def snapshot(learner: TheLearner) -> dict[str, Any]:
     """Save the state now."""
-    return (await learner.save())._asdict()
+    return (await learner.snapshots.save())._asdict()
 
 
 @router.post(

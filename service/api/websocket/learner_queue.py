@@ -106,7 +106,7 @@ class Lane:
         try:
             if request.operation == "predict":
                 await self._landed()
-                await learner.wait_for_position(request.at_least)
+                await learner.log.wait_for(request.at_least)
                 await self._owner.reply(request, await _predicted(learner, request, self._owner.spend))
                 return
             assert request.operation is not None  # or there would be an error
@@ -169,6 +169,6 @@ async def _predicted(learner: LearnerReplica, request: Request, spend: Callable[
         ids, times = joining.named(content)
         now = time.time()
         given = np.array([now if one is None else one for one in times])
-        return learner.served_events.standing(ids, given) if ids else 0
+        return learner.served_events.count_remembered(ids, given) if ids else 0
 
     return joining.predicted(request, reply, standing)

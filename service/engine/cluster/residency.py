@@ -74,7 +74,9 @@ class Residency:
             replica, behind = await here.host(name, here.evicted[name])
             if behind:
                 try:
-                    await replica.catch_up()  # before anybody finds it: what is behind its snapshot was acknowledged
+                    await (
+                        replica.log.catch_up()
+                    )  # before anybody finds it: what is behind its snapshot was acknowledged
                 except ServiceError:
                     await replica.close(save=False)
                     raise

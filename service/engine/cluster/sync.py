@@ -84,7 +84,10 @@ class StoreSync:
         for log, moved in (told or {}).items():
             replica = self._registry.find(log)
             if replica is not None and moved.position:
-                replica.hear(moved)
+                if moved.snapshot is not None:
+                    replica.snapshots.note_foreign(moved.snapshot)
+                if replica.position < moved.position and replica.failure is None:
+                    replica.log.follow(moved.position)
             elif replica is not None or not moved.position or not self._registry.knows(log):
                 self._look.set()
         if told is None:
@@ -153,7 +156,7 @@ class StoreSync:
 
     def _all_follow(self) -> None:
         for replica in self._registry.all():
-            replica.follow()
+            replica.log.follow()
 
     def _all_tick(self) -> None:
         for replica in self._registry.all():
@@ -216,7 +219,7 @@ class StoreSync:
             name = replica.name
             head = heads.get(name)
             if (head is None or head.birth != replica.birth) and not await self._still(name, replica.birth):
-                replica.failed = LearnerGone(f"{called(name)} was deleted")
+                replica.mailbox.failure = LearnerGone(f"{called(name)} was deleted")
                 here.forget(replica)
                 await replica.close(save=False)
         gone = here.evicted.keys() - heads.keys()
@@ -228,7 +231,7 @@ class StoreSync:
     async def _catch_up(self) -> None:
         """At the start: have all that is hosted read its log, side by side."""
         everyone = self._registry.all()
-        done = await asyncio.gather(*(replica.catch_up() for replica in everyone), return_exceptions=True)
+        done = await asyncio.gather(*(replica.log.catch_up() for replica in everyone), return_exceptions=True)
         for replica, failure in zip(everyone, done, strict=True):
             if isinstance(failure, StoreUnavailable):
                 raise failure
@@ -245,15 +248,15 @@ class StoreSync:
             await self._meet(log, head)
             found = here.find(log)
             if found is not None:  # as far as it was when it was asked for
-                await found.catch_up()
+                await found.log.catch_up()
 
     async def _meet(self, log: str, head: Head) -> None:
         """Take in a log of which the store has this head, or have what is hosted of it read on."""
         here = self._registry
         replica = here.find(log)
         if replica is not None:
-            if replica.position != head.position and replica.failed is None and not replica.busy:
-                replica.follow()
+            if replica.position != head.position and replica.failure is None and not replica.mailbox.has_jobs:
+                replica.log.follow()
             return
         if here.sleeps(log, head):
             return
@@ -271,7 +274,7 @@ class StoreSync:
                     return
                 replica, _ = await here.host(log, head.birth)
                 here.take_in(replica)
-        replica.follow()
+        replica.log.follow()
 
     async def _still(self, log: str, birth: bytes) -> bool:
         """Whether the store has the log of this birth just now."""

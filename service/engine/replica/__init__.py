@@ -1,7 +1,11 @@
-"""A learner on this node: a state machine that follows its log. Start with `replica`, then `learner`."""
+"""A learner or a group on this node: a state machine that follows its log.
 
-from service.engine.replica.group import GroupReplica
-from service.engine.replica.learner import LearnerReplica
-from service.engine.replica.served_events import Predicted
+Start with `learner_replica`, which owns a `mailbox` (jobs, one at a time) and a `log_follower` (append, read, apply).
+Beside these stand snapshots, fits, served events and label expiry; `lease` decides which node does such work.
+"""
 
-__all__ = ["GroupReplica", "LearnerReplica", "Predicted"]
+from service.engine.replica.group_replica import GroupReplica
+from service.engine.replica.learner_replica import LearnerReplica
+from service.engine.replica.served_events import ScoredEvents
+
+__all__ = ["GroupReplica", "LearnerReplica", "ScoredEvents"]

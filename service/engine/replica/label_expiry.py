@@ -1,291 +1,297 @@
-"""Labels that never come: where a learner is to take that for a negative, its host learns so.
+"""Treat served events whose label does not arrive within `label_ttl` as negatives.
 
-    the clock goes past an event's time + label_ttl -> was its label given? -> a batch of labels, before the event that
+    the clock passes an event's time + label_ttl -> has its label arrived? -> a batch of labels, before the event that
                                                                               moved the clock, in the same record
 
-What is due is a matter of the log alone: an event waits for those that were served before it, whatever their labels;
-where the store does not know yet that a label has come, the learner does. So it makes no difference to what is learnt
-how a stream is cut into requests.
+What is overdue depends on the log alone: an event waits for those that were served before it, labelled or not. If the
+store does not know yet that a label has arrived, the learner does. So the result does not depend on how a stream is cut
+into requests.
 
-Whoever appends sees to what that makes due: before the events of a batch, or behind another record. Of the nodes that
-follow, the one with the claim (`claims.py`) looks now and then whether all is seen to, as a node may end between the
-two; what another has learnt meanwhile is not learnt again. The same node tells the store, now and then and before each
-snapshot, whose labels have come and up to where labels have been assumed. The others keep what it is to be told until
-they hear of a snapshot: after a crash, what the log has beyond that is met again.
+The node that appends a record also expires what that record makes overdue: before the events of a batch, or behind
+another record. A node may die between the two, so the node with the lease (`lease.py`) checks now and then; labels that
+another node has expired meanwhile are not learnt again. The same node tells the store which labels have arrived and how
+far labels have expired, now and then and before each snapshot. The other nodes keep what the store has to be told until
+they hear of a snapshot. After a crash, what the log has beyond that snapshot is met again.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
-import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import BatchOutcome, LabelledBatch, LateColumns, Learner, join_outcomes, merge_batches
-from service.engine.node import Node
+from learners import BatchOutcome, LabelledBatch, LateColumns, Learner, Rollback, join_outcomes, merge_batches
 from service.engine.records import check_record, unpack_served
+from service.engine.replica.background_fits import BackgroundFits
+from service.engine.replica.learner_machine import LearnerMachine
 from service.engine.replica.lease import Lease
+from service.engine.replica.log_follower import Applied, Jumped, LogFollower
+from service.engine.replica.mailbox import Job
+from service.engine.replica.served_events import join_step
 from service.storage import Remembered
 
-__all__ = ["LabelExpiry", "Owner"]
+__all__ = ["LabelExpiry"]
 
-_ASSUMED = 5000  # labels of one record at most
-_UNTOLD = 100_000  # ids of labels that are kept for the store, beyond which it is told whoever has the claim
+_EXPIRED = 5000  # labels per record, at most
+_UNREPORTED = 100_000  # ids of labels kept for the store; beyond that it is told, whichever node has the lease
 
 
-class _Due(NamedTuple):
-    """Events of which no label has come in time."""
+class _Overdue(NamedTuple):
+    """Events whose label has not arrived in time."""
 
     labels: LabelledBatch  # that they are negative
-    places: NDArray[np.int64]  # (n,) before which event of the batch each is due
-    stop: int  # up to which event of the batch no others are due
+    places: NDArray[np.int64]  # (n,) of the event in the batch before which each is overdue
+    stop: int  # up to this event of the batch no others are overdue
     upto: int  # where the store settles once they are learnt
-    more: bool  # whether others may be due besides
-
-
-class Owner(Protocol):
-    """What it needs of the learner's host."""
-
-    name: str
-    birth: bytes
-    position: int
-    node: Node
-    lease: Lease
-
-    @property
-    def learner(self) -> Learner:
-        """What learns."""
-        ...
-
-    def put(self, run: Callable[[], Awaitable[None]], first: bool = False) -> asyncio.Future[None]:
-        """Have something done while the learner is at rest."""
-        ...
-
-    async def read_on(self) -> None:
-        """Apply what other nodes have appended. Only in what was `put`."""
-        ...
-
-    async def log_batch(self, batch: LabelledBatch) -> BatchOutcome:
-        """Append a batch and learn it. Only in what was `put`, or in turn."""
-        ...
+    more: bool  # whether others may be overdue besides
 
 
 class LabelExpiry:
-    """What becomes of the events that one learner has served, where no label comes."""
+    """The label expiry of one learner."""
 
-    def __init__(self, owner: Owner, step: Callable[[], int]) -> None:
-        """`step`: events of one record whose rows are held in memory together."""
-        self._owner: Owner = weakref.proxy(owner)
-        self._step = step
-        self._assuming: asyncio.Future[None] | None = None
-        self._upto = 0  # what was served up to this number has been seen to: assumed, or labelled before
-        self._settled = 0  # as far as the store knows
-        self._since = -math.inf  # what was due by this time has been seen to before
-        self._reopened = 0  # where the learner has been rolled back and the store does not know yet; 0: nowhere
-        # positions, and the ids whose labels have come there, and the store does not know yet
+    def __init__(self, log: LogFollower[LearnerMachine], lease: Lease, fits: BackgroundFits) -> None:
+        self._log = log
+        self._lease = lease
+        self._fits = fits
+        self._busy = False  # a job is queued or runs
+        self._expire_due = self._report_due = self._check_due = False
+        self._upto = 0  # what was served up to this number is done: expired, or labelled before
+        self._settled = 0  # the same as far as the store knows
+        self._since = -math.inf  # what was overdue by this time is done
+        self._reopened = 0  # position of a roll-back that the store does not know yet; 0: none
+        # positions, and the ids whose labels arrived there and the store does not know yet
         self._labelled: deque[tuple[int, list[str]]] = deque()
-        self._untold = 0  # ids
-        self._told = 0  # up to this position another node has told the store all
-        self._unseen = True  # something has happened since all was seen to
-        self._not_before = 0.0  # is the claim asked for again
+        self._unreported = 0  # ids
+        self._reported = 0  # up to this position another node has told the store everything
+        self._unchecked = True  # something has happened since everything was checked
+        self._not_before = 0.0  # for asking for the lease again
+
+    # What happens
+
+    def observe(self, step: Applied | Jumped) -> None:
+        """Note what the log has led to."""
+        if isinstance(step, Jumped):
+            self._note_jump(step.back)
+            return
+        if isinstance(step.record, LabelledBatch):
+            self._note_labels(step.record)
+        elif isinstance(step.record, Rollback):
+            self._note_roll_back()
+        self._unchecked = True
+        # a batch of this node has what it makes overdue in itself
+        if step.own and not isinstance(step.record, LabelledBatch) and self._assumes and not self._busy:
+            self._expire_due = True
+
+    def note_report(self, position: int) -> None:
+        """Note that another node has told the store everything up to a position: it has saved a snapshot there."""
+        self._reported = max(self._reported, position)
+        while self._labelled and self._labelled[0][0] <= self._reported:
+            self._unreported -= len(self._labelled.popleft()[1])
+        if self._reopened <= self._reported:
+            self._reopened = 0
+
+    def tick(self) -> bool:
+        """Look now and then whether something was overlooked; tell whether that makes a job due."""
+        if self._assumes and self._unchecked and not self._busy and time.monotonic() >= self._not_before:
+            self._check_due = True
+        return self._check_due
+
+    def jobs(self) -> Iterator[Job]:
+        """Give the job that is due."""
+        if self._busy:
+            return
+        run: Callable[[], Awaitable[None]]
+        if self._expire_due:
+            run = self._expire
+        elif self._report_due:
+            run = self._report
+        elif self._check_due:
+            run = self._check
+        else:
+            return
+        self._busy, self._expire_due, self._report_due, self._check_due = True, False, False, False
+
+        async def job() -> None:
+            try:
+                await run()
+            finally:
+                self._busy = False
+
+        yield Job(job)
 
     @property
     def _assumes(self) -> bool:
-        return self._owner.learner.config.late.unlabelled == "negative"
+        return self._learner.config.late.unlabelled == "negative"
 
     @property
-    def _busy(self) -> bool:
-        return self._assuming is not None and not self._assuming.done()
+    def _learner(self) -> Learner:
+        return self._log.machine.core
 
-    def tick(self) -> None:
-        """Called now and then: if this node has the claim, it sees to what nobody has seen to."""
-        if self._assumes and self._unseen and not self._busy and time.monotonic() >= self._not_before:
-            self._assuming = self._owner.put(self._see_to)
-
-    def moved(self, *, own: bool) -> None:
-        """A record of the log has been applied; with `own` what it makes due is this node's to see to at once.
-
-        What has waited too long for its label is taken for negative, if it is to be.
-        """
-        self._unseen = True
-        if own and self._assumes and not self._busy:
-            self._assuming = self._owner.put(self._look)
-
-    def learnt(self, batch: LabelledBatch) -> None:
-        """A batch of the log has been applied: the store is to know whose labels have come."""
-        position = self._owner.position
-        if not self._assumes or batch.ids is None or position <= self._told:
+    def _note_labels(self, batch: LabelledBatch) -> None:
+        """Keep for the store whose labels have arrived."""
+        position = self._log.position
+        if not self._assumes or batch.ids is None or position <= self._reported:
             return
         given = [id for id in batch.ids if id is not None]
         if batch.late is not None:
             given = [id for id, guess in zip(batch.ids, batch.late.assumed.tolist(), strict=True) if id and not guess]
-        known = self._owner.learner.find_learnt(given)  # neither those of nobody nor those beyond a gap
+        known = self._learner.find_learnt(given)  # neither unknown ids nor those beyond a gap
         ids = [id for id, learnt in zip(given, known.tolist(), strict=True) if learnt]
         self._labelled.append((position, ids))
-        self._untold += len(ids)
-        if self._untold > _UNTOLD and not self._busy:
-            self._assuming = self._owner.put(self._tell)
+        self._unreported += len(ids)
+        if self._unreported > _UNREPORTED and not self._busy:
+            self._report_due = True
 
-    def told(self, position: int) -> None:
-        """Another node has told the store all up to this position: it has saved a snapshot there."""
-        self._told = max(self._told, position)
-        while self._labelled and self._labelled[0][0] <= self._told:
-            self._untold -= len(self._labelled.popleft()[1])
-        if self._reopened <= self._told:
-            self._reopened = 0
+    def _note_jump(self, back: bool) -> None:
+        """Start again from a snapshot of another node: the store knows how far that had come.
 
-    def jumped(self, back: bool) -> None:
-        """The learner has come to where it is by another node's snapshot: the store knows how far that had come.
-
-        Or `back` to what the store kept: labels that were learnt since have not come.
+        If the follower went `back` to what the store kept, labels that were learnt since have not arrived.
         """
         self._upto = self._settled = 0
         if back:
             self._labelled.clear()
-            self._untold = self._told = 0
+            self._unreported = self._reported = 0
             self._since = -math.inf
 
-    def rolled_back(self) -> None:
-        """What has been assumed since is not any more: it is looked for from the beginning.
+    def _note_roll_back(self) -> None:
+        """Start again from the beginning: what has expired since the snapshot has not any more.
 
-        What was due by the clock of the snapshot had been assumed before that was taken, see `settle_up`.
+        What was overdue by the clock of the snapshot had expired before it was taken, see `flush`.
         """
-        learner = self._owner.learner
+        learner = self._learner
         self._upto = self._settled = 0
-        if self._owner.position > self._told:
-            self._reopened = self._owner.position
+        if self._log.position > self._reported:
+            self._reopened = self._log.position
         self._since = float(np.fmax(learner.metrics.clock - learner.config.late.label_ttl, -math.inf))
 
-    async def settle_up(self) -> None:
-        """Assume all that is due, and tell the store: before a snapshot, for what is behind that is not met again."""
-        if self._assumes:
-            while await self._assumed_some():
-                pass
-            await self._tell()
+    # What is done about it, only in a job
 
-    async def _tell(self) -> None:
-        """Tell the store whose labels have come, and how far labels have been assumed."""
-        owner, store = self._owner, self._owner.node.store
+    async def learn(self, batch: LabelledBatch) -> BatchOutcome:
+        """Append a batch and learn it, and before each of its events what is overdue by its time.
+
+        So it does not matter how events are cut into batches. The outcome is that of the batch alone.
+        """
+        outcomes: list[BatchOutcome] = []
+        while len(batch) and (overdue := await self._find_overdue(batch)) is not None:
+            stop = overdue.stop if overdue.more else len(batch)  # what follows may find others overdue
+            part, at = batch.part(0, stop), np.arange(stop)
+            if len(overdue.labels):
+                part, at = merge_batches(part, overdue.labels, overdue.places)
+            if len(part):
+                outcomes.append((await self._fits.learn(part)).of(at))
+            self._upto = overdue.upto
+            batch = batch.part(stop, len(batch))
+        if len(batch) or not outcomes:
+            outcomes.append(await self._fits.learn(batch))
+        return join_outcomes(outcomes)
+
+    async def flush(self) -> None:
+        """Expire all that is overdue and tell the store: before a snapshot, what lies behind it is not met again."""
+        if self._assumes:
+            while await self._expire_some():
+                pass
+            await self._report()
+
+    async def _check(self) -> None:
+        """Expire what is overdue and tell the store, unless another node has the lease."""
+        if await self._take_lease():
+            await self._expire()
+
+    async def _expire(self) -> None:
+        """Expire what is overdue, then tell the store if this node has the lease."""
+        if await self._expire_some():
+            self._expire_due = True  # after whatever else waits
+        elif await self._take_lease():
+            await self._report()
+            self._unchecked = False
+
+    async def _take_lease(self) -> bool:
+        """Tell whether this node has the lease."""
+        if time.monotonic() < self._not_before:
+            return False
+        if not await self._lease.take():
+            self._not_before = time.monotonic() + self._lease.seconds / 4
+            return False
+        return True
+
+    async def _expire_some(self) -> bool:
+        """Learn what is overdue although no event arrives that it could precede; tell whether there was any."""
+        overdue = await self._find_overdue(None)
+        if overdue is None:
+            return False
+        if len(overdue.labels):
+            await self._fits.learn(overdue.labels)
+        self._upto = overdue.upto
+        return True
+
+    async def _report(self) -> None:
+        """Tell the store whose labels have arrived, and how far labels have expired."""
+        log = self._log
         if self._labelled:
             last = self._labelled[-1][0]
             ids = [id for _, some in self._labelled for id in some]
-            await owner.node.reached(store.labelled(owner.name, owner.birth, ids))
+            await log.node.reached(log.node.store.labelled(log.name, log.birth, ids))
             while self._labelled and self._labelled[0][0] <= last:
-                self._untold -= len(self._labelled.popleft()[1])
+                self._unreported -= len(self._labelled.popleft()[1])
         await self._reopen()
         if self._upto > self._settled:
-            await owner.node.reached(store.settle(owner.name, owner.birth, self._upto))
+            await log.node.reached(log.node.store.settle(log.name, log.birth, self._upto))
             self._settled = self._upto
 
-    async def _see_to(self) -> None:
-        """Assume what is due, and then tell the store, unless that is another node's."""
-        if await self._claims():
-            await self._look()
-
-    async def _look(self) -> None:
-        """Assume what is due, and then tell the store, if that is this node's."""
-        if await self._assumed_some():
-            self._assuming = self._owner.put(self._look)  # after whatever else waits
-        elif await self._claims():
-            await self._tell()
-            self._unseen = False
-
-    async def _claims(self) -> bool:
-        """Whether this node has the claim."""
-        if time.monotonic() < self._not_before:
-            return False
-        claim = self._owner.lease
-        if not await claim.take():
-            self._not_before = time.monotonic() + claim.seconds / 4
-            return False
-        return True
-
-    async def _assumed_some(self) -> bool:
-        """Learn what is due although no event comes that it could be learnt before; whether there was any."""
-        due = await self._due(None)
-        if due is None:
-            return False
-        if len(due.labels):
-            await self._owner.log_batch(due.labels)
-        self._upto = due.upto
-        return True
-
-    async def learn(self, batch: LabelledBatch) -> BatchOutcome:
-        """Append a batch and learn it, and before each of its events what is due by its time. Only in turn.
-
-        So how events are cut into batches changes nothing. The outcome is that of the batch alone.
-        """
-        outcomes: list[BatchOutcome] = []
-        while len(batch) and (due := await self._due(batch)) is not None:
-            stop = due.stop if due.more else len(batch)  # what comes behind may find others due
-            part, at = batch.part(0, stop), np.arange(stop)
-            if len(due.labels):
-                part, at = merge_batches(part, due.labels, due.places)
-            if len(part):
-                outcomes.append((await self._owner.log_batch(part)).of(at))
-            self._upto = due.upto
-            batch = batch.part(stop, len(batch))
-        if len(batch) or not outcomes:
-            outcomes.append(await self._owner.log_batch(batch))
-        return join_outcomes(outcomes)
-
     async def _reopen(self) -> None:
-        owner = self._owner
+        log = self._log
         if self._reopened:
-            await owner.node.reached(owner.node.store.reopen(owner.name, owner.birth))
+            await log.node.reached(log.node.store.reopen(log.name, log.birth))
             self._reopened, self._settled = 0, 0
 
-    async def _due(self, batch: LabelledBatch | None) -> _Due | None:
-        """What has waited for its label too long by the end of a batch, or by now, if anything has."""
-        owner = self._owner
+    async def _find_overdue(self, batch: LabelledBatch | None) -> _Overdue | None:
+        """Find what has waited too long for its label by the end of a batch, or by now."""
+        log = self._log
         while self._assumes:
-            learner, ttl = owner.learner, owner.learner.config.late.label_ttl
+            learner, ttl = self._learner, self._learner.config.late.label_ttl
             clocks = np.array([learner.metrics.clock]) if batch is None else learner.clocks(batch)
             if math.isnan(clocks[-1]):
                 return None
             await self._reopen()
-            limit, position = min(_ASSUMED, self._step()), owner.position
-            store = owner.node.store
-            asked = store.expired(owner.name, owner.birth, float(clocks[-1]) - ttl, limit, self._upto)
-            found = await owner.node.reached(asked)
+            limit, position = min(_EXPIRED, join_step(learner.config)), log.position
+            call = log.node.store.expired(log.name, log.birth, float(clocks[-1]) - ttl, limit, self._upto)
+            found = await log.node.reached(call)
             if not found.events:
                 return None
-            await owner.read_on()
-            if owner.position != position:  # another node has moved the clock, changed the policy, or learnt these
+            await log.read_on()
+            if log.position != position:  # another node has moved the clock, changed the policy, or learnt these
                 continue
             # an event waits for those served before it, whether they have their labels or not
-            latest = np.maximum.accumulate([one.time for one in found.events])
+            latest = np.maximum.accumulate([event.time for event in found.events])
             before = np.fmax(clocks - ttl, -math.inf)
             places = np.searchsorted(before, latest, side="right")
-            missing = ~np.array(found.labelled) & ~learner.find_learnt([one.id for one in found.events])
+            missing = ~np.array(found.labelled) & ~learner.find_learnt([event.id for event in found.events])
             missing &= latest >= self._since
             events = [found.events[i] for i in np.flatnonzero(missing).tolist()]
-            return _Due(self._labels(events, ttl), places[missing], int(places[-1]), found.upto, found.more)
+            return _Overdue(self._negatives(events, ttl), places[missing], int(places[-1]), found.upto, found.more)
         return None
 
-    def _labels(self, events: Sequence[Remembered], ttl: float) -> LabelledBatch:
-        n = len(events)
-        like = self._owner.learner.config.encode([])
-        what = f"what was remembered of {self._owner.name}"
-        told = unpack_served([one.data for one in events], like, what)
-        times = np.array([one.time for one in events])
+    def _negatives(self, events: Sequence[Remembered], ttl: float) -> LabelledBatch:
+        n, config = len(events), self._learner.config
+        what = f"a served event of {self._log.name}"
+        columns = unpack_served([event.data for event in events], config.encode([]), what)
+        times = np.array([event.time for event in events])
         late = LateColumns(
             np.ones(n, dtype=np.bool_),
             np.zeros(n, dtype=np.bool_),
             np.ones(n, dtype=np.bool_),
-            told.scores,
-            told.probabilities,
-            told.thresholds,
-            told.decisions,
+            columns.scores,
+            columns.probabilities,
+            columns.thresholds,
+            columns.decisions,
             times + ttl,
         )
-        ids = tuple(one.id for one in events)
-        batch = LabelledBatch(told.rows, np.full(n, -1.0), None, times, ids, costs=told.costs, late=late)
-        check_record(batch, self._owner.learner.config, what)
+        ids = tuple(event.id for event in events)
+        batch = LabelledBatch(columns.rows, np.full(n, -1.0), None, times, ids, costs=columns.costs, late=late)
+        check_record(batch, config, what)
         return batch

@@ -1,60 +1,55 @@
-"""Which of the nodes that host a machine does what need be done once: snapshots, fits, labels that never come.
+"""The lease on a replica: which node does the work that need be done only once.
 
-A node claims the machine in the store when something of that is due, and again while more is. The others wait, and look
-every now and then whether the claim has run out: where the node that had it is gone, the next takes its place. Nothing
-depends on it but that work is done once: two nodes that do the same harm nothing.
+Such work is snapshots, fits and label expiry. A node takes the lease in the store when some of that is due, and renews
+it while more is. The others ask again now and then: if the node that held it is gone, the lease runs out and the next
+node takes over. Correctness does not depend on it: two nodes that do the same work harm nothing.
 """
 
 from __future__ import annotations
 
 import math
 import time
-import weakref
-from typing import Protocol
 
 from service.engine.node import Node
 
-__all__ = ["Lease", "Owner"]
+__all__ = ["Lease"]
 
-_SECONDS = 10.0  # longer than most snapshots take to write; after so long another node takes the place of one that died
-_LEAST = 0.01  # a store counts milliseconds: a claim of less than one would be none
-
-
-class Owner(Protocol):
-    """What a claim needs of the machine's host."""
-
-    name: str
-    birth: bytes
-    node: Node
+_SECONDS = 10.0  # longer than most snapshots take to write; after this long another node replaces one that died
+_LEAST = 0.01  # a store counts milliseconds: a shorter lease would be none
 
 
 class Lease:
-    """This node's claim on one machine, if it has it."""
+    """This node's lease on one log."""
 
-    def __init__(self, owner: Owner) -> None:
-        self._owner: Owner = weakref.proxy(owner)
-        self._held = False  # perhaps
-        self._sure_until = -math.inf  # on the monotonic clock: till then nobody need be asked
+    def __init__(self, node: Node, name: str, birth: bytes) -> None:
+        self._node = node
+        self._name = name
+        self._birth = birth
+        self._ours = False  # perhaps
+        self._sure_until = -math.inf  # on the monotonic clock: until then the store need not be asked
 
     @property
     def seconds(self) -> float:
-        """For which it holds; those who were refused ask again after a quarter of them."""
-        return min(max(self._owner.node.settings.snapshot_seconds, _LEAST), _SECONDS)
+        """How long it lasts; nodes that were refused ask again after a quarter of that."""
+        return min(max(self._node.settings.snapshot_seconds, _LEAST), _SECONDS)
 
     async def take(self) -> bool:
-        """Whether this node has it, for half of its `seconds` at least. Raises `StoreError`."""
-        asked = time.monotonic()
-        if asked >= self._sure_until:
-            self._held = await self._asked(self.seconds)
-            self._sure_until = asked + self.seconds / 2 if self._held else -math.inf
-        return self._held
+        """Take or renew the lease; tell whether this node has it, for half of `seconds` at least.
+
+        Raises `StoreError`.
+        """
+        now = time.monotonic()
+        if now >= self._sure_until:
+            self._ours = await self._ask(self.seconds)
+            self._sure_until = now + self.seconds / 2 if self._ours else -math.inf
+        return self._ours
 
     async def release(self) -> None:
         """Let another node have it at once. Raises `StoreError`."""
-        if self._held:
-            self._held, self._sure_until = False, -math.inf
-            await self._asked(0.0)
+        if self._ours:
+            self._ours, self._sure_until = False, -math.inf
+            await self._ask(0.0)
 
-    async def _asked(self, seconds: float) -> bool:
-        owner = self._owner
-        return await owner.node.reached(owner.node.store.claim(owner.name, owner.birth, owner.node.id, seconds))
+    async def _ask(self, seconds: float) -> bool:
+        node = self._node
+        return await node.reached(node.store.claim(self._name, self._birth, node.id, seconds))

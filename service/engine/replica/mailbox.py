@@ -1,8 +1,9 @@
-"""A task with a queue: what waits there has its turn in order, one at a time, so nothing meets another half done.
+"""Run the jobs of one replica one at a time, in order, so that no job sees another's work half done.
 
-    put (a job) -> its turn -> whoever waits for it is answered
+    submit(job) -> queue -> the job runs alone -> its future resolves
 
-What the task owns is said by the classes that build on this one (`logged.py`, `hosted.py`).
+After each job the mailbox asks `plan` for background work that is due, and queues that. It knows nothing of logs or
+learners.
 """
 
 from __future__ import annotations
@@ -10,71 +11,85 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakMethod
 
 from service.errors import Damaged, LearnerGone, ServiceError
 from service.names import called
 
-__all__ = ["GIVEN_UP_SECONDS", "Turns", "settle"]
+__all__ = ["STOP_SECONDS", "Job", "Mailbox", "reject"]
 
 logger = logging.getLogger("rarestream.log")
 
-GIVEN_UP_SECONDS = 15.0  # that an end waits for the piece that a thread has of it; a store does not get more
+STOP_SECONDS = 15.0  # grace period for the job that is running at a stop; a store call does not get more
+
+Run = Callable[[], Awaitable[None]]
 
 
-@dataclass
-class _Job:
-    """Something that needs all else at rest."""
+class Job(NamedTuple):
+    """Background work that is due."""
 
-    run: Callable[[], Awaitable[None]]
-    done: asyncio.Future[Any]
+    run: Run
+    urgent: bool = False  # ahead of everything that waits
 
 
-def settle(future: asyncio.Future[Any], error: ServiceError) -> None:
-    """Tell whoever waits that it failed; a caller may have hung up."""
+class _Queued(NamedTuple):
+    run: Run
+    done: asyncio.Future[None]
+
+
+def reject(future: asyncio.Future[Any], error: ServiceError) -> None:
+    """Fail a future, unless its caller has hung up."""
     if not future.done():
         future.set_exception(error)
 
 
-class Turns:
-    """One such task, and all who wait for it."""
+class Mailbox:
+    """A task with a queue of jobs, and everyone who waits for them."""
 
-    def __init__(self, name: str, gone: Callable[[Any], None]) -> None:
-        """`name`: of what the task owns; `gone` is called once when the store no longer has that."""
+    def __init__(self, name: str, plan: Callable[[], Iterable[Job]], gone: Callable[[], None]) -> None:
+        """Start the task for the log of this name.
+
+        `plan` returns the background work that is due. `gone` is called once if the store no longer has the log. Both
+        are bound methods of the owner, which the mailbox does not keep in memory.
+        """
         self.name = name
-        self.failed: ServiceError | None = None  # why it cannot move on; a restart may help, deleting always does
-        self.abandon = asyncio.Event()  # set when a long record or fit is to be given up half-way
-        self._gone = gone
+        self.failure: ServiceError | None = None  # why nothing can run any more; a restart may help, deleting does
+        self.abandon = asyncio.Event()  # set at a stop: a long record or fit is given up half-way
+        self._plan, self._gone = WeakMethod(plan), WeakMethod(gone)
         self._watchers: set[asyncio.Event] = set()
-        self._waiting: deque[Any] = deque()  # each is answered by its future, `done`
-        self._current: list[Any] = []  # taken from the queue, not answered yet
+        self._queue: deque[_Queued] = deque()
+        self._running: _Queued | None = None
         self._wake = asyncio.Event()
         self._closing = False
         self.task = asyncio.create_task(self._run(), name=f"log of {name}")
-        self.task.add_done_callback(self._ended)
+        self.task.add_done_callback(self._handle_end)
 
-    # What the classes that build on this one say
-
-    async def _turn(self) -> None:
-        """Take what stands first in the queue, which is no job, and see to it; only learners put such things there."""
-        raise AssertionError(f"{self.name} has {self._waiting[0]!r} in its queue")
-
-    def _considered(self) -> None:
-        """Nothing moves for a moment: is anything due?"""
-
-    # What callers use
+    @property
+    def has_jobs(self) -> bool:
+        """Tell whether jobs wait in the queue."""
+        return bool(self._queue)
 
     @property
     def busy(self) -> bool:
-        """Whether something waits that will bring it up to date anyway."""
-        return bool(self._waiting)
+        """Tell whether a job runs or waits."""
+        return bool(self._queue or self._running)
+
+    @property
+    def watched(self) -> bool:
+        """Tell whether somebody watches for changes."""
+        return bool(self._watchers)
+
+    @property
+    def last(self) -> asyncio.Future[None] | None:
+        """Return the future of the job at the end of the queue."""
+        return self._queue[-1].done if self._queue else None
 
     @contextmanager
     def watch(self) -> Iterator[asyncio.Event]:
-        """An event that is set whenever there is something new, or it has come to its end."""
+        """Give an event that is set whenever a record was applied, or the mailbox has ended."""
         changed = asyncio.Event()
         self._watchers.add(changed)
         try:
@@ -82,97 +97,113 @@ class Turns:
         finally:
             self._watchers.discard(changed)
 
-    def _tell(self) -> None:
+    def notify(self) -> None:
+        """Set the event of every watcher."""
         for changed in self._watchers:
             changed.set()
 
-    async def at_rest(self, run: Callable[[], Awaitable[None]]) -> None:
-        """Run a job in its turn, when nothing moves."""
-        self._check()
-        await asyncio.shield(self.put(run))
-
-    async def end(self) -> None:
-        """Answer everyone who waits, and stop; what takes long is given up half-way."""
-        if not self.task.done():
-            patience = 1.0 if self.abandon.is_set() else GIVEN_UP_SECONDS
-            self.abandon.set()
-            self._closing = True
-            self._wake.set()
-            done, _ = await asyncio.wait([self.task], timeout=patience)
-            if not done:
-                self.task.cancel()
-                await asyncio.wait([self.task])
-        if self.failed is None:
-            self.failed = LearnerGone(f"{called(self.name)} is no longer here")
-        self._tell()
-
-    # The task
-
-    def _check_alive(self) -> None:
-        if self.failed is not None:
-            raise self.failed
-
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise the reason if no further job can run."""
         self._check_alive()
         if self._closing or self.task.done():
-            raise LearnerGone(f"{called(self.name)} is no longer here")
+            raise self._no_longer_here()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """The task is over: nobody may be left waiting for it."""
-        error = None if task.cancelled() else task.exception()
-        if error is not None:  # a fault of ours: it stops here, the log keeps everything
-            logger.critical("the task of %s ended by an error", called(self.name), exc_info=error)
-            self.failed = ServiceError(f"{called(self.name)} stopped after an internal error; a restart recovers it")
-        reason = self.failed or LearnerGone(f"{called(self.name)} is no longer here")
-        for item in (*self._current, *self._waiting):
-            settle(item.done, reason)
-        self._waiting.clear()
-        self._tell()
-
-    def put(self, run: Callable[[], Awaitable[None]], first: bool = False) -> asyncio.Future[None]:
-        """Have something done while all else is at rest, next or in turn; the future is when it is done."""
+    def submit(self, run: Run, urgent: bool = False) -> asyncio.Future[None]:
+        """Queue a job for exclusive execution, an `urgent` one as the next; the future resolves when it has run."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # also where nobody waits for it
-        job = _Job(run, done)
-        if first:
-            self._waiting.appendleft(job)
+        done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # perhaps nobody awaits it
+        job = _Queued(run, done)
+        if urgent:
+            self._queue.appendleft(job)
         else:
-            self._waiting.append(job)
+            self._queue.append(job)
         self._wake.set()
         return done
 
+    async def run(self, run: Run) -> None:
+        """Queue a job and wait until it has run. A caller that hangs up does not stop it."""
+        self.check()
+        await asyncio.shield(self.submit(run))
+
+    def wake(self) -> None:
+        """Ask `plan` soon, although no job has run."""
+        self._wake.set()
+
+    def note_failure(self, error: ServiceError) -> None:
+        """Decide by the error of a job whether further jobs can run."""
+        if error is self.failure:
+            return
+        if isinstance(error, LearnerGone):
+            self.failure = error
+            gone = self._gone()
+            if gone is not None:
+                gone()
+            self._closing = True  # the task ends once everyone who waits has an answer
+        elif isinstance(error, Damaged):
+            logger.error("%s cannot continue: %s", called(self.name), error.detail)
+            self.failure = error
+            self.notify()
+
+    async def close(self) -> None:
+        """Run what waits, then end the task; a job that takes long is given up half-way."""
+        if not self.task.done():
+            seconds = 1.0 if self.abandon.is_set() else STOP_SECONDS
+            self.abandon.set()
+            self._closing = True
+            self._wake.set()
+            done, _ = await asyncio.wait([self.task], timeout=seconds)
+            if not done:
+                self.task.cancel()
+                await asyncio.wait([self.task])
+        if self.failure is None:
+            self.failure = self._no_longer_here()
+        self.notify()
+
+    def _no_longer_here(self) -> LearnerGone:
+        return LearnerGone(f"{called(self.name)} is no longer here")
+
+    def _check_alive(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
     async def _run(self) -> None:
         while True:
-            while not self._waiting:
+            while not self._queue:
                 if self._closing:
                     return
                 self._wake.clear()
                 await self._wake.wait()
-            if isinstance(self._waiting[0], _Job):
-                job = self._waiting.popleft()
-                self._current = [job]
-                try:
-                    self._check_alive()
-                    await job.run()
-                except ServiceError as error:
-                    self._notice(error)
-                    settle(job.done, error)
-                else:
-                    if not job.done.done():
-                        job.done.set_result(None)
+                if not self._queue:
+                    self._queue_due()
+            self._running = job = self._queue.popleft()
+            try:
+                self._check_alive()
+                await job.run()
+            except ServiceError as error:
+                self.note_failure(error)
+                reject(job.done, error)
             else:
-                await self._turn()
-            self._current = []
-            if self.failed is None and not self._closing:
-                self._considered()
+                if not job.done.done():
+                    job.done.set_result(None)
+            self._running = None
+            del job  # and what it refers to: the next one may be long in coming
+            self._queue_due()
 
-    def _notice(self, error: ServiceError) -> None:
-        """A turn has failed: can there be another?"""
-        if isinstance(error, LearnerGone):
-            self.failed = error
-            self._gone(self)
-            self._closing = True  # the task ends once everyone who waits is answered
-        elif isinstance(error, Damaged):
-            logger.error("%s cannot move on: %s", called(self.name), error.detail)
-            self.failed = error
-            self._tell()
+    def _queue_due(self) -> None:
+        """Queue the background work that is due."""
+        plan = self._plan()
+        if plan is not None and self.failure is None and not self._closing:
+            for run, urgent in plan():
+                self.submit(run, urgent)
+
+    def _handle_end(self, task: asyncio.Task[None]) -> None:
+        """Answer everyone who still waits when the task has ended."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:  # a bug: the replica stops here, the log has everything
+            logger.critical("internal error in the task of %s", called(self.name), exc_info=error)
+            self.failure = ServiceError(f"{called(self.name)} stopped after an internal error; a restart recovers it")
+        reason = self.failure or self._no_longer_here()
+        for job in (*(() if self._running is None else (self._running,)), *self._queue):
+            reject(job.done, reason)
+        self._queue.clear()
+        self.notify()

@@ -1,9 +1,9 @@
-"""The snapshots of one machine on this node: when one is due, and how it comes into the store.
+"""Take the snapshots of one replica: when one is due, and how it comes into the store; and roll back to one.
 
-The state is copied while the machine is at rest, and packed and written behind; what is not written yet is in the log.
+The state is copied at rest, then packed and written behind. What is not written yet is in the log.
 
-Of the nodes that have the same machine one takes the snapshots: the one that claims it (`claims.py`) when the first is
-due, and again each time. The others hear of each (`bell.py`), and count from there as if it were their own.
+One of the nodes that have the replica takes the snapshots: the one with the lease (`lease.py`). The others hear of each
+one (`notifier.py`) and count from there as if it were their own.
 """
 
 from __future__ import annotations
@@ -11,139 +11,148 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any
 
+from learners import CHANGEABLE, ComparedBatch, Config, InvalidInput, LabelledBatch, Rollback, ServedBatch, check_state
 from service.engine.node import Node
-from service.engine.records import pack_snapshot
+from service.engine.records import check_scaling, pack_snapshot, unpack_snapshot
+from service.engine.replica.label_expiry import LabelExpiry
 from service.engine.replica.lease import Lease
-from service.errors import ServiceError, StoreUnavailable
+from service.engine.replica.log_follower import Applied, Jumped, LogFollower
+from service.engine.replica.mailbox import STOP_SECONDS, Job
+from service.errors import Damaged, ServiceError, StoreUnavailable, UnknownSnapshot
 from service.names import called
+from service.settings import Settings
 from service.storage import SnapshotInfo
 
-__all__ = ["Owner", "Snapshots"]
+__all__ = ["Snapshots", "load_roll_back"]
 
 logger = logging.getLogger("rarestream.snapshots")
 
-_LAST_SECONDS = 5.0  # that a stop waits for the one that is being written
-_RECORDS = 2**16  # whose events are known one by one, for another node's snapshot that stands before the last of them
-
-
-class Owner(Protocol):
-    """What snapshots need of the machine's host."""
-
-    name: str
-    birth: bytes
-    position: int
-    token: bytes  # of the record there
-    node: Node
-    lease: Lease
-
-    @property
-    def machine(self) -> Any:
-        """What has `config` and `state()`."""
-        ...
-
-    async def settle_up(self) -> None:
-        """See to what has to be in the store before a snapshot."""
-        ...
-
-    def saved_elsewhere(self, position: int) -> None:
-        """Another node has saved one."""
-        ...
-
-    def put(self, run: Callable[[], Awaitable[None]], first: bool = False) -> asyncio.Future[None]:
-        """Have something done while the machine is at rest."""
-        ...
+_LAST_SECONDS = 5.0  # grace period at a stop for what is being applied or written
+_RECORDS = 2**16  # whose events are counted one by one, for another node's snapshot that lies before the last of them
 
 
 class Snapshots:
-    """At most one is written at a time behind the machine's back."""
+    """The snapshots of one replica; at most one at a time is written in the background."""
 
-    def __init__(self, owner: Owner, newest: SnapshotInfo | None) -> None:
-        self._owner: Owner = weakref.proxy(owner)
+    def __init__(
+        self, log: LogFollower[Any], lease: Lease, newest: SnapshotInfo | None, expiry: LabelExpiry | None = None
+    ) -> None:
+        """`expiry`: it is flushed before each snapshot."""
+        self._log = log
+        self._lease = lease
+        self._expiry = expiry
         self.newest = newest
         self._events = 0  # that were learnt here, and other records,
-        self._saved = 0  # and how many of these are in the newest one
-        self._counted: deque[tuple[int, int]] = deque(maxlen=_RECORDS)  # position, and how many by then; since that one
-        self._due = time.monotonic() + owner.node.settings.snapshot_seconds
+        self._saved = 0  # and how many of these are in the newest snapshot
+        self._counted: deque[tuple[int, int]] = deque(maxlen=_RECORDS)  # position, events by then; since the newest
+        self._due = time.monotonic() + self._settings.snapshot_seconds
         self._not_before = 0.0  # after one has failed, the next is not tried at once
+        self._queued = False  # a job begins one
         self._saving: asyncio.Task[None] | None = None
 
     @property
     def unsaved(self) -> int:
-        """Events, and other records, since the newest one, of this node or another."""
+        """Events, and other records, since the newest snapshot of this node or another."""
         return self._events - self._saved
 
-    def note(self, events: int) -> None:
-        """So many events, or another record, were learnt, up to the owner's position."""
-        if self.newest is not None and self._owner.position <= self.newest.position:
-            return  # another node's snapshot, which this one has not come to yet
-        self._events += events
-        self._counted.append((self._owner.position, self._events))
+    def observe(self, step: Applied | Jumped) -> None:
+        """Count what a record brings, or start counting from the snapshot that the log continued from."""
+        if isinstance(step, Jumped):
+            self.newest = step.snapshot
+            self._saved = self._events
+            self._counted.clear()
+        elif self.newest is None or self._log.position > self.newest.position:  # else in a snapshot of another node
+            self._events += (
+                len(step.record) if isinstance(step.record, (LabelledBatch, ServedBatch, ComparedBatch)) else 1
+            )
+            self._counted.append((self._log.position, self._events))
 
-    def others(self, info: SnapshotInfo) -> None:
-        """Another node has saved one: count from there on."""
-        self._owner.saved_elsewhere(info.position)
+    def note_foreign(self, info: SnapshotInfo) -> None:
+        """Count from a snapshot that another node has saved."""
+        if self._expiry is not None:
+            self._expiry.note_report(info.position)
         if self.newest is None or info.position > self.newest.position:
-            self._stands(info)
-            self._put_off(self._owner.node.settings.snapshot_seconds)
-
-    def jumped(self, info: SnapshotInfo | None) -> None:
-        """The machine is as this one has it, or at its creation."""
-        self.newest = info
-        self._saved = self._events
-        self._counted.clear()
+            self._note_saved(info)
+            self._put_off(self._settings.snapshot_seconds)
 
     @property
-    def late(self) -> bool:
-        """Whether one is due by time."""
+    def overdue(self) -> bool:
+        """Tell whether one is due by time."""
         return self.unsaved > 0 and time.monotonic() >= self._due
 
-    @property
-    def _busy(self) -> bool:
-        """Whether one is being written."""
-        return self._saving is not None and not self._saving.done()
+    def jobs(self) -> Iterator[Job]:
+        """Give the job that takes one, if it is due by events or by time."""
+        due = self.overdue or self.unsaved >= self._settings.snapshot_events
+        if due and time.monotonic() >= self._not_before and not self._queued and not self._writing:
+            self._queued = True
+            yield Job(self._begin, urgent=True)
 
-    def consider(self) -> None:
-        """Take one if it is due, by events or by time."""
-        due = self.late or self.unsaved >= self._owner.node.settings.snapshot_events
-        if due and time.monotonic() >= self._not_before and not self._busy:
-            self._owner.put(self._begin, first=True)
+    async def save(self) -> SnapshotInfo:
+        """Take a snapshot now, of everything that is in the log."""
+        await self._log.mailbox.run(self._save_all)
+        assert self.newest is not None
+        return self.newest
 
-    async def save(self) -> None:
-        """Take one now; written on return. Only in what was `put`."""
-        await self._owner.settle_up()
-        await self._write(*await self._copy())
+    async def save_last(self) -> None:
+        """Take one before a stop, if anything has changed and no other node takes them.
 
-    async def last(self) -> None:
-        """Take one at the end, if anything has changed and no other node takes them. Only in what was `put`."""
-        await self.close()
-        claim = self._owner.lease
-        if not (self.unsaved and await claim.take()):
-            await claim.release()
+        A record that takes long is given up half-way, and then there is no snapshot: the log has everything. So is a
+        call of a store that does not answer: the outcome shows when the log is read again.
+        """
+        mailbox = self._log.mailbox
+        if mailbox.failure is not None or mailbox.task.done():
             return
-        # side by side, as each takes a commit, and whoever wants the room of one that falls asleep waits for both
-        await asyncio.gather(self.save(), claim.release())
+        saving = asyncio.ensure_future(mailbox.run(self._save_last))
+        saving.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # perhaps nobody awaits it
+        done, _ = await asyncio.wait([saving], timeout=_LAST_SECONDS)
+        if not done:
+            mailbox.abandon.set()
+            done, _ = await asyncio.wait([saving], timeout=STOP_SECONDS)
+        error = saving.exception() if done else "the store does not answer"
+        if error is not None:
+            logger.warning("no snapshot of %s at shutdown: %s", called(self._log.name), error)
 
     async def close(self) -> None:
-        """Wait until the one that is being written is, or give it up."""
+        """Wait until the one that is being written is, or cancel it."""
         if self._saving is not None:
             done, _ = await asyncio.wait([self._saving], timeout=_LAST_SECONDS)
             if not done:
                 self._saving.cancel()
                 await asyncio.wait([self._saving])
 
+    # Jobs
+
+    async def _save_all(self) -> None:
+        await self._log.read_on()  # a snapshot older than what other nodes retain would not be kept
+        await self._save()
+
+    async def _save(self) -> None:
+        if self._expiry is not None:
+            await self._expiry.flush()
+        await self._write(*await self._copy())
+
+    async def _save_last(self) -> None:
+        await self.close()
+        if not (self.unsaved and await self._lease.take()):
+            await self._lease.release()
+            return
+        # side by side, as each takes a commit, and whoever needs the memory of an evicted replica waits for both
+        await asyncio.gather(self._save(), self._lease.release())
+
     async def _begin(self) -> None:
+        self._queued = False
         try:
-            if not await self._owner.lease.take():
+            if not await self._lease.take():
                 await self._look()
                 return
-            await self._owner.settle_up()
+            if self._expiry is not None:
+                await self._expiry.flush()
         except StoreUnavailable as error:
-            self._failed(error)
+            self._note_failure(error)
             return
         copy = await self._copy()
 
@@ -151,20 +160,56 @@ class Snapshots:
             try:
                 await self._write(*copy)
             except ServiceError as error:
-                self._failed(error)
+                self._note_failure(error)
 
-        self._saving = asyncio.create_task(write(), name=f"snapshot of {self._owner.name}")
+        self._saving = asyncio.create_task(write(), name=f"snapshot of {self._log.name}")
 
     async def _look(self) -> None:
-        """Another node has taken them: see how far it is, in case that nothing was heard of it."""
-        owner = self._owner
-        retained = await owner.node.reached(owner.node.store.snapshots(owner.name, owner.birth))
+        """See how far the snapshots of another node are, in case this one has not heard of them."""
+        log = self._log
+        retained = await log.node.reached(log.node.store.snapshots(log.name, log.birth))
         if retained:
-            self.others(retained[0])
-        self._not_before = time.monotonic() + owner.lease.seconds / 4
+            self.note_foreign(retained[0])
+        self._not_before = time.monotonic() + self._lease.seconds / 4
 
-    def _stands(self, info: SnapshotInfo) -> None:
-        """The newest one, in the store."""
+    async def _copy(self) -> tuple[int, bytes, int, Callable[[], bytes]]:
+        log = self._log
+        position, token = log.position, log.token
+        config, state = log.machine.core.config, log.machine.core.state()
+        size = sum(array.nbytes for array in state.values())
+        copied = await log.node.by_size(size, lambda: {name: array.copy() for name, array in state.items()})
+        self._put_off(self._settings.snapshot_seconds)
+        return position, token, size, lambda: pack_snapshot(position, config, copied)
+
+    async def _write(self, position: int, token: bytes, size: int, pack: Callable[[], bytes]) -> None:
+        log = self._log
+        trusted = log.node.trusted_snapshots
+
+        def pack_and_hash() -> tuple[bytes, bytes]:
+            data = pack()
+            return data, trusted.digest(data)
+
+        data, digest = await log.node.by_size(size, pack_and_hash)
+        keep, trim = self._settings.snapshots_kept, self._settings.trim_log
+        info = await log.node.reached(log.node.store.save(log.name, log.birth, position, data, keep, trim, token))
+        if info is None:
+            await self._look()
+            return
+        trusted.tell(log.birth, digest)
+        if self.newest is None or position >= self.newest.position:
+            self._note_saved(info)
+        log.node.notifier.moved(log.name, position, info)
+
+    @property
+    def _settings(self) -> Settings:
+        return self._log.node.settings
+
+    @property
+    def _writing(self) -> bool:
+        return self._saving is not None and not self._saving.done()
+
+    def _note_saved(self, info: SnapshotInfo) -> None:
+        """Count from this snapshot, the newest one in the store."""
         self.newest = info
         counted, before = self._counted, self._saved
         while counted and counted[0][0] <= info.position:
@@ -174,37 +219,31 @@ class Snapshots:
     def _put_off(self, seconds: float) -> None:
         self._due = time.monotonic() + seconds
 
-    def _failed(self, error: ServiceError) -> None:
-        """Nothing is lost: the log has it all. The next one is tried when it is due by time."""
-        self._put_off(self._owner.node.settings.snapshot_seconds)
+    def _note_failure(self, error: ServiceError) -> None:
+        """Try the next one when it is due by time. Nothing is lost: the log has it all."""
+        self._put_off(self._settings.snapshot_seconds)
         self._not_before = self._due
-        logger.warning("no snapshot of %s: %s", called(self._owner.name), error.detail)
+        logger.warning("no snapshot of %s: %s", called(self._log.name), error.detail)
 
-    async def _copy(self) -> tuple[int, bytes, int, Callable[[], bytes]]:
-        owner = self._owner
-        position, token = owner.position, owner.token
-        config, state = owner.machine.config, owner.machine.state()
-        size = sum(array.nbytes for array in state.values())
-        copied = await owner.node.by_size(size, lambda: {name: array.copy() for name, array in state.items()})
-        self._put_off(owner.node.settings.snapshot_seconds)
-        return position, token, size, lambda: pack_snapshot(position, config, copied)
 
-    async def _write(self, position: int, token: bytes, size: int, pack: Callable[[], bytes]) -> None:
-        owner = self._owner
-        sound = owner.node.trusted_snapshots
+async def load_roll_back(node: Node, name: str, birth: bytes, config: Config, position: int) -> Rollback:
+    """Load the record that takes a learner of this configuration back to its snapshot at a position.
 
-        def packed() -> tuple[bytes, bytes]:
-            data = pack()
-            return data, sound.digest(data)
-
-        data, digest = await owner.node.by_size(size, packed)
-        kept, trim = owner.node.settings.snapshots_kept, owner.node.settings.trim_log
-        saving = owner.node.store.save(owner.name, owner.birth, position, data, kept, trim, token)
-        info = await owner.node.reached(saving)
-        if info is None:
-            await self._look()
-            return
-        sound.tell(owner.birth, digest)
-        if self.newest is None or position >= self.newest.position:
-            self._stands(info)
-        owner.node.notifier.moved(owner.name, position, info)
+    Nothing may fail once the record is in the log. Raises `UnknownSnapshot`, or `Damaged` if the snapshot is of another
+    learner or has no valid state. O(state).
+    """
+    found = await node.reached(node.store.load(name, birth, position))
+    if found is None:
+        raise UnknownSnapshot(f"{name} has no snapshot at position {position}")
+    what = f"snapshot {position} of {name}"
+    snapshot = await node.in_thread(lambda: unpack_snapshot(found[1], what))
+    then = snapshot.config
+    if not isinstance(then, Config) or then.immutable_part != config.immutable_part:
+        raise Damaged(f"{what} is of another configuration")
+    parts = {part: then.to_json()[part] for part in CHANGEABLE if getattr(then, part) is not None}
+    try:
+        await node.in_thread(lambda: check_state(then, snapshot.state))
+        check_scaling(then, snapshot.state)
+    except InvalidInput as error:
+        raise Damaged(f"{what} does not fit its configuration: {error}") from error
+    return Rollback(snapshot.position, snapshot.state, parts)

@@ -36,7 +36,7 @@ local function number(position) return string.format('%.0f', position) end
 
 # One by one: nobody knows beforehand how many of them fill a reply. A step costs some microseconds.
 _GATHER = """
-local function gather(reply, after, limit, most)
+local function gather(reply, after, limit, most, own)
   local size = 0
   while limit > 0 do
     local found = redis.call('XRANGE', KEYS[2], number(after + 1) .. '-0', '+', 'COUNT', 1)[1]
@@ -47,7 +47,7 @@ local function gather(reply, after, limit, most)
     after = tonumber(string.match(found[1], '^%d+'))
     reply[#reply + 1] = after
     reply[#reply + 1] = token
-    reply[#reply + 1] = data
+    reply[#reply + 1] = own[token] and '' or data
     limit = limit - 1
   end
 end
@@ -86,7 +86,8 @@ end
 """
 
 # birth, after, known, bytes, then token and data of each record
-#   -> head, trimmed, 1 if `known` stands at `after`, else 0; then position, token and data of each entry
+#   -> head, trimmed, 1 if `known` stands at `after`, else 0; then position, token and data of each entry, without the
+#      data of the records that the caller has sent
 APPEND = Script(
     PRESENT,
     NUMBER,
@@ -96,7 +97,9 @@ APPEND = Script(
 local after = tonumber(ARGV[2])
 if not same(after, ARGV[3]) then return {head, trimmed, 0} end
 if after < trimmed or after > head then return {head, trimmed, 1} end
+local own = {}
 for i = 5, #ARGV, 2 do
+  own[ARGV[i]] = true
   local stands = redis.call('ZSCORE', KEYS[3], ARGV[i])
   if not stands or tonumber(stands) <= after then
     head = head + 1
@@ -106,7 +109,7 @@ for i = 5, #ARGV, 2 do
   end
 end
 local reply = {head, trimmed, 1}
-gather(reply, after, math.huge, tonumber(ARGV[4]))
+gather(reply, after, math.huge, tonumber(ARGV[4]), own)
 return reply
 """,
 )
@@ -121,7 +124,7 @@ READ = Script(
 local after = tonumber(ARGV[2])
 if not same(after, ARGV[3]) then return {head, trimmed, 0} end
 local reply = {head, trimmed, 1}
-if after >= trimmed then gather(reply, after, tonumber(ARGV[5]), tonumber(ARGV[4])) end
+if after >= trimmed then gather(reply, after, tonumber(ARGV[5]), tonumber(ARGV[4]), {}) end
 return reply
 """,
 )

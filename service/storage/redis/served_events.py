@@ -73,14 +73,20 @@ end
 PENDING = Script(PRESENT, _COUNTS, "return pending()")
 
 # birth, token, record, after, (bounds, drops at most, ids, times, sizes), data
-#   -> as PENDING, or only how far the log is trimmed, where that is past `after`
+#   -> position, token of the record before it, then as PENDING; only how far the log is trimmed if that is past `after`
 SERVE = Script(
     PRESENT,
     NUMBER,
     _COUNTS,
     _CHANGES,
     """
-if redis.call('ZSCORE', KEYS[3], ARGV[2]) then return pending() end
+local function receipt(position)
+  local before = redis.call('ZRANGEBYSCORE', KEYS[3], number(position - 1), number(position - 1))[1]
+  if not before and position - 1 == trimmed then before = redis.call('HGET', KEYS[1], 'cut') end
+  return {position, before or '', unpack(pending())}
+end
+local logged = redis.call('ZSCORE', KEYS[3], ARGV[2])
+if logged then return receipt(tonumber(logged)) end
 if tonumber(ARGV[4]) < trimmed then return {trimmed} end
 head = head + 1
 redis.call('XADD', KEYS[2], number(head) .. '-0', 't', ARGV[2], 'd', ARGV[3])
@@ -155,7 +161,7 @@ while excess > 0 do
   end
   if #gone > 0 then redis.call('HDEL', KEYS[6], unpack(gone)) end
 end
-return pending()
+return receipt(head)
 """,
 )
 

@@ -46,6 +46,7 @@ from service.storage.base import (
     Moved,
     Pending,
     Remembered,
+    ServeReceipt,
     SnapshotInfo,
     gathered,
     in_steps,
@@ -164,7 +165,8 @@ class RedisStore(Calls):
             head, entries = _entries(reply, learner, after)
         if after > head:
             raise LostRecords(AHEAD.format(log=called_in_full(learner), after=after, head=head))
-        return entries
+        own = dict(records)
+        return [entry._replace(data=own[entry.token]) if entry.token in own else entry for entry in entries]
 
     async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[Entry]:
         async with self._call():
@@ -296,15 +298,16 @@ class RedisStore(Calls):
         after: int,
         remembered: Sequence[Remembered],
         bounds: Bounds,
-    ) -> Pending:
+    ) -> ServeReceipt:
         packed = pack_events(remembered, bounds)
         async with self._call():
             reply, repeated = await self._repeated(SERVE, learner, birth, *record, after, *packed)
-        counts = _present(reply, learner)
-        if len(counts) == 1:
+        receipt = _present(reply, learner)
+        if len(receipt) == 1:
             with _sure(repeated):
-                raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=counts[0]))
-        return Pending(*counts)
+                raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=receipt[0]))
+        position, before, *counts = receipt
+        return ServeReceipt(position, before, Pending(*counts))
 
     async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[Remembered | bool | None]:
         found: list[Remembered | bool | None] = []

@@ -45,6 +45,7 @@ from service.storage.base import (
     Moved,
     Pending,
     Remembered,
+    ServeReceipt,
     SnapshotInfo,
     in_steps,
 )
@@ -335,17 +336,19 @@ class SqliteStore:
         after: int,
         remembered: Sequence[Remembered],
         bounds: Bounds,
-    ) -> Pending:
-        def work(db: sqlite3.Connection) -> Pending:
+    ) -> ServeReceipt:
+        def work(db: sqlite3.Connection) -> ServeReceipt:
             log = log_of(db, learner, birth)
             token, data = record
-            stands = db.execute("SELECT 1 FROM entry WHERE learner = ? AND token = ?", (log.id, token)).fetchone()
-            if stands:
-                return served.pending(db, log.id)
+            query = "SELECT position FROM entry WHERE learner = ? AND token = ?"
+            logged = db.execute(query, (log.id, token)).fetchone()
+            if logged:
+                return ServeReceipt(logged[0], token_at(db, log, learner, logged[0] - 1), served.pending(db, log.id))
             reaching(db, learner, birth, after, b"")
+            before = token_at(db, log, learner, log.head)
             db.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (log.id, log.head + 1, token, data))
             db.execute("UPDATE learner SET head = ? WHERE id = ?", (log.head + 1, log.id))
-            return served.remember(db, log.id, remembered, bounds)
+            return ServeReceipt(log.head + 1, before, served.remember(db, log.id, remembered, bounds))
 
         with self._call():
             return await self._write(work, size=len(record[1]) + sum(len(event.data) for event in remembered))

@@ -150,7 +150,7 @@ async def _bodies(seconds: float, seed: int, count: int | None) -> Report:
             (await http.post(f"/learners/{name}/update", json=sent)).raise_for_status()
         files = {name: (await http.get(f"/learners/{name}/export")).content for name in LEARNERS}
         for name in LEARNERS:
-            await engine.replicas[name].catch_up()
+            await engine.replicas[name].log.catch_up()
         stood = {name: (engine.replicas[name].position, engine.replicas[name].learner.digest()) for name in LEARNERS}
         for i in until(seconds, count):
             name = random.choice(list(LEARNERS))
@@ -205,11 +205,11 @@ async def _stands(
 ) -> None:
     """A learner of which nothing was taken stands where it stood; another one is sound."""
     replica = engine.replicas[name]
-    if replica.failed is not None:
-        report.fail(f"it stopped: {replica.failed.detail}: {detail}")
+    if replica.failure is not None:
+        report.fail(f"it stopped: {replica.failure.detail}: {detail}")
         return
     if taken:  # a record of what was served is applied in its turn, after the reply
-        await replica.catch_up()
+        await replica.log.catch_up()
     now = replica.position, replica.learner.digest()
     if taken and now != stood[name]:
         try:

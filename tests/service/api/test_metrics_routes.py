@@ -15,7 +15,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 
 from service.api.sse import LEARNER_PACE, learner_news, parsed_id, stream
-from service.engine.replica.learner import LearnerReplica
+from service.engine.replica.learner_replica import LearnerReplica
 from service.storage.base import Store
 from service.storage.memory import MemoryStore
 from tests.harness.nodes import T0, app_over, node, over, posted, serving
@@ -143,7 +143,7 @@ async def test_alarms_are_listed_and_survive_a_crash(store: Store) -> None:
         await http.put("/learners/a", json=DENSE)
         assert (await http.get("/learners/a/alarms")).json() == {"counts": {"auc": 0, "scores": 0}, "alarms": []}
         await drifted(http)
-        await engine.get("a").catch_up()
+        await engine.get("a").log.catch_up()
         found = (await http.get("/learners/a/alarms")).json()
         assert found["counts"] == {"auc": 0, "scores": 1}
         (alarm,) = found["alarms"]
@@ -200,7 +200,7 @@ async def test_who_reconnects_misses_nothing(store: Store) -> None:
         await first._events.aclose()
         await posted(http, "/learners/a/update", labelled("dense", 150, 400))
         await drifted(http)
-        await replica.catch_up()
+        await replica.log.catch_up()
         again = Reader(replica, first.last)
         found = await again.until("figures")
         rows = (400 + DRIFTED) // STEP  # events learnt, and served
@@ -229,7 +229,7 @@ async def test_points_of_served_events_come_while_nothing_is_learnt(store: Store
         for start in (0, 90):  # a record with a row inside, and then one with several
             asked = [event("dense", 100 + i) for i in range(start, 5 * start + 90)]
             await posted(http, "/learners/a/predict", asked)
-            await replica.catch_up()
+            await replica.log.catch_up()
             found = await first.until("figures")
             assert {kind for kind, _ in found[:-1]} == {"point"}
         points = (await history(http))["points"]
@@ -400,7 +400,7 @@ async def test_an_explanation_adds_up_to_the_score_that_is_served(setup: str) ->
                 assert len(parts) <= k
                 assert sorted(map(abs, parts), reverse=True) == [abs(part) for part in parts]
                 assert k < 1000 or why["rest"] == 0.0
-        await engine.get("a").catch_up()
+        await engine.get("a").log.catch_up()
         labels = [{"id": one["id"], "label": 0, "time": T0} for one in asked]
         assert (await posted(http, "/learners/a/labels", labels))["applied"] == 10
 
@@ -423,5 +423,5 @@ async def test_names_of_features_and_what_is_not_explained() -> None:
         refused = await http.post("/learners/ordinal/predict?explain=1", json={"events": [event("ordinal", 70)]})
         assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
         assert "ranks" in refused.json()["errors"][0]["detail"]
-        await engine.get("ordinal").catch_up()
+        await engine.get("ordinal").log.catch_up()
         assert engine.get("ordinal").position == before  # nothing was served

@@ -20,7 +20,7 @@ from service.api.fast_path import ndjson_stream
 from service.api.schemas import Prediction
 from service.api.schemas.bodies import LearntLines, RefusedLines, ScoredLines, Taken
 from service.engine.engine import Engine
-from service.engine.replica.learner import LearnerReplica
+from service.engine.replica.learner_replica import LearnerReplica
 from service.errors import Invalid, QueueFull, TooLarge, TooSlow
 from service.settings import Settings
 from service.storage.memory import MemoryStore
@@ -299,7 +299,7 @@ async def test_lines_that_drip_are_answered_while_they_come(monkeypatch):
         assert await anext(reply, None) is None
         assert held.bytes == 0
         await _all(ndjson_stream.replies(other, "update", pieces(lines_of(sent)), held))
-        digests = [await one.digest() for one in (learner, other)]
+        digests = [await one.log.digest() for one in (learner, other)]
         assert digests[0][1] == digests[1][1]  # after as many records as there were chunks
 
 
@@ -380,7 +380,7 @@ async def test_a_body_that_breaks_off_leaves_what_was_answered():
         assert held.bytes == 0
         async for _ in ndjson_stream.replies(other, "update", pieces(lines_of(sent[:3000])), Bodies(Settings())):
             pass
-        assert await learner.digest() == await other.digest()
+        assert await learner.log.digest() == await other.log.digest()
         # sent once more, what was learnt is known by its ids
         said = await _all(ndjson_stream.replies(learner, "update", pieces(lines_of(sent)), held))
         assert [one["duplicate"] for one in said] == [1000, 1000, 1000, 0, 0]

@@ -48,7 +48,7 @@ async def test_a_learner_is_told_by_what_it_counts_and_by_its_live_figures() -> 
         for setup in ("dense", "ordinal"):
             await http.put(f"/learners/{setup}", json=SETUPS[setup])
         await drifted(http, "dense")
-        await engine.get("dense").catch_up()
+        await engine.get("dense").log.catch_up()
         await posted(http, "/learners/dense/labels", [{"id": "d600", "label": 1, "time": T0 + 600 + 86_400}])
         await posted(http, "/learners/dense/update", labelled("dense", 0, 2))
         await http.post("/learners/dense/snapshots")

@@ -49,7 +49,7 @@ async def test_of_learners(setup: str) -> None:
         update.model_validate(await posted(http, "/learners/a/labels", [*known, {**known[0], "label": 1}]))
         if two:
             predict.model_validate(await posted(http, "/learners/a/predict?explain=2", asked))
-        await engine.get("a").catch_up()
+        await engine.get("a").log.catch_up()
         await figures()
         snapshot = await http.post("/learners/a/snapshots")
         schemas.SnapshotDocument.model_validate_json(snapshot.content)

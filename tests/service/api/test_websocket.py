@@ -489,7 +489,7 @@ async def test_more_unanswered_messages_than_granted_end_it_and_those_granted_ar
         assert await client.closed() == (1008, "more than 4 messages are unanswered")
         gate.set()
         learner = engine.get("a")
-        with learner.watch() as changed:
+        with learner.mailbox.watch() as changed:
             while sum(learner.view.class_counts.values()) < 12:
                 await asyncio.wait_for(changed.wait(), 300)
                 changed.clear()
@@ -657,7 +657,7 @@ async def test_what_is_held_is_let_go_of_once_though_the_connection_ends_by_an_e
             await broken()
         assert app.state.bodies.bytes == 0
         learner = engine.get("a")
-        with learner.watch() as changed:
+        with learner.mailbox.watch() as changed:
             gate.set()
             while sum(learner.view.class_counts.values()) < 3:
                 await asyncio.wait_for(changed.wait(), 300)

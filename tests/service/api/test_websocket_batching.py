@@ -90,7 +90,7 @@ async def test_what_a_read_has_beyond_what_may_be_sent_is_not_taken(
         assert await client.closed() == (1008, said)
         gate.set()
         learner = engine.get("a")
-        with learner.watch() as changed:
+        with learner.mailbox.watch() as changed:
             while sum(learner.view.class_counts.values()) < learnt:
                 await changed.wait()
                 changed.clear()

@@ -10,7 +10,7 @@ import pytest
 
 from service.engine.records.codec import unpack_record
 from service.errors import StoreUnavailable
-from service.storage.base import Bounds, Pending, Store, open_store
+from service.storage.base import Bounds, ServeReceipt, Store, open_store
 from service.storage.memory import MemoryStore
 from tests.harness.nodes import T0, digest, posted, replayed, serving
 from tests.harness.redis_server import RedisServer
@@ -40,7 +40,7 @@ async def trained(http: httpx.AsyncClient) -> None:
 
 async def spent(engine: Any) -> list[int]:
     """Events decided and alerts of the present unit, once all that was served is applied."""
-    await engine.get("a").catch_up()
+    await engine.get("a").log.catch_up()
     found: list[int] = engine.get("a").learner.state()["threshold.spent"].tolist()
     return found[:2]
 
@@ -85,7 +85,7 @@ async def test_without_an_id_nothing_is_counted(store: Store) -> None:
         before = await digest(http)
         reply = await posted(http, "/learners/a/predict", [{**asked(i), "id": None} for i in range(50)])
         assert reply["remembered"] == 0
-        await engine.get("a").catch_up()
+        await engine.get("a").log.catch_up()
         assert await digest(http) == before
 
 
@@ -141,7 +141,7 @@ class Away(MemoryStore):
 
     async def serve(
         self, learner: str, birth: bytes, record: tuple[bytes, bytes], after: int, remembered: Any, bounds: Bounds
-    ) -> Pending:
+    ) -> ServeReceipt:
         if self.before:
             raise StoreUnavailable("away")
         found = await super().serve(learner, birth, record, after, remembered, bounds)
@@ -163,24 +163,24 @@ async def test_without_the_store_predict_answers_and_says_that_nothing_is_rememb
             assert (reply["remembered"], len(reply["results"])) == (0, 5)
             assert reply["stale_seconds"] > 0
         store.before = False
-        await engine.get("a").catch_up()
+        await engine.get("a").log.catch_up()
         assert await digest(http) == before
         store.after = True
         reply = await posted(http, "/learners/a/predict", [asked(i) for i in range(5)])
         assert reply["remembered"] == 0
         store.after = False
-        await engine.get("a").catch_up()  # it was written after all
+        await engine.get("a").log.catch_up()  # it was written after all
         assert (await store.pending("a", engine.get("a").birth)).events == 5
         reply = await posted(http, "/learners/a/predict", [asked(i) for i in range(5, 300)])
         assert reply["remembered"] == 295
         assert await digest(http) == await replayed(store)
         if config is BUDGET:
             assert (await spent(engine))[1] <= ALERTS
-        assert not engine.get("a").served_events._under_way
+        assert not engine.get("a").served_events.busy
 
 
 async def test_a_caller_that_hangs_up_leaves_nothing_on_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def never(*_: Any) -> Pending:
+    async def never(*_: Any) -> ServeReceipt:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -190,11 +190,10 @@ async def test_a_caller_that_hangs_up_leaves_nothing_on_the_account(monkeypatch:
         await trained(http)
         call = asyncio.create_task(posted(http, "/learners/a/predict", [asked(i) for i in range(50)]))
         replica = engine.get("a")
-        await eventually_async(lambda: len(replica.served_events._under_way) == 1)
+        await eventually_async(lambda: len(replica.log.in_flight) == 1)
         call.cancel()
         await asyncio.wait([call])
-        assert not replica.served_events._under_way
-        assert not replica.served_events._own
+        assert not replica.served_events.busy
 
 
 async def test_redis_away(redis_server: RedisServer) -> None:

@@ -78,8 +78,8 @@ async def at_rest(engine: Engine) -> None:
     replica = engine.get("a")
     assert engine.sync.task is not None
     engine.sync.task.cancel()
-    await eventually_async(lambda: replica.label_expiry._assuming is None or replica.label_expiry._assuming.done())
-    await replica.catch_up()
+    await eventually_async(lambda: not replica.label_expiry._busy)
+    await replica.log.catch_up()
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -102,8 +102,8 @@ async def test_the_state_is_what_the_log_says(seed: int) -> None:
                 under_way.clear()
         await asyncio.gather(*under_way)
         await at_rest(engine)
-        assert replica.failed is None
-        assert not replica.served_events._under_way
+        assert replica.failure is None
+        assert not replica.served_events.busy
         check_state(replica.learner.config, {name: array.copy() for name, array in replica.learner.state().items()})
         assert await digest(http) == await replayed(store)
     expected = await replayed(store)
@@ -135,7 +135,7 @@ async def test_two_nodes_agree(seed: int) -> None:
         await asyncio.gather(*under_way)
         await at_rest(one)
         await at_rest(two)
-        await one.get("a").catch_up()  # what the other has assumed since
+        await one.get("a").log.catch_up()  # what the other has assumed since
         assert await digest(here) == await digest(there) == await replayed(store)
-        assert not one.get("a").served_events._under_way
-        assert not two.get("a").served_events._under_way
+        assert not one.get("a").served_events.busy
+        assert not two.get("a").served_events.busy

@@ -97,8 +97,8 @@ async def test_fits_are_records_of_the_log(name: str, store: Store) -> None:
         await eventually_async(
             lambda: not replica.fits.running and not replica.learner.fit_due and replica.view.not_ready is None
         )
-        assert replica.fits.failed is None
-        position, digest = await replica.digest()
+        assert replica.fits.failure is None
+        position, digest = await replica.log.digest()
         learner, fits = await replayed(store, replica.birth, position)
         assert fits >= 1
         assert learner.digest() == digest
@@ -106,10 +106,10 @@ async def test_fits_are_records_of_the_log(name: str, store: Store) -> None:
         scores = replica.view.scorer.score(batch_of(name, 50).rows).scores
         assert len(np.unique(scores)) > 10
     async with engine(store) as other:  # after a crash, from the log
-        assert await other.get("a").digest() == (position, digest)
-        await other.get("a").save()
+        assert await other.get("a").log.digest() == (position, digest)
+        await other.get("a").snapshots.save()
     async with engine(store) as third:  # and from a snapshot
-        assert await third.get("a").digest() == (position, digest)
+        assert await third.get("a").log.digest() == (position, digest)
 
 
 @EACH
@@ -123,9 +123,9 @@ async def test_two_nodes_agree_whoever_fits(name: str, store: Store, open_again:
         await eventually_async(lambda: not here.fits.running and not there.fits.running and here.view.not_ready is None)
 
         async def settled() -> bool:
-            await here.catch_up()
-            await there.catch_up()
-            return await here.digest() == await there.digest() and not here.learner.fit_due
+            await here.log.catch_up()
+            await there.log.catch_up()
+            return await here.log.digest() == await there.log.digest() and not here.learner.fit_due
 
         await eventually_async(settled)
 
@@ -151,10 +151,12 @@ async def test_one_node_makes_a_fit_and_the_others_wait_for_its_record(
             await asyncio.gather(here.label(batch_of(name, 10, start)), there.label(batch_of(name, 10, start + 10)))
 
         async def settled() -> bool:
-            await here.catch_up()
-            await there.catch_up()
+            await here.log.catch_up()
+            await there.log.catch_up()
             return (
-                await here.digest() == await there.digest() and not here.learner.fit_due and not there.learner.fit_due
+                await here.log.digest() == await there.log.digest()
+                and not here.learner.fit_due
+                and not there.learner.fit_due
             )
 
         await eventually_async(settled)
@@ -182,7 +184,7 @@ async def test_where_the_node_that_has_the_claim_makes_no_fit_another_does(
         await eventually_async(
             lambda: not replica.fits.running and not replica.learner.fit_due and replica.view.not_ready is None
         )
-        assert replica.fits.failed is None
+        assert replica.fits.failure is None
 
 
 class Held:
@@ -329,16 +331,16 @@ async def test_a_fit_that_is_too_large_for_the_log_is_refused_and_the_next_one_i
     async with engine(MemoryStore()) as node:
         replica, _ = await node.create("a", Config.of(config))
         with monkeypatch.context() as patched:
-            patched.setattr("service.engine.replica.replica.RECORD_BYTES", 4096)
+            patched.setattr("service.engine.replica.log_follower.RECORD_BYTES", 4096)
             for start in range(0, 60, 10):
                 assert (await replica.label(batch_of("nsauc", 10, start))).outcome.applied.all()
             await eventually_async(lambda: not replica.fits.running)
-            assert "more than a store takes as one record" in str(replica.fits.failed)
+            assert "more than a store takes as one record" in str(replica.fits.failure)
             assert replica.learner.metrics.events == 60
         for start in range(60, 160, 10):
             assert (await replica.label(batch_of("nsauc", 10, start))).outcome.applied.all()
         await eventually_async(lambda: replica.view.not_ready is None and not replica.fits.running)
-        assert replica.fits.failed is None
+        assert replica.fits.failure is None
 
 
 async def test_an_urgent_fit_does_not_wait_for_another_learners_background_fit(

@@ -67,7 +67,7 @@ async def test_a_clone_has_the_state_of_its_source_and_goes_its_own_way(setup):
     async with serving(MemoryStore()) as (http, engine):
         await http.put("/learners/a", json=SETUPS[setup])
         await posted(http, "/learners/a/update", timed(60))
-        await engine.get("a").save()
+        await engine.get("a").snapshots.save()
         await posted(http, "/learners/a/update", timed(20, 60))
         await fitted(engine)  # what a fit makes would come between the looks below
         reply = await http.post("/learners/a/clone", json={"to": "b"})
@@ -115,7 +115,7 @@ async def test_a_clone_survives_a_crash_at_any_later_moment(open_again, trim):
         engine,
     ):  # from its first and second
         assert await digest(http, "b") == second
-        await engine.get("b").save()
+        await engine.get("b").snapshots.save()
     async with serving(await open_again(), trim_log=trim, snapshots_kept=1) as (http, _):  # from a snapshot of its own
         assert await digest(http, "b") == second
 
@@ -358,7 +358,7 @@ async def test_the_state_of_a_group_is_no_learner():
         for name in "ab":
             await http.put(f"/learners/{name}", json=DENSE)
         await http.put("/groups/g", json={"learners": ["a", "b"]})
-        machine = (await engine.group("g")).machine
+        machine = (await engine.group("g")).log.machine.core
         reply = await http.post("/learners/c/import", content=pack_snapshot(2, machine.config, machine.state()))
         assert reply.status_code == 422
         assert "of a group, not of a learner" in reply.json()["detail"]

@@ -14,7 +14,7 @@ from learners.config import Config
 from learners.learner import Learner
 from service.engine.engine import Engine
 from service.engine.records.codec import pack_snapshot
-from service.engine.replica.learner import LearnerReplica
+from service.engine.replica.learner_replica import LearnerReplica
 from service.errors import (
     BehindLog,
     Damaged,
@@ -56,7 +56,7 @@ async def engine(store: Store, **settings: Any) -> AsyncIterator[Engine]:
 
 
 async def crash(node: Engine) -> None:
-    tasks = [replica.task for replica in node.replicas.values()]
+    tasks = [replica.mailbox.task for replica in node.replicas.values()]
     tasks += [one for replica in node.replicas.values() if (one := replica.snapshots._saving) is not None]
     tasks += [] if node.sync.task is None else [node.sync.task]
     for task in tasks:
@@ -76,7 +76,7 @@ def library(config: dict[str, Any], count: int) -> str:
 
 
 async def digest(replica: LearnerReplica) -> str:
-    return (await replica.digest())[1]
+    return (await replica.log.digest())[1]
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -112,8 +112,8 @@ async def test_two_nodes_over_one_store_hold_the_same_bits(store):
         there, again = await two.create("a", Config.of(DENSE))
         assert (new, again) == (True, False)
         await asyncio.gather(*((here if i % 2 else there).label(batch_of(2, 2 * i)) for i in range(60)))
-        await asyncio.gather(here.catch_up(), there.catch_up())
-        assert await here.digest() == await there.digest()
+        await asyncio.gather(here.log.catch_up(), there.log.catch_up())
+        assert await here.log.digest() == await there.log.digest()
         assert here.view.figures.counts.sum() == 120
         with pytest.raises(NameTaken):
             await two.create("a", Config.of(CONFIGS["cbr"]))
@@ -124,7 +124,7 @@ async def test_a_node_follows_what_others_create_append_and_delete(store):
         here, _ = await one.create("a", Config.of(DENSE))
         await here.label(batch_of(20))
         await eventually_async(lambda: "a" in two.replicas and two.replicas["a"].position == here.position)
-        assert await two.get("a").digest() == await here.digest()
+        assert await two.get("a").log.digest() == await here.log.digest()
         await two.delete("a")
         await eventually_async(lambda: "a" not in one.replicas)
         with pytest.raises(LearnerGone):
@@ -138,8 +138,8 @@ async def test_a_learner_that_another_node_has_just_created_is_found_at_once(sto
         here, _ = await one.create("a", Config.of(DENSE))
         await here.label(batch_of(20))
         there = await two.load("a")
-        await there.catch_up()
-        assert await there.digest() == await here.digest()
+        await there.log.catch_up()
+        assert await there.log.digest() == await here.log.digest()
         await two.delete("a")
         failures = await asyncio.gather(*(two.load("a") for _ in range(50)), return_exceptions=True)
         assert all(isinstance(failure, UnknownLearner) for failure in failures)
@@ -168,12 +168,12 @@ async def test_a_node_that_fell_behind_a_trimmed_log_goes_on_from_the_snapshot(s
         there = ahead.get("a")
         for i in range(4):
             await there.label(batch_of(5, 5 * i))
-        await there.save()
+        await there.snapshots.save()
         with pytest.raises(BehindLog):
             await store.read("a", there.birth, 1, 10)
         await late.label(batch_of(5, 20))
-        await there.catch_up()
-        assert await late.digest() == await there.digest()
+        await there.log.catch_up()
+        assert await late.log.digest() == await there.log.digest()
         assert await digest(late) == library(DENSE, 25)
 
 
@@ -182,11 +182,11 @@ async def test_restore_rolls_back_every_node_and_survives_a_restart(store):
         here, _ = await one.create("a", Config.of(DENSE))
         there, _ = await two.create("a", Config.of(DENSE))
         await here.label(batch_of(10))
-        info = await here.save()
+        info = await here.snapshots.save()
         await here.label(batch_of(10, 10))
         await here.restore(info.position)
-        await there.catch_up()
-        assert await there.digest() == await here.digest()
+        await there.log.catch_up()
+        assert await there.log.digest() == await here.log.digest()
         assert await digest(here) == library(DENSE, 10)
         await here.label(batch_of(5, 10))
     async with engine(store) as node:
@@ -197,9 +197,9 @@ async def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_the_log(st
     async with engine(store, trim_log=False) as node:
         replica, _ = await node.create("a", Config.of(DENSE))
         await replica.label(batch_of(10))
-        await replica.save()
+        await replica.snapshots.save()
         await replica.label(batch_of(10, 10))
-        await replica.save()
+        await replica.snapshots.save()
         birth, position = replica.birth, replica.position
     await store.save("a", birth, position, b"rare, but not one of ours", 3, False)
     async with engine(store) as node:
@@ -213,7 +213,7 @@ async def test_a_learner_without_a_readable_snapshot_or_a_log_from_the_start_is_
             replica, _ = await node.create(name, Config.of(DENSE))
             await replica.label(batch_of(10))
         bad = node.get("bad")
-        await bad.save()  # trims the log
+        await bad.snapshots.save()  # trims the log
         birth, position = bad.birth, bad.position
     await store.save("bad", birth, position, b"rubbish", 1, True)
     async with engine(store, follow_seconds=0.01) as node:
@@ -231,7 +231,7 @@ async def test_no_figures_of_a_state_that_is_read_back_are_worked_out_at_the_sta
     async with engine(store) as node:
         replica, _ = await node.create("a", Config.of(DENSE))
         await replica.label(batch_of(10))
-        await replica.save()
+        await replica.snapshots.save()
     monkeypatch.setattr("service.engine.node._figured", set())  # as in a process that has just begun
     async with engine(store) as node:
         figures = node.get("a").view.figures
@@ -252,7 +252,7 @@ async def test_a_snapshot_taken_elsewhere_while_this_node_recovers(store, step):
             found = await asked(name, birth)
             answers.append(found)
             if len(answers) == 1:
-                await there.save()
+                await there.snapshots.save()
             return found
 
         async def unreadable(*_: Any) -> Any:
@@ -262,7 +262,7 @@ async def test_a_snapshot_taken_elsewhere_while_this_node_recovers(store, step):
             store.kept = unreadable
         setattr(store, step, late)
         async with engine(store, follow_seconds=60) as behind:
-            assert await behind.get("a").digest() == await there.digest()
+            assert await behind.get("a").log.digest() == await there.log.digest()
         assert answers[0] == [] if step == "snapshots" else answers[0].snapshot is None
 
 
@@ -352,18 +352,20 @@ async def test_a_fault_of_our_own_leaves_nobody_waiting(monkeypatch, caplog):
         def broken(record: object) -> None:
             raise ZeroDivisionError(record)
 
-        monkeypatch.setattr(replica, "_move", broken)
+        monkeypatch.setattr(replica.log.machine, "apply", broken)
         done = await asyncio.gather(*(replica.label(batch_of(1, i)) for i in range(5)), return_exceptions=True)
         assert [type(one) for one in done] == [ServiceError] * 5
         with pytest.raises(ServiceError, match="a restart recovers it"):
             await replica.label(batch_of(1))
-    assert "ended by an error" in caplog.text
+    assert "internal error in the task of a" in caplog.text
 
 
 async def test_a_stop_gives_up_a_long_record_and_the_next_start_learns_it_whole(monkeypatch, tmp_path):
-    monkeypatch.setattr("service.engine.replica.replica._LAST_SECONDS", 0.0)
-    monkeypatch.setattr("service.engine.replica.learner._PIECE_SECONDS", 0.0)  # every event is a piece of its own
-    monkeypatch.setattr("service.engine.replica.learner._INLINE_NUMBERS", 0)
+    monkeypatch.setattr("service.engine.replica.snapshots._LAST_SECONDS", 0.0)
+    monkeypatch.setattr(
+        "service.engine.replica.learner_machine._PIECE_SECONDS", 0.0
+    )  # every event is a piece of its own
+    monkeypatch.setattr("service.engine.replica.learner_machine._INLINE_NUMBERS", 0)
     url = f"sqlite:///{tmp_path / 'log.db'}"
     node = Engine(await open_store(url), Settings())
     await node.start()
@@ -383,8 +385,8 @@ async def test_a_stop_gives_up_a_long_record_and_the_next_start_learns_it_whole(
 
 
 async def test_a_stop_does_not_wait_for_a_store_that_does_not_answer(monkeypatch):
-    monkeypatch.setattr("service.engine.replica.replica._LAST_SECONDS", 0.0)
-    monkeypatch.setattr("service.engine.replica.replica.GIVEN_UP_SECONDS", 0.0)
+    monkeypatch.setattr("service.engine.replica.snapshots._LAST_SECONDS", 0.0)
+    monkeypatch.setattr("service.engine.replica.snapshots.STOP_SECONDS", 0.0)
     asked = []
 
     class Silent(MemoryStore):
@@ -404,12 +406,12 @@ async def test_a_stop_does_not_wait_for_a_store_that_does_not_answer(monkeypatch
         async with asyncio.timeout(300):
             await replica.close(save=True)
         assert sorted(asked) == ["let go", "save"]
-        assert replica.task.done()
+        assert replica.mailbox.task.done()
 
 
 async def test_others_learn_while_one_has_a_long_record(monkeypatch):
-    monkeypatch.setattr("service.engine.replica.learner._PIECE_SECONDS", 0.0)
-    monkeypatch.setattr("service.engine.replica.learner._INLINE_NUMBERS", 0)
+    monkeypatch.setattr("service.engine.replica.learner_machine._PIECE_SECONDS", 0.0)
+    monkeypatch.setattr("service.engine.replica.learner_machine._INLINE_NUMBERS", 0)
     async with engine(MemoryStore(), threads=1) as node:
         slow, _ = await node.create("slow", Config.of(DENSE))
         quick, _ = await node.create("quick", Config.of(DENSE))
@@ -426,13 +428,13 @@ async def test_a_snapshot_of_another_configuration_is_refused_before_it_is_in_th
     async with engine(store) as node:
         replica, _ = await node.create("a", Config.of(DENSE))
         await replica.label(batch_of(5))
-        before = await replica.digest()
+        before = await replica.log.digest()
         other = Learner(Config.of(CONFIGS["cbr"]))
         foreign = pack_snapshot(replica.position, other.config, other.state())
         await store.save("a", replica.birth, replica.position, foreign, 3, False)
         with pytest.raises(Damaged, match="of another configuration"):
             await replica.restore(replica.position)
-        assert await replica.digest() == before
+        assert await replica.log.digest() == before
 
 
 async def test_a_caller_that_hangs_up_does_not_disturb_the_others():

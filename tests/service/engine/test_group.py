@@ -64,8 +64,8 @@ async def settled(engine: Any) -> dict[str, str]:
     """The digests of all learners and groups of a node that has caught up."""
     hosts = {**engine.replicas, **{f"@{name}": group for name, group in engine.groups.items()}}
     for one in hosts.values():
-        await one.catch_up()
-    return {name: (await one.digest())[1] for name, one in hosts.items()}
+        await one.log.catch_up()
+    return {name: (await one.log.digest())[1] for name, one in hosts.items()}
 
 
 # Groups as such
@@ -295,7 +295,7 @@ async def test_groups_survive_a_crash_and_a_snapshot(store: Store) -> None:
         assert await settled(engine) == before
         assert await compared(http) == found
         for group in engine.groups.values():
-            await group.save()  # trims its log
+            await group.snapshots.save()  # trims its log
         labels = [{"id": f"e{i}", "label": 0, "time": T0 + 800} for i in range(60, 80)]
         assert (await posted(http, f"{URL}/labels", labels))["compared"] == 20
         before, found = await settled(engine), await compared(http)
@@ -310,7 +310,7 @@ async def test_a_group_that_cannot_be_recovered_is_left_out_alone(store: Store) 
         await http.put("/groups/good", json=GROUP)
         await posted(http, f"{URL}/update", labelled(0, 10))
         bad = await engine.group("g")
-        await bad.save()  # trims its log
+        await bad.snapshots.save()  # trims its log
         await store.save("@g", bad.birth, bad.position, b"rubbish", 1, True)
     async with serving(store) as (http, _):
         listed = (await http.get("/groups")).json()
@@ -337,7 +337,7 @@ async def test_a_group_is_called_one_where_people_read_of_it(caplog: pytest.LogC
         gone = "the group g was deleted, or deleted and created anew"
         assert f"no snapshot of the group g at shutdown: {gone}" in caplog.messages
         with pytest.raises(LearnerGone, match=f"^{gone}$"):
-            await group.save()
+            await group.snapshots.save()
 
 
 async def test_learners_and_groups_share_one_limit() -> None:

@@ -123,7 +123,7 @@ async def test_after_label_ttl_it_is_learnt_as_negative(store: Store) -> None:
 
 
 async def test_many_are_assumed_in_turns(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.engine.replica.label_expiry._ASSUMED", 3)
+    monkeypatch.setattr("service.engine.replica.label_expiry._EXPIRED", 3)
     async with serving(store, follow_seconds=0.02) as (http, engine):
         await http.put("/learners/a", json=config(unlabelled="negative"))
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(20)])
@@ -170,7 +170,7 @@ async def test_how_a_stream_is_cut_into_requests_changes_nothing(
     statuses = []
     async with serving(store) as (http, engine):
         for name, size, most in [("a", 1, 5000), ("b", 3, 5000), ("c", 8, 2), ("d", len(events), 5), ("e", 100, 5000)]:
-            monkeypatch.setattr("service.engine.replica.label_expiry._ASSUMED", most)
+            monkeypatch.setattr("service.engine.replica.label_expiry._EXPIRED", most)
             await http.put(f"/learners/{name}", json=config(setup, unlabelled=policy))
             await posted(http, f"/learners/{name}/predict", served)
             said: list[str] = []
@@ -238,7 +238,7 @@ async def test_a_store_that_cannot_settle_fails_nobody(store: Store, monkeypatch
     async with serving(store) as (http, engine):  # as after a crash
         await posted(http, "/learners/a/update", labelled("dense", 400, 401))
         engine.get("a").tick()
-        await engine.get("a").catch_up()
+        await engine.get("a").log.catch_up()
         told = await figures(http)
         assert (told["assumed"], told["events"], told["duplicates"]) == (10, 12, 0)
         assert await digest(http) == await replayed(store)
@@ -258,7 +258,7 @@ async def test_a_label_in_time_and_the_assumption_meet(store: Store) -> None:
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(20, 40)])
         await posted(http, "/learners/a/predict", [event("dense", 500)])
         replica = engine.get("a")
-        await replica.catch_up()
+        await replica.log.catch_up()
         labels = [{**one, "label": 1} for one in late("dense", 20, 40, 0.0)]
         answers = [asyncio.create_task(posted(http, "/learners/a/labels", labels[i : i + 1])) for i in range(20)]
         replica.tick()
@@ -287,7 +287,7 @@ async def test_two_nodes_do_not_assume_twice(store: Store, open_again: Any) -> N
             await posted(here, "/learners/a/predict", [event("dense", start + 399)])
             await eventually_async(lambda n=21 * round_ + 20: assumed(one) >= n)
         await eventually_async(lambda: _waiting(one, 1))
-        await asyncio.gather(one.get("a").catch_up(), two.get("a").catch_up())
+        await asyncio.gather(one.get("a").log.catch_up(), two.get("a").log.catch_up())
         await eventually_async(lambda: one.get("a").position == two.get("a").position)
         assert await digest(here) == await digest(there) == await replayed(store)
         told = await figures(there)
@@ -311,12 +311,12 @@ async def test_nodes_that_follow_leave_to_the_others_what_these_see_to(store: St
         for i in range(5, 45):
             await posted(http, "/learners/a/update", labelled("dense", i, i + 1))
             await posted(http, "/learners/a/predict", [event("dense", 1000 + i)])
-        await one.get("a").catch_up()
+        await one.get("a").log.catch_up()
         assert (await figures(http))["assumed"] == 5
         one.get("a").tick()
         await eventually_async(lambda: calls(one)["labelled"] >= 1)
         for node in (two, three):
-            await node.get("a").catch_up()
+            await node.get("a").log.catch_up()
             assert node.get("a").learner.digest() == one.get("a").learner.digest()
             assert set(calls(node).values()) == {0}, calls(node)
 
@@ -332,7 +332,9 @@ async def test_what_a_node_that_ended_has_not_seen_to_another_does(
         async with serving(store, follow_seconds=3600, trim_log=False) as (http, one):
             await http.put("/learners/a", json=config(unlabelled="negative"))
             await eventually_async(lambda: "a" in two.replicas)
-            monkeypatch.setattr(one.get("a").label_expiry, "_look", one.get("a").label_expiry._claims)  # does nothing
+            monkeypatch.setattr(
+                one.get("a").label_expiry, "_expire", one.get("a").label_expiry._take_lease
+            )  # does nothing
             await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
             labels = [{**sent, "label": 1} for sent in late("dense", 0, 4, 0.0)]
             await posted(http, "/learners/a/labels", labels)
@@ -341,7 +343,7 @@ async def test_what_a_node_that_ended_has_not_seen_to_another_does(
         await eventually_async(lambda: _waiting(two, 1))
         told = await figures(other)
         assert (told["assumed"], told["events"], told["class_counts"]["positive"]) == (6, 10, 4)
-        await two.get("a").catch_up()
+        await two.get("a").log.catch_up()
         assert await digest(other) == await replayed(second)
         birth = two.get("a").birth
         due = await second.expired("a", birth, math.inf, 100)  # all else is settled
@@ -358,13 +360,13 @@ async def test_who_hears_of_a_snapshot_forgets_what_that_node_has_told(store: St
         position = (await http.post("/learners/a/snapshots")).json()["position"]
         await posted(http, "/learners/a/labels", late("dense", 4, 6, 0.0))
         there = two.get("a")
-        await there.catch_up()
+        await there.log.catch_up()
         before = calls(two)
-        assert there.label_expiry._untold in (2, 6)  # by whether it has heard of the snapshot
-        there.label_expiry.told(position)
-        assert there.label_expiry._untold == 2
-        await there.save()
-        assert there.label_expiry._untold == 0
+        assert there.label_expiry._unreported in (2, 6)  # by whether it has heard of the snapshot
+        there.label_expiry.note_report(position)
+        assert there.label_expiry._unreported == 2
+        await there.snapshots.save()
+        assert there.label_expiry._unreported == 0
         assert calls(two)["labelled"] == before["labelled"] + 1
 
 

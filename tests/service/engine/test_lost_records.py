@@ -160,7 +160,7 @@ async def test_a_node_that_is_ahead_begins_again_by_the_log(
             else:
                 reply = await posted(http, URL, events(200, 201))
                 assert reply["applied"] == 1
-        assert "this node had applied records up to 5, and begins again from 1" in caplog.text
+        assert "this node had applied records up to 5 and begins again from 1" in caplog.text
         assert node.node.timings.rewound == 1
         assert await digest(http) == await replayed(first)
         again = await posted(http, URL, events(20, 23))  # the log has none of them, so they are new to it
@@ -175,7 +175,7 @@ async def test_a_node_that_is_ahead_begins_again_by_the_log(
 async def caught_up(engine: Engine) -> None:
     """It knows the learner, and what is in its log."""
     await engine.sync.look_around()
-    await engine.get("a").catch_up()
+    await engine.get("a").log.catch_up()
 
 
 async def test_a_snapshot_of_what_was_lost_is_not_kept(redis_server: RedisServer) -> None:
@@ -189,7 +189,7 @@ async def test_a_snapshot_of_what_was_lost_is_not_kept(redis_server: RedisServer
         await caught_up(peer)
         await posted(other, URL, events(100, 110, label=1))
         with pytest.raises(LostRecords):
-            await node.get("a").snapshots.save()
+            await node.get("a").snapshots._save()
         assert await first.snapshots("a", node.get("a").birth) == []
         reply = await http.post("/learners/a/snapshots")  # which reads on before
         assert reply.status_code == 201, reply.text
@@ -198,10 +198,11 @@ async def test_a_snapshot_of_what_was_lost_is_not_kept(redis_server: RedisServer
         assert [info.position for info in await first.snapshots("a", node.get("a").birth)] == [3]
 
 
-async def test_what_was_served_and_lost_before_it_was_applied_is_let_go_of(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("follows", [True, False], ids=["it follows directly", "others in between"])
+async def test_what_was_served_and_lost_is_let_go_of(
+    follows: bool, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The node is not ahead of the log, so nothing is to begin again; but nothing more is to come either."""
+    """What follows directly was applied already, so the node begins again; else nothing more comes."""
     store = RedisStore(redis_server.url)
     budget = {**DENSE, "threshold": {"objective": "budget", "alerts": 7}}
     async with serving(store) as (http, node):
@@ -212,18 +213,20 @@ async def test_what_was_served_and_lost_before_it_was_applied_is_let_go_of(
         async def lost(*given: Any) -> Any:
             found = await serve(*given)
             put_back(redis_server, backup)
-            return found
+            return found if follows else found._replace(before=b"")
 
         monkeypatch.setattr(store, "serve", lost)
         await posted(http, "/learners/a/predict", [{"id": "q", "x": [1, 2, 3], "time": T0 + 30}])
         monkeypatch.setattr(store, "serve", serve)
         await caught_up(node)
-        await eventually_async(lambda: "the store has lost 1 records of what a has served" in caplog.text)
         await eventually_async(lambda: replica.idle and not replica.served_events.busy)
+        lost_in_flight = "the store has lost 1 records of events that a served"
+        rewound = "this node had applied records up to 3 and begins again from 1"
+        assert (lost_in_flight in caplog.text, rewound in caplog.text) == (not follows, follows)
         await posted(http, "/learners/a/predict", [{"id": "r", "x": [1, 2, 3], "time": T0 + 30}])
         await caught_up(node)
         assert not replica.served_events.busy
-        assert caplog.text.count("has lost") == 1
+        assert caplog.text.count(lost_in_flight) + caplog.text.count(rewound) == 1
         assert await digest(http) == await replayed(store)
 
 
@@ -246,8 +249,8 @@ async def test_a_group_that_is_ahead_begins_again_too(redis_server: RedisServer)
         assert (found["position"], found != before) == (before["position"], True)
         await peer.sync.look_around()
         for hosts in (node, peer):
-            await (await hosts.group("g")).catch_up()
-        assert await (await node.group("g")).digest() == await (await peer.group("g")).digest()
+            await (await hosts.group("g")).log.catch_up()
+        assert await (await node.group("g")).log.digest() == await (await peer.group("g")).log.digest()
         assert node.node.timings.rewound == 3  # the group, and its two learners
 
 

@@ -271,7 +271,7 @@ async def test_those_in_use_stay_awake(store: Store) -> None:
             engine.residency.rest()
             await asyncio.sleep(0.05)
             assert {"l0", "l1"} <= set(engine.replicas)
-            with first.watch(), second.watch():
+            with first.mailbox.watch(), second.mailbox.watch():
                 engine.residency.rest()
         engine.residency.rest()
         await rested(engine)
@@ -343,8 +343,8 @@ async def test_who_falls_asleep_or_is_deleted_leaves_the_memory_at_once(store: S
         assert (await http.put("/groups/both", json=group)).status_code == 201
         await posted(http, "/groups/both/update", events("l0", 500, 520))
 
-        awake = {name: weakref.ref(engine.replicas[name].machine) for name in NAMES[:2]}
-        compared = weakref.ref(engine.groups["both"].machine)
+        awake = {name: weakref.ref(engine.replicas[name].log.machine.core) for name in NAMES[:2]}
+        compared = weakref.ref(engine.groups["both"].log.machine.core)
         assert (await http.delete("/groups/both")).status_code == 204
         await gone(compared)
         await engine.residency.put_to_sleep(engine.get("l0"))
@@ -353,6 +353,6 @@ async def test_who_falls_asleep_or_is_deleted_leaves_the_memory_at_once(store: S
         assert (await http.delete("/learners/l1")).status_code == 204
         await gone(awake["l1"])
         await posted(http, "/learners/l0/update", events("l0", 600, 610))  # awake again
-        again = weakref.ref(engine.replicas["l0"].machine)
+        again = weakref.ref(engine.replicas["l0"].log.machine.core)
         assert (await http.delete("/learners/l0")).status_code == 204
         await gone(again)

@@ -246,7 +246,7 @@ async def test_weights_and_times_of_labels(store: Store) -> None:
         assert figures["clock"] == T0 + 390 + 7000
         assert figures["window"]["label_coverage"] == 1.0
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(50, 60)])
-        await engine.get("a").catch_up()
+        await engine.get("a").log.catch_up()
         assert (await http.get("/learners/a/metrics")).json()["window"]["label_coverage"] == 0.5
 
 
@@ -344,7 +344,7 @@ async def test_requests_that_threads_work_on(store: Store, monkeypatch: pytest.M
             for start in range(0, 3000, size):
                 answer = await posted(http, f"/learners/{name}/labels", known[start : start + size])
                 assert answer["applied"] == size
-            found.add((await engine.get(name).digest())[1])
+            found.add((await engine.get(name).log.digest())[1])
             assert await digest(http, name) == await replayed(store, name)
     assert len(found) == 1
 
@@ -410,7 +410,7 @@ async def test_many_events_are_served_in_several_records(store: Store, monkeypat
             await posted(http, f"/learners/{name}/update", labelled("dense", 0, 40))
             before = engine.get(name).position
             answer = await posted(http, f"/learners/{name}/predict", events)
-            await engine.get(name).catch_up()
+            await engine.get(name).log.catch_up()
             assert engine.get(name).position - before == (5 if name == "a" else 1)
             assert answer["remembered"] == 30
             if name == "a":

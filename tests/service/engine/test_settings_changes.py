@@ -65,7 +65,7 @@ def kept(engine: Any) -> dict[str, Any]:
 async def test_what_was_learnt_stays_and_the_threshold_follows_at_once(store: Store, change: str) -> None:
     async with serving(store) as (http, engine):
         await fed(http)
-        await engine.get("a").catch_up()
+        await engine.get("a").log.catch_up()
         before, document = kept(engine), (await http.get("/learners/a")).json()
         figures = (await http.get("/learners/a/metrics")).json()
         reply = await http.patch("/learners/a", json=CHANGES[change])
@@ -128,7 +128,7 @@ async def test_a_refused_change_changes_nothing(case: str) -> None:
     values, pointers = REFUSED[case]
     async with serving(MemoryStore()) as (http, engine):
         await fed(http)
-        await engine.get("a").catch_up()
+        await engine.get("a").log.catch_up()
         before, document = await digest(http), (await http.get("/learners/a")).json()
         reply = await http.patch("/learners/a", json=values)
         assert (reply.status_code, reply.json()["code"]) == (422, "invalid")
@@ -202,7 +202,7 @@ async def test_a_field_that_is_declared_twice_is_refused_but_read_from_a_log(
 async def test_no_change_is_no_record_and_an_unknown_learner_none(store: Store) -> None:
     async with serving(store) as (http, engine):
         await fed(http)
-        await engine.get("a").catch_up()
+        await engine.get("a").log.catch_up()
         before = await digest(http)
         same = (await http.get("/learners/a")).json()["config"]
         reply = await http.patch("/learners/a", json={name: same[name] for name in ("threshold", "figures", "late")})
@@ -236,8 +236,8 @@ async def test_other_nodes_follow(store: Store, open_again: Any) -> None:
         await here.patch("/learners/a", json=CHANGES["precision"])
         await posted(there, "/learners/a/update", labelled("named", 50, 60))  # applies what came before it
         await there.patch("/learners/a", json=CHANGES["figures"])
-        await one.get("a").catch_up()
-        await two.get("a").catch_up()
+        await one.get("a").log.catch_up()
+        await two.get("a").log.catch_up()
         assert await digest(here) == await digest(there) == await replayed(store)
         configs = [(await http.get("/learners/a")).json()["config"] for http in (here, there)]
         assert configs[0] == configs[1]
@@ -253,7 +253,7 @@ async def test_changes_among_updates_lose_nothing(store: Store) -> None:
         calls = [asyncio.ensure_future(one) for one in (*updates[:30], *changes, *updates[30:], *predicts)]
         done = await asyncio.gather(*calls)
         assert {one.status_code for one in done[30 : 30 + len(changes)]} == {200}
-        await engine.get("a").catch_up()
+        await engine.get("a").log.catch_up()
         document = (await http.get("/learners/a")).json()
         assert document["events"] == 160
         assert document["config"]["threshold"]["objective"] == "optroc"

@@ -46,7 +46,7 @@ async def test_what_one_node_does_the_other_hears_of(open_again: Opener, kind: s
             await eventually_async(lambda: there.position == here.position)
         await there.label(batch_of(3, 15))
         await eventually_async(lambda: there.position == here.position)
-        assert await there.digest() == await here.digest()
+        assert await there.log.digest() == await here.log.digest()
         await two.delete("a")
         await eventually_async(lambda: "a" not in one.replicas)
 
@@ -84,7 +84,7 @@ async def test_who_sleeps_is_not_woken(open_again: Opener) -> None:
         await eventually_async(lambda: two.get(awake).position == one.get(awake).position)
         assert set(two.evicted) == sleeping
         found = await two.load(sleeping.pop())
-        assert await found.digest() == await one.get(found.name).digest()
+        assert await found.log.digest() == await one.get(found.name).log.digest()
 
 
 async def test_what_nobody_tells_is_found_by_looking() -> None:
@@ -200,7 +200,7 @@ async def test_one_node_takes_the_snapshots_and_the_others_count_from_them(open_
         def snapshots() -> int:
             return sum(engine.node.timings.store["save"].count for engine in engines)
 
-        await eventually_async(lambda: all(not host.snapshots._busy for host in hosts))
+        await eventually_async(lambda: all(not host.snapshots._writing for host in hosts))
         assert snapshots() <= 150 // 20 + 1
         retained = await stores[0].snapshots("a", hosts[0].birth)
         assert len(retained) == 2
@@ -225,8 +225,8 @@ async def test_where_the_node_that_takes_them_is_gone_the_next_one_does(open_aga
             await eventually_async(lambda: "a" in two.replicas and two.get("a").position == here.position)
         there = two.get("a")
         position = (await there.label(batch_of(20, 10))).position
-        await eventually_async(lambda: there.snapshots.consider() or there.snapshots.newest is not None)
-        await eventually_async(lambda: (there.snapshots.consider() or there.snapshots.newest.position) == position)
+        await eventually_async(lambda: there.mailbox.wake() or there.snapshots.newest is not None)
+        await eventually_async(lambda: (there.mailbox.wake() or there.snapshots.newest.position) == position)
 
 
 async def test_a_snapshot_that_is_ahead_of_this_node_counts_from_where_it_stands(open_again: Opener) -> None:
@@ -237,11 +237,11 @@ async def test_a_snapshot_that_is_ahead_of_this_node_counts_from_where_it_stands
         there = two.get("a")
         for i in range(4):
             await here.label(batch_of(5, 5 * i))
-        info = await here.save()
+        info = await here.snapshots.save()
         await here.label(batch_of(7, 20))
-        there.snapshots.others(info)
+        there.snapshots.note_foreign(info)
         assert there.snapshots.unsaved == 0
-        await there.catch_up()
+        await there.log.catch_up()
         assert there.snapshots.unsaved == here.snapshots.unsaved == 7
 
 
@@ -316,7 +316,7 @@ async def test_a_position_that_is_not_in_the_log_is_told_from_one_that_is_not_le
             assert "not in its log" in reply.json()["detail"]
         learner = engine.get("a")
         going_on = asyncio.Event()
-        resting = asyncio.ensure_future(learner.at_rest(going_on.wait))  # as if it learnt for long
+        resting = asyncio.ensure_future(learner.mailbox.run(going_on.wait))  # as if it learnt for long
         await asyncio.sleep(0)
         await store.append("a", learner.birth, [(b"t" * 16, b"rubbish")], 2)
         reply = await http.post("/learners/a/predict?at_least=3")
@@ -325,14 +325,14 @@ async def test_a_position_that_is_not_in_the_log_is_told_from_one_that_is_not_le
         await resting
         reply = await http.post("/learners/a/predict?at_least=3")
         assert (reply.status_code, reply.json()["code"]) == (500, "damaged")
-        assert learner.failed is not None
+        assert learner.failure is not None
 
 
 async def test_who_waits_hears_that_the_learner_was_deleted(open_again: Opener) -> None:
     async with node(await open_again(), **SLOW) as one, node(await open_again(), at_least_seconds=60, **SLOW) as two:
         await one.create("a", Config.of(DENSE))
         await eventually_async(lambda: "a" in two.replicas)
-        waiting = asyncio.create_task(two.get("a").wait_for_position(99))
+        waiting = asyncio.create_task(two.get("a").log.wait_for(99))
         await asyncio.sleep(0.05)
         assert not waiting.done()
         await one.delete("a")
@@ -345,7 +345,7 @@ async def test_who_waits_is_served_as_soon_as_it_is_there(open_again: Opener) ->
         here, _ = await one.create("a", Config.of(DENSE))
         await eventually_async(lambda: "a" in two.replicas)
         there = two.get("a")
-        waiting = [asyncio.create_task(there.wait_for_position(here.position + 1 + i)) for i in range(3)]
+        waiting = [asyncio.create_task(there.log.wait_for(here.position + 1 + i)) for i in range(3)]
         for i in range(3):
             await asyncio.sleep(0.02)
             assert not waiting[i].done()
@@ -353,7 +353,7 @@ async def test_who_waits_is_served_as_soon_as_it_is_there(open_again: Opener) ->
             await waiting[i]
         with pytest.raises((Behind, BeyondLog)):
             async with node(await open_again(), at_least_seconds=0.05, **SLOW) as hasty:
-                await hasty.get("a").wait_for_position(99)
+                await hasty.get("a").log.wait_for(99)
 
 
 @pytest.mark.parametrize("asked", ["0", "-1", "x", "1.5", "", str(2**53 + 1)])

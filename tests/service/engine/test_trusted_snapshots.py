@@ -51,15 +51,15 @@ async def test_what_this_process_wrote_is_not_looked_at(store: Store, looks: lis
     async with engine(store) as node:
         replica, _ = await node.create("a", CONFIG)
         await replica.label(batch_of(10))
-        before = await replica.digest()
+        before = await replica.log.digest()
         for _ in range(2):  # the second time nothing has changed, and nothing is written
             await slept(node)
             replica = await node.load("a")
-            assert await replica.digest() == before
+            assert await replica.log.digest() == before
         await replica.label(batch_of(10, 10))
-        after = await replica.digest()
+        after = await replica.log.digest()
         await slept(node)
-        assert await (await node.load("a")).digest() == after
+        assert await (await node.load("a")).log.digest() == after
     assert looks == []
 
 
@@ -67,12 +67,12 @@ async def test_what_another_process_wrote_is_looked_at_once(store: Store, looks:
     async with engine(store) as node:
         replica, _ = await node.create("a", CONFIG)
         await replica.label(batch_of(10))
-        before = await replica.digest()
-        await replica.save()
+        before = await replica.log.digest()
+        await replica.snapshots.save()
     async with engine(store) as node:
         assert len(looks) == 1
         await slept(node)
-        assert await (await node.load("a")).digest() == before
+        assert await (await node.load("a")).log.digest() == before
     assert len(looks) == 1
 
 
@@ -84,7 +84,7 @@ async def test_what_was_changed_while_it_slept_is_refused(
     async with engine(store, trim_log=trim_log, snapshots_kept=1) as node:
         replica, _ = await node.create("a", CONFIG)
         await replica.label(batch_of(10))
-        before, birth, position = await replica.digest(), replica.birth, replica.position
+        before, birth, position = await replica.log.digest(), replica.birth, replica.position
         await slept(node)
         found = await store.load("a", birth)
         assert found is not None
@@ -95,7 +95,7 @@ async def test_what_was_changed_while_it_slept_is_refused(
             with pytest.raises(Damaged, match=r"a cannot be recovered: .*/metrics\.window_scores has NaN"):
                 await node.load("a")
         else:
-            assert await (await node.load("a")).digest() == before
+            assert await (await node.load("a")).log.digest() == before
             assert "/metrics.window_scores has NaN; an older snapshot and the log are used instead" in caplog.text
 
 

@@ -190,11 +190,11 @@ async def test_a_state_is_not_larger_than_a_record_may_be(monkeypatch: pytest.Mo
         position = (await http.post("/learners/a/snapshots")).json()["position"]
         size = len(pack_record(Rollback(position, engine.replicas["a"].learner.state())))
         before = await digest(http)
-        monkeypatch.setattr("service.engine.replica.replica.RECORD_BYTES", size - 1)
+        monkeypatch.setattr("service.engine.replica.log_follower.RECORD_BYTES", size - 1)
         reply = await http.post(f"/learners/a/snapshots/{position}/restore")
         assert (reply.status_code, reply.json()["code"]) == (413, "too-large")
         assert await digest(http) == before
-        monkeypatch.setattr("service.engine.replica.replica.RECORD_BYTES", size + 1000)
+        monkeypatch.setattr("service.engine.replica.log_follower.RECORD_BYTES", size + 1000)
         assert (await http.post(f"/learners/a/snapshots/{position}/restore")).status_code == 200
     monkeypatch.setattr("service.engine.records.validation.RECORD_BYTES", 1000)
     learner, _ = scaled("mean", 0.0)

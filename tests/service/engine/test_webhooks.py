@@ -80,7 +80,7 @@ async def test_an_alarm_is_posted_once_and_never_on_a_replay(store: Store, open_
             assert told == {"learner": "a", **(await http.get("/learners/a/alarms")).json()["alarms"][0]}
             assert (told["kind"], told["events"], told["clock"]) == ("scores", 50, T0 + DRIFTED - 1)
         async with serving(store, **settings) as (http, engine):  # after a crash, the log is applied again
-            await engine.get("a").catch_up()
+            await engine.get("a").log.catch_up()
             assert (await http.get("/learners/a/alarms")).json()["counts"]["scores"] == 1
             await http.put("/learners/b", json=DENSE)
             await drifted(http, "b")  # goes behind whatever else might have been sent
@@ -155,5 +155,5 @@ async def test_a_failing_address_holds_up_nothing() -> None:
     async with serving(MemoryStore(), webhook=f"http://127.0.0.1:{free_port()}/") as (http, engine):
         await http.put("/learners/a", json=DENSE)
         await drifted(http)
-        await engine.get("a").catch_up()
+        await engine.get("a").log.catch_up()
         assert (await http.get("/learners/a/alarms")).json()["counts"]["scores"] == 1

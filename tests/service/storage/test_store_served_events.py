@@ -10,7 +10,7 @@ import pytest
 from service.errors import LearnerGone, StoreUnavailable
 from service.storage import base as stores
 from service.storage import memory
-from service.storage.base import Bounds, Entry, Head, Pending, Remembered, Store
+from service.storage.base import Bounds, Entry, Head, Pending, Remembered, ServeReceipt, Store
 from service.storage.redis import served_events as redis_served
 from service.storage.redis import store as redis
 from service.storage.sqlite import served_events as sqlite_served
@@ -38,7 +38,7 @@ def bounds(events: int = 2**53, bytes: int = 2**53, before: float = -math.inf) -
 
 
 async def serve(store: Store, number: int, remembered: list[Remembered], within: Bounds = UNBOUNDED) -> Pending:
-    return await store.serve("a", BIRTH, record(number), 1, remembered, within)
+    return (await store.serve("a", BIRTH, record(number), 1, remembered, within)).pending
 
 
 async def test_serve_appends_a_record_and_remembers_events(store: Store) -> None:
@@ -321,9 +321,22 @@ async def test_a_learner_created_anew_remembers_nothing(store: Store) -> None:
     assert (await store.expired("a", anew, 99.0, 9)).events == []
     with pytest.raises(LearnerGone):
         await store.recall("a", BIRTH, ["0"])
-    assert await store.serve("a", anew, record(2), 1, events(3, 5), UNBOUNDED) == Pending(2, 22, 0, 0)
+    receipt = await store.serve("a", anew, record(2), 1, events(3, 5), UNBOUNDED)
+    assert receipt == ServeReceipt(2, anew, Pending(2, 22, 0, 0))
     assert await store.recall("a", anew, ids(0, 5)) == [None, None, None, event(3), event(4)]
     assert (await store.expired("a", anew, 99.0, 9)).events == events(3, 5)
+
+
+async def test_a_receipt_tells_where_the_record_is_and_what_lies_before(store: Store) -> None:
+    await served(store, events(0, 1))
+    await store.append("a", BIRTH, [record(3), record(4)], 2)
+    for _ in range(2):  # a repetition tells the same
+        receipt = await store.serve("a", BIRTH, record(5), 2, events(1, 2), UNBOUNDED)
+        assert receipt == ServeReceipt(5, record(4)[0], Pending(2, 22, 0, 0))
+    receipt = await store.serve("a", BIRTH, record(6), 2, events(2, 3), UNBOUNDED)
+    assert receipt == ServeReceipt(6, record(5)[0], Pending(3, 33, 0, 0))
+    receipt = await store.serve("a", BIRTH, record(5), 2, events(1, 2), UNBOUNDED)
+    assert receipt == ServeReceipt(5, record(4)[0], Pending(3, 33, 0, 0))
 
 
 async def test_learners_remember_each_its_own(store: Store) -> None:
@@ -340,7 +353,9 @@ async def test_snapshots_and_trimming_leave_what_is_remembered(store: Store) -> 
     await served(store, events(0, 3))
     await store.save("a", BIRTH, 2, b"snapshot", 1, trim=True)
     assert await store.recall("a", BIRTH, ids(0, 3)) == events(0, 3)
-    assert await store.serve("a", BIRTH, record(3), 2, events(3, 4), UNBOUNDED) == Pending(4, 44, 0, 0)
+    receipt = await store.serve("a", BIRTH, record(3), 2, events(3, 4), UNBOUNDED)
+    assert (receipt.position, receipt.pending) == (3, Pending(4, 44, 0, 0))
+    assert receipt.before in (b"", record(2)[0])  # it was trimmed
     assert await store.read("a", BIRTH, 2, 9) == [Entry(3, *record(3))]
 
 

@@ -39,7 +39,7 @@ async def test_the_newest_and_what_goes_with_it(store: Store) -> None:
     assert await store.kept("a", BIRTH) == Kept(9, None, b"", b"", nothing)
     await store.save("a", BIRTH, 3, b"three", 5, trim=False)
     await store.save("a", BIRTH, 6, EVERY_BYTE, 5, trim=False)
-    served = await store.serve("a", BIRTH, record(10), 9, events(0, 3), UNBOUNDED)
+    served = (await store.serve("a", BIRTH, record(10), 9, events(0, 3), UNBOUNDED)).pending
     assert served.events == 3
     (info, _) = await store.snapshots("a", BIRTH)
     assert await store.kept("a", BIRTH) == Kept(10, info, EVERY_BYTE, record(6)[0], served)

@@ -248,7 +248,7 @@ async def test_what_a_learner_logs_later_has_no_id_of_the_request_that_made_it()
         async def look() -> None:
             found.append(current_request.get())
 
-        await app.state.engine.get("fraud").at_rest(look)
+        await app.state.engine.get("fraud").mailbox.run(look)
         assert found == [""]
 
 

@@ -11,7 +11,7 @@ that have a place in a source only, what one learner had learnt by then is learn
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -27,14 +27,16 @@ from learners import (
     Status,
 )
 from learners.numerics import Vector, hashes_of
-from service.engine.node import Node
+from service.engine.node import Node, Recovered
 from service.engine.records import check_compared
-from service.engine.replica.learner import LearnerReplica
-from service.engine.replica.replica import Logged
-from service.engine.replica.served_events import Predicted
-from service.errors import Damaged, SourceGap
+from service.engine.replica.learner_replica import LearnerReplica
+from service.engine.replica.lease import Lease
+from service.engine.replica.log_follower import Applied, Jumped, LogFollower
+from service.engine.replica.mailbox import Job, Mailbox
+from service.engine.replica.served_events import ScoredEvents
+from service.engine.replica.snapshots import Snapshots
+from service.errors import Damaged, ServiceError, SourceGap
 from service.names import called
-from service.storage import SnapshotInfo
 from service.wire import Events, Labelled, Learnt
 
 __all__ = ["GroupLearnt", "GroupReplica"]
@@ -51,30 +53,85 @@ class GroupLearnt(NamedTuple):
     position: int  # of the group's log
 
 
-class GroupReplica(Logged[GroupComparison, GroupComparisonView]):
+class ComparisonMachine:
+    """A group's comparison as the function of its log."""
+
+    def __init__(self, name: str, comparison: GroupComparison, node: Node) -> None:
+        self.core = comparison
+        self._name = name
+        self._node = node
+        self._view: GroupComparisonView | None = None
+
+    @property
+    def view(self) -> GroupComparisonView:
+        """The view for readers: live, or a copy of an earlier moment while a thread compares."""
+        if self._view is None:
+            self._view = self.core.view()
+        return self._view
+
+    def replace(self, core: Any) -> None:
+        """Continue with a comparison of the same log that was recovered from the store."""
+        self.core, self._view = core, None
+
+    def check(self, record: Any, what: str) -> None:
+        """Check the values of a record that was read from the log. Raises `Damaged`, which names it as `what`."""
+        if not isinstance(record, ComparedBatch):
+            raise Damaged(f"{what} is of a learner, not of a group")
+        check_compared(record, what)
+
+    async def apply(self, record: ComparedBatch) -> None:
+        """Compare what a record holds."""
+        try:
+            if len(record) <= _INLINE:
+                self.core.apply(record)
+            else:
+                self._view = await self._node.in_thread(self.view.frozen)
+                await self._node.in_thread(lambda: self.core.apply(record))
+        except InvalidInput as error:
+            raise Damaged(f"a record of {called(self._name)} does not fit it: {error}") from error
+        self._view = None
+
+
+class GroupReplica:
     """One group on this node."""
 
     def __init__(
-        self,
-        name: str,
-        birth: bytes,
-        machine: GroupComparison,
-        position: int,
-        node: Node,
-        gone: Callable[[GroupReplica], None],
-        snapshot: SnapshotInfo | None = None,
+        self, name: str, birth: bytes, found: Recovered, node: Node, forget: Callable[[GroupReplica], None]
     ) -> None:
-        """See `Logged`."""
-        super().__init__(name, birth, machine, position, node, gone, snapshot)
-        self._told: tuple[int, dict[str, Any]] | None = None  # the comparison as it was at a position
-        self._tests: tuple[int, list[dict[str, Any]]] | None = None  # those of it that need no window
-        self._telling = asyncio.Lock()
-        self._turns = asyncio.Lock()  # every learner of the group sees the requests in one order
+        """Host the group that was `found`; `forget` is called if the store lost it."""
+        assert isinstance(found.machine, GroupComparison)
+        self.name = name
+        self.birth = birth
+        self.node = node
+        self._forget = forget
+        self._comparison: tuple[int, dict[str, Any]] | None = None  # as JSON, at a position
+        self._tests: tuple[int, list[dict[str, Any]]] | None = None  # those that need no window, at a position
+        self._comparing = asyncio.Lock()
+        self._updating = asyncio.Lock()  # every learner of the group gets the requests in one order
+        self.mailbox = Mailbox(name, self._plan, self._report_gone)
+        machine = ComparisonMachine(name, found.machine, node)
+        self.log = LogFollower(name, birth, found, machine, node, self.mailbox, self._observe)
+        self.snapshots = Snapshots(self.log, Lease(node, name, birth), found.snapshot)
+
+    @property
+    def position(self) -> int:
+        """How far the log is applied."""
+        return self.log.position
+
+    @property
+    def view(self) -> GroupComparisonView:
+        """The view for readers."""
+        return self.log.machine.view
+
+    @property
+    def failure(self) -> ServiceError | None:
+        """The reason why the group cannot continue."""
+        return self.mailbox.failure
 
     @property
     def config(self) -> GroupConfig:
         """Which learners, and how they are compared."""
-        return self.machine.config
+        return self.log.machine.core.config
 
     async def learn(self, members: Mapping[str, LearnerReplica], events: Mapping[str, Labelled]) -> GroupLearnt:
         """Let every learner learn the same labelled events, encoded for each, and compare what they had said.
@@ -82,8 +139,8 @@ class GroupReplica(Logged[GroupComparison, GroupComparisonView]):
         Where one of them fails, the others may have learnt already: the error is raised once all have answered, and
         the request can be repeated, as any can, by the events' ids or their source: to these it is a duplicate then.
         """
-        self._check()
-        async with self._turns:
+        self.mailbox.check()
+        async with self._updating:
             _agree(members, events)
             answers = await asyncio.gather(
                 *(member.label(events[name]) for name, member in members.items()), return_exceptions=True
@@ -99,18 +156,18 @@ class GroupReplica(Logged[GroupComparison, GroupComparisonView]):
             if len(record):
 
                 async def run() -> None:
-                    await self.append(record, small=len(record) <= _SMALL)
+                    await self.log.append(record, small=len(record) <= _SMALL)
 
-                await self.at_rest(run)
+                await self.mailbox.run(run)
         return GroupLearnt(learnt, len(record), self.position)
 
     async def compared(self) -> tuple[int, dict[str, Any]]:
         """The position and the comparison there: worked out once for each position, by a thread."""
-        async with self._telling:
-            if self._told is None or self._told[0] != self.position:
+        async with self._comparing:
+            if self._comparison is None or self._comparison[0] != self.position:
                 position, view = self.position, self.view.frozen()
-                self._told = position, await asyncio.to_thread(view.as_json)
-            return self._told
+                self._comparison = position, await asyncio.to_thread(view.as_json)
+            return self._comparison
 
     def tests(self) -> list[dict[str, Any]]:
         """Of each pair the evidence for either and the verdict, as `compared` tells them, without the window's AUCs.
@@ -125,32 +182,34 @@ class GroupReplica(Logged[GroupComparison, GroupComparisonView]):
 
     async def predict(
         self, members: Mapping[str, LearnerReplica], events: Mapping[str, Events]
-    ) -> dict[str, Predicted]:
+    ) -> dict[str, ScoredEvents]:
         """What every learner says of the same events, which each remembers."""
-        self._check()
+        self.mailbox.check()
         said = await asyncio.gather(*(member.served_events.predict(events[name]) for name, member in members.items()))
         return dict(zip(members, said, strict=True))
 
-    def _jumped(self, back: bool) -> None:  # noqa: ARG002 (what was told at a position is of another comparison)
-        self._told = self._tests = None
+    def tick(self) -> None:
+        """Look now and then for work that is due by time: a quiet group gets its snapshot too."""
+        if self.snapshots.overdue:
+            self.mailbox.wake()
 
-    def _check_read(self, record: Any, what: str) -> None:
-        if not isinstance(record, ComparedBatch):
-            raise Damaged(f"{what} is of a learner, not of a group")
-        check_compared(record, what)
+    async def close(self, save: bool) -> None:
+        """Answer everyone who waits and stop, after a last snapshot if asked to `save`."""
+        if save:
+            await self.snapshots.save_last()
+        await self.mailbox.close()
+        await self.snapshots.close()
 
-    async def _move(self, record: ComparedBatch) -> None:
-        try:
-            if len(record) <= _INLINE:
-                self.machine.apply(record)
-            else:
-                self.view = await self.node.in_thread(self.view.frozen)
-                await self.node.in_thread(lambda: self.machine.apply(record))
-        except InvalidInput as error:
-            raise Damaged(f"a record of {called(self.name)} does not fit it: {error}") from error
+    def _plan(self) -> Iterator[Job]:
+        return self.snapshots.jobs()
 
-    def _weight(self, record: Any) -> int:
-        return len(record)
+    def _report_gone(self) -> None:
+        self._forget(self)
+
+    def _observe(self, step: Applied | Jumped) -> None:
+        self.snapshots.observe(step)
+        if isinstance(step, Jumped):  # what is kept for a position is of another comparison
+            self._comparison = self._tests = None
 
 
 def _agree(members: Mapping[str, LearnerReplica], events: Mapping[str, Labelled]) -> None:

@@ -1,0 +1,337 @@
+"""A learner on this node: its mailbox, its log, and what happens beside learning.
+
+    update -> queue -> (drain) one record -> store.append -> Learner.apply, in log order -> reply
+
+Updates wait in the mailbox with jobs that need the learner at rest (snapshot, restore, digest, catching up with other
+nodes). Updates that wait one behind the other become one record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners import (
+    CHANGEABLE,
+    BatchOutcome,
+    FitResult,
+    InvalidInput,
+    LabelledBatch,
+    Learner,
+    LearnerView,
+    Segment,
+    SettingsChange,
+    Sources,
+    join_batches,
+    join_outcomes,
+)
+from learners.numerics import Vector
+from service.auth import FREE, Grant
+from service.engine.batch_cost import size_of
+from service.engine.feature_names import FeatureNames
+from service.engine.node import Node, Recovered
+from service.engine.replica.background_fits import BackgroundFits
+from service.engine.replica.label_expiry import LabelExpiry
+from service.engine.replica.learner_machine import LearnerMachine
+from service.engine.replica.lease import Lease
+from service.engine.replica.log_follower import Applied, Jumped, LogFollower
+from service.engine.replica.mailbox import Job, Mailbox, reject
+from service.engine.replica.served_events import ServedEvents, join_step
+from service.engine.replica.snapshots import Snapshots, load_roll_back
+from service.errors import Invalid, QueueFull, ServiceError, SourceGap
+from service.storage import Pending
+from service.wire import Labelled, Learnt
+
+__all__ = ["LearnerReplica"]
+
+
+class _Update(NamedTuple):
+    """A batch that waits to be learnt."""
+
+    batch: LabelledBatch
+    size: int  # bytes, of the queue's bound
+    done: asyncio.Future[Learnt]
+
+
+class LearnerReplica:
+    """One learner on this node."""
+
+    def __init__(
+        self,
+        name: str,
+        birth: bytes,
+        found: Recovered,
+        pending: Pending | None,
+        node: Node,
+        forget: Callable[[LearnerReplica], None],
+    ) -> None:
+        """Host the learner that was `found`; `pending`: its served events; `forget` is called if the store lost it."""
+        assert isinstance(found.machine, Learner)
+        self.name = name
+        self.birth = birth
+        self.node = node
+        self.queued_bytes = 0
+        self.queued_events = 0
+        self.users = 0  # requests that use it just now
+        self.last_used = time.monotonic()  # when the last one released it
+        self.feature_names = FeatureNames(found.machine.config.features)
+        self._forget = forget
+        self._alarms = found.machine.metrics.alarm_count
+        self._waiting: tuple[asyncio.Future[None], deque[_Update]] | None = (
+            None  # the last job that learns, its updates
+        )
+        self.mailbox = Mailbox(name, self._plan, self._report_gone)
+        machine = LearnerMachine(name, found.machine, node, self.mailbox)
+        self.log = LogFollower(name, birth, found, machine, node, self.mailbox, self._observe)
+        lease = self.lease = Lease(node, name, birth)
+        self.fits = BackgroundFits(self.log, lease)
+        self.served_events = ServedEvents(self.log, pending)
+        self.label_expiry = LabelExpiry(self.log, lease, self.fits)
+        self.snapshots = Snapshots(self.log, lease, found.snapshot, self.label_expiry)
+
+    @property
+    def learner(self) -> Learner:
+        """The learner itself."""
+        return self.log.machine.core
+
+    @property
+    def position(self) -> int:
+        """How far the log is applied."""
+        return self.log.position
+
+    @property
+    def view(self) -> LearnerView:
+        """The view for readers."""
+        return self.log.machine.view
+
+    @property
+    def failure(self) -> ServiceError | None:
+        """The reason why the learner cannot continue."""
+        return self.mailbox.failure
+
+    @property
+    def idle(self) -> bool:
+        """Tell whether nobody uses it, watches it or waits for it, and no work on it is in progress."""
+        mailbox = self.mailbox
+        in_progress = mailbox.busy or mailbox.watched or self.fits.running or self.served_events.busy
+        return not self.users and mailbox.failure is None and not in_progress
+
+    # For callers
+
+    def update(self, batch: LabelledBatch) -> asyncio.Future[Learnt]:
+        """Queue events to be logged and learnt; the future has the result of each, or a `StoreError`.
+
+        Whoever cancels the future before they are logged takes them back. Raises `QueueFull`.
+        """
+        self.mailbox.check()
+        size = size_of(batch)
+        if self.queued_bytes and self.queued_bytes + size > self.node.settings.queue_bytes:
+            raise self._queue_full()
+        return self._queue(batch, size)
+
+    def refusal(self, events: Labelled) -> ServiceError | None:
+        """Return the error with which labelled events would be refused just now."""
+        if self.mailbox.failure is not None:
+            return self.mailbox.failure
+        if self.queued_bytes >= self.node.settings.queue_bytes:
+            return self._queue_full()
+        gaps = Sources.gaps(events.segments, self.view.sources) if events.segments else []
+        return self._gap(gaps[:1]) if gaps else None
+
+    async def label(self, events: Labelled) -> Learnt:
+        """Learn as `update` does, with events among them that carry no features but the id of a served event.
+
+        Many of these become several records, because the served events are read back in steps of a bounded size.
+        `QueueFull` is raised before the first only, so that it always means that nothing was learnt: each request in
+        progress may exceed the bound of the queue by one record.
+        """
+        self.mailbox.check()
+        if events.plain:
+            return await self.update(events.batch())
+        n, step = len(events.labels), join_step(self.learner.config)
+        learnt: list[Learnt] = []
+        expired: list[NDArray[np.bool_]] = []
+        for start in range(0, n, step):
+            batch, late = await self.served_events.join(events.part(start, start + step) if step < n else events)
+            learnt.append(await (self._queue(batch, size_of(batch)) if learnt else self.update(batch)))
+            expired.append(late)
+        outcome = join_outcomes([part.outcome for part in learnt])
+        return learnt[-1]._replace(outcome=outcome, expired=np.concatenate(expired))
+
+    async def learnt_scores(self, ids: Sequence[str]) -> Vector:
+        """Return the score that each of n ids was learnt with, (n,); NaN if the learner does not remember the id."""
+        found: list[Vector] = []
+
+        async def run() -> None:
+            found.append(self.learner.learnt_scores(ids))
+
+        await self.mailbox.run(run)
+        return found[0]
+
+    async def change(self, values: object, grant: Grant = FREE) -> bool:
+        """Change settings that may change, and keep what was learnt; tell whether anything changed.
+
+        Raises `Invalid`.
+        """
+        changed = False
+
+        async def run() -> None:
+            nonlocal changed
+            await self.log.read_on()
+            present = self.learner.config
+            try:
+                config = present.with_changes(values)
+            except InvalidInput as error:
+                raise Invalid("the change is refused; nothing was changed", error.problems) from None
+            parts = {
+                name: getattr(config, name).to_json()
+                for name in CHANGEABLE
+                if getattr(config, name) != getattr(present, name)
+            }
+            if "late" in parts:
+                grant.check_config(config, new=False)
+            if "threshold" in parts and (problems := config.objections()):
+                raise Invalid("the change is refused; nothing was changed", problems)
+            if parts:
+                changed = True
+                await self.log.append(SettingsChange(parts))
+
+        await self.mailbox.run(run)
+        return changed
+
+    async def restore(self, position: int) -> int:
+        """Roll back to a retained snapshot, on every node, by a record of the log; return its position."""
+        record = await load_roll_back(self.node, self.name, self.birth, self.learner.config, position)
+
+        async def run() -> None:
+            await self.log.append(record)
+
+        await self.mailbox.run(run)
+        return self.position
+
+    def release(self) -> None:
+        """End the use by a request."""
+        self.users -= 1
+        self.last_used = time.monotonic()
+
+    def tick(self) -> None:
+        """Look now and then for work that is due by time: a quiet learner gets its snapshot too."""
+        if self.label_expiry.tick() or self.snapshots.overdue:
+            self.mailbox.wake()
+
+    async def close(self, save: bool) -> None:
+        """Answer everyone who waits and stop, after a last snapshot if asked to `save`."""
+        if save:
+            await self.snapshots.save_last()
+        await self.mailbox.close()
+        await self.snapshots.close()
+        await self.fits.close()
+
+    # For the mailbox and the log
+
+    def _plan(self) -> Iterator[Job]:
+        yield from self.snapshots.jobs()
+        yield from self.fits.jobs()
+        yield from self.label_expiry.jobs()
+
+    def _report_gone(self) -> None:
+        self._forget(self)
+
+    def _observe(self, step: Applied | Jumped) -> None:
+        self.snapshots.observe(step)
+        self.label_expiry.observe(step)
+        alarms = self.learner.metrics.alarm_count
+        if isinstance(step, Applied):
+            if isinstance(step.record, FitResult):
+                self.fits.note_fitted()
+            if step.own and alarms > self._alarms:
+                for alarm in self.view.figures.alarms(self._alarms):
+                    self.node.webhook.tell(self.name, alarm)
+        self._alarms = alarms
+
+    # Updates
+
+    def _queue(self, batch: LabelledBatch, size: int) -> asyncio.Future[Learnt]:
+        """Queue a batch without a check of the bound; it joins the updates at the end of the queue."""
+        self.mailbox.check()
+        update = _Update(batch, size, asyncio.get_running_loop().create_future())
+        if self._waiting is None or self.mailbox.last is not self._waiting[0]:
+            self._submit(deque())
+        assert self._waiting is not None
+        self._waiting[1].append(update)
+        self.queued_bytes += size
+        self.queued_events += len(batch)
+        return update.done
+
+    def _submit(self, updates: deque[_Update], urgent: bool = False) -> None:
+        """Submit the job that learns some of the updates."""
+        learning: list[_Update] = []
+        done = self.mailbox.submit(partial(self._learn_some, updates, learning), urgent)
+        done.add_done_callback(partial(self._reject_all, updates, learning))
+        if self.mailbox.last is done:
+            self._waiting = done, updates
+
+    async def _learn_some(self, updates: deque[_Update], learning: list[_Update]) -> None:
+        """Learn the updates that fit one record; another job does the rest."""
+        self._drain(updates, learning, self.node.settings.record_events)
+        if updates:
+            self._submit(updates, urgent=True)
+        if not learning:
+            return
+        try:
+            outcome = await self.label_expiry.learn(join_batches([update.batch for update in learning]))
+        except ServiceError as error:
+            self.mailbox.note_failure(error)
+            for update in learning:
+                reject(update.done, error)
+        else:
+            self._answer(learning, outcome)
+
+    def _drain(self, updates: deque[_Update], learning: list[_Update], limit: float) -> None:
+        """Take updates of so many events together out of the queue, at least one."""
+        events = 0
+        while updates and (not learning or events + len(updates[0].batch) <= limit):
+            update = updates.popleft()
+            self.queued_bytes -= update.size
+            self.queued_events -= len(update.batch)
+            if not update.done.cancelled():  # else the caller hung up before anything was logged
+                learning.append(update)
+                events += len(update.batch)
+
+    def _answer(self, learning: list[_Update], outcome: BatchOutcome) -> None:
+        counts = self.learner.class_counts
+        start = 0
+        for update in learning:
+            stop = start + len(update.batch)
+            part = outcome if len(learning) == 1 else outcome.part(start, stop)
+            if part.beyond.any():
+                reject(update.done, self._gap(update.batch.segments[:1]))
+            elif not update.done.done():
+                update.done.set_result(Learnt(part, self.position, counts))
+            start = stop
+
+    def _reject_all(self, updates: deque[_Update], learning: list[_Update], done: asyncio.Future[None]) -> None:
+        """Answer the updates of a job that did not run to its end."""
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, ServiceError):
+            self._drain(updates, learning, math.inf)
+            for update in learning:
+                reject(update.done, error)
+
+    def _queue_full(self) -> QueueFull:
+        return QueueFull(f"{self.queued_events} events wait already; try again in a moment")
+
+    def _gap(self, segments: Sequence[Segment]) -> SourceGap:
+        gaps = [
+            f"the source {segment.name!r} goes on at {self.view.sources.get(segment.name, 0)}, not at {segment.after}"
+            for segment in segments
+        ]
+        return SourceGap(f"{'; '.join(gaps)}; nothing of the request was learnt")

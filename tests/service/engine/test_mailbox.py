@@ -1,0 +1,121 @@
+"""The mailbox of a replica: jobs run alone and in order, and nobody is left without an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from service.engine.replica.mailbox import Job, Mailbox
+from service.errors import Damaged, LearnerGone, ServiceError, StoreUnavailable
+
+
+class Owner:
+    """What plans the background work of a mailbox."""
+
+    def __init__(self) -> None:
+        self.due: list[Job] = []
+        self.gone = 0
+        self.order: list[str] = []
+        self.mailbox = Mailbox("a", self.plan, self.report_gone)
+
+    def plan(self) -> Iterator[Job]:
+        due, self.due = self.due, []
+        yield from due
+
+    def report_gone(self) -> None:
+        self.gone += 1
+
+    def job(self, name: str, error: BaseException | None = None, pause: int = 0) -> Job:
+        async def run() -> None:
+            self.order.append(f"{name} begins")
+            for _ in range(pause):
+                await asyncio.sleep(0)
+            if error is not None:
+                raise error
+            self.order.append(f"{name} ends")
+
+        return Job(run)
+
+
+@pytest.fixture
+async def owner() -> AsyncIterator[Owner]:
+    owner = Owner()
+    yield owner
+    await owner.mailbox.close()
+
+
+async def test_jobs_run_alone_and_in_order_but_for_urgent_ones(owner: Owner) -> None:
+    done = [owner.mailbox.submit(owner.job(name, pause=3).run) for name in "abc"]
+    done.append(owner.mailbox.submit(owner.job("d").run, urgent=True))
+    assert owner.mailbox.last is done[2]
+    await asyncio.gather(*done)
+    assert owner.order == [f"{name} {what}" for name in "dabc" for what in ("begins", "ends")]
+    assert not owner.mailbox.busy
+    assert owner.mailbox.last is None
+
+
+async def test_what_is_due_is_asked_for_after_each_job_and_when_woken(owner: Owner) -> None:
+    owner.due = [owner.job("due"), owner.job("urgent")._replace(urgent=True)]
+    await asyncio.gather(*(owner.mailbox.submit(owner.job(name).run) for name in "ab"))
+    owner.due = [owner.job("woken")]
+    assert "woken begins" not in owner.order
+    owner.mailbox.wake()
+    await owner.mailbox.run(owner.job("last").run)
+    assert owner.order.index("urgent begins") < owner.order.index("b begins") < owner.order.index("due begins")
+
+
+async def test_a_caller_that_hangs_up_does_not_stop_a_job(owner: Owner) -> None:
+    calling = asyncio.create_task(owner.mailbox.run(owner.job("a", pause=5).run))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    calling.cancel()
+    await owner.mailbox.run(owner.job("b").run)
+    assert owner.order == ["a begins", "a ends", "b begins", "b ends"]
+
+
+async def test_a_store_that_is_away_fails_one_job(owner: Owner) -> None:
+    with pytest.raises(StoreUnavailable):
+        await owner.mailbox.run(owner.job("a", StoreUnavailable("away")).run)
+    await owner.mailbox.run(owner.job("b").run)
+    assert owner.mailbox.failure is None
+
+
+@pytest.mark.parametrize(("error", "gone"), [(Damaged("unreadable"), 0), (LearnerGone("deleted"), 1)])
+async def test_after_some_errors_no_further_job_runs(owner: Owner, error: ServiceError, gone: int) -> None:
+    with owner.mailbox.watch() as changed:
+        first = owner.mailbox.submit(owner.job("a", error).run)
+        second = owner.mailbox.submit(owner.job("b").run)
+        found = await asyncio.gather(first, second, return_exceptions=True)
+        await asyncio.wait_for(changed.wait(), 10)
+    assert found == [error, error]
+    assert owner.gone == gone
+    assert owner.order == ["a begins"]
+    with pytest.raises(type(error)):
+        owner.mailbox.check()
+
+
+async def test_a_bug_in_a_job_leaves_nobody_waiting(owner: Owner) -> None:
+    jobs = [owner.job("a", ZeroDivisionError()), owner.job("b")]
+    found = await asyncio.gather(*(owner.mailbox.submit(job.run) for job in jobs), return_exceptions=True)
+    assert [type(error) for error in found] == [ServiceError] * 2
+
+
+async def test_a_close_runs_what_waits_and_plans_nothing_more(owner: Owner) -> None:
+    done = [owner.mailbox.submit(owner.job(name).run) for name in "ab"]
+    owner.due = [owner.job("due")]
+    await owner.mailbox.close()
+    assert all(future.done() and future.exception() is None for future in done)
+    assert owner.order == ["a begins", "a ends", "b begins", "b ends"]
+    with pytest.raises(LearnerGone):
+        await owner.mailbox.run(owner.job("c").run)
+
+
+async def test_a_mailbox_does_not_keep_its_owner_in_memory() -> None:
+    owner = Owner()
+    mailbox = owner.mailbox
+    del owner
+    mailbox.wake()
+    await mailbox.close()
+    assert mailbox.task.done()
