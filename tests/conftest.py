@@ -87,10 +87,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of `INTEGRATION`."""
+    """Mark the tests of `INTEGRATION`, and repetitions with other stores than the one in memory.
+
+    The stores' own tests, and the engine's recovery, have every kind of store in the plain tier.
+    """
     for item in items:
-        if _integration(item.path):
+        kind = (
+            item.callspec.params.get("kind") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ""
+        )
+        if _integration(item.path) or (kind in ("sqlite", "redis") and not _every_store(item.path)):
             item.add_marker(pytest.mark.integration)
+
+
+@functools.cache
+def _every_store(path: Path) -> bool:
+    return str(path.relative_to(HERE)).startswith(("service/storage", "service/engine/test_engine", "service/server"))
 
 
 @functools.cache

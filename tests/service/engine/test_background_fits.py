@@ -258,6 +258,7 @@ async def test_a_stop_does_not_wait_for_a_fit(
     assert "error" not in caplog.text.lower()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("way", ["stop", "interrupt", "kill"])
 def test_a_process_that_ends_in_the_middle_of_a_fit(way: str, tmp_path: Path) -> None:
     """The exit is clean, no event is lost, and the next start makes the fit."""
