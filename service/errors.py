@@ -1,42 +1,42 @@
-"""Everything that can go wrong at the edge or below it, one tree. Each knows its HTTP status and its code.
+"""The tree of errors that a request can be answered with; each has an HTTP status and a code.
 
-ServiceError               500  internal             a fault of ours
-|- BadRequest              400  bad-request          no HTTP at all; the connection is closed
-|- BadBody                 400  bad-body             not JSON, or not the JSON of this route
-|- Unauthorized            401  unauthorized         no key, or none that this service knows
-|- Forbidden               403  forbidden            the key is not for this: a scope lacks, or another name
-|- Invalid                 422  invalid              well-formed, but some values are wrong (each is listed)
+ServiceError               500  internal             internal error
+|- BadRequest              400  bad-request          malformed HTTP; the connection is closed
+|- BadBody                 400  bad-body             the body is not JSON, or not the JSON of this route
+|- Unauthorized            401  unauthorized         no API key, or an unknown one
+|- Forbidden               403  forbidden            the key lacks a scope, or may not access this learner
+|- Invalid                 422  invalid              well-formed, but some values are invalid (each is listed)
 |- UnknownLearner          404  unknown-learner
 |- UnknownGroup            404  unknown-group
 |- UnknownSnapshot         404  unknown-snapshot
-|- UnknownPath             404  not-found            no websocket is there
-|- NameTaken               409  name-taken           the name exists with another configuration, or at all
-|- SourceGap               409  source-gap           the request begins after the next event of its source
-|- BeyondLog               409  beyond-log           a position that is to be waited for is not in the log
-|- LimitReached            409  limit-reached        no room for one more learner
-|- TooSlow                 408  too-slow             the body did not come in time
-|- TooLarge                413  too-large            the body is over the limit
-|- HeadTooLarge            431  head-too-large       the request's line and headers are over the limit
-|- NotAcceptable           406  not-acceptable       no reply is written as the request's Accept wants it
-|- WrongType               415  unsupported-type     a Content-Type or Content-Encoding that the route does not read
-|- ForeignOrigin           403  foreign-origin       a page of another site asks for a websocket, or for a change
-|- ForeignHost             421  foreign-host         the request is for a host by whose name this node is not known
-|- UpgradeRequired         426  upgrade-required     Upgrade: a websocket is there, and the request asks for none
-|- QueueFull               429  queue-full           Retry-After: the learner is behind; nothing was taken
-|- TooManyStreams          429  too-many-streams     Retry-After: as many streams are open as may be
-|- HostUnavailable         503  host-unavailable     Retry-After: the node that hosts the learner does not answer
-|- Behind                  503  behind               Retry-After: this node has not come to a position in time
-|- RateLimited             429  rate-limited         Retry-After: the key's limit of requests or events a second
-|  |- TooManyFailures      429  too-many-failures    Retry-After: wrong keys keep coming from this address
-|- Stopping                503  stopping             Retry-After: this node stops; another, or its next start, goes on
-|- Disconnected            499  gone                 in bodies.py, for the log: the client went away
+|- UnknownPath             404  not-found            there is no websocket at this path
+|- NameTaken               409  name-taken           the name exists, with another configuration
+|- SourceGap               409  source-gap           events of the source between the last one and these are missing
+|- BeyondLog               409  beyond-log           the log is shorter than the position to wait for
+|- LimitReached            409  limit-reached        the limit of learners is reached
+|- TooSlow                 408  too-slow             the body did not arrive in time
+|- TooLarge                413  too-large            the body exceeds the limit
+|- HeadTooLarge            431  head-too-large       the request line and headers exceed the limit
+|- NotAcceptable           406  not-acceptable       no reply has a type that Accept allows
+|- WrongType               415  unsupported-type     the route does not read this Content-Type or Content-Encoding
+|- ForeignOrigin           403  foreign-origin       a page of another site requests a websocket, or a change
+|- ForeignHost             421  foreign-host         the Host is no name of this node
+|- UpgradeRequired         426  upgrade-required     the path is a websocket; the request is none
+|- QueueFull               429  queue-full           Retry-After: the learner's queue is full; nothing was accepted
+|- TooManyStreams          429  too-many-streams     Retry-After: the limit of open streams is reached
+|- HostUnavailable         503  host-unavailable     Retry-After: the node of the learner does not respond
+|- Behind                  503  behind               Retry-After: this node did not reach a position in time
+|- RateLimited             429  rate-limited         Retry-After: the key exceeds its requests or events per second
+|  |- TooManyFailures      429  too-many-failures    Retry-After: too many wrong keys from this address
+|- Stopping                503  stopping             Retry-After: this node is shutting down
+|- Disconnected            499  gone                 in api/body.py, for the log: the client disconnected
 |- StoreError              500  internal             the store failed
-   |- StoreUnavailable     503  store-unavailable    Retry-After: the log cannot be written just now
-   |  |- BehindLog         503  store-unavailable    the log was trimmed past the caller: load a snapshot
-   |  |- LostRecords       503  store-unavailable    the store lost records that the caller has applied: begin again
-   |  |- WrongStore        503  store-unavailable    at a start: what was named is no store, and becomes none by waiting
-   |- LearnerGone          404  unknown-learner      deleted (or created anew) while the request waited
-   |- Damaged              500  damaged              a record or snapshot that cannot be read back
+   |- StoreUnavailable     503  store-unavailable    Retry-After: the store cannot be written now
+   |  |- BehindLog         503  store-unavailable    the log was trimmed beyond this replica: load a snapshot
+   |  |- LostRecords       503  store-unavailable    the store lost records that this replica has applied
+   |  |- WrongStore        503  store-unavailable    at start: the path or URL is not a store; waiting does not help
+   |- LearnerGone          404  unknown-learner      the learner was deleted or recreated while the request waited
+   |- Damaged              500  damaged              a record or snapshot cannot be read
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ __all__ = [
 
 
 class ServiceError(Exception):
-    """Base: an error that is answered as RFC 9457 problem+json."""
+    """Base: an error whose reply is RFC 9457 problem+json."""
 
     status = 500
     code = "internal"
@@ -97,11 +97,11 @@ class ServiceError(Exception):
 
     def __init__(self, detail: str, problems: Sequence[Problem] = ()) -> None:
         self.detail = detail
-        self.problems = list(problems[:MAX_PROBLEMS])  # settings may have any number of wrong members
+        self.problems = list(problems[:MAX_PROBLEMS])  # an object may have any number of invalid members
         super().__init__(detail)
 
     def document(self, request_id: str = "") -> dict[str, Any]:
-        """The problem document (RFC 9457) of this error."""
+        """Return the problem document (RFC 9457) of this error."""
         return {
             "type": f"urn:rarestream:problem:{self.code}",
             "title": self.title,
@@ -114,33 +114,33 @@ class ServiceError(Exception):
 
 
 class BadRequest(ServiceError):
-    """What came is no request of HTTP; the connection is closed."""
+    """The bytes received are not an HTTP request; the connection is closed."""
 
-    status, code, title = 400, "bad-request", "No request of HTTP"
+    status, code, title = 400, "bad-request", "Malformed HTTP request"
 
 
 class BadBody(ServiceError):
-    """The body is not JSON, or not the JSON that this route reads."""
+    """The body is not JSON, or not the JSON of this route."""
 
-    status, code, title = 400, "bad-body", "The body cannot be read"
+    status, code, title = 400, "bad-body", "Malformed body"
 
 
 class Unauthorized(ServiceError):
-    """The request has no key, or none that is known, or one that is over."""
+    """The request has no API key, or an unknown, revoked or expired one."""
 
-    status, code, title = 401, "unauthorized", "A key is needed"
+    status, code, title = 401, "unauthorized", "A valid API key is required"
 
 
 class Forbidden(ServiceError):
-    """The key is a good one, and not for this."""
+    """The key is valid, but does not permit this request."""
 
-    status, code, title = 403, "forbidden", "The key is not for this"
+    status, code, title = 403, "forbidden", "The key does not permit this"
 
 
 class Invalid(ServiceError):
-    """Well-formed, but with values that are refused; `problems` points at each."""
+    """The request is well-formed, but has invalid values; `problems` points at each."""
 
-    status, code, title = 422, "invalid", "Some values are refused"
+    status, code, title = 422, "invalid", "Invalid values"
 
 
 class UnknownLearner(ServiceError):
@@ -156,45 +156,45 @@ class UnknownGroup(ServiceError):
 
 
 class UnknownSnapshot(ServiceError):
-    """No retained snapshot stands at this position."""
+    """No retained snapshot has this position."""
 
     status, code, title = 404, "unknown-snapshot", "No such snapshot"
 
 
 class NameTaken(ServiceError):
-    """The name exists with another configuration, or, where a copy is made, at all."""
+    """The name exists: with another configuration or, for a copy, at all."""
 
-    status, code, title = 409, "name-taken", "The name is taken"
+    status, code, title = 409, "name-taken", "The name is already in use"
 
 
 class SourceGap(ServiceError):
-    """The request begins after the next event of its source; learning it would lose those between."""
+    """The request starts after the next event of its source; learning it would skip the events between."""
 
-    status, code, title = 409, "source-gap", "Events are missing before these"
+    status, code, title = 409, "source-gap", "Events of the source are missing"
 
 
 class TooSlow(ServiceError):
-    """The body did not come in time."""
+    """The body did not arrive in time."""
 
-    status, code, title = 408, "too-slow", "The body did not come in time"
+    status, code, title = 408, "too-slow", "The body did not arrive in time"
 
 
 class TooLarge(ServiceError):
-    """The body is over the limit."""
+    """The body exceeds the limit."""
 
     status, code, title = 413, "too-large", "The body is too large"
 
 
 class HeadTooLarge(ServiceError):
-    """The request's line and its headers are over the limit; the connection is closed."""
+    """The request line and headers exceed the limit; the connection is closed."""
 
-    status, code, title = 431, "head-too-large", "The request's head is too large"
+    status, code, title = 431, "head-too-large", "The request headers are too large"
 
 
 class NotAcceptable(ServiceError):
-    """No reply is written in any form that the request accepts."""
+    """No reply has a type that the request accepts."""
 
-    status, code, title = 406, "not-acceptable", "No reply of an accepted type"
+    status, code, title = 406, "not-acceptable", "No reply has an accepted type"
 
 
 class WrongType(ServiceError):
@@ -204,13 +204,13 @@ class WrongType(ServiceError):
 
 
 class ForeignOrigin(ServiceError):
-    """A page of another site asks for a websocket, or, where no keys are asked for, for a change."""
+    """A page of another site requests a websocket, or a change if the node has no keys."""
 
-    status, code, title = 403, "foreign-origin", "The page is of another origin"
+    status, code, title = 403, "foreign-origin", "The page has another origin"
 
 
 class ForeignHost(ServiceError):
-    """The request's Host is a name by which this node is not known: that of a page whose name was bent to us."""
+    """The Host header is no name of this node, e.g. after DNS rebinding."""
 
     status, code, title = 421, "foreign-host", "The request is for another host"
 
@@ -222,62 +222,62 @@ class UnknownPath(ServiceError):
 
 
 class UpgradeRequired(ServiceError):
-    """A websocket is at this path, and the request asks for none."""
+    """The path is a websocket, and the request does not upgrade."""
 
     status, code, title = 426, "upgrade-required", "This path is a websocket"
 
 
 class QueueFull(ServiceError):
-    """The learner is behind; nothing of the request was taken."""
+    """The learner's queue is full; nothing of the request was accepted."""
 
     status, code, title, retry_after = 429, "queue-full", "The learner's queue is full", 1
 
 
 class TooManyStreams(ServiceError):
-    """As many streams are open as may be."""
+    """The limit of open streams is reached."""
 
     status, code, title, retry_after = 429, "too-many-streams", "Too many streams are open", 10
 
 
 class HostUnavailable(ServiceError):
-    """The node that hosts the learner does not answer; what became of the request is not known."""
+    """The node that hosts the learner does not respond; the outcome of the request is unknown."""
 
-    status, code, title, retry_after = 503, "host-unavailable", "The learner's node does not answer", 1
+    status, code, title, retry_after = 503, "host-unavailable", "The learner's node does not respond", 1
 
 
 class Behind(ServiceError):
-    """This node has not come to a position of the log in time, to which others have come."""
+    """This node did not reach a position of the log in time that other nodes have reached."""
 
     status, code, title, retry_after = 503, "behind", "This node is behind", 1
 
 
 class BeyondLog(ServiceError):
-    """A position is not in the log: it is another learner's, or the store has lost it."""
+    """The log has no such position: it belongs to another learner, or the store lost it."""
 
-    status, code, title = 409, "beyond-log", "The log does not reach so far"
+    status, code, title = 409, "beyond-log", "The log is shorter"
 
 
 class RateLimited(ServiceError):
-    """The key has used up what it may use in a second; nothing of the request was done."""
+    """The key exceeds its limit per second; nothing was changed."""
 
-    status, code, title = 429, "rate-limited", "A limit of the key is reached"
+    status, code, title = 429, "rate-limited", "The key exceeds its rate limit"
 
     def __init__(self, detail: str, retry_after: int) -> None:
-        """`retry_after`: seconds."""
+        """Create the error; `retry_after` is in seconds."""
         super().__init__(detail)
         self.retry_after = retry_after
 
 
 class TooManyFailures(RateLimited):
-    """Wrong keys keep coming from the client's address."""
+    """Too many wrong keys arrived from the client's address."""
 
     code, title = "too-many-failures", "Too many wrong keys"
 
 
 class Stopping(ServiceError):
-    """This node stops: it takes no more of the request."""
+    """This node is shutting down and accepts no more of the request."""
 
-    status, code, title, retry_after = 503, "stopping", "This node stops", 1
+    status, code, title, retry_after = 503, "stopping", "This node is shutting down", 1
 
 
 class LimitReached(ServiceError):
@@ -291,31 +291,30 @@ class StoreError(ServiceError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached or written just now."""
+    """The store cannot be reached or written now."""
 
-    status, code, title, retry_after = 503, "store-unavailable", "The log cannot be written just now", 1
+    status, code, title, retry_after = 503, "store-unavailable", "The store is unavailable", 1
 
 
 class WrongStore(StoreUnavailable):
-    """What was named as the store cannot be one: its folder is not there, or the file holds something else."""
+    """The path or URL is not a store: the folder is missing, or the file is something else."""
 
 
 class BehindLog(StoreUnavailable):
-    """The log was trimmed past where the caller stands: only a snapshot leads on. Nothing was written."""
+    """The log was trimmed beyond the caller's position: load a snapshot. Nothing was written."""
 
 
 class LostRecords(StoreUnavailable):
-    """The log is not the one any more that led to where the caller stands: it ends before, or others have gone on from
-    an earlier record. Nothing was written."""
+    """The store lost records that the caller applied; perhaps others were appended since. Nothing was written."""
 
 
 class LearnerGone(StoreError):
-    """The learner was deleted, or created anew, while the request waited."""
+    """The learner was deleted or recreated while the request waited."""
 
     status, code, title = 404, "unknown-learner", "No such learner"
 
 
 class Damaged(StoreError):
-    """A record or a snapshot cannot be read back."""
+    """A record or a snapshot cannot be read."""
 
-    status, code, title = 500, "damaged", "Stored data cannot be read back"
+    status, code, title = 500, "damaged", "Stored data is damaged"

@@ -1,4 +1,4 @@
-"""Names that learners and groups may have, those of their logs, and those that a query's parameters may have."""
+"""Checks the names of learners, groups and query parameters."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _NO_KEY = "API keys are not accepted in the URL, where logs would record them; s
 
 
 def called(log: str) -> str:
-    """What people call that which has a log: by its name, and "the group NAME"."""
+    """Return the name of a log's learner for people, or "the group NAME"."""
     return f"the group {log.removeprefix(GROUP)}" if log.startswith(GROUP) else log
 
 
 def called_in_full(log: str) -> str:
-    """The same, with "the learner NAME"."""
+    """Return "the learner NAME" or "the group NAME" for a log."""
     return called(log) if log.startswith(GROUP) else f"the learner {log}"
 
 
 def problems_of(name: str, at: str = "/name") -> list[Problem]:
-    """Why a name is none that a learner may have, if it is none."""
+    """List what is wrong with the name of a learner."""
     if re.fullmatch(PATTERN, name):
         return []
     words = "1 to 100 of letters, digits, '.', '_', '-', a letter or digit first"
@@ -45,16 +45,15 @@ def problems_of(name: str, at: str = "/name") -> list[Problem]:
 
 
 def check_name(name: str, at: str = "/name") -> str:
-    """The name, where it is one that a learner may have. Raises `Invalid`, which points `at` it."""
+    """Return the name if a learner may have it. Raises `Invalid`, which points `at` it."""
     problems = problems_of(name, at)
     if problems:
-        raise Invalid("the name is not one a learner may have", problems)
+        raise Invalid("the name is invalid", problems)
     return name
 
 
 def check_parameters(names: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse parameters of a query that the request does not have, or that come more than once: of those that are
-    misspelt, and of all but one of the others, nothing would be heard.
+    """Refuse unknown and repeated query parameters, which would otherwise be ignored silently.
 
     Raises `Invalid` with a pointer to each.
     """
@@ -76,7 +75,7 @@ def check_parameters(names: Iterable[str], known: Sequence[str]) -> None:
 
 
 def check_no_key(names: Iterable[str]) -> None:
-    """Refuse a query that holds a key, where it may hold anything else. Raises `Invalid`."""
+    """Refuse a query that contains an API key, for paths that accept any other parameter. Raises `Invalid`."""
     problems = [Problem(pointer(name), _NO_KEY, "unknown") for name in names if name.lower() in _KEYS]
     if problems:
         raise Invalid("the query is refused", problems)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import msgspec
+import msgpack
 
 from service.api.websocket.transport import EXTENSION, Transport
 from service.storage.base import Entry
@@ -30,7 +30,7 @@ class Websocket:
         """Put messages on their way: objects as JSON, or as MessagePack; others as they are."""
         for one in messages:
             if isinstance(one, dict):
-                one = msgspec.msgpack.encode(one) if binary else json.dumps(one)
+                one = msgpack.packb(one) if binary else json.dumps(one)
             self.to_server.put_nowait({"type": "websocket.receive", "bytes" if isinstance(one, bytes) else "text": one})
 
     async def read(self) -> Sequence[str | bytes]:
@@ -65,7 +65,7 @@ class Websocket:
         assert event["type"] == "websocket.send", event
         text, data = event.get("text"), event.get("bytes")
         self.binary = data is not None
-        found: dict[str, Any] = json.loads(text) if data is None else msgspec.msgpack.decode(data)
+        found: dict[str, Any] = json.loads(text) if data is None else msgpack.unpackb(data)
         return found
 
     async def replies(self, count: int) -> list[dict[str, Any]]:

@@ -470,7 +470,7 @@ async def test_a_name_and_settings_that_are_wrong_are_told_at_once(http):
     assert reply.json()["detail"] == "the name and the configuration are refused; nothing was created"
     assert [one["pointer"] for one in reply.json()["errors"]] == ["/name", "/params/eta", "/window"]
     reply = await http.put("/v1/learners/a b", json=DENSE)
-    assert reply.json()["detail"] == "the name is not one a learner may have"
+    assert reply.json()["code"] == "invalid"
     assert [one["pointer"] for one in reply.json()["errors"]] == ["/name"]
     reply = await http.put("/v1/groups/ ", json={"learners": ["fraud"]})
     assert reply.json()["detail"] == "the name and the group are refused; nothing was created"
