@@ -52,14 +52,14 @@ _HOW = "send it as `Authorization: Bearer KEY`, never in the URL"
 
 
 class Exposed(WrongUsage):
-    """The service would listen to other machines, and ask nobody for a key."""
+    """The service would listen on a network address without requiring keys."""
 
 
 class Guard:
-    """The guard of one application."""
+    """Checks keys, hosts and origins of the requests of one application."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
-        """Raises `BadKeys` where the keys file is none. `clock`: of limits and failures, in seconds."""
+        """Read the keys file. Raises `BadKeys`. `clock` gives the seconds that limits and failures are counted by."""
         self._clock = clock
         self._path = None if settings.keys is None else Path(settings.keys)
         self._insecure = settings.insecure
@@ -80,13 +80,13 @@ class Guard:
 
     @property
     def keyed(self) -> bool:
-        """Whether requests need a key."""
+        """Return whether requests need a key."""
         return self._path is not None
 
     # Where it listens
 
     def listens(self, address: str) -> str | None:
-        """The service is about to listen there, at an IP address. What to warn of, if anything.
+        """Return a warning about listening on an IP address, if there is one.
 
         Raises `Exposed` where other machines could come and nobody asked them for a key.
         """
@@ -99,11 +99,12 @@ class Guard:
             return None
         if not self._insecure:
             raise Exposed(
-                f"the service would listen on {address}, where other machines can reach it, and ask nobody for a key. "
-                "Make a key, `rarestream keys create --keys FILE --name NAME --scope admin`, and serve with "
-                "--keys FILE; or say --insecure where a proxy or a firewall sees to it that nobody else gets there"
+                f"the service would listen on {address}, where other machines can reach it, "
+                "without requiring API keys. "
+                "Create a key, `rarestream keys create --keys FILE --name NAME --scope admin`, and serve with "
+                "--keys FILE; or use --insecure if a proxy or a firewall restricts access"
             )
-        return f"insecure: whoever reaches {address} may do everything, as no keys are asked for"
+        return f"insecure: no API keys are required, so anyone who can reach {address} has full access"
 
     # Requests
 
@@ -118,7 +119,7 @@ class Guard:
         counts: bool = True,
         state: MutableMapping[str, Any] | None = None,
     ) -> Grant:
-        """The grant of a request with these headers that needs this scope, and is of this learner.
+        """Return the grant of a request with these headers that needs this scope and accesses this learner.
 
         `client`: its address and port, as of ASGI. `changes`: whether it may change anything. `counts`: not where
         another node answers the request, which counts it. `state`: of the request, which gets the key's id for its
@@ -179,19 +180,19 @@ class Guard:
         return grant
 
     def _known(self, authorization: bytes, client: Sequence[object] | None) -> Grant:
-        """The grant of the key in an Authorization header."""
+        """Return the grant of the key in an Authorization header."""
         if authorization[:7].lower() != b"bearer ":
             if not authorization:
-                raise Unauthorized(f"this service needs a key: {_HOW}")
-            raise Unauthorized(f"the Authorization header is not that of one bearer key: {_HOW}")
+                raise Unauthorized(f"an API key is required: {_HOW}")
+            raise Unauthorized(f"the Authorization header is not a single bearer key: {_HOW}")
         grant = self._same(authorization)
         if grant is None:
             self._failed(client)
-            raise Unauthorized("the key is none of this service's, or was revoked, or has expired")
+            raise Unauthorized("the API key is unknown, revoked or expired")
         return grant
 
     def _same(self, authorization: bytes) -> Grant | None:
-        """The grant of the key behind "Bearer ", if it is one of ours."""
+        """Return the grant of the key after "Bearer ", if the keys file has it."""
         form, own_id, secret = authorization[7:10] + authorization[22:23], authorization[10:22], authorization[23:]
         # the same work for an id that is not known: a comparison with what no secret has as its hash
         grant = self._grants.get(own_id.decode("latin-1"), self._nobody)
@@ -202,7 +203,7 @@ class Guard:
         return grant
 
     def _failed(self, client: Sequence[object] | None) -> None:
-        """A wrong key came from there. Raises `TooManyFailures` where too many did, soon after each other."""
+        """Count a wrong key of an address. Raises `TooManyFailures` if there were too many in a short time."""
         address = _network(str(client[0])) if client else ""
         bucket = self._failures.get(address)
         if bucket is None:
@@ -212,35 +213,33 @@ class Guard:
         self._failures.move_to_end(address)
         wait = bucket.take(1)
         if wait:
-            raise TooManyFailures("too many wrong keys have come from this address", wait)
+            raise TooManyFailures("too many wrong keys from this address", wait)
 
     def _check_host(self, given: bytes) -> None:
-        """Raise `ForeignHost` where this node is not known by the name. An address leads nowhere else."""
+        """Raise `ForeignHost` if the host name is not one of this node. IP addresses are accepted."""
         host = _host_of(given)
         own = host in self._own_hosts or host.endswith(".localhost")
         known = not given or own or _address(host) is not None
         if not known and not any(re.fullmatch(translate(one), host) for one in self._hosts or ()):
             told = host[:100] or "none that can be read"
-            raise ForeignHost(
-                f"the Host is {told!r}; the setting hosts (RARESTREAM_HOSTS) lists the names that are taken"
-            )
+            raise ForeignHost(f"the Host is {told!r}; the setting hosts (RARESTREAM_HOSTS) lists the accepted names")
         if len(self._good_hosts) < _KNOWN_HOSTS:
             self._good_hosts.add(given)
 
     def _check_origin(self, host: bytes, origin: bytes, site: bytes) -> None:
-        """Raise `ForeignOrigin` where a page of another site asks: a browser says so, or else by which host it is."""
+        """Raise `ForeignOrigin` if a page of another site sends the request."""
         if site in (b"same-origin", b"none") or self.same_origin(host, origin):
             return
-        raise ForeignOrigin("pages of other sites may change nothing; the setting cors_origins lists those that may")
+        raise ForeignOrigin("pages of other sites may not change anything; the setting cors_origins lists exceptions")
 
     def same_origin(self, host: bytes, origin: bytes) -> bool:
-        """Whether a page of that origin is one of this host, or of those that the settings list."""
+        """Return whether an origin is this host, or listed in the settings."""
         return _same_origin(host, origin) or origin.decode("latin-1").rstrip("/") in self.origins
 
     # The keys file
 
     async def watch(self) -> None:
-        """Read the keys file again whenever it has changed, for good. One that cannot be read changes nothing.
+        """Reload the keys file whenever it changes, until cancelled. An unreadable file changes nothing.
 
         It is tried again, as that may pass, and told of once.
         """
@@ -254,14 +253,14 @@ class Guard:
                 self._take(await asyncio.to_thread(load, self._path))
             except BadKeys as error:
                 if stamp != told:
-                    logger.error("the keys stay what they were: %s", error)
+                    logger.error("cannot reload the keys file, keeping the previous keys: %s", error)
                 told = stamp
             else:
                 self._seen = stamp
-                logger.info("the keys file was read again: %d keys", len(self._grants))
+                logger.info("reloaded the keys file: %d keys", len(self._grants))
 
     def _take(self, keys: list[Key]) -> None:
-        """These are the keys from now on. One of which the same is said keeps what it has used up."""
+        """Replace the keys. A key whose entry is unchanged keeps its counters."""
         before = self._grants
         self._grants = {}
         for key in keys:
@@ -272,7 +271,7 @@ class Guard:
 
 
 def _same_origin(host: bytes, origin: bytes) -> bool:
-    """Whether a page of that origin is one of this host."""
+    """Return whether an origin is this host."""
     try:
         return bool(host) and urlsplit(origin.decode("latin-1")).netloc.encode("latin-1") == host
     except ValueError:  # it is no URL
@@ -280,7 +279,7 @@ def _same_origin(host: bytes, origin: bytes) -> bool:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """What changes whenever the file does; None where it is not there."""
+    """Return a fingerprint that changes with the file; None if there is no file."""
     try:
         found = os.stat(path)
     except OSError:
@@ -293,7 +292,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 def _host_of(given: bytes) -> str:
-    """The name or address in a Host header, without its port."""
+    """Return the name or address in a Host header, without its port."""
     text = given.decode("latin-1").strip().lower()
     if text.startswith("["):
         return text[1:].partition("]")[0]
@@ -308,14 +307,14 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _loopback(address: str) -> bool:
-    """Whether only this machine can reach an IP address that is listened on."""
+    """Return whether only this machine can reach an IP address."""
     found = ipaddress.ip_address(address.partition("%")[0])
     mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
     return (mapped or found).is_loopback
 
 
 def _network(address: str) -> str:
-    """What counts as one client: an IPv4 address, or the /64 that one has of IPv6."""
+    """Return what counts as one client: an IPv4 address, or an IPv6 /64."""
     found = _address(address)
     if isinstance(found, ipaddress.IPv6Address):
         if found.ipv4_mapped is not None:

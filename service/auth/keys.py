@@ -64,7 +64,7 @@ class Unwritable(CommandFailed):
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a key may use at most, of rates in each process; None: as much as the node's settings allow."""
+    """Limits of a key; rates are per process. None: the limits of the node."""
 
     requests_per_second: _Rate | None = None  # requests, and messages of websockets
     events_per_second: _Rate | None = None  # events that are scored, learnt or labelled
@@ -78,9 +78,9 @@ LIMITS: tuple[str, ...] = Limits.__struct_fields__
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """What the file says of one key."""
+    """The entry of one key in the file."""
 
-    id: Annotated[str, Meta(pattern=rf"\A[a-z0-9]{{{_ID_LENGTH}}}\Z")]  # public: it may stand in logs
+    id: Annotated[str, Meta(pattern=rf"\A[a-z0-9]{{{_ID_LENGTH}}}\Z")]  # public: logs may contain it
     name: Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f]{1,100}\Z")]  # whose it is, for people
     sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]  # of the secret
     scopes: Annotated[tuple[Scope, ...], Meta(min_length=1)]  # admin is all of them
@@ -104,7 +104,7 @@ def new_key(
     limits: Limits = Limits(),  # noqa: B008 (it is frozen)
     expires: datetime | None = None,
 ) -> tuple[Key, str]:
-    """What the file is to say of a new key, and the key itself, which nothing keeps. Raises `BadKeys`."""
+    """Create the entry of a new key, and the key itself, which is not stored. Raises `BadKeys`."""
     own_id = "".join(secrets.choice(_ID) for _ in range(_ID_LENGTH))
     secret = secrets.token_hex(32)
     key = Key(
@@ -120,36 +120,36 @@ def new_key(
     try:
         msgspec.convert(msgspec.to_builtins(key), Key)  # what is written has to be what is read
     except msgspec.ValidationError as error:
-        raise BadKeys(f"no such key can be made: {error}") from None
+        raise BadKeys(f"cannot create the key: {error}") from None
     return key, f"rs_{own_id}_{secret}"
 
 
 def read(data: bytes, path: Path) -> list[Key]:
-    """The keys that a file's content lists. Raises `BadKeys`, which quotes nothing of it but names of members."""
+    """Parse the content of a keys file. Raises `BadKeys`, which quotes only names of members."""
     try:
         keys = _decode(data).keys
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadKeys(f"{path} is not a keys file: {error}") from None
     ids = [one.id for one in keys]
     if len(set(ids)) < len(ids):
-        raise BadKeys(f"{path} is not a keys file: an id is there more than once")
+        raise BadKeys(f"{path} is not a keys file: an id occurs more than once")
     return keys
 
 
 def load(path: Path) -> list[Key]:
-    """The keys of the file. Raises `BadKeys`."""
+    """Read the keys file. Raises `BadKeys`."""
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
     except OSError as error:
-        raise BadKeys(f"the keys file {path} cannot be read: {error.strerror or error}") from None
+        raise BadKeys(f"cannot read the keys file {path}: {error.strerror or error}") from None
     if len(data) > _LARGEST:
-        raise BadKeys(f"{path} is not a keys file: it is over {_LARGEST} bytes")
+        raise BadKeys(f"{path} is not a keys file: it exceeds {_LARGEST} bytes")
     return read(data, path)
 
 
 def save(path: Path, keys: Sequence[Key]) -> None:
-    """Write the file, in one step, for its owner only. Raises `Unwritable`."""
+    """Write the file atomically, readable only by its owner. Raises `Unwritable`."""
     target = Path(os.path.realpath(path))  # of a link, what it leads to: the link stays
     data = msgspec.json.format(msgspec.json.encode(_File(list(keys))), indent=2) + b"\n"
     try:
@@ -166,19 +166,19 @@ def save(path: Path, keys: Sequence[Key]) -> None:
         with _opened(target.parent) as folder:
             os.fsync(folder)
     except OSError as error:
-        raise Unwritable(f"the keys file {path} cannot be written: {error.strerror or error}") from None
+        raise Unwritable(f"cannot write the keys file {path}: {error.strerror or error}") from None
 
 
 @contextmanager
 def changing(path: Path) -> Iterator[list[Key]]:
-    """The keys of the file, or none where there is no file yet; what the block makes of the list is written.
+    """Give the block the keys of the file (none if there is no file), and write the list that it leaves.
 
     Two commands that change a file wait for each other. Raises `BadKeys` or `Unwritable`.
     """
     try:
         folder = os.open(Path(os.path.realpath(path)).parent, os.O_RDONLY)
     except OSError as error:
-        raise Unwritable(f"the keys file {path} cannot be written: {error.strerror or error}") from None
+        raise Unwritable(f"cannot write the keys file {path}: {error.strerror or error}") from None
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         keys = load(path) if path.exists() else []

@@ -32,7 +32,7 @@ NEEDED: dict[str, Scope] = {"update": "update", "labels": "update", "predict": "
 
 
 class Bucket:
-    """So much a second, and as much at once. What is larger is let through when nothing is owed, and owed then."""
+    """A token bucket: a rate per second, and as much in a burst; a larger amount leaves a debt."""
 
     __slots__ = ("_at", "_burst", "_clock", "_level", "_rate")
 
@@ -43,7 +43,7 @@ class Bucket:
         self._at = clock()
 
     def take(self, count: int) -> int:
-        """0, and so much is taken; or nothing is, and it is the seconds after which to come again."""
+        """Take an amount and return 0; or take nothing and return the seconds to wait."""
         now = self._clock()
         level = min(self._level + (now - self._at) * self._rate, self._burst)
         self._at, self._level = now, level
@@ -54,10 +54,10 @@ class Bucket:
 
 
 class Grant:
-    """What a key allows. One for each key, as long as the file says the same of it."""
+    """The permissions of a key and its counters; replaced when the entry of the key changes."""
 
     def __init__(self, key: Key | None, clock: Callable[[], float] = time.monotonic) -> None:
-        """`key` None: everything, for everybody."""
+        """Create the permissions of a key; None permits everything without a key."""
         self.key = key
         self.id = None if key is None else key.id
         self.digest = b"" if key is None else bytes.fromhex(key.sha256)
@@ -81,62 +81,62 @@ class Grant:
 
     @property
     def all_learners(self) -> bool:
-        """Whether it is for every learner, whatever its name."""
+        """Return whether it permits every learner."""
         return self._pattern is None
 
     @property
     def free(self) -> bool:
-        """Whether nothing that it does in a second is counted, and no body of it is bounded by the key."""
+        """Return whether the key has no rate limits and no limit of bodies."""
         return self._requests is None and self._events is None and self.body_bytes is None
 
     @property
     def counts_learners(self) -> bool:
-        """Whether there may be only so many learners and groups: see `check_room`."""
+        """Return whether the number of learners and groups is limited: see `check_room`."""
         return self._limits is not None and self._limits.learners is not None
 
     @property
     def over(self) -> bool:
-        """Whether the key was revoked or changed, or has expired: what still goes on by it has to end."""
+        """Return whether the key was revoked, changed or has expired: streams that use it must end."""
         return self.revoked or (self._until < math.inf and time.time() >= self._until)
 
     def check_lasts(self) -> None:
-        """Raise `Unauthorized` where it is over."""
+        """Raise `Unauthorized` if the key is no longer valid."""
         if self.over:
-            raise Unauthorized("the key was revoked or changed, or has expired")
+            raise Unauthorized("the API key was revoked, changed or has expired")
 
     def need(self, scope: Scope) -> None:
-        """Raise `Forbidden` where the key has not that scope."""
+        """Raise `Forbidden` if the key lacks a scope."""
         if scope not in self.scopes:
-            raise Forbidden(f"this needs the scope {scope}; the key has {', '.join(sorted(self.scopes))}")
+            raise Forbidden(f"the {scope} scope is required; the key has {', '.join(sorted(self.scopes))}")
 
     def sees(self, learner: str) -> bool:
-        """Whether the key is for the learner of this name."""
+        """Return whether the key may access a learner."""
         return self._pattern is None or self._pattern.match(learner) is not None
 
     def find(self, learner: str) -> None:
-        """Raise `UnknownLearner` where the key is not for it, as if it were not there."""
+        """Raise `UnknownLearner` if the key may not access a learner, as if it did not exist."""
         if not self.sees(learner):
             raise UnknownLearner(f"there is no learner named {learner}")
 
     def sees_group(self, group: str, members: Iterable[str]) -> bool:
-        """Whether the key is for a group: for one of its name, and for each of its learners."""
+        """Return whether the key may access a group: its name, and each of its learners."""
         return self._pattern is None or (self.sees(group) and all(map(self.sees, members)))
 
     def find_group(self, group: str, members: Iterable[str] = ()) -> None:
-        """Raise `UnknownGroup` where the key is not for it."""
+        """Raise `UnknownGroup` if the key may not access a group."""
         if not self.sees_group(group, members):
             raise UnknownGroup(f"there is no group named {group}")
 
     # What it may make
 
     def may_make(self, name: str) -> None:
-        """Raise `Forbidden` where the key is not for learners or groups of this name, whether or not there is one."""
+        """Raise `Forbidden` if the key may not access learners or groups of this name, existing or not."""
         if not self.sees(name):
             assert self.key is not None
-            raise Forbidden(f"this key is for names like {self.key.learners}; nothing was created")
+            raise Forbidden(f"the key only permits names like {self.key.learners}; nothing was created")
 
     def check_config(self, config: Config, new: bool = True) -> None:
-        """Raise `Invalid` where a learner of this configuration would be larger than the key's limits.
+        """Raise `Invalid` if a learner of this configuration would exceed the limits of the key.
 
         Of one that is there, and not `new`, only what may change is looked at.
         """
@@ -155,29 +155,27 @@ class Grant:
                 detail = f"results in {value}; the key's limit {name} is {most}"
                 problems.append(Problem(at, detail, expected={"maximum": most}))
         if problems:
-            raise Invalid("the key's limits are lower; nothing was changed", problems)
+            raise Invalid("the configuration exceeds the limits of the key", problems)
 
     def check_room(self, learners: Iterable[str], groups: Iterable[tuple[str, Sequence[str]]]) -> None:
-        """Raise `LimitReached` where there are as many learners and groups as the key may come to have."""
+        """Raise `LimitReached` if the key already has its maximum of learners and groups."""
         most = None if self._limits is None else self._limits.learners
         if most is None:
             return
         there = sum(map(self.sees, learners)) + sum(self.sees_group(name, members) for name, members in groups)
         if there >= most:
-            raise LimitReached(
-                f"there are {there} learners and groups that this key is for; its limit learners is {most}"
-            )
+            raise LimitReached(f"the key has {there} learners and groups; its limit learners is {most}")
 
     # What it may use
 
     def count(self) -> None:
-        """One more request, or message. Raises `RateLimited`, and then it is not counted."""
+        """Count a request or message. Raises `RateLimited`, and then does not count it."""
         wait = 0 if self._requests is None else self._requests.take(1)
         if wait:
             raise _limited(self, "requests_per_second", wait)
 
     def _spend(self, events: int) -> None:
-        """So many events, of which nothing has been done. Raises `RateLimited` or `Unauthorized`."""
+        """Count events before they are processed. Raises `RateLimited` or `Unauthorized`."""
         self.check_lasts()
         wait = 0 if self._events is None else self._events.take(events)
         if wait:
@@ -195,7 +193,7 @@ class Grant:
             raise TooLarge(f"the message has {size} bytes; the key's limit body_bytes is {self.body_bytes}")
 
     def document(self) -> dict[str, object]:
-        """What `GET /v1/key` tells."""
+        """Return the document of `GET /v1/key`."""
         key = self.key
         return {
             "name": None if key is None else key.name,
@@ -208,7 +206,7 @@ class Grant:
 
 
 def _limited(grant: Grant, name: str, wait: int) -> RateLimited:
-    return RateLimited(f"the key's limit {name} is {getattr(grant._limits, name):g}; nothing was done", wait)
+    return RateLimited(f"the key's limit {name} is {getattr(grant._limits, name):g}; nothing was changed", wait)
 
 
 FREE = Grant(None)

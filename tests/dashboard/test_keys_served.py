@@ -49,7 +49,7 @@ async def test_everything_goes_with_a_key_and_nothing_without(keyed: Serving, vi
         "This service shows itself to those with a key only."
     )
     await expect(page.get_by_role("row", name="fraud")).to_have_count(0)
-    await expect(page.locator("#state")).to_have_text("this service needs a key,")
+    await expect(page.locator("#state")).to_have_text("a valid API key is required,")
     await enter(page, ring.secret("root"))
     await expect(page.get_by_role("row", name="spam")).to_be_visible()
 
@@ -75,9 +75,13 @@ async def test_a_key_that_may_not_read_is_told_so(keyed: Serving, visit: Opener,
     visit.expected = ("401", "403")
     page = await visit(keyed.url)
     await enter(page, ring.secret("scores"))
-    await expect(page.get_by_text("No learner can be shown: the key scores lacks the scope read.")).to_be_visible()
+    await expect(
+        page.get_by_text("No learner can be shown: you need the read scope, which the key scores lacks.")
+    ).to_be_visible()
     await page.evaluate("location.hash = '#/learners/fraud'")
-    await expect(page.get_by_text("The page cannot be shown: the key scores lacks the scope read.")).to_be_visible()
+    await expect(
+        page.get_by_text("The page cannot be shown: you need the read scope, which the key scores lacks.")
+    ).to_be_visible()
 
 
 async def test_a_key_for_some_learners_sees_these(keyed: Serving, visit: Opener, ring: Keyring) -> None:

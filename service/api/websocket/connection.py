@@ -186,7 +186,7 @@ class Connection:
     def _take(self, request: Request) -> Awaitable[None] | None:
         """Take messages that came together as far as they may be sent; what else is to be done."""
         if self._grant.key is not None and self._grant.over:
-            return self.close(VIOLATION, "the key was revoked or changed, or has expired")
+            return self.close(VIOLATION, "the API key was revoked, changed or has expired")
         room = self._credit - self._unanswered
         fresh = new_seqs(request.seqs, self._seqs, room)
         if fresh == len(request):

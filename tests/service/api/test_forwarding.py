@@ -219,7 +219,7 @@ def test_what_the_host_refuses_by_the_head_of_a_request_is_told_as_it_says_it(
         for _ in range(10):
             for path, key, size, status, said in (
                 ("update", admin, 2**25, 413, "at most 1048576 are taken"),
-                ("update", narrow, 2**19, 403, "this needs the scope update"),
+                ("update", narrow, 2**19, 403, "the update scope is required"),
                 ("predict", narrow, 2**19, 413, "at most 65536 are taken"),
                 ("update", {}, 2**19, 401, "needs a key"),
             ):

@@ -109,7 +109,7 @@ async def test_every_route_is_closed_to_those_without_a_key_that_has_its_scope(r
                     assert reply.status_code in (200, 404, 415, 422), (route, scope, reply.text)
                 else:
                     assert (reply.status_code, reply.json()["code"]) == (403, "forbidden"), (route, scope)
-                    assert reply.json()["detail"] == f"this needs the scope {needed}; the key has {scope}"
+                    assert reply.json()["detail"] == f"the {needed} scope is required; the key has {scope}"
 
 
 async def test_pages_and_the_description_are_open(ring: Keyring) -> None:
@@ -302,7 +302,7 @@ async def test_two_authorization_headers_are_none(ring: Keyring) -> None:
     guard = Guard(Settings(store="memory:", keys=str(ring.path)))
     header = (b"authorization", ring["one"]["Authorization"].encode())
     assert guard.admit([header], "read").id == ring.id_of("one")
-    with pytest.raises(Unauthorized, match="not that of one bearer key"):
+    with pytest.raises(Unauthorized, match="not a single bearer key"):
         guard.admit([header, header], "read")
 
 

@@ -252,7 +252,7 @@ async def test_what_other_nodes_have_made_counts_too(ring: Keyring) -> None:
         ]
         for reply in full:
             assert (reply.status_code, reply.json()["code"]) == (409, "limit-reached")
-            assert "there are 3 learners and groups that this key is for" in reply.json()["detail"]
+            assert "the key has 3 learners and groups" in reply.json()["detail"]
         assert sorted(await store.heads()) == ["@t-g", "other-1", "other-2", "other-3", "t-1", "t-2"]
         assert (await other.put("/learners/t-1", json=DENSE, headers=key)).status_code == 200
         assert (await one.delete("/groups/t-g", headers=key)).status_code == 204
@@ -290,7 +290,7 @@ async def test_each_message_of_a_websocket_is_asked_for_by_itself(ring: Keyring)
             socket.send({"seq": 3, "op": "labels", "learner": "fraud-a", "events": [{"id": "e1", "label": 1}]})
             for refused in await socket.replies(2):
                 assert (refused["status"], refused["code"]) == (403, "forbidden")
-                assert "needs the scope update" in refused["detail"]
+                assert "the update scope is required" in refused["detail"]
             socket.send({"seq": 4, "op": "predict", "learner": "spam", "events": event})
             socket.send({"seq": 5, "op": "predict", "learner": "nobody", "events": event})
             hidden = await socket.replies(2)
@@ -356,7 +356,7 @@ async def test_the_file_is_read_again_when_it_changes(
             caplog.clear()
             before = ring.path.read_bytes()
             ring.path.write_bytes(broken) if broken is not None else ring.path.unlink()
-            await eventually_async(lambda: "the keys stay what they were" in caplog.text)
+            await eventually_async(lambda: "keeping the previous keys" in caplog.text)
             assert (await http.get("/key", headers=first)).status_code == 200
             seen = guard._seen
             ring.path.write_bytes(before)
@@ -375,7 +375,7 @@ async def test_the_file_is_read_again_when_it_changes(
         monkeypatch.setattr(guards, "load", failing)
         third = ring.make("third", "read")  # the file does not change again
         await eventually_async(lambda: len(guard._grants) == 3)
-        assert caplog.text.count("the keys stay what they were: too many open files") == 1
+        assert caplog.text.count("keeping the previous keys: too many open files") == 1
         assert (await http.get("/key", headers=third)).status_code == 200
         ring.drop("third")
         await eventually_async(lambda: len(guard._grants) == 2)
@@ -388,7 +388,7 @@ async def test_the_file_is_read_again_when_it_changes(
             await eventually_async(lambda: len(guard._grants) == 1)
             assert (await http.get("/key", headers=second)).status_code == 401
             socket.send({"seq": 2, **message})
-            assert await socket.closed() == (1008, "the key was revoked or changed, or has expired")
+            assert await socket.closed() == (1008, "the API key was revoked, changed or has expired")
 
 
 async def test_streams_of_a_key_end_with_it(ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,7 +405,7 @@ async def test_streams_of_a_key_end_with_it(ring: Keyring, monkeypatch: pytest.M
 
 
 def test_a_broken_file_is_no_start(ring: Keyring) -> None:
-    with pytest.raises(BadKeys, match="cannot be read"):
+    with pytest.raises(BadKeys, match="cannot read the keys file"):
         create_app(Settings(store="memory:", keys=str(ring.path)))
     ring.path.write_text("[]")
     with pytest.raises(BadKeys, match="is not a keys file"):

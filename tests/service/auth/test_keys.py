@@ -77,7 +77,7 @@ def test_a_change_that_fails_leaves_the_file(tmp_path: Path, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(keys.os, "replace", full)
-    with pytest.raises(Unwritable, match="cannot be written: No space left"):
+    with pytest.raises(Unwritable, match=r"cannot write the keys file .*: No space left"):
         save(path, [])
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["keys.json"]
@@ -163,17 +163,17 @@ def test_what_is_no_keys_file_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "keys.json"
-    with pytest.raises(BadKeys, match="cannot be read: No such file"):
+    with pytest.raises(BadKeys, match=r"cannot read the keys file .*: No such file"):
         load(path)
-    with pytest.raises(BadKeys, match="cannot be read: Is a directory"):
+    with pytest.raises(BadKeys, match=r"cannot read the keys file .*: Is a directory"):
         load(tmp_path)
-    with pytest.raises(Unwritable, match="cannot be written: No such file"):
+    with pytest.raises(Unwritable, match=r"cannot write the keys file .*: No such file"):
         save(tmp_path / "nowhere" / "keys.json", [])
     path.write_text(json.dumps({"keys": [entry(), entry(name="other")]}))
-    with pytest.raises(BadKeys, match="an id is there more than once"):
+    with pytest.raises(BadKeys, match="an id occurs more than once"):
         load(path)
     monkeypatch.setattr(keys, "_LARGEST", 100)
-    with pytest.raises(BadKeys, match="is over 100 bytes"):
+    with pytest.raises(BadKeys, match="exceeds 100 bytes"):
         load(path)
 
 
@@ -228,8 +228,8 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
         (["--name", "a", "--scope", "read", "--limit", "learners=many"], 2, "is not NAME=NUMBER"),
         (["--name", "a", "--scope", "read", "--limit", "requests_per_second=0"], 2, ">= 1e-06"),
         (["--name", "a", "--scope", "read", "--limit", "events_per_second=1e-320"], 2, "events_per_second"),
-        (["--name", "a", "--scope", "read", "--learners", "a b"], 2, "no such key can be made"),
-        (["--name", "a\nb", "--scope", "read"], 2, "no such key can be made"),
+        (["--name", "a", "--scope", "read", "--learners", "a b"], 2, "cannot create the key"),
+        (["--name", "a\nb", "--scope", "read"], 2, "cannot create the key"),
         (["--name", "there", "--scope", "read"], 5, "there is a key named there"),
     ],
 )

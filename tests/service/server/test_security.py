@@ -76,7 +76,7 @@ def test_it_does_not_start_with_a_keys_file_that_is_none(tmp_path: Path) -> None
     done = command("serve", "--port", "0", "--store", "memory:", "--keys", str(tmp_path / "keys.json"))
     assert (done.returncode, done.stderr) == (
         2,
-        f"error: the keys file {tmp_path / 'keys.json'} cannot be read: No such file or directory\n",
+        f"error: cannot read the keys file {tmp_path / 'keys.json'}: No such file or directory\n",
     )
 
 
@@ -215,7 +215,7 @@ def test_commands_need_no_scope_but_their_own_for_json(served: Process, ring: Ke
     refused = command("update", "cards", str(table), **learns)
     assert (refused.returncode, "takes a key with the scope read" in refused.stderr) == (2, True)
     other = command("predict", "cards", flat % (6, 0), **learns)
-    assert (other.returncode, "this needs the scope predict" in other.stderr) == (5, True)
+    assert (other.returncode, "the predict scope is required" in other.stderr) == (5, True)
 
 
 def test_a_key_that_is_revoked_by_the_command_is_over_within_a_second_or_so(served: Process, ring: Keyring) -> None:
