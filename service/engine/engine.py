@@ -67,7 +67,9 @@ class Engine:
         try:
             await self.placement.leave()
         except StoreUnavailable as error:
-            logger.warning("other nodes hear of the end of this one by its silence: %s", error.detail)
+            logger.warning(
+                "could not deregister from the store (%s); other nodes will notice by heartbeat timeout", error.detail
+            )
         if self.residency.resting is not None:
             await asyncio.wait([self.residency.resting])
         await asyncio.gather(*(replica.close(save=True) for replica in self.registry.all()))
@@ -288,7 +290,7 @@ class Engine:
             raise TooLarge(f"the state of {len(data)} bytes is more than a store takes as one record, {RECORD_BYTES}")
         head = await self.node.reached(self.node.store.create(log, token, data))
         if head.birth == token:
-            self.node.notifier.moved(log, head.position)
+            self.node.notifier.announce(log, head.position)
         slow = asyncio.get_running_loop().call_later(_SLOW, logger.info, _COMPILING, log.removeprefix(GROUP))
         try:
             found, _ = await self.registry.host(log, head.birth)
@@ -340,7 +342,7 @@ class Engine:
 
     async def _deleted(self, log: str, birth: bytes) -> None:
         await self.node.reached(self.node.store.delete(log, birth))
-        self.node.notifier.moved(log, 0)
+        self.node.notifier.announce(log, 0)
 
     def unavailable(self, groups: bool) -> dict[str, str]:
         """The learners of the store that cannot be hosted, or else the groups, by name: why."""

@@ -1,7 +1,7 @@
-"""How nodes over one store hear of each other at once: each tells what has moved, and listens to what others tell.
+"""Announce to the other nodes over a store what this one has appended, and subscribe to what they announce.
 
-What is told is only a hint. A node that dies between an append and its ring, or does not hear one, costs the others
-time, nothing else: all look at all heads now and then (`following.py`).
+An announcement is only a hint. If a node dies between an append and its announcement, or misses one, the others lose
+time and nothing else: every node looks at all heads now and then (`sync.py`).
 """
 
 from __future__ import annotations
@@ -17,69 +17,69 @@ __all__ = ["Notifier"]
 
 logger = logging.getLogger("rarestream.bell")
 
-_PAUSE = 0.02  # seconds between two rings of a node, and between two times that it listens
+_PAUSE = 0.02  # seconds between two announcements of a node, and between two polls
 
 
 class Notifier:
-    """That of one node."""
+    """The notifier of one node."""
 
     def __init__(self, store: Store, node: bytes) -> None:
-        """`node`: by which the store knows who rang."""
+        """`node`: by which the store knows who announced."""
         self._store = store
         self._node = node
-        self._moved: dict[str, Moved] = {}  # not told yet
-        self._ringing: asyncio.Task[None] | None = None
+        self._moves: dict[str, Moved] = {}  # not announced yet
+        self._publishing: asyncio.Task[None] | None = None
 
-    def moved(self, log: str, position: int, snapshot: SnapshotInfo | None = None) -> None:
-        """This node has appended up to `position`, or deleted the log (0), or saved a snapshot.
+    def announce(self, log: str, position: int, snapshot: SnapshotInfo | None = None) -> None:
+        """Announce that this node has appended up to `position`, deleted the log (0), or saved a snapshot.
 
-        It is told at once after a silence, otherwise together with all else that comes within some milliseconds. About
-        a microsecond.
+        The first one after a pause goes out at once, those of the next milliseconds go out together. Takes about a
+        microsecond.
         """
-        told = Moved(position, snapshot)
-        before = self._moved.get(log)
-        self._moved[log] = told if before is None else told.after(before)
-        if self._ringing is None:
-            self._ringing = asyncio.create_task(self._ring(), name="ring")
+        move = Moved(position, snapshot)
+        before = self._moves.get(log)
+        self._moves[log] = move if before is None else move.after(before)
+        if self._publishing is None:
+            self._publishing = asyncio.create_task(self._publish_all(), name="notify")
 
-    async def _ring(self) -> None:
-        try:
-            while self._moved:
-                await self._tell()
-                await asyncio.sleep(_PAUSE)
-        finally:
-            self._ringing = None
+    async def subscribe(self, callback: Callable[[dict[str, Moved] | None], None], seconds: float) -> None:
+        """Pass on what other nodes announce, by the logs' names, until it is cancelled; None: anything may have moved.
 
-    async def _tell(self) -> None:
-        moved, self._moved = self._moved, {}
-        try:
-            await self._store.ring(self._node, moved)
-        except StoreError as error:
-            logger.debug("%d logs have moved, and nobody was told: %s", len(moved), error.detail)
-
-    async def listen(self, hear: Callable[[dict[str, Moved] | None], None], seconds: float) -> None:
-        """Hand on what other nodes tell, by the logs' names; None: anything may have moved. Until it is cancelled.
-
-        `seconds`: that a call of the store may wait, and that pass before the next where it failed.
+        `seconds`: how long a call of the store may wait, and the pause after one that failed.
         """
         after = b""
         while True:
             try:
-                after, told = await self._store.rung(self._node, after, seconds)
+                after, moves = await self._store.rung(self._node, after, seconds)
             except StoreError as error:
-                logger.debug("other nodes are not heard: %s", error.detail)
-                after = b""  # whatever was told meanwhile
+                logger.debug("cannot poll for announcements of other nodes: %s", error.detail)
+                after = b""  # whatever was announced meanwhile
                 await asyncio.sleep(seconds)
                 continue
-            if told is None or told:
-                hear(told)
-            await asyncio.sleep(_PAUSE)  # what comes meanwhile is heard together; our own, too, wakes us up
+            if moves is None or moves:
+                callback(moves)
+            await asyncio.sleep(_PAUSE)  # what arrives meanwhile comes together; our own announcements wake us too
 
     async def close(self) -> None:
-        """Tell what has not been told."""
-        ringing = self._ringing
-        if ringing is not None:
-            ringing.cancel()
-            await asyncio.wait([ringing])
-        if self._moved:
-            await self._tell()
+        """Announce what has not been announced."""
+        publishing = self._publishing
+        if publishing is not None:
+            publishing.cancel()
+            await asyncio.wait([publishing])
+        if self._moves:
+            await self._publish()
+
+    async def _publish_all(self) -> None:
+        try:
+            while self._moves:
+                await self._publish()
+                await asyncio.sleep(_PAUSE)
+        finally:
+            self._publishing = None
+
+    async def _publish(self) -> None:
+        moves, self._moves = self._moves, {}
+        try:
+            await self._store.ring(self._node, moves)
+        except StoreError as error:
+            logger.debug("%d logs have moved, and no node was told: %s", len(moves), error.detail)

@@ -77,10 +77,11 @@ class StoreSync:
             if self._placement.spread:
                 tasks.create_task(self._live(), name="say that it is alive")
                 tasks.create_task(self._move_in(), name="move in")
-            tasks.create_task(self._node.notifier.listen(self._hear, self._node.settings.follow_seconds), name="listen")
+            subscription = self._node.notifier.subscribe(self._handle_moves, self._node.settings.follow_seconds)
+            tasks.create_task(subscription, name="subscribe")
 
-    def _hear(self, told: dict[str, Moved] | None) -> None:
-        """What other nodes have told: those that are in memory read on, those that sleep are left asleep."""
+    def _handle_moves(self, told: dict[str, Moved] | None) -> None:
+        """Read on what other nodes announced, if it is in memory; evicted learners stay evicted."""
         for log, moved in (told or {}).items():
             replica = self._registry.find(log)
             if replica is not None and moved.position:

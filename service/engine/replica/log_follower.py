@@ -181,7 +181,7 @@ class LogFollower(Generic[MachineT]):
         except (BehindLog, LostRecords):  # nothing was written; catching up leads past the newest snapshot
             await self.read_on()
             entries = await self._append(token, data)
-        self.node.notifier.moved(self.name, entries[-1].position)  # other nodes learn while this one does
+        self.node.notifier.announce(self.name, entries[-1].position)  # other nodes learn while this one does
         found = False
         outcome = None
         while True:
@@ -288,7 +288,7 @@ class LogFollower(Generic[MachineT]):
         self.position, self.token = entry.position, entry.token
         served_here = self.in_flight.applied(entry.token)
         if served_here:
-            self.node.notifier.moved(self.name, entry.position)
+            self.node.notifier.announce(self.name, entry.position)
         self._report(Applied(record, known is not None or served_here))
         return outcome
 

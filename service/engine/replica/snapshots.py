@@ -198,7 +198,7 @@ class Snapshots:
         trusted.tell(log.birth, digest)
         if self.newest is None or position >= self.newest.position:
             self._note_saved(info)
-        log.node.notifier.moved(log.name, position, info)
+        log.node.notifier.announce(log.name, position, info)
 
     @property
     def _settings(self) -> Settings:
