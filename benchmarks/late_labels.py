@@ -35,7 +35,7 @@ from typing import Any
 import httpx
 
 from benchmarks.serving import serving
-from service.cli.durations import spoken
+from service.cli.format import format_duration
 from service.datasets.readers import open_rows
 from service.datasets.rows import Event
 from service.datasets.schema_match import declared
@@ -182,7 +182,7 @@ def show(figures: dict[str, Any], days: list[Day]) -> None:
         interval = f" (95 %: {ends[0]:.4f} to {ends[1]:.4f})" if ends else ""
         if auc is not None and ap is not None:
             print(f"{name}: AUC {auc:.4f}{interval}, average precision {ap:.4f}")
-    delays = [spoken(figures[f"label_delay_{name}"]) for name in ("median", "p90")]
+    delays = [format_duration(figures[f"label_delay_{name}"]) for name in ("median", "p90")]
     print(f"label coverage {figures['label_coverage']:.4f}, label delay: median {delays[0]}, p90 {delays[1]}")
     print(f"{figures['events_per_second']:,.0f} events per second, scored and labelled")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rarestream.client import Client, Refused
+from rarestream import Client, RequestRefused
 
 NAME = "example-card-fraud"
 DAYS, PER_DAY, WAIT = 30, 400, 3  # labels are known so many days later
@@ -47,7 +47,7 @@ def main() -> None:
     waiting: dict[int, tuple[list[str], list[bool]]] = {}
     alerts, caught, frauds, busiest = 0, 0, 0, 0
     with Client(parser.parse_args().url) as client:
-        with suppress(Refused):  # of an earlier run
+        with suppress(RequestRefused):  # of an earlier run
             client.delete(NAME)
         learner = client.create(
             NAME,

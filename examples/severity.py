@@ -15,7 +15,7 @@ import random
 from collections import Counter
 from contextlib import suppress
 
-from rarestream.client import Client, Refused
+from rarestream import Client, RequestRefused
 
 NAME = "example-severity"
 REPORTS, BATCH = 4_000, 100
@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--url", default=os.environ.get("RARESTREAM_URL", "http://127.0.0.1:8000"))
     events, ranks = reports(random.Random(3))
     with Client(parser.parse_args().url) as client:
-        with suppress(Refused):  # of an earlier run
+        with suppress(RequestRefused):  # of an earlier run
             client.delete(NAME)
         learner = client.create(
             NAME,

@@ -14,7 +14,7 @@ import os
 import random
 from contextlib import suppress
 
-from rarestream.client import Client, Refused
+from rarestream import Client, RequestRefused
 
 NAME = "example-spam"
 MESSAGES, BATCH = 6_000, 100
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--url", default=os.environ.get("RARESTREAM_URL", "http://127.0.0.1:8000"))
     texts, labels = messages(random.Random(1))
     with Client(parser.parse_args().url) as client:
-        with suppress(Refused):  # of an earlier run
+        with suppress(RequestRefused):  # of an earlier run
             client.delete(NAME)
         learner = client.create(NAME, algorithm="fofo", features={"kind": "named", "text": ["message"]}, window=1_000)
         for start in range(0, MESSAGES, BATCH):

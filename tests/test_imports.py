@@ -32,7 +32,7 @@ ALLOWED = {
     "service.api": ENGINE | {"service.engine"},
     "service.server": ENGINE | {"service.engine", "service.api"},
     "service.datasets": BASE,
-    "service.connectors": BASE | {"service.datasets", "service.storage", "service.cli"},
+    "service.connectors": BASE | {"service.datasets", "service.storage"},
     "service.cli": BASE | LOWEST | {"service.server", "service.datasets", "service.connectors"},
 }
 ALLOWED["learners"] = {name for name in ALLOWED if name.startswith("learners.")}

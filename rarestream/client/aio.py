@@ -1,34 +1,39 @@
-"""The client that awaits: httpx for requests, websockets for streams; all else is in `calls.py` and `session.py`."""
+"""`AsyncClient` and `AsyncRemoteLearner`: as in `sync`, awaited."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterable, Callable, Generator, Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 import httpx
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
 
-from rarestream.client.connection import Connection, ended, failed, opening
-from rarestream.client.decode import Document, Predicted, Updated
-from rarestream.client.encode import DEFAULT_BOUNDS, Batch, Bounds
-from rarestream.client.errors import Unanswered
-from rarestream.client.redirects import HOPS, elsewhere
-from rarestream.client.requests import Call, Calls, Failure, Pause, Request, Response, Retries, Upload, Uploaded
-from rarestream.client.source import Source
-from rarestream.client.stream_session import Pending, Session
+from rarestream.client.batch import DEFAULT_BOUNDS, EventBatch, RequestBounds, UploadSummary
+from rarestream.client.connection import SILENCE, ServiceAddress, open_timeout, response_of
+from rarestream.client.documents import Document, EventDecoder, ServerEvent, UpdateCounts, UpdateDocument, decode_json
+from rarestream.client.errors import error_of
+from rarestream.client.exchange import Answer, ApiRequest, ApiResponse, Call, Failure, Retries, RetryPause
+from rarestream.client.redirects import MAX_REDIRECTS, redirect_target
+from rarestream.client.requests import Calls, Upload, learner_path
 
-__all__ = ["AsyncClient", "AsyncLearner", "AsyncReply", "AsyncStream"]
+if TYPE_CHECKING:
+    from rarestream.client.aio_stream import AsyncLearnerStream
+    from rarestream.client.decode import PredictResult, UpdateResult
+    from rarestream.client.source import Source
+
+__all__ = ["AsyncClient", "AsyncRemoteLearner"]
 
 Result = TypeVar("Result")
 
 
 class AsyncClient:
-    """As `Client`, awaited. An async context manager; tasks may share it."""
+    """`Client`, awaited. An async context manager; tasks may share it.
+
+    The arguments are those of `Client`, but `sleep` is awaited.
+    """
 
     def __init__(
         self,
@@ -40,12 +45,18 @@ class AsyncClient:
         headers: Mapping[str, str] | None = None,
         verify: ssl.SSLContext | None = None,
         trust_env: bool = True,
-        bounds: Bounds = DEFAULT_BOUNDS,
+        bounds: RequestBounds = DEFAULT_BOUNDS,
         transport: httpx.AsyncBaseTransport | None = None,
+        on_retry: Callable[[RetryPause], object] = lambda _: None,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        trace: Callable[[ApiRequest], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._calls = Calls(Retries(patience), bounds)
-        self._connection = Connection(url, timeout, headers, verify, trust_env, key)
-        self._http = httpx.AsyncClient(transport=transport, **self._connection.http)
+        self._address = ServiceAddress(url, timeout, headers, verify, trust_env, key)
+        self._http = httpx.AsyncClient(transport=transport, **self._address.http)
+        self._on_retry = on_retry
+        self._sleep = sleep
+        self._trace = trace
 
     async def __aenter__(self) -> Self:
         return self
@@ -56,55 +67,125 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections. Streams have their own."""
+        """Call `Client.close`."""
         await self._http.aclose()
 
-    def learner(self, name: str) -> AsyncLearner:
-        """The learner of this name; nothing is asked of the service yet."""
-        return AsyncLearner(self, name)
+    @property
+    def url(self) -> str:
+        """Call `Client.url`."""
+        return self._address.url
 
-    async def create(self, name: str, *, algorithm: str, features: Mapping[str, Any], **settings: Any) -> AsyncLearner:
-        """As `Client.create`."""
-        await self._run(self._calls.create(name, {"algorithm": algorithm, "features": features, **settings}))
+    def learner(self, name: str) -> AsyncRemoteLearner:
+        """Call `Client.learner`."""
+        return AsyncRemoteLearner(self, name)
+
+    async def create(
+        self, name: str, *, algorithm: str, features: Mapping[str, Any], **settings: Any
+    ) -> AsyncRemoteLearner:
+        """Call `Client.create`."""
+        await self.create_document(name, {"algorithm": algorithm, "features": features, **settings})
         return self.learner(name)
 
-    async def learners(self) -> Document:
-        """As `Client.learners`."""
-        return await self._run(self._calls.get("learners"))
+    async def create_document(self, name: str, config: Mapping[str, Any]) -> tuple[Document, bool]:
+        """Call `Client.create_document`."""
+        return await self._run(self._calls.create(name, config))
+
+    async def import_learner(self, name: str, parts: AsyncIterable[bytes]) -> Document:
+        """Call `Client.import_learner`."""
+        request = ApiRequest("POST", learner_path(name, "import"), repeatable=False)
+        try:
+            with self._trace(request):
+                headers = {"Content-Type": "application/octet-stream"}
+                response = response_of(await self._http.post(request.path, content=parts, headers=headers))
+        except httpx.RequestError as error:
+            failure = await asyncio.to_thread(self._address.failure, error)
+            raise failure.to_error(request) from None
+        if not 200 <= response.status < 300:
+            raise error_of(response.status, response.headers, response.body, url=response.url)
+        return decode_json(response.body, Document, response.url)
+
+    async def learners(self, *, figures: bool = False) -> Document:
+        """Call `Client.learners`."""
+        return await self._run(self._calls.get("learners", figures="true" if figures else None))
+
+    async def algorithms(self) -> Document:
+        """Call `Client.algorithms`."""
+        return await self._run(self._calls.get("algorithms"))
 
     async def delete(self, name: str) -> None:
-        """As `Client.delete`."""
+        """Call `Client.delete`."""
         await self._run(self._calls.delete(name))
 
+    async def groups(self) -> Document:
+        """Call `Client.groups`."""
+        return await self._run(self._calls.get("groups"))
+
+    async def create_group(self, group: str, learners: Sequence[str]) -> Document:
+        """Call `Client.create_group`."""
+        return await self._run(self._calls.create_group(group, learners))
+
+    async def update_group(self, group: str, body: bytes) -> Document:
+        """Call `Client.update_group`."""
+        return await self._run(self._calls.update_group(group, body))
+
+    async def compare(self, group: str) -> Document:
+        """Call `Client.compare`."""
+        return await self._run(self._calls.compare(group))
+
     async def _run(self, call: Call[Result]) -> Result:
-        answer: Response | Failure | None = None
+        answer: Answer = None
         while True:
             try:
                 step = call.send(answer)
             except StopIteration as end:
                 result: Result = end.value
                 return result
-            if isinstance(step, Pause):
-                await asyncio.sleep(step.seconds)
+            if isinstance(step, RetryPause):
+                self._on_retry(step)
+                await self._sleep(step.seconds)
                 answer = None
             else:
                 answer = await self._send(step)
 
-    async def _send(self, request: Request) -> Response | Failure:
+    async def _send(self, request: ApiRequest) -> ApiResponse | Failure:
         try:
-            arguments = self._connection.arguments(request)
-            response = await self._http.request(**arguments)
-            for _ in range(HOPS):
-                if (there := elsewhere(response)) is None:
-                    break
-                response = await self._http.request(**{**arguments, "url": there})
+            with self._trace(request):
+                arguments = self._address.arguments(request)
+                response = await self._http.request(**arguments)
+                for _ in range(MAX_REDIRECTS):
+                    if (target := redirect_target(response)) is None:
+                        break
+                    response = await self._http.request(**{**arguments, "url": target})
         except httpx.RequestError as error:
-            return failed(error)
-        return Response(response.status_code, response.headers, response.content)
+            return await asyncio.to_thread(self._address.failure, error)
+        return response_of(response)
+
+    @asynccontextmanager
+    async def _stream(self, request: ApiRequest, **options: Any) -> AsyncIterator[httpx.Response]:
+        """Open a successful reply that is read piece by piece. Errors while it is read are converted, too."""
+        url, redirects = request.path, 0
+        try:
+            while True:
+                async with self._http.stream("GET", url, **options) as response:
+                    target = redirect_target(response) if redirects < MAX_REDIRECTS else None
+                    if target is not None:
+                        url, redirects = target, redirects + 1
+                        continue
+                    if not response.is_success:
+                        await response.aread()
+                        reply = response_of(response)
+                        error = error_of(reply.status, reply.headers, reply.body, url=reply.url)
+                        error.path = request.path
+                        raise error
+                    yield response
+                    return
+        except httpx.RequestError as error:
+            failure = await asyncio.to_thread(self._address.failure, error)
+            raise failure.to_error(request) from None
 
 
-class AsyncLearner:
-    """As `Learner`, awaited. Calls of one learner that wait for each other keep their order; concurrent ones do not."""
+class AsyncRemoteLearner:
+    """`RemoteLearner`, awaited. Calls that wait for each other keep their order; concurrent calls do not."""
 
     def __init__(self, client: AsyncClient, name: str) -> None:
         self.name = name
@@ -118,29 +199,31 @@ class AsyncLearner:
         weights: Any = None,
         times: Any = None,
         source: Source | None = None,
-    ) -> Updated:
-        """As `Learner.update`."""
-        return await self._client._run(self._client._calls.update(self.name, Batch(X, y, ids, weights, times), source))
+    ) -> UpdateResult:
+        """Call `RemoteLearner.update`."""
+        return await self._client._run(
+            self._client._calls.update(self.name, EventBatch(X, y, ids, weights, times), source)
+        )
 
-    async def labels(self, ids: Any, y: Any, weights: Any = None, times: Any = None) -> Updated:
-        """As `Learner.labels`."""
+    async def labels(self, ids: Any, y: Any, weights: Any = None, times: Any = None) -> UpdateResult:
+        """Call `RemoteLearner.labels`."""
         return await self.update(None, y, ids, weights, times)
 
     async def predict(
         self, X: Any, ids: Any = None, times: Any = None, explain: int | None = None, at_least: int | None = None
-    ) -> Predicted:
-        """As `Learner.predict`."""
+    ) -> PredictResult:
+        """Call `RemoteLearner.predict`."""
         return await self._client._run(self._client._calls.predict(self.name, X, ids, times, explain, at_least))
 
     async def upload(
         self,
-        batches: Iterable[Batch | tuple[Any, ...]] | AsyncIterable[Batch | tuple[Any, ...]],
+        batches: Iterable[EventBatch | tuple[Any, ...]] | AsyncIterable[EventBatch | tuple[Any, ...]],
         *,
         ids: Literal["auto"] | None = None,
         source: Source | None = None,
-        progress: Callable[[Uploaded], None] | None = None,
-    ) -> Uploaded:
-        """As `Learner.upload`; the batches may be an async iterable, too."""
+        progress: Callable[[UploadSummary], None] | None = None,
+    ) -> UploadSummary:
+        """Call `RemoteLearner.upload`."""
         upload = Upload(self._client._calls, self.name, ids, source, progress)
         if isinstance(batches, AsyncIterable):
             async for batch in batches:
@@ -148,151 +231,89 @@ class AsyncLearner:
         else:
             for batch in batches:
                 await self._client._run(upload.send(batch))
-        return upload.so_far
+        return upload.summary
 
-    def stream(self, window: int = 64) -> AsyncStream:
-        """As `Learner.stream`."""
-        return AsyncStream(self._client._connection, self.name, window)
+    def stream(self, window: int = 64) -> AsyncLearnerStream:
+        """Call `RemoteLearner.stream`."""
+        from rarestream.client.aio_stream import AsyncLearnerStream
+
+        return AsyncLearnerStream(self._client._address, self.name, window)
 
     async def describe(self) -> Document:
-        """As `Learner.describe`."""
+        """Call `RemoteLearner.describe`."""
         return await self._client._run(self._client._calls.about(self.name))
 
     async def change(self, **settings: Mapping[str, Any]) -> Document:
-        """As `Learner.change`."""
+        """Call `RemoteLearner.change`."""
         return await self._client._run(self._client._calls.change(self.name, settings))
 
     async def metrics(self) -> Document:
-        """As `Learner.metrics`."""
+        """Call `RemoteLearner.metrics`."""
         return await self._client._run(self._client._calls.about(self.name, "metrics"))
 
     async def digest(self) -> Document:
-        """As `Learner.digest`."""
+        """Call `RemoteLearner.digest`."""
         return await self._client._run(self._client._calls.about(self.name, "digest"))
 
     async def snapshot(self) -> Document:
-        """As `Learner.snapshot`."""
+        """Call `RemoteLearner.snapshot`."""
         return await self._client._run(self._client._calls.snapshot(self.name))
 
+    async def history(self) -> Document:
+        """Call `RemoteLearner.history`."""
+        return await self._client._run(self._client._calls.about(self.name, "metrics/history"))
 
-class AsyncReply(Generic[Result]):
-    """The answer to a request of a stream: awaited, it is the result, any number of times."""
+    async def alarms(self) -> Document:
+        """Call `RemoteLearner.alarms`."""
+        return await self._client._run(self._client._calls.about(self.name, "alarms"))
 
-    def __init__(self, pending: Pending[Result]) -> None:
-        self._pending = pending
-        self._come = asyncio.Event()
-        pending.on_answer = self._come.set
+    async def weights(self, top: int) -> Document:
+        """Call `RemoteLearner.weights`."""
+        return await self._client._run(self._client._calls.about(self.name, "weights", top=top))
 
-    @property
-    def seq(self) -> int:
-        """The number of the request in its stream, from 0."""
-        return self._pending.seq
+    async def snapshots(self) -> Document:
+        """Call `RemoteLearner.snapshots`."""
+        return await self._client._run(self._client._calls.about(self.name, "snapshots"))
 
-    @property
-    def done(self) -> bool:
-        """Whether the answer has come."""
-        return self._pending.answered
+    async def restore(self, position: int) -> Document:
+        """Call `RemoteLearner.restore`."""
+        return await self._client._run(self._client._calls.restore(self.name, position))
 
-    def __await__(self) -> Generator[Any, None, Result]:
-        """Raises what the request was refused for, or `StreamBroken`."""
-        if not self._pending.answered:
-            yield from self._come.wait().__await__()
-        return self._pending.take()
+    async def clone(self, to: str) -> Document:
+        """Call `RemoteLearner.clone`."""
+        return await self._client._run(self._client._calls.clone(self.name, to))
 
+    async def export(self, write: Callable[[bytes], object]) -> int:
+        """Call `RemoteLearner.export`."""
+        size = 0
+        async with self._client._stream(ApiRequest("GET", learner_path(self.name, "export"))) as response:
+            async for piece in response.aiter_bytes():
+                write(piece)
+                size += len(piece)
+        return size
 
-class AsyncStream:
-    """As `Stream`, awaited: `reply = await stream.update(...)` once it is sent, `await reply` for the answer."""
+    @asynccontextmanager
+    async def events(self, last_id: str | None = None) -> AsyncIterator[AsyncIterator[ServerEvent]]:
+        """Call `RemoteLearner.events`."""
+        request = ApiRequest("GET", learner_path(self.name, "metrics/stream"))
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
+        async with self._client._stream(request, headers=headers, timeout=open_timeout(SILENCE)) as response:
+            decoder = EventDecoder()
+            yield (event async for line in response.aiter_lines() for event in decoder.feed(line))
 
-    def __init__(self, connection: Connection, name: str, window: int) -> None:
-        self._connection = connection
-        self._name = name
-        self._session = Session(window)
-        self._stack = AsyncExitStack()
-        self._socket: ClientConnection | None = None
-        self._reader: asyncio.Task[None] | None = None
-        self._sending = asyncio.Lock()  # the order of sending is that of the numbers
-        self._moved = asyncio.Event()  # an answer has come, or the stream is over
+    # Events as JSON, without NumPy
 
-    async def __aenter__(self) -> Self:
-        url, options = self._connection.stream(self._name)
-        async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._read_out)  # after the socket is closed
-            with opening():
-                self._socket = await stack.enter_async_context(connect(url, **options))
-                async with asyncio.timeout(self._connection.timeout):
-                    self._session.hello(await self._socket.recv())
-            self._stack = stack.pop_all()
-        self._reader = asyncio.create_task(self._read(self._socket), name=f"stream of {self._name}")
-        return self
+    @overload
+    async def update_json(self, body: bytes, *, repeatable: bool, results: Literal[True]) -> UpdateDocument: ...
+    @overload
+    async def update_json(self, body: bytes, *, repeatable: bool, results: Literal[False] = False) -> UpdateCounts: ...
+    async def update_json(self, body: bytes, *, repeatable: bool, results: bool = False) -> UpdateCounts:
+        """Call `RemoteLearner.update_json`."""
+        reply = UpdateDocument if results else UpdateCounts
+        return await self._client._run(self._client._calls.update_json(self.name, body, repeatable, reply))
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        async with self._stack:
-            if kind is None:
-                await self.drain()
-
-    async def update(
-        self,
-        X: Any,
-        y: Any,
-        ids: Any = None,
-        weights: Any = None,
-        times: Any = None,
-        source: Source | None = None,
-    ) -> AsyncReply[Updated]:
-        """As `Stream.update`."""
-        return await self._send(lambda: self._session.update(Batch(X, y, ids, weights, times), source))
-
-    async def labels(self, ids: Any, y: Any, weights: Any = None, times: Any = None) -> AsyncReply[Updated]:
-        """As `Stream.labels`."""
-        return await self.update(None, y, ids, weights, times)
-
-    async def predict(
-        self, X: Any, ids: Any = None, times: Any = None, explain: int | None = None, at_least: int | None = None
-    ) -> AsyncReply[Predicted]:
-        """As `Stream.predict`."""
-        return await self._send(lambda: self._session.predict(X, ids, times, explain, at_least))
-
-    async def drain(self) -> None:
-        """As `Stream.drain`."""
-        while not self._session.idle:
-            await self._movement()
-        self._session.check()
-
-    async def _send(self, ask: Callable[[], tuple[bytes, Pending[Result]]]) -> AsyncReply[Result]:
-        async with self._sending:
-            if self._socket is None:
-                raise RuntimeError("the stream is not open; use it in an async with block")
-            while not self._session.free:
-                await self._movement()
-            message, pending = ask()
-            reply = AsyncReply(pending)
-            try:
-                await self._socket.send(message)
-            except ConnectionClosed:
-                while self._session.error is None:  # the reader takes what had been answered, and says why it ended
-                    await self._movement()
-                self._session.ensure()
-            return reply
-
-    async def _movement(self) -> None:
-        self._moved.clear()
-        await self._moved.wait()
-
-    async def _read_out(self) -> None:
-        if self._reader is not None:
-            await self._reader
-
-    async def _read(self, socket: ClientConnection) -> None:
-        try:
-            while True:
-                self._session.receive(await socket.recv())
-                self._moved.set()
-        except ConnectionClosed as error:
-            self._session.broken(ended(error))
-        except Unanswered as error:
-            self._session.broken(error.detail)
-        finally:
-            self._session.broken("the stream was closed")  # in any case, for nothing will be read any more
-            self._moved.set()
+    async def predict_json(
+        self, body: bytes, *, explain: int | None = None, at_least: int | None = None, remember: int = 0
+    ) -> Document:
+        """Call `RemoteLearner.predict_json`."""
+        return await self._client._run(self._client._calls.predict_json(self.name, body, explain, at_least, remember))

@@ -1,4 +1,4 @@
-"""Replies of the service as NumPy arrays."""
+"""MessagePack replies to NumPy arrays."""
 
 from __future__ import annotations
 
@@ -9,34 +9,31 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from rarestream.client.errors import Unanswered
+from rarestream.client.documents import no_reply_of
 
 __all__ = [
-    "NOTHING",
-    "Document",
-    "Explanation",
+    "NO_DECISION",
     "Ids",
-    "Predicted",
-    "Updated",
-    "document",
-    "join_predicted",
-    "join_updated",
-    "predicted",
-    "updated",
+    "PredictResult",
+    "ScoreExplanation",
+    "UpdateResult",
+    "decode_predict",
+    "decode_update",
+    "join_predictions",
+    "join_updates",
 ]
 
-NOTHING = -128  # among decisions, labels and ranks: nothing was decided
+NO_DECISION = -128  # among decisions, labels and ranks: there is none
 
-Document = dict[str, Any]  # a reply that is for reading, as the API describes it
 Ids = Sequence[str | int | None]
 Floats = NDArray[np.float64]
 Small = NDArray[np.int8]
 
 
-class Updated(NamedTuple):
-    """What became of n labelled events. Figures are those from before each was learnt, or of when it was served.
+class UpdateResult(NamedTuple):
+    """Reply to n labelled events. Scores are from before each event was learnt, or from when it was served.
 
-    Where nothing was learnt of an event, its figures are NaN and its decision or rank is `NOTHING`.
+    If an event was not learnt, its numbers are NaN and its decision or rank is `NO_DECISION`.
     """
 
     applied: int
@@ -52,11 +49,11 @@ class Updated(NamedTuple):
     thresholds: Floats | None  # (n,); None of an ordinal learner
     decisions: Small | None  # (n,) 1: probability >= threshold; None of an ordinal learner
     ranks: Small | None  # (n,) of an ordinal learner, otherwise None
-    ids: Ids | None  # as they were sent; those of ids="auto", too
-    repeats: int  # requests sent again: what an unanswered one had learnt is `duplicate` by then
+    ids: Ids | None  # as sent; generated ones for ids="auto"
+    repeats: int  # requests sent again; events that a lost one had applied count as `duplicate`
 
 
-class Explanation(NamedTuple):
+class ScoreExplanation(NamedTuple):
     """A score as a sum: intercept, the largest contributions by feature, and the rest of them."""
 
     intercept: float
@@ -64,28 +61,28 @@ class Explanation(NamedTuple):
     rest: float
 
 
-class Predicted(NamedTuple):
-    """What is said of n events."""
+class PredictResult(NamedTuple):
+    """Reply to n scored events."""
 
     position: int  # of the learner's log, at which they were scored
-    ready: bool  # False: scores mean nothing yet, and no threshold (NaN), label or rank is given
-    remembered: int  # events with an id, whose labels may come later; 0 while the store is away
-    stale_seconds: float  # how long the service has not reached its store; 0 while it answers
+    ready: bool  # False: scores mean nothing yet; there is no threshold (NaN), label or rank
+    remembered: int  # events with an id, which wait for their labels; 0 while the store is away
+    stale_seconds: float  # since the service last reached its store; 0 while it answers
     scores: Floats  # (n,) higher: more likely positive, or of a high rank
     probabilities: Floats | None  # (n,); None of an ordinal learner
     thresholds: Floats | None  # (n,); None of an ordinal learner
     labels: Small | None  # (n,) 1: an alert; None of an ordinal learner
     ranks: Small | None  # (n,) of an ordinal learner, otherwise None
-    explanations: tuple[Explanation, ...] | None  # n, where they were asked for
+    explanations: tuple[ScoreExplanation, ...] | None  # n, if `explain` was given
 
 
-class _Array(msgspec.Struct):
+class _ColumnBody(msgspec.Struct):
     dtype: Literal["float64", "int8"]
     shape: tuple[int]
     data: memoryview
 
 
-class _Updated(msgspec.Struct):
+class _UpdateBody(msgspec.Struct):
     applied: int
     duplicate: int
     relabelled: int
@@ -93,13 +90,13 @@ class _Updated(msgspec.Struct):
     expired: int
     position: int
     class_counts: dict[str, int]
-    status: _Array
+    status: _ColumnBody
     statuses: list[str]
-    scores: _Array
-    probabilities: _Array | None = None
-    thresholds: _Array | None = None
-    decisions: _Array | None = None
-    ranks: _Array | None = None
+    scores: _ColumnBody
+    probabilities: _ColumnBody | None = None
+    thresholds: _ColumnBody | None = None
+    decisions: _ColumnBody | None = None
+    ranks: _ColumnBody | None = None
 
 
 class _Contribution(msgspec.Struct):
@@ -107,37 +104,37 @@ class _Contribution(msgspec.Struct):
     contribution: float
 
 
-class _Explanation(msgspec.Struct):
+class _ExplanationBody(msgspec.Struct):
     intercept: float
     features: list[_Contribution]
     rest: float
 
 
-class _Predicted(msgspec.Struct):
+class _PredictBody(msgspec.Struct):
     position: int
     ready: bool
     remembered: int
     stale_seconds: float
-    scores: _Array
-    probabilities: _Array | None = None
-    thresholds: _Array | None = None
-    labels: _Array | None = None
-    ranks: _Array | None = None
-    explanations: list[_Explanation] | None = None
+    scores: _ColumnBody
+    probabilities: _ColumnBody | None = None
+    thresholds: _ColumnBody | None = None
+    labels: _ColumnBody | None = None
+    ranks: _ColumnBody | None = None
+    explanations: list[_ExplanationBody] | None = None
 
 
-_updated_decoder = msgspec.msgpack.Decoder(_Updated)
-_predicted_decoder = msgspec.msgpack.Decoder(_Predicted)
+_update_decoder = msgspec.msgpack.Decoder(_UpdateBody)
+_predict_decoder = msgspec.msgpack.Decoder(_PredictBody)
 
 
-def updated(body: bytes | memoryview, count: int, ids: Ids | None, repeats: int) -> Updated:
-    """The reply to so many labelled events. Raises `Unanswered` where it is not one."""
+def decode_update(body: bytes | memoryview, count: int, ids: Ids | None, repeats: int) -> UpdateResult:
+    """Decode the reply to `count` labelled events. Raises `OutcomeUnknown` if it is none."""
     try:
-        reply = _updated_decoder.decode(body)
+        reply = _update_decoder.decode(body)
         status = _array(reply.status, count)
         if count and status.min() < 0:  # an index from the end, to NumPy
             raise ValueError(f"a status is {status.min()}; expected 0 to {len(reply.statuses) - 1}")
-        return Updated(
+        return UpdateResult(
             reply.applied,
             reply.duplicate,
             reply.relabelled,
@@ -155,17 +152,17 @@ def updated(body: bytes | memoryview, count: int, ids: Ids | None, repeats: int)
             repeats,
         )
     except (msgspec.MsgspecError, ValueError, IndexError) as error:
-        raise _strange(error) from None
+        raise no_reply_of(error) from None
 
 
-def predicted(body: bytes | memoryview, count: int) -> Predicted:
-    """The reply to a predict of so many events. Raises `Unanswered` where it is not one."""
+def decode_predict(body: bytes | memoryview, count: int) -> PredictResult:
+    """Decode the reply to a predict of `count` events. Raises `OutcomeUnknown` if it is none."""
     try:
-        reply = _predicted_decoder.decode(body)
+        reply = _predict_decoder.decode(body)
         explanations = reply.explanations
         if explanations is not None and len(explanations) != count:
             raise ValueError(f"{len(explanations)} explanations of {count} events")
-        return Predicted(
+        return PredictResult(
             reply.position,
             reply.ready,
             reply.remembered,
@@ -178,21 +175,13 @@ def predicted(body: bytes | memoryview, count: int) -> Predicted:
             None if explanations is None else tuple(_explanation(one) for one in explanations),
         )
     except (msgspec.MsgspecError, ValueError) as error:
-        raise _strange(error) from None
+        raise no_reply_of(error) from None
 
 
-def document(body: bytes) -> Document:
-    """A JSON object. Raises `Unanswered` where it is not one."""
-    try:
-        return msgspec.json.decode(body, type=Document)
-    except msgspec.MsgspecError as error:
-        raise _strange(error) from None
-
-
-def join_updated(parts: Sequence[Updated], ids: Ids | None) -> Updated:
-    """The replies to consecutive requests, at least one, as one."""
+def join_updates(parts: Sequence[UpdateResult], ids: Ids | None) -> UpdateResult:
+    """Join the replies to one or more consecutive requests."""
     last = parts[-1]
-    return Updated(
+    return UpdateResult(
         sum(one.applied for one in parts),
         sum(one.duplicate for one in parts),
         sum(one.relabelled for one in parts),
@@ -211,10 +200,10 @@ def join_updated(parts: Sequence[Updated], ids: Ids | None) -> Updated:
     )
 
 
-def join_predicted(parts: Sequence[Predicted]) -> Predicted:
-    """The replies to consecutive requests, at least one, as one: at the last position, ready if all were."""
+def join_predictions(parts: Sequence[PredictResult]) -> PredictResult:
+    """Join the replies to one or more consecutive requests: the last position, ready if all were."""
     explanations = [one.explanations for one in parts]
-    return Predicted(
+    return PredictResult(
         parts[-1].position,
         all(one.ready for one in parts),
         sum(one.remembered for one in parts),
@@ -228,27 +217,23 @@ def join_predicted(parts: Sequence[Predicted]) -> Predicted:
     )
 
 
-def _array(told: _Array, count: int) -> NDArray[Any]:
-    """A copy, which the caller may write to. Raises ValueError where it has not an entry for each event."""
-    dtype = np.dtype(told.dtype)
-    column = np.frombuffer(told.data, dtype.newbyteorder("<")).astype(dtype).reshape(told.shape)
-    if len(column) != count:
-        raise ValueError(f"a column has {len(column)} entries for {count} events")
-    return column
+def _array(column: _ColumnBody, count: int) -> NDArray[Any]:
+    """Copy a column, so that the caller may write to it. Raises ValueError unless it has `count` entries."""
+    dtype = np.dtype(column.dtype)
+    array = np.frombuffer(column.data, dtype.newbyteorder("<")).astype(dtype).reshape(column.shape)
+    if len(array) != count:
+        raise ValueError(f"a column has {len(array)} entries for {count} events")
+    return array
 
 
-def _optional(told: _Array | None, count: int) -> NDArray[Any] | None:
-    return None if told is None else _array(told, count)
+def _optional(column: _ColumnBody | None, count: int) -> NDArray[Any] | None:
+    return None if column is None else _array(column, count)
 
 
 def _joined(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
-    there = [one for one in parts if one is not None]
-    return np.concatenate(there) if there else None
+    present = [one for one in parts if one is not None]
+    return np.concatenate(present) if present else None
 
 
-def _explanation(told: _Explanation) -> Explanation:
-    return Explanation(told.intercept, tuple((one.name, one.contribution) for one in told.features), told.rest)
-
-
-def _strange(error: Exception) -> Unanswered:
-    return Unanswered(f"the answer is not like rarestream's: {error}")
+def _explanation(body: _ExplanationBody) -> ScoreExplanation:
+    return ScoreExplanation(body.intercept, tuple((one.name, one.contribution) for one in body.features), body.rest)

@@ -1,7 +1,7 @@
-"""Arguments of a call -> columns, and columns -> MessagePack bodies of bounded size.
+"""Arguments of a call to MessagePack bodies of bounded size.
 
-Values keep their type: float32 travels as float32. What is only checked here is that everything has as many entries as
-there are events, since a body holds a part of them; whether the values are good is for the service to say.
+Values keep their type: float32 travels as float32. Only the number of entries is checked here, because a body holds a
+part of the events. The service checks the values.
 """
 
 from __future__ import annotations
@@ -17,35 +17,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from rarestream.client.batch import EventBatch, RequestBounds
 from rarestream.client.decode import Ids
-from rarestream.client.source import Numbers, Source, checked_source
+from rarestream.client.source import Source, SourceNumbers, checked_source
 
-__all__ = ["DEFAULT_BOUNDS", "Batch", "Bounds", "Columns", "Part", "labelled", "served"]
-
-
-class Batch(NamedTuple):
-    """Labelled events: what `update` takes, and each item of `upload`. A plain tuple of the first few will do."""
-
-    X: Any
-    y: Any
-    ids: Any = None
-    weights: Any = None
-    times: Any = None
+__all__ = ["BodyPart", "EncodedEvents", "encode_labelled", "encode_unlabelled"]
 
 
-class Bounds(NamedTuple):
-    """Of one request. The service's own are 16 MiB (`RARESTREAM_MAX_BODY_BYTES`) and 100,000 events."""
-
-    bytes: int = 4 * 2**20
-    events: int = 8192
+_FIRST = 1024  # events in a call's first request, as long as their size is unknown
+_LABEL = 64  # bytes of a label by id, about
 
 
-DEFAULT_BOUNDS = Bounds()
-_FIRST = 1024  # events of a call's first request, where nothing is known of their size yet
-_LABEL = 64  # bytes of one by id, about
-
-
-class Part(NamedTuple):
+class BodyPart(NamedTuple):
     """Consecutive events of a call, as one body."""
 
     body: bytes
@@ -53,21 +36,21 @@ class Part(NamedTuple):
     stop: int
 
 
-class _Features(ABC):
+class _FeatureRows(ABC):
     """The features of n events."""
 
-    event_bytes: int = 0  # of one, about; 0: not known before it is encoded
+    event_bytes: int = 0  # of one event, about; 0: unknown until it is encoded
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def members(self, start: int, stop: int) -> dict[str, Any]:
-        """Those of events `start` to `stop` as members of a body."""
+        """Return the features of events `start` to `stop` as members of a body."""
 
 
 @dataclass
-class _Dense(_Features):
+class _Dense(_FeatureRows):
     X: NDArray[Any]  # (n, d) float32 or float64
 
     def __post_init__(self) -> None:
@@ -81,7 +64,7 @@ class _Dense(_Features):
 
 
 @dataclass
-class _Csr(_Features):
+class _Csr(_FeatureRows):
     indptr: NDArray[Any]  # (n + 1,) int32 or int64
     indices: NDArray[Any]  # (nnz,)
     values: NDArray[Any]  # (nnz,) float32 or float64
@@ -101,8 +84,10 @@ class _Csr(_Features):
 
 
 @dataclass
-class _Events(_Features):
-    events: Sequence[Mapping[str, Any]]  # by event; what an event does not name is null, which means the same
+class _NamedEvents(_FeatureRows):
+    events: Sequence[
+        Mapping[str, Any]
+    ]  # one mapping per event; a missing feature is sent as null, which means the same
 
     def __post_init__(self) -> None:
         for i, event in enumerate(self.events):
@@ -119,7 +104,7 @@ class _Events(_Features):
 
 
 @dataclass
-class _Named(_Features):
+class _NamedColumns(_FeatureRows):
     columns: Mapping[str, Any]  # n values each
 
     def __post_init__(self) -> None:
@@ -134,30 +119,30 @@ class _Named(_Features):
         return {"features": {name: _column(column[start:stop]) for name, column in self.columns.items()}}
 
 
-class _Frame(_Named):
-    """A data frame's columns as arrays; what is missing in them is null."""
+class _Frame(_NamedColumns):
+    """EncodedEvents of a data frame as arrays; missing values are null."""
 
     def members(self, start: int, stop: int) -> dict[str, Any]:
-        return {"features": {name: _column(_present(one[start:stop])) for name, one in self.columns.items()}}
+        return {"features": {name: _column(_missing_as_none(one[start:stop])) for name, one in self.columns.items()}}
 
 
 @dataclass
-class Columns:
-    """n events of one call, to be sent in as many bodies as their size asks for."""
+class EncodedEvents:
+    """The n events of one call, sent in as many bodies as their size needs."""
 
-    features: _Features | None  # None: labels by id alone
-    columns: dict[str, Any]  # labels, weights, times, ids, where they are given: arrays or lists of n
+    features: _FeatureRows | None  # None: labels by id alone
+    columns: dict[str, Any]  # labels, weights, times and ids, if given: arrays or lists of n
     ids: Ids | None
     size: int
-    source: Numbers | None = None
+    source: SourceNumbers | None = None
 
     @property
     def repeatable(self) -> bool:
-        """Whether the service can tell these events when they come again."""
+        """Whether the service recognises these events if they are sent again."""
         return self.source is not None or (self.ids is not None and all(one is not None for one in self.ids))
 
     def body(self, start: int, stop: int, **more: Any) -> bytes:
-        """Events `start` to `stop`, with other members."""
+        """Encode events `start` to `stop` with other members."""
         members = {} if self.features is None else self.features.members(start, stop)
         members |= {name: _column(column[start:stop]) for name, column in self.columns.items()}
         if self.source is not None:
@@ -167,10 +152,10 @@ class Columns:
         except OverflowError as error:
             raise ValueError(f"a number is too large to be sent: {error}") from None
 
-    def parts(self, bounds: Bounds) -> Iterator[Part]:
-        """Bodies of at most `bounds`, but of at least one event. Each is encoded when it is asked for."""
-        known = _LABEL if self.features is None else self.features.event_bytes
-        step = max(1, min(bounds.events, bounds.bytes // known if known else _FIRST))
+    def parts(self, bounds: RequestBounds) -> Iterator[BodyPart]:
+        """Yield bodies of at most `bounds` but at least one event, each encoded when needed."""
+        event_bytes = _LABEL if self.features is None else self.features.event_bytes
+        step = max(1, min(bounds.events, bounds.bytes // event_bytes if event_bytes else _FIRST))
         start = 0
         while start < self.size:
             stop = min(start + step, self.size)
@@ -178,17 +163,17 @@ class Columns:
             if len(body) > bounds.bytes and stop - start > 1:
                 step = max(1, min((stop - start) // 2, (stop - start) * bounds.bytes // len(body)))
                 continue
-            yield Part(body, start, stop)
+            yield BodyPart(body, start, stop)
             start = stop
             if 2 * len(body) < bounds.bytes:
                 step = min(bounds.events, 2 * step)
 
 
-def labelled(batch: Batch, source: Source | None = None) -> Columns:
-    """Labelled events. Raises ValueError where the parts do not fit together."""
+def encode_labelled(batch: EventBatch, source: Source | None = None) -> EncodedEvents:
+    """Prepare labelled events. Raises ValueError if the arguments do not fit together."""
     columns = _columns(batch.X, batch.ids, batch.times, len(batch.y))
     if columns.features is None and source is not None:
-        raise ValueError("labels by id alone carry no source: their ids tell a repeat")
+        raise ValueError("labels by id take no source: their ids identify a repeat")
     columns.source = checked_source(source)
     numbers = None if columns.source is None else columns.source.first
     if isinstance(numbers, list) and len(numbers) != columns.size:
@@ -196,32 +181,32 @@ def labelled(batch: Batch, source: Source | None = None) -> Columns:
     columns.columns["labels"] = _labels(batch.y)
     if batch.weights is not None:
         columns.columns["weights"] = _numbers(batch.weights)
-    return _fitting(columns)
+    return _check_lengths(columns)
 
 
-def served(X: Any, ids: Any, times: Any) -> Columns:
-    """Events without labels. Raises as `labelled`."""
+def encode_unlabelled(X: Any, ids: Any, times: Any) -> EncodedEvents:
+    """Prepare events without labels. Raises as `encode_labelled`."""
     if X is None:
         raise ValueError("X is None; expected the features of at least one event")
     features = _features(X)
-    return _fitting(_columns(features, ids, times, len(features)))
+    return _check_lengths(_columns(features, ids, times, len(features)))
 
 
-def _columns(X: Any, ids: Any, times: Any, count: int) -> Columns:
-    features = X if isinstance(X, _Features) else None if X is None else _features(X)
+def _columns(X: Any, ids: Any, times: Any, count: int) -> EncodedEvents:
+    features = X if isinstance(X, _FeatureRows) else None if X is None else _features(X)
     names = _ids(ids, count)
     if features is None and names is None:
-        raise ValueError("neither X nor ids are given; a label by id alone needs the id of an event that was served")
+        raise ValueError("X and ids are both missing; a label without features needs the id of a served event")
     columns: dict[str, Any] = {}
     if names is not None:
         columns["ids"] = names
     if times is not None:
         columns["times"] = _seconds(times)
     sent: Ids | None = names.tolist() if isinstance(names, np.ndarray) else names
-    return Columns(features, columns, sent, count if features is None else len(features))
+    return EncodedEvents(features, columns, sent, count if features is None else len(features))
 
 
-def _fitting(columns: Columns) -> Columns:
+def _check_lengths(columns: EncodedEvents) -> EncodedEvents:
     for name, column in columns.columns.items():
         if len(column) != columns.size:
             raise ValueError(f"{name} have {len(column)} entries for {columns.size} events")
@@ -230,19 +215,19 @@ def _fitting(columns: Columns) -> Columns:
     return columns
 
 
-def _features(X: Any) -> _Features:
-    if hasattr(X, "tocsr"):  # any scipy sparse matrix or array; scipy itself is not needed here
+def _features(X: Any) -> _FeatureRows:
+    if hasattr(X, "tocsr"):  # any scipy sparse matrix or array, without importing scipy
         matrix = X.tocsr()
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
         return _Csr(matrix.indptr, matrix.indices, _floats(matrix.data))
     if isinstance(X, Mapping):
-        return _Named(X)
-    if hasattr(X, "columns") and hasattr(X, "to_dict"):  # a data frame of any make; pandas itself is not needed here
+        return _NamedColumns(X)
+    if hasattr(X, "columns") and hasattr(X, "to_dict"):  # a data frame of any library, without importing pandas
         return _frame(X)
     if isinstance(X, Sequence) and X and isinstance(X[0], Mapping):
-        return _Events(X)
+        return _NamedEvents(X)
     array = _floats(X)
     if array.ndim != 2:
         raise ValueError(f"X has the shape {array.shape}; expected (n, d), a sparse matrix, or named features")
@@ -250,7 +235,7 @@ def _features(X: Any) -> _Features:
 
 
 def _frame(frame: Any) -> _Frame:
-    """The columns of a data frame. Raises ValueError for those that are no features."""
+    """Return the columns of a data frame. Raises ValueError for a column that cannot be a feature."""
     columns: dict[str, Any] = {}
     for name in frame.columns:
         if not isinstance(name, str):
@@ -264,25 +249,25 @@ def _frame(frame: Any) -> _Frame:
     return _Frame(columns)
 
 
-def _present(column: NDArray[Any]) -> Any:
-    """A column with None for what is missing (NaN, NaT, NA); as it is, where nothing can be."""
+def _missing_as_none(column: NDArray[Any]) -> Any:
+    """Replace missing values (NaN, NaT, NA) by None; return a column that cannot have any as it is."""
     if column.dtype.kind == "f":
         if not np.isnan(column).any():
             return column
         return [None if math.isnan(one) else one for one in column.tolist()]
     if column.dtype.kind != "O":
         return column
-    return [one if _is_itself(one) else None for one in column.tolist()]
+    return [one if _equals_itself(one) else None for one in column.tolist()]
 
 
-def _is_itself(value: Any) -> bool:
-    """Whether a value equals itself, which nothing does that stands for a missing one."""
+def _equals_itself(value: Any) -> bool:
+    """Return whether a value equals itself, which no missing value does."""
     same = value == value
     return bool(same) if isinstance(same, (bool, np.bool_)) else isinstance(value, np.ndarray)
 
 
 def _floats(values: Any) -> NDArray[Any]:
-    """float32 as it is, and float16 as that; other numbers as float64."""
+    """Keep float32, convert float16 to float32 and other numbers to float64."""
     array = np.asarray(values)
     if array.dtype.kind not in _NUMBERS:
         raise ValueError(f"X is of {array.dtype}; expected numbers, or named features")
@@ -292,13 +277,13 @@ def _floats(values: Any) -> NDArray[Any]:
 
 
 def _numbers(values: Any) -> Any:
-    """A column of numbers; what is something else, or missing here and there, goes as a list: the service judges it."""
+    """Convert a column of numbers; send anything else as a list, which the service checks."""
     array = np.asarray(values)
     return _floats(array) if array.dtype.kind in _NUMBERS else list(values)
 
 
 def _seconds(times: Any) -> Any:
-    """Seconds since the epoch; NaN (None, NaT) where there is none. A datetime64 is UTC."""
+    """Convert times to seconds since the epoch; NaN, None or NaT for no time. A datetime64 is UTC."""
     array = np.asarray(times)
     if array.dtype.kind == "M":
         return (array.astype("datetime64[us]") - np.datetime64(0, "us")) / np.timedelta64(1, "s")
@@ -306,7 +291,7 @@ def _seconds(times: Any) -> Any:
 
 
 def _labels(y: Any) -> Any:
-    """The smallest column that holds them exactly."""
+    """Convert labels to the smallest exact column."""
     array = np.asarray(y)
     if array.ndim != 1:
         raise ValueError(f"y has the shape {array.shape}; expected (n,)")
@@ -332,8 +317,8 @@ def _ids(ids: Any, count: int) -> Any:
 
 
 def _column(column: Any) -> Any:
-    """A column as it is sent: floats and whole numbers as an array, anything else as a list."""
-    if hasattr(column, "__array__"):  # of a data frame, too
+    """Encode a column: floats and whole numbers as an array, anything else as a list."""
+    if hasattr(column, "__array__"):  # also of a data frame
         column = np.asarray(column)
     else:
         return column if isinstance(column, list) else list(column)
@@ -352,7 +337,7 @@ def _array(array: NDArray[Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy number, string or array among Python's."""
+    """Convert a NumPy number, string or array inside Python objects."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):

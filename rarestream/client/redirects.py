@@ -1,28 +1,28 @@
-"""Where a request goes on to that a node does not pass on (`RARESTREAM_ELSEWHERE=redirect`), for all our clients."""
+"""Redirects between nodes (`RARESTREAM_ELSEWHERE=redirect`)."""
 
 from __future__ import annotations
 
 import httpx
 
-__all__ = ["HOPS", "elsewhere"]
+__all__ = ["MAX_REDIRECTS", "redirect_target"]
 
-HOPS = 3  # how often one request goes on: while learners move, nodes may disagree for a moment
+MAX_REDIRECTS = 3  # of one request: while learners move, nodes may disagree for a moment
 
 
-def elsewhere(response: httpx.Response) -> str | None:
-    """Where a node that does not pass requests on says that this one is answered; None: the reply is the answer.
+def redirect_target(response: httpx.Response) -> str | None:
+    """Return the URL of the node that answers this request; None if the response is the answer.
 
-    The key goes there, too, so it has to be the same request, at an address that is not less protected. What a proxy in
-    between redirects, to a page where people log in, is not followed.
+    The key is sent there, too. So it must be the same request, at an address that is not less protected. A redirect of
+    a proxy, for example to a login page, is not followed.
     """
     if response.status_code != httpx.codes.TEMPORARY_REDIRECT:
         return None
     try:
-        there = httpx.URL(response.headers.get("location", ""))
+        target = httpx.URL(response.headers.get("location", ""))
     except httpx.InvalidURL:
         return None
-    asked = response.request.url
-    same = there.raw_path.startswith(b"/v1/") and asked.raw_path.endswith(there.raw_path)
-    if not same or not there.host or there.scheme not in ("https", asked.scheme):
+    source = response.request.url
+    same = target.raw_path.startswith(b"/v1/") and source.raw_path.endswith(target.raw_path)
+    if not same or not target.host or target.scheme not in ("https", source.scheme):
         return None
-    return str(there)
+    return str(target)

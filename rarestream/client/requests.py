@@ -1,241 +1,188 @@
-"""The calls of the API without any input or output: what to send, when to send it again, what the answers mean.
+"""Every call of the API as a generator without I/O; see `exchange`.
 
-A call is a generator. It yields a `Request` to be sent, or the `Pause` to make before the next attempt, is sent what
-came of that, and returns the call's result. `Client` and `AsyncClient` do nothing but carry that out, the one by
-blocking, the other by awaiting.
-
-When a request is sent again
-    Nothing was done, for certain: there was no connection, or 429. Always.
-    What was done is not known: the connection broke, a time-out, 502, 503, 504. Only where a repeat changes nothing:
-    everything but updates in which some event has no id while there is no source either.
+Calls with arrays load NumPy at their first use: commands and programs that send JSON start faster without it.
 """
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable, Generator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from rarestream.client.decode import (
-    Document,
-    Predicted,
-    Updated,
-    document,
-    join_predicted,
-    join_updated,
-    predicted,
-    updated,
-)
-from rarestream.client.encode import Batch, Bounds, Columns, labelled, served
-from rarestream.client.errors import ClientError, Unanswered, Unreachable, error_of
-from rarestream.client.source import Numbers, Source, checked_source
+from rarestream.client.batch import EventBatch, RequestBounds, UploadSummary
+from rarestream.client.documents import Document, UpdateCounts, decode_json
+from rarestream.client.errors import ClientError, OutcomeUnknown
+from rarestream.client.exchange import MSGPACK, ApiRequest, ApiResponse, Call, Retries, exchange
 
-__all__ = [
-    "JSON",
-    "MSGPACK",
-    "Answer",
-    "Call",
-    "Calls",
-    "Failure",
-    "Pause",
-    "Request",
-    "Response",
-    "Retries",
-    "Upload",
-    "Uploaded",
-]
+if TYPE_CHECKING:
+    from rarestream.client.decode import PredictResult, UpdateResult
+    from rarestream.client.encode import EncodedEvents
+    from rarestream.client.source import Source
 
-JSON, MSGPACK = "application/json", "application/msgpack"
-_PASSING = frozenset({502, 503, 504})
-_MADE_FOR_REPEATS = "ids, ids='auto' or a source would make it safe to send these events again"
+__all__ = ["Calls", "Upload", "learner_path"]
 
-
-class Request(NamedTuple):
-    """What to send."""
-
-    method: str
-    path: str  # under /v1/, quoted
-    body: bytes | None = None
-    media_type: str = JSON  # of the body, and of the answer that is asked for
-    repeatable: bool = True  # whether it may be sent again when it is not known what became of it
-
-
-class Pause(NamedTuple):
-    """How long to wait before going on."""
-
-    seconds: float
-
-
-class Response(NamedTuple):
-    """What was answered, read to its end."""
-
-    status: int
-    headers: Mapping[str, str]  # by names in lower case
-    body: bytes
-
-
-class Failure(NamedTuple):
-    """There is no answer."""
-
-    sent: bool  # whether something of the request may have reached the service
-    why: str
-
-
-Answer = Response | Failure | None  # None: after a pause
-Result = TypeVar("Result")
-Call = Generator[Request | Pause, Answer, Result]
-
-
-class Retries(NamedTuple):
-    """How long, and at what pace, a request is sent again: full jitter under a bound that doubles."""
-
-    patience: float  # seconds of failing after which a request fails for good; 0: it is sent once
-    first: float = 0.25  # seconds that the first pause takes at most
-    longest: float = 8.0
-    clock: Callable[[], float] = time.monotonic
-    jitter: Callable[[], float] = random.random  # from [0, 1)
-
-
-class Uploaded(NamedTuple):
-    """What came of an upload so far."""
-
-    events: int = 0  # that were answered
-    requests: int = 0
-    repeats: int = 0  # requests that were sent again
-    applied: int = 0
-    duplicate: int = 0
-    relabelled: int = 0
-    unknown: int = 0
-    expired: int = 0
-    position: int = 0  # of the newest record that was applied
+Counts = TypeVar("Counts", bound=UpdateCounts)
+_REMEDY = "with ids, ids='auto' or a source it would be safe to send these events again"
+_CREATED = 201
 
 
 class Calls:
     """The calls that a client makes."""
 
-    def __init__(self, retries: Retries, bounds: Bounds) -> None:
+    def __init__(self, retries: Retries, bounds: RequestBounds) -> None:
         self._retries = retries
         self._bounds = bounds
 
-    # Learners
+    # Documents
 
-    def create(self, name: str, config: Mapping[str, Any]) -> Call[Document]:
-        """Create a learner, or find it there with this configuration."""
-        return (yield from self._read(Request("PUT", _path(name), msgspec.json.encode(config))))
+    def get(self, path: str, **query: Any) -> Call[Document]:
+        """Read a document."""
+        return (yield from self._read(ApiRequest("GET", with_query(path, query))))
 
-    def delete(self, name: str) -> Call[None]:
-        """Delete a learner. That there is none any more is what a repeat finds."""
-        yield from self._exchange(Request("DELETE", _path(name)), deleting=True)
+    def about(self, name: str, what: str | None = None, **query: Any) -> Call[Document]:
+        """Read a learner's document, or one below it."""
+        return (yield from self.get(learner_path(name, what), **query))
+
+    def create(self, name: str, config: Mapping[str, Any]) -> Call[tuple[Document, bool]]:
+        """Create a learner; True if it is new, False if it exists with this configuration."""
+        response, _ = yield from self._exchange(ApiRequest("PUT", learner_path(name), msgspec.json.encode(config)))
+        return decode_json(response.body, Document, response.url), response.status == _CREATED
 
     def change(self, name: str, settings: Mapping[str, Any]) -> Call[Document]:
         """Change settings."""
-        return (yield from self._read(Request("PATCH", _path(name), msgspec.json.encode(settings))))
+        return (yield from self._read(ApiRequest("PATCH", learner_path(name), msgspec.json.encode(settings))))
 
-    def get(self, path: str) -> Call[Document]:
-        """A document of the API."""
-        return (yield from self._read(Request("GET", path)))
-
-    def about(self, name: str, what: str | None = None) -> Call[Document]:
-        """A learner's document, or one of those under it."""
-        return (yield from self.get(_path(name, what)))
+    def delete(self, name: str) -> Call[None]:
+        """Delete a learner. A repeat accepts that it is gone."""
+        yield from exchange(ApiRequest("DELETE", learner_path(name)), self._retries, deleting=True)
 
     def snapshot(self, name: str) -> Call[Document]:
         """Save a learner's state now."""
-        return (yield from self._read(Request("POST", _path(name, "snapshots"))))
+        return (yield from self._read(ApiRequest("POST", learner_path(name, "snapshots"))))
 
-    # Events
+    def restore(self, name: str, position: int) -> Call[Document]:
+        """Roll back to a snapshot."""
+        path = learner_path(name, f"snapshots/{position}/restore")
+        return (yield from self._read(ApiRequest("POST", path, repeatable=False)))
 
-    def update(self, name: str, batch: Batch, source: Source | None) -> Call[Updated]:
+    def clone(self, name: str, to: str) -> Call[Document]:
+        """Copy a learner."""
+        body = msgspec.json.encode({"to": to})
+        return (yield from self._read(ApiRequest("POST", learner_path(name, "clone"), body, repeatable=False)))
+
+    def create_group(self, group: str, learners: Sequence[str]) -> Call[Document]:
+        """Create a group."""
+        body = msgspec.json.encode({"learners": learners})
+        return (yield from self._read(ApiRequest("PUT", group_path(group), body)))
+
+    def compare(self, group: str) -> Call[Document]:
+        """Compare a group's learners."""
+        return (yield from self.get(group_path(group, "compare")))
+
+    # Events as JSON
+
+    def update_group(self, group: str, body: bytes) -> Call[Document]:
+        """Send labelled events to each learner of a group."""
+        return (yield from self._read(ApiRequest("POST", group_path(group, "update"), body)))
+
+    def update_json(self, name: str, body: bytes, repeatable: bool, reply: type[Counts]) -> Call[Counts]:
+        """Learn labelled events."""
+        request = ApiRequest("POST", learner_path(name, "update"), body, repeatable=repeatable)
+        response, _ = yield from self._exchange(request)
+        return decode_json(response.body, reply, response.url)
+
+    def predict_json(
+        self, name: str, body: bytes, explain: int | None, at_least: int | None, remember: int
+    ) -> Call[Document]:
+        """Score events; `remember`: how many the service must remember."""
+        path = with_query(learner_path(name, "predict"), {"explain": explain, "at_least": at_least})
+
+        def check(response: ApiResponse) -> ClientError | None:
+            reply = decode_json(response.body, _Remembered, response.url)
+            if reply.remembered >= remember or not reply.stale_seconds:  # some events may be too old for a label
+                return None
+            return OutcomeUnknown("the service's store is away: it cannot remember the events it scores", status=503)
+
+        response, _ = yield from exchange(ApiRequest("POST", path, body), self._retries, check=check)
+        return decode_json(response.body, Document, response.url)
+
+    # Events as arrays
+
+    def update(self, name: str, batch: EventBatch, source: Source | None) -> Call[UpdateResult]:
         """Learn labelled events, or take labels by id."""
-        columns = labelled(batch, source)
-        parts: list[Updated] = []
-        yield from self.learn(name, columns, parts.append)
-        return parts[0] if len(parts) == 1 else join_updated(parts, columns.ids)
+        from rarestream.client.decode import join_updates
+        from rarestream.client.encode import encode_labelled
 
-    def learn(self, name: str, columns: Columns, told: Callable[[Updated], None]) -> Call[None]:
-        """Learn in as many requests as it takes; `told` gets the reply to each."""
-        operation = "labels" if columns.features is None else "update"
+        events = encode_labelled(batch, source)
+        parts: list[UpdateResult] = []
+        yield from self.learn(name, events, parts.append)
+        return parts[0] if len(parts) == 1 else join_updates(parts, events.ids)
 
-        def tell(response: Response, start: int, stop: int, repeats: int) -> None:
-            told(updated(response.body, stop - start, columns.ids and columns.ids[start:stop], repeats))
+    def learn(self, name: str, events: EncodedEvents, on_reply: Callable[[UpdateResult], None]) -> Call[None]:
+        """Learn in as many requests as needed; call `on_reply` with each reply."""
+        from rarestream.client.decode import decode_update
 
-        yield from self._in_parts(columns, _path(name, operation), columns.repeatable, tell)
+        operation = "labels" if events.features is None else "update"
+
+        def take(response: ApiResponse, start: int, stop: int, repeats: int) -> None:
+            on_reply(decode_update(response.body, stop - start, events.ids and events.ids[start:stop], repeats))
+
+        yield from self._in_parts(events, learner_path(name, operation), events.repeatable, take)
 
     def predict(
         self, name: str, X: Any, ids: Any, times: Any, explain: int | None, at_least: int | None
-    ) -> Call[Predicted]:
+    ) -> Call[PredictResult]:
         """Score events."""
-        columns = served(X, ids, times)
-        asked = {"explain": explain, "at_least": at_least}
-        query = urlencode({name: value for name, value in asked.items() if value is not None})
-        path = _path(name, "predict") + (query and f"?{query}")
-        parts: list[Predicted] = []
+        from rarestream.client.decode import decode_predict, join_predictions
+        from rarestream.client.encode import encode_unlabelled
 
-        def tell(response: Response, start: int, stop: int, _: int) -> None:
-            parts.append(predicted(response.body, stop - start))
+        events = encode_unlabelled(X, ids, times)
+        path = with_query(learner_path(name, "predict"), {"explain": explain, "at_least": at_least})
+        parts: list[PredictResult] = []
 
-        yield from self._in_parts(columns, path, True, tell)
-        return parts[0] if len(parts) == 1 else join_predicted(parts)
+        def take(response: ApiResponse, start: int, stop: int, _: int) -> None:
+            parts.append(decode_predict(response.body, stop - start))
+
+        yield from self._in_parts(events, path, True, take)
+        return parts[0] if len(parts) == 1 else join_predictions(parts)
 
     # Requests
 
     def _in_parts(
         self,
-        columns: Columns,
+        events: EncodedEvents,
         path: str,
         repeatable: bool,
-        tell: Callable[[Response, int, int, int], None],
+        take: Callable[[ApiResponse, int, int, int], None],
     ) -> Call[None]:
         done = 0
         try:
-            for part in columns.parts(self._bounds):
-                request = Request("POST", path, part.body, MSGPACK, repeatable)
+            for part in events.parts(self._bounds):
+                request = ApiRequest("POST", path, part.body, MSGPACK, repeatable, _REMEDY)
                 response, repeats = yield from self._exchange(request)
-                tell(response, part.start, part.stop, repeats)
+                take(response, part.start, part.stop, repeats)
                 done = part.stop
         except ClientError as error:
-            error.done, error.ids = done, columns.ids
+            error.done, error.ids = done, events.ids
             raise
 
-    def _read(self, request: Request) -> Call[Document]:
+    def _exchange(self, request: ApiRequest) -> Call[tuple[ApiResponse, int]]:
+        return (yield from exchange(request, self._retries))
+
+    def _read(self, request: ApiRequest) -> Call[Document]:
         response, _ = yield from self._exchange(request)
-        return document(response.body)
+        return decode_json(response.body, Document, response.url)
 
-    def _exchange(self, request: Request, deleting: bool = False) -> Call[tuple[Response, int]]:
-        """The answer to a request and how often it was sent again.
 
-        `deleting`: 404 is one, too, after an attempt that may have been carried out.
-        """
-        retries = self._retries
-        failing_since: float | None = None
-        bound = retries.first
-        repeats = 0
-        deleted = False  # perhaps
-        while True:
-            answer = yield request
-            if isinstance(answer, Response) and (200 <= answer.status < 300 or (deleted and answer.status == 404)):
-                return answer, repeats
-            assert answer is not None
-            error = _error(answer)
-            deleted = deleted or (deleting and isinstance(error, Unanswered))
-            if not _passes(error, request.repeatable):
-                raise error
-            now = retries.clock()
-            failing_since = now if failing_since is None else failing_since
-            delay = (error.retry_after or 0.0) + bound * retries.jitter()
-            if now + delay >= failing_since + retries.patience:
-                raise error
-            yield Pause(delay)
-            bound = min(2 * bound, retries.longest)
-            repeats += 1
+class _Remembered(msgspec.Struct):
+    remembered: int
+    stale_seconds: float
 
 
 class Upload:
-    """An upload under way: `send` makes the call for one batch after the other."""
+    """An upload in progress: `send` makes the call for one batch after the other."""
 
     def __init__(
         self,
@@ -243,74 +190,70 @@ class Upload:
         name: str,
         ids: str | None,
         source: Source | None,
-        progress: Callable[[Uploaded], None] | None,
+        progress: Callable[[UploadSummary], None] | None,
     ) -> None:
+        from rarestream.client.source import checked_source
+
         if ids not in (None, "auto"):
             raise ValueError(f"ids of an upload are {ids!r}; expected 'auto' or None: each batch has its own")
-        self.so_far = Uploaded()
+        self.summary = UploadSummary()
         self._calls = calls
         self._name = name
         self._ids = ids
         self._source = checked_source(source)
         if self._source is not None and not isinstance(self._source.first, int):
-            raise ValueError("source of an upload has the numbers of its events; expected that of the first")
+            raise ValueError("source of an upload has a number for each event; expected the number of the first")
         self._progress = progress
 
-    def send(self, batch: Batch | tuple[Any, ...]) -> Call[None]:
-        """Send one batch; an empty one is passed over."""
-        batch = Batch(*batch)
+    def send(self, batch: EventBatch | tuple[Any, ...]) -> Call[None]:
+        """Send one batch; skip an empty one."""
+        from rarestream.client.encode import encode_labelled
+
+        batch = EventBatch(*batch)
         if len(batch.y) == 0:
             return
         if batch.ids is None:
             batch = batch._replace(ids=self._ids)
-        before = self.so_far.events
-        source = None if self._source is None else _later(self._source, before)
+        before = self.summary.events
+        source = None if self._source is None else self._source.after_events(before)
         try:
-            yield from self._calls.learn(self._name, labelled(batch, source), self._add)
+            yield from self._calls.learn(self._name, encode_labelled(batch, source), self._add)
         except ClientError as error:
             error.done += before
             raise
 
-    def _add(self, reply: Updated) -> None:
-        told = self.so_far
-        self.so_far = Uploaded(
-            told.events + len(reply.status),
-            told.requests + 1,
-            told.repeats + reply.repeats,
-            told.applied + reply.applied,
-            told.duplicate + reply.duplicate,
-            told.relabelled + reply.relabelled,
-            told.unknown + reply.unknown,
-            told.expired + reply.expired,
+    def _add(self, reply: UpdateResult) -> None:
+        total = self.summary
+        self.summary = UploadSummary(
+            total.events + len(reply.status),
+            total.requests + 1,
+            total.repeats + reply.repeats,
+            total.applied + reply.applied,
+            total.duplicate + reply.duplicate,
+            total.relabelled + reply.relabelled,
+            total.unknown + reply.unknown,
+            total.expired + reply.expired,
             reply.position,
         )
         if self._progress is not None:
-            self._progress(self.so_far)
+            self._progress(self.summary)
 
 
-def _later(source: Numbers, events: int) -> Source:
-    """The source of what comes after so many events of an upload."""
-    assert isinstance(source.first, int)
-    first = source.first + events
-    return (source.name, first) if events or source.after is None else (source.name, first, source.after)
+def learner_path(name: str, what: str | None = None) -> str:
+    """Return the path of a learner, or of something below it."""
+    return _path("learners", name, what)
 
 
-def _path(name: str, what: str | None = None) -> str:
-    return f"learners/{quote(name, safe='')}" + ("" if what is None else f"/{what}")
+def group_path(name: str, what: str | None = None) -> str:
+    """Return the path of a group, or of something below it."""
+    return _path("groups", name, what)
 
 
-def _error(answer: Response | Failure) -> ClientError:
-    if isinstance(answer, Response):
-        return error_of(answer.status, answer.headers, answer.body)
-    return Unanswered(answer.why) if answer.sent else Unreachable(answer.why)
+def with_query(path: str, query: Mapping[str, Any]) -> str:
+    """Append the parameters that are not None."""
+    parameters = urlencode({name: value for name, value in query.items() if value is not None})
+    return f"{path}?{parameters}" if parameters else path
 
 
-def _passes(error: ClientError, repeatable: bool) -> bool:
-    """Whether to send the request again; says so in the error where only the lack of ids forbids it."""
-    if isinstance(error, Unreachable) or error.status == 429:
-        return True
-    if not isinstance(error, Unanswered) or (error.status is not None and error.status not in _PASSING):
-        return False
-    if not repeatable:
-        error.detail += f"; {_MADE_FOR_REPEATS}"
-    return repeatable
+def _path(kind: str, name: str, what: str | None) -> str:
+    return f"{kind}/{quote(name, safe='')}" + ("" if what is None else f"/{what}")

@@ -1,4 +1,4 @@
-"""Where events come from: a source's name, and their numbers in it, by which the service tells a repeat and a gap."""
+"""The source of events: its name and the numbers of its events, by which the service detects repeats and gaps."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Numbers", "Source", "checked_source"]
+__all__ = ["Source", "SourceNumbers", "checked_source"]
 
-# Name, and the number of the first event in it, or the ascending numbers of all; perhaps `after`: nothing stands
-# between there and the first event
+# Name, and the number of the first event, or the ascending numbers of all; optionally `after`: there are no events
+# between that number and the first event
 Source = tuple[str, int | Sequence[int] | NDArray[Any]] | tuple[str, int | Sequence[int] | NDArray[Any], int]
 
 
-class Numbers(NamedTuple):
+class SourceNumbers(NamedTuple):
     """A checked source."""
 
     name: str
@@ -23,18 +23,24 @@ class Numbers(NamedTuple):
     after: int | None
 
     def member(self, start: int, stop: int) -> dict[str, Any]:
-        """Of a body with events `start` to `stop` of the call: those before them have been sent."""
+        """Return the `source` of a body with events `start` to `stop` of the call, those before them being sent."""
         if isinstance(self.first, int):
-            found: dict[str, Any] = {"name": self.name, "offset": self.first + start}
+            member: dict[str, Any] = {"name": self.name, "offset": self.first + start}
             after = self.after if start == 0 else None
         else:
-            found = {"name": self.name, "offsets": self.first[start:stop]}
+            member = {"name": self.name, "offsets": self.first[start:stop]}
             after = self.after if start == 0 else self.first[start - 1] + 1
-        return found if after is None else {**found, "after": after}
+        return member if after is None else {**member, "after": after}
+
+    def after_events(self, events: int) -> Source:
+        """Return the source of what follows so many events of an upload."""
+        assert isinstance(self.first, int)
+        first = self.first + events
+        return (self.name, first) if events or self.after is None else (self.name, first, self.after)
 
 
-def checked_source(source: Any) -> Numbers | None:
-    """The source, if there is one. Raises ValueError where it is none; whether its numbers ascend, the service says."""
+def checked_source(source: Any) -> SourceNumbers | None:
+    """Return the parsed source. Raises ValueError if it is malformed; the service checks that its numbers ascend."""
     match source:
         case None:
             return None
@@ -43,20 +49,20 @@ def checked_source(source: Any) -> Numbers | None:
         case (str(name), first, after) if _is_number(after):
             after = int(after)
         case _:
-            raise _no_source(source)
+            raise _malformed(source)
     if _is_number(first):
-        return Numbers(name, int(first), after)
+        return SourceNumbers(name, int(first), after)
     if isinstance(first, np.ndarray):
         first = first.tolist()
     if isinstance(first, Sequence) and not isinstance(first, str) and all(map(_is_number, first)):
-        return Numbers(name, [int(one) for one in first], after)
-    raise _no_source(source)
+        return SourceNumbers(name, [int(one) for one in first], after)
+    raise _malformed(source)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _no_source(source: Any) -> ValueError:
+def _malformed(source: Any) -> ValueError:
     expected = "expected a name and the number of the first event, as ('file', 0), or the numbers of all"
     return ValueError(f"source is {source!r}; {expected}")

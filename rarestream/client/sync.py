@@ -1,29 +1,30 @@
-"""The client that blocks: httpx for requests, websockets for streams; all else is in `calls.py` and `session.py`."""
+"""`Client` and `RemoteLearner`: they block. The calls are in `requests`, their async twins in `aio`."""
 
 from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 import httpx
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import ClientConnection, connect
 
-from rarestream.client.connection import Connection, ended, failed, opening
-from rarestream.client.decode import Document, Predicted, Updated
-from rarestream.client.encode import DEFAULT_BOUNDS, Batch, Bounds
-from rarestream.client.errors import Unanswered
-from rarestream.client.redirects import HOPS, elsewhere
-from rarestream.client.requests import Call, Calls, Failure, Pause, Request, Response, Retries, Upload, Uploaded
-from rarestream.client.source import Source
-from rarestream.client.stream_session import Pending, Session
-from rarestream.client.tls_stream import StreamConnection
+from rarestream.client.batch import DEFAULT_BOUNDS, EventBatch, RequestBounds, UploadSummary
+from rarestream.client.connection import SILENCE, ServiceAddress, open_timeout, response_of
+from rarestream.client.documents import Document, EventDecoder, ServerEvent, UpdateCounts, UpdateDocument, decode_json
+from rarestream.client.errors import error_of
+from rarestream.client.exchange import Answer, ApiRequest, ApiResponse, Call, Failure, Retries, RetryPause
+from rarestream.client.redirects import MAX_REDIRECTS, redirect_target
+from rarestream.client.requests import Calls, Upload, learner_path
 
-__all__ = ["Client", "Learner", "Reply", "Stream"]
+if TYPE_CHECKING:
+    from rarestream.client.decode import PredictResult, UpdateResult
+    from rarestream.client.source import Source
+    from rarestream.client.sync_stream import LearnerStream
+
+__all__ = ["Client", "RemoteLearner"]
 
 Result = TypeVar("Result")
 
@@ -31,13 +32,17 @@ Result = TypeVar("Result")
 class Client:
     """A service at `url`. A context manager; threads may share it.
 
-    `key`: of the service, sent with every request as a bearer token.
-    `patience`: seconds of failing after which a request is not sent again; 0 sends each once.
-    `timeout`: seconds that an answer may take; an update waits for its learning, the first ever for the compiler, too.
-    `headers`: of every request, for a proxy. `verify`: the TLS context of an https URL, as
-    `ssl.create_default_context(cafile=...)` makes one for an authority of one's own.
-    `trust_env`: whether the proxies of the environment are used, as httpx does; never for a loopback address.
-    `bounds`: of one request; what is larger is cut. `transport`: of httpx, instead of a network connection.
+    `key`: sent with every request as a bearer token.
+    `patience`: seconds of failing after which a request is not sent again; 0 sends each request once.
+    `timeout`: seconds one answer may take. An update waits for its learning, the very first also for the compiler.
+    `headers`: sent with every request, for a proxy.
+    `verify`: TLS context of an https URL, such as `ssl.create_default_context(cafile=...)` for your own authority.
+    `trust_env`: use the proxies of the environment, as httpx does; never for a loopback address.
+    `bounds`: size of one request; larger calls are split.
+    `transport`: httpx's, instead of a network connection.
+    `on_retry`: called before each pause between attempts; may raise to give up.
+    `sleep`: makes the pause, `time.sleep` by default; may raise to give up.
+    `trace`: returns a context manager that is entered around each attempt.
     """
 
     def __init__(
@@ -50,12 +55,18 @@ class Client:
         headers: Mapping[str, str] | None = None,
         verify: ssl.SSLContext | None = None,
         trust_env: bool = True,
-        bounds: Bounds = DEFAULT_BOUNDS,
+        bounds: RequestBounds = DEFAULT_BOUNDS,
         transport: httpx.BaseTransport | None = None,
+        on_retry: Callable[[RetryPause], object] = lambda _: None,
+        sleep: Callable[[float], object] = time.sleep,
+        trace: Callable[[ApiRequest], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._calls = Calls(Retries(patience), bounds)
-        self._connection = Connection(url, timeout, headers, verify, trust_env, key)
-        self._http = httpx.Client(transport=transport, **self._connection.http)
+        self._address = ServiceAddress(url, timeout, headers, verify, trust_env, key)
+        self._http = httpx.Client(transport=transport, **self._address.http)
+        self._on_retry = on_retry
+        self._sleep = sleep
+        self._trace = trace
 
     def __enter__(self) -> Self:
         return self
@@ -69,60 +80,129 @@ class Client:
         """Close the connections. Streams have their own."""
         self._http.close()
 
-    def learner(self, name: str) -> Learner:
-        """The learner of this name; nothing is asked of the service yet."""
-        return Learner(self, name)
+    @property
+    def url(self) -> str:
+        """The service's URL without a password."""
+        return self._address.url
 
-    def create(self, name: str, *, algorithm: str, features: Mapping[str, Any], **settings: Any) -> Learner:
-        """Create a learner, or find it there with this configuration; `Refused` (409) where it has another.
+    def learner(self, name: str) -> RemoteLearner:
+        """Return the learner of this name, without a request."""
+        return RemoteLearner(self, name)
 
-        `settings`: params, scaling, embedding, calibration, threshold, ...: as in the body of the PUT.
+    def create(self, name: str, *, algorithm: str, features: Mapping[str, Any], **settings: Any) -> RemoteLearner:
+        """Create a learner, or find it with this configuration; `RequestRefused` (409) if it has another.
+
+        `settings`: params, scaling, embedding, calibration, threshold, ..., as in the body of the PUT.
         """
-        self._run(self._calls.create(name, {"algorithm": algorithm, "features": features, **settings}))
+        self.create_document(name, {"algorithm": algorithm, "features": features, **settings})
         return self.learner(name)
 
-    def learners(self) -> Document:
-        """Every learner of the node under `learners`, and those that it cannot host under `unavailable`."""
-        return self._run(self._calls.get("learners"))
+    def create_document(self, name: str, config: Mapping[str, Any]) -> tuple[Document, bool]:
+        """Create a learner as `create` does; return its document, and whether it is new."""
+        return self._run(self._calls.create(name, config))
+
+    def import_learner(self, name: str, parts: Iterable[bytes]) -> Document:
+        """Create a learner from an exported state; return its document. Sent once, never again."""
+        request = ApiRequest("POST", learner_path(name, "import"), repeatable=False)
+        try:
+            with self._trace(request):
+                headers = {"Content-Type": "application/octet-stream"}
+                response = response_of(self._http.post(request.path, content=parts, headers=headers))
+        except httpx.RequestError as error:
+            raise self._address.failure(error).to_error(request) from None
+        if not 200 <= response.status < 300:
+            raise error_of(response.status, response.headers, response.body, url=response.url)
+        return decode_json(response.body, Document, response.url)
+
+    def learners(self, *, figures: bool = False) -> Document:
+        """List the node's learners: `learners`, `asleep` (names), and `unavailable` with reasons.
+
+        `figures`: with the main metrics of each in place of its settings.
+        """
+        return self._run(self._calls.get("learners", figures="true" if figures else None))
+
+    def algorithms(self) -> Document:
+        """List the algorithms under `algorithms`, and the settings of every part of a learner under `parts`."""
+        return self._run(self._calls.get("algorithms"))
 
     def delete(self, name: str) -> None:
         """Delete a learner with its log and its snapshots."""
         self._run(self._calls.delete(name))
 
+    def groups(self) -> Document:
+        """List the groups: `groups`, and `unavailable` with reasons."""
+        return self._run(self._calls.get("groups"))
+
+    def create_group(self, group: str, learners: Sequence[str]) -> Document:
+        """Create a group that compares these learners, or find it with the same learners."""
+        return self._run(self._calls.create_group(group, learners))
+
+    def update_group(self, group: str, body: bytes) -> Document:
+        """Send labelled events, encoded as JSON, to each learner of a group. Needs a source, or an id per event."""
+        return self._run(self._calls.update_group(group, body))
+
+    def compare(self, group: str) -> Document:
+        """Compare the learners of a group."""
+        return self._run(self._calls.compare(group))
+
     def _run(self, call: Call[Result]) -> Result:
-        answer: Response | Failure | None = None
+        answer: Answer = None
         while True:
             try:
                 step = call.send(answer)
             except StopIteration as end:
                 result: Result = end.value
                 return result
-            if isinstance(step, Pause):
-                time.sleep(step.seconds)
+            if isinstance(step, RetryPause):
+                self._on_retry(step)
+                self._sleep(step.seconds)
                 answer = None
             else:
                 answer = self._send(step)
 
-    def _send(self, request: Request) -> Response | Failure:
+    def _send(self, request: ApiRequest) -> ApiResponse | Failure:
         try:
-            arguments = self._connection.arguments(request)
-            response = self._http.request(**arguments)
-            for _ in range(HOPS):
-                if (there := elsewhere(response)) is None:
-                    break
-                response = self._http.request(**{**arguments, "url": there})
+            with self._trace(request):
+                arguments = self._address.arguments(request)
+                response = self._http.request(**arguments)
+                for _ in range(MAX_REDIRECTS):
+                    if (target := redirect_target(response)) is None:
+                        break
+                    response = self._http.request(**{**arguments, "url": target})
         except httpx.RequestError as error:
-            return failed(error)
-        return Response(response.status_code, response.headers, response.content)
+            return self._address.failure(error)
+        return response_of(response)
+
+    @contextmanager
+    def _stream(self, request: ApiRequest, **options: Any) -> Iterator[httpx.Response]:
+        """Open a successful reply that is read piece by piece. Errors while it is read are converted, too."""
+        url, redirects = request.path, 0
+        try:
+            while True:
+                with self._http.stream("GET", url, **options) as response:
+                    target = redirect_target(response) if redirects < MAX_REDIRECTS else None
+                    if target is not None:
+                        url, redirects = target, redirects + 1
+                        continue
+                    if not response.is_success:
+                        response.read()
+                        reply = response_of(response)
+                        error = error_of(reply.status, reply.headers, reply.body, url=reply.url)
+                        error.path = request.path
+                        raise error
+                    yield response
+                    return
+        except httpx.RequestError as error:
+            raise self._address.failure(error).to_error(request) from None
 
 
-class Learner:
+class RemoteLearner:
     """A learner of the service.
 
     X of n events is one of: an array (n, d), float32 or float64 as it is; a scipy sparse matrix (n, d); named features,
     as a sequence of n mappings, as a mapping of names to columns of n values, or as a data frame, whose NaN, None
-    and NA are missing values. A frame of numbers goes to a learner of dense features as `frame.to_numpy()`. What is
-    too large for one request is cut into several.
+    and NA are missing values. Send a frame of numbers to a learner of dense features as `frame.to_numpy()`. A call that
+    is too large for one request is split.
     """
 
     def __init__(self, client: Client, name: str) -> None:
@@ -137,190 +217,139 @@ class Learner:
         weights: Any = None,
         times: Any = None,
         source: Source | None = None,
-    ) -> Updated:
-        """Learn n labelled events in order; X None: the labels of events that were served, by their ids.
+    ) -> UpdateResult:
+        """Learn n labelled events in order. With X None: labels of served events, by their ids.
 
-        `ids` are n strings or whole numbers, or "auto": random ones. Each event is learnt once then, however often it
-        is sent, so a request whose answer is lost is sent again. Without ids such a request raises `Unanswered`
-        instead, as a repeat might learn its events twice; so it does where some are None. `source`, the events' origin
-        and the number of the first in it, does as ids do; ("topic/0", [15, 16, 20], 12) gives the number of each, where
-        they have holes, and where reading went on: nothing stands between 12 and 15. `times` are seconds since the
-        epoch, or datetime64 in UTC.
+        `ids`: n strings or whole numbers, or "auto" for random ones. An event with an id is learnt once, however often
+        it is sent, so a request without an answer is sent again. If some events have no id, such a request raises
+        `OutcomeUnknown` instead, because a repeat might learn them twice.
+        `source`: name of the events' origin and number of the first event; protects from repeats as ids do. If the
+        numbers have gaps, ("topic/0", [15, 16, 20], 12) gives each number and says that nothing is between 12 and 15.
+        `times`: seconds since the epoch, or datetime64 in UTC.
         """
-        return self._client._run(self._client._calls.update(self.name, Batch(X, y, ids, weights, times), source))
+        return self._client._run(self._client._calls.update(self.name, EventBatch(X, y, ids, weights, times), source))
 
-    def labels(self, ids: Any, y: Any, weights: Any = None, times: Any = None) -> Updated:
-        """Labels of events that were served, by their ids; `times`: when they became known, now if not given."""
+    def labels(self, ids: Any, y: Any, weights: Any = None, times: Any = None) -> UpdateResult:
+        """Send labels of served events by their ids; `times`: when each label became known, default now."""
         return self.update(None, y, ids, weights, times)
 
     def predict(
         self, X: Any, ids: Any = None, times: Any = None, explain: int | None = None, at_least: int | None = None
-    ) -> Predicted:
-        """Score n events; those with ids are remembered, and their labels may come weeks later.
+    ) -> PredictResult:
+        """Score n events. Events with ids are remembered; their labels may arrive weeks later.
 
-        `explain`: so many of the largest contributions to each score. `at_least`: a `position` that an update was
-        answered with; the node that answers, whichever it is, has learnt up to there. While the service cannot reach
-        its store it scores all the same, and remembers nothing: see `remembered`. Where X is cut, others' updates may
-        come between.
+        `explain`: return so many of the largest contributions to each score. `at_least`: the `position` in the reply to
+        an update; the answering node, whichever it is, has learnt up to there. Without its store the service still
+        scores, but remembers nothing; see `remembered`. If X is split, updates of others may happen in between.
         """
         return self._client._run(self._client._calls.predict(self.name, X, ids, times, explain, at_least))
 
     def upload(
         self,
-        batches: Iterable[Batch | tuple[Any, ...]],
+        batches: Iterable[EventBatch | tuple[Any, ...]],
         *,
         ids: Literal["auto"] | None = None,
         source: Source | None = None,
-        progress: Callable[[Uploaded], None] | None = None,
-    ) -> Uploaded:
-        """Learn labelled events batch by batch, each (X, y[, ids[, weights[, times]]]), and add up what became of them.
+        progress: Callable[[UploadSummary], None] | None = None,
+    ) -> UploadSummary:
+        """Learn labelled events batch by batch, each (X, y[, ids[, weights[, times]]]), and return the sums.
 
-        A batch is taken from the iterator when the one before is learnt. `ids="auto"` makes ids for the batches that
-        have none. `source`: name, and number of the first event; the upload can then be resumed from what
-        `describe()["sources"]` says. `progress` is told after each request. `done` of an error: the events answered.
+        The next batch is taken from the iterator when the previous one is learnt. `ids="auto"` makes ids for batches
+        without. `source`: name, and number of the first event; an interrupted upload can continue at the number in
+        `describe()["sources"]`. `progress` is called after each request. `done` of an error: events answered before.
         """
         upload = Upload(self._client._calls, self.name, ids, source, progress)
         for batch in batches:
             self._client._run(upload.send(batch))
-        return upload.so_far
+        return upload.summary
 
-    def stream(self, window: int = 64) -> Stream:
-        """A websocket on which requests do not wait for the answers before them: at most `window` are unanswered."""
-        return Stream(self._client._connection, self.name, window)
+    def stream(self, window: int = 64) -> LearnerStream:
+        """Open a websocket for pipelined requests, of which at most `window` are unanswered."""
+        from rarestream.client.sync_stream import LearnerStream
+
+        return LearnerStream(self._client._address, self.name, window)
 
     def describe(self) -> Document:
-        """The learner's configuration, position, class counts, readiness, sources and so on."""
+        """Read the learner's document: configuration, position, class counts, readiness, sources, ..."""
         return self._client._run(self._client._calls.about(self.name))
 
     def change(self, **settings: Mapping[str, Any]) -> Document:
-        """Change `threshold`, `figures` or `late`: what is given of them; the learner's document after that."""
+        """Change the given members of `threshold`, `figures` or `late`; return the document after the change."""
         return self._client._run(self._client._calls.change(self.name, settings))
 
     def metrics(self) -> Document:
-        """The live figures."""
+        """Read the live metrics."""
         return self._client._run(self._client._calls.about(self.name, "metrics"))
 
     def digest(self) -> Document:
-        """The `position`, and the `digest` of the whole state there."""
+        """Read the `position`, and the `digest` of the whole state there."""
         return self._client._run(self._client._calls.about(self.name, "digest"))
 
     def snapshot(self) -> Document:
-        """Save the state now: `position`, `size` and `time` of the snapshot."""
+        """Save the state now; return `position`, `size` and `time` of the snapshot."""
         return self._client._run(self._client._calls.snapshot(self.name))
 
+    def history(self) -> Document:
+        """Read the metrics over time."""
+        return self._client._run(self._client._calls.about(self.name, "metrics/history"))
 
-class Reply(Generic[Result]):
-    """The answer to a request of a stream, once it is there."""
+    def alarms(self) -> Document:
+        """Read the drift alarms."""
+        return self._client._run(self._client._calls.about(self.name, "alarms"))
 
-    def __init__(self, stream: Stream, pending: Pending[Result]) -> None:
-        self._stream = stream
-        self._pending = pending
+    def weights(self, top: int) -> Document:
+        """Read the `top` largest weights."""
+        return self._client._run(self._client._calls.about(self.name, "weights", top=top))
 
-    @property
-    def seq(self) -> int:
-        """The number of the request in its stream, from 0."""
-        return self._pending.seq
+    def snapshots(self) -> Document:
+        """List the stored snapshots under `snapshots`, newest first."""
+        return self._client._run(self._client._calls.about(self.name, "snapshots"))
 
-    @property
-    def done(self) -> bool:
-        """Whether the answer has come; it is not looked for."""
-        return self._pending.answered
+    def restore(self, position: int) -> Document:
+        """Roll back to the snapshot at this position."""
+        return self._client._run(self._client._calls.restore(self.name, position))
 
-    def result(self, timeout: float | None = None) -> Result:
-        """The answer. Raises what it was refused for, `StreamBroken`, or TimeoutError after so many seconds."""
-        until = None if timeout is None else time.monotonic() + timeout
-        while not self._pending.answered:
-            self._stream._receive(None if until is None else until - time.monotonic())
-        return self._pending.take()
+    def clone(self, to: str) -> Document:
+        """Copy configuration and state to a new learner; return its document."""
+        return self._client._run(self._client._calls.clone(self.name, to))
 
+    def export(self, write: Callable[[bytes], object]) -> int:
+        """Call `write` with each piece of the learner's state; return the number of bytes."""
+        size = 0
+        with self._client._stream(ApiRequest("GET", learner_path(self.name, "export"))) as response:
+            for piece in response.iter_bytes():
+                write(piece)
+                size += len(piece)
+        return size
 
-class Stream:
-    """Requests over one websocket; a context manager, for one thread. Answers come in the order of the requests.
+    @contextmanager
+    def events(self, last_id: str | None = None) -> Iterator[Iterator[ServerEvent]]:
+        """Open the stream of live events: metrics, points, alarms. `last_id`: continue after the event of this id.
 
-    Leaving the block waits for every answer, and raises the first refusal that was not asked for by `result()`. When
-    the connection breaks, everything raises `StreamBroken`, which names the unanswered requests and the ids of their
-    events: repeat them in a new stream. Nothing is sent again here, and a refusal does not hold up what was sent after
-    it.
-    """
+        Raises `ClientError` if it cannot be opened or breaks off.
+        """
+        request = ApiRequest("GET", learner_path(self.name, "metrics/stream"))
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
+        with self._client._stream(request, headers=headers, timeout=open_timeout(SILENCE)) as response:
+            decoder = EventDecoder()
+            yield (event for line in response.iter_lines() for event in decoder.feed(line))
 
-    def __init__(self, connection: Connection, name: str, window: int) -> None:
-        self._connection = connection
-        self._name = name
-        self._session = Session(window)
-        self._stack = ExitStack()
-        self._socket: ClientConnection | None = None
+    # Events as JSON, without NumPy
 
-    def __enter__(self) -> Self:
-        url, options = self._connection.stream(self._name)
-        with ExitStack() as stack, opening():
-            self._socket = stack.enter_context(connect(url, create_connection=StreamConnection, **options))
-            self._session.hello(self._socket.recv(self._connection.timeout))
-            self._stack = stack.pop_all()
-        return self
+    @overload
+    def update_json(self, body: bytes, *, repeatable: bool, results: Literal[True]) -> UpdateDocument: ...
+    @overload
+    def update_json(self, body: bytes, *, repeatable: bool, results: Literal[False] = False) -> UpdateCounts: ...
+    def update_json(self, body: bytes, *, repeatable: bool, results: bool = False) -> UpdateCounts:
+        """Learn labelled events, encoded as JSON. `repeatable`: the body has a source, or an id per event.
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._stack:
-            if kind is None:
-                self.drain()
-        self._session.broken("the stream was closed")
+        `results`: with a result per event.
+        """
+        reply = UpdateDocument if results else UpdateCounts
+        return self._client._run(self._client._calls.update_json(self.name, body, repeatable, reply))
 
-    def update(
-        self,
-        X: Any,
-        y: Any,
-        ids: Any = None,
-        weights: Any = None,
-        times: Any = None,
-        source: Source | None = None,
-    ) -> Reply[Updated]:
-        """As `Learner.update`, in one message. Waits only where the window is full."""
-        self._make_room()
-        return self._send(*self._session.update(Batch(X, y, ids, weights, times), source))
-
-    def labels(self, ids: Any, y: Any, weights: Any = None, times: Any = None) -> Reply[Updated]:
-        """As `Learner.labels`, in one message."""
-        return self.update(None, y, ids, weights, times)
-
-    def predict(
-        self, X: Any, ids: Any = None, times: Any = None, explain: int | None = None, at_least: int | None = None
-    ) -> Reply[Predicted]:
-        """As `Learner.predict`, in one message."""
-        self._make_room()
-        return self._send(*self._session.predict(X, ids, times, explain, at_least))
-
-    def drain(self) -> None:
-        """Wait until every request is answered; raise the first refusal that was not asked for."""
-        while not self._session.idle:
-            self._receive(None)
-        self._session.check()
-
-    def _make_room(self) -> None:
-        self._open()
-        while not self._session.free:
-            self._receive(None)
-
-    def _send(self, message: bytes, pending: Pending[Result]) -> Reply[Result]:
-        try:
-            self._open().send(message)
-        except ConnectionClosed:
-            while True:  # until what had been answered is taken, which ends with the reason
-                self._receive(None)
-        return Reply(self, pending)
-
-    def _receive(self, timeout: float | None) -> None:
-        try:
-            self._session.receive(self._open().recv(timeout))
-        except ConnectionClosed as error:
-            self._session.broken(ended(error))
-        except Unanswered as error:
-            self._session.broken(error.detail)
-        self._session.ensure()
-
-    def _open(self) -> ClientConnection:
-        """The connection; raises where there is none, or none any more."""
-        self._session.ensure()
-        if self._socket is None:
-            raise RuntimeError("the stream is not open; use it in a with block")
-        return self._socket
+    def predict_json(
+        self, body: bytes, *, explain: int | None = None, at_least: int | None = None, remember: int = 0
+    ) -> Document:
+        """Score events, encoded as JSON. `remember`: retry until the store is back if fewer are remembered."""
+        return self._client._run(self._client._calls.predict_json(self.name, body, explain, at_least, remember))

@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
-from service.cli.durations import roughly, spoken
+from service.cli.format import format_duration, rough_duration
 from service.datasets import counted, figure, share
 
 __all__ = ["FiguresLines", "LearnersDisplay", "ReplayDisplay", "behind", "figures_table", "fit_of", "so_far"]
@@ -79,7 +79,7 @@ class ReplayDisplay:
         since, done = now - self._began[0], fraction - self._began[1]
         if done <= 0 or since <= 0 or fraction >= 1:
             return ""
-        return f"{roughly(since / done * (1 - fraction))} left"
+        return f"{rough_duration(since / done * (1 - fraction))} left"
 
 
 def so_far(metrics: Figures, learner: Document) -> str:
@@ -258,4 +258,4 @@ def _interval(ends: Sequence[float] | None) -> str:
 
 
 def _delay(seconds: float | None) -> str:
-    return "-" if seconds is None else spoken(seconds)
+    return "-" if seconds is None else format_duration(seconds)

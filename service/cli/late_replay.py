@@ -24,8 +24,7 @@ from typing import Any
 
 import msgspec
 
-from service.cli.api import Document
-from service.cli.durations import spoken
+from service.cli.format import format_duration
 from service.datasets import MAX_BODY, Batch, Event, batches, counted
 from service.exits import WrongUsage
 
@@ -45,8 +44,8 @@ class Delay:
         return math.ceil(known / self.every) * self.every if self.every else known
 
     def __str__(self) -> str:
-        rounds = f" and rounds of {spoken(self.every)}" if self.every else ""
-        return f"a label delay of {spoken(self.seconds)}{rounds}"
+        rounds = f" and rounds of {format_duration(self.every)}" if self.every else ""
+        return f"a label delay of {format_duration(self.seconds)}{rounds}"
 
 
 def late_source(source: str, delay: Delay) -> str:
@@ -55,13 +54,13 @@ def late_source(source: str, delay: Delay) -> str:
     return f"{source}+{delay.seconds:.10g}{rounds}"
 
 
-def check(learner: Document, source: str, delay: Delay) -> None:
+def check(learner: dict[str, Any], source: str, delay: Delay) -> None:
     """Raise `WrongUsage` where labels after this delay make no sense to a learner, of which this is the document."""
     own = late_source(source, delay)
     ttl = learner["config"]["late"]["label_ttl"]
     if ttl < delay.seconds + delay.every:
         raise WrongUsage(
-            f"{learner['name']} forgets an event after its label_ttl of {spoken(ttl)}: "
+            f"{learner['name']} forgets an event after its label_ttl of {format_duration(ttl)}: "
             f"with {delay}, no label would be learnt"
         )
     for name, learnt in learner["sources"].items():

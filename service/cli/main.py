@@ -23,7 +23,7 @@ from typer.core import TyperGroup
 
 from rarestream import __version__
 from service.cli.commands import bench, compare, consume, create, events, keys, replay, show, states, watch
-from service.cli.options import flag, given
+from service.cli.options import flag, without_empty
 from service.cli.options_service import AsJson, console, print_json, reporting
 from service.exits import ExitStatus, WrongUsage
 
@@ -260,7 +260,7 @@ def _settings(**options: Any) -> Settings:
     from service.settings import Settings
 
     try:
-        return Settings(**given(options))
+        return Settings(**without_empty(options))
     except ValidationError as error:
         lines = [f"  {_where(str(one['loc'][0]), options)}: {_said(one)}" for one in error.errors()]
         raise WrongUsage("\n".join(["some settings are wrong:", *lines])) from None

@@ -1,69 +1,76 @@
-"""What the options of the command line mean: their values as settings, and those that several commands have.
-
-Nothing here is slow to import: `--help` needs it.
-"""
+"""Options that several commands share, and their values as settings. Quick to import: `--help` needs it."""
 
 from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from service.cli.durations import seconds_of
+from service.cli.format import parse_duration
 from service.exits import WrongUsage
 
 __all__ = [
     "OBJECTIVES",
     "Alerts",
-    "Beta",
-    "CostField",
-    "FalseNegative",
-    "FalsePositive",
-    "Rate",
+    "Drop",
+    "Id",
+    "Label",
+    "Positive",
+    "RankLabels",
+    "Set",
     "Target",
-    "Unit",
-    "Value",
-    "check_late",
+    "Time",
+    "Weight",
+    "assign",
+    "check_label_delay",
     "duration",
-    "field_of",
     "flag",
-    "given",
     "json_file",
+    "name_and_value",
     "objective_names",
-    "param_of",
-    "ranks_of",
-    "threshold_of",
+    "parse_field",
+    "parse_ranks",
+    "without_empty",
 ]
 
 
 def flag(*names: str, **about: Any) -> Any:
-    """An option without a value; the help would show `<bool>` behind it, as if one were to follow."""
+    """Declare an option without a value; without `metavar` the help would show `<bool>` behind it."""
     return typer.Option(*names, metavar="", **about)
 
 
 def duration(text: str) -> float:
-    """`7d` -> 604800.0."""
+    """Parse `7d` to 604800.0."""
     try:
-        return seconds_of(text)
+        return parse_duration(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
 
-# The settings of a threshold, an option for each
-Value = Annotated[float | None, typer.Option(help="fixed: the threshold.")]
-Beta = Annotated[float | None, typer.Option(help="fbeta: how many times as much recall counts as precision.")]
-Target = Annotated[float | None, typer.Option(help="fpr: the largest; precision, recall: the least share.")]
-FalsePositive = Annotated[float | None, typer.Option(help="cost: of an event wrongly called positive.")]
-FalseNegative = Annotated[float | None, typer.Option(help="cost: of a positive that is missed.")]
-CostField = Annotated[str | None, typer.Option(help="cost: the feature by which --false-negative is multiplied.")]
-Alerts = Annotated[float | None, typer.Option(help="budget: events called positive per --unit at most.")]
-Unit = Annotated[
-    float | None, typer.Option(parser=duration, metavar="DURATION", help="budget: 1d (the default), 8h, 30m.")
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="A setting by its path, threshold.beta=2; the value is JSON or text. Repeatable.",
+    ),
 ]
-Rate = Annotated[float | None, typer.Option(help="budget: share of all events called positive, instead of --alerts.")]
+Target = Annotated[float | None, typer.Option(help="Target rate: maximum FPR, or minimum precision or recall.")]
+Alerts = Annotated[float | None, typer.Option(help="budget: maximum alerts a day.")]
+# Columns of files
+Label = Annotated[str, typer.Option(help="Column of the label.")]
+Positive = Annotated[list[str] | None, typer.Option(help="A label that is positive. Repeatable.")]
+RankLabels = Annotated[
+    str | None, typer.Option(help="Ordinal: the labels, lowest first, LOW,MEDIUM,HIGH, if they are not 1 to p.")
+]
+Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out. Repeatable.")]
+Id = Annotated[str | None, typer.Option(help="Column of the events' ids.")]
+Time = Annotated[str | None, typer.Option(help="Column of the events' times: epoch seconds or ISO 8601.")]
+Weight = Annotated[str | None, typer.Option(help="Column of the events' weights.")]
 _OBJECTIVES = [
     "f1",
     "f1-window",
@@ -82,82 +89,66 @@ OBJECTIVES = f"{', '.join(_OBJECTIVES[:-1])} or {_OBJECTIVES[-1]} (accuracy)"
 
 
 def objective_names(incomplete: str) -> list[str]:
-    """The objectives of a threshold whose names begin like this, for the shell."""
+    """Complete the name of a threshold's objective."""
     return [name for name in _OBJECTIVES if name.startswith(incomplete)]
 
 
-def given(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what was not given."""
+def without_empty(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values without those that were not given."""
     return {name: value for name, value in values.items() if value not in (None, [], {})}
 
 
-def threshold_of(
-    objective: str | None,
-    value: float | None,
-    beta: float | None,
-    target: float | None,
-    false_positive: float | None,
-    false_negative: float | None,
-    cost_field: str | None,
-    alerts: float | None,
-    unit: float | None,
-    rate: float | None,
-) -> dict[str, Any]:
-    """The settings of the threshold that were given; the service checks that they belong together."""
-    return given(
-        {
-            "objective": objective,
-            "value": value,
-            "beta": beta,
-            "target": target,
-            "false_positive": false_positive,
-            "false_negative": false_negative,
-            "field": cost_field,
-            "alerts": alerts,
-            "unit_seconds": unit,
-            "rate": rate,
-        }
-    )
+def assign(settings: dict[str, Any], assignments: Iterable[str] | None) -> None:
+    """Set values by `path=value` in nested settings: `threshold.target=0.9`."""
+    for text in assignments or ():
+        path, value = name_and_value(text, "--set")
+        *parents, name = path.split(".")
+        part = settings
+        for parent in parents:
+            part = part.setdefault(parent, {})
+            if not isinstance(part, dict):
+                raise typer.BadParameter(f"{path}: {parent} is not an object", param_hint="--set")
+        part[name] = value
 
 
-def check_late(delay: float | None, every: float | None, id: str | None, time: str | None, wait: bool) -> None:
-    """Refuse what makes no sense of a replay whose labels come late."""
-    if delay is None:
-        if every is not None:
-            raise typer.BadParameter("is for a replay with --label-delay", param_hint="--label-every")
-        return
-    if not delay:
-        raise typer.BadParameter("is 0; without it each label comes at once", param_hint="--label-delay")
-    for option, column in (("--id", id), ("--time", time)):
-        if column is None:
-            reason = f"needs {option}: a label comes by its event's id, so long after its time"
-            raise typer.BadParameter(reason, param_hint="--label-delay")
-    if wait:
-        reason = "does not go with --label-delay: a row is scored by the model of its time, whatever is being fitted"
-        raise typer.BadParameter(reason, param_hint="--wait")
-
-
-def param_of(text: str) -> tuple[str, Any]:
-    """`C=0.1` -> ("C", 0.1); a value that is not JSON is a string."""
+def name_and_value(text: str, option: str) -> tuple[str, Any]:
+    """Split `C=0.1` into ("C", 0.1); a value that is not JSON is a string."""
     name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--param")
+    if not equals or not all(name.split(".")):
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
     try:
         return name, json.loads(value)
     except json.JSONDecodeError:
         return name, value
 
 
-def ranks_of(text: str) -> tuple[str, ...]:
-    """`low,medium,high` -> the labels; one that has a comma stands in double quotes, as in a CSV file."""
+def check_label_delay(delay: float | None, every: float | None, id: str | None, time: str | None, wait: bool) -> None:
+    """Check the options of a replay with delayed labels."""
+    if delay is None:
+        if every is not None:
+            raise typer.BadParameter("needs --label-delay", param_hint="--label-every")
+        return
+    if not delay:
+        raise typer.BadParameter("is 0; leave it out to send each label at once", param_hint="--label-delay")
+    for option, column in (("--id", id), ("--time", time)):
+        if column is None:
+            reason = f"needs {option}: a label is sent by its event's id, so long after its time"
+            raise typer.BadParameter(reason, param_hint="--label-delay")
+    if wait:
+        reason = "does not go with --label-delay: each row is scored by the model of its time"
+        raise typer.BadParameter(reason, param_hint="--wait")
+
+
+def parse_ranks(text: str) -> tuple[str, ...]:
+    """Parse `low,medium,high`; a label with a comma is in double quotes, as in a CSV file."""
     labels = [label.strip() for line in csv.reader(text.splitlines(), skipinitialspace=True) for label in line]
     if len(labels) < 2 or "" in labels:
         raise typer.BadParameter(f"{text!r}; expected two or more labels, LOW,MEDIUM,HIGH", param_hint="--ranks")
     return tuple(labels)
 
 
-def field_of(text: str) -> dict[str, Any]:
-    """`country:categorical:16` -> a declared field; the service checks it."""
+def parse_field(text: str) -> dict[str, Any]:
+    """Parse `country:categorical:16` to a declared field; the service checks it."""
     name, *rest = text.split(":")
     match rest if name else []:
         case ["numeric"]:
@@ -173,6 +164,7 @@ def field_of(text: str) -> dict[str, Any]:
 
 
 def json_file(path: Path) -> dict[str, Any]:
+    """Read a JSON object from a file."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

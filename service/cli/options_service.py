@@ -1,29 +1,30 @@
-"""What the commands that call the service share: their options, each declared once, and how a failure is told.
+"""Options of the commands that call the service, the connection, and the report of errors.
 
-Nothing here is slow to import: `--help` needs it.
+Quick to import: `--help` needs it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
+import ssl
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from service.cli.options import flag
-from service.exits import CommandFailed, ExitStatus
+from service.exits import CommandFailed, WrongUsage
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from service.cli.api import Api
+    from rarestream import ApiRequest, Client, RetryPause
 
 __all__ = [
     "DEFAULT_URL",
@@ -37,6 +38,7 @@ __all__ = [
     "console",
     "group_names",
     "learner_names",
+    "open_client",
     "plain_table",
     "print_json",
     "reporting",
@@ -46,79 +48,121 @@ __all__ = [
 DEFAULT_URL = "http://127.0.0.1:8000"
 _COMPLETION_SECONDS = 1.0  # that the shell waits for names at most
 _PANEL = "Service"
-_WAITING = (
-    "waiting for the service: where it meets an algorithm for the first time it compiles the kernels, once for the "
-    "machine, which may take a minute"
+_COMPILING = (
+    "waiting for the service: the first use of an algorithm on a machine compiles its kernels, which may take a minute"
 )
-_SAID_AGAIN = 10.0  # seconds after which the same is told again
-_WIDE = 1000  # columns of what is no terminal: nothing is cut there
+_SLOW = 3.0  # seconds without the first answer before `_COMPILING` is printed
+_REPEAT = 10.0  # seconds after which the same reason is printed again
+_WIDE = 1000  # columns if the output is no terminal: nothing is cut there
+_SETTING_NAMES = {"url": "--url or RARESTREAM_URL", "key": "--key or RARESTREAM_KEY"}
 
 
-def _asked(context: typer.Context, incomplete: str, ask: Callable[[Api], Iterable[str]]) -> list[str]:
-    """What the service has that begins like this, for the shell; nothing, and not a word, where it cannot be had."""
-    from service.cli.api import Api
+def _complete(context: typer.Context, incomplete: str, list_names: Callable[[Client], Iterable[str]]) -> list[str]:
+    """Return the names that begin like this, for the shell; nothing if the service does not answer."""
+    from rarestream import ClientError
 
     url, key = context.params.get("url") or DEFAULT_URL, context.params.get("key")
     try:
-        with Api(url, key=key, ca=_ca(), timeout=_COMPLETION_SECONDS) as api:
-            return [one for one in ask(api) if one.startswith(incomplete)]
-    except (CommandFailed, KeyError, TypeError):  # or what answers there is something else
+        with open_client(url, key, timeout=_COMPLETION_SECONDS) as client:
+            return [name for name in list_names(client) if name.startswith(incomplete)]
+    except (ClientError, CommandFailed, KeyError, TypeError):  # or another program answers
         return []
 
 
 def learner_names(context: typer.Context, incomplete: str) -> list[str]:
-    """The learners whose names begin like this."""
+    """Complete the name of a learner."""
 
-    def ask(api: Api) -> list[str]:
-        found = api.learners()
-        return sorted([one["name"] for one in found["learners"]] + found["asleep"])
+    def list_names(client: Client) -> list[str]:
+        listing = client.learners()
+        return sorted([one["name"] for one in listing["learners"]] + listing["asleep"])
 
-    return _asked(context, incomplete, ask)
+    return _complete(context, incomplete, list_names)
 
 
 def group_names(context: typer.Context, incomplete: str) -> list[str]:
-    """The groups whose names begin like this."""
+    """Complete the name of a group."""
 
-    def ask(api: Api) -> list[str]:
-        found = api.groups()
-        return sorted([one["name"] for one in found["groups"]] + list(found["unavailable"]))
+    def list_names(client: Client) -> list[str]:
+        listing = client.groups()
+        return sorted([one["name"] for one in listing["groups"]] + list(listing["unavailable"]))
 
-    return _asked(context, incomplete, ask)
+    return _complete(context, incomplete, list_names)
 
 
 def algorithm_names(context: typer.Context, incomplete: str) -> list[str]:
-    """The algorithms whose names begin like this."""
-    return _asked(context, incomplete, lambda api: [one["name"] for one in api.algorithms()])
+    """Complete the name of an algorithm."""
+    return _complete(context, incomplete, lambda client: [one["name"] for one in client.algorithms()["algorithms"]])
 
 
 def snapshot_positions(context: typer.Context, incomplete: str) -> list[str]:
-    """The positions of the learner's snapshots, newest first."""
+    """Complete the position of a learner's snapshot, newest first."""
     name = context.params["name"]
-    return _asked(context, incomplete, lambda api: [str(one["position"]) for one in api.snapshots(name)])
+    return _complete(
+        context,
+        incomplete,
+        lambda client: [str(one["position"]) for one in client.learner(name).snapshots()["snapshots"]],
+    )
 
 
 Url = Annotated[
-    str, typer.Option(envvar="RARESTREAM_URL", metavar="URL", help="Where the service is.", rich_help_panel=_PANEL)
+    str, typer.Option(envvar="RARESTREAM_URL", metavar="URL", help="URL of the service.", rich_help_panel=_PANEL)
 ]
 Key = Annotated[
     str | None,
     typer.Option(
         envvar="RARESTREAM_KEY",
         metavar="KEY",
-        help="Sent as a bearer token. The variable keeps it out of the list of processes.",
+        help="Bearer token. The variable keeps it out of the list of processes.",
         rich_help_panel=_PANEL,
     ),
 ]
-RetrySeconds = Annotated[float, typer.Option(min=0, help="How long a request is tried again.", rich_help_panel=_PANEL)]
+RetrySeconds = Annotated[
+    float, typer.Option(min=0, help="How long a failing request is retried.", rich_help_panel=_PANEL)
+]
 AsJson = Annotated[bool, flag("--json", help="Print JSON, for programs.")]
-Name = Annotated[str, typer.Argument(help="The learner's name.", autocompletion=learner_names)]
+Name = Annotated[str, typer.Argument(help="Name of the learner.", autocompletion=learner_names)]
 
 
-def _ca() -> str | None:
-    """A file of certificates that the environment has commands trust."""
-    return os.environ.get("RARESTREAM_CA") or None
+def open_client(
+    url: str,
+    key: str | None,
+    *,
+    timeout: float = 120.0,
+    patience: float = 0.0,
+    wait: Callable[[float], bool] | None = None,
+    notice: Callable[[str, str], None] | None = None,
+    slow: Callable[[], None] | None = None,
+) -> Client:
+    """Return a client.
+
+    `wait` pauses between attempts and returns True to give up, by `Stopped`. `notice` is called before each pause with
+    the reason and what happens next, `slow` if the first change takes long. RARESTREAM_CA is a file of certificates
+    to trust.
+    """
+    from rarestream import Client, InvalidSetting, __version__
+    from service.datasets import interruptible_sleep
+
+    def note(pause: RetryPause) -> None:
+        if notice is not None:
+            notice(pause.error.detail, f"trying again in {pause.seconds:.2g} s, for {pause.left:.0f} s more")
+
+    try:
+        return Client(
+            url,
+            key=key or None,
+            timeout=timeout,
+            patience=patience,
+            headers={"User-Agent": f"rarestream-cli/{__version__}"},
+            verify=_tls_context(),
+            on_retry=note,
+            sleep=time.sleep if wait is None else interruptible_sleep(wait),
+            trace=_SlowRequests(slow),
+        )
+    except InvalidSetting as error:
+        raise WrongUsage(f"{_SETTING_NAMES[error.setting]}: {error}") from None
 
 
+@contextmanager
 def connected(
     url: str,
     key: str | None,
@@ -126,50 +170,87 @@ def connected(
     patience: float = 0.0,
     wait: Callable[[float], bool] | None = None,
     notice: Callable[[str], None] | None = None,
-) -> Api:
-    """The service; see `Api`. On a terminal it is told where the first answer takes long."""
-    from service.cli.api import Api
+) -> Iterator[Client]:
+    """Open a client; see `open_client`. Errors become `RequestFailed`, with similar names for an unknown learner."""
+    from rarestream import ClientError
+    from service.cli.request_errors import RequestFailed, similar_learners
 
-    slow = None
-    if sys.stderr.isatty():
-        say = notice or console(stderr=True).print
+    say = notice or (console(stderr=True).print if sys.stderr.isatty() else None)
+    slow = None if say is None or not sys.stderr.isatty() else lambda: say(_COMPILING)
+    limited = None if notice is None else _limit_repeats(notice)
+    with open_client(url, key, patience=patience, wait=wait, notice=limited, slow=slow) as client:
+        try:
+            yield client
+        except ClientError as error:
+            raise RequestFailed(error, similar_learners(error, client)) from None
 
-        def slow() -> None:
-            say(_WAITING)
 
-    sparing = None if notice is None else _sparing(notice)
-    return Api(url, key=key, ca=_ca(), patience=patience, wait=wait, notice=sparing, slow=slow)
+class _SlowRequests:
+    """Calls `slow` if the first PUT, or the first POST, has no answer after some seconds."""
+
+    def __init__(self, slow: Callable[[], None] | None) -> None:
+        self._slow = slow
+        self._answered = {"GET", "DELETE", "PATCH"}  # methods that are not watched, or not any more
+
+    @contextmanager
+    def _watch(self, request: ApiRequest, slow: Callable[[], None]) -> Iterator[None]:
+        timer = threading.Timer(_SLOW, slow)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+        self._answered.add(request.method)
+
+    def __call__(self, request: ApiRequest) -> AbstractContextManager[object]:
+        if self._slow is None or request.method in self._answered:
+            return nullcontext()
+        return self._watch(request, self._slow)
 
 
-def _sparing(say: Callable[[str], None]) -> Callable[[str, str], None]:
-    """Tells of attempts that fail: of the same reason once in some seconds."""
+def _tls_context() -> ssl.SSLContext | None:
+    """Return a context that also trusts the certificates in the file RARESTREAM_CA."""
+    ca = os.environ.get("RARESTREAM_CA")
+    if not ca:
+        return None
+    context = ssl.create_default_context()
+    try:
+        context.load_verify_locations(ca)
+    except OSError as error:  # also ssl.SSLError
+        raise WrongUsage(f"RARESTREAM_CA is {ca}: {error.strerror or error}") from None
+    return context
+
+
+def _limit_repeats(say: Callable[[str], None]) -> Callable[[str, str], None]:
+    """Print failing attempts: the same reason once in some seconds."""
     last: tuple[str, float] | None = None
 
-    def note(why: str, what: str) -> None:
+    def note(reason: str, plan: str) -> None:
         nonlocal last
         now = time.monotonic()
-        if last is None or last[0] != why or now - last[1] >= _SAID_AGAIN:
-            last = why, now
-            say(f"{why}; {what} (--retry-seconds)")
+        if last is None or last[0] != reason or now - last[1] >= _REPEAT:
+            last = reason, now
+            say(f"{reason}; {plan} (--retry-seconds)")
 
     return note
 
 
 def console(*, stderr: bool = False, width: int = _WIDE) -> Console:
-    """Standard output, or error: on a terminal as wide as that is and in colour, elsewhere plain, with nothing cut.
+    """Return a console on standard output or error: coloured and as wide as a terminal, elsewhere plain.
 
-    `width`: columns elsewhere, after which lines are broken.
+    `width`: columns of what is no terminal.
     """
     from rich.console import Console
 
-    found = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
-    if not found.is_terminal:
+    terminal = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    if not terminal.is_terminal:
         return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
-    return found
+    return terminal
 
 
 def plain_table(*headings: str, right: int = 0) -> Table:
-    """A table without lines, the last `right` columns of which are numbers."""
+    """Return a table without lines, whose last `right` columns are numbers."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -180,49 +261,23 @@ def plain_table(*headings: str, right: int = 0) -> Table:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """One document on standard output: in many lines for people, in one for programs."""
+    """Print a document: in many lines on a terminal, otherwise in one."""
     print(json.dumps(document, indent=2 if sys.stdout.isatty() else None))
 
 
 @contextmanager
 def reporting() -> Iterator[None]:
-    """What a user can do something about ends the command with a message, what to do, and a status; see `ExitStatus`.
+    """End the command with a message, a hint and an exit status (`ExitStatus`) if the user can act on the error.
 
-    So does Ctrl-C: 130.
+    Ctrl-C ends it with 130.
     """
     try:
         yield
     except CommandFailed as error:
         print(f"error: {error}", file=sys.stderr)
-        for line in _remedies(error):
-            print(line, file=sys.stderr)
+        if (remedy := getattr(error, "remedy", None)) is not None:
+            print(remedy, file=sys.stderr)
         raise typer.Exit(error.exit_status) from None
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         raise typer.Exit(130) from None
-
-
-def _remedies(error: CommandFailed) -> list[str]:
-    """What may help, where the error alone does not say."""
-    status, code = getattr(error, "status", None), getattr(error, "code", None)
-    if getattr(error, "lasting", False):  # it says what to do
-        return []
-    if error.exit_status == ExitStatus.UNREACHABLE:
-        if re.search(r"CERTIFICATE_VERIFY_FAILED.* mismatch", str(error)):
-            return ["The certificate is for another name: --url or RARESTREAM_URL has to have one that it is for."]
-        if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            return ["RARESTREAM_CA names a file of certificates to trust besides those of the system."]
-        return ["Is it running? `rarestream serve` starts one; --url or RARESTREAM_URL says where it is."]
-    if code == "unknown-learner" and "\n" not in str(error):
-        return ["`rarestream list` shows the learners."]
-    if code == "unknown-group" and "\n" not in str(error):
-        return ["`rarestream groups` shows the groups."]
-    if code == "unknown-snapshot":
-        return ["`rarestream snapshots NAME` shows those that are kept."]
-    if code == "store-unavailable":
-        return ["The service does not reach its store. Look after that one, then give the command again."]
-    if status == 401:
-        return ["Give a key of the service by RARESTREAM_KEY or --key."]
-    if code == "forbidden":
-        return ["Give a key that may do it by RARESTREAM_KEY or --key; `rarestream keys create --keys FILE` makes one."]
-    return []

@@ -15,22 +15,22 @@ A batch algorithm is fitted in the background: which model scores a row depends 
 from __future__ import annotations
 
 import dataclasses
-import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-import httpx
 from rich.console import Console
 
-from service.cli.api import Api, ApiError, Document, Stopped
-from service.cli.display import ReplayDisplay, so_far
+from rarestream import Client, ClientError, RemoteLearner
+from service.cli.display import ReplayDisplay, behind, figures_table, fit_of, so_far
 from service.cli.late_replay import Delay, check, late_source, needed, schedule
+from service.cli.request_errors import RequestFailed, similar_learners
 from service.datasets import (
     Batch,
     Columns,
@@ -40,6 +40,7 @@ from service.datasets import (
     Pace,
     ReadError,
     Rows,
+    Stopped,
     adapter,
     batches,
     check_regular,
@@ -55,14 +56,14 @@ from service.datasets import (
 )
 from service.exits import CommandFailed, ExitStatus, WrongUsage
 
-__all__ = ["Outcome", "Plan", "Replayed", "ahead", "by_row", "replay", "replay_file"]
+__all__ = ["Outcome", "Plan", "Replayed", "ahead", "numbered_rows", "print_outcome", "replay", "replay_file"]
 
 Item = TypeVar("Item")
 
 _LOOK_EVERY = 1.0  # seconds between looks at the learner's figures
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds between looks at a fit that is waited for
 _GONE = "unknown-learner"
-_BAD_ROW = frozenset({httpx.codes.BAD_REQUEST, httpx.codes.UNPROCESSABLE_ENTITY})  # what is wrong is in the file
+_BAD_ROW = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})  # what is wrong is in the file
 
 
 @dataclass
@@ -90,8 +91,7 @@ def ahead(items: Iterator[Item]) -> Generator[Item]:
 
 
 def replay(
-    api: Api,
-    learner: str,
+    learner: RemoteLearner,
     work: Iterator[Batch],
     start: int,
     pace: Pace,
@@ -100,8 +100,8 @@ def replay(
 ) -> Replayed:
     """Send the batches one after the other; `progress` is told of each that was learnt, or scored.
 
-    An interruption ends it after the batch in flight. Raises `ApiError` when the service refuses or stays away, and
-    `ReadError` at a malformed row; all batches before that one have been carried out.
+    An interruption ends it after the batch in flight. Raises `RequestFailed` if the service refuses or stays away, and
+    `ReadError` at a malformed row. All batches before that one have been sent.
     """
     done = Replayed(start, start)
     with closing(ahead(work)) as pipeline:
@@ -109,27 +109,27 @@ def replay(
             if pace(0 if batch.kind == "labels" else batch.count):
                 return done
             try:
-                _send(api, learner, batch, done)
+                _send(learner, batch, done)
                 progress(batch)
             except Stopped:
                 return done
-            except ApiError as error:
-                raise by_row(error, batch.offset) from None
+            except ClientError as error:
+                raise numbered_rows(error, batch.offset) from None
             if interruption:
                 return done
     done.complete = True
     return done
 
 
-def _send(api: Api, learner: str, batch: Batch, done: Replayed) -> None:
+def _send(learner: RemoteLearner, batch: Batch, done: Replayed) -> None:
     """Send one batch and note what came of it."""
     after = batch.offset + batch.count
     if batch.kind == "unlabelled":
-        api.predict(learner, batch.body, batch.count)
+        learner.predict_json(batch.body, remember=batch.count)
         done.scored += batch.count
         done.reached = after
         return
-    reply = api.update(learner, batch.body)
+    reply = learner.update_json(batch.body, repeatable=True)
     done.applied += reply.applied
     done.duplicate += reply.duplicate
     done.relabelled += reply.relabelled
@@ -137,12 +137,17 @@ def _send(api: Api, learner: str, batch: Batch, done: Replayed) -> None:
     done.next = after
 
 
-def by_row(error: ApiError, offset: int, what: str = "row") -> ApiError:
-    """The error with the file's row numbers, or the numbers of what else, in the place of the request's."""
-    text = re.sub(r"(?m)^  /events/(\d+)", lambda found: f"  {what} {offset + int(found[1]):,} ", str(error))
-    said = ApiError(text, error.status, code=error.code)
-    said.exit_status = error.exit_status
-    return said
+def numbered_rows(error: ClientError, offset: int, noun: str = "row", hints: Iterable[str] = ()) -> RequestFailed:
+    """Return the failure with the row's number in the file, or the event's, in place of its index in the request."""
+
+    def label(pointer: str) -> str:
+        _, *path = pointer.split("/")
+        if len(path) < 2 or path[0] != "events" or not path[1].isdecimal():
+            return pointer
+        row = f"{noun} {offset + int(path[1]):,}"
+        return f"{row} /{'/'.join(path[2:])}" if path[2:] else row
+
+    return RequestFailed(error, hints, label)
 
 
 @dataclass(frozen=True)
@@ -166,15 +171,15 @@ class Outcome:
 
     rows: Replayed
     seconds: float
-    metrics: Document | None  # of the learner at the end; None where a signal came first
-    learner: Document | None = None  # as it stood then, likewise
+    metrics: dict[str, Any] | None  # of the learner at the end; None where a signal came first
+    learner: dict[str, Any] | None = None  # as it stood then, likewise
 
     @property
     def speed(self) -> float:
         """Rows per second."""
         return max(self.rows.scored, self.rows.next - self.rows.start) / max(self.seconds, 1e-9)
 
-    def to_json(self) -> Document:
+    def to_json(self) -> dict[str, Any]:
         """Everything, for programs."""
         state = {} if self.learner is None else {key: self.learner[key] for key in ("ready", "not_ready", "fit")}
         return {
@@ -186,7 +191,7 @@ class Outcome:
         }
 
 
-def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console) -> Outcome:
+def replay_file(plan: Plan, client: Client, interruption: Interruption, notes: Console) -> Outcome:
     """Carry out the plan; `notes` shows how it goes.
 
     An interruption ends it early, after the batch in flight. Raises `CommandFailed`: the learner does not exist or
@@ -197,7 +202,8 @@ def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console
     check_regular(plan.file)
     format = plan.format or format_of(plan.file)
     try:
-        document = api.learner(plan.learner)
+        learner = client.learner(plan.learner)
+        document = learner.describe()
         features = document["config"]["features"]
         labels = labels_for(plan.columns, document)
         with open_rows(plan.file, plan.columns, declared(features), format, labels) as rows:
@@ -214,24 +220,24 @@ def replay_file(plan: Plan, api: Api, interruption: Interruption, notes: Console
                 notes.print(said, markup=False, highlight=False)
             work = _work(plan, rows, source, start)
             with ReplayDisplay(notes) as display:
-                progress = _Progress(api, plan, display, start, interruption.wait)
+                progress = _Progress(learner, plan, display, start, interruption.wait)
                 pace = Pace(plan.rate, interruption.wait)
                 try:
                     progress.wait()
-                    done = replay(api, plan.learner, work, start, pace, interruption, progress)
+                    done = replay(learner, work, start, pace, interruption, progress)
                     seconds = time.monotonic() - began
                     reached = progress.end() if done.complete else None
-                except (ApiError, ReadError) as error:
-                    if isinstance(error, ApiError) and error.code == _GONE:
-                        raise
+                except (RequestFailed, ReadError) as error:
+                    if isinstance(error, RequestFailed) and error.error.code == _GONE:
+                        raise error.error from None
                     failed = CommandFailed(f"{error}\n{_how_to_go_on(error, progress.next, plan)}")
                     failed.exit_status = ExitStatus.PARTLY if progress.next > start else error.exit_status
                     raise failed from None
         return Outcome(done, seconds, *(reached or (None, None)))
-    except ApiError as error:
-        if error.code == _GONE:
-            raise ApiError(f"{error}\n{_how_to_create(plan, format)}", error.status, code=error.code) from None
-        raise
+    except ClientError as error:
+        if error.code != _GONE:
+            raise
+        raise RequestFailed(error, [*similar_learners(error, client), _how_to_create(plan, format)]) from None
 
 
 def _work(plan: Plan, rows: Rows[Any], source: str, start: int) -> Iterator[Batch]:
@@ -251,11 +257,11 @@ class _Progress:
     """
 
     def __init__(
-        self, api: Api, plan: Plan, display: ReplayDisplay, start: int, pause: Callable[[float], bool]
+        self, learner: RemoteLearner, plan: Plan, display: ReplayDisplay, start: int, pause: Callable[[float], bool]
     ) -> None:
         self.next = start  # the row after the last that is known to be learnt
         self._row = start  # the row after the last that was learnt, or scored
-        self._api = api
+        self._learner = learner
         self._plan = plan
         self._display = display
         self._pause = pause
@@ -272,17 +278,15 @@ class _Progress:
             self._row = row
         if time.monotonic() - self._looked >= _LOOK_EVERY:
             self._looked = time.monotonic()
-            name = self._plan.learner
-            self._figures = so_far(self._api.metrics(name), self._api.learner(name))
+            self._figures = so_far(self._learner.metrics(), self._learner.describe())
         limit = self._plan.limit
         fraction = batch.fraction if limit is None else max(batch.fraction, self._row / limit)
         self._display.show(self._row, fraction, self._meter.speed(), self._figures)
         self.wait()
 
-    def end(self) -> tuple[Document, Document]:
+    def end(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The figures, and the learner, after the last batch; the display ends with them."""
-        name = self._plan.learner
-        metrics, learner = self._api.metrics(name), self._api.learner(name)
+        metrics, learner = self._learner.metrics(), self._learner.describe()
         if self._figures:
             self._display.show(self._row, 1.0, self._meter.speed(), so_far(metrics, learner))
         return metrics, learner
@@ -290,7 +294,7 @@ class _Progress:
     def wait(self) -> None:
         """Until no fit is under way, however long that takes; a failed one is not waited for."""
         pause = _FIRST_PAUSE
-        while self._plan.wait and (fit := self._api.learner(self._plan.learner)["fit"]) is not None and fit["running"]:
+        while self._plan.wait and (fit := self._learner.describe()["fit"]) is not None and fit["running"]:
             if self._pause(pause):
                 raise Stopped
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -306,10 +310,10 @@ def _say_where(start: int, earlier: int, notes: Console) -> None:
         )
 
 
-def _how_to_go_on(error: ApiError | ReadError, learnt: int, plan: Plan) -> str:
+def _how_to_go_on(error: RequestFailed | ReadError, learnt: int, plan: Plan) -> str:
     """What of the file is learnt, and what becomes of it in another replay."""
     so_far = f"rows 0 to {learnt:,} are learnt" if learnt else "none of the file's rows is learnt"
-    if isinstance(error, ApiError) and error.status not in _BAD_ROW:
+    if isinstance(error, RequestFailed) and error.error.status not in _BAD_ROW:
         return f"{so_far}; the same command goes on from there"
     if not learnt:
         return so_far
@@ -319,7 +323,7 @@ def _how_to_go_on(error: ApiError | ReadError, learnt: int, plan: Plan) -> str:
     return f"{so_far}; {again}, but for the rows whose id the learner has met"
 
 
-def _check_positive(plan: Plan, document: Document, format: str) -> None:
+def _check_positive(plan: Plan, document: dict[str, Any], format: str) -> None:
     """Refuse a file without one of the positive labels that were named: every row of it would be learnt as negative.
 
     It is read as far as the first one. Raises `WrongUsage`.
@@ -346,3 +350,31 @@ def _how_to_create(plan: Plan, format: str) -> str:
     with open_rows(plan.file, plan.columns, None, format, _AnyLabels()) as rows:
         options = suitable(rows.shape, len(plan.columns.ranks))
     return f"create it first, for example: rarestream create {plan.learner} --algorithm ALGORITHM {options}"
+
+
+def print_outcome(outcome: Outcome, plan: Plan, notes: Console, out: Console) -> None:
+    """Print how far the replay came to `notes`, and the learner's metrics to `out`."""
+    rows = outcome.rows
+    if rows.complete and rows.next == rows.start and not rows.scored:
+        notes.print("no row is left: all were learnt before")
+    else:
+        if plan.delay is not None:
+            notes.print(f"{counted(rows.scored, 'row')} scored")
+        said = [f"{rows.applied:,} learnt", counted(rows.duplicate, "duplicate")]
+        said += [f"{rows.relabelled:,} corrected"] if rows.relabelled else []
+        notes.print(f"rows {rows.start:,} to {rows.next:,}: {', '.join(said)}")
+    if rows.missing:
+        events = "its event is" if rows.missing == 1 else "their events are"
+        notes.print(f"warning: {counted(rows.missing, 'label')} came too late: {events} not remembered any more")
+    if rows.complete and rows.reached > rows.next:
+        rest = counted(rows.reached - rows.next, "row")
+        notes.print(f"the labels of {rest} are not known yet: they come when it goes on")
+    if outcome.metrics is not None:
+        out.print(figures_table(outcome.metrics, outcome.speed))
+    if outcome.learner is not None:
+        if (fit := fit_of(outcome.learner)) is not None:
+            notes.print(f"last fit: {fit}")
+        for line in behind(outcome.learner):
+            notes.print(line)
+        if not outcome.learner["ready"]:
+            notes.print(f"{plan.learner} is not ready: {outcome.learner['not_ready']}")

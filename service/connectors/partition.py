@@ -21,12 +21,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Literal, TypeVar
 
-import httpx
 import msgspec
 
-from service.cli import Api, ApiError
+from rarestream import ClientError, RemoteLearner
 from service.connectors.base import Document, Feed, Message, Output, Partition, Removed
 from service.connectors.messages import BadMessage, Event, Reading, What
 from service.connectors.progress import Counts
@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 _LOOK = 0.5  # seconds that a read waits for the first message: how soon a stop is seen
 _LOOKS = 20  # at a learner that was rolled back, by other nodes than the one that is asked
 _BODY = 4 * 2**20  # bytes after which a request ends, however few its events
-_FAULTY = frozenset({httpx.codes.BAD_REQUEST, httpx.codes.REQUEST_ENTITY_TOO_LARGE, httpx.codes.UNPROCESSABLE_ENTITY})
+_FAULTY = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY})
 _encode = msgspec.json.Encoder().encode
 
 
@@ -69,7 +69,7 @@ class Consumption:
         feed: Feed,
         partition: Partition,
         reading: Reading,
-        api: Api,
+        learner: RemoteLearner,
         threads: ThreadPoolExecutor,
         stop: threading.Event,
         counts: Counts,
@@ -80,7 +80,7 @@ class Consumption:
         self._feed = feed
         self._partition = partition
         self._reading = reading
-        self._api = api
+        self._learner = learner
         self._threads = threads
         self._stop = stop
         self._counts = counts
@@ -101,7 +101,7 @@ class Consumption:
             if messages:
                 try:
                     await self._take(messages)
-                except ApiError as error:
+                except ClientError as error:
                     if error.code != "source-gap":
                         raise
                     await self._go_back(error)
@@ -161,7 +161,7 @@ class Consumption:
 
     async def _known(self) -> int | None:
         """The next labelled message by the learner's log; None: it knows nothing of this source."""
-        document = await self._call(lambda: self._api.learner(self._plan.learner))
+        document = await self._call(self._learner.describe)
         found: int | None = document["sources"].get(self._partition.source)
         return found
 
@@ -177,7 +177,7 @@ class Consumption:
             raise CommandFailed(f"{text}; --on-lost skip goes on without them")
         self._note(text)
 
-    async def _go_back(self, error: ApiError) -> None:
+    async def _go_back(self, error: ClientError) -> None:
         """The learner was rolled back: it goes on from what it has now."""
         before = self._learnt
         for _ in range(_LOOKS):  # the node that is asked may not have seen it yet
@@ -266,8 +266,10 @@ class Consumption:
             try:
                 await post(part)
                 continue
-            except ApiError as error:
-                if error.status not in _FAULTY or any(one.startswith("/source") for one in error.pointers):
+            except ClientError as error:
+                if error.status not in _FAULTY or any(
+                    problem.pointer.startswith("/source") for problem in error.problems
+                ):
                     raise
                 refusal, blamed = error, _blamed(error, len(part))
             if not blamed and len(part) > 1:
@@ -292,7 +294,7 @@ class Consumption:
             "after": self._learnt,
         }
         body = b'{"source":%b,"events":[%b]}' % (_encode(source), b",".join(event.body for event in events))
-        reply = await self._call(lambda: self._api.update(self._plan.learner, body))
+        reply = await self._call(lambda: self._learner.update_json(body, repeatable=True))
         for status in ("applied", "duplicate", "relabelled", "unknown", "expired"):
             self._counts.learnt[status] = self._counts.learnt.get(status, 0) + getattr(reply, status)
         self._learnt = events[-1].offset + 1
@@ -300,7 +302,7 @@ class Consumption:
     async def _score(self, events: Sequence[Event]) -> None:
         body = b'{"events":[%b]}' % b",".join(event.body for event in events)
         identified = sum(event.id is not None for event in events)
-        reply = await self._call(lambda: self._api.predict_each(self._plan.learner, body, identified))
+        reply = await self._call(lambda: self._learner.predict_json(body, remember=identified))
         results: list[Document] = reply["results"]
         outputs: list[Output] = []
         alerts: list[Output] = []
@@ -334,19 +336,21 @@ def _bodies(events: Sequence[Event]) -> list[Sequence[Event]]:
     return parts
 
 
-def _blamed(error: ApiError, count: int) -> set[int]:
+def _blamed(error: ClientError, count: int) -> set[int]:
     """The events of a request that its refusal points at."""
     found = set()
-    for pointer in error.pointers:
-        _, *path = pointer.split("/")
+    for problem in error.problems:
+        _, *path = problem.pointer.split("/")
         if len(path) > 1 and path[0] == "events" and path[1].isdecimal() and int(path[1]) < count:
             found.add(int(path[1]))
     return found
 
 
-def _why(error: ApiError, number: int) -> str:
-    """What a refusal says about that event."""
-    at = f"/events/{number}"
-    lines = [line.strip() for line in str(error).splitlines()]
-    about = [line.removeprefix(at).lstrip("/") for line in lines if line.startswith((f"{at}/", f"{at}:"))]
-    return "; ".join(about) or str(error)
+def _why(error: ClientError, number: int) -> str:
+    """Return what a refusal says about that event."""
+    prefix = f"/events/{number}"
+    return "; ".join(
+        f"{problem.pointer.removeprefix(prefix).removeprefix('/')}: {problem.detail}".removeprefix(": ")
+        for problem in error.problems
+        if problem.pointer == prefix or problem.pointer.startswith(f"{prefix}/")
+    ) or str(error)

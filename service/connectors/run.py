@@ -10,15 +10,15 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 
-from service.cli import Api, Stopped
+from rarestream import Client
 from service.connectors.base import Document, Feed
 from service.connectors.connection_errors import quiet
 from service.connectors.messages import Reading
 from service.connectors.partition import Consumption, Plan
 from service.connectors.progress import Counts
-from service.datasets import Columns, Interruption, declared, labels_for
+from service.datasets import Columns, Interruption, Stopped, declared, labels_for
 from service.exits import CommandFailed
 
 __all__ = ["consume"]
@@ -34,13 +34,13 @@ _THREADS = 32  # requests under way at most: one of each partition
 def consume(
     plan: Plan,
     feed: Feed,
-    connect: Callable[[Callable[[float], bool]], Api],
+    connect: Callable[[Callable[[float], bool]], AbstractContextManager[Client]],
     note: Callable[[str], None],
 ) -> Document:
     """Blocks until it is stopped, or `plan.once` ends it; what was done, for programs. To be called in the main thread.
 
     `connect` opens a connection to the service, of which each partition has one; it is given what its pauses are to be
-    made with. Raises `CommandFailed`.
+    made with. Raises `CommandFailed` or `ClientError`.
     """
     with Interruption() as interruption:
         return asyncio.run(_consume(plan, feed, connect, note, interruption))
@@ -49,7 +49,7 @@ def consume(
 async def _consume(
     plan: Plan,
     feed: Feed,
-    connect: Callable[[Callable[[float], bool]], Api],
+    connect: Callable[[Callable[[float], bool]], AbstractContextManager[Client]],
     note: Callable[[str], None],
     interruption: Interruption,
 ) -> Document:
@@ -58,8 +58,8 @@ async def _consume(
     try:
         with ExitStack() as stack:
             stack.enter_context(quiet("Kafka", "aiokafka", note))
-            api = stack.enter_context(connect(stop.wait))
-            document = await asyncio.to_thread(api.learner, plan.learner)
+            client = stack.enter_context(connect(stop.wait))
+            document = await asyncio.to_thread(client.learner(plan.learner).describe)
             texts = frozenset(name for name, numeric in declared(document["config"]["features"]).items() if not numeric)
             async with feed:
                 if len(feed.partitions) > _SOURCES:
@@ -74,7 +74,7 @@ async def _consume(
                         feed,
                         partition,
                         Reading(plan.what, labels_for(Columns(), document), texts),
-                        stack.enter_context(connect(stop.wait)),
+                        stack.enter_context(connect(stop.wait)).learner(plan.learner),
                         threads,
                         stop,
                         counts,

@@ -6,7 +6,7 @@ Start with `rows`.
 from service.datasets.batches import MAX_BODY, Batch, batches, earlier_rows, source_name
 from service.datasets.card_fraud import CardFraud, first_day, most
 from service.datasets.inputs import Chunk, Inputs, chunks
-from service.datasets.pacing import Interruption, Meter, Pace
+from service.datasets.pacing import Interruption, Meter, Pace, Stopped, interruptible_sleep
 from service.datasets.readers import check_regular, format_of, open_rows
 from service.datasets.rows import Event, ReadError, Rows
 from service.datasets.schema_match import adapter, declared, features_of, labels_for, labels_said, suitable
@@ -28,6 +28,7 @@ __all__ = [
     "Ranks",
     "ReadError",
     "Rows",
+    "Stopped",
     "adapter",
     "batches",
     "check_regular",
@@ -40,6 +41,7 @@ __all__ = [
     "first_day",
     "format_of",
     "identity",
+    "interruptible_sleep",
     "is_number",
     "labels_for",
     "labels_said",

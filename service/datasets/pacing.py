@@ -10,10 +10,24 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-__all__ = ["Interruption", "Meter", "Pace"]
+__all__ = ["Interruption", "Meter", "Pace", "Stopped", "interruptible_sleep"]
 
 _INSISTS = 1.0  # seconds
 _CATCH_UP = 1.0  # seconds: a stream that fell behind its rate makes up for no more than this
+
+
+class Stopped(Exception):
+    """A wait between attempts was interrupted; the outcome of the request is unknown."""
+
+
+def interruptible_sleep(wait: Callable[[float], bool]) -> Callable[[float], None]:
+    """Return a sleep that raises `Stopped` if `wait` returns True."""
+
+    def sleep(seconds: float) -> None:
+        if wait(seconds):
+            raise Stopped
+
+    return sleep
 
 
 class Interruption:

@@ -86,7 +86,7 @@ def test_examples_are_short_and_import_the_client_only(example: Path) -> None:
     text = example.read_text()
     assert len(text.splitlines()) < 80
     assert set(re.findall(r"^(?:from|import) ((?:rarestream|service|learners)[\w.]*)", text, re.MULTILINE)) == {
-        "rarestream.client"
+        "rarestream"
     }
 
 

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from rarestream.client import AsyncClient, AsyncLearner, AsyncReply, AsyncStream, Client
+from rarestream import AsyncClient, AsyncLearnerStream, AsyncRemoteLearner, AsyncStreamReply, Client
 
 __all__ = ["KINDS", "Fault", "client", "lossy"]
 
@@ -48,7 +48,7 @@ class Awaited:
             result = found(*arguments, **named)
             if inspect.iscoroutine(result):
                 result = self._runner.run(result)
-            if isinstance(result, (AsyncLearner, AsyncStream, AsyncReply)):
+            if isinstance(result, (AsyncRemoteLearner, AsyncLearnerStream, AsyncStreamReply)):
                 return Awaited(result, self._runner)
             return result
 

@@ -14,7 +14,15 @@ import pytest
 import scipy.sparse as sp
 
 import learners
-from rarestream.client import NOTHING, Batch, Bounds, Refused, Unanswered, Unreachable, Uploaded
+from rarestream import (
+    NO_DECISION,
+    EventBatch,
+    OutcomeUnknown,
+    RequestBounds,
+    RequestRefused,
+    ServiceUnreachable,
+    UploadSummary,
+)
 from tests.harness.clients import KINDS, client, lossy
 from tests.harness.process import Process
 
@@ -31,7 +39,7 @@ RNG = np.random.default_rng(5)
 Y = RNG.random(N) < 0.3
 X = RNG.normal(size=(N, 3)) + Y[:, None]
 IDS = [f"e{i}" for i in range(N)]
-SMALL = Bounds(events=70)  # so that a call takes several requests
+SMALL = RequestBounds(events=70)  # so that a call takes several requests
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +134,7 @@ def test_labels_that_come_late(api: Any, name: str) -> None:
     remote = api.create(name, **DENSE)
     nothing = remote.predict(X[:2])
     assert not nothing.ready
-    assert nothing.labels.tolist() == [NOTHING, NOTHING]
+    assert nothing.labels.tolist() == [NO_DECISION, NO_DECISION]
     remote.update(X[:100], Y[:100])
     served = remote.predict(X[100:], ids=IDS[100:])
     assert (served.ready, served.remembered) == (True, N - 100)
@@ -137,7 +145,7 @@ def test_labels_that_come_late(api: Any, name: str) -> None:
     assert second.status.tolist() == ["duplicate", "duplicate", "applied", "unknown"]
     assert (second.applied, second.duplicate, second.unknown) == (1, 2, 1)
     assert np.isnan(second.scores).tolist() == [True, True, False, True]
-    assert (second.decisions == NOTHING).tolist() == [True, True, False, True]
+    assert (second.decisions == NO_DECISION).tolist() == [True, True, False, True]
 
 
 def test_explanations(api: Any, name: str) -> None:
@@ -154,7 +162,7 @@ def test_a_position_that_is_to_be_learnt_before(api: Any, name: str) -> None:
     remote = api.create(name, **DENSE)
     position = remote.update(X, Y).position
     assert len(remote.predict(X, explain=1, at_least=position).explanations) == N
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         remote.predict(X, at_least=position + 100)
     assert (caught.value.status, caught.value.code) == (409, "beyond-log")
 
@@ -163,7 +171,7 @@ def test_a_refused_call_says_where_and_how_far_it_came(api: Any, name: str) -> N
     remote = api.create(name, **DENSE)
     labels = np.where(Y, 1, 0)
     labels[75] = 7
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         remote.update(X, labels, ids="auto")
     error = caught.value
     assert (error.status, error.code, error.done) == (422, "invalid", 70)
@@ -174,14 +182,14 @@ def test_a_refused_call_says_where_and_how_far_it_came(api: Any, name: str) -> N
 
 
 def test_what_the_service_refuses(api: Any, name: str) -> None:
-    with pytest.raises(Refused, match="no learner named") as caught:
+    with pytest.raises(RequestRefused, match="no learner named") as caught:
         api.learner(name).metrics()
     assert caught.value.code == "unknown-learner"
     api.create(name, **DENSE)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         api.create(name, **SPARSE)
     assert (caught.value.status, caught.value.code) == (409, "name-taken")
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         api.create(f"{name}-2", algorithm="nothing-of-this-name", features={"kind": "dense"})
     assert {one.pointer for one in caught.value.problems} >= {"/algorithm"}
 
@@ -191,7 +199,7 @@ def test_a_source_tells_a_repeat_and_a_gap(api: Any, name: str) -> None:
     assert remote.update(X[:100], Y[:100], source=("file", 0)).applied == 100
     reply = remote.update(X[50:150], Y[50:150], source=("file", 50))
     assert (reply.duplicate, reply.applied) == (50, 50)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         remote.update(X[200:], Y[200:], source=("file", 200))
     assert caught.value.code == "source-gap"
     assert remote.describe()["sources"] == {"file": 150}
@@ -203,10 +211,10 @@ def test_a_source_has_holes(api: Any, name: str) -> None:
     assert remote.update(X, Y, source=("topic", numbers, 3)).applied == N  # in several requests
     assert remote.describe()["sources"] == {"topic": numbers[-1] + 1}
     assert remote.update(X[-5:], Y[-5:], source=("topic", numbers[-5:])).duplicate == 5
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         remote.update(X[:1], Y[:1], source=("topic", [9000], 8000))
     assert caught.value.code == "source-gap"
-    with pytest.raises(ValueError, match="expected that of the first"):
+    with pytest.raises(ValueError, match="expected the number of the first"):
         remote.upload([(X, Y)], source=("topic", numbers))
 
 
@@ -231,13 +239,13 @@ def test_an_upload_tells_its_progress(api: Any, name: str) -> None:
 
 
 def test_an_upload_goes_on_from_where_its_source_is(api: Any, name: str) -> None:
-    def parts(start: int) -> Iterator[Batch]:
+    def parts(start: int) -> Iterator[EventBatch]:
         for i in range(start, N, 60):
-            yield Batch(X[i : i + 60], Y[i : i + 60])
+            yield EventBatch(X[i : i + 60], Y[i : i + 60])
 
     remote, local = api.create(name, **DENSE), library(DENSE)
 
-    def until_there_are_enough(so_far: Uploaded) -> None:
+    def until_there_are_enough(so_far: UploadSummary) -> None:
         if so_far.events == 180:
             raise KeyboardInterrupt
 
@@ -254,7 +262,7 @@ def test_an_upload_goes_on_from_where_its_source_is(api: Any, name: str) -> None
 
 def test_an_upload_that_fails_says_how_far_it_came(api: Any, name: str) -> None:
     remote = api.create(name, **DENSE)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         remote.upload([(X[:100], Y[:100]), (X[100:200, :2], Y[100:200])])
     assert caught.value.done == 100
     with pytest.raises(ValueError, match="expected 'auto' or None"):
@@ -282,7 +290,7 @@ def test_documents_of_a_learner(api: Any, name: str) -> None:
     assert name in {one["name"] for one in api.learners()["learners"]}
     api.delete(name)
     assert name not in {one["name"] for one in api.learners()["learners"]}
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         api.delete(name)
 
 
@@ -317,7 +325,7 @@ def test_events_of_a_service_that_dies_are_learnt_once(kind: str, tmp_path: Path
 def test_events_without_ids_are_not_sent_again(api: Any, service: Process, kind: str, name: str) -> None:
     remote = api.create(name, **DENSE)
     with lossy(service.port, ["none", "answer"], lambda: None) as url, client(kind, url, bounds=SMALL) as through:
-        with pytest.raises(Unanswered, match="ids='auto'") as caught:
+        with pytest.raises(OutcomeUnknown, match="ids='auto'") as caught:
             through.learner(name).update(X, Y)
         assert caught.value.done == 70
         assert remote.metrics()["events"] == 140  # it was learnt, once, and nobody could know
@@ -326,7 +334,7 @@ def test_events_without_ids_are_not_sent_again(api: Any, service: Process, kind:
 def test_a_service_that_starts_is_waited_for(tmp_path: Path) -> None:
     process = Process(f"sqlite:///{tmp_path / 'log.db'}", tmp_path / "server.log")
     for kind in KINDS:
-        with client(kind, process.url, patience=0) as api, pytest.raises(Unreachable, match="cannot be reached"):
+        with client(kind, process.url, patience=0) as api, pytest.raises(ServiceUnreachable, match="cannot reach"):
             api.learners()
     starting = threading.Thread(target=process.start)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,9 +13,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from rarestream.client import AsyncClient, Batch, Bounds, Client, ClientError, Refused, Unanswered, Unreachable
-from rarestream.client.connection import Connection
-from rarestream.client.requests import Answer, Call, Calls, Failure, Pause, Request, Response, Retries
+from rarestream import (
+    AsyncClient,
+    Client,
+    ClientError,
+    EventBatch,
+    InvalidValue,
+    OutcomeUnknown,
+    RequestBounds,
+    RequestRefused,
+    ServiceUnreachable,
+)
+from rarestream.client.connection import ServiceAddress
+from rarestream.client.exchange import Answer, ApiRequest, ApiResponse, Call, Failure, Retries, RetryPause
+from rarestream.client.requests import Calls
 from tests.harness.clients import KINDS, client
 
 X = np.arange(6.0).reshape(3, 2)
@@ -29,7 +41,7 @@ def array(values: Any, dtype: str) -> dict[str, Any]:
     return {"dtype": dtype, "shape": column.shape, "data": column.tobytes()}
 
 
-def learnt(n: int, position: int = 1) -> Response:
+def learnt(n: int, position: int = 1) -> ApiResponse:
     """The reply to n events that were all learnt."""
     body = {
         **{name: n if name == "applied" else 0 for name in STATUSES},
@@ -42,13 +54,13 @@ def learnt(n: int, position: int = 1) -> Response:
         "thresholds": array([0.5] * n, "float64"),
         "decisions": array([1] * n, "int8"),
     }
-    return Response(200, {}, msgspec.msgpack.encode(body))
+    return ApiResponse(200, {}, msgspec.msgpack.encode(body))
 
 
-def refusal(status: int, code: str = "some", **headers: str) -> Response:
+def refusal(status: int, code: str = "some", **headers: str) -> ApiResponse:
     body = {"code": code, "detail": "no", "errors": [{"pointer": "/labels/1", "detail": "is 7"}], "request_id": "r1"}
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Response(status, named, msgspec.json.encode(body))
+    return ApiResponse(status, named, msgspec.json.encode(body))
 
 
 class Time:
@@ -61,7 +73,7 @@ class Time:
         return self.now
 
 
-def carried_out(call: Call[Any], clock: Time, answers: Iterable[Answer]) -> tuple[Any, list[Request], list[float]]:
+def carried_out(call: Call[Any], clock: Time, answers: Iterable[Answer]) -> tuple[Any, list[ApiRequest], list[float]]:
     """What a call returns or raises when it is given these answers; what it sent, and its pauses."""
     given, sent, pauses = iter(answers), [], []
     answer: Answer = None
@@ -72,7 +84,7 @@ def carried_out(call: Call[Any], clock: Time, answers: Iterable[Answer]) -> tupl
             return end.value, sent, pauses
         except ClientError as error:
             return error, sent, pauses
-        if isinstance(step, Pause):
+        if isinstance(step, RetryPause):
             clock.now += step.seconds
             pauses.append(step.seconds)
             answer = None
@@ -83,8 +95,8 @@ def carried_out(call: Call[Any], clock: Time, answers: Iterable[Answer]) -> tupl
 
 def updating(answers: Iterable[Answer], *, jitter: float = 1.0, patience: float = 60.0, **columns: Any) -> Any:
     clock = Time()
-    calls = Calls(Retries(patience, clock=clock, jitter=lambda: jitter), Bounds())
-    batch = Batch(X, Y, columns.get("ids"))
+    calls = Calls(Retries(patience, clock=clock, jitter=lambda: jitter), RequestBounds())
+    batch = EventBatch(X, Y, columns.get("ids"))
     return carried_out(calls.update("a", batch, columns.get("source")), clock, answers)
 
 
@@ -113,30 +125,30 @@ def test_what_may_have_been_done_is_sent_again_where_a_repeat_is_told(failure: A
 @pytest.mark.parametrize("failure", [LOST, refusal(502), refusal(503), refusal(504)])
 def test_what_may_have_been_done_is_not_sent_again_where_nothing_tells_a_repeat(failure: Answer, columns: Any) -> None:
     error, sent, pauses = updating([failure], **columns)
-    assert isinstance(error, Unanswered)
-    assert "ids='auto' or a source would make it safe" in str(error)
+    assert isinstance(error, OutcomeUnknown)
+    assert "with ids, ids='auto' or a source it would be safe" in str(error)
     assert (len(sent), pauses, error.done) == (1, [], 0)
 
 
 @pytest.mark.parametrize("status", [301, 400, 404, 409, 413, 415, 422])
 def test_a_refusal_is_final(status: int) -> None:
     error, sent, _ = updating([refusal(status, "invalid")], ids=IDS)
-    assert type(error) is Refused
+    assert type(error) is RequestRefused
     assert (error.status, error.code, error.detail, error.request_id) == (status, "invalid", "no", "r1")
-    assert error.problems == (("/labels/1", "is 7"),)
+    assert error.problems == (InvalidValue("/labels/1", "is 7"),)
     assert str(error) == "no\n  /labels/1: is 7"
     assert len(sent) == 1
 
 
 def test_an_error_of_the_service_is_final_and_tells_nothing() -> None:
     error, sent, _ = updating([refusal(500)], ids=IDS)
-    assert (type(error), len(sent)) == (Unanswered, 1)
+    assert (type(error), len(sent)) == (OutcomeUnknown, 1)
 
 
 def test_a_call_that_is_given_up_has_the_ids_that_were_made() -> None:
     error, sent, _ = updating([LOST], ids="auto", patience=0)
     body = msgspec.msgpack.decode(sent[0].body)
-    assert isinstance(error, Unanswered)
+    assert isinstance(error, OutcomeUnknown)
     assert error.ids == body["ids"]
     assert len(set(error.ids)) == 3
 
@@ -146,7 +158,7 @@ def test_a_call_that_is_given_up_has_the_ids_that_were_made() -> None:
 
 def test_pauses_double_up_to_a_bound_until_the_patience_is_over() -> None:
     error, _, pauses = updating([NOT_SENT] * 100)
-    assert isinstance(error, Unreachable)
+    assert isinstance(error, ServiceUnreachable)
     assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0] + [8.0] * 6
     assert updating([NOT_SENT] * 3 + [learnt(3)], jitter=0.5)[2] == [0.125, 0.25, 0.5]
 
@@ -172,19 +184,18 @@ def test_the_default_jitter_is_below_the_bound() -> None:
 # Other calls
 
 
-def calling(make: Callable[[Calls], Call[Any]], *answers: Answer) -> tuple[Any, list[Request]]:
+def calling(make: Callable[[Calls], Call[Any]], *answers: Answer) -> tuple[Any, list[ApiRequest]]:
     clock = Time()
-    result, sent, _ = carried_out(make(Calls(Retries(60.0, clock=clock), Bounds(events=2))), clock, answers)
+    result, sent, _ = carried_out(make(Calls(Retries(60.0, clock=clock), RequestBounds(events=2))), clock, answers)
     return result, sent
 
 
-DOCUMENT = Response(200, {}, b'{"name":"a"}')
+DOCUMENT = ApiResponse(200, {}, b'{"name":"a"}')
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda calls: calls.create("a", {}),
         lambda calls: calls.about("a", "metrics"),
         lambda calls: calls.change("a", {}),
         lambda calls: calls.snapshot("a"),
@@ -203,7 +214,7 @@ def test_a_delete_whose_answer_was_lost_finds_nothing_left() -> None:
 @pytest.mark.parametrize("before", [[], [refusal(429)], [NOT_SENT], [NOT_SENT, refusal(429)]])
 def test_a_delete_of_a_learner_that_never_was_is_refused(before: list[Answer]) -> None:
     error, sent = calling(lambda calls: calls.delete("a"), *before, refusal(404, "unknown-learner"))
-    assert (type(error), error.code, len(sent)) == (Refused, "unknown-learner", len(before) + 1)
+    assert (type(error), error.code, len(sent)) == (RequestRefused, "unknown-learner", len(before) + 1)
 
 
 def test_names_are_quoted() -> None:
@@ -212,11 +223,12 @@ def test_names_are_quoted() -> None:
 
 @pytest.mark.parametrize("body", [b"<html>", b"", b"[]", msgspec.msgpack.encode({"position": 1})])
 def test_answers_that_are_not_rarestreams(body: bytes) -> None:
-    error, _ = calling(lambda calls: calls.about("a"), Response(200, {}, body))
-    assert isinstance(error, Unanswered)
-    assert isinstance(updating([Response(200, {}, body)], ids=IDS)[0], Unanswered)
-    error = updating([Response(404, {}, body)])[0]
-    assert (type(error), error.code, str(error)) == (Refused, None, "the answer is 404, and not in rarestream's words")
+    error, _ = calling(lambda calls: calls.about("a"), ApiResponse(200, {}, body))
+    assert isinstance(error, OutcomeUnknown)
+    assert isinstance(updating([ApiResponse(200, {}, body)], ids=IDS)[0], OutcomeUnknown)
+    error = updating([ApiResponse(404, {}, body)])[0]
+    assert (type(error), error.code) == (RequestRefused, None)
+    assert str(error) == "no rarestream service answers: the server answered 404 Not Found"
 
 
 COUNTED: list[tuple[str, Any, str]] = [
@@ -233,8 +245,8 @@ COUNTED: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(("name", "column", "said"), COUNTED)
 def test_a_reply_has_an_entry_for_each_event(name: str, column: Any, said: str) -> None:
     body = msgspec.msgpack.decode(learnt(3).body) | {name: column}
-    error = updating([Response(200, {}, msgspec.msgpack.encode(body))])[0]
-    assert type(error) is Unanswered
+    error = updating([ApiResponse(200, {}, msgspec.msgpack.encode(body))])[0]
+    assert type(error) is OutcomeUnknown
     assert said in str(error)
 
 
@@ -243,24 +255,26 @@ def test_a_prediction_has_an_entry_for_each_event(name: str) -> None:
     one = {"intercept": 0.0, "features": [], "rest": 0.0}
     body = {"position": 1, "ready": True, "remembered": 0, "stale_seconds": 0.0, "scores": array([0.0] * 3, "float64")}
     body |= {"labels": array([1] * 3, "int8"), "explanations": [one] * 3}
-    predict = Calls(Retries(0.0), Bounds()).predict
-    whole = Response(200, {}, msgspec.msgpack.encode(body))
+    predict = Calls(Retries(0.0), RequestBounds()).predict
+    whole = ApiResponse(200, {}, msgspec.msgpack.encode(body))
     assert carried_out(predict("a", X, None, None, 1, None), Time(), [whole])[0].labels.tolist() == [1, 1, 1]
     few = {"scores": array([0.0], "float64"), "labels": array([1] * 4, "int8"), "explanations": [one]}[name]
-    answer = Response(200, {}, msgspec.msgpack.encode({**body, name: few}))
+    answer = ApiResponse(200, {}, msgspec.msgpack.encode({**body, name: few}))
     error = carried_out(predict("a", X, None, None, 1, None), Time(), [answer])[0]
-    assert type(error) is Unanswered
+    assert type(error) is OutcomeUnknown
     assert "3 events" in str(error)
 
 
 def test_a_call_in_parts_says_how_far_it_came() -> None:
-    error, sent = calling(lambda calls: calls.update("a", Batch(X, Y, IDS), None), learnt(2), refusal(422))
-    assert (type(error), error.done, error.ids, len(sent)) == (Refused, 2, IDS, 2)
+    error, sent = calling(lambda calls: calls.update("a", EventBatch(X, Y, IDS), None), learnt(2), refusal(422))
+    assert (type(error), error.done, error.ids, len(sent)) == (RequestRefused, 2, IDS, 2)
     assert "The 2 events before were answered" in str(error)
 
 
 def test_replies_to_the_parts_are_joined() -> None:
-    reply, sent = calling(lambda calls: calls.update("a", Batch(X, Y, IDS), ("s", 5)), learnt(2), LOST, learnt(1, 9))
+    reply, sent = calling(
+        lambda calls: calls.update("a", EventBatch(X, Y, IDS), ("s", 5)), learnt(2), LOST, learnt(1, 9)
+    )
     assert (reply.applied, reply.position, reply.repeats, reply.ids) == (3, 9, 1, IDS)
     assert reply.scores.tolist() == [0.0, 1.0, 0.0]
     assert reply.status.tolist() == ["applied"] * 3
@@ -271,7 +285,7 @@ def test_replies_to_the_parts_are_joined() -> None:
 
 def test_many_problems_are_cut_short() -> None:
     problems = [{"pointer": f"/labels/{i}", "detail": "no"} for i in range(100)]
-    error = updating([Response(422, {}, msgspec.json.encode({"detail": "bad", "errors": problems}))])[0]
+    error = updating([ApiResponse(422, {}, msgspec.json.encode({"detail": "bad", "errors": problems}))])[0]
     assert str(error).splitlines()[-2:] == ["  /labels/9: no", "  and 90 more"]
     assert len(error.problems) == 100
 
@@ -289,15 +303,15 @@ def asked(kind: str, answer: Callable[[httpx.Request], httpx.Response]) -> Any:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (httpx.ConnectError("refused"), Unreachable),
-        (httpx.ConnectTimeout("slow"), Unreachable),
-        (httpx.PoolTimeout(""), Unreachable),
-        (httpx.ReadTimeout("slow"), Unanswered),
-        (httpx.WriteTimeout("slow"), Unanswered),
-        (httpx.ReadError("reset"), Unanswered),
-        (httpx.WriteError("pipe"), Unanswered),
-        (httpx.RemoteProtocolError("cut"), Unanswered),
-        (httpx.DecodingError("no gzip"), Unanswered),
+        (httpx.ConnectError("refused"), ServiceUnreachable),
+        (httpx.ConnectTimeout("slow"), ServiceUnreachable),
+        (httpx.PoolTimeout(""), ServiceUnreachable),
+        (httpx.ReadTimeout("slow"), OutcomeUnknown),
+        (httpx.WriteTimeout("slow"), OutcomeUnknown),
+        (httpx.ReadError("reset"), OutcomeUnknown),
+        (httpx.WriteError("pipe"), OutcomeUnknown),
+        (httpx.RemoteProtocolError("cut"), OutcomeUnknown),
+        (httpx.DecodingError("no gzip"), OutcomeUnknown),
     ],
 )
 def test_whether_anything_was_sent(kind: str, error: Exception, expected: type[ClientError]) -> None:
@@ -324,7 +338,7 @@ def test_both_clients_carry_out_what_is_decided(kind: str) -> None:
         reply = api.learner("a").update(X, Y, ids="auto")
         assert (reply.applied, reply.repeats, len(set(bodies))) == (3, 3, 1)
         bodies.clear()
-        with pytest.raises(Unanswered, match=r"ReadError: cut\); ids"):
+        with pytest.raises(OutcomeUnknown, match=r"cut \(ReadError\); .*not sent again; with ids"):
             api.learner("a").update(X, Y)
         assert len(bodies) == 2  # after the 429 it was sent again, after the broken connection it was not
 
@@ -354,7 +368,7 @@ def test_what_goes_over_the_wire(kind: str) -> None:
 )
 def test_proxies_of_the_environment_are_not_for_loopback(url: str, trusting: bool, stream: str) -> None:
     for allowed in (True, False):
-        connection = Connection(url, 120.0, {"Authorization": "Bearer x"}, None, allowed)
+        connection = ServiceAddress(url, 120.0, {"Authorization": "Bearer x"}, None, allowed)
         assert connection.http["trust_env"] == (trusting and allowed)
         address, options = connection.stream("a/b")
         assert address == stream
@@ -362,9 +376,29 @@ def test_proxies_of_the_environment_are_not_for_loopback(url: str, trusting: boo
         assert options["additional_headers"] == {"Authorization": "Bearer x"}
 
 
+def test_a_foreign_package_named_learners_is_reported(tmp_path: Path) -> None:
+    folder = tmp_path / "learners"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("create = restore = None\n")
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import rarestream; rarestream.create"
+    result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1].startswith(f"rarestream.LearnersShadowed: {folder}/__init__.py is another ")
+
+
+def test_the_learners_load_at_first_use() -> None:
+    code = (
+        "import sys, rarestream; print('learners' in sys.modules); rarestream.create; print('learners' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "False\nTrue\n"
+
+
 def test_it_loads_neither_the_service_nor_the_library() -> None:
-    names = "{'learners', 'numba', 'fastapi', 'uvicorn', 'redis', 'scipy'}"
-    code = f"import sys, rarestream.client; print(sorted({names} & set(sys.modules)))"
+    names = "{'learners', 'numba', 'fastapi', 'uvicorn', 'redis', 'scipy', 'service', 'numpy', 'websockets'}"
+    code = (
+        f"import sys, rarestream; rarestream.Client, rarestream.AsyncClient; print(sorted({names} & set(sys.modules)))"
+    )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout == "[]\n"
 
@@ -380,5 +414,5 @@ def test_what_is_not_a_url(url: str) -> None:
 @pytest.mark.parametrize("port", [0, 65536, 83637, -1])
 def test_a_port_that_no_address_has(port: int) -> None:
     for kind in (Client, AsyncClient):
-        with pytest.raises(ValueError, match=f"port of a URL is {port}; expected 1 to 65535"):
+        with pytest.raises(ValueError, match=f"has the port {port}; expected 1 to 65535"):
             kind(f"http://127.0.0.1:{port}")

@@ -13,8 +13,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rarestream.client import Batch, Bounds
-from rarestream.client.encode import labelled, served
+from rarestream import EventBatch, RequestBounds
+from rarestream.client.encode import encode_labelled, encode_unlabelled
 
 X = np.arange(6.0).reshape(3, 2)
 Y = [0, 1, 0]
@@ -45,7 +45,7 @@ def values(coded: dict[str, Any]) -> np.ndarray[Any, Any]:
     ],
 )
 def test_dense_rows_keep_their_type(given: Any, dtype: str) -> None:
-    coded = decoded(served(given, None, None))["x"]
+    coded = decoded(encode_unlabelled(given, None, None))["x"]
     assert coded["dtype"] == dtype
     assert (values(coded) == X).all()
 
@@ -65,36 +65,44 @@ def test_dense_rows_keep_their_type(given: Any, dtype: str) -> None:
     ],
 )
 def test_labels_are_sent_exactly(y: Any, dtype: str) -> None:
-    coded = decoded(labelled(Batch(X[:2], y)))["labels"]
+    coded = decoded(encode_labelled(EventBatch(X[:2], y)))["labels"]
     assert coded["dtype"] == dtype
     assert values(coded).tolist() == [float(one) for one in y]
 
 
 def test_what_is_no_number_is_left_to_the_service() -> None:
-    body = decoded(labelled(Batch(X, [1, None, "x"], weights=[1.0, None, 2.0], times=[None, 1.0, 2])))
+    body = decoded(encode_labelled(EventBatch(X, [1, None, "x"], weights=[1.0, None, 2.0], times=[None, 1.0, 2])))
     assert (body["labels"], body["weights"], body["times"]) == ([1, None, "x"], [1.0, None, 2.0], [None, 1.0, 2])
 
 
 def test_times_may_be_dates() -> None:
     dates = np.array(["2026-11-13T08:00:00.25", "NaT", "1969-12-31T23:59:59"], "datetime64[ns]")
-    seconds = values(decoded(labelled(Batch(X, Y, times=dates)))["times"])
+    seconds = values(decoded(encode_labelled(EventBatch(X, Y, times=dates)))["times"])
     assert seconds[0] == 1794556800.25
     assert math.isnan(seconds[1])
     assert seconds[2] == -1.0
 
 
 def test_ids_of_every_kind() -> None:
-    assert values(decoded(served(X, np.array([1, 2, 2**63], np.uint64), None))["ids"]).tolist() == [1, 2, 2**63]
-    assert values(decoded(served(X, np.array([1, 2, 3], np.int64), None))["ids"]).tolist() == [1, 2, 3]
-    assert values(decoded(served(X, pd.Series([1, 2, 3], index=[9, 8, 7]), None))["ids"]).tolist() == [1, 2, 3]
-    assert decoded(served(X, np.array([-1, 2, 3]), None))["ids"] == [-1, 2, 3]
-    assert decoded(served(X, np.array(IDS), None))["ids"] == IDS
-    assert decoded(served(X, ("a", 2, None), None))["ids"] == ["a", 2, None]
+    assert values(decoded(encode_unlabelled(X, np.array([1, 2, 2**63], np.uint64), None))["ids"]).tolist() == [
+        1,
+        2,
+        2**63,
+    ]
+    assert values(decoded(encode_unlabelled(X, np.array([1, 2, 3], np.int64), None))["ids"]).tolist() == [1, 2, 3]
+    assert values(decoded(encode_unlabelled(X, pd.Series([1, 2, 3], index=[9, 8, 7]), None))["ids"]).tolist() == [
+        1,
+        2,
+        3,
+    ]
+    assert decoded(encode_unlabelled(X, np.array([-1, 2, 3]), None))["ids"] == [-1, 2, 3]
+    assert decoded(encode_unlabelled(X, np.array(IDS), None))["ids"] == IDS
+    assert decoded(encode_unlabelled(X, ("a", 2, None), None))["ids"] == ["a", 2, None]
 
 
 def test_sparse_rows_are_sent_in_order_and_the_matrix_stays_as_it_is() -> None:
     untidy = sp.csr_matrix((np.array([1.0, 2, 3, 4], np.float32), [2, 0, 0, 1], [0, 3, 4]), shape=(2, 3))
-    coded = decoded(served(untidy, None, None))["csr"]
+    coded = decoded(encode_unlabelled(untidy, None, None))["csr"]
     assert values(coded["indptr"]).tolist() == [0, 2, 3]
     assert values(coded["indices"]).tolist() == [0, 2, 1]
     assert values(coded["values"]).tolist() == [5.0, 1.0, 4.0]
@@ -104,7 +112,11 @@ def test_sparse_rows_are_sent_in_order_and_the_matrix_stays_as_it_is() -> None:
 
 def test_named_features_by_event_and_by_column() -> None:
     events = [{"a": 1, "b": "x"}, {"a": np.int64(2), "c": [np.str_("t")]}]
-    assert decoded(served(events, None, None))["features"] == {"a": [1, 2], "b": ["x", None], "c": [None, ["t"]]}
+    assert decoded(encode_unlabelled(events, None, None))["features"] == {
+        "a": [1, 2],
+        "b": ["x", None],
+        "c": [None, ["t"]],
+    }
     columns = {
         "whole": np.array([1, 2], np.int16),
         "real": np.array([0.5, 1.5], np.float32),
@@ -112,7 +124,7 @@ def test_named_features_by_event_and_by_column() -> None:
         "text": np.array(["x", "y"]),
         "mixed": ("x", None),
     }
-    coded = decoded(served(columns, None, None))["features"]
+    coded = decoded(encode_unlabelled(columns, None, None))["features"]
     assert (coded["whole"]["dtype"], values(coded["whole"]).tolist()) == ("int64", [1, 2])
     assert (coded["real"]["dtype"], values(coded["real"]).tolist()) == ("float32", [0.5, 1.5])
     assert (coded["flag"]["dtype"], values(coded["flag"]).tolist()) == ("bool", [True, False])
@@ -132,7 +144,7 @@ def test_a_data_frame_is_named_features_whose_missing_values_are_null() -> None:
         },
         index=[5, 6, 7],
     )
-    coded = decoded(served(frame, None, None))["features"]
+    coded = decoded(encode_unlabelled(frame, None, None))["features"]
     assert values(coded["whole"]).tolist() == [1, 2, 3]
     assert values(coded["flag"]).tolist() == [True, False, True]
     assert coded["gaps"] == [0.5, None, 1.5]
@@ -140,11 +152,11 @@ def test_a_data_frame_is_named_features_whose_missing_values_are_null() -> None:
     assert coded["maybe"] == [1, None, 3]
     assert coded["kind"] == ["a", None, "b"]
     assert coded["items"] == [["p", "q"], ["r"], None]
-    parts = list(labelled(Batch(frame, frame["flag"])).parts(Bounds(events=1)))
+    parts = list(encode_labelled(EventBatch(frame, frame["flag"])).parts(RequestBounds(events=1)))
     assert [msgspec.msgpack.decode(part.body)["features"]["gaps"] for part in parts][1] == [None]
     numbers = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]})
-    assert decoded(served(numbers, None, None)).keys() == {"features"}
-    assert decoded(served(numbers.to_numpy(), None, None)).keys() == {"x"}
+    assert decoded(encode_unlabelled(numbers, None, None)).keys() == {"features"}
+    assert decoded(encode_unlabelled(numbers.to_numpy(), None, None)).keys() == {"x"}
 
 
 @pytest.mark.parametrize(
@@ -158,68 +170,68 @@ def test_a_data_frame_is_named_features_whose_missing_values_are_null() -> None:
 )
 def test_a_data_frame_that_is_no_features(frame: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        served(frame, None, None)
+        encode_unlabelled(frame, None, None)
 
 
 @pytest.mark.parametrize(
     ("batch", "source", "said"),
     [
-        (Batch(X, [0, 1]), None, "labels have 2 entries for 3 events"),
-        (Batch(X, Y, ["a"]), None, "ids have 1 entries for 3 events"),
-        (Batch(X, Y, times=[1.0]), None, "times have 1 entries for 3 events"),
-        (Batch(X, Y, "mine"), None, "or 'auto'"),
-        (Batch(X[:0], []), None, "there are no events"),
-        (Batch(X[0], [1]), None, r"X has the shape \(2,\)"),
-        (Batch([["1", "2"]], [1]), None, "X is of <U1"),
-        (Batch(X, np.zeros((3, 1))), None, r"y has the shape \(3, 1\)"),
-        (Batch({"a": [1], "b": [1, 2]}, [1]), None, "as many in each"),
-        (Batch({}, []), None, "at least one"),
-        (Batch(None, Y), None, "neither X nor ids"),
-        (Batch(None, Y, IDS), ("file", 0), "carry no source"),
-        (Batch(X, Y), "s", r"source is 's'; expected a name and the number"),
-        (Batch(X, Y), "st", "source is 'st'"),
-        (Batch(X, Y), ("s",), "source is"),
-        (Batch(X, Y), ("s", "0"), "source is"),
-        (Batch(X, Y), ("s", 0.5), "source is"),
-        (Batch(X, Y), ("s", True), "source is"),
-        (Batch(X, Y), (0, "s"), "source is"),
-        (Batch(X, Y), ("s", [1, 2, "3"]), "source is"),
-        (Batch(X, Y), ("s", 1, "2"), "source is"),
-        (Batch(X, Y), ("s", [1, 2]), "source has 2 numbers for 3 events"),
-        (Batch([{"a": 1}, None, {}], Y), None, r"X\[1\] is a NoneType; expected named features"),
-        (Batch([{}, "text", {}], Y), None, r"X\[1\] is a str"),
+        (EventBatch(X, [0, 1]), None, "labels have 2 entries for 3 events"),
+        (EventBatch(X, Y, ["a"]), None, "ids have 1 entries for 3 events"),
+        (EventBatch(X, Y, times=[1.0]), None, "times have 1 entries for 3 events"),
+        (EventBatch(X, Y, "mine"), None, "or 'auto'"),
+        (EventBatch(X[:0], []), None, "there are no events"),
+        (EventBatch(X[0], [1]), None, r"X has the shape \(2,\)"),
+        (EventBatch([["1", "2"]], [1]), None, "X is of <U1"),
+        (EventBatch(X, np.zeros((3, 1))), None, r"y has the shape \(3, 1\)"),
+        (EventBatch({"a": [1], "b": [1, 2]}, [1]), None, "as many in each"),
+        (EventBatch({}, []), None, "at least one"),
+        (EventBatch(None, Y), None, "X and ids are both missing"),
+        (EventBatch(None, Y, IDS), ("file", 0), "take no source"),
+        (EventBatch(X, Y), "s", r"source is 's'; expected a name and the number"),
+        (EventBatch(X, Y), "st", "source is 'st'"),
+        (EventBatch(X, Y), ("s",), "source is"),
+        (EventBatch(X, Y), ("s", "0"), "source is"),
+        (EventBatch(X, Y), ("s", 0.5), "source is"),
+        (EventBatch(X, Y), ("s", True), "source is"),
+        (EventBatch(X, Y), (0, "s"), "source is"),
+        (EventBatch(X, Y), ("s", [1, 2, "3"]), "source is"),
+        (EventBatch(X, Y), ("s", 1, "2"), "source is"),
+        (EventBatch(X, Y), ("s", [1, 2]), "source has 2 numbers for 3 events"),
+        (EventBatch([{"a": 1}, None, {}], Y), None, r"X\[1\] is a NoneType; expected named features"),
+        (EventBatch([{}, "text", {}], Y), None, r"X\[1\] is a str"),
     ],
 )
-def test_arguments_that_do_not_fit_together(batch: Batch, source: Any, said: str) -> None:
+def test_arguments_that_do_not_fit_together(batch: EventBatch, source: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        labelled(batch, source)
+        encode_labelled(batch, source)
 
 
 @pytest.mark.parametrize(
     ("batch", "said"),
     [
-        (Batch(X, [2**70, 1, 0]), "a number is too large to be sent"),
-        (Batch(X, Y, [1, 2, 2**64]), "a number is too large to be sent"),
-        (Batch(X, Y, [1, 2, -(2**64)]), "a number is too large to be sent"),
-        (Batch([{"a": 2**70}] * 3, Y), "a number is too large to be sent"),
-        (Batch([{"a": object()}] * 3, Y), "a object cannot be sent"),
+        (EventBatch(X, [2**70, 1, 0]), "a number is too large to be sent"),
+        (EventBatch(X, Y, [1, 2, 2**64]), "a number is too large to be sent"),
+        (EventBatch(X, Y, [1, 2, -(2**64)]), "a number is too large to be sent"),
+        (EventBatch([{"a": 2**70}] * 3, Y), "a number is too large to be sent"),
+        (EventBatch([{"a": object()}] * 3, Y), "a object cannot be sent"),
     ],
 )
-def test_values_that_cannot_be_sent(batch: Batch, said: str) -> None:
+def test_values_that_cannot_be_sent(batch: EventBatch, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        list(labelled(batch).parts(Bounds()))
+        list(encode_labelled(batch).parts(RequestBounds()))
 
 
 @pytest.mark.parametrize("source", [("file", 7), ["file", 7], ("file", np.int64(7))])
 def test_a_source_goes_on_with_each_part(source: Any) -> None:
-    columns = labelled(Batch(X, Y), source)
+    columns = encode_labelled(EventBatch(X, Y), source)
     assert columns.repeatable
     assert msgspec.msgpack.decode(columns.body(1, 3))["source"] == {"name": "file", "offset": 8}
 
 
 @pytest.mark.parametrize("numbers", [[7, 9, 20], (7, 9, 20), np.array([7, 9, 20])])
 def test_a_source_with_holes_goes_on_with_each_part(numbers: Any) -> None:
-    columns = labelled(Batch(X, Y), ("topic", numbers, 5))
+    columns = encode_labelled(EventBatch(X, Y), ("topic", numbers, 5))
     assert columns.repeatable
     parts = [msgspec.msgpack.decode(columns.body(start, stop))["source"] for start, stop in ((0, 1), (1, 3))]
     assert parts == [
@@ -230,7 +242,7 @@ def test_a_source_with_holes_goes_on_with_each_part(numbers: Any) -> None:
 
 def test_a_predict_needs_features() -> None:
     with pytest.raises(ValueError, match="X is None"):
-        served(None, IDS, None)
+        encode_unlabelled(None, IDS, None)
 
 
 @given(
@@ -249,8 +261,8 @@ def test_parts_are_all_events_in_order_within_the_bounds(sizes: list[int], bound
         whole = [{"text": "x" * size} for size in sizes]
     if kind == "columns":
         whole = {"text": ["x" * size for size in sizes]}
-    columns = labelled(Batch(whole, [0] * n, list(range(n))), ("file", 100))
-    parts = list(columns.parts(Bounds(bound, most)))
+    columns = encode_labelled(EventBatch(whole, [0] * n, list(range(n))), ("file", 100))
+    parts = list(columns.parts(RequestBounds(bound, most)))
     assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])]
     assert parts[-1].stop == n
     for part in parts:

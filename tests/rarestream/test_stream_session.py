@@ -17,8 +17,8 @@ from websockets.http11 import Request, Response
 from websockets.sync.server import Server, ServerConnection, serve
 
 import learners
-from rarestream.client import Batch, Refused, StreamBroken, Unanswered, Unreachable
-from rarestream.client.stream_session import Session
+from rarestream import EventBatch, OutcomeUnknown, RequestRefused, ServiceUnreachable, StreamBroken
+from rarestream.client.stream_session import StreamSession
 from tests.harness.clients import KINDS, client
 from tests.harness.process import Process
 
@@ -55,13 +55,13 @@ def refused(seq: int) -> bytes:
     return msgspec.msgpack.encode(body)
 
 
-def session(window: int = 8, **said: int) -> Session:
-    made = Session(window)
-    made.hello(hello(**said))
+def session(window: int = 8, **said: int) -> StreamSession:
+    made = StreamSession(window)
+    made.greet(hello(**said))
     return made
 
 
-def asked(of: Session, ids: Any = None) -> tuple[dict[str, Any], Any]:
+def asked(of: StreamSession, ids: Any = None) -> tuple[dict[str, Any], Any]:
     message, pending = of.predict(X[:1], ids, None, None)
     return msgspec.msgpack.decode(message), pending
 
@@ -79,11 +79,11 @@ def test_no_more_is_under_way_than_window_and_credit_allow(window: int, credit: 
 
 def test_each_request_is_a_body_with_its_head() -> None:
     stream = session()
-    message, _ = stream.update(Batch(X[:2], Y[:2], ["a", "b"]), ("file", 5))
+    message, _ = stream.update(EventBatch(X[:2], Y[:2], ["a", "b"]), ("file", 5))
     body = msgspec.msgpack.decode(message)
     assert (body.pop("seq"), body.pop("op"), body.pop("source")) == (0, "update", {"name": "file", "offset": 5})
     assert body.keys() == {"x", "labels", "ids"}
-    body = msgspec.msgpack.decode(stream.update(Batch(None, [1], ["a"]), None)[0])
+    body = msgspec.msgpack.decode(stream.update(EventBatch(None, [1], ["a"]), None)[0])
     assert (body["seq"], body["op"], body.keys()) == (1, "labels", {"seq", "op", "labels", "ids"})
     body = msgspec.msgpack.decode(stream.predict(X[:1], None, None, 3, 7)[0])
     assert (body["seq"], body["op"], body["explain"], body["at_least"]) == (2, "predict", 3, 7)
@@ -110,15 +110,15 @@ def test_a_refusal_that_nobody_asks_for_is_raised_at_the_end() -> None:
     first, second = asked(stream)[1], asked(stream)[1]
     stream.receive(refused(0))
     stream.receive(refused(1))
-    with pytest.raises(Refused, match="busy") as caught:
+    with pytest.raises(RequestRefused, match="busy") as caught:
         first.take()
     assert (caught.value.status, caught.value.code, caught.value.retry_after) == (429, "queue-full", 2.0)
     assert caught.value.problems == (("/x/shape", "is [1, 2]"),)
-    with pytest.raises(Refused):
-        stream.check()
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
+        stream.raise_unseen()
+    with pytest.raises(RequestRefused):
         second.take()
-    stream.check()  # both are known
+    stream.raise_unseen()  # both are known
 
 
 def test_a_stream_that_breaks_names_what_was_not_answered() -> None:
@@ -127,39 +127,39 @@ def test_a_stream_that_breaks_names_what_was_not_answered() -> None:
         asked(stream, [f"e{i}"])
     last = asked(stream)[1]
     stream.receive(scored(1))
-    stream.broken("gone")
+    stream.end("gone")
     with pytest.raises(StreamBroken, match="gone; no answer to 0, 2, 3: repeat") as caught:
-        stream.check()
+        stream.raise_unseen()
     assert caught.value.unanswered == ((0, "predict", ["e0"]), (2, "predict", ["e2"]), (3, "predict", None))
     for call in (last.take, stream.ensure, lambda: asked(stream)):
         with pytest.raises(StreamBroken):
             call()
-    stream.check()  # it has been told
+    stream.raise_unseen()  # it has been told
 
 
 def test_a_stream_that_breaks_when_nothing_is_under_way() -> None:
     stream = session()
-    stream.broken("gone")
-    stream.check()
+    stream.end("gone")
+    stream.raise_unseen()
     with pytest.raises(StreamBroken, match="gone; every request had been answered"):
         asked(stream)
 
 
 @pytest.mark.parametrize("message", [scored(7), b"\xc1", b"\x80", "{}"])
 def test_what_is_no_answer(message: Any) -> None:
-    with pytest.raises(Unanswered, match="not like rarestream's"):
+    with pytest.raises(OutcomeUnknown, match="not like one of rarestream"):
         session().receive(message)
 
 
 @pytest.mark.parametrize("message", ["", "[]", '{"type":"hello"}', '{"type":"bye","credit":1,"max_bytes":1}'])
 def test_what_is_no_hello(message: str) -> None:
-    with pytest.raises(Unanswered, match="does not begin like"):
-        Session(1).hello(message)
+    with pytest.raises(OutcomeUnknown, match="does not begin like"):
+        StreamSession(1).greet(message)
 
 
 def test_a_window_has_room_for_one_at_least() -> None:
     with pytest.raises(ValueError, match="window is 0"):
-        Session(0)
+        StreamSession(0)
 
 
 # Against a server that does as it is told
@@ -249,13 +249,14 @@ def test_an_answer_that_is_none_breaks_the_stream(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "expected"), [(HTTPStatus.FORBIDDEN, Refused), (HTTPStatus.SERVICE_UNAVAILABLE, Unreachable)]
+    ("status", "expected"),
+    [(HTTPStatus.FORBIDDEN, RequestRefused), (HTTPStatus.SERVICE_UNAVAILABLE, ServiceUnreachable)],
 )
 def test_a_handshake_that_is_refused(kind: str, status: HTTPStatus, expected: type[Exception]) -> None:
     with (
         serving(lambda _: None, lambda socket, _: socket.respond(status, "no")) as url,
         client(kind, url) as api,
-        pytest.raises(expected, match=f"the answer is {status}"),
+        pytest.raises(expected, match=f"answered {status}"),
         api.learner("a").stream(),
     ):
         pass
@@ -265,7 +266,7 @@ def test_a_server_that_closes_at_once(kind: str) -> None:
     with (
         serving(lambda socket: socket.close(1013, "256 websockets are open")) as url,
         client(kind, url) as api,
-        pytest.raises(Unreachable, match=r"the service closed the stream: 256 websockets are open \(1013\)"),
+        pytest.raises(ServiceUnreachable, match=r"the service closed the stream: 256 websockets are open \(1013\)"),
         api.learner("a").stream(),
     ):
         pass
@@ -275,7 +276,7 @@ def test_a_stream_that_is_not_open(kind: str) -> None:
     with client(kind, "http://127.0.0.1:9") as api:
         with pytest.raises(RuntimeError, match="with block"):
             api.learner("a").stream().predict(X[:1])
-        with pytest.raises(Unreachable, match="cannot be opened"), api.learner("a").stream():
+        with pytest.raises(ServiceUnreachable, match="cannot be opened"), api.learner("a").stream():
             pass
 
 
@@ -349,12 +350,12 @@ def test_a_stream_learns_in_the_order_of_its_requests(service: Process, kind: st
 
 def test_what_the_service_refuses_in_a_stream(service: Process, kind: str) -> None:
     with client(kind, service.url) as api:
-        with pytest.raises(Refused) as caught, api.learner("nobody").stream():
+        with pytest.raises(RequestRefused) as caught, api.learner("nobody").stream():
             pass
         assert caught.value.code == "unknown-learner"
         remote = api.create(f"refusing-{kind}", **DENSE)
         replies: list[Any] = []
-        with pytest.raises(Refused) as caught, remote.stream() as stream:
+        with pytest.raises(RequestRefused) as caught, remote.stream() as stream:
             replies += [stream.update(X, labels) for labels in (np.where(Y, 7, 0), Y)]
         assert (caught.value.code, caught.value.problems[0].pointer) == ("invalid", f"/labels/{int(np.argmax(Y))}")
         assert replies[1].result().applied == N

@@ -37,7 +37,7 @@ from service.datasets import counted
 from service.exits import CommandFailed, ExitStatus
 
 if TYPE_CHECKING:
-    from service.cli.api import Api
+    from rarestream import Client
 
 __all__ = ["Measured", "bench", "measured"]
 
@@ -63,34 +63,34 @@ def bench(
     deletes it at the end, also after Ctrl-C. The service's other learners
     are not touched, but share its time.
     """
-    from service.cli.api_errors import ApiError
-    from service.cli.suggestions import named
+    from rarestream import ClientError
+    from service.cli.suggestions import settings_refused
 
     with reporting(), ExitStack() as stack:
         before = signal.signal(signal.SIGTERM, _ended)  # so that the learner is deleted then, too
         stack.callback(signal.signal, signal.SIGTERM, before)
         if start:
             url = stack.enter_context(_server())
-        api = stack.enter_context(connected(url, key))
+        client = stack.enter_context(connected(url, key))
         name = f"bench-{secrets.token_hex(4)}"
         config = {"algorithm": algorithm, "features": {"kind": "dense", "dim": dim}, "late": {"max_events": 1000}}
         try:
-            stack.callback(_deleted, api, name)  # first, for an interrupted creation may have been carried out
+            stack.callback(_deleted, client, name)  # first, for an interrupted creation may have been carried out
             try:
-                made, _ = api.create(name, config)
-            except ApiError as error:
-                raise named(error) from None
+                made, _ = client.create_document(name, config)
+            except ClientError as error:
+                raise settings_refused(error) from None
             ranks = 0 if "positive" in made["class_counts"] else len(made["class_counts"])
-            found = list(_load(api, name, requests, updates, batch, dim, ranks, show=not as_json))
+            found = list(_load(client, name, requests, updates, batch, dim, ranks, show=not as_json))
         except KeyboardInterrupt:
             print(f"stopped; {name} is deleted", file=sys.stderr)
             raise typer.Exit(130) from None
         if as_json:
             print_json(
-                {"url": api.url, "algorithm": algorithm, "dim": dim, **{one.name: one.to_json() for one in found}}
+                {"url": client.url, "algorithm": algorithm, "dim": dim, **{one.name: one.to_json() for one in found}}
             )
         else:
-            _tell(found, f"{algorithm}, {dim} numbers per event, at {api.url}: one client, one request at a time")
+            _tell(found, f"{algorithm}, {dim} numbers per event, at {client.url}: one client, one request at a time")
 
 
 class Measured:
@@ -140,19 +140,20 @@ def measured(
 
 
 def _load(
-    api: Api, name: str, requests: int, updates: int, batch: int, dim: int, ranks: int, *, show: bool
+    client: Client, name: str, requests: int, updates: int, batch: int, dim: int, ranks: int, *, show: bool
 ) -> Iterator[Measured]:
     """`ranks`: that an ordinal learner tells; 0: it tells two classes."""
+    learner = client.learner(name)
     rng = random.Random(0)
     notes = console(stderr=True)
     if show:
         notes.print(f"{_WARM} updates of {counted(batch, 'event')} to warm up, then {updates:,} that count ...")
     bodies = [_body(rng, batch, dim, ranks, labelled=True) for _ in range(updates + _WARM)]
-    yield measured("update", bodies, batch, lambda body: api.update(name, body, repeatable=False))
+    yield measured("update", bodies, batch, lambda body: learner.update_json(body, repeatable=False))
     if show:
         notes.print(f"{_WARM} events scored one by one to warm up, then {requests:,} that count ...")
     bodies = [_body(rng, 1, dim, ranks, labelled=False) for _ in range(requests + _WARM)]
-    yield measured("predict", bodies, 1, lambda body: api.scored(name, body))
+    yield measured("predict", bodies, 1, learner.predict_json)
 
 
 def _body(rng: random.Random, count: int, dim: int, ranks: int, *, labelled: bool) -> bytes:
@@ -166,13 +167,19 @@ def _body(rng: random.Random, count: int, dim: int, ranks: int, *, labelled: boo
     return msgspec.json.encode({"events": events})
 
 
-def _deleted(api: Api, name: str) -> None:
+def _deleted(client: Client, name: str) -> None:
     """Delete the learner, if it came to be; where that fails, too, say that it is left."""
+    from rarestream import ClientError
+    from service.cli.request_errors import exit_status_of
+
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # not to be stopped half-way
     try:
-        api.delete(name)
-    except CommandFailed as error:
-        if error.exit_status in (ExitStatus.NOT_FOUND, ExitStatus.UNREACHABLE):  # there never was one; or all is gone
+        client.delete(name)
+    except ClientError as error:
+        if exit_status_of(error) in (
+            ExitStatus.NOT_FOUND,
+            ExitStatus.UNREACHABLE,
+        ):  # not created, or no service
             return
         print(f"warning: {name} could not be deleted ({error}); `rarestream delete {name}` does it", file=sys.stderr)
     finally:

@@ -35,19 +35,19 @@ _HOW = "PUT /v1/groups/NAME makes one, as does the dashboard under Compare"
 
 def groups(as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None) -> None:
     """List the groups: learners that get the same stream, to be compared."""
-    with reporting(), connected(url, key) as api:
-        found = api.groups()
+    with reporting(), connected(url, key) as client:
+        listing = client.groups()
         if as_json:
-            print_json(found)
+            print_json(listing)
             return
-        if not (found["groups"] or found["unavailable"]):
+        if not (listing["groups"] or listing["unavailable"]):
             print(f"there is no group yet; {_HOW}")
             return
         table = plain_table("group", "learners", "events")
-        for one in found["groups"]:
+        for one in listing["groups"]:
             told = f"{one['events']:,}" if one["failed"] is None else f"failed: {one['failed']}"
             table.add_row(one["name"], ", ".join(one["config"]["learners"]), told)
-        for name, why in found["unavailable"].items():
+        for name, why in listing["unavailable"].items():
             table.add_row(name, "", f"unavailable: {why}")
         console().print(table)
 
@@ -65,8 +65,8 @@ def compare(
     The verdict is right however often one looks. The intervals are of the
     window, and right for one look.
     """
-    with reporting(), connected(url, key) as api:
-        told = api.compare(group)
+    with reporting(), connected(url, key) as client:
+        told = client.compare(group)
         if as_json:
             print_json(told)
             return

@@ -16,13 +16,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 
-from service.cli.api import Api, Document, Stopped
+from rarestream import ClientError
 from service.cli.display import FiguresLines, LearnersDisplay
-from service.datasets import CardFraud, Interruption, Meter, Pace, batches, first_day, most
+from service.cli.options_service import open_client
+from service.cli.request_errors import RequestFailed
+from service.datasets import CardFraud, Interruption, Meter, Pace, Stopped, batches, first_day, most
 from service.exits import CommandFailed, WrongUsage
 from service.server import CannotServe, listen, shown
 from service.server.run import Server
@@ -36,7 +38,7 @@ SOURCE = "simulated-card-fraud"
 GROUP = "demo"
 
 _LOG = ["amount", "card_age_days", "seconds_since_last"]
-_TABLE: Document = {
+_TABLE: dict[str, Any] = {
     "kind": "table",
     "fields": [
         {"name": "amount", "kind": "numeric", "log": True},
@@ -50,9 +52,9 @@ _TABLE: Document = {
         {"name": "new_device", "kind": "categorical", "categories": 2},
     ],
 }
-_HASHED: Document = {"kind": "named", "bits": 16, "categorical": ["hour"], "log": _LOG}
+_HASHED: dict[str, Any] = {"kind": "named", "bits": 16, "categorical": ["hour"], "log": _LOG}
 
-LEARNERS: dict[str, Document] = {
+LEARNERS: dict[str, dict[str, Any]] = {
     "demo-cbr": {"algorithm": "cbr", "params": {"buffer": "fifo"}, "features": _TABLE},
     "demo-cbr-diag": {"algorithm": "cbr-diag", "features": _HASHED},
     "demo-loam-ada": {"algorithm": "loam-ada", "features": _HASHED},
@@ -73,8 +75,8 @@ def demo(settings: Settings, *, rate: float | None, events: int, console: Consol
 
     `rate` is in events per second to each learner, None for as fast as it goes; the fraud pattern changes after half
     of `events`. `as_json`: lines of JSON on standard output, that of the address first; `console` is for the words.
-    Raises `CannotListen` where the port is taken, `ApiError` where the learners cannot be created, `WrongUsage` where
-    there are more events than times for them, `CannotServe` where the server fails.
+    Raises `CannotListen` if the port is taken, `RequestFailed` if the learners cannot be created, `WrongUsage` if there
+    are more events than times for them, `CannotServe` if the server fails.
     """
     listener = listen(settings.host, settings.port)
     with Interruption() as interruption, _Serving(settings, listener, interruption) as serving:
@@ -198,11 +200,10 @@ class _Stream:
         self._events = events
         self._interruption = interruption
         self._standstill = Standstill(say)
-        self._apis = {
-            name: Api(url, timeout=_TIMEOUT, patience=_PATIENCE, wait=interruption.wait, notice=self._standstill.note)
-            for name in LEARNERS
-        }
-        self._any = next(iter(self._apis.values()))  # for what is asked for once
+        self._client = open_client(
+            url, None, timeout=_TIMEOUT, patience=_PATIENCE, wait=interruption.wait, notice=self._standstill.note
+        )
+        self._learners = [self._client.learner(name) for name in LEARNERS]
         self._threads = ThreadPoolExecutor(max_workers=len(LEARNERS))
         self._meter = Meter()
 
@@ -213,8 +214,7 @@ class _Stream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._threads.shutdown()
-        for api in self._apis.values():
-            api.close()
+        self._client.close()
 
     def run(self, rate: float | None, console: Console, shown: LearnersDisplay | FiguresLines) -> bool:
         """Create the learners where they are missing and stream on to the end. False where a signal came first."""
@@ -230,6 +230,8 @@ class _Stream:
                 display.show(self._figures(), self._meter.speed(), final=True)
         except Stopped:
             return False
+        except ClientError as error:
+            raise RequestFailed(error) from None
         finally:
             hint.cancel()
         if complete and at < self._events:
@@ -241,9 +243,9 @@ class _Stream:
 
         How many events of the stream each has learnt; it goes on at the first that one of them has not.
         """
-        asked = [self._threads.submit(self._apis[name].create, name, config) for name, config in LEARNERS.items()]
+        asked = [self._threads.submit(self._client.create_document, name, config) for name, config in LEARNERS.items()]
         documents = [reply.result()[0] for reply in asked]
-        self._any.create_group(GROUP, list(LEARNERS))
+        self._client.create_group(GROUP, list(LEARNERS))
         self._standstill.over()
         return {document["name"]: document["sources"].get(SOURCE, 0) for document in documents}
 
@@ -255,7 +257,7 @@ class _Stream:
         now = time.time()
         behind = min(offsets, key=offsets.__getitem__)
         at = offsets[behind]
-        clock = self._apis[behind].metrics(behind)["clock"] if at else None
+        clock = self._client.learner(behind).metrics()["clock"] if at else None
         first = first_day(self._events if clock is None else at, now, clock)
         if self._events > at and self._events > (fit := most(max(first, 0), now)):
             raise WrongUsage(f"--events: {fit:,} at most; the times of those after them are still to come")
@@ -291,8 +293,8 @@ class _Stream:
     def _send_batch(self, start: int, stop: int) -> None:
         """The events to the group. After a kill a learner may be a batch ahead of another, and has duplicates then."""
         events = self._simulation.events(start, stop)
-        self._any.update_group(GROUP, next(batches(events, SOURCE, start, len(events))).body)
+        self._client.update_group(GROUP, next(batches(events, SOURCE, start, len(events))).body)
         self._standstill.over()
 
-    def _figures(self) -> list[Document]:
-        return [api.metrics(name) for name, api in self._apis.items()]
+    def _figures(self) -> list[dict[str, Any]]:
+        return [learner.metrics() for learner in self._learners]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from service.cli.options import flag, ranks_of
+from service.cli.options import Drop, Id, Label, Positive, RankLabels, Time, Weight, flag, parse_ranks
 from service.cli.options_service import (
     DEFAULT_URL,
     AsJson,
@@ -33,7 +33,7 @@ from service.exits import CommandFailed, ExitStatus
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from service.cli.api import Api, UpdatedEach
+    from rarestream import Client
     from service.datasets import Chunk, Columns
 
 __all__ = ["labels", "predict", "update"]
@@ -46,15 +46,6 @@ Events = Annotated[
     typer.Argument(help="Events as JSON, or files of them; - or nothing: standard input.", show_default=False),
 ]
 Format = Annotated[str, typer.Option(help="json, csv, tsv, libsvm or npz, where the name does not tell.")]
-Label = Annotated[str, typer.Option(help="Column of the label.")]
-Positive = Annotated[list[str] | None, typer.Option(help="A label that is positive. Repeatable.")]
-Ranks = Annotated[
-    str | None, typer.Option(help="Ordinal: the labels, lowest first, LOW,MEDIUM,HIGH, if they are not 1 to p.")
-]
-Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out. Repeatable.")]
-Id = Annotated[str | None, typer.Option(help="Column of the ids of events.")]
-Time = Annotated[str | None, typer.Option(help="Column of its time: epoch seconds or ISO 8601.")]
-Weight = Annotated[str | None, typer.Option(help="Column of its weight.")]
 Size = Annotated[int, typer.Option(min=1, max=100_000, help="Events per request at most.")]
 
 
@@ -64,7 +55,7 @@ def update(
     format: Format = "",
     label: Label = "label",
     positive: Positive = None,
-    ranks: Ranks = None,
+    ranks: RankLabels = None,
     drop: Drop = None,
     id: Id = None,
     time: Time = None,
@@ -99,7 +90,7 @@ def labels(
     ] = None,
     format: Annotated[str, typer.Option(help="json, csv or tsv, where the name does not tell.")] = "",
     positive: Positive = None,
-    ranks: Ranks = None,
+    ranks: RankLabels = None,
     batch: Size = 1000,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
@@ -155,7 +146,7 @@ def predict(
 
             def score(chunk: Chunk) -> None:
                 nonlocal forgotten, away
-                reply = sending.api.scored(name, chunk.body, explain, at_least)
+                reply = sending.client.learner(name).predict_json(chunk.body, explain=explain, at_least=at_least)
                 out.write(reply["results"], chunk.first)
                 sys.stdout.flush()  # whoever reads them may wait for these before it sends more
                 forgotten += len({one["id"] for one in reply["results"]} - {None}) - reply["remembered"]
@@ -185,7 +176,7 @@ def _columns(
 ) -> Columns:
     from service.datasets import Columns
 
-    order = ranks_of(ranks) if ranks is not None else ()
+    order = parse_ranks(ranks) if ranks is not None else ()
     return Columns(label, tuple(positive or ()), order, tuple(drop or ()), id, time, weight)
 
 
@@ -208,9 +199,8 @@ def _learn(
 
         def learn(chunk: Chunk) -> None:
             nonlocal last
-            reply: UpdatedEach = sending.api.update_each(
-                name, chunk.body, repeatable=kind == "labels" or chunk.identified
-            )
+            repeatable = kind == "labels" or chunk.identified
+            reply = sending.client.learner(name).update_json(chunk.body, repeatable=repeatable, results=True)
             for status in sums:
                 sums[status] += getattr(reply, status)
             last = reply.position
@@ -250,7 +240,7 @@ class _Sending:
     """Chunks on their way, of which one is in flight at a time; a signal lets that one have its answer."""
 
     def __init__(self, notes: Console) -> None:
-        self.api: Api  # set before `run`, as what is sent is
+        self.client: Client  # set before `run`, as what is sent is
         self.chunks: Iterator[Chunk]
         self.done = 0  # events that were answered
         self._notes = notes
@@ -260,8 +250,10 @@ class _Sending:
 
     def run(self, send: Callable[[Chunk], None], verb: str, *, quiet: bool) -> None:
         """Send all of them. Raises `CommandFailed`, which says how many events were answered before."""
-        from service.cli.api import ApiError, Stopped
-        from service.cli.replay_engine import by_row
+        from rarestream import ClientError
+        from service.cli.replay_engine import numbered_rows
+        from service.cli.request_errors import similar_learners
+        from service.datasets import Stopped
 
         began = shown = time.monotonic()
         live = self._notes.is_terminal and not quiet
@@ -283,12 +275,14 @@ class _Sending:
         except (KeyboardInterrupt, Stopped):
             self._notes.print(f"{counted(self.done, 'event')} {'was' if self.done == 1 else 'were'} {verb}")
             raise KeyboardInterrupt from None
-        except CommandFailed as error:
-            said = by_row(error, self.done, "event") if isinstance(error, ApiError) else error
+        except (ClientError, CommandFailed) as error:
+            cause = error
+            if isinstance(error, ClientError):
+                cause = numbered_rows(error, self.done, "event", similar_learners(error, self.client))
             if not self.done:
-                raise said from None
+                raise cause from None
             failed = CommandFailed(
-                f"{said}\n{counted(self.done, 'event')} before {'was' if self.done == 1 else 'were'} {verb}"
+                f"{cause}\n{counted(self.done, 'event')} before {'was' if self.done == 1 else 'were'} {verb}"
             )
             failed.exit_status = ExitStatus.PARTLY
             raise failed from None
@@ -326,22 +320,22 @@ def _sending(
 
     notes = console(stderr=True)
     sending = _Sending(notes)
-    with connected(url, key, patience=patience, wait=sending.wait, notice=notes.print) as api:
-        document = _document(api, name)
+    with connected(url, key, patience=patience, wait=sending.wait, notice=notes.print) as client:
+        document = _document(client, name)
         labels = labels_said(columns) if document is None else labels_for(columns, document)
         inputs = Inputs(tuple(events or ()), kind, document, columns, format, labels)
-        sending.api = api
+        sending.client = client
         sending.chunks = chunks(inputs.events(), batch)
         yield sending
 
 
-def _document(api: Api, name: str) -> dict[str, Any] | None:
+def _document(client: Client, name: str) -> dict[str, Any] | None:
     """The learner's document; None where the key may not read, as it need not for events that say all themselves."""
-    from service.cli.api import ApiError
+    from rarestream import ClientError
 
     try:
-        return api.learner(name)
-    except ApiError as error:
+        return client.learner(name).describe()
+    except ClientError as error:
         if error.code != "forbidden":
             raise
         return None

@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from service.cli.options import check_late, duration, flag, ranks_of
+from service.cli.options import (
+    Drop,
+    Id,
+    Label,
+    Positive,
+    RankLabels,
+    Time,
+    Weight,
+    check_label_delay,
+    duration,
+    flag,
+    parse_ranks,
+)
 from service.cli.options_service import (
     DEFAULT_URL,
     AsJson,
@@ -27,15 +39,13 @@ __all__ = ["replay"]
 def replay(
     file: Annotated[Path, typer.Argument(help="CSV, TSV, JSONL, .npz or LIBSVM text; may be gzipped. No pipe.")],
     learner: Annotated[str, typer.Option(help="Name of the learner.", autocompletion=learner_names)],
-    label: Annotated[str, typer.Option(help="Column of the label (.npz: array, y if not given).")] = "label",
-    positive: Annotated[list[str] | None, typer.Option(help="A label that is positive. Repeatable.")] = None,
-    ranks: Annotated[
-        str | None, typer.Option(help="Ordinal: the labels, lowest first, LOW,MEDIUM,HIGH, if they are not 1 to p.")
-    ] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out. Repeatable.")] = None,
-    id: Annotated[str | None, typer.Option(help="Column of the ids of events.")] = None,
-    time: Annotated[str | None, typer.Option(help="Column of its time: epoch seconds or ISO 8601.")] = None,
-    weight: Annotated[str | None, typer.Option(help="Column of its weight.")] = None,
+    label: Label = "label",
+    positive: Positive = None,
+    ranks: RankLabels = None,
+    drop: Drop = None,
+    id: Id = None,
+    time: Time = None,
+    weight: Weight = None,
     format: Annotated[str, typer.Option(help="csv, tsv, jsonl, npz or libsvm, where the name does not tell.")] = "",
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after this row of the file.")] = None,
     rate: Annotated[float | None, typer.Option(min=1e-3, help="Events per second at most.")] = None,
@@ -77,31 +87,29 @@ def replay(
     the same --label-delay and --label-every only.
     """
     with reporting():
-        from service.cli.api import Stopped
         from service.cli.late_replay import Delay
-        from service.cli.replay_engine import Plan, replay_file
-        from service.cli.replay_summary import tell
-        from service.datasets import Columns, Interruption
+        from service.cli.replay_engine import Plan, print_outcome, replay_file
+        from service.datasets import Columns, Interruption, Stopped
 
-        check_late(label_delay, label_every, id, time, wait)
-        order = ranks_of(ranks) if ranks is not None else ()
+        check_label_delay(label_delay, label_every, id, time, wait)
+        order = parse_ranks(ranks) if ranks is not None else ()
         columns = Columns(label, tuple(positive or ()), order, tuple(drop or ()), id, time, weight)
         delay = None if label_delay is None else Delay(label_delay, label_every or 0.0)
         notes = console(stderr=True)
         with (
             Interruption() as interruption,
-            connected(url, key, patience=retry_seconds, wait=interruption.wait, notice=notes.print) as api,
+            connected(url, key, patience=retry_seconds, wait=interruption.wait, notice=notes.print) as client,
         ):
             plan = Plan(file, learner, columns, format, limit, rate, batch, wait, delay)
             try:
-                outcome = replay_file(plan, api, interruption, notes)
+                outcome = replay_file(plan, client, interruption, notes)
             except Stopped:  # before the first batch, or after the last
                 outcome = None
         if outcome is not None:
             if as_json:
                 print_json(outcome.to_json() | {"learner": learner, "file": str(file)})
             else:
-                tell(outcome, plan, notes, console())
+                print_outcome(outcome, plan, notes, console())
         if interruption:
             notes.print("stopped; the same command goes on from there")
             raise typer.Exit(128 + (interruption.signal or 0))

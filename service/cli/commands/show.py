@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from service.cli.commands.states import size
-from service.cli.durations import roughly, spoken
-from service.cli.format_config import settings_of
+from service.cli.format import format_bytes, format_config, format_duration, rough_duration
 from service.cli.options import flag
 from service.cli.options_service import (
     DEFAULT_URL,
@@ -73,15 +71,15 @@ def list_learners(
     Learners that are asleep, swapped out to the store, are named only: to ask
     for more would wake them.
     """
-    with reporting(), connected(url, key) as api:
+    with reporting(), connected(url, key) as client:
         if sizes and sort in _OF_FIGURES:
             raise typer.BadParameter(f"does not go with --sizes: {sort} is a figure", param_hint="--sort")
         sizes = sizes or sort in _OF_SIZES
-        found = api.learners(figures=not sizes)
-        rows = [one for one in found["learners"] if one["name"].startswith(prefix)]
-        asleep = [name for name in found["asleep"] if name.startswith(prefix)]
-        creating = [one["name"] for one in found.get("creating", ()) if one["name"].startswith(prefix)]
-        unavailable = {name: why for name, why in found["unavailable"].items() if name.startswith(prefix)}
+        listing = client.learners(figures=not sizes)
+        rows = [one for one in listing["learners"] if one["name"].startswith(prefix)]
+        asleep = [name for name in listing["asleep"] if name.startswith(prefix)]
+        creating = [one["name"] for one in listing.get("creating", ()) if one["name"].startswith(prefix)]
+        unavailable = {name: why for name, why in listing["unavailable"].items() if name.startswith(prefix)}
         rows.sort(key=lambda row: _rank(row, sort), reverse=reverse)
         if as_json:
             print_json({"learners": rows, "asleep": asleep, "creating": creating, "unavailable": unavailable})
@@ -134,7 +132,7 @@ def _figure_columns(rows: Sequence[Document]) -> dict[str, _Column]:
         "F1": window("f1", figure),
         "alerts": window("alert_rate", share, _NARROW),
         "threshold": _Column(lambda row: figure(row["threshold"]), _NARROW),
-        "label delay": window("label_delay_median", spoken, _WIDE),
+        "label delay": window("label_delay_median", format_duration, _WIDE),
         "alarms": _Column(lambda row: f"{sum(row['alarms'].values()):,}", _NARROW),
     }
     if any("mae" in row["window"] for row in rows):  # ordinal ones
@@ -150,7 +148,7 @@ def _size_columns() -> dict[str, _Column]:
         "queued": _Column(lambda row: f"{row['queued_events']:,}", _NARROW),
         "columns": _Column(lambda row: f"{row['columns']:,}", _NARROW),
         "remembered": _Column(lambda row: "-" if row["pending"] is None else f"{row['pending']['events']:,}"),
-        "size": _Column(lambda row: size(row["state_bytes"])),
+        "size": _Column(lambda row: format_bytes(row["state_bytes"])),
     }
 
 
@@ -193,7 +191,7 @@ def _state(row: Document) -> Any:
     if row["failed"] is not None:
         return Text(f"failed: {row['failed']}", "red")
     if row["stale_seconds"]:
-        return Text(f"no store for {roughly(row['stale_seconds'])}", "red")
+        return Text(f"no store for {rough_duration(row['stale_seconds'])}", "red")
     return Text("ready", "green") if row["ready"] else Text("not ready", "yellow")
 
 
@@ -209,13 +207,14 @@ def show(
 
     What --config prints, `rarestream create --config` takes.
     """
-    with reporting(), connected(url, key) as api:
-        learner = api.learner(name)
+    with reporting(), connected(url, key) as client:
+        remote = client.learner(name)
+        learner = remote.describe()
         if config:  # a file that people go on with, too
             print(json.dumps(learner["config"], indent=None if as_json else 2))
             return
-        metrics, alarms = api.metrics(name), api.alarms(name)
-        told = api.weights(name, weights) if weights is not None else None
+        metrics, alarms = remote.metrics(), remote.alarms()
+        told = remote.weights(weights) if weights is not None else None
         if as_json:
             more = {} if told is None else {"weights": told}
             print_json({"learner": learner, "metrics": metrics, "alarms": alarms, **more})
@@ -250,7 +249,7 @@ def _about(learner: Document, alarms: Document) -> Table:
     if learner["not_ready"]:
         state.append(f": {learner['not_ready']}")
     table.add_row("learner", state)
-    for what, said in (*settings_of(learner["config"]), *_progress(learner)):
+    for what, said in (*format_config(learner["config"]), *_progress(learner)):
         table.add_row(what, said)
     counts = ", ".join(f"{count} of the {_ALARMS.get(kind, kind)}" for kind, count in alarms["counts"].items() if count)
     last = f"; the last {alarm_of(alarms['alarms'][-1])}" if alarms["alarms"] else ""
@@ -288,17 +287,17 @@ def _progress(learner: Document) -> Iterator[tuple[str, str]]:
         pending = learner["pending"]
         gone = f"; {pending['expired']:,} expired, {pending['evicted']:,} evicted"
         kept = counted(pending["events"], "served event")
-        yield "remembered", f"{kept}, for labels and corrections ({size(pending['bytes'])}){gone}"
+        yield "remembered", f"{kept}, for labels and corrections ({format_bytes(pending['bytes'])}){gone}"
     if learner["queued_events"]:
         yield "queue", counted(learner["queued_events"], "event")
     snapshot = learner["snapshot"]
     if snapshot is not None:
-        ago = roughly(max(0.0, time.time() - snapshot["time"]))
-        taken = f"; snapshot at {snapshot['position']:,} ({size(snapshot['size'])}, {ago} ago)"
+        ago = rough_duration(max(0.0, time.time() - snapshot["time"]))
+        taken = f"; snapshot at {snapshot['position']:,} ({format_bytes(snapshot['size'])}, {ago} ago)"
     else:
         taken = "; no snapshot yet"
     yield "position", f"{learner['position']:,}{taken}"
-    yield "state", f"{size(learner['state_bytes'])}, {counted(learner['columns'], 'column')}"
+    yield "state", f"{format_bytes(learner['state_bytes'])}, {counted(learner['columns'], 'column')}"
     for source, offset in learner["sources"].items():
         yield "source", f"{source}: {offset:,}"
 

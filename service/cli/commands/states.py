@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from service.cli.format import format_bytes
 from service.cli.options import flag
 from service.cli.options_service import (
     DEFAULT_URL,
@@ -47,28 +48,28 @@ def snapshot(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL, key: K
     The newest few are kept (RARESTREAM_SNAPSHOTS_KEPT of the service), those
     among them that it takes by itself: `export` saves a state for good.
     """
-    with reporting(), connected(url, key) as api:
-        taken = api.snapshot(name)
+    with reporting(), connected(url, key) as client:
+        taken = client.learner(name).snapshot()
         if as_json:
             print_json(taken)
         else:
-            print(f"{name} has a snapshot at position {taken['position']:,} ({size(taken['size'])})")
+            print(f"{name} has a snapshot at position {taken['position']:,} ({format_bytes(taken['size'])})")
 
 
 def snapshots(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None) -> None:
     """List the snapshots that are kept of a learner, newest first."""
-    with reporting(), connected(url, key) as api:
-        found = api.snapshots(name)
+    with reporting(), connected(url, key) as client:
+        stored = client.learner(name).snapshots()["snapshots"]
         if as_json:
-            print_json({"snapshots": found})
+            print_json({"snapshots": stored})
             return
-        if not found:
+        if not stored:
             print(f"{name} has no snapshot yet; `rarestream snapshot {name}` takes one")
             return
         table = plain_table("position", "size", "taken", right=3)
-        for one in found:
+        for one in stored:
             taken = datetime.fromtimestamp(one["time"]).astimezone().isoformat(" ", "seconds")
-            table.add_row(str(one["position"]), size(one["size"]), taken)
+            table.add_row(str(one["position"]), format_bytes(one["size"]), taken)
         console().print(table)
 
 
@@ -88,14 +89,14 @@ def restore(
     Asks on a terminal; elsewhere --yes is needed. The roll-back stands in the
     learner's log. Take a snapshot before it, and that can be restored again.
     """
-    with reporting(), connected(url, key) as api:
+    with reporting(), connected(url, key) as client:
 
         def question() -> str:
-            at = api.learner(name)["position"]
+            at = client.learner(name).describe()["position"]
             return f"Roll {name} back from position {at:,} to {position:,}? What was learnt after it is undone"
 
         _confirmed(yes, question, "it undoes what was learnt after the snapshot", "nothing was rolled back")
-        done = api.restore(name, position)
+        done = client.learner(name).restore(position)
         if as_json:
             print_json({"learner": name, "restored": position, **done})
         else:
@@ -108,8 +109,8 @@ def clone(name: Name, to: NewName, as_json: AsJson = False, url: Url = DEFAULT_U
     Events that wait for their labels stay with the first: labels by id go
     to the learner that scored the event.
     """
-    with reporting(), connected(url, key) as api:
-        made = api.clone(name, to)
+    with reporting(), connected(url, key) as client:
+        made = client.learner(name).clone(to)
         if as_json:
             print_json(made)
         else:
@@ -124,14 +125,14 @@ def delete(
     key: Key = None,
 ) -> None:
     """Delete a learner, with its log and its snapshots. Asks on a terminal; elsewhere --yes is needed."""
-    with reporting(), connected(url, key) as api:
+    with reporting(), connected(url, key) as client:
 
         def question() -> str:
-            events = api.learner(name)["events"]
+            events = client.learner(name).describe()["events"]
             return f"Delete {name}, which has learnt {counted(events, 'event')}? It cannot be brought back"
 
         _confirmed(yes, question, "it deletes the learner for good, its log and snapshots too", "nothing was deleted")
-        api.delete(name)
+        client.delete(name)
         if as_json:
             print_json({"deleted": name})
         else:
@@ -152,14 +153,14 @@ def export(
 
     The file appears when it is complete: there is never half of one.
     """
-    with reporting(), connected(url, key) as api:
+    with reporting(), connected(url, key) as client:
         if str(file) == _DASH:
             if as_json:
                 reason = "does not go with -, by which the state itself goes to standard output: name a file"
                 raise typer.BadParameter(reason, param_hint="--json")
             if sys.stdout.isatty():
                 raise WrongUsage("the state is bytes, and no text for a terminal: name a file, or send it on by a pipe")
-            api.export(name, sys.stdout.buffer.write)
+            client.learner(name).export(sys.stdout.buffer.write)
             sys.stdout.buffer.flush()
             return
         path = file / f"{name}.rarestream" if file.is_dir() else file
@@ -169,13 +170,13 @@ def export(
 
         def fill(take: Any) -> None:
             nonlocal written
-            written = api.export(name, take)
+            written = client.learner(name).export(take)
 
         _whole(path, fill)
         if as_json:
             print_json({"learner": name, "file": str(path), "bytes": written})
         else:
-            print(f"{name} is saved to {path} ({size(written)})")
+            print(f"{name} is saved to {path} ({format_bytes(written)})")
 
 
 def import_state(
@@ -186,10 +187,10 @@ def import_state(
     key: Key = None,
 ) -> None:
     """Make a learner of an exported state. Nothing is created of a file that is damaged or not ours."""
-    with reporting(), connected(url, key) as api:
+    with reporting(), connected(url, key) as client:
         if str(file) == _DASH and sys.stdin.isatty():
             raise WrongUsage("standard input is a terminal: name a file, or send one to it")
-        made = api.import_state(name, _exported(file))
+        made = client.import_learner(name, _exported(file))
         if as_json:
             print_json(made)
         else:
@@ -205,16 +206,6 @@ def _confirmed(yes: bool, question: Callable[[], str], why: str, otherwise: str)
     if not typer.confirm(question(), err=True):
         print(otherwise, file=sys.stderr)
         raise typer.Exit(ExitStatus.FAILED)
-
-
-def size(count: int) -> str:
-    """Bytes for people, as the dashboard has them: 512 B, 1.3 KiB, 20 MiB."""
-    value, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 10 else f"{value:.1f} {unit}"
 
 
 def _exported(file: Path) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.panel import Panel
 
-    from service.cli.api import Api
+    from rarestream import Client
 
 __all__ = ["Watched", "follow", "watch"]
 
@@ -49,24 +49,24 @@ def watch(
     Where the output is no terminal, each change is a line. When the service
     goes away, it is waited for, and nothing is missed.
     """
-    with reporting(), connected(url, key) as api:
+    with reporting(), connected(url, key) as client:
         if once and as_json:
-            print_json(api.metrics(name))
+            print_json(client.learner(name).metrics())
             return
         out = console()
         plain = not out.encoding.lower().startswith("utf")
-        watched = Watched(api, name, plain=plain, width=None if out.is_terminal else _WIDTH)
+        watched = Watched(client, name, plain=plain, width=None if out.is_terminal else _WIDTH)
         if once:
             out.print(watched.frame())
             return
         before = signal.signal(signal.SIGTERM, _ended)  # so that a terminal is left as it was
         try:
             if as_json:
-                follow(api, watched, lambda kind, data: print(json.dumps({"event": kind, **data}), flush=True))
+                follow(client, watched, lambda kind, data: print(json.dumps({"event": kind, **data}), flush=True))
             elif out.is_terminal:
-                _live(api, watched, out)
+                _live(client, watched, out)
             else:
-                follow(api, watched, lambda kind, data: _line(out, watched, kind, data))
+                follow(client, watched, lambda kind, data: _line(out, watched, kind, data))
         except KeyboardInterrupt:  # the usual end of it
             return
         finally:
@@ -83,7 +83,7 @@ class Watched:
 
     def __init__(
         self,
-        api: Api,
+        client: Client,
         name: str,
         *,
         plain: bool = False,
@@ -94,12 +94,13 @@ class Watched:
         from service.datasets import Meter
 
         self.name = name
-        self.learner: Document = api.learner(name)
-        self.metrics: Document = api.metrics(name)
-        self.alarms: deque[Document] = deque(api.alarms(name)["alarms"], maxlen=_ALARMS)
+        remote = client.learner(name)
+        self.learner: Document = remote.describe()
+        self.metrics: Document = remote.metrics()
+        self.alarms: deque[Document] = deque(remote.alarms()["alarms"], maxlen=_ALARMS)
         self.trouble: str | None = None  # why nothing comes just now
         self._curve: deque[float | None] = deque(maxlen=_POINTS)
-        self._curve.extend(point.get(self._axis) for point in api.history(name)["points"])
+        self._curve.extend(point.get(self._axis) for point in remote.history()["points"])
         self._plain = plain
         self._width = width
         self._learnt, self._served = Meter(clock=clock), Meter(clock=clock)
@@ -187,7 +188,7 @@ class Watched:
 
     def _drawn(self) -> _Curve:
         """The figure's curve up to now, as wide as there is room, and between what values it goes."""
-        from service.cli.sse_reader import sparkline
+        from service.cli.format import sparkline
 
         course = [*self._curve, self.metrics["window"][self._axis]]  # the newest point is some events old
         known = [one for one in course if one is not None]
@@ -213,21 +214,20 @@ class _Curve:
             yield Text("  ").join(filter(None, [curve, ends]))
 
 
-def follow(api: Api, watched: Watched, tell: Callable[[str, Document], None]) -> None:
+def follow(client: Client, watched: Watched, tell: Callable[[str, Document], None]) -> None:
     """Take every event of the stream and `tell` of it, for good; where it breaks off it is opened again.
 
     Raises `CommandFailed` where the learner is deleted, or refused. Nothing is missed: the stream goes on after the
     last event that came.
     """
-    from service.cli.api import ApiError
-    from service.cli.sse_reader import events
+    from rarestream import ClientError
 
     last: str | None = None
     pause = _FIRST_PAUSE
     while True:
         try:
-            with api.stream(watched.name, last) as lines:
-                for event in events(lines):
+            with client.learner(watched.name).events(last) as events:
+                for event in events:
                     if event.kind == "gone":
                         gone = CommandFailed(str(event.data.get("detail", f"{watched.name} is gone")))
                         gone.exit_status = ExitStatus.NOT_FOUND
@@ -237,22 +237,22 @@ def follow(api: Api, watched: Watched, tell: Callable[[str, Document], None]) ->
                     watched.take(event.kind, event.data)
                     tell(event.kind, event.data)
             why = "the service closed the stream"
-        except ApiError as error:
+        except ClientError as error:
             if error.status is not None and error.status < 500 and error.status != 429:
                 raise
-            why = str(error).partition("\n")[0]
+            why = error.detail.partition("\n")[0]
         watched.trouble = f"{why}; trying again"
         tell("trouble", {"detail": watched.trouble})
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _live(api: Api, watched: Watched, out: Console) -> None:
+def _live(client: Client, watched: Watched, out: Console) -> None:
     """Redraw one place of the terminal."""
     from rich.live import Live
 
     with Live(get_renderable=watched.frame, console=out, refresh_per_second=_REFRESHES, vertical_overflow="crop"):
-        follow(api, watched, lambda *_: None)
+        follow(client, watched, lambda *_: None)
 
 
 def _line(out: Console, watched: Watched, kind: str, data: Document) -> None:

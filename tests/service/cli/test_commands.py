@@ -24,7 +24,7 @@ from typer.testing import CliRunner, Result
 
 from learners.decisions.threshold import Threshold
 from service.cli.commands.bench import measured
-from service.cli.commands.states import size
+from service.cli.format import format_bytes
 from service.cli.main import app
 from service.cli.options import objective_names
 from service.server.listen import listen
@@ -248,7 +248,7 @@ def test_the_key_is_sent_and_never_shown(elsewhere: str, monkeypatch: pytest.Mon
     assert [one["authorization"] for one in _Elsewhere.seen] == ["Bearer s3cret"] * 2
     monkeypatch.setenv("RARESTREAM_KEY", "s3cret\n")
     wrong = run(elsewhere, "list", status=2)
-    assert "--key or RARESTREAM_KEY has characters" in wrong.stderr
+    assert "--key or RARESTREAM_KEY: the key contains characters" in wrong.stderr
     assert "s3cret" not in "".join(one.output for one in (result, more, shown, wrong))
 
 
@@ -315,7 +315,7 @@ def test_what_is_scored_and_not_remembered_is_told(server: Process, tmp_path: Pa
         assert json.loads(found.stdout)["id"] == "n"
         assert found.stderr == f"{warning}the service's store is away\n"
         error = run(process, "update", "a", '{"features": {"amount": 5}, "label": 0}', "--retry-seconds", 0, status=1)
-        assert error.stderr.endswith("Look after that one, then give the command again.\n")
+        assert error.stderr.endswith("Check the store, then repeat the command.\n")
 
 
 def test_scores_of_many_come_in_order(server: Process) -> None:
@@ -352,27 +352,6 @@ def test_events_that_are_refused_are_named_by_their_number(server: Process) -> N
     assert "standard input, line 2: not JSON" in error
     assert run(server, "update", "refusing", "nowhere.csv", status=2).stderr.startswith("error: nowhere.csv: ")
     assert "--csv" in run(server, "predict", "fraud", "[]", "--csv", "--json", status=2).stderr
-
-
-def test_an_update_without_ids_is_not_sent_twice() -> None:
-    from service.cli.api import Api, ApiError
-    from service.exits import ExitStatus
-
-    sent = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        sent.append(request)
-        raise httpx.ReadError("broken")
-
-    waits: list[float] = []
-    patient = {"patience": 1.0, "wait": lambda seconds: bool(waits.append(seconds)), "clock": lambda: sum(waits)}
-    with Api("http://service", transport=httpx.MockTransport(answer), **patient) as client:  # type: ignore[arg-type]
-        with pytest.raises(ApiError, match="is not known, and it was not sent again") as error:
-            client.update("a", b"{}", repeatable=False)
-        assert (len(sent), error.value.exit_status) == (1, ExitStatus.FAILED)
-        with pytest.raises(ApiError, match="cannot reach"):
-            client.update("a", b"{}")
-        assert len(sent) > 2
 
 
 # States
@@ -758,4 +737,4 @@ def test_the_help_tells_the_statuses() -> None:
     [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (20 * 2**20, "20 MiB"), (5 * 2**42, "20480 GiB")],
 )
 def test_sizes_for_people(count: int, said: str) -> None:
-    assert size(count) == said
+    assert format_bytes(count) == said

@@ -21,7 +21,7 @@ from service.cli.commands.demo import GROUP, LEARNERS, SOURCE, Standstill
 from service.cli.display import LearnersDisplay
 from service.datasets.card_fraud import CardFraud
 from tests.harness.process import Commands
-from tests.service.cli.test_api import Time
+from tests.service.cli.test_request_errors import Time
 
 Demo = Callable[..., subprocess.Popen[str]]
 

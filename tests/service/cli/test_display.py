@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from service.cli.display import LearnersDisplay, ReplayDisplay, behind, fit_of, so_far
-from tests.service.cli.test_api import Time
+from tests.service.cli.test_request_errors import Time
 
 
 def test_a_replay_on_a_terminal() -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.cli.api import Api, ApiError
+from rarestream import Client, OutcomeUnknown, RetryPause
 from service.cli.late_replay import Delay, late_source, schedule
 from service.datasets.batches import Batch
 from tests.harness.process import Commands, Process
@@ -59,7 +59,7 @@ LATE = [*FLAT, "--label-delay", "1h"]
 
 
 def create(server: Process, name: str, *options: object) -> None:
-    run(server, "create", name, "--algorithm", "loam-ada", "--features", "named", "--bits", 6, *options)
+    run(server, "create", name, "--algorithm", "loam-ada", "--features", "named", "--set", "features.bits=6", *options)
 
 
 def get(server: Process, path: str) -> Any:
@@ -237,7 +237,7 @@ def test_ranks_may_come_late(server: Process, tmp_path: Path) -> None:
             for i in range(90)
         )
     )
-    options = ["--features", "named", "--bits", 4, "--param", "ranks=3"]
+    options = ["--features", "named", "--set", "features.bits=4", "--param", "ranks=3"]
     run(server, "create", "grades", "--algorithm", "npsvor", *options)
     result = run(server, "replay", path, "--learner", "grades", *FLAT, "--label-delay", "10m", "--json")
     found = json.loads(result.stdout)
@@ -363,12 +363,15 @@ def test_what_is_not_remembered_is_scored_again() -> None:
     told: list[str] = []
     transport = httpx.MockTransport(answer)
 
-    def note(why: str, _: str) -> None:
-        told.append(why)
+    def note(pause: RetryPause) -> None:
+        told.append(pause.error.detail)
 
-    with Api("http://service", patience=60, wait=lambda _: False, notice=note, transport=transport) as api:
-        api.predict("a", b"{}", 2)
-    assert told == ["the service cannot remember what it scores: its store is away"] * 2
+    with Client("http://service", on_retry=note, sleep=lambda _: None, transport=transport) as client:
+        client.learner("a").predict_json(b"{}", remember=2)
+    assert told == ["the service's store is away: it cannot remember the events it scores"] * 2
     remembered = [1]
-    with Api("http://service", transport=transport) as api, pytest.raises(ApiError, match="its store is away"):
-        api.predict("a", b"{}", 2)
+    with (
+        Client("http://service", patience=0, transport=transport) as client,
+        pytest.raises(OutcomeUnknown, match="store is away"),
+    ):
+        client.learner("a").predict_json(b"{}", remember=2)

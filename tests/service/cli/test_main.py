@@ -21,9 +21,7 @@ from typer.testing import CliRunner, Result
 
 from learners import algorithms
 from learners.algorithms import is_baseline
-from learners.decisions.calibration import Calibration
 from learners.decisions.threshold import Threshold
-from learners.features.kernel_approximation import Embedding
 from learners.features.scaling import Scaling
 from learners.numerics.jit import cache_directory
 from learners.settings import Parameters
@@ -63,11 +61,11 @@ def served_threshold(server: Process, name: str) -> float | None:
 
 def test_create_a_table_learner(server: Process) -> None:
     options = [
-        *("create", "table", "--algorithm", "cbr", "--features", "table", "--extra", "ignore"),
+        *("create", "table", "--algorithm", "cbr", "--features", "table", "--set", "features.extra=ignore"),
         *("--field", "amount:numeric:log", "--field", "age:numeric"),
         *("--field", "country:categorical:8", "--field", "channel:categorical"),
         *("--param", "C=0.125", "--param", "buffer=reservoir", "--window", 500, "--seed", 3),
-        *("--scaling", "maxabs", "--calibration", "platt", "--threshold", "f1"),
+        *("--scaling", "maxabs", "--set", "calibration.kind=platt", "--threshold", "f1"),
     ]
     assert run(server, *options).stdout.splitlines() == [
         "table is created",
@@ -75,7 +73,7 @@ def test_create_a_table_learner(server: Process) -> None:
         "  features   table extra=ignore amount (numeric), age (numeric), country (categorical), channel (categorical)",
         "  threshold  f1",
         "  position   1 in its log, 0 events learnt",
-        "`rarestream update table` or `replay` teaches it, `rarestream show table` tells all of its settings",
+        "`rarestream update table` or `replay` teaches it, `rarestream show table` shows all settings",
     ]
     found = config(server, "table")
     assert found["algorithm"] == "cbr"
@@ -98,7 +96,18 @@ def test_create_a_table_learner(server: Process) -> None:
 
 
 def test_create_a_named_learner(server: Process) -> None:
-    options = ["--bits", 12, "--text", "body", "--text", "title", "--categorical", "customer", "--log", "amount"]
+    options = [
+        "--set",
+        "features.bits=12",
+        "--text",
+        "body",
+        "--text",
+        "title",
+        "--categorical",
+        "customer",
+        "--log",
+        "amount",
+    ]
     run(server, "create", "named", "--algorithm", "cbr-diag", "--features", "named", *options)
     assert config(server, "named")["features"] == {
         "kind": "named",
@@ -122,13 +131,13 @@ def test_create_from_a_file(server: Process, tmp_path: Path) -> None:
 
 
 def test_create_a_learner_that_is_fitted_now_and_then(server: Process) -> None:
-    fits = ["--refit-every", 700, "--refit-window", 900]
-    space = ["--embedding", "fourier", "--components", 12]
+    fits = ["--set", "refit_every=700", "--set", "refit_window=900"]
+    space = ["--set", "embedding.kind=fourier", "--set", "embedding.components=12"]
     run(server, "create", "fitted", "--algorithm", "nbauc", "--features", "dense", "--dim", 3, *fits, *space)
     found = config(server, "fitted")
     assert (found["refit_every"], found["refit_window"]) == (700, 900)
     assert (found["embedding"]["kind"], found["embedding"]["components"]) == ("fourier", 12)
-    space = ["--components", 12, "--warmup", 30, "--width", 0.5]
+    space = ["--set", "embedding.components=12", "--set", "embedding.warmup=30", "--set", "embedding.width=0.5"]
     run(server, "create", "usual", "--algorithm", "nsauc", "--features", "dense", "--dim", 3, *space)
     assert config(server, "usual")["embedding"] == {"kind": "nystroem", "components": 12, "warmup": 30, "width": 0.5}
 
@@ -141,13 +150,22 @@ def test_what_the_service_refuses_is_readable(server: Process) -> None:
 
 
 def test_an_embedding_that_is_refused_is_readable(server: Process) -> None:
-    space = ["--embedding", "fourier", "--components", 0, "--warmup", 1, "--width", -1]
+    space = [
+        "--set",
+        "embedding.kind=fourier",
+        "--set",
+        "embedding.components=0",
+        "--set",
+        "embedding.warmup=1",
+        "--set",
+        "embedding.width=-1",
+    ]
     options = ["--algorithm", "loam-ada", "--features", "dense", "--dim", 3, *space]
     lines = run(server, "create", "wrong", *options, status=5).stderr.splitlines()
     assert lines[1:] == [
-        "  --components: is 0; expected at least 1",
-        "  --warmup: is 1; expected at least 2",
-        "  --width: is -1; expected more than 0",
+        "  --set embedding.components: is 0; expected at least 1",
+        "  --set embedding.warmup: is 1; expected at least 2",
+        "  --set embedding.width: is -1; expected more than 0",
     ]
 
 
@@ -155,15 +173,13 @@ def test_a_parameter_that_belongs_elsewhere_comes_with_its_place(server: Process
     options = ["--algorithm", "nsauc", "--features", "dense", "--dim", 3, "--param", "warmup=30", "--param", "C=-1"]
     lines = run(server, "create", "wrong", *options, status=5).stderr.splitlines()
     assert lines[1].startswith("  --param warmup: unknown setting; ")
-    assert lines[-1] == "warmup is a setting of the embedding: use --warmup 30"
+    assert lines[-1] == "warmup is a setting of the embedding: use --set embedding.warmup=30"
 
 
 @pytest.mark.parametrize(
     ("command", "option", "kind"),
     [
         ("create", "--scaling", Scaling),
-        ("create", "--embedding", Embedding),
-        ("create", "--calibration", Calibration),
         ("create", "--threshold", Threshold),
         ("threshold", "objective", Threshold),
     ],
@@ -179,8 +195,8 @@ def test_the_help_names_every_kind_of_a_part(command: str, option: str, kind: ty
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--bits", 4, "--log", "a"], "missing beside --bits; one of"),
-        (["--field", "a:numeric"], "missing beside --field; one of"),
+        (["--log", "a", "--set", "features.bits=4"], "missing beside --log; expected one of"),
+        (["--field", "a:numeric"], "missing beside --field; expected one of"),
     ],
 )
 def test_features_that_are_described_but_not_named(server: Process, options: list[object], said: str) -> None:
@@ -198,7 +214,7 @@ def test_columns_by_themselves_are_dense(server: Process, tmp_path: Path) -> Non
     run(server, "create", "by-dim-and-file", "--config", config, "--dim", 4)
     config.write_text('{"algorithm": "cbr-diag", "features": {"kind": "sparse", "dim": 9}}')
     said = run(server, "create", "x", "--config", config, "--dim", 4, status=2).stderr
-    assert "missing beside --dim; it is dense or sparse" in said
+    assert "missing beside --dim; expected dense or sparse" in said
 
 
 @pytest.mark.parametrize(
@@ -209,7 +225,7 @@ def test_columns_by_themselves_are_dense(server: Process, tmp_path: Path) -> Non
         ["--field", "a"],
         ["--field", "a:number"],
         ["--window", "wide"],
-        ["--unit", "day"],
+        ["--set", "seed"],
         ["--label-ttl", "-1d"],
     ],
 )
@@ -225,7 +241,7 @@ def test_a_misspelt_name_is_told_with_the_one_that_may_be_meant(server: Process,
     assert said[-1] == "Did you mean --algorithm cbr-diag?"
     path = tmp_path / "misspelt.json"
     path.write_text('{"algoritm": "cbr-diag", "features": {"kind": "named"}}')
-    assert "Did you mean algorithm?" in run(server, "create", "x", "--config", path, status=5).stderr
+    assert "Did you mean /algorithm?" in run(server, "create", "x", "--config", path, status=5).stderr
 
 
 def test_a_service_that_is_not_there() -> None:
@@ -243,9 +259,9 @@ def test_a_service_that_is_not_there() -> None:
 
 def test_create_with_a_threshold_and_late_labels(server: Process) -> None:
     options = [
-        *("create", "budget", "--algorithm", "cbr-diag", "--features", "named", "--calibration", "isotonic"),
-        *("--threshold", "budget", "--alerts", 100, "--unit", "8h"),
-        *("--label-ttl", "90d", "--unlabelled", "negative", "--window-seconds", 86400),
+        *("create", "budget", "--algorithm", "cbr-diag", "--features", "named", "--set", "calibration.kind=isotonic"),
+        *("--threshold", "budget", "--alerts", 100, "--set", "threshold.unit_seconds=28800"),
+        *("--label-ttl", "90d", "--set", "late.unlabelled=negative", "--set", "window_seconds=86400"),
     ]
     run(server, *options)
     found = config(server, "budget")
@@ -263,12 +279,13 @@ def test_create_with_a_threshold_and_late_labels(server: Process) -> None:
 @pytest.mark.parametrize(
     ("options", "settings"),
     [
-        (["cost", "--false-positive", 2, "--false-negative", 30, "--cost-field", "amount"],
+        (["cost", "--set", "threshold.false_positive=2", "--set", "threshold.false_negative=30",
+          "--set", "threshold.field=amount"],
          {"false_positive": 2, "false_negative": 30, "field": "amount"}),
-        (["fbeta", "--beta", 0.5], {"beta": 0.5}),
+        (["fbeta", "--set", "threshold.beta=0.5"], {"beta": 0.5}),
         (["recall", "--target", 0.9], {"target": 0.9}),
-        (["fixed", "--value", 0.25], {"value": 0.25}),
-        (["budget", "--rate", 0.01], {"rate": 0.01, "alerts": None}),
+        (["fixed", "--set", "threshold.value=0.25"], {"value": 0.25}),
+        (["budget", "--set", "threshold.rate=0.01"], {"rate": 0.01, "alerts": None}),
     ],
 )  # fmt: skip
 def test_a_threshold_may_change(server: Process, options: list[object], settings: dict[str, Any]) -> None:
@@ -284,7 +301,7 @@ def test_a_threshold_may_change(server: Process, options: list[object], settings
     shown = [f"{one}={value:g}" for one, value in settings.items() if isinstance(value, float)]
     assert told.startswith(f"{name} has the threshold of {options[0]}")
     assert all(one in told for one in shown)
-    costing = " (where amount is 1)" if "--cost-field" in options else ""
+    costing = " (where amount is 1)" if options[0] == "cost" else ""
     assert moved == f"it was {before:.4g} and is {served_threshold(server, name):.4g} now{costing}"
     assert {key: found[key] for key in settings} == settings
     run(server, "create", f"{name}-new", *named, "--threshold", *options)
@@ -297,7 +314,7 @@ def test_a_learner_that_is_not_ready_has_no_threshold_yet(server: Process) -> No
     moved = run(server, "threshold", "none-yet", "recall", "--target", 0.9).stdout.splitlines()[1]
     assert moved == "there is none yet: no labelled negative has been learnt yet"
     assert re.search("threshold +none yet", run(server, "show", "none-yet").stdout)
-    moved = run(server, "threshold", "none-yet", "fixed", "--value", 0.25).stdout.splitlines()[1]
+    moved = run(server, "threshold", "none-yet", "fixed", "--set", "threshold.value=0.25").stdout.splitlines()[1]
     assert moved == "it is 0.25 now"
     assert re.search("threshold +0.2500 of the probability", run(server, "show", "none-yet").stdout)
 
@@ -305,9 +322,9 @@ def test_a_learner_that_is_not_ready_has_no_threshold_yet(server: Process) -> No
 def test_a_budget_may_change_its_kind(server: Process) -> None:
     run(server, "create", "kinds", "--algorithm", "loam-ada", "--features", "dense", "--dim", 2)
     for options, expected in [
-        (["--alerts", 5, "--unit", "2h"], [5, 7200, None]),
+        (["--alerts", 5, "--set", "threshold.unit_seconds=7200"], [5, 7200, None]),
         (["--alerts", 6], [6, 7200, None]),  # what is not given stays
-        (["--rate", 0.01], [None, 86_400, 0.01]),
+        (["--set", "threshold.rate=0.01"], [None, 86_400, 0.01]),
         (["--alerts", 7], [7, 86_400, None]),
     ]:
         run(server, "threshold", "kinds", "budget", *options)
@@ -320,8 +337,11 @@ def test_a_budget_may_change_its_kind(server: Process) -> None:
     [
         (["recall"], "--target: is missing; recall needs a share"),
         (["f1", "--alerts", 5], "--alerts: is for budget; the objective is f1"),
-        (["budget", "--alerts", 5, "--rate", 0.1], "--alerts: cannot be combined with rate"),
-        (["budget", "--rate", 0.1, "--unit", "1h"], "--unit: is for alerts"),
+        (["budget", "--alerts", 5, "--set", "threshold.rate=0.1"], "--alerts: is set together with rate"),
+        (
+            ["budget", "--set", "threshold.rate=0.1", "--set", "threshold.unit_seconds=3600"],
+            "--set threshold.unit_seconds: is for alerts",
+        ),
         (["nonsense"], "OBJECTIVE: is 'nonsense'; expected one of f1, f1-window"),
     ],
 )
@@ -410,7 +430,7 @@ def test_replay_to_a_learner_that_is_not_there(server: Process, arrays: Path) ->
 def test_replay_to_a_url_at_which_there_is_no_service(server: Process, arrays: Path) -> None:
     url = f"{server.url}/path"
     text = run(server, "replay", arrays, "--learner", "nobody", "--url", url, status=3).stderr
-    assert text.startswith(f"error: no rarestream service answers at {url}: ")
+    assert text.startswith(f"error: no rarestream service answers: {url}/v1/")
     assert "create it first" not in text
 
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from service.cli.api import Api, ApiError
+from rarestream import Client, RequestRefused, RetryPause
 from service.cli.replay_engine import Plan, ahead, replay_file
 from service.datasets.batches import batches, earlier_rows, source_name
 from service.datasets.pacing import Interruption
@@ -57,8 +57,8 @@ def get(server: Process, path: str) -> Any:
 
 
 def create(server: Process, name: str) -> None:
-    with Api(server.url) as api:
-        assert api.create(name, CONFIG)[1]
+    with Client(server.url) as client:
+        assert client.create_document(name, CONFIG)[1]
 
 
 def figures(server: Process, name: str) -> dict[str, Any]:
@@ -142,11 +142,11 @@ def test_the_next_batch_is_made_meanwhile_and_no_more_than_that() -> None:
 def test_what_goes_wrong_ahead_comes_after_what_was_made_before() -> None:
     def items() -> Iterator[int]:
         yield 0
-        raise ApiError("no more")
+        raise RequestRefused("no more")
 
     pipeline = ahead(items())
     assert next(pipeline) == 0
-    with pytest.raises(ApiError, match="no more"):
+    with pytest.raises(RequestRefused, match="no more"):
         next(pipeline)
 
 
@@ -337,8 +337,8 @@ def test_a_file_of_this_name_that_was_learnt_before_is_told_of_before_the_first_
             return httpx.Response(200, json={"applied": 10, "duplicate": 0, "position": 1})
         return httpx.Response(200, json={} if request.url.path.endswith("/metrics") else document)
 
-    with Interruption() as interruption, Api("http://service", transport=httpx.MockTransport(answer)) as api:
-        replay_file(Plan(path, "a", Columns(), batch=10), api, interruption, Console(file=out, soft_wrap=True))
+    with Interruption() as interruption, Client("http://service", transport=httpx.MockTransport(answer)) as client:
+        replay_file(Plan(path, "a", Columns(), batch=10), client, interruption, Console(file=out, soft_wrap=True))
     assert len(told) == 2
     assert told[0].startswith("warning: the learner has learnt 3,000 rows of a file of this name before, but of other ")
 
@@ -346,11 +346,12 @@ def test_a_file_of_this_name_that_was_learnt_before_is_told_of_before_the_first_
 def test_events_beyond_a_source_are_refused_for_good(server: Process) -> None:
     create(server, "gap")
     bodies = [next(batches([{"features": {"x": 1}, "label": 0}] * 5, "rows#1", at, 5)).body for at in (0, 6)]
-    tries: list[tuple[str, str]] = []
-    with Api(server.url, patience=60.0, notice=lambda why, what: tries.append((why, what))) as api:
-        assert api.update("gap", bodies[0]).applied == 5
-        with pytest.raises(ApiError, match="the source 'rows#1' goes on at 5, not at 6") as caught:
-            api.update("gap", bodies[1])
+    tries: list[RetryPause] = []
+    with Client(server.url, on_retry=tries.append) as client:
+        gap = client.learner("gap")
+        assert gap.update_json(bodies[0], repeatable=True).applied == 5
+        with pytest.raises(RequestRefused, match="the source 'rows#1' goes on at 5, not at 6") as caught:
+            gap.update_json(bodies[1], repeatable=True)
     assert (caught.value.status, caught.value.code, tries) == (409, "source-gap", [])
     assert get(server, "gap")["sources"] == {"rows#1": 5}
 

@@ -95,7 +95,7 @@ def test_a_rank_whose_label_has_a_comma(server: Process, tmp_path: Path) -> None
 
 
 def test_replay_says_what_a_learner_waits_for_and_when_it_was_fitted(server: Process, grades: Path) -> None:
-    ordinal(server, "batch", "svc", "--refit-every", 600)
+    ordinal(server, "batch", "svc", "--set", "refit_every=600")
     replay = ["replay", grades, "--learner", "batch", "--ranks", "poor,fair,good"]
     text = run(server, *replay, "--limit", 500).stderr
     assert text.endswith(
@@ -123,7 +123,7 @@ def test_replay_that_waits_for_fits_can_be_repeated(server: Process, arrays: Pat
     local = learner.figures()
     assert local["since_start"]["auc"] > 0.7
     for name in ("waits", "again"):
-        fits = ["--refit-every", 300, "--refit-window", 500]
+        fits = ["--set", "refit_every=300", "--set", "refit_window=500"]
         run(server, "create", name, "--algorithm", "ranksvm", "--features", "dense", "--dim", 3, *fits)
         part = ["replay", arrays, "--learner", name, "--batch", 150, "--wait", "--json"]
         run(server, *part, "--limit", 900)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from rich.console import Console
 
-from service.cli.api import Api
+from rarestream import Client
 from service.cli.replay_engine import Plan, replay_file
 from service.datasets.pacing import Interruption
 from service.datasets.values import Columns
@@ -59,8 +59,8 @@ def thirty(tmp_path: Path) -> Path:
 
 def test_a_replay_that_waits_sends_nothing_while_a_fit_is_under_way(thirty: Path) -> None:
     service, quiet = Fitting(looks=3), Console(quiet=True)
-    with Interruption() as interruption, Api("http://service", transport=httpx.MockTransport(service)) as api:
-        outcome = replay_file(Plan(thirty, "a", Columns(), batch=10, wait=True), api, interruption, quiet)
+    with Interruption() as interruption, Client("http://service", transport=httpx.MockTransport(service)) as client:
+        outcome = replay_file(Plan(thirty, "a", Columns(), batch=10, wait=True), client, interruption, quiet)
     assert (outcome.rows.next, outcome.rows.complete) == (30, True)
     sent = [number for number, method in enumerate(service.asked) if method == "POST"]
     assert len(sent) == 3
@@ -70,6 +70,6 @@ def test_a_replay_that_waits_sends_nothing_while_a_fit_is_under_way(thirty: Path
 
 def test_a_wait_for_a_fit_can_be_stopped(thirty: Path) -> None:
     service, quiet = Fitting(looks=None), Console(quiet=True)
-    with Interruption() as interruption, Api("http://service", transport=httpx.MockTransport(service)) as api:
-        outcome = replay_file(Plan(thirty, "a", Columns(), batch=10, wait=True), api, interruption, quiet)
+    with Interruption() as interruption, Client("http://service", transport=httpx.MockTransport(service)) as client:
+        outcome = replay_file(Plan(thirty, "a", Columns(), batch=10, wait=True), client, interruption, quiet)
     assert (outcome.rows.next, outcome.rows.complete) == (10, False)

@@ -4,115 +4,121 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 
-from learners import algorithms
-from service.cli.api_errors import ApiError, Problem
-from service.cli.suggestions import misplaced, named, nearly
+from rarestream import Client, InvalidValue, RequestRefused
+from service.cli.request_errors import near_names
+from service.cli.suggestions import misplaced_params, settings_refused
+
+CATALOGUE = {
+    "parts": {
+        "features": {"dense": {"properties": {"dim": {}}}},
+        **{
+            part: {"properties": {name: {} for name in names}}
+            for part, names in {
+                "scaling": ["kind", "clip"],
+                "embedding": ["kind", "warmup"],
+                "calibration": ["kind", "memory"],
+                "threshold": ["objective", "alerts", "beta", "memory"],
+                "figures": ["beta"],
+                "late": ["label_ttl"],
+                "learner": ["refit_every", "seed"],
+            }.items()
+        },
+    }
+}
+
+
+def refusal(*problems: InvalidValue) -> RequestRefused:
+    return RequestRefused("refused", status=422, problems=problems)
 
 
 @pytest.mark.parametrize(
-    ("params", "said"),
+    ("params", "hint"),
     [
-        ({"warmup": 30}, "warmup is a setting of the embedding: use --warmup 30"),
-        ({"width": 0.5}, "width is a setting of the embedding: use --width 0.5"),
-        ({"refit_every": 9}, "refit_every is a setting of the learner itself: use --refit-every 9"),
+        ({"warmup": 30}, "warmup is a setting of the embedding: use --set embedding.warmup=30"),
+        ({"refit_every": 9}, "refit_every is a setting of the learner itself: use --set refit_every=9"),
+        ({"seed": 9}, "seed is a setting of the learner itself: use --seed 9"),
         ({"objective": "f1"}, "objective is a setting of the threshold: use --threshold f1"),
         ({"alerts": 9}, "alerts is a setting of the threshold: use --alerts 9"),
-        ({"unit_seconds": 3600}, "unit_seconds is a setting of the threshold: use --unit 3600"),
         ({"label_ttl": 3600}, "label_ttl is a setting of late labels: use --label-ttl 3600"),
         (
             {"beta": 2},
-            "beta is a setting of the threshold and the figures: "
-            'use --beta 2 or --config with {"figures": {"beta": 2}}',
+            "beta is a setting of the threshold and the figures: use --set threshold.beta=2 or --set figures.beta=2",
         ),
-        ({"clip": 3}, 'clip is a setting of the scaling: use --config with {"scaling": {"clip": 3}}'),
-        (
-            {"memory": 90},
-            "memory is a setting of the calibration and the threshold: "
-            'use --config with {"calibration": {"memory": 90}} or --config with {"threshold": {"memory": 90}}',
-        ),
-        (
-            {"remembered_ids": 9},
-            'remembered_ids is a setting of the learner itself: use --config with {"remembered_ids": 9}',
-        ),
+        ({"nonsense": 2}, None),
     ],
 )
-def test_settings_of_other_parts(params: dict[str, Any], said: str) -> None:
-    body = {"algorithm": "nsauc", "params": params}
-    assert misplaced(body, ["/algorithm", *(f"/params/{name}" for name in params)]) == [said]
-    assert misplaced(body, ["/features"]) == []
-
-
-@pytest.mark.parametrize("name", algorithms())
-def test_nothing_is_said_of_what_the_algorithm_has(name: str) -> None:
-    params = dict.fromkeys(algorithms()[name].Params.schema()["properties"], "wrong")
-    assert misplaced({"algorithm": name, "params": params}, [f"/params/{one}" for one in params]) == []
-
-
-@pytest.mark.parametrize(
-    "body", [{}, {"algorithm": "nsauc"}, {"algorithm": "none", "params": {"warmup": 1}}, {"params": {"warmup": 1}}]
-)
-def test_requests_of_which_nothing_can_be_said(body: dict[str, Any]) -> None:
-    assert misplaced(body, ["/params/warmup", "/params"]) == []
-    assert misplaced({"algorithm": "nsauc", "params": 3}, ["/params"]) == []
-    assert misplaced({"algorithm": "nsauc", "params": {"nonsense": 1}}, ["/params/nonsense"]) == []
+def test_settings_of_other_parts(params: dict[str, Any], hint: str | None) -> None:
+    unknown = [InvalidValue(f"/params/{name}", "unknown setting", "unknown", name) for name in params]
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=CATALOGUE))
+    with Client("http://service", patience=0, transport=transport) as client:
+        hints = [] if hint is None else [hint]
+        assert misplaced_params({"params": params}, refusal(*unknown), client) == hints
+        invalid = [InvalidValue(f"/params/{name}", "is wrong") for name in params]  # the algorithm has it
+        assert misplaced_params({"params": params}, refusal(*invalid), client) == []
+        assert misplaced_params({"params": 3}, refusal(*unknown), client) == []
+        assert misplaced_params({}, refusal(), client) == []
 
 
 @pytest.mark.parametrize(
-    ("pointer", "detail", "said"),
+    ("pointer", "label"),
     [
-        ("/features", "is missing", "--features: is missing"),
-        ("/features/kind", "is 'x'", "--features: is 'x'"),
-        ("/features/dim", "is missing", "--dim: is missing"),
-        ("/features/fields/1/name", "is ''", "--field (/features/fields/1/name): is ''"),
-        ("/algorithm", "is 'x'", "--algorithm: is 'x'"),
-        ("/params/C", "is -1; expected more than 0", "--param C: is -1; expected more than 0"),
-        ("/scaling/kind", "is 'x'", "--scaling: is 'x'"),
-        ("/scaling/clip", "is 'x'", "/scaling/clip: is 'x'"),
-        ("/threshold/unit_seconds", "is for alerts", "--unit: is for alerts"),
-        ("/threshold", "is 3", "--threshold: is 3"),
-        ("/late/label_ttl", "is 0", "--label-ttl: is 0"),
-        ("/window_seconds", "is 0", "--window-seconds: is 0"),
-        ("/figures/beta", "is 0", "/figures/beta: is 0"),
-        ("/name", "is 'x y'", "NAME: is 'x y'"),
-        ("", "is 3", ": is 3"),
+        ("/features", "--features"),
+        ("/features/kind", "--features"),
+        ("/features/dim", "--dim"),
+        ("/features/bits", "--set features.bits"),
+        ("/features/fields/1/name", "--field (/features/fields/1/name)"),
+        ("/algorithm", "--algorithm"),
+        ("/params/C", "--param C"),
+        ("/scaling/kind", "--scaling"),
+        ("/scaling/clip", "--set scaling.clip"),
+        ("/threshold/unit_seconds", "--set threshold.unit_seconds"),
+        ("/threshold", "--threshold"),
+        ("/late/label_ttl", "--label-ttl"),
+        ("/name", "NAME"),
+        ("", ""),
     ],
 )
-def test_a_refused_setting_is_named_by_its_option(pointer: str, detail: str, said: str) -> None:
-    error = named(ApiError("refused\n  old", 422, problems=[Problem(pointer, detail)]), more=["more"])
-    assert str(error).splitlines() == ["refused", f"  {said}", "more"]
+def test_a_refused_setting_is_named_by_its_option(pointer: str, label: str) -> None:
+    error = settings_refused(refusal(InvalidValue(pointer, "is 3")), hints=["more"])
+    assert str(error).splitlines() == ["refused", f"  {label}: is 3", "more"]
+
+
+ALGORITHMS = {"enum": ["cbr", "cbr-diag", "lr"]}
 
 
 @pytest.mark.parametrize(
-    ("pointer", "code", "value", "choices", "meant"),
+    ("problem", "meant"),
     [
-        ("/algorithm", "invalid", "cbr-dig", ["cbr", "cbr-diag", "lr"], ["Did you mean --algorithm cbr-diag?"]),
-        ("/algorithm", "invalid", "CBR", ["cbr", "cbr-diag", "lr"], ["Did you mean --algorithm cbr?"]),
-        ("/algorithm", "invalid", "forest", ["cbr", "cbr-diag", "lr"], []),
-        ("/algorithm", "invalid", 3, ["cbr", "cbr-diag", "lr"], []),
-        ("/algorithm", "missing", None, ["cbr", "cbr-diag", "lr"], []),
-        ("/scaling/kind", "invalid", "standart", ["none", "standard"], ["Did you mean --scaling standard?"]),
-        ("/params/capcity", "unknown", "capcity", ["C", "capacity"], ["Did you mean --param capacity?"]),
-        ("/threshold/alrts", "unknown", "alrts", ["alerts", "beta"], ["Did you mean alerts?"]),
-        ("/algoritm", "unknown", "algoritm", ["algorithm", "features"], ["Did you mean algorithm?"]),
-        ("/window", "invalid", "x", [], []),
+        (InvalidValue("/algorithm", "no", "invalid", "cbr-dig", ALGORITHMS), ["Did you mean --algorithm cbr-diag?"]),
+        (InvalidValue("/algorithm", "no", "invalid", "CBR", ALGORITHMS), ["Did you mean --algorithm cbr?"]),
+        (InvalidValue("/algorithm", "no", "invalid", "forest", ALGORITHMS), []),
+        (InvalidValue("/algorithm", "no", "invalid", 3, ALGORITHMS), []),
+        (
+            InvalidValue("/params/capcity", "no", "unknown", "capcity", {"enum": ["C", "capacity"]}),
+            ["Did you mean --param capacity?"],
+        ),
+        (
+            InvalidValue("/threshold/bta", "no", "unknown", "bta", {"enum": ["alerts", "beta"]}),
+            ["Did you mean --set threshold.beta?"],
+        ),
+        (InvalidValue("/window", "no", "invalid", "x", {"type": "integer"}), []),
     ],
 )
-def test_what_was_meant(pointer: str, code: str, value: Any, choices: list[str], meant: list[str]) -> None:
-    problem = Problem(pointer, "reworded", code, value, {"enum": choices})
-    error = named(ApiError("refused", 422, problems=[problem]))
-    assert str(error).splitlines()[2:] == meant
+def test_what_was_meant(problem: InvalidValue, meant: list[str]) -> None:
+    assert str(settings_refused(refusal(problem))).splitlines()[2:] == meant
 
 
 def test_what_came_from_a_file_is_named_by_its_pointer() -> None:
-    problems = [Problem("/window", "is 0"), Problem("/features/dim", "is 0"), Problem("/scaling/kind", "is 0")]
-    error = named(ApiError("refused", 422, problems=problems), {"window": 0, "features": {"kind": "dense"}})
+    problems = [InvalidValue(pointer, "is 0") for pointer in ("/window", "/features/dim", "/scaling/kind")]
+    error = settings_refused(refusal(*problems), {"window": 0, "features": {"kind": "dense"}})
     assert str(error).splitlines()[1:] == ["  --window: is 0", "  /features/dim: is 0", "  /scaling/kind: is 0"]
 
 
 def test_the_objective_of_a_change_is_its_argument() -> None:
-    error = named(ApiError("refused", 422, problems=[Problem("/threshold/objective", "is 'x'")]), objective="OBJECTIVE")
+    error = settings_refused(refusal(InvalidValue("/threshold/objective", "is 'x'")), objective="OBJECTIVE")
     assert str(error).splitlines()[1:] == ["  OBJECTIVE: is 'x'"]
 
 
@@ -127,8 +133,8 @@ def test_the_objective_of_a_change_is_its_argument() -> None:
     ],
 )
 def test_names_that_are_nearly_so(name: str, near: list[str]) -> None:
-    assert nearly(name, ["demo-cbr", "demo-cbr-diag", "demo-fofo", "demo-loam-ada"]) == near
+    assert near_names(name, ["demo-cbr", "demo-cbr-diag", "demo-fofo", "demo-loam-ada"]) == near
 
 
 def test_the_last_of_many_names_is_found() -> None:
-    assert nearly("zebraa", [*(f"fraud-{k}" for k in range(5000)), "zebra"]) == ["zebra"]
+    assert near_names("zebraa", [*(f"fraud-{k}" for k in range(5000)), "zebra"]) == ["zebra"]

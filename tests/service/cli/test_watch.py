@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from service.cli.api import ApiError
+from rarestream import ClientError, RequestRefused, ServerEvent, ServiceUnreachable
+from rarestream.client.documents import EventDecoder
 from service.cli.commands import watch
 from service.cli.commands.watch import Watched, follow
-from service.cli.sse_reader import events, sparkline
+from service.cli.format import sparkline
 from service.exits import CommandFailed, ExitStatus
 
 WINDOW = {
@@ -40,27 +41,30 @@ def figures(count: int, **window: Any) -> dict[str, Any]:
 class Service:
     """Answers as the service does; each stream gives its lines, or fails."""
 
-    def __init__(self, *streams: list[str] | ApiError) -> None:
+    def __init__(self, *streams: list[ServerEvent] | ClientError) -> None:
         self.streams = list(streams)
         self.asked: list[str | None] = []
 
-    def learner(self, name: str) -> Mapping[str, Any]:
-        return {"name": name, "ready": True, "not_ready": None, "config": {"algorithm": "cbr"}}
+    def learner(self, _: str) -> Service:
+        return self
 
-    def metrics(self, _: str) -> Mapping[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
+        return {"name": "a", "ready": True, "not_ready": None, "config": {"algorithm": "cbr"}}
+
+    def metrics(self) -> Mapping[str, Any]:
         return figures(10)
 
-    def alarms(self, _: str) -> Mapping[str, Any]:
+    def alarms(self) -> Mapping[str, Any]:
         return {"alarms": []}
 
-    def history(self, _: str) -> Mapping[str, Any]:
+    def history(self) -> Mapping[str, Any]:
         return {"points": [{"auc": 0.5}, {"auc": None}, {"auc": 0.75}]}
 
     @contextmanager
-    def stream(self, _: str, last: str | None = None) -> Iterator[Iterator[str]]:
+    def events(self, last: str | None = None) -> Iterator[Iterator[ServerEvent]]:
         self.asked.append(last)
         found = self.streams.pop(0)
-        if isinstance(found, ApiError):
+        if isinstance(found, ClientError):
             raise found
         yield iter(found)
 
@@ -77,7 +81,8 @@ def test_events_of_a_stream() -> None:
         "event: cut",
         "data: {}",
     ]
-    found = list(events(lines))
+    decoder = EventDecoder()
+    found = [event for line in lines for event in decoder.feed(line)]
     assert [tuple(one) for one in found] == [("point", {"auc": 0.5}, "1.2.3")]
 
 
@@ -101,9 +106,9 @@ def test_curves(values: list[float | None], width: int, line: str) -> None:
 def test_a_stream_that_breaks_is_opened_again_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(watch.time, "sleep", pauses.append)
-    first = ["id: 0.1.0", "event: point", 'data: {"auc": 0.8}', ""]
-    last = ["event: gone", 'data: {"detail": "a was deleted"}', ""]
-    away = ApiError("cannot reach it")
+    first = [ServerEvent("point", {"auc": 0.8}, "0.1.0")]
+    last = [ServerEvent("gone", {"detail": "a was deleted"}, None)]
+    away = ServiceUnreachable("cannot reach it")
     service = Service(first, away, away, last)
     told: list[str] = []
     watched = Watched(service, "a")  # type: ignore[arg-type]
@@ -116,10 +121,9 @@ def test_a_stream_that_breaks_is_opened_again_where_it_was(monkeypatch: pytest.M
 
 
 def test_a_refusal_ends_a_watch() -> None:
-    service = Service(ApiError("no", 401, code="unauthorized"))
-    with pytest.raises(ApiError) as error:
+    service = Service(RequestRefused("no", status=401, code="unauthorized"))
+    with pytest.raises(RequestRefused):
         follow(service, Watched(service, "a"), lambda *_: None)  # type: ignore[arg-type]
-    assert error.value.exit_status == ExitStatus.REFUSED
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

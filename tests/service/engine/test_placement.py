@@ -17,10 +17,9 @@ import pytest
 from websockets.sync.client import connect
 from yarl import URL
 
-from rarestream.client import AsyncClient, Client
-from rarestream.client.redirects import elsewhere
+from rarestream import AsyncClient, Client
+from rarestream.client.redirects import redirect_target
 from service.api.forwarding import _mark
-from service.cli.api import Api
 from service.engine.cluster.placement import Placement, _weight
 from service.engine.node import Node
 from service.settings import Settings
@@ -469,7 +468,6 @@ def test_our_clients_follow_with_their_key(tmp_path: Path) -> None:
         for node in (here, there):
             node.wait_for("nodes are alive at http://127.0.0.1:", 2)
         client = stack.enter_context(Client(here.url, key=key))
-        api = stack.enter_context(Api(here.url, key=key))
         name = next(name for name in NAMES if _weight(there.url, name) > _weight(here.url, name))
         learner = client.create(name, **CONFIG)
         digest = f"{here.url}/v1/learners/{name}/digest"
@@ -480,11 +478,11 @@ def test_our_clients_follow_with_their_key(tmp_path: Path) -> None:
         assert learner.update([[1.0, 2.0], [2.0, 1.0]], [0, 1], ids=["a", "b"]).applied == 2
         assert len(learner.predict([[1.0, 2.0]]).scores) == 1
         assert learner.digest() == asyncio.run(_digest(here.url, key, name))
-        assert api.metrics(name)["events"] == 2
-        with api.stream(name) as lines:
-            assert next(lines)
+        assert learner.metrics()["events"] == 2
+        with learner.events() as events:
+            assert next(events)
         taken: list[bytes] = []
-        assert api.export(name, taken.append) == sum(map(len, taken)) > 0
+        assert learner.export(taken.append) == sum(map(len, taken)) > 0
 
 
 async def _digest(url: str, key: str, name: str) -> dict[str, Any]:
@@ -511,7 +509,7 @@ async def _digest(url: str, key: str, name: str) -> dict[str, Any]:
 def test_only_what_a_node_would_say_is_followed(asked: str, status: int, location: str | None, followed: bool) -> None:
     headers = {} if location is None else {"location": location}
     response = httpx.Response(status, headers=headers, request=httpx.Request("GET", asked))
-    assert elsewhere(response) == (location if followed else None)
+    assert redirect_target(response) == (location if followed else None)
 
 
 def test_redirects(running_redis: RedisServer, spread: Spread, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import trustme
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from rarestream.client import AsyncClient, Client, Refused
+from rarestream import AsyncClient, Client, RequestRefused
 from service.api.app import create_app
 from service.server.run import CannotServe, Server, listen
 from service.settings import Settings
@@ -138,7 +138,7 @@ def test_keys_through_the_clients_and_the_log_says_no_secret(tmp_path: Path, ser
             assert stream.predict([[1, 2, 3]]).result().scores.shape == (1,)
         assert key not in repr(service)
         assert key not in repr(vars(service))
-    with Client(served.url, key=guess, patience=0) as stranger, pytest.raises(Refused) as caught:
+    with Client(served.url, key=guess, patience=0) as stranger, pytest.raises(RequestRefused) as caught:
         stranger.learners()
     assert (caught.value.status, caught.value.code) == (401, "unauthorized")
     assert guess not in str(caught.value)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from service.cli.durations import seconds_of, spoken
+from service.cli.format import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("7d", 604_800), ("1.5h", 5400), ("30m", 1800), ("45s", 45), (" 90 ", 90), ("0d", 0)]
 )
 def test_what_is_written(text: str, seconds: float) -> None:
-    assert seconds_of(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "d", "week", "-1d", "nan", "infd", "1e400s", "7 days", "1w"])
 def test_what_is_no_length_of_time(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected a number with s, m, h or d: 45s, 30m, 12h, 7d"):
-        seconds_of(text)
+        parse_duration(text)
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ def test_what_is_no_length_of_time(text: str) -> None:
     ],
 )
 def test_what_is_shown(seconds: float, text: str) -> None:
-    assert spoken(seconds) == text
+    assert format_duration(seconds) == text
