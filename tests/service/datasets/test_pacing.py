@@ -8,9 +8,25 @@ import signal
 import pytest
 
 from service.datasets.pacing import Interruption, Meter, Pace
-from tests.service.cli.test_api import Time
 
 
+class Time:
+    """A clock that moves only by waiting."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.waits: list[float] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> bool:
+        self.waits.append(seconds)
+        self.now += seconds
+        return False
+
+
+@pytest.fixture
 def test_a_pace_spreads_events_over_time() -> None:
     time = Time()
     pace = Pace(100.0, time.wait, time.clock)
