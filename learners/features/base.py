@@ -1,8 +1,8 @@
-"""Features of an event -> columns: what every kind is, and the two that come as numbers already.
+"""Encode the features of an event as columns: the base of all kinds, and the kinds `dense` and `sparse`.
 
-Encoding has two halves. The first, `encode`, needs no state: it runs where an event arrives, refuses what cannot be
-read, and gives the columns that go into the log (dense float64, or CSR for sparse and hashed events). The second,
-`columns.py`, is part of the learner: it moves forward in log order (which category got which one-hot column).
+Encoding has two halves. The first, `encode`, needs no state. It runs where an event arrives, refuses invalid events, and
+returns the columns that go into the log: dense float64, or CSR for sparse and hashed events. The second,
+`column_map.py`, is part of the learner and moves in log order: it assigns one-hot columns to categories.
 
     dense    a list of `dim` numbers
     sparse   indices and values, up to 2^24 columns
@@ -43,7 +43,7 @@ MAX_PROBLEMS = 100  # listed of one batch, and by the service of any request
 
 
 def _is_csr(rows: Sparse) -> bool:
-    """Whether the parts make a CSR matrix that a kernel can be trusted with."""
+    """Return whether the parts are a valid CSR matrix, which kernels do not check."""
     parts = ((rows.data, np.float64), (rows.indices, np.int64), (rows.indptr, np.int64))
     if not all(part.ndim == 1 and part.dtype == dtype for part, dtype in parts):
         return False
@@ -59,7 +59,7 @@ def _is_csr(rows: Sparse) -> bool:
 
 @bare_kernel
 def _within(X, largest):  # type: ignore[no-untyped-def]
-    """Whether no number of X is larger in magnitude, or none at all (NaN)."""
+    """Return whether every number of X is at most `largest` in magnitude, and none is NaN."""
     good = True
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
@@ -83,40 +83,40 @@ def _row_faults(data, indices, indptr, dim, largest, most, faults):  # type: ign
 
 
 class Problems:
-    """The first problems of a batch; events are numbered as in the request."""
+    """Collect the first problems of a batch; events are numbered as in the request."""
 
     def __init__(self) -> None:
-        self.found: list[Problem] = []
+        self.problems: list[Problem] = []
         self._last = -1
 
     @property
     def full(self) -> bool:
-        """Whether no more will be listed, so that reading on is in vain."""
-        return len(self.found) == MAX_PROBLEMS
+        """Whether the list is full, so that the caller can stop reading."""
+        return len(self.problems) == MAX_PROBLEMS
 
-    def met(self, event: int) -> bool:
-        """Whether this event is known to be bad. Events come in order."""
+    def has(self, event: int) -> bool:
+        """Return whether this event has a problem already. Events must be passed in order."""
         return event == self._last
 
     def add(self, event: int, pointer: str, detail: str) -> None:
-        """Note what is wrong with an event, unless something was noted of it before."""
+        """Add a problem of an event, unless the event has one already."""
         if event != self._last and not self.full:
             self._last = event
-            self.found.append(Problem(f"/{event}{pointer}", detail))
+            self.problems.append(Problem(f"/{event}{pointer}", detail))
 
     def check(self) -> None:
-        """Refuse the batch if anything was noted."""
-        if self.found:
-            raise InvalidInput(self.found)
+        """Raise `InvalidInput` if there are problems."""
+        if self.problems:
+            raise InvalidInput(self.problems)
 
 
 def _first_fault(numbers: Sequence[Any]) -> tuple[str, str] | None:
-    """Pointer to and fault of the first bad number in a list, if there is one."""
+    """Return the pointer and the fault of the first invalid number in a list, if any."""
     return next(((f"/{k}", fault) for k, item in enumerate(numbers) if (fault := number_fault(item))), None)
 
 
 def _refuse(X: Matrix) -> None:
-    """Refuse rows (n, dim) for the first number of each that is too large, or none."""
+    """Raise `InvalidInput` for the first number of each row (n, dim) that is too large or NaN."""
     problems = Problems()
     good: NDArray[np.bool_] = np.abs(X) <= LARGEST
     for i in np.flatnonzero(~good.all(axis=1))[:MAX_PROBLEMS].tolist():
@@ -126,7 +126,7 @@ def _refuse(X: Matrix) -> None:
 
 
 def number_fault(value: Any) -> str | None:
-    """What is wrong with a feature's number, if anything."""
+    """Describe what is wrong with a feature's number, if anything."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return f"is {show(value)}; expected a number"
     if value != value or value in (math.inf, -math.inf):
@@ -155,30 +155,30 @@ class Features(Parameters, ABC):
 
     @abstractmethod
     def encode(self, values: Sequence[Any], typed: bool = False) -> Rows:
-        """The columns of n events' features, (n, k).
+        """Encode the features of n events as columns, (n, k).
 
-        `typed`: the JSON types were checked already. Raises `InvalidInput` with a pointer to each bad event (the first
-        100). O(numbers given).
+        `typed`: the JSON types are already checked. Raises `InvalidInput` with a pointer to each invalid event (the
+        first 100). O(numbers).
         """
 
     @abstractmethod
     def names(self, value: Any, columns: Sequence[int]) -> list[str]:
-        """What columns of an event's encoded row are called, (k,).
+        """Name columns of an event's encoded row, (k,).
 
-        `value` is what the event carries, as `encode` took it. O(numbers given).
+        `value` is the event's features, as `encode` takes them. O(numbers).
         """
 
     def objections(self) -> list[Problem]:
-        """Which of the declarations are against each other, so that one of them would be passed over in silence."""
+        """List declarations that contradict each other, so that one of them would be ignored silently."""
         return []
 
     def to_json(self) -> dict[str, Any]:
-        """What `features_of` takes back."""
+        """Return what `features_of` reads."""
         return {"kind": self.KIND, **super().to_json()}
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
-        """The JSON schema of what `features_of` takes, the kind included."""
+        """Return the JSON schema of what `features_of` reads, including the kind."""
         body = super().schema()
         kind = {"const": cls.KIND, "description": "the kind of features"}
         return body | {
@@ -188,7 +188,7 @@ class Features(Parameters, ABC):
 
 
 def _as_float64(values: Sequence[Any] | Matrix) -> Matrix:
-    """A C-ordered copy of rows. Raises as NumPy does for what is ragged, no number, or beyond float64."""
+    """Copy rows in C order. Raises as NumPy does if they are ragged, no numbers, or beyond float64."""
     if isinstance(values, np.ndarray) and values.dtype == np.float64:
         return np.array(values, dtype=np.float64, order="C", ndmin=2)
     with np.errstate(invalid="ignore"):  # a float32 NaN that signals: refused like every NaN
@@ -197,7 +197,7 @@ def _as_float64(values: Sequence[Any] | Matrix) -> Matrix:
 
 @dataclass(frozen=True)
 class Dense(Features):
-    """A fixed number of numbers."""
+    """A fixed number of numbers for each event."""
 
     dim: int = required("numbers of each event", least=1, most=MAX_COLUMNS)
     KIND: ClassVar[str] = "dense"
@@ -209,7 +209,7 @@ class Dense(Features):
         return self.dim
 
     def encode(self, values: Sequence[Any] | Matrix, typed: bool = False) -> Rows:
-        """A C-ordered (n, dim) float64 matrix, a copy; see `Features.encode`."""
+        """Copy the rows into a C-ordered (n, dim) float64 matrix; see `Features.encode`."""
         numbers = values.dtype.kind in "fiu" if isinstance(values, np.ndarray) else typed
         if numbers:
             try:
@@ -236,13 +236,13 @@ class Dense(Features):
         return np.array(values, dtype=np.float64, order="C").reshape(len(values), self.dim)
 
     def names(self, value: Any, columns: Sequence[int]) -> list[str]:  # noqa: ARG002 - all events' are the same
-        """`x[3]`, from 0; see `Features.names`."""
+        """Name columns `x[3]`, counted from 0; see `Features.names`."""
         return [f"x[{column}]" for column in columns]
 
 
 @dataclass(frozen=True)
 class SparseColumns(Features):
-    """Pairs of column and value; columns that are not named are 0."""
+    """Pairs of column and value; other columns are 0."""
 
     dim: int = required("columns: indices are 0 to dim - 1", least=1, most=2**24)
     KIND: ClassVar[str] = "sparse"
@@ -259,17 +259,17 @@ class SparseColumns(Features):
         return self.dim
 
     def encode(self, values: Sequence[Any] | Sparse, typed: bool = False) -> Rows:
-        """`values` are (indices, values) pairs, or `Sparse` at once, which is not copied; see `Features.encode`."""
+        """Encode (indices, values) pairs, or check a `Sparse`, which is not copied; see `Features.encode`."""
         if isinstance(values, Sparse):
             return self._checked(values)
         if typed and all(len(indices) == len(data) for indices, data in values):
             indptr = np.zeros(len(values) + 1, dtype=np.int64)
             np.cumsum([len(indices) for indices, _ in values], out=indptr[1:])
             try:
-                flat = np.array([one for indices, _ in values for one in indices], dtype=np.int64)
-                data = np.array([one for _, data in values for one in data], dtype=np.float64)
+                flat = np.array([index for indices, _ in values for index in indices], dtype=np.int64)
+                data = np.array([number for _, data in values for number in data], dtype=np.float64)
                 return self._checked(Sparse(data, flat, indptr))
-            except (OverflowError, InvalidInput):  # the precise answer comes from the slow way below
+            except (OverflowError, InvalidInput):  # the loop below finds every problem
                 pass
         problems = Problems()
         for i, value in enumerate(values):
@@ -280,7 +280,7 @@ class SparseColumns(Features):
         return self.encode(values, typed=True)
 
     def names(self, value: Any, columns: Sequence[int]) -> list[str]:  # noqa: ARG002 - all events' are the same
-        """`[7]`, as in `indices`; see `Features.names`."""
+        """Name columns `[7]`, as in `indices`; see `Features.names`."""
         return [f"[{column}]" for column in columns]
 
     def _checked(self, rows: Sparse) -> Sparse:

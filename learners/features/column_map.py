@@ -1,10 +1,10 @@
-"""From the columns of an encoded event to the learner's own: the half of feature encoding that is state.
+"""Map the columns of encoded events to the learner's own columns: the stateful half of encoding.
 
-`Dense` rows pass as they are. `Table` rows become one-hot: each category gets the next free column of its field on
-first appearance. Sparse and hashed rows are renumbered: a column gets the next number when it first appears, so that
-every array of the learner is as long as the columns it has met, not as 2^bits.
+`Dense` rows pass unchanged. `Table` rows become one-hot: each category gets the next free column of its field on first
+appearance. Sparse and hashed rows are renumbered by first appearance, so that every array of the learner is as long as
+the columns seen, not 2^bits.
 
-A stage has `learn(rows)`, which moves the state, and `look(rows)`, which gives what `learn` would without moving it.
+A stage has `learn(rows)`, which moves the state, and `look(rows)`, which returns what `learn` would without moving it.
 """
 
 from __future__ import annotations
@@ -22,54 +22,54 @@ __all__ = ["Columns", "OneHot", "Renumbered", "capacity_for", "columns_of"]
 
 
 class Columns:
-    """The stage for `Dense` rows, and the base of the others: rows pass as they are."""
+    """The stage for `Dense` rows, and the base of the others: rows pass unchanged."""
 
     def __init__(self, features: Features) -> None:
         self.features = features
 
     @property
     def dim(self) -> int:
-        """How long the arrays of the stages behind are."""
+        """Length of the arrays of the following stages."""
         return self.features.columns
 
     @property
     def used(self) -> int:
-        """Columns that have a meaning so far."""
+        """Number of columns that have a meaning so far."""
         return self.dim
 
     def scaled(self) -> NDArray[np.bool_]:
-        """Which columns the scaling stage should scale, (dim,): all but indicators of dense rows."""
+        """Mark the columns that the scaling stage should scale, (dim,): all except indicators."""
         return np.ones(self.dim, dtype=np.bool_)
 
     def sources(self) -> Counts:
-        """The encoded column that each own one comes from, (used,); a view of what learning moves on."""
+        """Return the encoded column of each own column, (used,): a view that learning changes."""
         return np.arange(self.dim)
 
     def learn(self, rows: Rows) -> Rows:
-        """The rows in the learner's own columns; new ones get their place."""
+        """Map the rows to the learner's own columns and assign new ones."""
         return rows
 
     def look(self, rows: Rows) -> Rows:
-        """The same for each row as if it came next, without moving the state."""
+        """Map each row as if it came next, without moving the state."""
         return rows
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """The arrays of the state."""
+        """Return the arrays of the state."""
         return {}
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:  # noqa: ARG002
-        """What no rows can have led to in a state from elsewhere."""
+        """Find values that no stream can produce in a restored state."""
         yield from ()
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the arrays of a state."""
 
     def frozen(self) -> Columns:
-        """A copy whose `look` stays as it is now."""
+        """Return a copy whose `look` does not change."""
         return self
 
 
-_SHORT = 64  # up to so many, insertion is the quicker way to sort
+_SHORT = 64  # entries up to which insertion sort is faster
 
 
 class _Fields(NamedTuple):
@@ -88,7 +88,7 @@ def _one_hot(X, fields, values, used, out, moving):  # type: ignore[no-untyped-d
             value = X[i, f]
             start = fields.start[f]
             if fields.numeric[f]:
-                out[i, start] = value  # NaN where missing: the scaling stage puts the mean there
+                out[i, start] = value  # NaN if missing: the scaling stage replaces it by the mean
                 out[i, start + 1] = 1.0 if np.isnan(value) else 0.0
                 continue
             if np.isnan(value):
@@ -113,22 +113,22 @@ class OneHot(Columns):
     def __init__(self, features: Table) -> None:
         super().__init__(features)
         self.table = features
-        widths = np.array([one.width for one in features.fields], dtype=np.int64)
-        numeric = np.array([one.kind == "numeric" for one in features.fields])
+        widths = np.array([field.width for field in features.fields], dtype=np.int64)
+        numeric = np.array([field.kind == "numeric" for field in features.fields])
         categories = np.where(numeric, 0, widths - 1)
         self._fields = _Fields(numeric, np.cumsum(widths) - widths, categories, np.cumsum(categories) - categories)
         self.values: Vector = np.zeros(int(categories.sum()))  # category hashes by slot
         self.taken: Counts = np.zeros(len(widths), dtype=np.int64)  # per field
 
     def scaled(self) -> NDArray[np.bool_]:
-        """Numeric values only: a 0/1 indicator is at its scale already."""
+        """Mark numeric values only: a 0/1 indicator needs no scale."""
         mask = np.zeros(self.dim, dtype=np.bool_)
         mask[self._fields.start[self._fields.numeric]] = True
         return mask
 
     def sources(self) -> Counts:
-        """See `Columns.sources`: a field, once for each of its columns; ascending."""
-        return np.repeat(np.arange(len(self.table.fields)), [one.width for one in self.table.fields])
+        """Return the field of each column, ascending; see `Columns.sources`."""
+        return np.repeat(np.arange(len(self.table.fields)), [field.width for field in self.table.fields])
 
     def _map(self, rows: Rows, moving: bool) -> Matrix:
         assert not isinstance(rows, Sparse)
@@ -137,19 +137,19 @@ class OneHot(Columns):
         return out
 
     def learn(self, rows: Rows) -> Rows:
-        """See `Columns.learn`."""
+        """Map and learn, as `Columns.learn`."""
         return self._map(rows, True)
 
     def look(self, rows: Rows) -> Rows:
-        """See `Columns.look`."""
+        """Map without learning, as `Columns.look`."""
         return self._map(rows, False)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Category hashes and how many each field has."""
+        """Return category hashes and how many each field has."""
         return {"values": self.values, "taken": self.taken}
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
-        """See `Columns.problems`; shapes are right."""
+        """Find impossible values, as `Columns.problems`; the shapes are already checked."""
         yield from not_finite("values", state["values"])
         taken = state["taken"].astype(np.int64)
         yield from outside("taken", taken, 0, int(self._fields.categories.max(initial=0)))
@@ -162,16 +162,16 @@ class OneHot(Columns):
         self.taken = np.array(state["taken"], dtype=np.int64)
 
     def frozen(self) -> OneHot:
-        """See `Columns.frozen`."""
+        """Copy, as `Columns.frozen`."""
         copy = OneHot(self.table)
         copy.restore(self.state())
         return copy
 
 
 def capacity_for(count: int) -> int:
-    """The length of the arrays for `count` columns: a function of the count alone, in steps of about an eighth.
+    """Return the array length for `count` columns: a function of the count alone, in steps of about an eighth.
 
-    So it does not matter to the state's bytes how the events that brought the columns were batched.
+    The bytes of the state therefore do not depend on how events were batched.
     """
     capacity = 64
     while capacity < count:
@@ -181,7 +181,7 @@ def capacity_for(count: int) -> int:
 
 @kernel
 def _find(keys, key):  # type: ignore[no-untyped-def]
-    """Where `key` stands in the open-addressing table, or the free place where it would."""
+    """Return the place of `key` in the open-addressing table, or the free place for it."""
     mask = keys.shape[0] - 1
     at = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
     while keys[at] != -1 and keys[at] != key:
@@ -199,7 +199,7 @@ def _insert_all(keys, places, order):  # type: ignore[no-untyped-def]
 
 @kernel
 def _sort(keys, values):  # type: ignore[no-untyped-def]
-    """Sort both by the keys, which are distinct, in place: O(n log n), and quick for the short rows that most are."""
+    """Sort both by the distinct keys, in place: O(n log n), and fast for short rows, which are the most frequent."""
     n = keys.shape[0]
     if n > _SHORT:
         order = np.argsort(keys, kind="mergesort")
@@ -219,8 +219,10 @@ def _sort(keys, values):  # type: ignore[no-untyped-def]
 
 @kernel
 def _renumber(data, indices, indptr, keys, places, order, count, moving, new_data, new_indices):  # type: ignore[no-untyped-def]
-    """Map columns to places and sort each row by place. Not moving, unknown columns become -1, last in their row:
-    there `moving` would have put them, and so the order of sums over a row is the same.
+    """Map columns to places and sort each row by place; return the number of columns.
+
+    Without `moving`, unknown columns become -1 at the end of their row, where `moving` would put them. So the order of
+    sums over a row is the same.
     """
     for i in range(indptr.shape[0] - 1):
         start, stop = indptr[i], indptr[i + 1]
@@ -246,7 +248,7 @@ def _renumber(data, indices, indptr, keys, places, order, count, moving, new_dat
 
 
 class Renumbered(Columns):
-    """The stage for sparse and hashed rows. O(k log k) per event of k non-zeros; O(columns met so far) memory."""
+    """The stage for sparse and hashed rows. O(k log k) per event of k non-zeros; O(columns seen) memory."""
 
     def __init__(self, features: Features) -> None:
         super().__init__(features)
@@ -256,16 +258,16 @@ class Renumbered(Columns):
 
     @property
     def dim(self) -> int:
-        """The capacity for the columns met so far."""
+        """Capacity for the columns seen so far."""
         return capacity_for(self._count)
 
     @property
     def used(self) -> int:
-        """Columns met so far."""
+        """Number of columns seen so far."""
         return self._count
 
     def sources(self) -> Counts:
-        """See `Columns.sources`: in the order in which they were met."""
+        """Return encoded columns in order of first appearance; see `Columns.sources`."""
         return self._order[: self._count]
 
     def _index(self, size: int) -> None:
@@ -294,19 +296,19 @@ class Renumbered(Columns):
         return Sparse(data, indices, rows.indptr)
 
     def learn(self, rows: Rows) -> Rows:
-        """See `Columns.learn`."""
+        """Map and learn, as `Columns.learn`."""
         return self._map(rows, True)
 
     def look(self, rows: Rows) -> Rows:
-        """See `Columns.look`; an unknown column is -1."""
+        """Map without learning; an unknown column is -1."""
         return self._map(rows, False)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """The encoded column of each place."""
+        """Return the encoded column of each place."""
         return {"order": self._order[: self._count]}
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
-        """See `Columns.problems`; of any length."""
+        """Find impossible values, for any length; see `Columns.problems`."""
         yield from outside("order", state["order"], 0, self.features.columns - 1)
         if len(np.unique(state["order"])) < len(state["order"]):
             yield "order", "has a column twice"
@@ -318,7 +320,7 @@ class Renumbered(Columns):
         self._index(1 << max(8, (4 * self._count - 1).bit_length()))
 
     def frozen(self) -> Renumbered:
-        """See `Columns.frozen`."""
+        """Copy, as `Columns.frozen`."""
         copy = Renumbered(self.features)
         copy._order, copy._count = self._order[: self._count].copy(), self._count
         copy._keys, copy._places = self._keys.copy(), self._places.copy()
@@ -326,7 +328,7 @@ class Renumbered(Columns):
 
 
 def columns_of(features: Features) -> Columns:
-    """The stage that stands behind this kind of features."""
+    """Create the stage for this kind of features."""
     if isinstance(features, Table):
         return OneHot(features)
     return Renumbered(features) if features.sparse else Columns(features)

@@ -1,4 +1,4 @@
-"""What a miss of each event costs, read from a field that the events carry: for the threshold objective `cost`."""
+"""Read the cost of missing each event from one of its fields, for the threshold objective `cost`."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ MAX_COST = 1e15
 
 
 def misfit(features: Features, field: str) -> str | None:
-    """Why `field` cannot name what a miss costs where events carry such features; None where it can."""
+    """Explain why `field` cannot be a cost with these features; None if it can."""
     if isinstance(features, (Dense, SparseColumns)):
         if not field.isascii() or not field.isdecimal() or int(field) >= features.dim:
             return f"is {show(field)}; expected the number of a column, from 0 to {features.dim - 1}"
     elif isinstance(features, Table):
-        numeric = [one.name for one in features.fields if one.kind != "categorical"]
+        numeric = [declared.name for declared in features.fields if declared.kind != "categorical"]
         if field not in numeric:
             return f"is {show(field)}; expected one of the numeric fields: {', '.join(numeric)[:300]}"
     return None
 
 
 def futile(features: Features, field: str) -> str | None:
-    """Why no event that is meant so carries what a miss costs under `field`; None where it may.
+    """Explain why no event can have its cost in `field` of hashed features; None if one can.
 
-    Hashed features declare only what numbers and texts mean: of any other name the events themselves tell.
+    Hashed features declare only the meaning of numbers and texts. Other names are known only from events.
     """
     if isinstance(features, Named):
         if len(field) > MAX_NAME:
@@ -44,12 +44,10 @@ def futile(features: Features, field: str) -> str | None:
 
 
 def costs_of(features: Features, field: str, values: Any) -> Vector:
-    """The field of each of n events, (n,), from what they carry, which `Features.encode` has let through.
+    """Read the cost of each of n events, (n,), from features that `Features.encode` accepted.
 
-    `values` is a list of that, or a (n, dim) array, or a scipy sparse matrix.
-
-    A column that a sparse event does not have is 0. Raises `InvalidInput` with a pointer to each that is missing, is no
-    number, or is not from 0 to 1e15.
+    `values` is a list of features, an (n, dim) array, or a scipy sparse matrix. A column that a sparse event lacks is 0.
+    Raises `InvalidInput` with a pointer to each cost that is missing, no number, or not from 0 to 1e15. O(n).
     """
     if hasattr(values, "tocsc"):
         values = values.tocsc()[:, [int(field)]].toarray()
@@ -62,21 +60,21 @@ def costs_of(features: Features, field: str, values: Any) -> Vector:
     problems: list[Problem] = []
     for i, carried in enumerate(values):
         if isinstance(features, Dense) or isinstance(carried, np.ndarray):
-            where, found = f"/{i}/{field}", carried[int(field)]
+            where, cost = f"/{i}/{field}", carried[int(field)]
         elif isinstance(features, SparseColumns) and not isinstance(carried, np.ndarray):
             indices, numbers = carried
             at = [k for k, index in enumerate(indices) if index == int(field)]
-            where, found = f"/{i}/values/{at[0] if at else ''}", numbers[at[0]] if at else 0
+            where, cost = f"/{i}/values/{at[0] if at else ''}", numbers[at[0]] if at else 0
         else:
             assert isinstance(carried, Mapping)
-            where, found = f"/{i}{pointer(field)}", carried.get(field)
-        if not isinstance(found, (int, float, np.number)) or isinstance(found, bool) or not 0 <= found <= MAX_COST:
-            what = "is missing" if found is None else f"is {show(found)}"
+            where, cost = f"/{i}{pointer(field)}", carried.get(field)
+        if not isinstance(cost, (int, float, np.number)) or isinstance(cost, bool) or not 0 <= cost <= MAX_COST:
+            what = "is missing" if cost is None else f"is {show(cost)}"
             problems.append(Problem(where, f"{what}; expected a number from 0 to 1e15: the cost of a miss"))
             if len(problems) == MAX_PROBLEMS:
                 break
             continue
-        costs[i] = found
+        costs[i] = cost
     if problems:
         raise InvalidInput(problems)
     return costs

@@ -1,4 +1,4 @@
-"""What a learner's labels are, and the numbers that they become: -1 and +1, or the ranks 1 to p."""
+"""Read labels as numbers: -1 and +1, or the ranks 1 to p."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Labels", "as_array"]
 
 @bare_kernel
 def _two_classes(values, y):  # type: ignore[no-untyped-def]
-    """Whether all of some numbers are -1, 0 or 1; `y` gets -1 or +1 for each."""
+    """Return whether all values are -1, 0 or 1; fill `y` with -1 or +1 for each."""
     good = True
     for i in range(values.shape[0]):
         good &= values[i] == 0.0 or abs(values[i]) == 1.0
@@ -33,12 +33,12 @@ class Labels:
 
     @property
     def classes(self) -> list[str]:
-        """The names of the classes as figures and counts have them, in order."""
+        """Names of the classes in metrics and counts, in order."""
         return ["negative", "positive"] if self.ranks is None else [str(rank) for rank in range(1, self.ranks + 1)]
 
     @property
     def expected(self) -> str:
-        """What a label has to be, in words."""
+        """Describe what a label must be."""
         return "-1, 0 or 1, or a boolean" if self.ranks is None else f"a rank: a whole number from 1 to {self.ranks}"
 
     @property
@@ -49,7 +49,7 @@ class Labels:
         return {"type": "integer", "minimum": 1, "maximum": self.ranks}
 
     def good(self, values: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which of some numbers are labels, (n,)."""
+        """Mark the values that are labels, (n,)."""
         if self.ranks is None:
             good: NDArray[np.bool_] = (values == 0.0) | (np.abs(values) == 1.0)
         else:
@@ -66,25 +66,25 @@ class Labels:
         return Problem.mismatch(pointer, value, self.expected, self.schema)
 
     def columns(self, values: Vector) -> Vector:
-        """Good labels as a learner's log and kernels have them, (n,)."""
+        """Convert valid labels to those of the log and the kernels, (n,)."""
         return np.where(values > 0, 1.0, -1.0) if self.ranks is None else values
 
     def read(self, labels: Any) -> Vector:
-        """A list or array of labels as `columns` gives them. Raises `InvalidInput` with a pointer to each bad one."""
+        """Read a list or array of labels, as `columns` returns them. Raises `InvalidInput` with a pointer to each invalid one."""
         y = as_array(labels)
         if y is None or y.ndim != 1:
             raise InvalidInput(
                 [Problem.mismatch("/labels", labels, "a list of labels", {"type": "array", "items": self.schema})]
             )
         if y.dtype.kind in ("biuf" if self.ranks is None else "iuf"):
-            whole = y.dtype.kind != "f" or y.dtype == np.float64  # to cast a NaN that signals would be a warning
-            if self.ranks is None and whole:  # most are good: that is found in one pass
+            whole = y.dtype.kind != "f" or y.dtype == np.float64  # casting a signalling NaN would warn
+            if self.ranks is None and whole:  # usually all are valid: one pass
                 numbers = np.ascontiguousarray(y, dtype=np.float64)
                 read = np.empty(len(y))
                 if _two_classes(numbers, read):
                     return read
             good = self.good(y)
-        else:  # something is no number, or too large for one: look at each as it was given
+        else:  # something is no number, or too large: check each original value
             y = np.fromiter(labels, dtype=object, count=len(y))
             good = np.array([self.accepts(label) for label in y], dtype=np.bool_)
         if not good.all():
@@ -94,7 +94,7 @@ class Labels:
 
 
 def as_array(values: Any) -> NDArray[Any] | None:
-    """As NumPy reads it; None for a list of unequal lists."""
+    """Return the values as NumPy reads them; None for a ragged list."""
     try:
         return np.asarray(values)
     except ValueError:

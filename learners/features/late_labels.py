@@ -1,4 +1,4 @@
-"""What a learner does about labels that come late, by the event's id, and about those that never come."""
+"""Settings of labels that arrive late, by the event's id, or never."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DAY = 86_400.0  # seconds
 
 @dataclass(frozen=True)
 class LateLabels(Parameters):
-    """The settings. Events that were scored with an id are remembered for their labels within these bounds."""
+    """Bounds within which events scored with an id are remembered for their labels."""
 
     label_ttl: float = param(
         90 * DAY,

@@ -1,4 +1,4 @@
-"""Features that come as names and values: hashed as they are (`Named`), or declared (`Table`)."""
+"""Encode features that are names and values: hashed (`Named`), or declared (`Table`)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from learners.settings import InvalidInput, Parameters, Problem, param, pointer,
 
 __all__ = ["MAX_LISTED", "MAX_NAME", "MAX_SPELT", "Field", "Named", "Table"]
 
-MAX_NAME = 256  # characters of a feature's name: each of an event's tokens is spelt with it
-MAX_SPELT = 512  # characters of a column's name, which values are part of
-MAX_LISTED = 256  # fields in each of the lists that say what a field's values mean
-_TOKENS = 2**16  # held before they are hashed
+MAX_NAME = 256  # characters of a feature's name, which each of its tokens repeats
+MAX_SPELT = 512  # characters of a column's name, which includes values
+MAX_LISTED = 256  # fields in each of the lists `text`, `categorical` and `log`
+_TOKENS = 2**16  # tokens that are collected before they are hashed
 
 
 @kernel
 def _canonical(data, indices, indptr):  # type: ignore[no-untyped-def]
-    """Sort each row by column and add up what fell on the same column, in place; the new row ends are written back."""
+    """Sort each row by column and sum values of the same column, in place; return the number of entries."""
     out = 0
     start = 0
     for i in range(indptr.shape[0] - 1):
         stop = indptr[i + 1]
-        order = np.argsort(indices[start:stop], kind="mergesort")  # stable: sums are taken in the order of arrival
+        order = np.argsort(indices[start:stop], kind="mergesort")  # stable: values are summed in order of arrival
         row_data = data[start:stop][order]
         row_indices = indices[start:stop][order]
         begin = out
@@ -50,14 +50,14 @@ _WORD = re.compile(r"\w+")
 
 
 def _text(value: Any) -> str:
-    """A category's spelling: a whole number reads the same as int and as float."""
+    """Spell a category: a whole number is spelt the same as int and as float."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _spelt(tokens: Iterable[str]) -> str:
-    """The name of a column that these share: cut where it is too long; what UTF-8 cannot hold, spelt out."""
+    """Name a column that these tokens share: cut if too long, with escapes for what UTF-8 cannot encode."""
     name = " + ".join(tokens)[: MAX_SPELT + 1].encode("utf-8", "backslashreplace").decode()
     return name if len(name) <= MAX_SPELT else name[: MAX_SPELT - 3] + "..."
 
@@ -68,7 +68,7 @@ def _signed_log(value: float) -> float:
 
 @dataclass(frozen=True)
 class Named(Features):
-    """Names to values, hashed: nothing is declared but what numbers and texts mean."""
+    """Names and values, hashed: only the meaning of numbers and texts is declared."""
 
     bits: int = param(18, "2^bits columns to hash into", least=4, most=24)
     text: tuple[str, ...] = param((), "fields that are text: lower-case words and pairs of neighbouring words")
@@ -78,7 +78,7 @@ class Named(Features):
     MEMBER: ClassVar[str] = "features"
 
     def __post_init__(self) -> None:
-        """Each token looks its field up in these lists, so they are short."""
+        """Check that the lists are short, because each token searches them."""
         super().__post_init__()
         problems = [
             Problem(f"/{name}", f"names {len(fields)} fields; expected at most {MAX_LISTED}")
@@ -89,7 +89,7 @@ class Named(Features):
             raise InvalidInput(problems)
 
     def objections(self) -> list[Problem]:
-        """Each field of `log` that is declared to be no number besides."""
+        """List fields of `log` that are also declared as text or categorical."""
         others = (("text", self.text), ("categorical", self.categorical))
         return [
             Problem(
@@ -112,8 +112,8 @@ class Named(Features):
         """2^bits."""
         return 1 << self.bits
 
-    def encode(self, values: Sequence[Any], typed: bool = False) -> Rows:  # noqa: ARG002 - any value is looked at
-        """CSR rows over the hashed columns; see `Features.encode`."""
+    def encode(self, values: Sequence[Any], typed: bool = False) -> Rows:  # noqa: ARG002 - every value is checked
+        """Encode events as CSR rows over the hashed columns; see `Features.encode`."""
         problems = Problems()
         tokens: list[str] = []
         data: list[float] = []
@@ -145,9 +145,9 @@ class Named(Features):
         return (hashes & np.uint64(self.columns - 1)).astype(np.int64)
 
     def names(self, value: Any, columns: Sequence[int]) -> list[str]:
-        """Names as they are hashed: `amount`, `country=DE`, of a list `items=gift card`, of a text `body~free money`.
+        """Name columns as they are hashed: `amount`, `country=DE`, in a list `items=gift card`, in a text `body~free money`.
 
-        Where features of the event share a column, their names are joined by " + ", in the order in which they stand.
+        Features that share a column are joined by " + ", in the event's order.
         At most `MAX_SPELT` characters each. See `Features.names`.
         """
         tokens: list[str] = []
@@ -155,28 +155,28 @@ class Named(Features):
         sharing: dict[int, dict[str, None]] = {column: {} for column in columns}
         for token, column in zip(tokens, self._hashed(hash_strings(tokens)).tolist(), strict=True):
             if column in sharing:
-                sharing[column][token] = None  # once, however often it stands there
+                sharing[column][token] = None  # once, even if the event repeats it
         return [_spelt(sharing[column]) for column in columns]
 
     def _event(
         self, problems: Problems, i: int, event: Mapping[Any, Any], tokens: list[str], data: list[float]
     ) -> None:
-        """Append the tokens of an event, and a number for each, until it is found to be bad or too long."""
+        """Append the tokens of an event, and a number for each; stop if the event is invalid or too long."""
         start = len(data)
         for name, value in event.items():
             if len(str(name)) > MAX_NAME:
                 problems.add(i, pointer(name), f"is a name of {len(str(name))} characters; expected at most {MAX_NAME}")
             elif value is not None:
                 self._tokens(problems, i, str(name), value, tokens, data)
-            if problems.met(i) or len(data) - start > MAX_NONZERO:
+            if problems.has(i) or len(data) - start > MAX_NONZERO:
                 return
 
     def _tokens(self, problems: Problems, i: int, name: str, value: Any, tokens: list[str], data: list[float]) -> None:
         if isinstance(value, str) and name in self.text:
-            # an event of more words than it may have tokens is refused: those beyond need not be looked at
+            # an event with more words than tokens are allowed is refused: the rest need not be read
             words = [match.group() for match in itertools.islice(_WORD.finditer(value.lower()), MAX_NONZERO + 1)]
             tokens += [f"{name}~{word}" for word in words]
-            tokens += [f"{name}~{one} {two}" for one, two in itertools.pairwise(words)]
+            tokens += [f"{name}~{first} {second}" for first, second in itertools.pairwise(words)]
             data += [1.0] * max(0, 2 * len(words) - 1)
         elif (
             (isinstance(value, bool) or not isinstance(value, (int, float)))
@@ -227,13 +227,13 @@ class Field(Parameters):
 
     @property
     def width(self) -> int:
-        """Columns: value and missing bit, or one per category and one for all others."""
+        """Number of columns: value and missing bit, or one per category and one for all others."""
         return 2 if self.kind == "numeric" else self.categories + 1
 
 
 @dataclass(frozen=True)
 class Table(Features):
-    """Declared fields to a small dense vector, so that full-covariance CBR works on named events."""
+    """Declared fields as a small dense vector, so that full-covariance CBR works on named events."""
 
     fields: tuple[Field, ...] = required("the declared fields, in the order of their columns")
     extra: Literal["refuse", "ignore"] = param("refuse", "what happens to a feature that is not declared")
@@ -282,17 +282,17 @@ class Table(Features):
 
     @property
     def columns(self) -> int:
-        """The widths of all fields."""
-        return sum(one.width for one in self.fields)
+        """The sum of the widths of all fields."""
+        return sum(field.width for field in self.fields)
 
-    def encode(self, values: Sequence[Any], typed: bool = False) -> Rows:  # noqa: ARG002 - any value is looked at
-        """One float64 per field: the number, or 53 bits of the category's hash; NaN where missing.
+    def encode(self, values: Sequence[Any], typed: bool = False) -> Rows:  # noqa: ARG002 - every value is checked
+        """Encode each field as one float64: the number, or 53 bits of the category's hash; NaN if missing.
 
-        An event of which no feature is declared is refused whatever `extra` says: it was meant for another learner. One
-        that has none at all is an event of which everything is missing.
+        An event with features, none of which is declared, is refused even if `extra` is `ignore`: it was meant for
+        another learner. An event without any feature has everything missing.
         """
         problems = Problems()
-        known = {one.name for one in self.fields}
+        declared = {field.name for field in self.fields}
         missing = [math.nan] * len(self.fields)
         rows: list[list[float]] = []
         places: list[int] = []
@@ -300,12 +300,12 @@ class Table(Features):
         for i, event in enumerate(values):
             if not isinstance(event, Mapping):
                 problems.add(i, "", f"is {show(event)}; expected an object of names and values")
-            elif self.extra == "refuse" and not known.issuperset(event):
-                name = next(name for name in event if name not in known)
-                detail = f"is not declared; declared fields are {', '.join(sorted(known))[:300]}"
+            elif self.extra == "refuse" and not declared.issuperset(event):
+                name = next(name for name in event if name not in declared)
+                detail = f"is not declared; declared fields are {', '.join(sorted(declared))[:300]}"
                 problems.add(i, pointer(name), detail)
-            elif event and known.isdisjoint(event):
-                problems.add(i, "", f"has none of the declared fields, which are {', '.join(sorted(known))[:300]}")
+            elif event and declared.isdisjoint(event):
+                problems.add(i, "", f"has none of the declared fields, which are {', '.join(sorted(declared))[:300]}")
             else:
                 rows.append(missing.copy())
                 self._event(problems, i, event, rows[-1], places, texts)
@@ -317,17 +317,17 @@ class Table(Features):
         return X
 
     def names(self, value: Any, columns: Sequence[int]) -> list[str]:
-        """The field's name, with its category: `amount`, `country=DE`; `amount (missing)` where the event lacks it.
+        """Name columns by field and category: `amount`, `country=DE`; `amount (missing)` if the event lacks it.
 
         At most `MAX_SPELT` characters each. See `Features.names`.
         """
         names = []
         for field in (self.fields[column] for column in columns):
-            given = value.get(field.name)
-            if given is None:
+            feature = value.get(field.name)
+            if feature is None:
                 names.append(_spelt([f"{field.name} (missing)"]))
             elif field.kind == "categorical":
-                names.append(_spelt([f"{field.name}={_text(given)}"]))
+                names.append(_spelt([f"{field.name}={_text(feature)}"]))
             else:
                 names.append(field.name)
         return names
@@ -341,7 +341,7 @@ class Table(Features):
         places: list[int],
         texts: list[str],
     ) -> None:
-        """Fill the numbers of an event into its row; append its categories, and where in the matrix they belong."""
+        """Fill the numbers of an event into its row; append its categories and their places in the matrix."""
         for k, field in enumerate(self.fields):
             value = event.get(field.name)
             if value is None:

@@ -1,8 +1,7 @@
-"""The last events of a stream, kept for fits: a window bounded in events and in numbers.
+"""Retain the last events of a stream for fits: a window bounded in events and in numbers.
 
-What is kept is the longest run of newest events within both bounds, and the newest event in any case: a function of
-the events alone, however they were cut into batches. The arrays are always in one piece, so that a fit reads them
-without a copy.
+The window is the longest run of newest events within both bounds, and always has the newest event. It is a function of
+the events alone, however they were batched. The arrays are contiguous, so that a fit reads them without a copy.
 """
 
 from __future__ import annotations
@@ -17,29 +16,29 @@ from learners.numerics import Issues, Rows, Sparse, Vector, length, not_finite, 
 
 __all__ = ["Retained", "problems"]
 
-_FEWEST = 64  # entries that a queue has room for at least
+_FEWEST = 64  # minimum capacity of a queue
 
 
 class _Queue:
-    """An array that is appended to at its end and dropped from at its start, always in one piece.
+    """A contiguous array that grows at its end and shrinks at its start.
 
-    O(1) amortised per entry: the kept ones move to the front, or to an array of twice their number, when the end of
-    the array is reached, and each time at least half the array has been filled since.
+    O(1) amortised per entry: entries move to the front, or to an array of twice the size, when the end is reached. Each
+    time at least half the array has been filled since.
     """
 
     def __init__(self, dtype: type[np.generic], shape: tuple[int, ...] = ()) -> None:
-        """An empty queue of entries with this `shape`."""
+        """Create an empty queue of entries with this `shape`."""
         self._array: NDArray[Any] = np.empty((0, *shape), dtype=dtype)
         self._start = self._stop = 0
 
     @property
-    def held(self) -> NDArray[Any]:
-        """The entries, oldest first: a view, right until the next call."""
+    def entries(self) -> NDArray[Any]:
+        """The entries, oldest first: a view, valid until the next call."""
         return self._array[self._start : self._stop]
 
     @property
     def room(self) -> int:
-        """Entries that memory is allocated for."""
+        """Number of entries that memory is allocated for."""
         return len(self._array)
 
     def __len__(self) -> int:
@@ -48,30 +47,30 @@ class _Queue:
     def append(self, entries: NDArray[Any]) -> None:
         """Copy `entries` to the end."""
         if self._stop + len(entries) > len(self._array):
-            kept, need = self.held, len(self) + len(entries)
+            previous, need = self.entries, len(self) + len(entries)
             if 2 * need > len(self._array):
-                self._array = np.empty((max(2 * need, _FEWEST), *kept.shape[1:]), dtype=kept.dtype)
-            self._array[: len(kept)] = kept  # in place, they came from the array's other half: no overlap
-            self._start, self._stop = 0, len(kept)
+                self._array = np.empty((max(2 * need, _FEWEST), *previous.shape[1:]), dtype=previous.dtype)
+            self._array[: len(previous)] = previous  # in place, they come from the array's other half: no overlap
+            self._start, self._stop = 0, len(previous)
         self._array[self._stop : self._stop + len(entries)] = entries
         self._stop += len(entries)
 
     def drop(self, count: int) -> None:
-        """Leave out the `count` oldest."""
+        """Remove the `count` oldest entries."""
         self._start += count
 
 
 class Retained:
-    """The last events: rows as they are before scaling, labels and weights.
+    """The last events: rows before scaling, labels and weights.
 
-    Memory is at most about twice what may be kept. O(numbers) amortised per event.
+    Memory is at most about twice the bounds. O(numbers) amortised per event.
     """
 
     def __init__(self, window: int, most: int, dim: int | None, number: type[np.floating[Any]] = np.float64) -> None:
-        """Keep at most `window` events of at most `most` feature numbers in all, the newest event in any case.
+        """Retain at most `window` events with at most `most` feature numbers, and always the newest event.
 
-        `dim` is the number of columns of dense rows, all of which count as numbers; None for sparse rows, of which
-        the non-zeros count. Feature numbers are held as `number`; where that is float32, those that come are such.
+        `dim` is the number of columns of dense rows, all of which count; None for sparse rows, whose non-zeros count.
+        Feature numbers are stored as `number`; if that is float32, incoming ones are rounded already.
         """
         self.window = window if dim is None else max(1, min(window, most // max(dim, 1)))
         self.most = most
@@ -80,7 +79,7 @@ class Retained:
         self.clear()
 
     def clear(self) -> None:
-        """Forget every event, and free the memory."""
+        """Remove every event and free the memory."""
         self._labels = _Queue(np.float64)
         self._weights = _Queue(np.float64)
         self._values = _Queue(self._number, () if self.dim is None else (self.dim,))
@@ -92,7 +91,7 @@ class Retained:
         return len(self._labels)
 
     def learn(self, rows: Rows, y: Vector, weight: Vector) -> None:
-        """Keep copies of n events: `rows`, labels and weights (n,)."""
+        """Append copies of n events: `rows`, labels and weights (n,)."""
         if not len(y):
             return
         if isinstance(rows, Sparse):
@@ -105,14 +104,14 @@ class Retained:
         self._weights.append(weight[first:])
 
     def _learn_sparse(self, rows: Sparse) -> int:
-        """Make room for the rows that are to be kept, and keep them; how many of the batch come before those."""
+        """Append the rows that fit, after making room; return how many rows of the batch were left out."""
         n = length(rows)
         first = n - self._fitting(np.diff(rows.indptr))
         if first:
             self._drop(len(self))
         begin, end = int(rows.indptr[first]), int(rows.indptr[n])
         excess = len(self._values) + end - begin - self.most
-        late = int(np.searchsorted(self._ends.held, self._start + excess)) + 1 if excess > 0 else 0
+        late = int(np.searchsorted(self._ends.entries, self._start + excess)) + 1 if excess > 0 else 0
         self._drop(max(late, len(self) + n - first - self.window))
         self._ends.append(rows.indptr[first + 1 :] + (self._start + len(self._values) - begin))
         self._values.append(rows.data[begin:end])
@@ -120,16 +119,16 @@ class Retained:
         return first
 
     def _fitting(self, sizes: NDArray[np.int64]) -> int:
-        """How many of the newest rows, of so many non-zeros each, are kept if nothing comes after them."""
+        """Return how many of the newest rows fit, given the non-zeros of each."""
         totals = np.cumsum(sizes[::-1][: self.window])
         return max(int(np.searchsorted(totals, self.most, side="right")), min(1, len(sizes)))
 
     def _drop(self, count: int) -> None:
-        """Leave out the `count` oldest events, as far as there are so many."""
+        """Remove the `count` oldest events, or all if there are fewer."""
         count = max(0, min(count, len(self)))
         numbers = count
         if self.dim is None and count:
-            end = int(self._ends.held[count - 1])
+            end = int(self._ends.entries[count - 1])
             numbers, self._start = end - self._start, end
             self._ends.drop(count)
             self._indices.drop(numbers)
@@ -138,37 +137,37 @@ class Retained:
         self._weights.drop(count)
 
     def relabel(self, back: int, label: float) -> bool:
-        """Give the event that came `back` events before the newest another label; False where it is not kept."""
+        """Replace the label of the event `back` events before the newest; return False if it is not retained."""
         if not 0 <= back < len(self):
             return False
-        self._labels.held[len(self) - 1 - back] = label
+        self._labels.entries[len(self) - 1 - back] = label
         return True
 
-    # What is kept, oldest first: views, right until the next call that changes it
+    # The retained events, oldest first: views, valid until the next change
 
     def rows(self) -> Rows:
-        """The rows, n of them; where they are held as float32, a copy in float64."""
-        values = self._values.held.astype(np.float64, copy=False)
+        """Return the n rows; if they are stored as float32, a copy in float64."""
+        values = self._values.entries.astype(np.float64, copy=False)
         if self.dim is not None:
             return values
-        indptr = np.concatenate([[0], self._ends.held - self._start])
-        return Sparse(values, self._indices.held, indptr)
+        indptr = np.concatenate([[0], self._ends.entries - self._start])
+        return Sparse(values, self._indices.entries, indptr)
 
     def labels(self) -> Vector:
-        """The labels, (n,)."""
-        return self._labels.held
+        """Return the labels, (n,)."""
+        return self._labels.entries
 
     def weights(self) -> Vector:
-        """The weights, (n,)."""
-        return self._weights.held
+        """Return the weights, (n,)."""
+        return self._weights.entries
 
     # Saving
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """The arrays of the state, no longer than what is kept."""
-        state = {"labels": self.labels(), "weights": self.weights(), "values": self._values.held}
+        """Return the arrays of the state, without spare capacity."""
+        state = {"labels": self.labels(), "weights": self.weights(), "values": self._values.entries}
         if self.dim is None:
-            state |= {"indices": self._indices.held, "sizes": np.diff(self._ends.held, prepend=self._start)}
+            state |= {"indices": self._indices.entries, "sizes": np.diff(self._ends.entries, prepend=self._start)}
         return state
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
@@ -182,9 +181,9 @@ class Retained:
             self._ends.append(np.cumsum(state["sizes"]))
 
     def shapes(self, state: dict[str, NDArray[np.generic]]) -> dict[str, tuple[int, ...]]:
-        """The shapes that a state's arrays have by the number of its labels, or by the sizes of its sparse rows.
+        """Return the shapes that a valid state's arrays have, given its number of labels or the sizes of its rows.
 
-        A state that holds more than is kept here, or sizes that cannot be, shows by arrays of other shapes. O(events).
+        The arrays of an invalid state, with too many events or impossible sizes, have other shapes. O(events).
         """
         if self.dim is not None:
             n = min(len(state["labels"]), self.window)
@@ -197,10 +196,10 @@ class Retained:
 
 
 def problems(state: dict[str, NDArray[np.generic]], ranks: int | None, *, missing: bool) -> Issues:
-    """What cannot be among the events that a state retains, its shapes being right. O(numbers).
+    """Find impossible values among the retained events of a state of valid shapes. O(numbers).
 
-    Labels are -1 and +1, or the ranks 1 to `ranks`. `missing`: values may be NaN, as a table's are where they are not
-    given. Column numbers are checked where it is known how many there are.
+    Labels are -1 and +1, or the ranks 1 to `ranks`. `missing`: values may be NaN, as those of a table. Column numbers are
+    checked elsewhere, where the number of columns is known.
     """
     if not np.isin(state["labels"], [-1, 1] if ranks is None else np.arange(1, ranks + 1)).all():
         yield "labels", f"has numbers that are not {'-1 or 1' if ranks is None else f'whole, from 1 to {ranks}'}"

@@ -1,13 +1,13 @@
-"""Running scaling of features, one event at a time, the current event included.
+"""Scale features with running statistics, one event at a time, including the event itself.
 
-    none      as they come
+    none      unchanged
     unit      each event divided by its Euclidean norm
     standard  dense: (x - mean) / sd; sparse: x / sd, zeros counted, without centring so that zeros stay zeros
-    maxabs    x / the largest |x| met in the column
+    maxabs    x / the largest |x| seen in the column
 
-`learn` moves the statistics and scales; `look` scales an event just as `learn` would, without moving them: so
-`/predict` gives, to the bit, the score that `/update` would give for the same event. A column without spread so far
-is scaled to 0. In dense rows NaN (a table's missing number) becomes 0, which under `standard` is the mean.
+`learn` moves the statistics and scales. `look` scales an event exactly as `learn` would, without moving them. So `/predict`
+gives the same score to the bit as `/update`. A column without spread so far becomes 0. In dense rows NaN (a table's
+missing number) becomes 0, which is the mean with `standard`.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Scaling(Parameters):
-    """The settings."""
+    """Settings of the running scaling."""
 
     kind: Literal["none", "unit", "standard", "maxabs"] = param("none", "which running scale")
     clip: float | None = param(None, "limit the scaled values to [-clip, clip]; null: no limit", above=0)
 
 
 class ScalingState(NamedTuple):
-    """Arrays of the running statistics, (dim,) each where the kind needs them, else (0,)."""
+    """Arrays of the running statistics, (dim,) each if the kind needs them, else (0,)."""
 
-    rows: Counts  # (1,) events met
+    rows: Counts  # (1,) events seen
     seen: Counts  # standard: values taken in; sparse: events up to the column's last appearance
     mean: Vector
     m2: Vector  # sum of squared deviations (Welford)
@@ -56,7 +56,7 @@ class ScalingState(NamedTuple):
 
 
 def init(settings: Scaling, dim: int) -> ScalingState:
-    """Nothing met yet."""
+    """Return the state before the first event."""
     standard = dim if settings.kind == "standard" else 0
     maxabs = dim if settings.kind == "maxabs" else 0
     return ScalingState(
@@ -69,7 +69,7 @@ def init(settings: Scaling, dim: int) -> ScalingState:
 
 
 def extend(settings: Scaling, state: ScalingState, dim: int) -> ScalingState:
-    """The state for `dim` columns instead of the fewer it has."""
+    """Extend the state to `dim` columns."""
     if settings.kind == "standard":
         seen = np.zeros(dim, dtype=np.int64)
         seen[: len(state.seen)] = state.seen
@@ -78,7 +78,7 @@ def extend(settings: Scaling, state: ScalingState, dim: int) -> ScalingState:
 
 
 def problems(state: ScalingState) -> Issues:
-    """What no rows can have led to in a state of the right shapes."""
+    """Find values that no stream can produce in a state of valid shapes."""
     yield from counters({"rows": state.rows, "seen": state.seen})
     for name in ("mean", "m2", "largest"):
         yield from not_finite(name, getattr(state, name))
@@ -91,7 +91,7 @@ def _clipped(z, clip):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _unit_norm(values):  # type: ignore[no-untyped-def]
-    """(largest |x|, norm of x / largest): squares neither overflow nor vanish."""
+    """Return (largest |x|, norm of x / largest): squares neither overflow nor vanish."""
     largest = 0.0
     for k in range(values.shape[0]):
         if abs(values[k]) > largest:
@@ -124,11 +124,11 @@ def dense_unit(X, clip, out):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def dense_standard(X, scaled, seen, mean, m2, clip, moving, out):  # type: ignore[no-untyped-def]
-    # nothing depends on a branch, so that several columns go at once; what is not wanted is worked out and left
+    # no branches, so that several columns are computed at once; unneeded results are discarded
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
             x = X[i, j]
-            known = not np.isnan(x)
+            present = not np.isnan(x)
             n = seen[j] + 1
             before = x - mean[j]
             middle = mean[j] + before / n
@@ -137,9 +137,9 @@ def dense_standard(X, scaled, seen, mean, m2, clip, moving, out):  # type: ignor
             sd = math.sqrt(spread / n)
             z = _clipped(after / sd, clip) if sd > 0.0 else 0.0
             z = z if scaled[j] else x
-            out[i, j] = z if known else 0.0
+            out[i, j] = z if present else 0.0
             if moving:
-                moves = known and scaled[j]
+                moves = present and scaled[j]
                 seen[j] = n if moves else seen[j]
                 mean[j] = middle if moves else mean[j]
                 m2[j] = spread if moves else m2[j]
@@ -173,21 +173,21 @@ def _sparse_unit(data, indptr, clip, out):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _sparse_standard(data, indices, indptr, rows, seen, mean, m2, clip, moving, out):  # type: ignore[no-untyped-def]
-    met = rows[0]
+    events = rows[0]
     for i in range(indptr.shape[0] - 1):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]
             if j < 0:
-                out[k] = 0.0  # never met: no weight
+                out[k] = 0.0  # unknown: no weight
                 continue
             x = data[k]
             # first the zeros since the column's last appearance, all at once, then x (Chan, Golub, LeVeque)
-            zeros = met - seen[j]
+            zeros = events - seen[j]
             old = float(seen[j])
-            n = float(met)
+            n = float(events)
             middle = mean[j]
             spread = m2[j]
-            if zeros > 0 and met > 0:
+            if zeros > 0 and events > 0:
                 spread += middle * middle * (old * (zeros / n))
                 middle *= old / n
             before = x - middle
@@ -196,13 +196,13 @@ def _sparse_standard(data, indices, indptr, rows, seen, mean, m2, clip, moving, 
             sd = math.sqrt(spread / (n + 1.0))
             out[k] = _clipped(x / sd, clip) if sd > 0.0 else 0.0
             if moving:
-                seen[j] = met + 1
+                seen[j] = events + 1
                 mean[j] = middle
                 m2[j] = spread
         if moving:
-            met += 1
+            events += 1
     if moving:
-        rows[0] = met
+        rows[0] = events
 
 
 @bare_kernel
@@ -220,15 +220,15 @@ def _sparse_maxabs(data, indices, indptr, largest, clip, moving, out):  # type: 
 
 
 def learn(settings: Scaling, state: ScalingState, rows: Rows, scaled: NDArray[np.bool_]) -> Rows:
-    """Scale each row in order, its own values taken into the statistics first; `rows` stays as it is.
+    """Add each row to the statistics and scale it, in order; `rows` stays unchanged.
 
-    `scaled` (dim,) marks the columns to scale in dense rows. O(values given).
+    `scaled` (dim,) marks the columns to scale in dense rows. O(values).
     """
     return _apply(settings, state, rows, scaled, True)
 
 
 def look(settings: Scaling, state: ScalingState, rows: Rows, scaled: NDArray[np.bool_]) -> Rows:
-    """What `learn` would give each row if it came next, without moving the statistics."""
+    """Scale each row as `learn` would if it came next, without moving the statistics."""
     return _apply(settings, state, rows, scaled, False)
 
 
