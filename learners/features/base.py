@@ -1,7 +1,7 @@
 """Encode the features of an event as columns: the base of all kinds, and the kinds `dense` and `sparse`.
 
-Encoding has two halves. The first, `encode`, needs no state. It runs where an event arrives, refuses invalid events, and
-returns the columns that go into the log: dense float64, or CSR for sparse and hashed events. The second,
+Encoding has two halves. The first, `encode`, needs no state. It runs where an event arrives, refuses invalid events,
+and returns the columns that go into the log: dense float64, or CSR for sparse and hashed events. The second,
 `column_map.py`, is part of the learner and moves in log order: it assigns one-hot columns to categories.
 
     dense    a list of `dim` numbers

@@ -46,7 +46,8 @@ def futile(features: Features, field: str) -> str | None:
 def costs_of(features: Features, field: str, values: Any) -> Vector:
     """Read the cost of each of n events, (n,), from features that `Features.encode` accepted.
 
-    `values` is a list of features, an (n, dim) array, or a scipy sparse matrix. A column that a sparse event lacks is 0.
+    `values` is a list of features, an (n, dim) array, or a scipy sparse matrix. A column that a sparse event lacks is
+    0.
     Raises `InvalidInput` with a pointer to each cost that is missing, no number, or not from 0 to 1e15. O(n).
     """
     if hasattr(values, "tocsc"):

@@ -1,26 +1,26 @@
-"""Nonlinear features for linear learners: an embedding phi with phi(x).phi(u) close to a Gaussian kernel.
+"""Approximate a Gaussian kernel by an embedding phi with phi(x).phi(u) close to it, for linear learners.
 
-    k(x, u) = exp(-|x - u|^2 / b),  b = mean |x - mean|^2 over the warm-up's rows, unless given
+    k(x, u) = exp(-|x - u|^2 / b),  b = mean |x - mean|^2 over the warm-up's rows by default
 
-    none      the rows as they are
+    none      the rows unchanged
     nystroem  phi(x) = e_r^(-1/2) V_r^T k(x, U) with landmarks U, the k-means centres of the warm-up's rows, and
               K(U, U) = V e V^T, eigenvalues below 1e-8 of the largest dropped
     fourier   phi(x) = sqrt(2 / m) cos(W x + p) with W ~ N(0, 2 / b), p ~ uniform on [0, 2 pi): random features, the
               same for any data of one width, with an error of the inner product that falls as m^(-1/2)
 
-Per row, with m components, r <= m of them kept, and d columns: nystroem O(m d + m r) time, fourier O(m d). `fit` takes
+Per row, with m components, r <= m eigenvectors, and d columns: nystroem O(m d + m r) time, fourier O(m d). `fit` takes
 O(n m d) per round of k-means and O(m^3) for the eigenvectors, on NumPy and scikit-learn: its last bits may differ from
-machine to machine, so its result is stored and shared. `look` runs on explicit loops alone, with this package's own
-exp and cos: from the same state it gives the same bits on every machine and for any cut of the rows into calls.
+machine to machine, so its result is stored and shared. `look` uses explicit loops, and this package's own exp
+and cos: the same state gives the same bits on every machine and for any batching of the rows.
 
 References
 ----------
 Williams, Seeger. Using the Nystroem Method to Speed Up Kernel Machines. NIPS 2000.
 Rahimi, Recht. Random Features for Large-Scale Kernel Machines. NIPS 2007.
 Khalid, Ray, Chitsaz. Scalable Nonlinear AUC Maximization Methods. ECML PKDD 2018: k-means landmarks, the width b.
-Departure: where the warm-up has no more distinct rows than components, they are the landmarks themselves, which makes
-the kernel exact on them; for k-means, rows are rounded to 2^-13 of their root mean squared distance from the mean, as
-it cannot tell closer ones apart.
+Departure: if the warm-up has no more distinct rows than components, they are the landmarks, and the kernel is exact on
+them. For k-means, rows are rounded to 2^-13 of their root mean squared distance from the mean, because it cannot
+distinguish closer ones.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from learners.settings import Parameters, param
 
 __all__ = ["HALVED", "Embedding", "EmbeddingState", "columns", "fit", "init", "look", "shapes"]
 
-HALVED = ("landmarks", "projection", "frequencies")  # held in the learner's precision
+HALVED = ("landmarks", "projection", "frequencies")  # stored in the learner's precision
 
-_GRID = 2.0**13  # k-means works on squares: next to 10^5 rows, one of them far off, they resolve about 1e-10
+_GRID = 2.0**13  # k-means works on squares, which resolve about 1e-10 with 10^5 rows and an outlier
 _ROUNDS = 100  # of k-means, at most
 _SMALLEST_EIGENVALUE = 1e-8  # of the largest
-_FARTHEST = 708.0  # squared distance in widths from which `exp` is 0 anyway
-_BLOCK = 16  # rows that pass the projection together
+_FARTHEST = 708.0  # squared distance in widths beyond which `exp` is 0
+_BLOCK = 16  # rows that are projected together
 
 # pi in two parts: the first has 33 bits, so that its multiples up to 2^20 are exact (Cody and Waite)
 _PI_HIGH = 2 * 1.57079632673412561417
@@ -53,7 +53,7 @@ _COSINE = tuple((-1.0) ** i / math.factorial(2 * i) for i in range(12))
 
 @dataclass(frozen=True)
 class Embedding(Parameters):
-    """The settings."""
+    """Settings of the embedding."""
 
     kind: Literal["none", "nystroem", "fourier"] = param("none", "which nonlinear features")
     components: int = param(
@@ -73,7 +73,7 @@ class Embedding(Parameters):
 
 
 class EmbeddingState(NamedTuple):
-    """Arrays of the fit; of size 0 before it, and where the kind has no use for them."""
+    """Arrays of the fit; of size 0 before it, and if the kind does not need them."""
 
     width: Vector  # (1,) b
     landmarks: Matrix  # nystroem: (d, m), one column each
@@ -83,29 +83,29 @@ class EmbeddingState(NamedTuple):
 
 
 def init(settings: Embedding, precision: Precision = "float64") -> EmbeddingState:  # noqa: ARG001
-    """Not fitted yet: an embedding into no columns."""
+    """Return the state before the fit: an embedding into no columns."""
     nothing, empty = np.zeros(0), np.zeros((0, 0))
     state = EmbeddingState(width=nothing, landmarks=empty, projection=empty, frequencies=empty, phases=nothing)
     return stored(precision, state, HALVED)
 
 
 def fit(settings: Embedding, rows: Matrix, seed: int, precision: Precision = "float64") -> EmbeddingState:
-    """The embedding for data such as `rows` (n, d), finite and at most 1e30 in size; they stay as they are.
+    """Fit the embedding to `rows` (n, d), finite and at most 1e30 in magnitude, which stay unchanged.
 
-    In precision "float32" the projection is that of the landmarks as they are held. Repeats to the bit on one machine
-    for one `seed` (0 or more). Shares nothing with a learner, so it may run in a thread of its own. O(n m d) per round
-    of k-means, O(m^3) for the eigenvectors. ValueError without a row.
+    In precision "float32" the projection is that of the rounded landmarks. The result is reproducible to the bit on one
+    machine for one `seed` (0 or more). It shares nothing with a learner, so it may run in its own thread. O(n m d) per
+    round of k-means, O(m^3) for the eigenvectors. Raises ValueError without rows.
     """
     if len(rows) == 0:
         raise ValueError("no rows; expected at least one to fit an embedding to")
     state = init(settings, precision)
     if settings.kind == "none":
         return state
-    # about the first row before about the mean: else the mean's rounding would give equal rows a spread
+    # centred on the first row, then on the mean: otherwise the mean's rounding would give equal rows a spread
     offsets = rows - rows[0]
     offsets -= offsets.mean(axis=0)
     spread = float(np.square(offsets).sum()) / len(rows)
-    # where the rows are all equal, any width tells them apart from others
+    # if all rows are equal, any width separates them from others
     natural = spread if spread > 0.0 else 1.0
     state = state._replace(width=np.array([natural if settings.width is None else settings.width]))
     if settings.kind == "fourier":
@@ -124,17 +124,17 @@ def _fit_fourier(state: EmbeddingState, components: int, dim: int, seed: int) ->
 
 
 def _fit_nystroem(state: EmbeddingState, landmarks: Matrix) -> EmbeddingState:
-    """The projection that makes the kernel exact on the `landmarks` (m, d)."""
+    """Compute the projection that makes the kernel exact on the `landmarks` (m, d)."""
     m = len(landmarks)
     transposed = np.ascontiguousarray(landmarks.T)
     K = np.empty((m, m))
     _similarities(landmarks, 0, m, transposed, state.width[0], K)
     eigenvalues, vectors = np.linalg.eigh(K)
-    kept = np.flatnonzero(eigenvalues >= _SMALLEST_EIGENVALUE * eigenvalues[-1])[::-1]
-    vectors = vectors[:, kept]
-    # an eigenvector's sign is the linear-algebra library's whim: the component of the largest size is made positive
-    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(len(kept))]
-    projection = vectors * (np.sign(largest) / np.sqrt(eigenvalues[kept]))
+    significant = np.flatnonzero(eigenvalues >= _SMALLEST_EIGENVALUE * eigenvalues[-1])[::-1]
+    vectors = vectors[:, significant]
+    # an eigenvector's sign is arbitrary: the component of the largest magnitude is made positive
+    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(len(significant))]
+    projection = vectors * (np.sign(largest) / np.sqrt(eigenvalues[significant]))
     return state._replace(landmarks=transposed, projection=np.ascontiguousarray(projection))
 
 
@@ -147,11 +147,11 @@ def _landmarks(rows: Matrix, offsets: Matrix, unit: float, components: int, seed
     if len(cells) <= components:
         distinct: Matrix = np.unique(rows, axis=0)
         return distinct if len(distinct) <= components else rows[first]
-    # these take a second to import, which only the learners that embed should pay for
+    # these take a second to import, which only embeddings need
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1):  # the service's other threads have work to do as well
+    with threadpool_limits(1):  # leave the other cores to the service's other threads
         clusters = KMeans(components, n_init=1, max_iter=_ROUNDS, random_state=seed % 2**32)
         clusters.fit(cells / _GRID, sample_weight=counts.astype(np.float64))
     centres: Matrix = clusters.cluster_centers_ * unit + rows.mean(axis=0)
@@ -165,7 +165,7 @@ def _similarities(X, start, stop, landmarks, width, out):  # type: ignore[no-unt
     for i in range(start, stop):
         row = out[i - start]
         row[:] = 0.0
-        # the data's columns outside, so that the sums of the inner loop are independent: wide for SIMD, in fixed order
+        # the data's columns are the outer loop, so that the inner sums are independent: SIMD in a fixed order
         for k in range(landmarks.shape[0]):
             for j in range(m):
                 gap = X[i, k] - landmarks[k, j]
@@ -176,7 +176,7 @@ def _similarities(X, start, stop, landmarks, width, out):  # type: ignore[no-unt
 
 @kernel
 def _nystroem(X, landmarks, projection, width, out):  # type: ignore[no-untyped-def]
-    """Block by block of rows, so that a large projection is read from memory once per block, not once per row."""
+    """Project rows block by block, so that a large projection is read from memory once per block."""
     n, (m, r) = X.shape[0], projection.shape
     K = np.empty((min(n, _BLOCK), m))
     fours = m - m % 4
@@ -184,7 +184,7 @@ def _nystroem(X, landmarks, projection, width, out):  # type: ignore[no-untyped-
         stop = min(start + _BLOCK, n)
         _similarities(X, start, stop, landmarks, width, K)
         out[start:stop] = 0.0
-        # four landmarks at once: a quarter of the loads and stores of `out`, which would be most of the work
+        # four landmarks at once need a quarter of the loads and stores of `out`
         for j in range(0, fours, 4):
             for i in range(start, stop):
                 a, b, c, d = K[i - start, j], K[i - start, j + 1], K[i - start, j + 2], K[i - start, j + 3]
@@ -200,9 +200,9 @@ def _nystroem(X, landmarks, projection, width, out):  # type: ignore[no-untyped-
 
 @kernel
 def _cos(x):  # type: ignore[no-untyped-def]
-    """cos x within 4e-16, in [-1, 1]; beyond 3e6 that of an argument off by less than half an ulp.
+    """Compute cos x within 4e-16, in [-1, 1]; beyond 3e6, of an argument off by less than half an ulp.
 
-    Not the C library's, for the same reason as `exp`.
+    C libraries differ in their last bits, as with `exp`.
     """
     if not abs(x) < math.inf:
         return 0.0  # a sum that overflowed has no angle
@@ -236,10 +236,10 @@ def _fourier(X, frequencies, phases, out):  # type: ignore[no-untyped-def]
 
 
 def look(settings: Embedding, state: EmbeddingState, rows: Matrix) -> Matrix:
-    """The embedded `rows`, (n, r), finite for finite rows; kind none: `rows` as they are, else they stay untouched.
+    """Embed `rows` as (n, r), finite for finite rows; the kind none returns `rows`.
 
-    O(m d + m r) per row (nystroem), O(m d) (fourier). Before the fit r is 0. ValueError where `rows` have not the
-    columns of the fit.
+    O(m d + m r) per row (nystroem), O(m d) (fourier). r is 0 before the fit. Raises ValueError if `rows` do not have
+    the columns of the fit.
     """
     if settings.kind == "none":
         return rows
@@ -257,12 +257,12 @@ def look(settings: Embedding, state: EmbeddingState, rows: Matrix) -> Matrix:
 
 
 def columns(state: EmbeddingState) -> int:
-    """r, how many columns the embedded rows have: 0 before the fit, and always for the kind none."""
+    """Return r, the number of columns of embedded rows: 0 before the fit, and for the kind none."""
     return int(state.projection.shape[1]) + len(state.phases)
 
 
 def shapes(state: EmbeddingState, dim: int) -> dict[str, tuple[int, ...]]:
-    """The shapes of the arrays by how many components they say they have, for data of `dim` columns."""
+    """Return the shapes that valid arrays have for their number of components and data of `dim` columns."""
     landmarks, features = len(state.projection), len(state.phases)
     return {
         "width": (1 if landmarks + features else 0,),

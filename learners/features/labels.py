@@ -70,15 +70,15 @@ class Labels:
         return np.where(values > 0, 1.0, -1.0) if self.ranks is None else values
 
     def read(self, labels: Any) -> Vector:
-        """Read a list or array of labels, as `columns` returns them. Raises `InvalidInput` with a pointer to each invalid one."""
+        """Read a list or array of labels. Raises `InvalidInput` with a pointer to each invalid one."""
         y = as_array(labels)
         if y is None or y.ndim != 1:
             raise InvalidInput(
                 [Problem.mismatch("/labels", labels, "a list of labels", {"type": "array", "items": self.schema})]
             )
         if y.dtype.kind in ("biuf" if self.ranks is None else "iuf"):
-            whole = y.dtype.kind != "f" or y.dtype == np.float64  # casting a signalling NaN would warn
-            if self.ranks is None and whole:  # usually all are valid: one pass
+            castable = y.dtype.kind != "f" or y.dtype == np.float64  # casting a signalling NaN would warn
+            if self.ranks is None and castable:  # usually all are valid: one pass
                 numbers = np.ascontiguousarray(y, dtype=np.float64)
                 read = np.empty(len(y))
                 if _two_classes(numbers, read):

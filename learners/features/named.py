@@ -145,7 +145,7 @@ class Named(Features):
         return (hashes & np.uint64(self.columns - 1)).astype(np.int64)
 
     def names(self, value: Any, columns: Sequence[int]) -> list[str]:
-        """Name columns as they are hashed: `amount`, `country=DE`, in a list `items=gift card`, in a text `body~free money`.
+        """Name columns as they are hashed: `amount`, `country=DE`, in a list `items=gift card`, in a text `body~money`.
 
         Features that share a column are joined by " + ", in the event's order.
         At most `MAX_SPELT` characters each. See `Features.names`.

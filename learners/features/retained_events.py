@@ -198,8 +198,8 @@ class Retained:
 def problems(state: dict[str, NDArray[np.generic]], ranks: int | None, *, missing: bool) -> Issues:
     """Find impossible values among the retained events of a state of valid shapes. O(numbers).
 
-    Labels are -1 and +1, or the ranks 1 to `ranks`. `missing`: values may be NaN, as those of a table. Column numbers are
-    checked elsewhere, where the number of columns is known.
+    Labels are -1 and +1, or the ranks 1 to `ranks`. `missing`: values may be NaN, as those of a table. Column numbers
+    are checked elsewhere, where the number of columns is known.
     """
     if not np.isin(state["labels"], [-1, 1] if ranks is None else np.arange(1, ranks + 1)).all():
         yield "labels", f"has numbers that are not {'-1 or 1' if ranks is None else f'whole, from 1 to {ranks}'}"

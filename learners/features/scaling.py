@@ -5,9 +5,9 @@
     standard  dense: (x - mean) / sd; sparse: x / sd, zeros counted, without centring so that zeros stay zeros
     maxabs    x / the largest |x| seen in the column
 
-`learn` moves the statistics and scales. `look` scales an event exactly as `learn` would, without moving them. So `/predict`
-gives the same score to the bit as `/update`. A column without spread so far becomes 0. In dense rows NaN (a table's
-missing number) becomes 0, which is the mean with `standard`.
+`learn` moves the statistics and scales. `look` scales an event exactly as `learn` would, without moving them. So
+`/predict` gives the same score to the bit as `/update`. A column without spread so far becomes 0. In dense rows NaN (a
+table's missing number) becomes 0, which is the mean with `standard`.
 """
 
 from __future__ import annotations

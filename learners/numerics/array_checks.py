@@ -1,7 +1,7 @@
-"""What the arrays of a restored state are asked: whether their values are within what a stream of events can lead to.
+"""Check the arrays of a restored state: whether a stream of events can produce their values.
 
-Kernels trust a state: they use its numbers as indices and divide by its counts. So before a state that came from
-elsewhere is taken, each part of the learner that has such arrays says what is wrong with them; see `soundness.py`.
+Kernels trust a state: they use its numbers as indices and divide by its counts. So each part of the learner checks its
+arrays before a state is restored; see `state_checks.py`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ __all__ = ["MAX_COUNT", "Issues", "counters", "not_finite", "outside"]
 
 Issues = Iterator[tuple[str, str]]  # the name of an array, and what is wrong with it
 
-MAX_COUNT = 2**53  # of events: beyond any stream, and sums and doublings of counts are far from the end of int64
+MAX_COUNT = 2**53  # of events: beyond any stream, and far enough from the end of int64 for sums
 
 
 def outside(name: str, array: NDArray[np.generic], low: float, high: float) -> Issues:
-    """Whether all of `array` is from `low` to `high`, both allowed; NaN is not. O(size) time, O(1) memory."""
+    """Report values of `array` outside [low, high], and NaN. O(size) time, O(1) memory."""
     if not array.size:
         return
     least, most = array.min().item(), array.max().item()
@@ -28,12 +28,12 @@ def outside(name: str, array: NDArray[np.generic], low: float, high: float) -> I
 
 
 def not_finite(name: str, array: NDArray[np.generic]) -> Issues:
-    """Whether all of `array` is finite. O(size) time and memory."""
+    """Report values of `array` that are not finite. O(size) time and memory."""
     if not np.isfinite(array).all():
         yield name, "has numbers that are not finite"
 
 
 def counters(arrays: dict[str, NDArray[np.generic]]) -> Issues:
-    """Whether all of these arrays by name hold counts of events."""
+    """Report arrays whose values are no counts of events."""
     for name, array in arrays.items():
         yield from outside(name, array, 0, MAX_COUNT)

@@ -1,8 +1,7 @@
-"""The array types that everything here works on, and the few numeric kernels that several algorithms share.
+"""Array types, and the numeric kernels that several algorithms share.
 
-Rows of features are either dense, a C-ordered float64 array (n, dim), or `Sparse`, the parts of a CSR matrix with
-sorted, distinct column numbers in each row. Labels reach a kernel as float64 -1 and +1, always: another dtype would
-compile a second version of the kernel.
+Rows of features are dense, a C-ordered float64 array (n, dim), or `Sparse`, a CSR matrix with sorted, distinct columns
+in each row. Labels always reach a kernel as float64 -1 and +1: another dtype would compile a second version.
 """
 
 from __future__ import annotations
@@ -63,7 +62,10 @@ _ATANH = tuple(2.0 / (2 * i + 3) for i in range(11))  # 2 atanh(s) = s (2 + s^2 
 
 @kernel
 def dot(a, b):  # type: ignore[no-untyped-def]
-    """a.b in a fixed order, eight running sums: the same bits on every machine. The vectors may end in zeros unseen."""
+    """Compute a.b in a fixed order, with eight running sums: the same bits on every machine.
+
+    Trailing zeros do not change the result.
+    """
     n = a.shape[0]
     whole = n - n % 8
     lanes = spread(0.0)
@@ -76,19 +78,19 @@ def dot(a, b):  # type: ignore[no-untyped-def]
 
 @kernel
 def exp(x):  # type: ignore[no-untyped-def]
-    """e^x by range reduction and a Taylor polynomial, within 5e-16 relative; below -708 it is 0, above 709 e^709.
+    """Compute e^x by range reduction and a Taylor polynomial, within 5e-16 relative; 0 below -708, e^709 above 709.
 
-    C libraries choose their exp by the processor at hand, with last bits that differ, so two nodes would part ways.
+    C libraries choose their exp by the processor, with different last bits, so two nodes would diverge.
     """
     if not x >= -708.0:
-        return 0.0 if x < -708.0 else x  # NaN as it is: it has no place among the powers
+        return 0.0 if x < -708.0 else x  # NaN stays NaN
     x = min(x, 709.0)
     k = np.floor(x * 1.4426950408889634 + 0.5)
     r = (x - k * 0.693147180369123816490) - k * 1.90821492927058770002e-10  # ln 2 in two parts (Cody and Waite)
     c = _INVERSE_FACTORIALS
     r2 = r * r
     r4 = r2 * r2
-    # Estrin's order: the pairs are independent, which the processor likes better than Horner's one long chain
+    # Estrin's scheme: independent pairs are faster than Horner's one long chain
     low = (c[0] + r * c[1]) + r2 * (c[2] + r * c[3])
     middle = (c[4] + r * c[5]) + r2 * (c[6] + r * c[7])
     high = (c[8] + r * c[9]) + r2 * (c[10] + r * c[11])
@@ -98,10 +100,10 @@ def exp(x):  # type: ignore[no-untyped-def]
 
 @kernel
 def log(x):  # type: ignore[no-untyped-def]
-    """The natural logarithm of x > 0, subnormals too, within 3e-16 relative; of 0 it is -inf, below 0 NaN.
+    """Compute the natural logarithm of x > 0, subnormals included, within 3e-16 relative; -inf at 0, NaN below.
 
     x = 2^k m, sqrt(1/2) <= m < sqrt(2): ln x = k ln 2 + 2 atanh((m - 1) / (m + 1)), by the series of atanh. As with
-    `exp`, a C library's logarithm would have last bits of its own.
+    `exp`, C libraries differ in their last bits.
     """
     if not 0.0 < x < np.inf:
         if x == 0.0:
@@ -120,7 +122,7 @@ def log(x):  # type: ignore[no-untyped-def]
     low = (c[0] + z * c[1]) + z2 * (c[2] + z * c[3])
     middle = (c[4] + z * c[5]) + z2 * (c[6] + z * c[7])
     rest = z * (low + z4 * (middle + z4 * (c[8] + z * c[9] + z2 * c[10])))
-    # 2s = f - s f, and s f = f^2 / 2 - s f^2 / 2: what is taken from f is small, so f keeps its last bits
+    # 2s = f - s f, and s f = f^2 / 2 - s f^2 / 2: the correction of f is small, so f keeps its last bits
     half = 0.5 * f * f
     small = half - (s * (half + rest) + k * 1.90821492927058770002e-10)
     return k * 0.693147180369123816490 - (small - f)
@@ -128,14 +130,14 @@ def log(x):  # type: ignore[no-untyped-def]
 
 @kernel
 def sigmoid(x):  # type: ignore[no-untyped-def]
-    """1 / (1 + e^-x) without overflow."""
+    """Compute 1 / (1 + e^-x) without overflow."""
     e = exp(-abs(x))
     return (1.0 if x >= 0.0 else e) / (1.0 + e)
 
 
 @kernel
 def next_random(rng):  # type: ignore[no-untyped-def]
-    """The next 64 random bits of splitmix64; `rng` (1,) uint64 is its whole state."""
+    """Return the next 64 random bits of splitmix64; `rng` (1,) uint64 is its whole state."""
     rng[0] += np.uint64(0x9E3779B97F4A7C15)
     z = rng[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -144,7 +146,7 @@ def next_random(rng):  # type: ignore[no-untyped-def]
 
 
 def grown(array: Vector, dim: int, fill: float = 0.0) -> Vector:
-    """`array` (..., k) with its last axis extended to `dim` by `fill`."""
+    """Extend the last axis of `array` (..., k) to `dim` with `fill`."""
     out = np.full((*array.shape[:-1], dim), fill, array.dtype)
     out[..., : array.shape[-1]] = array
     return out
@@ -152,10 +154,10 @@ def grown(array: Vector, dim: int, fill: float = 0.0) -> Vector:
 
 @lru_cache(maxsize=256)
 def normal_quantile(eta: float) -> float:
-    """Phi^-1(eta), the standard normal's quantile."""
+    """Return Phi^-1(eta), the quantile of the standard normal distribution."""
     return float(ndtri(eta))
 
 
 def length(rows: Rows) -> int:
-    """How many rows."""
+    """Return the number of rows."""
     return len(rows.indptr) - 1 if isinstance(rows, Sparse) else len(rows)

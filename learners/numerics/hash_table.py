@@ -1,7 +1,7 @@
-"""Which slot of a ring holds an id: a hash table beside the ring's 64-bit hashes, for ids that come and go in order.
+"""Find the slot of a ring that holds an id: a hash table beside the ring's 64-bit hashes.
 
-The ring is part of a state; the table is derived from it and rebuilt on restore. Open addressing with linear probing;
-the table is at most half full, so a look-up is O(1). 0 stands for no id; `hashes_of` never gives it.
+The ring is part of a state. The table is derived from it and rebuilt on restore. It uses open addressing with linear
+probing and is at most half full, so a look-up is O(1). 0 stands for no id; `hashes_of` never returns it for one.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ __all__ = ["find", "hashes_of", "put", "table_for"]
 
 
 def hashes_of(ids: Sequence[str | None]) -> Words:
-    """The 64-bit hash of each id, (n,); 0 where there is none."""
-    some = None in ids
-    hashes = hash_strings([one or "" for one in ids] if some else cast(Sequence[str], ids))
+    """Hash each id to 64 bits, (n,); 0 for None."""
+    incomplete = None in ids
+    hashes = hash_strings([text or "" for text in ids] if incomplete else cast(Sequence[str], ids))
     hashes[hashes == 0] = 1
-    if some:
-        hashes[[one is None for one in ids]] = 0
+    if incomplete:
+        hashes[[text is None for text in ids]] = 0
     return hashes
 
 
 def table_for(ring: Words, room: int) -> Counts:
-    """A table of what the ring (slots,) holds, with room for `room` ids in all."""
+    """Build the table of a ring (slots,), with room for `room` ids."""
     table: Counts = np.zeros(1 << max(8, (2 * max(room, len(ring), 1) - 1).bit_length()), dtype=np.int64)
     _fill(ring, table)
     return table
@@ -37,7 +37,7 @@ def table_for(ring: Words, room: int) -> Counts:
 
 @bare_kernel
 def _place(ring, table, h):  # type: ignore[no-untyped-def]
-    """Where h stands in the table, or where it would."""
+    """Return the place of h in the table, or the free place for it."""
     mask = table.shape[0] - 1
     at = np.int64(h & np.uint64(mask))
     while table[at] != 0 and ring[table[at] - 1] != h:
@@ -47,7 +47,7 @@ def _place(ring, table, h):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def find(ring, table, h):  # type: ignore[no-untyped-def]
-    """The slot that holds h, or -1; -1 for 0."""
+    """Return the slot that holds h, or -1; -1 for 0."""
     if h == 0:
         return -1
     return table[_place(ring, table, h)] - 1
@@ -55,7 +55,7 @@ def find(ring, table, h):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _remove(ring, table, h):  # type: ignore[no-untyped-def]
-    """Take h out and close the gap, so that every chain stays whole."""
+    """Remove h and close the gap, so that every chain stays connected."""
     mask = table.shape[0] - 1
     gap = _place(ring, table, h)
     at = gap
@@ -72,7 +72,7 @@ def _remove(ring, table, h):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def put(ring, table, slot, h):  # type: ignore[no-untyped-def]
-    """Let h, which no slot holds, take the place of what the slot holds; h may be 0."""
+    """Replace the slot's hash by h, which no other slot holds; h may be 0."""
     if ring[slot] != 0:
         _remove(ring, table, ring[slot])
     ring[slot] = h

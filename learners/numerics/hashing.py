@@ -1,7 +1,6 @@
-"""Strings to 64-bit numbers: the one hash of feature names, categories and event ids.
+"""Hash strings to 64-bit numbers: feature names, categories and event ids.
 
-Part of the format: a stored state is only right together with this very function, so it may never change. It is not
-keyed and not cryptographic.
+The hash is part of the stored format and must never change. It is neither keyed nor cryptographic.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ def _hash(buffer, offsets, out):  # type: ignore[no-untyped-def]
 
 
 def hash_strings(texts: Sequence[str]) -> Words:
-    """The hash of each string's UTF-8 bytes, (n,): splitmix64's finaliser chained over 8-byte words. O(bytes)."""
+    """Hash each string's UTF-8 bytes, (n,): splitmix64's finaliser chained over 8-byte words. O(bytes)."""
     joined = "".join(texts)
-    parts: Sequence[str | bytes] = texts  # of ASCII, where characters are bytes: encoded at once
+    parts: Sequence[str | bytes] = texts  # in ASCII characters are bytes, so all are encoded at once
     if not joined.isascii():
         parts = [text.encode("utf-8", "surrogatepass") for text in texts]
     offsets = np.zeros(len(parts) + 1, dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Bins of scores of any scale: by sign and binary exponent, 16 to an octave, so about 4 % wide relative to the score.
+"""Bin scores of any scale by sign and binary exponent: 16 bins per octave, each about 4 % wide.
 
-Magnitudes from 2^-24 up to 2^16 have bins of their own; smaller ones share the bin in the middle, larger ones the
-outermost bin of their sign.
+Magnitudes from 2^-24 up to 2^16 have their own bins. Smaller ones share the middle bin, larger ones the outermost bin
+of their sign.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _STEP = math.log(2.0) / PER_OCTAVE
 
 @kernel
 def position(score):  # type: ignore[no-untyped-def]
-    """Where a score lies among the bins, in [0, BINS), non-decreasing: its bin, and how far into it. NaN counts as 0.
+    """Return a score's position among the bins, in [0, BINS), non-decreasing; NaN counts as 0.
 
-    The outermost bins have no width: all that is in them lies at their beginning.
+    The integer part is the bin, the fraction the position inside it. The outermost bins have no width.
     """
     size = 0.0 if math.isnan(score) else abs(score)
     if size < 2.0**LOW:
@@ -43,7 +43,7 @@ def position(score):  # type: ignore[no-untyped-def]
 
 @kernel
 def typical(bins):  # type: ignore[no-untyped-def]
-    """The median size of the scores counted in `bins` (2, BINS), as a step: the number of an edge counted from 0."""
+    """Return the median magnitude of the scores counted in `bins` (2, BINS), as the number of an edge from 0."""
     total = 0.0
     for b in range(BINS):
         total += bins[0, b] + bins[1, b]
@@ -58,9 +58,9 @@ def typical(bins):  # type: ignore[no-untyped-def]
 
 @kernel
 def evened(b, step):  # type: ignore[no-untyped-def]
-    """The lower edge of bin b (or of BINS, the end), rising: in scores up to the typical size, then in its logarithm.
+    """Return the lower edge of bin b (or the end, BINS): linear up to the typical magnitude, then logarithmic.
 
-    The bins alone would spread what lies around 0 over hundreds of them, and scores alone be led by the largest.
+    Bins alone would spread scores around 0 over hundreds of them, and scores alone would follow the largest.
     """
     j = b - SIDE - 1 if b > SIDE else SIDE - b
     size = _SIZES[j] / _SIZES[step] if j <= step else 1.0 + (j - step) * _STEP

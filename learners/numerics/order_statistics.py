@@ -1,12 +1,11 @@
-"""A multiset of numbers in order: what an exact windowed AUC, and a quantile, are counted from.
+"""A sorted multiset of numbers, for exact windowed AUC and quantiles.
 
-The members stand in one ascending array. What comes and what goes waits beside it, up to 1024 numbers of each, and is
-worked in together when there is no more room, or somebody needs the members themselves: the numbers that wait are
-sorted, and one pass copies the runs of members between them. So a number that comes or goes costs a few nanoseconds,
-and a pass some 10 microseconds for ten thousand members, or what it takes to copy them where there are many more.
-Readers (`values`, `counts`) count in what waits and change nothing, so they may look while others do.
+The members are one ascending array. Insertions and removals are buffered beside it, up to 1024 of each. They are merged
+when a buffer is full or when a caller needs the sorted members: the buffers are sorted, and one pass copies the runs of
+members between them. An insertion or removal costs a few nanoseconds, and a merge about 10 microseconds for ten
+thousand members. Readers (`values`, `counts`) include the buffers and change nothing, so they may run concurrently.
 
-What is held follows from the numbers alone, however they came: -0.0 counts as 0.0.
+The members depend on the numbers alone, not on their order of arrival; -0.0 counts as 0.0.
 """
 
 from __future__ import annotations
@@ -21,57 +20,57 @@ from learners.numerics.simd import WIDTH, load, store
 
 __all__ = ["WAITING", "Ordered", "counts", "enter", "leave", "ordered", "reserved", "settled", "values"]
 
-_LEAST = 64  # room for members and for what waits, at first
-WAITING = 1024  # numbers that wait, of either sort
-_BLOCK = 64  # members that a pass moves at once
+_LEAST = 64  # initial capacity for members and buffers
+WAITING = 1024  # capacity of each buffer
+_BLOCK = 64  # members that a merge moves at once
 _GAPS = (701, 301, 132, 57, 23, 10, 4, 1)  # of a Shell sort (Ciura 2001)
 
-_MEMBERS, _COME, _GONE, _SIDE = range(4)  # places in `sizes`
+_MEMBERS, _INSERTED, _REMOVED, _SIDE = range(4)  # places in `sizes`
 
 
 class Ordered(NamedTuple):
-    """The arrays of a multiset; `sizes` counts what is in them, and says which side of `sides` the members are on."""
+    """The arrays of a multiset; `sizes` has their counts and the side of `sides` with the members."""
 
-    sides: Matrix  # (2, capacity): the members, ascending; the other one is where a pass writes
-    come: Vector  # (waiting,)
-    gone: Vector  # (waiting,) each a member, or among those that come
-    sizes: Counts  # (4,) members, of `come`, of `gone`, the side
+    sides: Matrix  # (2, capacity): the members, ascending; a merge writes to the other side
+    inserted: Vector  # (capacity of a buffer,)
+    removed: Vector  # likewise; each is a member, or among `inserted`
+    sizes: Counts  # (4,) members, inserted, removed, the side
 
 
 def ordered(ascending: Vector) -> Ordered:
-    """The multiset of some ascending numbers, without NaN. O(members)."""
-    held = _empty(len(ascending))
-    np.add(ascending, 0.0, out=held.sides[0, : len(ascending)])  # -0.0 becomes 0.0
-    held.sizes[_MEMBERS] = len(ascending)
-    return held
+    """Create the multiset of ascending numbers without NaN. O(members)."""
+    multiset = _empty(len(ascending))
+    np.add(ascending, 0.0, out=multiset.sides[0, : len(ascending)])  # -0.0 becomes 0.0
+    multiset.sizes[_MEMBERS] = len(ascending)
+    return multiset
 
 
 def _empty(members: int) -> Ordered:
-    """No members, and room for so many."""
+    """Create an empty multiset with room for `members`."""
     capacity = max(_LEAST, 1 << max(members - 1, 0).bit_length())
     waiting = min(WAITING, capacity)
     return Ordered(np.empty((2, capacity)), np.empty(waiting), np.empty(waiting), np.zeros(4, dtype=np.int64))
 
 
-def reserved(held: Ordered, members: int, moves: int) -> Ordered:
-    """The same multiset with room for so many members, and for so many that come or go, as far as may be.
+def reserved(multiset: Ordered, members: int, moves: int) -> Ordered:
+    """Return the multiset with room for `members`, and for `moves` insertions or removals within the buffers.
 
-    O(1), or O(members) where what waits has to be worked in, or the room has to grow.
+    O(1), or O(members) if the buffers must be merged or the arrays must grow.
     """
-    _, come, gone, _ = held.sizes.tolist()
-    if members <= held.sides.shape[1]:
-        if max(come, gone) + moves > len(held.come):
-            settled(held)
-        return held
-    kept, larger = settled(held), _empty(members)
-    larger.sides[0, : len(kept)] = kept
-    larger.sizes[_MEMBERS] = len(kept)
+    _, inserted, removed, _ = multiset.sizes.tolist()
+    if members <= multiset.sides.shape[1]:
+        if max(inserted, removed) + moves > len(multiset.inserted):
+            settled(multiset)
+        return multiset
+    current, larger = settled(multiset), _empty(members)
+    larger.sides[0, : len(current)] = current
+    larger.sizes[_MEMBERS] = len(current)
     return larger
 
 
 @bare_kernel
 def _sort(x, n):  # type: ignore[no-untyped-def]
-    """Sort x[:n], without NaN, in its place, by Shell's method."""
+    """Sort x[:n], without NaN, in place by Shell's method."""
     for gap in _GAPS:
         for i in range(gap, n):
             moved = x[i]
@@ -83,21 +82,21 @@ def _sort(x, n):  # type: ignore[no-untyped-def]
 
 
 @bare_kernel
-def _pass(members, n, come, c, gone, g, out):  # type: ignore[no-untyped-def]
-    """Fill `out` with members[:n] and come[:c], but without gone[:g]; all ascend. How many those are."""
+def _merge(members, n, inserted, c, removed, g, out):  # type: ignore[no-untyped-def]
+    """Fill `out` with members[:n] and inserted[:c] without removed[:g], all ascending; return their number."""
     i = j = k = at = 0
     while j < c or k < g:
-        if j < c and k < g and come[j] == gone[k]:
+        if j < c and k < g and inserted[j] == removed[k]:
             j += 1
             k += 1
             continue
-        goes = k < g and (j == c or gone[k] < come[j])
-        x = gone[k] if goes else come[j]
+        removal = k < g and (j == c or removed[k] < inserted[j])
+        x = removed[k] if removal else inserted[j]
         below = _BLOCK
         while below == _BLOCK and i + _BLOCK <= n and at + _BLOCK <= out.shape[0]:
-            # all of a block are compared and moved: that takes less time than to find out where to stop
+            # comparing and moving a whole block takes less time than finding where to stop
             below = 0
-            for m in range(np.uint64(_BLOCK)):  # unsigned, so that several are compared at once
+            for m in range(np.uint64(_BLOCK)):  # unsigned, so that the loop is vectorised
                 below += members[np.uint64(i) + m] < x
             for m in range(0, _BLOCK, WIDTH):
                 store(out, at + m, load(members, i + m))
@@ -107,7 +106,7 @@ def _pass(members, n, come, c, gone, g, out):  # type: ignore[no-untyped-def]
             out[at] = members[i]
             i += 1
             at += 1
-        if goes:
+        if removal:
             i += 1  # the member itself
             k += 1
         else:
@@ -120,45 +119,51 @@ def _pass(members, n, come, c, gone, g, out):  # type: ignore[no-untyped-def]
 
 
 @bare_kernel
-def _work_in(held):  # type: ignore[no-untyped-def]
-    """Work in what waits, which is in order by now."""
-    sizes = held.sizes
+def _merge_buffers(multiset):  # type: ignore[no-untyped-def]
+    """Merge the buffers, which are sorted already."""
+    sizes = multiset.sizes
     side = sizes[_SIDE]
-    sizes[_MEMBERS] = _pass(
-        held.sides[side], sizes[_MEMBERS], held.come, sizes[_COME], held.gone, sizes[_GONE], held.sides[1 - side]
+    sizes[_MEMBERS] = _merge(
+        multiset.sides[side],
+        sizes[_MEMBERS],
+        multiset.inserted,
+        sizes[_INSERTED],
+        multiset.removed,
+        sizes[_REMOVED],
+        multiset.sides[1 - side],
     )
-    sizes[_COME] = sizes[_GONE] = 0
+    sizes[_INSERTED] = sizes[_REMOVED] = 0
     sizes[_SIDE] = 1 - side
 
 
 @bare_kernel
-def _settle(held):  # type: ignore[no-untyped-def]
-    _sort(held.come, held.sizes[_COME])
-    _sort(held.gone, held.sizes[_GONE])
-    _work_in(held)
+def _settle(multiset):  # type: ignore[no-untyped-def]
+    _sort(multiset.inserted, multiset.sizes[_INSERTED])
+    _sort(multiset.removed, multiset.sizes[_REMOVED])
+    _merge_buffers(multiset)
 
 
 @inlined
-def enter(held, x):  # type: ignore[no-untyped-def]
-    """Add x once, which is not NaN. There must be room; see `reserved`."""
-    if held.sizes[_COME] == held.come.shape[0]:
-        _settle(held)
-    held.come[held.sizes[_COME]] = x
-    held.sizes[_COME] += 1
+def enter(multiset, x):  # type: ignore[no-untyped-def]
+    """Insert x, which is not NaN. There must be room; see `reserved`."""
+    if multiset.sizes[_INSERTED] == multiset.inserted.shape[0]:
+        _settle(multiset)
+    multiset.inserted[multiset.sizes[_INSERTED]] = x
+    multiset.sizes[_INSERTED] += 1
 
 
 @inlined
-def leave(held, x):  # type: ignore[no-untyped-def]
-    """Take x out once, which has to be in it."""
-    if held.sizes[_GONE] == held.gone.shape[0]:
-        _settle(held)
-    held.gone[held.sizes[_GONE]] = x
-    held.sizes[_GONE] += 1
+def leave(multiset, x):  # type: ignore[no-untyped-def]
+    """Remove x, which must be a member."""
+    if multiset.sizes[_REMOVED] == multiset.removed.shape[0]:
+        _settle(multiset)
+    multiset.removed[multiset.sizes[_REMOVED]] = x
+    multiset.sizes[_REMOVED] += 1
 
 
 @inlined
 def _below(ascending, n, x, upto):  # type: ignore[no-untyped-def]
-    """How many of ascending[:n] are below x (with `upto`: are not above x)."""
+    """Count the numbers of ascending[:n] below x (with `upto`: not above x)."""
     low, high = 0, n
     while low < high:
         middle = (low + high) // 2
@@ -171,35 +176,36 @@ def _below(ascending, n, x, upto):  # type: ignore[no-untyped-def]
 
 
 @bare_kernel
-def counts(held, x):  # type: ignore[no-untyped-def]
-    """(how many are below x, how many are not above x). O(log members), and some 0.1 ns for each number that waits."""
-    n, side = held.sizes[_MEMBERS], held.sizes[_SIDE]
-    below, upto = _below(held.sides[side], n, x, False), _below(held.sides[side], n, x, True)
-    for i in range(held.sizes[_COME]):
-        below += held.come[i] < x
-        upto += held.come[i] <= x
-    for i in range(held.sizes[_GONE]):
-        below -= held.gone[i] < x
-        upto -= held.gone[i] <= x
+def counts(multiset, x):  # type: ignore[no-untyped-def]
+    """Count (members below x, members not above x). O(log members), plus about 0.1 ns per buffered number."""
+    n, side = multiset.sizes[_MEMBERS], multiset.sizes[_SIDE]
+    below, upto = _below(multiset.sides[side], n, x, False), _below(multiset.sides[side], n, x, True)
+    for i in range(multiset.sizes[_INSERTED]):
+        below += multiset.inserted[i] < x
+        upto += multiset.inserted[i] <= x
+    for i in range(multiset.sizes[_REMOVED]):
+        below -= multiset.removed[i] < x
+        upto -= multiset.removed[i] <= x
     return below, upto
 
 
-def settled(held: Ordered) -> Vector:
-    """All members, ascending: a view, right until something comes or goes. O(members) where something waits."""
-    members, come, gone, side = held.sizes.tolist()
-    if come or gone:
-        held.come[:come].sort()
-        held.gone[:gone].sort()
-        _work_in(held)
-        members, _, _, side = held.sizes.tolist()
-    return held.sides[side, :members]
+def settled(multiset: Ordered) -> Vector:
+    """Merge the buffers and return all members, ascending: a view, valid until the next change. O(members)."""
+    members, inserted, removed, side = multiset.sizes.tolist()
+    if inserted or removed:
+        multiset.inserted[:inserted].sort()
+        multiset.removed[:removed].sort()
+        _merge_buffers(multiset)
+        members, _, _, side = multiset.sizes.tolist()
+    return multiset.sides[side, :members]
 
 
-def values(held: Ordered) -> Vector:
-    """All members, ascending, as an array of its own; nothing is changed. O(members)."""
-    members, come, gone, side = held.sizes.tolist()
-    if not (come or gone):
-        return held.sides[side, :members].copy()
-    out = np.empty(members + come)
-    n = _pass(held.sides[side], members, np.sort(held.come[:come]), come, np.sort(held.gone[:gone]), gone, out)
+def values(multiset: Ordered) -> Vector:
+    """Copy all members, ascending, without changing the multiset. O(members)."""
+    members, inserted, removed, side = multiset.sizes.tolist()
+    if not (inserted or removed):
+        return multiset.sides[side, :members].copy()
+    out = np.empty(members + inserted)
+    arrivals, departures = np.sort(multiset.inserted[:inserted]), np.sort(multiset.removed[:removed])
+    n = _merge(multiset.sides[side], members, arrivals, inserted, departures, removed, out)
     return out[:n]

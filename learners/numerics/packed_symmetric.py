@@ -1,15 +1,14 @@
-"""Symmetric matrices that are multiplied by and downdated: one triangle, and one pass over it does both.
+"""Multiply by and downdate symmetric matrices that are stored as one triangle, in one pass.
 
-A matrix of `dim` rows is kept in a `packed` array (p, p), p the next multiple of 8 from `dim`. Current are the entries
-(i, j) from the first column of the 8 x 8 block that holds (i, i) on; those before it are never read, and 0. So half of
-the memory is moved, and symmetry holds to the bit. Rows and columns beyond `dim` are 0. Vectors are (p,) and 0 beyond
-`dim`, too. Arrays that begin at a multiple of 64 bytes are the fastest, see `at_lines`.
+A matrix of `dim` rows is stored in a `packed` array (p, p), p being `dim` rounded up to a multiple of 8. Row i is
+current from the first column of the 8 x 8 block on the diagonal; earlier entries are 0 and never read. So half of the
+memory is moved, and symmetry holds to the bit. Rows and columns beyond `dim` are 0, and so are vectors (p,). Arrays
+that begin at a multiple of 64 bytes are the fastest, see `at_lines`.
 
-A downdate is S -= g g^T. With g = sqrt(beta) u both of g_i g_j and g_j g_i are the same number. With (beta u_i) u_j
-they would not be, and on badly scaled data S would stop being positive definite.
+A downdate is S -= g g^T. With g = sqrt(beta) u, g_i g_j and g_j g_i are the same number. With (beta u_i) u_j they would
+not be, and on badly scaled data S would stop being positive definite.
 
-A matrix may be float32, of entries far from the largest one: then each is rounded once, when a downdate stores it, and
-what a pass multiplies by are the numbers as they are stored.
+A float32 matrix is rounded once per downdate, when it is stored, and products use the stored numbers.
 """
 
 from __future__ import annotations
@@ -38,38 +37,38 @@ __all__ = [
 
 
 def lines(*shape: int) -> Floats:
-    """Zeros of this shape that begin at a multiple of 64 bytes; so does each row where rows are a multiple of 8."""
+    """Return zeros that begin at a multiple of 64 bytes; so does each row if rows are a multiple of 8 long."""
     zeros: Floats = aligned(math.prod(shape)).reshape(shape)
     return zeros
 
 
 def begins_line(array: Floats) -> bool:
-    """Whether it begins at a multiple of 64 bytes, as the lines of the processor's cache do."""
+    """Return whether the array begins at a multiple of 64 bytes, as cache lines do."""
     return bool(array.ctypes.data % 64 == 0)
 
 
 def at_lines(array: Floats) -> Floats:
-    """A copy that begins at a multiple of 64 bytes."""
+    """Copy the array to a multiple of 64 bytes."""
     copy: Floats = aligned_like(array.reshape(-1), array.size).reshape(array.shape)
     copy[...] = array
     return copy
 
 
 def identity(dim: int, scale: float) -> Matrix:
-    """`scale` times the identity of `dim` rows, packed."""
+    """Return `scale` times the identity of `dim` rows, packed."""
     packed = lines(padded(dim), padded(dim))
     packed[np.arange(dim), np.arange(dim)] = scale
     return packed
 
 
 def unpacked(packed: Matrix, dim: int) -> Matrix:
-    """All of the symmetric matrix (dim, dim), as an array of its own."""
+    """Copy the whole symmetric matrix, (dim, dim)."""
     upper = np.triu(packed[:dim, :dim])
     return upper + np.triu(upper, 1).T
 
 
 def problems(name: str, packed: Matrix, dim: int) -> Issues:
-    """What no events can have led to in a packed matrix `name` from elsewhere. O(dim^2)."""
+    """Find impossible values in a restored packed matrix `name`. O(dim^2)."""
     places = np.arange(len(packed))
     used = (places[None, :] >= places[:, None] // WIDTH * WIDTH) & (np.maximum.outer(places, places) < dim)
     if packed[~used].any():
@@ -79,7 +78,7 @@ def problems(name: str, packed: Matrix, dim: int) -> Issues:
 
 
 def _both_triangles(packed: Matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The blocks on the diagonal, and their transposes, (p / 8, 8, 8)."""
+    """Return the blocks on the diagonal, and their transposes, (p / 8, 8, 8)."""
     blocks = packed.reshape(-1, WIDTH, len(packed) // WIDTH, WIDTH)
     diagonal = np.stack([blocks[i, :, i] for i in range(len(blocks))])
     return diagonal, diagonal.transpose(0, 2, 1)
@@ -87,7 +86,7 @@ def _both_triangles(packed: Matrix) -> tuple[NDArray[np.float64], NDArray[np.flo
 
 @kernel
 def multiply(packed, dim, z, u):  # type: ignore[no-untyped-def]
-    """u = S z, four rows at a time: by symmetry each entry counts for its row and for its column."""
+    """Compute u = S z, four rows at a time: by symmetry each entry counts for its row and for its column."""
     width = z.shape[0]
     for j in range(0, width, 8):
         store(u, j, spread(0.0))
@@ -114,7 +113,7 @@ def multiply(packed, dim, z, u):  # type: ignore[no-untyped-def]
 
 @kernel
 def downdate_and_multiply(packed, dim, g, z, u):  # type: ignore[no-untyped-def]
-    """S -= g g^T, then u = S z, in one pass, to the same bits as `downdate` and `multiply`."""
+    """Compute S -= g g^T, then u = S z, in one pass, with the same bits as `downdate` and `multiply`."""
     width = z.shape[0]
     for j in range(0, width, 8):
         store(u, j, spread(0.0))
@@ -150,7 +149,7 @@ def downdate_and_multiply(packed, dim, g, z, u):  # type: ignore[no-untyped-def]
 
 @kernel
 def downdate(packed, dim, g):  # type: ignore[no-untyped-def]
-    """S -= g g^T."""
+    """Compute S -= g g^T."""
     for i in range(dim):
         ri = row(packed, i)
         gi = spread(g[i])

@@ -1,19 +1,18 @@
-"""Eight float64 at a time: what kernels sum with where the order of a sum has to be the same on every machine.
+"""SIMD vectors of eight float64, for sums whose order must be the same on every machine.
 
-A compiler may vectorise a sum only if it may reorder it, and what it then makes of it differs by machine. So the order
-is fixed here: eight running sums, lane by lane, and one tree that adds the lanes up. A processor whose vectors are
-narrower than eight float64 does the same additions in two or four steps, with the same bits.
+A compiler may vectorise a sum only if it may reorder it, and the result then differs by machine. So the order is fixed
+here: eight running sums, and one tree that adds them. A processor with narrower vectors does the same additions in two
+or four steps, with the same bits.
 
-In a kernel each function below is an instruction or a few, and lanes know + - * / of each other. Without compilation
-(NUMBA_DISABLE_JIT=1) the functions are what they say, and lanes are NumPy arrays (8,): there, too, the same bits come
-out. So that both hold, lanes are never changed in place: write `s = s + a`, not `s += a`.
+In a kernel each function below is one or a few instructions, and vectors support + - * /. Without compilation
+(NUMBA_DISABLE_JIT=1) vectors are NumPy arrays (8,), with the same bits. For both to hold, a vector is never changed in
+place: write `s = s + a`, not `s += a`.
 
-Nothing checks bounds. A place to load from or to store to is a C-ordered float64 or float32 array of one dimension, or
-a `row`; from a float64 array of another order numbers are loaded one by one. Loads are fastest where they begin at
-multiples of 64 bytes, see `aligned`, and right anywhere.
+Nothing checks bounds. Loads and stores take a C-ordered float64 or float32 array of one dimension, or a `row`. Numbers
+of a strided float64 array are loaded one by one. Loads are fastest at multiples of 64 bytes, see `aligned`.
 
-Lanes are float64 whatever they came from. A float32 is loaded as the float64 that is equal to it, and a store rounds
-each lane once, to the nearest float32 (ties to even); what lies beyond the largest one becomes that, never infinity.
+Vectors are float64. A float32 is loaded as the equal float64. A store rounds each lane once, to the nearest float32
+(ties to even); values beyond the largest float32 become that one, never infinity.
 """
 
 # mypy: disable-error-code=no-untyped-call
@@ -57,43 +56,43 @@ __all__ = [
 WIDTH = 8  # lanes
 LARGEST_SINGLE = float(np.finfo(np.float32).max)
 
-# What the functions mean: this runs without compilation.
+# The meaning of the functions: this code runs without compilation.
 
 
 def row(array: Any, *index: int) -> Any:
-    """array[i] of two axes or array[i, k] of three, to load from and to store to: in a kernel nothing else.
+    """Return array[i] of two axes, or array[i, k] of three, to load from and store to.
 
-    A view keeps its array alive, and counting who does so takes longer than to sum a short row; a row does not. So
-    `array` has to be an argument of the kernel, which its caller keeps alive.
+    A view counts a reference to its array, which takes longer than summing a short row; a row does not. So `array` must
+    be an argument of the kernel, which its caller keeps alive.
     """
     return array[index]
 
 
 def load(a: Any, i: int) -> Any:
-    """a[i] to a[i + 7]."""
+    """Load a[i] to a[i + 7]."""
     return a[i : i + WIDTH].astype(np.float64)
 
 
 def load_first(a: Any, i: int, n: int) -> Any:
-    """a[i] to a[i + n - 1], then 0; n is from 1 to 7."""
+    """Load a[i] to a[i + n - 1], then zeros; n is from 1 to 7."""
     lanes = np.zeros(WIDTH)
     lanes[:n] = a[i : i + n]
     return lanes
 
 
 def store(a: Any, i: int, lanes: Any) -> None:
-    """a[i] to a[i + 7] become the eight lanes."""
+    """Store the eight lanes to a[i] to a[i + 7]."""
     a[i : i + WIDTH] = _as_stored(a, lanes)
 
 
 def put(a: Any, i: int, lanes: Any) -> Any:
-    """As `store`, of numbers that no float32 is too small for; the lanes as they are now in `a`, rounded or not."""
+    """Store lanes within the range of float32, and return them as `a` has them, rounded or not."""
     a[i : i + WIDTH] = lanes
     return load(a, i)
 
 
 def store_first(a: Any, i: int, n: int, lanes: Any) -> None:
-    """a[i] to a[i + n - 1] become the first n lanes; n is from 1 to 7."""
+    """Store the first n lanes to a[i] to a[i + n - 1]; n is from 1 to 7."""
     a[i : i + n] = _as_stored(a, lanes)[:n]
 
 
@@ -102,9 +101,9 @@ def _as_stored(a: Any, lanes: Any) -> Any:
 
 
 def within(a: Any, x: float) -> Any:
-    """x, or where `a` holds float32 and x lies beyond the largest of these, that: so no number of `a` becomes infinite.
+    """Clamp x to the range of float32 if `a` is float32, so that no number of `a` becomes infinite.
 
-    For what is stored one by one: `a[i] = within(a, x)`, where the assignment rounds. `a` is an array of any shape.
+    Use it for single stores: `a[i] = within(a, x)`, where the assignment rounds. `a` is an array of any shape.
     """
     if a.itemsize == 8:
         return x
@@ -112,35 +111,35 @@ def within(a: Any, x: float) -> Any:
 
 
 def spread(x: float) -> Any:
-    """x in each lane."""
+    """Return x in each lane."""
     return np.full(WIDTH, x)
 
 
 def larger(left: Any, right: Any) -> Any:
-    """In each lane the larger one, `right` where they are equal or not comparable."""
+    """Return the larger number in each lane; `right` if they are equal or not comparable."""
     return np.where(left > right, left, right)
 
 
 def square_root(lanes: Any) -> Any:
-    """The square root of each lane."""
+    """Return the square root of each lane."""
     return np.sqrt(lanes)
 
 
 def total(lanes: Any) -> Any:
-    """The sum of the lanes, always by the same tree: those four apart first, then two, then one."""
+    """Sum the lanes by a fixed tree: lanes four apart first, then two, then one."""
     four = lanes[:4] + lanes[4:]
     return (four[0] + four[2]) + (four[1] + four[3])
 
 
 @kernel
 def padded(n):  # type: ignore[no-untyped-def]
-    """The next multiple of 8, n itself included."""
+    """Round n up to a multiple of 8."""
     return -(-n // WIDTH) * WIDTH
 
 
 @kernel
 def aligned(n):  # type: ignore[no-untyped-def]
-    """Zeros (n,) that begin at a multiple of 64 bytes: lanes from a multiple of 8 on are in one line of the cache."""
+    """Return zeros (n,) that begin at a multiple of 64 bytes, so that aligned vectors are in one cache line."""
     block = np.zeros(n + WIDTH)
     start = (-block.ctypes.data // 8) % WIDTH
     return block[start : start + n]
@@ -148,14 +147,14 @@ def aligned(n):  # type: ignore[no-untyped-def]
 
 @kernel
 def aligned_like(a, n):  # type: ignore[no-untyped-def]
-    """As `aligned`, of numbers like those of `a`: a copy to work on that rounds wherever `a` itself would."""
+    """Return aligned zeros (n,) with the dtype of `a`, for working copies that round as `a` would."""
     places = 64 // a.itemsize
     block = np.zeros(n + places, a.dtype)
     start = (-block.ctypes.data // a.itemsize) % places
     return block[start : start + n]
 
 
-# What a kernel makes of them: two types of numba's, and LLVM's instructions on <8 x double>.
+# The compiled form: two numba types, and LLVM instructions on <8 x double>.
 
 _DOUBLE, _SINGLE, _INT32, _INT64 = ir.DoubleType(), ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _VECTOR, _HALVED = ir.VectorType(_DOUBLE, WIDTH), ir.VectorType(_SINGLE, WIDTH)
@@ -163,14 +162,14 @@ _FLOATS = (types.float64, types.float32)
 
 
 class _LanesType(types.Type):
-    """Eight lanes."""
+    """A vector of eight lanes."""
 
     def __init__(self) -> None:
         super().__init__(name="Lanes")
 
 
 class _RowType(types.Type):
-    """The address of a row of numbers of this dtype."""
+    """The address of a row with this dtype."""
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = dtype
@@ -193,7 +192,7 @@ _LANES = _LanesType()
 
 
 def _single(kind: Any) -> bool:
-    """Whether an array or a row holds float32."""
+    """Return whether an array or a row is float32."""
     return bool(kind.dtype == types.float32)
 
 
@@ -202,7 +201,7 @@ def _array(kind: Any, axes: int) -> bool:
 
 
 def _strided(kind: Any) -> bool:
-    """Whether it is of one axis, but its numbers may lie apart, as those of a column do."""
+    """Return whether an array has one axis and possibly a stride, as a column has."""
     return isinstance(kind, types.Array) and (kind.dtype, kind.ndim, kind.layout) == (types.float64, 1, "A")
 
 
@@ -211,16 +210,16 @@ def _place(kind: Any) -> bool:
 
 
 def _compiled(function: Callable[..., Any], typed: Callable[..., Any]) -> Callable[[Callable[..., Any]], None]:
-    """Have kernels compile calls of `function` by the decorated code, with the signature that `typed` gives.
+    """Register the decorated code as the compiled form of `function`, with the signature that `typed` returns.
 
-    `typed` takes the types of the arguments, and gives None where there is no such function of them; numba converts
-    the arguments to those of the signature. The code takes the builder, their types and their values.
+    `typed` takes the types of the arguments, and returns None if they do not fit; numba converts the arguments to the
+    signature. The code takes the builder, the types and the values of the arguments.
     """
 
     def register(code: Callable[..., Any]) -> None:
         def lower(context: Any, builder: Any, called: Any, arguments: Any) -> Any:
-            found = code(context, builder, called.args, *arguments)
-            return context.get_dummy_value() if found is None else found
+            value = code(context, builder, called.args, *arguments)
+            return context.get_dummy_value() if value is None else value
 
         type_callable(function)(lambda _: typed)
         lower_builtin(function, types.VarArg(types.Any))(lower)
@@ -233,7 +232,7 @@ def _constant(*numbers: int) -> Any:
 
 
 def _shuffled(builder: Any, lanes: Any, *chosen: int) -> Any:
-    """These of the lanes, in this order."""
+    """Return the chosen lanes in this order."""
     return builder.shuffle_vector(lanes, ir.Constant(lanes.type, ir.Undefined), _constant(*chosen))
 
 
@@ -243,33 +242,33 @@ def _in_each_lane(builder: Any, value: Any) -> Any:
 
 
 def _address(context: Any, builder: Any, kind: Any, place: Any, i: Any) -> Any:
-    """Of the eight numbers from the i-th on."""
+    """Return the address of the eight numbers from index i."""
     first = place if isinstance(kind, _RowType) else context.make_array(kind)(context, builder, place).data
     return builder.bitcast(builder.gep(first, [i]), _vector(kind).as_pointer())
 
 
 def _vector(kind: Any) -> Any:
-    """Eight numbers as an array or a row of this kind holds them."""
+    """Return the LLVM type of eight numbers of an array or a row."""
     return _HALVED if _single(kind) else _VECTOR
 
 
 def _alignment(kind: Any) -> int:
-    """Bytes that every number of it is at a multiple of."""
+    """Return the alignment of its numbers in bytes."""
     return 4 if _single(kind) else 8
 
 
 def _widened(builder: Any, kind: Any, numbers: Any) -> Any:
-    """Lanes from eight numbers of this kind."""
+    """Convert eight numbers of this kind to lanes."""
     return builder.fpext(numbers, _VECTOR) if _single(kind) else numbers
 
 
 def _narrowed(builder: Any, kind: Any, lanes: Any) -> Any:
-    """Lanes as eight numbers of this kind."""
+    """Convert lanes to eight numbers of this kind."""
     return builder.fptrunc(_clamped(builder, lanes), _HALVED) if _single(kind) else lanes
 
 
 def _clamped(builder: Any, x: Any) -> Any:
-    """A float64 or lanes, brought to what a float32 can be."""
+    """Clamp a float64 or lanes to the range of float32."""
     many = isinstance(x.type, ir.VectorType)
     for sign, beyond in ((1.0, ">"), (-1.0, "<")):
         end = ir.Constant(x.type, [sign * LARGEST_SINGLE] * WIDTH if many else sign * LARGEST_SINGLE)
@@ -278,13 +277,13 @@ def _clamped(builder: Any, x: Any) -> Any:
 
 
 def _llvm(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
-    """A call of a function that LLVM itself knows."""
+    """Call an LLVM intrinsic."""
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     return builder.call(builder.module.globals.get(name) or ir.Function(builder.module, kind, name), arguments)
 
 
 def _first(builder: Any, n: Any) -> Any:
-    """A mask of the first n lanes: of the others no memory is touched."""
+    """Return a mask of the first n lanes; no memory of the others is accessed."""
     return builder.icmp_signed(
         "<", ir.Constant(ir.VectorType(_INT64, WIDTH), [*range(WIDTH)]), _in_each_lane(builder, n)
     )
@@ -307,7 +306,7 @@ def _row(context: Any, builder: Any, kinds: Any, array: Any, *index: Any) -> Any
 
 
 def _one_by_one(context: Any, builder: Any, kind: Any, a: Any, i: Any, n: Any) -> Any:
-    """The first n lanes from where numbers may lie apart; of the others, 0, no memory is touched."""
+    """Load the first n lanes from a strided array; the others are 0, and their memory is not accessed."""
     made = context.make_array(kind)(context, builder, a)
     stride = builder.extract_value(made.strides, 0)
     lanes: Any = ir.Constant(_VECTOR, ir.Undefined)

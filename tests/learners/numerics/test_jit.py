@@ -167,7 +167,7 @@ class Standing(event.Listener):
 
 if "stand" in sys.argv:  # still, as it compiles
     event.register("numba:compile", Standing())
-jit._TURN = float(sys.argv[1])
+jit._WAIT = float(sys.argv[1])
 Path(sys.argv[2]).touch()
 while len(list(Path().glob("ready-*"))) < 3:
     time.sleep(0.001)
