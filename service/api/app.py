@@ -25,9 +25,9 @@ from service.api.body import Bodies
 from service.api.docs_csp import DocsPolicy
 from service.api.fast_path import Direct, Edge, hot_request
 from service.api.forwarding import Forwarding
-from service.api.overview import Overview
 from service.api.prometheus import Exposition
 from service.api.schemas import bodies
+from service.api.state import AppState
 from service.api.websocket import Connections, Sockets
 from service.auth import Guard
 from service.engine import Engine, import_limits
@@ -119,17 +119,17 @@ async def _on_internal_error(request: Request, error: Exception) -> JSONResponse
 class Application:
     """The ASGI application: the hot requests answered by the edge, everything else by FastAPI behind it."""
 
-    def __init__(self, api: FastAPI) -> None:
+    def __init__(self, api: FastAPI, state: AppState) -> None:
         self.api = api
-        self.state = api.state
+        self.state = state
         self.router = api.router  # whose lifespan is the application's
         self.openapi = api.openapi
-        self.direct: Direct = api.state.direct  # for a server that asks it first: `protocol.py`
-        self.access: Access = api.state.access  # likewise, for what is no request
-        self.head_seconds: float = api.state.settings.body_seconds  # likewise, for the heads of requests
-        self._edge = Edge(api.state)
-        self._forwarding: Forwarding = api.state.forwarding
-        origins = api.state.guard.origins
+        self.direct = state.direct  # for a server that asks it first: `protocol.py`
+        self.access = state.access  # likewise, for what is no request
+        self.head_seconds = state.settings.body_seconds  # likewise, for the heads of requests
+        self._edge = Edge(state)
+        self._forwarding = state.forwarding
+        origins = state.guard.origins
         self._answer: ASGIApp = CORSMiddleware(self._route, origins, **_CORS) if origins else self._route
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -147,7 +147,7 @@ class Application:
         if found is not None:
             await self._edge.answer(*found, scope, receive, send)
         elif scope["type"] == "http":
-            await self.state.access(self.api, scope, receive, send)
+            await self.access(self.api, scope, receive, send)
         else:
             await self.api(scope, receive, send)
 
@@ -160,17 +160,17 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
     settings = settings or Settings()
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         engine = Engine(await open_store(settings.store, settings.acks), settings)
-        app.state.engine = engine
-        direct.engine = None if engine.placement.spread else engine  # else it may be for another node
+        state.engine = engine
+        state.direct.engine = None if engine.placement.spread else engine  # else it may be for another node
         await engine.start()
         watching = asyncio.create_task(guard.watch(), name="watch the keys file")
         yield
-        direct.engine = None
+        state.direct.engine = None
         watching.cancel()
         await engine.stop()
-        await app.state.forwarding.close()
+        await state.forwarding.close()
 
     app = FastAPIOffline(
         redoc_url=None,  # its page asks another host for a picture
@@ -179,18 +179,19 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
         description=_ABOUT,
         lifespan=lifespan,
     )
-    app.state.settings = settings
-    app.state.guard = guard = Guard(settings)
-    app.state.bodies = Bodies(settings)
-    app.state.access = Access(settings, lines)
-    app.state.forwarding = Forwarding(app.state)
-    app.state.direct = direct = Direct(app.state.bodies, app.state.access, guard)
-    app.state.exposition = Exposition(settings)
-    app.state.imports = Bodies(import_limits(settings))
-    app.state.closing = asyncio.Event()
-    app.state.overview = Overview()
-    app.state.streams = 0
-    app.state.websockets = Connections()
+    guard, access, request_bodies = Guard(settings), Access(settings, lines), Bodies(settings)
+    state = AppState(
+        settings=settings,
+        guard=guard,
+        access=access,
+        bodies=request_bodies,
+        imports=Bodies(import_limits(settings)),
+        direct=Direct(request_bodies, access, guard),
+        exposition=Exposition(settings),
+        websockets=Connections(),
+    )
+    state.forwarding = Forwarding(state)
+    app.state.shared = state
     app.include_router(routes.router)
     app.include_router(static.router)
     app.add_middleware(Sockets)
@@ -212,4 +213,4 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
-    return Application(app)
+    return Application(app, state)

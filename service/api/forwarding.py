@@ -25,7 +25,6 @@ from weakref import WeakKeyDictionary
 
 import aiohttp
 import msgspec
-from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -33,11 +32,10 @@ from yarl import URL
 
 from service.api.body import Bodies
 from service.api.forwarded_body import PassedBody, is_large, kept_of
-from service.auth import Grant, Guard
-from service.engine import Engine
+from service.api.state import AppState
+from service.auth import Grant
 from service.engine.cluster import Placement
 from service.errors import HostUnavailable, ServiceError
-from service.telemetry import Access
 from service.wire import heading_of, problem_reply, request_id
 
 __all__ = ["FORWARDED", "Forwarding"]
@@ -78,7 +76,7 @@ class Route(NamedTuple):
 class Forwarding:
     """The way of requests to other nodes."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: AppState) -> None:
         """`state`: of the application, whose engine is there once that started."""
         self._state = state
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
@@ -89,7 +87,7 @@ class Forwarding:
 
     def hosts(self, scope: Scope) -> Sequence[str]:
         """The addresses that the request is for, if it is one for other nodes. O(1)."""
-        engine: Engine = self._state.engine
+        engine = self._state.engine
         placement = engine.placement
         if not placement.spread or scope["type"] != "http":
             return ()
@@ -108,7 +106,7 @@ class Forwarding:
         said = [value for name, value in scope["headers"] if name == FORWARDED]
         if not said:
             return False
-        placement: Placement = self._state.engine.placement
+        placement = self._state.engine.placement
         target = _target(scope)
         known = [_mark(key, placement.address, scope["method"], target) for key in placement.keys]
         return any(hmac.compare_digest(one, mark) for one in said for mark in known)
@@ -130,8 +128,8 @@ class Forwarding:
             scope.setdefault("state", {})["problem"] = error.code  # for the line in the log
             await told(problem_reply(error, own_id))
 
-        access: Access = self._state.access
-        guard: Guard = self._state.guard
+        access = self._state.access
+        guard = self._state.guard
         if guard.on:  # before anybody learns which learners there are, or has a body taken
             changes = scope["method"] not in ("GET", "HEAD")
             try:
@@ -162,7 +160,7 @@ class Forwarding:
             keep = 0
         body = PassedBody(receive, received, has_any=has_any, keep=keep, large=has_any and is_large(heading.length))
         bodies.bytes += keep
-        placement: Placement = self._state.engine.placement
+        placement = self._state.engine.placement
         try:
             for host in hosts:
                 if host not in placement.addresses:  # by now
@@ -221,7 +219,7 @@ class Forwarding:
         Raises `TimeoutError` where it takes longer than `forward_seconds`, but for the time in which the client sends
         the body, or where the host is not alive any more; or aiohttp's `ClientError`.
         """
-        placement: Placement = self._state.engine.placement
+        placement = self._state.engine.placement
         mark = _mark(placement.keys[0], host, method, target).decode()
         async with asyncio.timeout(None) as limit:
             body.waits_for(limit, self._state.settings.forward_seconds)
@@ -246,7 +244,7 @@ class Forwarding:
         its rows while a node is held up. Nothing at all where every node hosts all, and where the request came from
         another node.
         """
-        placement: Placement = self._state.engine.placement
+        placement = self._state.engine.placement
         if not placement.spread or self._passed_on(request.scope):
             return []
         others = [address for address in placement.addresses if address != placement.address]

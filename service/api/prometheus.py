@@ -31,11 +31,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
-from starlette.datastructures import State
 
 from rarestream import __version__
-from service.api.forwarding import Forwarding
 from service.api.prometheus_learners import LearnerSeries, Own
+from service.api.state import AppState
 from service.api.worker_peers import Siblings
 from service.auth import FREE, Grant
 from service.engine import Engine
@@ -117,7 +116,7 @@ class Exposition:
         GCCollector(registry=self._process)
         self.siblings: Siblings | None = None  # the other processes behind this one's port, if there are any
 
-    async def text(self, state: State, grant: Grant = FREE) -> bytes:
+    async def text(self, state: AppState, grant: Grant = FREE) -> bytes:
         """One scrape of the application that has this state: its engine, its requests and what is open.
 
         Of the learners it tells of those that are granted.
@@ -126,19 +125,19 @@ class Exposition:
             return await self._of_all(state, self.siblings, grant)
         return await _text(await self.families(state, grant))
 
-    async def families(self, state: State, grant: Grant = FREE) -> list[Metric]:
+    async def families(self, state: AppState, grant: Grant = FREE) -> list[Metric]:
         """Every family of this process that has a sample."""
         found = [*await self._learners(state, {}, grant), *self._own(state)]
         return [family for family in found if family.samples]
 
-    async def answer(self, state: State, asked: msgspec.Raw) -> Figures | bytes:
+    async def answer(self, state: AppState, asked: msgspec.Raw) -> Figures | bytes:
         """What another process of the same port asks."""
         question = msgspec.msgpack.decode(asked, type=Question)
         if question.others is None:
             return self._figures(state)
         return await _text(await self._learners(state, question.others))
 
-    async def _of_all(self, state: State, siblings: Siblings, grant: Grant) -> bytes:
+    async def _of_all(self, state: AppState, siblings: Siblings, grant: Grant) -> bytes:
         own = self._figures(state)
         found = {siblings.number: own, **await siblings.ask_all(Question(), Figures)}
         first = min(found)
@@ -153,14 +152,16 @@ class Exposition:
             learners = await _text(await self._learners(state, others, grant))
         return learners + await _text(_merged(found))
 
-    def _figures(self, state: State) -> Figures:
-        engine: Engine = state.engine
+    def _figures(self, state: AppState) -> Figures:
+        engine = state.engine
         families = [Family.of(one) for one in self._own(state)]
         return Figures(families, {name: Own.of(replica) for name, replica in engine.replicas.items()})
 
-    async def _learners(self, state: State, others: Mapping[str, Sequence[Own]], grant: Grant = FREE) -> list[Metric]:
+    async def _learners(
+        self, state: AppState, others: Mapping[str, Sequence[Own]], grant: Grant = FREE
+    ) -> list[Metric]:
         """The families of the learners, and how many have none, as far as any process has come."""
-        engine: Engine = state.engine
+        engine = state.engine
         turns = _Turns()
         families = self._series.families()
         told, now = self._series.chosen(engine), time.time()
@@ -178,7 +179,7 @@ class Exposition:
             *families.values(),
         ]
 
-    def _own(self, state: State) -> Iterator[Metric]:
+    def _own(self, state: AppState) -> Iterator[Metric]:
         """What this process has counted and holds."""
         yield from _node(state, state.engine)
         yield from _requests(state.access)
@@ -245,7 +246,7 @@ def _gauge(name: str, documentation: str, value: float) -> Metric:
     return GaugeMetricFamily(name, documentation, value)
 
 
-def _node(state: State, engine: Engine) -> Iterator[Metric]:
+def _node(state: AppState, engine: Engine) -> Iterator[Metric]:
     """What the node is, has open, and holds."""
     build = {
         "version": __version__,
@@ -264,7 +265,7 @@ def _node(state: State, engine: Engine) -> Iterator[Metric]:
         "Addresses of nodes that are alive; 0: learners are not spread.",
         len(engine.placement.addresses),
     )
-    forwarding: Forwarding = state.forwarding
+    forwarding = state.forwarding
     forwarded = "Requests that were passed on to another node, or answered with its address."
     yield CounterMetricFamily("rarestream_forwarded_requests", forwarded, forwarding.forwarded)
     yield _gauge("rarestream_groups", "Groups of this node.", len(engine.groups))
@@ -274,7 +275,7 @@ def _node(state: State, engine: Engine) -> Iterator[Metric]:
     yield _gauge("rarestream_websockets", "Websockets that are open.", len(state.websockets.open))
     yield _gauge("rarestream_streams", "Streams of live figures that are open.", state.streams)
     yield _gauge("rarestream_body_bytes", "Bytes of bodies that are not answered yet.", state.bodies.bytes)
-    settings: Settings = state.settings
+    settings = state.settings
     yield _gauge("rarestream_body_limit_bytes", "Bytes of bodies that may be held.", settings.max_buffered_bytes)
     yield _gauge("rarestream_queue_limit_bytes", "Bytes that may wait in one learner's queue.", settings.queue_bytes)
 

@@ -36,11 +36,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 from fastapi.responses import StreamingResponse
-from starlette.datastructures import State
 from starlette.types import Receive, Scope, Send
 
 from service.api.body import Disconnected, read_in_time
 from service.api.overview import Shown
+from service.api.state import AppState
 from service.auth import FREE, Grant
 from service.engine.replica import LearnerReplica
 from service.errors import ServiceError, TooManyStreams, UnknownGroup
@@ -87,7 +87,7 @@ async def _any(seconds: float, *events: asyncio.Event) -> None:
             one.cancel()
 
 
-def opened(state: State, news: News, pace: float, grant: Grant) -> StreamingResponse:
+def opened(state: AppState, news: News, pace: float, grant: Grant) -> StreamingResponse:
     """The reply that is a stream. Raises `TooManyStreams`. `state`: the application's."""
     if state.streams >= state.settings.max_streams:
         raise TooManyStreams(f"{state.streams} streams are open, this node's limit")
@@ -100,7 +100,7 @@ class _Counted(StreamingResponse):
     A client that takes nothing for long is dropped: it would hold its place, and what is to be told, for good.
     """
 
-    def __init__(self, state: State, events: AsyncGenerator[bytes]) -> None:
+    def __init__(self, state: AppState, events: AsyncGenerator[bytes]) -> None:
         super().__init__(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
         self._state = state
         self._events = events

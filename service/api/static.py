@@ -18,8 +18,9 @@ from pathlib import Path
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import FileResponse, Response
 
-from service.api.prometheus import CONTENT_TYPE, Exposition
+from service.api.prometheus import CONTENT_TYPE
 from service.api.routes import Guarded, Needs, Open, TheGrant
+from service.api.state import app_state
 
 __all__ = ["router"]
 
@@ -136,5 +137,5 @@ async def static(name: str, request: Request) -> Response:
 @router.get("/metrics", dependencies=[Depends(Needs("read", any_query=True))])
 async def metrics(request: Request, grant: TheGrant) -> Response:
     """Figures of this node, for Prometheus; with a key for some learners only, of these."""
-    exposition: Exposition = request.app.state.exposition
-    return Response(await exposition.text(request.app.state, grant), media_type=CONTENT_TYPE)
+    state = app_state(request.scope)
+    return Response(await state.exposition.text(state, grant), media_type=CONTENT_TYPE)

@@ -22,7 +22,6 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 import uvicorn
 
 from service.api import Application, create_app
-from service.auth import Guard
 from service.engine import BACKGROUND
 from service.errors import ServiceError, WrongStore
 from service.exits import CommandFailed, WrongUsage
@@ -120,7 +119,7 @@ class Server(uvicorn.Server):
         host = listener.getsockname()[0]
         try:
             self._app = create_app(settings, lines)
-            guard: Guard = self._app.state.guard
+            guard = self._app.state.guard
             self.warning = guard.listens(host)  # what to tell the operator, if anything
             super().__init__(_config(self._app, settings))
         except CommandFailed:

@@ -19,21 +19,20 @@ from typing import get_args
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.datastructures import State
 from starlette.types import Receive, Scope, Send
 
 from learners import MAX_FEATURES, Problem
-from service.api.body import Bodies, Disconnected, pieces, read_in_time
+from service.api.body import Disconnected, pieces, read_in_time
 from service.api.fast_path.inline import STOPS
 from service.api.fast_path.ndjson_stream import replies
 from service.api.fast_path.operations import answer
-from service.auth import FREE, NEEDED, Guard
-from service.engine import Engine
+from service.api.state import AppState
+from service.auth import FREE, NEEDED
 from service.engine.replica import LearnerReplica
 from service.errors import Invalid, ServiceError, StoreUnavailable
 from service.names import check_name, check_parameters
 from service.storage import MAX_POSITION
-from service.telemetry import GONE, Access
+from service.telemetry import GONE
 from service.wire import NDJSON, Operation, expanded, heading_of, internal_error, negotiated, problem_reply, request_id
 
 __all__ = ["Edge", "hot_request"]
@@ -67,11 +66,11 @@ def _asked(path: str) -> tuple[str, Operation] | None:
 class Edge:
     """Answers hot requests over ASGI, from the application's state: its bodies, and its engine once that started."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: AppState) -> None:
         self._state = state
-        self._bodies: Bodies = state.bodies
-        self._access: Access = state.access
-        self._guard: Guard = state.guard
+        self._bodies = state.bodies
+        self._access = state.access
+        self._guard = state.guard
 
     async def answer(self, name: str, operation: Operation, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what `hot_request` found; a fault of ours is answered too, and raised for the server to log."""
@@ -86,7 +85,7 @@ class Edge:
             if self._guard.on:
                 state = scope.setdefault("state", {})
                 grant = self._guard.admit(scope["headers"], NEEDED[operation], name, scope.get("client"), state=state)
-            engine: Engine = self._state.engine
+            engine = self._state.engine
             learner = engine.replicas.get(name)
             if learner is None:
                 learner = await engine.acquire(check_name(name))

@@ -12,8 +12,9 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
 from learners import InvalidInput
-from service.api.body import Bodies, check_json
-from service.auth import FREE, SCOPES, Grant, Guard, Scope
+from service.api.body import check_json
+from service.api.state import app_state
+from service.auth import FREE, SCOPES, Grant, Scope
 from service.engine import Engine
 from service.engine.replica import LearnerReplica
 from service.errors import Invalid
@@ -102,7 +103,7 @@ class Needs(Declared):
         told: Annotated[object, Security(_bearer)],  # noqa: ARG002 - for the OpenAPI document
     ) -> None:
         """Admit the request, or raise what refuses it; then look at the query."""
-        guard: Guard = request.app.state.guard
+        guard = app_state(request.scope).guard
         grant = FREE
         if guard.on:
             changes = request.method not in ("GET", "HEAD")
@@ -144,8 +145,7 @@ TheGrant = Annotated[Grant, Depends(the_grant)]
 
 async def the_engine(request: Request) -> Engine:
     """The engine of this application."""
-    engine: Engine = request.app.state.engine
-    return engine
+    return app_state(request.scope).engine
 
 
 TheEngine = Annotated[Engine, Depends(the_engine)]
@@ -191,7 +191,7 @@ TheLearnerByThen = Annotated[LearnerReplica, Depends(the_learner_by_then)]
 
 async def the_body(request: Request, grant: TheGrant) -> AsyncIterator[bytes]:
     """The body, in JSON, within the bounds of the node and the key, and of all bodies that are not answered yet."""
-    bodies: Bodies = request.app.state.bodies
+    bodies = app_state(request.scope).bodies
     heading = heading_of(request.scope["headers"])
     check_json(heading)
     body = await bodies.read(request.receive, request.scope, heading, grant.body_bytes)

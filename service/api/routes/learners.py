@@ -12,9 +12,6 @@ from fastapi.responses import JSONResponse
 
 from learners import Config
 from service.api import schemas
-from service.api.body import Bodies
-from service.api.forwarding import Forwarding
-from service.api.overview import Overview
 from service.api.routes.dependencies import (
     ADMIN,
     BODY,
@@ -31,6 +28,7 @@ from service.api.routes.dependencies import (
     settings_of,
 )
 from service.api.schemas import examples
+from service.api.state import app_state
 from service.auth import Grant
 from service.engine import MAX_TOP, Engine, copies, copy_weights, rank_weights
 from service.engine.replica import LearnerReplica
@@ -112,7 +110,7 @@ async def index(
     if figures:
         told = await figures_of_all(request, engine, grant)
         return Response(msgspec.json.encode(told), media_type="application/json")
-    forwarding: Forwarding = request.app.state.forwarding
+    forwarding = app_state(request.scope).forwarding
     others = await forwarding.gathered(request, "/v1/learners", grant)
     learners = [_document(engine.replicas[name]) for name in sorted(filter(grant.sees, engine.replicas))]
     left_out = {name: why for name, why in engine.unavailable(groups=False).items() if grant.sees(name)}
@@ -122,8 +120,8 @@ async def index(
 
 async def figures_of_all(request: Request, engine: Engine, grant: Grant) -> dict[str, Any]:
     """The document `LearnerFigureList`, of every node's learners."""
-    forwarding: Forwarding = request.app.state.forwarding
-    overview: Overview = request.app.state.overview
+    forwarding = app_state(request.scope).forwarding
+    overview = app_state(request.scope).overview
     others = await forwarding.gathered(request, "/v1/learners?figures=true", grant)
     own = await overview.document(engine, grant)
     return {**_together(own, others), "creating": _in_creation(own, others), "loaded": own["loaded"]}
@@ -276,7 +274,7 @@ async def export(learner: TheLearner) -> Response:
 async def the_file(request: Request, name: Name, grant: TheGrant) -> AsyncIterator[bytes]:
     """The body as it is, within the bounds of the node and the key for imports of that name."""
     grant.may_make(name)
-    imports: Bodies = request.app.state.imports
+    imports = app_state(request.scope).imports
     heading = heading_of(request.scope["headers"])
     kind = heading.content_type.decode("latin-1").partition(";")[0].strip().lower()
     if kind not in ("", copies.MEDIA_TYPE):
@@ -284,7 +282,7 @@ async def the_file(request: Request, name: Name, grant: TheGrant) -> AsyncIterat
     try:
         body = await imports.read(request.receive, request.scope, heading, grant.body_bytes)
     except TooLarge:
-        most: int = request.app.state.settings.max_import_bytes
+        most = app_state(request.scope).settings.max_import_bytes
         what = "the setting max_import_bytes"
         if grant.body_bytes is not None and grant.body_bytes < most:
             most, what = grant.body_bytes, "the key's limit body_bytes"

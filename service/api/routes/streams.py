@@ -8,12 +8,13 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from learners import Problem
-from service.api.overview import Overview, Shown
+from service.api.overview import Shown
 from service.api.routes.dependencies import READ, Guarded, TheEngine, TheGrant, TheLearner, TheName, problems
 from service.api.routes.groups import comparison, listed, the_group
 from service.api.routes.learners import figures_of_all
 from service.api.sse import ALL_PACE, GROUP_PACE, LEARNER_PACE, SPREAD_PACE, all_news, group_news, learner_news, opened
 from service.api.sse import parsed_id as seen_of
+from service.api.state import app_state
 from service.errors import Invalid
 
 __all__ = ["router"]
@@ -47,7 +48,7 @@ async def of_learner(
         if since is None:
             detail = f"is {last_event_id[:100]!r}; expected the id of an event of this stream"
             raise Invalid("the stream cannot go on from there", [Problem("/last-event-id", detail)])
-    return opened(request.app.state, learner_news(learner, since), LEARNER_PACE, grant)
+    return opened(app_state(request.scope), learner_news(learner, since), LEARNER_PACE, grant)
 
 
 @router.get(
@@ -69,7 +70,7 @@ async def of_all(
     `changed` has the rows of `learners` that have changed or come, the names that are `gone` from them, and each other
     member of the document that has changed. Where learners are spread over nodes it comes at most once in two seconds.
     """
-    overview: Overview = request.app.state.overview
+    overview = app_state(request.scope).overview
     pace = SPREAD_PACE if engine.placement.spread else ALL_PACE
 
     async def shown() -> Shown:
@@ -79,7 +80,7 @@ async def of_all(
         return await overview.groups(grant, pace, lambda: listed(engine, grant, tests=True))
 
     news = all_news(shown if learners else None, groups)
-    return opened(request.app.state, news, pace, grant)
+    return opened(app_state(request.scope), news, pace, grant)
 
 
 @router.get(
@@ -96,4 +97,4 @@ async def of_group(request: Request, name: TheName, engine: TheEngine, grant: Th
         return await comparison(name, await the_group(name, engine, grant), engine)
 
     await the_group(name, engine, grant)  # or a refusal
-    return opened(request.app.state, group_news(compared), GROUP_PACE, grant)
+    return opened(app_state(request.scope), group_news(compared), GROUP_PACE, grant)

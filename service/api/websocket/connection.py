@@ -16,20 +16,17 @@ from time import perf_counter
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from learners import ABSENT, Problem
-from service.api.body import Bodies
+from service.api.state import app_state
 from service.api.websocket.learner_queue import Lane
 from service.api.websocket.messages import BINARY, Request, new_seqs, read
 from service.api.websocket.transport import EXTENSION, Transport
 from service.auth import NEEDED, Grant
-from service.engine import Engine
 from service.engine.replica import LearnerReplica
 from service.errors import Invalid, LearnerGone, QueueFull, ServiceError, UnknownLearner
 from service.names import check_name, check_parameters
-from service.telemetry import Access
 
 __all__ = ["NO_LEARNER", "VIOLATION", "Connection", "Connections"]
 
@@ -66,14 +63,14 @@ class Connection:
         """`name`: of the learner, where it is for one."""
         self._grant = grant
         self.spend = grant.spend
-        application: Starlette = scope["app"]
+        state = app_state(scope)
         self._name = name
-        self._engine: Engine = application.state.engine
+        self._engine = state.engine
         self._settings = self._engine.node.settings
         self._credit, self._most_bytes = self._settings.ws_credit, self._settings.max_buffered_bytes
-        self._connections: Connections = application.state.websockets
-        self._bodies: Bodies = application.state.bodies
-        self._access: Access = application.state.access
+        self._connections = state.websockets
+        self._bodies = state.bodies
+        self._access = state.access
         self._scope = scope
         self._query: bytes = scope.get("query_string", b"")
         self._transport: Transport | None = scope.get("extensions", {}).get(EXTENSION)

@@ -11,10 +11,10 @@ from time import perf_counter
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.api.state import app_state
 from service.api.websocket.connection import VIOLATION, Connection
-from service.auth import FREE, Grant, Guard
+from service.auth import FREE, Grant
 from service.errors import ForeignOrigin, ServiceError, UnknownPath, UpgradeRequired
-from service.telemetry import Access
 from service.wire import PROBLEM, headers_of, heading_of, problem_reply, request_id
 
 __all__ = ["Sockets"]
@@ -51,7 +51,7 @@ class Sockets:
             grant = _admitted(scope)
         except ServiceError as refusal:
             await _deny(refusal, scope, send)
-            access: Access = scope["app"].state.access
+            access = app_state(scope).access
             name = None if found is None else found[1]
             access.websocket(scope, name, began, status=refusal.status, known=found is not None)
         else:
@@ -63,7 +63,7 @@ def _admitted(scope: Scope) -> Grant:
 
     A browser opens websockets for pages of any site, and says which: no other than ours may.
     """
-    guard: Guard = scope["app"].state.guard
+    guard = app_state(scope).guard
     headers = dict(scope["headers"])
     if b"origin" in headers and not guard.same_origin(headers.get(b"host", b""), headers[b"origin"]):
         raise ForeignOrigin("a page may open websockets only of the site that it comes from")
