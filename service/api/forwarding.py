@@ -32,6 +32,7 @@ from yarl import URL
 
 from service.api.body import Bodies
 from service.api.forwarded_body import PassedBody, is_large, kept_of
+from service.api.paths import learner_name
 from service.api.state import AppState
 from service.auth import Grant
 from service.engine.cluster import Placement
@@ -44,7 +45,6 @@ logger = logging.getLogger("rarestream.forwarding")
 
 FORWARDED = b"x-rarestream-forwarded"  # header: that a node passed the request on, see `_mark`
 
-_PREFIX = "/v1/learners/"
 _CONNECT_SECONDS = 2.0
 _GATHER_SECONDS = 2.0  # for what other nodes tell of their learners
 _TOLD_SECONDS = 10.0  # for which what a node told stands in for what it does not tell in time
@@ -73,6 +73,12 @@ class Route(NamedTuple):
     path: str = "/learners/{name}/..."
 
 
+def _path(scope: Scope) -> str:
+    """Return the path below the application's root."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
 class Forwarding:
     """The way of requests to other nodes."""
 
@@ -91,10 +97,9 @@ class Forwarding:
         placement = engine.placement
         if not placement.spread or scope["type"] != "http":
             return ()
-        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
-        if not path.startswith(_PREFIX):
+        name = learner_name(_path(scope))
+        if name is None:
             return ()
-        name = path[len(_PREFIX) :].partition("/")[0]
         if placement.here(name) or (name in engine.replicas and placement.settling):
             return ()
         if name not in engine.evicted and name not in engine.replicas:  # unknown, or to be created
@@ -119,7 +124,7 @@ class Forwarding:
         given = [(name, value) for name, value in scope["headers"] if name != b"x-request-id"]
         received = scope  # in which the server tells of the body
         scope = {**scope, "headers": [*given, (b"x-request-id", own_id.encode())], "route": Route()}
-        scope["path_params"] = {"name": scope["path"][len(scope.get("root_path", "") + _PREFIX) :].partition("/")[0]}
+        scope["path_params"] = {"name": learner_name(_path(scope))}
 
         async def told(answer: ASGIApp) -> None:
             await access(answer, scope, receive, send, began)

@@ -13,9 +13,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from functools import lru_cache
 from time import perf_counter
-from typing import get_args
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -26,6 +24,7 @@ from service.api.body import Disconnected, pieces, read_in_time
 from service.api.fast_path.inline import STOPS
 from service.api.fast_path.ndjson_stream import replies
 from service.api.fast_path.operations import answer
+from service.api.paths import match_operation
 from service.api.state import AppState
 from service.auth import FREE, NEEDED
 from service.engine.replica import LearnerReplica
@@ -38,29 +37,18 @@ from service.wire import NDJSON, Operation, expanded, heading_of, internal_error
 __all__ = ["Edge", "hot_request"]
 
 
-_PREFIX = "/v1/learners/"
-_OPERATIONS: dict[str, Operation] = {name: name for name in get_args(Operation)}
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _BOUNDS = {"explain": (MAX_FEATURES, str(MAX_FEATURES)), "at_least": (MAX_POSITION, "2^53")}  # of a predict's query
 
 
 def hot_request(scope: Scope) -> tuple[str, Operation] | None:
-    """The learner's name and what is asked of it, where it is one of the hot requests: what FastAPI's router finds."""
+    """Return the learner's name and the operation of a POST that the fast path answers, else None."""
     if scope["type"] != "http" or scope["method"] != "POST":
         return None
     path: str = scope["path"]
     if root := scope.get("root_path"):
         path = path.removeprefix(root)
-    return _asked(path)
-
-
-@lru_cache(maxsize=1024)  # a client asks the same of the same learner each time
-def _asked(path: str) -> tuple[str, Operation] | None:
-    if not path.startswith(_PREFIX):
-        return None
-    name, _, rest = path[len(_PREFIX) :].partition("/")
-    operation = _OPERATIONS.get(rest)
-    return (name, operation) if name and operation is not None else None
+    return match_operation(path)
 
 
 class Edge:

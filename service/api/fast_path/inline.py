@@ -23,6 +23,7 @@ from starlette.types import Scope
 
 from service.api.body import Bodies
 from service.api.fast_path.operations import at_once
+from service.api.paths import match_operation
 from service.auth import NEEDED, Guard
 from service.engine import Engine
 from service.engine.replica import LearnerReplica
@@ -52,8 +53,6 @@ _ADMITTED_BY = (b"authorization", b"host", b"origin", b"sec-fetch-site")
 _LONGEST = 1024  # bytes of a head that is kept in mind,
 _HEADS = 1024  # and so many of them
 _DIGITS = len(str(_LARGEST))
-_BEFORE = b"/v1/learners/"
-_BEHIND: dict[bytes, Operation] = {b"/predict": "predict", b"/update": "update"}
 STOPS = "this node stops; whether the request is in the log is not known"  # to a client that still waits
 
 
@@ -146,10 +145,10 @@ class Direct:
 
     def asked(self, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Asked | None:
         """What a POST asks for by its target and headers (names in lower case), where it may be answered here."""
-        name, slash, rest = target[len(_BEFORE) :].rpartition(b"/")
-        operation = _BEHIND.get(slash + rest)  # with a query in it, it is none of these
-        if operation is None or not target.startswith(_BEFORE):
+        matched = match_operation(target.decode("latin-1"))  # with a query in it, it is none of these
+        if matched is None or matched[1] == "labels":
             return None
+        name, operation = matched
         heading = heading_of(headers)
         length = heading.length
         if heading.encoding or not length.isdigit() or len(length) > _DIGITS or int(length) > _LARGEST:
@@ -161,8 +160,7 @@ class Direct:
         if read is NDJSON:
             return None
         admitted_by = tuple(one for one in headers if one[0] in _ADMITTED_BY)
-        told = name.decode("latin-1")
-        return Asked(told, operation, read, write, int(length), heading.request_id, admitted_by)
+        return Asked(name, operation, read, write, int(length), heading.request_id, admitted_by)
 
     def _admitted(self, asked: Asked, size: int, scope: Scope) -> tuple[LearnerReplica, Scope] | None:
         """The learner, where it is awake, there is room for the body, and who asks may; the scope with the key's id."""

@@ -1,14 +1,14 @@
-"""Events: learn labelled ones, score others, take labels that come late: the routes as they are documented.
+"""Updates, predictions and labels: the entries of the OpenAPI document.
 
-These requests never come so far: `edge.py` answers them before the router is asked. The routes stand here for the
-OpenAPI document, and so that another method is refused with what is allowed.
+The fast path answers these requests before the router sees them. The entries also let the router refuse other methods
+with the methods that the path takes. They have parameters and no handlers.
 """
 
-from __future__ import annotations
-
+from dataclasses import dataclass
+from inspect import cleandoc
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query
 
 from learners import MAX_FEATURES
 from service.api import schemas
@@ -19,12 +19,38 @@ __all__ = ["router"]
 
 router = APIRouter(route_class=Guarded)
 
-_ANSWERED = "the edge answers this request before the router is asked"
+
+@dataclass
+class LearnerParameters:
+    """Parameters of an update, and of labels."""
+
+    name: Name
+
+
+@dataclass
+class PredictParameters(LearnerParameters):
+    """Parameters of a predict."""
+
+    explain: Annotated[
+        int | None, Query(ge=1, le=MAX_FEATURES, description="give so many largest contributions to each score")
+    ] = None
+    at_least: AtLeast = None
+
+
 _LEARNT = hot_reply(bodies.ColumnarLearnt, bodies.Taken, bodies.LearntLines)
 
 
-@router.post(
+router.add_api_route(
     "/learners/{name}/update",
+    endpoint=LearnerParameters,
+    methods=["POST"],
+    name="update",
+    description=cleandoc("""
+        Score each event, then learn from it, in order. A 200 means that all are in the log: they survive a crash.
+
+        An event may carry no features but the id of one that was served: then it is a label that comes late, as for
+        `/labels`. An id that was learnt before with another label is a correction.
+    """),
     dependencies=[UPDATE],
     tags=["events"],
     summary="Learn labelled events",
@@ -38,17 +64,16 @@ _LEARNT = hot_reply(bodies.ColumnarLearnt, bodies.Taken, bodies.LearntLines)
         examples.UPDATE_SHOWN,
     ),
 )
-async def update(name: Name) -> Response:
-    """Score each event, then learn from it, in order. A 200 means that all are in the log: they survive a crash.
-
-    An event may carry no features but the id of one that was served: then it is a label that comes late, as for
-    `/labels`. An id that was learnt before with another label is a correction.
-    """
-    raise NotImplementedError(_ANSWERED)
 
 
-@router.post(
+router.add_api_route(
     "/learners/{name}/labels",
+    endpoint=LearnerParameters,
+    methods=["POST"],
+    name="labels",
+    description=cleandoc("""
+        Learn from what was served, in the order of the labels; the figures count the score that was served.
+    """),
     dependencies=[UPDATE],
     tags=["events"],
     summary="Label events that were served, by id",
@@ -62,13 +87,18 @@ async def update(name: Name) -> Response:
         examples.LABELS_SHOWN,
     ),
 )
-async def labels(name: Name) -> Response:
-    """Learn from what was served, in the order of the labels; the figures count the score that was served."""
-    raise NotImplementedError(_ANSWERED)
 
 
-@router.post(
+router.add_api_route(
     "/learners/{name}/predict",
+    endpoint=PredictParameters,
+    methods=["POST"],
+    name="predict",
+    description=cleandoc("""
+        Score each event; waits for no learning but that up to `at_least`.
+
+        An event with an id is remembered: its label may come weeks later.
+    """),
     dependencies=[PREDICT],
     tags=["events"],
     summary="Score events",
@@ -83,14 +113,3 @@ async def labels(name: Name) -> Response:
         examples.PREDICT_SHOWN,
     ),
 )
-async def predict(
-    name: Name,
-    explain: Annotated[
-        int | None, Query(ge=1, le=MAX_FEATURES, description="give so many largest contributions to each score")
-    ] = None,
-    at_least: AtLeast = None,
-) -> Response:
-    """Score each event; waits for no learning but that up to `at_least`.
-
-    An event with an id is remembered: its label may come weeks later."""
-    raise NotImplementedError(_ANSWERED)
