@@ -216,7 +216,7 @@ def codes() -> set[tuple[str, int]]:
 
 
 def test_every_error_is_in_the_api() -> None:
-    told = {(code, int(cells[0])) for code, cells in rows(section(API, "Errors")).items()}
+    told = {(code, int(cells[0])) for code, cells in rows(section(API, "Errors")).items() if cells[0].isdigit()}
     assert told == codes()
 
 
