@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
 from service.cli.format import format_duration, rough_duration
-from service.datasets import counted, figure, share
+from service.text import counted, figure, share
 
 __all__ = ["FiguresLines", "LearnersDisplay", "ReplayDisplay", "behind", "figures_table", "fit_of", "so_far"]
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from service.datasets import counted
+from service.text import counted
 
 __all__ = [
     "format_bytes",

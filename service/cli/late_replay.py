@@ -25,8 +25,9 @@ from typing import Any
 import msgspec
 
 from service.cli.format import format_duration
-from service.datasets import MAX_BODY, Batch, Event, batches, counted
+from service.datasets import MAX_BODY, Batch, Event, batches
 from service.exits import WrongUsage
+from service.text import counted
 
 __all__ = ["Delay", "check", "late_source", "needed", "schedule"]
 

@@ -44,7 +44,6 @@ from service.datasets import (
     adapter,
     batches,
     check_regular,
-    counted,
     declared,
     earlier_rows,
     features_of,
@@ -55,6 +54,7 @@ from service.datasets import (
     suitable,
 )
 from service.exits import CommandFailed, ExitStatus, WrongUsage
+from service.text import counted
 
 __all__ = ["Outcome", "Plan", "Replayed", "ahead", "numbered_rows", "print_outcome", "replay", "replay_file"]
 

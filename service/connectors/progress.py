@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from service.connectors.base import Document
-from service.datasets import counted
+from service.text import counted
 
 __all__ = ["Counts"]
 

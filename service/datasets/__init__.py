@@ -10,7 +10,6 @@ from service.datasets.pacing import Interruption, Meter, Pace, Stopped, interrup
 from service.datasets.readers import check_regular, format_of, open_rows
 from service.datasets.rows import Event, ReadError, Rows
 from service.datasets.schema_match import adapter, declared, features_of, labels_for, labels_said, suitable
-from service.datasets.text import counted, figure, share
 from service.datasets.values import Columns, Labels, Ranks, identity, is_number, number, timestamp, weight
 
 __all__ = [
@@ -33,11 +32,9 @@ __all__ = [
     "batches",
     "check_regular",
     "chunks",
-    "counted",
     "declared",
     "earlier_rows",
     "features_of",
-    "figure",
     "first_day",
     "format_of",
     "identity",
@@ -48,7 +45,6 @@ __all__ = [
     "most",
     "number",
     "open_rows",
-    "share",
     "source_name",
     "suitable",
     "timestamp",

@@ -22,9 +22,9 @@ from typing import Any, Literal
 import msgspec
 
 from service.datasets.rows import GZIP, READ, Event, ReadError, lines_of, standard_input, text_of
-from service.datasets.text import counted
 from service.datasets.values import Columns, Labels, Ranks
 from service.exits import WrongUsage
+from service.text import counted
 
 __all__ = ["Chunk", "Inputs", "chunks"]
 

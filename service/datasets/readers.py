@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from service.datasets.rows import GZIP, Event, ReadError, Rows, Shape, TextRows
-from service.datasets.text import counted
 from service.datasets.values import Columns, Labels, Ranks, is_number, number
+from service.text import counted
 
 __all__ = ["FORMATS", "check_regular", "form_of", "format_of", "open_rows"]
 

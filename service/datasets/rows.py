@@ -17,9 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
-from service.datasets.text import counted
 from service.datasets.values import Columns, Labels, Ranks
 from service.exits import WrongUsage
+from service.text import counted
 
 __all__ = ["GZIP", "READ", "Event", "ReadError", "Rows", "Shape", "TextRows", "lines_of", "standard_input", "text_of"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from service.datasets.rows import Event, Shape
-from service.datasets.text import counted
 from service.datasets.values import Columns, Labels, Ranks
 from service.exits import WrongUsage
+from service.text import counted
 
 __all__ = ["Misfit", "adapter", "declared", "features_of", "labels_for", "labels_said", "suitable"]
 

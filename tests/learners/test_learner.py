@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import pkgutil
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core import config as numba_config
 
-from learners import InvalidInput, Learner, algorithms, restore
+import learners as library
+from learners import InvalidInput, Learner, restore
 from learners import model as model_module
 from learners.numerics.arrays import Sparse
 from learners.records import LabelledBatch, Segment, join_batches
@@ -247,29 +249,8 @@ def _other(pipeline: Pipeline, y: Any) -> Any:
 
 def test_odd_arrays_make_no_kernel_compile_again() -> None:
     """It would cost seconds in the middle of a stream."""
-    names = (
-        "arrays",
-        "algorithm",
-        "calibration",
-        "columns",
-        "embedding",
-        "features",
-        "metrics",
-        "recent",
-        "scaling",
-        "threshold",
-        "rules",
-        "budget",
-        "histogram",
-        "ids",
-        "window",
-        "sketch",
-        "traffic",
-        "drift",
-        "ordered",
-        "ordinal_metrics",
-    )
-    modules = [importlib.import_module(f"learners.{name}") for name in names] + list(algorithms().values())
+    infos = pkgutil.walk_packages(library.__path__, "learners.")
+    modules = [importlib.import_module(info.name) for info in infos]
 
     def compiled() -> dict[str, int]:
         return {

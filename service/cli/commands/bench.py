@@ -33,8 +33,8 @@ from service.cli.options_service import (
     print_json,
     reporting,
 )
-from service.datasets import counted
 from service.exits import CommandFailed, ExitStatus
+from service.text import counted
 
 if TYPE_CHECKING:
     from rarestream import Client

@@ -21,7 +21,7 @@ from service.cli.options_service import (
     print_json,
     reporting,
 )
-from service.datasets import counted, share
+from service.text import counted, share
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -32,7 +32,7 @@ from service.cli.options_service import (
     print_json,
     reporting,
 )
-from service.datasets import counted
+from service.text import counted
 
 __all__ = ["create", "threshold"]
 

@@ -24,7 +24,7 @@ from service.cli.options_service import (
     print_json,
     reporting,
 )
-from service.datasets import counted, figure, share
+from service.text import counted, figure, share
 
 if TYPE_CHECKING:
     from rich.table import Table

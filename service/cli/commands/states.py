@@ -29,8 +29,8 @@ from service.cli.options_service import (
     reporting,
     snapshot_positions,
 )
-from service.datasets import counted
 from service.exits import CommandFailed, ExitStatus, WrongUsage
+from service.text import counted
 
 __all__ = ["clone", "delete", "export", "import_state", "restore", "snapshot", "snapshots"]
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 from service.cli.commands.show import alarm_of
 from service.cli.options import flag
 from service.cli.options_service import DEFAULT_URL, Key, Name, Url, connected, console, print_json, reporting
-from service.datasets import counted, figure, share
 from service.exits import CommandFailed, ExitStatus
+from service.text import counted, figure, share
 
 if TYPE_CHECKING:
     from rich.console import Console

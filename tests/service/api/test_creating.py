@@ -116,11 +116,11 @@ async def test_whether_it_is_busy() -> None:
         assert not (await told(http)).learners[0].busy
         store.open.clear()
         learnt = asyncio.create_task(posted(http, "/learners/a/update", labelled("dense", 0, 20)))
-        await eventually_async(lambda: engine.get("a").at_work)
+        await eventually_async(lambda: engine.get("a").mailbox.busy)
         assert (await told(http)).learners[0].busy
         store.open.set()
         await learnt
-        await eventually_async(lambda: not engine.get("a").at_work)
+        await eventually_async(lambda: not engine.get("a").mailbox.busy)
         assert not (await told(http)).learners[0].busy
 
 

@@ -167,7 +167,7 @@ def test_a_queue_that_is_full_is_told_by_the_edge() -> None:
         first, second, third = (service.connect() for _ in range(3))
         replica = service.app.state.engine.get("fraud")
         first.send(learn(100))
-        eventually(lambda: replica._current)  # it is being logged,
+        eventually(lambda: replica.mailbox.busy)  # it is being logged,
         second.send(learn(101))
         eventually(lambda: replica.queued_events == 1)  # and this one waits
         with service.at_the_edge(1):
@@ -185,7 +185,7 @@ def test_replies_come_in_order_while_the_store_takes_its_time(shared: Service) -
         with held_up(shared) as go_on:
             for piece in [b"".join(sent)] if joined else sent:
                 connection.send(piece)
-            eventually(lambda: shared.app.state.engine.get("fraud")._current)
+            eventually(lambda: shared.app.state.engine.get("fraud").mailbox.busy)
             go_on()
             replies = [connection.reply() for _ in sent]
         assert [one.header("x-request-id") for one in replies] == list("abcdef")
@@ -197,7 +197,7 @@ def test_what_is_learnt_side_by_side_is_one_record() -> None:
         connections = [service.connect() for _ in range(8)]
         replica = service.app.state.engine.get("fraud")
         connections[0].send(learn(100))
-        eventually(lambda: replica._current)
+        eventually(lambda: replica.mailbox.busy)
         for i, connection in enumerate(connections[1:]):
             connection.send(learn(101 + i))
         eventually(lambda: replica.queued_events == 7)
@@ -247,7 +247,7 @@ def test_a_client_that_hangs_up_is_learnt_from_and_lets_go(shared: Service) -> N
     with held_up(shared) as go_on:
         connection = shared.connect()
         connection.send(learn(4000))
-        eventually(lambda: replica._current)
+        eventually(lambda: replica.mailbox.busy)
         assert replica.users == 1
         connection.close()
         go_on()
@@ -260,7 +260,7 @@ def test_a_learner_does_not_fall_asleep_under_an_update() -> None:
         replica = service.app.state.engine.get("fraud")
         connection = service.connect()
         connection.send(learn(100))
-        eventually(lambda: replica._current)
+        eventually(lambda: replica.mailbox.busy)
         assert not replica.idle
         go_on()
         assert connection.reply().status == 200
@@ -272,7 +272,7 @@ def test_a_service_that_stops_answers_what_is_being_learnt() -> None:
         with held_up(service) as go_on:
             connection = service.connect()
             connection.send(learn(100))
-            eventually(lambda: service.app.state.engine.get("fraud")._current)
+            eventually(lambda: service.app.state.engine.get("fraud").mailbox.busy)
             stopping = threading.Thread(target=service.stop)
             stopping.start()
             eventually(lambda: service.app.state.closing.is_set())
@@ -288,7 +288,7 @@ def test_a_service_that_stops_closes_with_the_last_of_pipelined_replies() -> Non
         with held_up(service) as go_on:
             connection = service.connect()
             connection.send(learn(100) + learn(101))
-            eventually(lambda: service.app.state.engine.get("fraud")._current)
+            eventually(lambda: service.app.state.engine.get("fraud").mailbox.busy)
             stopping = threading.Thread(target=service.stop)
             stopping.start()
             eventually(lambda: service.app.state.closing.is_set())
@@ -304,7 +304,7 @@ def test_a_service_whose_time_to_stop_is_over_says_that_it_does_not_know() -> No
         with held_up(service):
             connection = service.connect()
             connection.send(learn(100))
-            eventually(lambda: service.app.state.engine.get("fraud")._current)
+            eventually(lambda: service.app.state.engine.get("fraud").mailbox.busy)
             stopping = threading.Thread(target=service.stop)
             stopping.start()
             reply = connection.reply()

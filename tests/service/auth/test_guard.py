@@ -315,7 +315,8 @@ def test_other_machines_are_not_served_without_keys(ring: Keyring, address: str)
         Guard(Settings(store="memory:")).listens(address)
     told = Guard(Settings(store="memory:", insecure=True)).listens(address)
     assert told is not None
-    assert told.startswith(f"insecure: whoever reaches {address} may do everything")
+    assert told.startswith("insecure: ")
+    assert address in told
     ring.make("one", "read")
     assert Guard(Settings(store="memory:", keys=str(ring.path))).listens(address) is None
 

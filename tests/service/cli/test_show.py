@@ -13,7 +13,7 @@ from learners.comparison import GroupConfig
 from service.cli.commands.show import _figure_columns, alarm_of
 from service.cli.commands.watch import Watched
 from service.cli.display import figures_table
-from service.datasets.text import counted, figure, share
+from service.text import counted, figure, share
 from tests.service.cli.test_watch import Service, figures
 
 

@@ -273,7 +273,7 @@ def test_a_loop_that_is_closed_before_the_store_leaves_no_thread(path: Path) -> 
 APPENDING = """
 import asyncio, sys
 from service.storage.base import open_store
-from tests.service.telemetry.log_writer import BIRTH, token
+from tests.harness.store_records import BIRTH, token
 
 async def append(store, node):
     after = 1

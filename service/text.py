@@ -1,4 +1,4 @@
-"""A figure as people read it, `-` where there is none; and counts in words."""
+"""Format metrics and counts for people."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ __all__ = ["counted", "figure", "share"]
 
 
 def counted(n: int, thing: str) -> str:
-    """1 event, 1,234 events."""
+    """Format a count: `1 event`, `1,234 events`."""
     return f"{n:,} {thing}{'s' * (n != 1)}"
 
 
 def figure(value: float | None) -> str:
-    """To four places: 0.9312."""
+    """Format a metric to four places, `0.9312`; `-` if it is undefined."""
     return "-" if value is None else f"{value:.4f}"
 
 
 def share(value: float | None) -> str:
-    """In per cent, as the dashboard has it: 1.06 %."""
+    """Format a share in per cent, `1.06 %`; `-` if it is undefined."""
     return "-" if value is None else f"{float(f'{100 * value:.3g}'):.15g} %"
