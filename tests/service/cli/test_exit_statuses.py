@@ -86,7 +86,7 @@ def test_every_command_is_looked_at() -> None:
 @pytest.mark.parametrize("url", ["ftp://x", "localhost:8000", "http://x:port", "http://x:83637"])
 def test_a_url_that_is_none(command: str, url: str) -> None:
     status, said = run(command, *CALLS[command], "--url", url)
-    assert (status, said.startswith(f"error: --url or RARESTREAM_URL: {url} ")) == (ExitStatus.USAGE, True), said
+    assert (status, said.startswith("error: --url or RARESTREAM_URL: "), url in said) == (ExitStatus.USAGE, True, True)
     assert run(command, *CALLS[command], url=url)[0] == ExitStatus.USAGE
 
 
@@ -96,7 +96,7 @@ def test_a_key_that_is_none(command: str, server: Process) -> None:
     status, said = run(command, *CALLS[command], url=server.url, key="two words")
     assert (status, said) == (
         ExitStatus.USAGE,
-        "error: --key or RARESTREAM_KEY has characters that no key has: spaces, line ends, or others beyond ASCII ",
+        "error: --key or RARESTREAM_KEY: the key contains characters that no key has: spaces, line ends or others beyond ASCII ",
     )
 
 
