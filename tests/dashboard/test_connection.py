@@ -39,7 +39,7 @@ async def test_it_goes_on_by_itself_after_the_service_restarts(service: Serving,
         service.process.kill()
         for one in (overview, page):
             await expect(one.locator("#connection")).to_contain_text(
-                re.compile(r"offline,\s*retrying.*figures from", re.DOTALL)
+                re.compile(r"offline,\s*retrying.*metrics from", re.DOTALL)
             )
             await expect(one.get_by_role("button", name="Retry now")).to_be_visible()
         kept = await events.inner_text()

@@ -15,6 +15,7 @@ from typing import Self
 
 import httpx
 
+from tests.harness.forked import ForkedProgram, differs_by_settings_only
 from tests.harness.waiting import eventually
 
 __all__ = ["Commands", "Process", "free_port", "nodes"]
@@ -45,7 +46,7 @@ class Process:
             **os.environ,
             **{f"RARESTREAM_{name.upper()}": str(value) for name, value in settings.items()},
         }
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProgram | None = None
 
     def start(self, *, ready: bool = True) -> None:
         """Start it, and wait until it is ready (or only alive); one that does not get there is killed."""
@@ -57,8 +58,13 @@ class Process:
 
     def launch(self) -> None:
         """Start it, and do not wait."""
-        command = [sys.executable, "-m", "service", "serve", "--store", self.store, "--port", str(self.port)]
+        self._log_file.touch()
+        arguments = ["serve", "--store", self.store, "--port", str(self.port)]
+        if differs_by_settings_only(self.environment):
+            self._process = ForkedProgram(arguments, self.environment, self._log_file)
+            return
         with self._log_file.open("ab") as log:
+            command = [sys.executable, "-m", "service", *arguments]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment)
 
     def wait(self, what: str) -> None:
@@ -145,7 +151,7 @@ class Process:
         self.kill()
 
 
-def _end_of(process: subprocess.Popen[bytes], seconds: float) -> int:
+def _end_of(process: subprocess.Popen[bytes] | ForkedProgram, seconds: float) -> int:
     """Its exit code, once it has ended by itself; one that does not in this time is killed. Raises `TimeoutExpired`."""
     try:
         return process.wait(seconds)
