@@ -36,9 +36,14 @@ class ForkedProgram:
         assert self._process.pid is not None
         self.pid: int = self._process.pid
 
+    @property
+    def returncode(self) -> int | None:
+        """Exit code, the negative number of a signal; None while it runs."""
+        return self._process.exitcode
+
     def poll(self) -> int | None:
         """Return the exit code, or None while it runs."""
-        return self._process.exitcode
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end and return the exit code; the negative number of a signal. Raises `TimeoutExpired`."""
