@@ -334,7 +334,7 @@ def test_the_precision_is_part_of_the_configuration() -> None:
     assert single != usual
     assert single.immutable_part != usual.immutable_part
     assert Learner(single).digest() != Learner(usual).digest()
-    with pytest.raises(InvalidInput, match="^/precision: unknown or unchangeable setting"):
+    with pytest.raises(InvalidInput, match=r"^/precision: unknown or unchangeable setting"):
         usual.with_changes({"precision": "float32"})
 
 
