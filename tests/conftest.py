@@ -14,6 +14,7 @@ import os
 import signal
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 pytest_plugins = ["tests.harness.fixtures"]
@@ -63,6 +64,16 @@ INTEGRATION = (
     "service/storage/test_redis_tls.py",
     "service/storage/test_store_model.py",
 )
+
+# No test depends on chance, or on how busy the machine is.
+hypothesis.settings.register_profile(
+    "repeatable",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("repeatable")
 
 # A shell starts background jobs with Ctrl-C ignored. Processes that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

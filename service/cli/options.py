@@ -68,9 +68,9 @@ RankLabels = Annotated[
     str | None, typer.Option(help="Ordinal: the labels, lowest first, LOW,MEDIUM,HIGH, if they are not 1 to p.")
 ]
 Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out. Repeatable.")]
-Id = Annotated[str | None, typer.Option(help="Column of the events' ids.")]
-Time = Annotated[str | None, typer.Option(help="Column of the events' times: epoch seconds or ISO 8601.")]
-Weight = Annotated[str | None, typer.Option(help="Column of the events' weights.")]
+Id = Annotated[str | None, typer.Option(help="Column of event ids.")]
+Time = Annotated[str | None, typer.Option(help="Column of event times: epoch seconds or ISO 8601.")]
+Weight = Annotated[str | None, typer.Option(help="Column of event weights.")]
 _OBJECTIVES = [
     "f1",
     "f1-window",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Opener", "chromium"]
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_PATIENCE = 40_000  # milliseconds to wait for an element: no limit on speed, only an end
+_PATIENCE = 120_000  # milliseconds to wait for an element: no limit on speed, only an end
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

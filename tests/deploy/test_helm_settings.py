@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -56,6 +56,7 @@ def test_the_schema_takes_the_defaults() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SCHEMA.keys() - LOOSE))
+@settings(max_examples=20)
 @given(data=st.data())
 def test_a_node_takes_what_the_schema_takes(name: str, data: st.DataObject) -> None:
     said = SCHEMA[name]

@@ -175,7 +175,7 @@ def test_all_is_as_in_the_definitions_however_the_stream_is_cut(
     window=st.sampled_from([1, 63, 64, 65, 128, 1000]),
     remembered=st.sampled_from([1, 64, 100, 2**17]),
 )
-@settings(max_examples=20, deadline=None, derandomize=True, database=None)
+@settings(max_examples=20)
 def test_the_state_does_not_tell_the_batches(cuts: list[int], window: int, remembered: int) -> None:
     whole = record(400, seed=9, ids=300)
     with pytest.MonkeyPatch.context() as patch:
@@ -250,7 +250,7 @@ tied = st.sampled_from([-np.inf, -1.0, 0.0, 1e-300, 2.5, np.inf])
 
 
 @given(st.lists(st.tuples(st.booleans(), st.lists(tied, min_size=3, max_size=3)), min_size=4, max_size=40))
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60)
 def test_delong_equals_all_pairs_with_ties(events: list[tuple[bool, list[float]]]) -> None:
     labels = np.where([label for label, _ in events], 1.0, -1.0)
     labels[:2], labels[-2:] = 1.0, -1.0

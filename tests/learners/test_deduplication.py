@@ -77,7 +77,7 @@ def restored(recent: RecentIds) -> RecentIds:
 @pytest.mark.parametrize("capacity", [1, 2, 3, 7, 1000])
 @given(batches)
 @example([[Event("a"), Event("a", -1.0), Event("b"), Event("a")], [Event("a", -1.0), Event("b"), Event("b", -1.0)]])
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 def test_same_as_an_ordered_dict(capacity: int, stream: list[list[Event]]) -> None:
     recent, model, other = RecentIds(capacity), Recent(capacity), RecentIds(capacity)
     for batch in stream:
@@ -275,7 +275,7 @@ def test_the_source_that_was_quiet_for_longest_is_forgotten() -> None:
         max_size=20,
     )
 )
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 def test_sources_equal_a_dict_and_survive_a_restore(steps: list[tuple[str, int, int]]) -> None:
     sources, following = Sources(), dict[str, int]()
     for name, offset, size in steps:

@@ -33,7 +33,7 @@ def rings(n: int, seed: int) -> tuple[Any, Vector]:
 
 @EACH
 @given(cuts=st.lists(st.integers(0, 90), max_size=6), seed=st.integers(0, 1))
-@settings(max_examples=3, deadline=None, derandomize=True)
+@settings(max_examples=3)
 def test_the_library_fits_at_the_same_events_for_any_batching(pipeline: Pipeline, cuts: list[int], seed: int) -> None:
     carried, y = events(pipeline, 90, seed)
     whole, parts = pipeline.learner(), pipeline.learner()

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.numerics.arrays import Rows, Sparse
@@ -50,7 +50,6 @@ def numbered(whole: LabelledBatch) -> list[tuple[str, int] | None]:
     return found
 
 
-@settings(deadline=None)
 @given(st.data())
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_woven_batch_is_its_events_joined_in_that_order(sparse: bool, data: st.DataObject) -> None:

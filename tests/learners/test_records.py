@@ -219,7 +219,7 @@ def test_a_roll_back_brings_the_settings_of_then() -> None:
 
 @SEVERAL
 @given(cuts=st.lists(st.integers(0, 30), max_size=8), seed=st.integers(0, 3))
-@settings(max_examples=10, deadline=None, derandomize=True, database=None)
+@settings(max_examples=10)
 def test_any_cut_gives_the_same_state_and_the_same_outcome(pipeline: Pipeline, cuts: list[int], seed: int) -> None:
     settings_: dict[str, Any] = {"window_seconds": 50_000.0} if seed % 2 else {}
     whole, parts, singles = (pipeline.learner(**settings_) for _ in range(3))

@@ -128,7 +128,7 @@ def test_assumed_labels_are_counted_and_never_override(pipeline: Pipeline) -> No
     at=st.integers(0, 100),
     rows=st.booleans(),
 )
-@settings(max_examples=15, deadline=None, derandomize=True, database=None)
+@settings(max_examples=15)
 def test_figures_are_as_if_the_label_had_been_so_from_the_start(
     pipeline: Pipeline, wrong: list[int], at: int, rows: bool
 ) -> None:

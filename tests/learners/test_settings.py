@@ -202,7 +202,7 @@ def test_every_kind_of_settings_survives_json_and_has_a_schema(one: Parameters) 
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(), st.lists))
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50)
 def test_quotes_are_short_and_fit_into_utf8(value: Any) -> None:
     assert len(show(value)) <= 80
     show(value).encode()

@@ -152,7 +152,7 @@ def threshold(
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
-    """Change the objective of a learner's threshold. Nothing that was learnt is lost.
+    """Change the threshold objective of a learner. Nothing that was learnt is lost.
 
     Settings that are not given keep their values if the objective stays the
     same. With another objective they get its defaults.

@@ -22,12 +22,7 @@ from learners.numerics.arrays import Matrix, Rows, Vector
 from learners.numerics.float32 import Precision, initial, stored
 from tests.learners.streams import as_sparse, auc, columns, labels_for, piece, run, same_bits, stream, values
 
-REPRODUCIBLY = settings(
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+REPRODUCIBLY = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def _kinds(verb: str) -> Any:

@@ -78,7 +78,6 @@ def test_value_gradient_and_hessian_are_those_of_all_pairs(spread: float, weight
         max_size=12,
     )
 )
-@settings(deadline=None, derandomize=True, database=None)
 def test_ties_of_scores_and_margins_of_exactly_one(events: list[tuple[float, float, float]]) -> None:
     """Scores are halves, and both ends of their range occur as often: centring them rounds nothing."""
     events = [(score, y, weight) for score, y, weight in events for score in (score, -score)]
@@ -263,7 +262,7 @@ def finite(found: Minimum) -> bool:
     C=st.sampled_from([2.0**-40, 1.0, 2.0**14, 2.0**40]),
     tolerance=st.sampled_from([1e-300, 1e-3]),
 )
-@settings(deadline=None, derandomize=True, database=None, max_examples=200)
+@settings(max_examples=200)
 def test_finite_whatever_the_rows(events: list[Any], C: float, tolerance: float) -> None:
     events = [*events, ([1.0, 0.0, -1.0], 1.0, 5e-324), ([0.0, 1e30, 1.0], -1.0, 5e-324)]
     X = np.array([x for x, _, _ in events])

@@ -182,7 +182,7 @@ times = st.lists(
 
 
 @given(times, st.integers(1, 6), st.integers(0, 150), st.booleans())
-@settings(deadline=None, derandomize=True, database=None, max_examples=120)
+@settings(max_examples=120)
 def test_never_more_than_the_alerts_of_a_unit(
     steps: list[tuple[float, float, bool]], alerts: int, cut: int, labelled: bool
 ) -> None:
@@ -210,7 +210,7 @@ def test_never_more_than_the_alerts_of_a_unit(
 
 
 @given(times, st.sampled_from([0.001, 0.02, 0.3, 1.0]))
-@settings(deadline=None, derandomize=True, database=None, max_examples=60)
+@settings(max_examples=60)
 def test_never_more_than_a_share_of_all_events_and_a_slack(steps: list[tuple[float, float, bool]], rate: float) -> None:
     p = np.tile([one for _, one, _ in steps], 3)
     _, decisions, _ = served(Threshold("budget", rate=rate), p, np.full(len(p), np.nan))

@@ -295,7 +295,7 @@ wild = st.floats(-1e300, 1e300) | st.sampled_from(
     st.lists(wild, min_size=2, max_size=20),
     st.sampled_from([10, 20_000, 10**9]),
 )
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50)
 def test_never_nan_and_never_against_the_order_of_scores(
     past: list[tuple[float, bool]], new: list[float], memory: int
 ) -> None:
@@ -315,7 +315,7 @@ def test_never_nan_and_never_against_the_order_of_scores(
 @given(st.floats(-40, 40), st.integers(0, 2**32))
 @example(0.0, 0)
 @example(-0.3465735902799726, 0)
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 def test_monotone_among_neighbouring_floats(middle: float, seed: int) -> None:
     """Where rounding alone decides: plain 1 / (1 + e^-x) goes down by an ulp here and there."""
     scores, y = logistic_stream(50, 1.0, 0.0, 1.0, seed)
@@ -347,7 +347,7 @@ def test_looking_says_what_learning_would_and_moves_nothing(options: Calibration
 
 @pytest.mark.parametrize("options", [PLATT, NONE, HISTOGRAM, ISOTONIC])
 @given(st.lists(st.integers(0, 150), max_size=6))
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12)
 def test_batch_cuts_change_no_bit(options: Calibration, cuts: list[int]) -> None:
     scores, y = logistic_stream(150, 2.0, -1.0, 5.0)
     whole, state = after(scores, y, options)

@@ -68,7 +68,7 @@ def test_same_as_naive(values: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("values", OBJECTIVES, ids=str)
 @given(cuts=st.lists(st.integers(0, 300), max_size=8))
-@settings(deadline=None, derandomize=True, database=None, max_examples=15)
+@settings(max_examples=15)
 def test_batching_shows_in_nothing(values: dict[str, Any], cuts: list[int]) -> None:
     setting, stream = Threshold(**values), mixed(300, seed=2)
     for go in (learnt, served):

@@ -42,7 +42,7 @@ def sketched(p: Vector, y: Vector, weight: Vector) -> Vector:
         max_size=30,
     )
 )
-@settings(deadline=None, derandomize=True, database=None, max_examples=40)
+@settings(max_examples=40)
 def test_same_as_the_definitions(name: str, sought: int, aim: float, events: list[tuple[float, bool, int]]) -> None:
     p = np.array([one for one, _, _ in events])
     y = np.array([1.0 if label else -1.0 for _, label, _ in events])

@@ -236,13 +236,13 @@ numbers = (
 
 @given(st.lists(st.lists(numbers, min_size=1, max_size=3), max_size=5), st.integers(1, 3))
 @example([[1.0]], 1)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_dense_typed_and_untyped_agree(values: list[list[float]], dim: int) -> None:
     assert outcome(Dense(dim=dim), values, True) == outcome(Dense(dim=dim), values, False)
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(-1, 7), max_size=4), st.lists(numbers, max_size=4)), max_size=5))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_sparse_typed_and_untyped_agree(values: list[tuple[list[int], list[float]]]) -> None:
     tidy = [(sorted(set(indices))[: len(data)], data[: len(set(indices))]) for indices, data in values]
     for events in (values, tidy):

@@ -25,7 +25,7 @@ TABLE = Table(
     )
 )
 TWO_TO_24 = SparseColumns(dim=2**24)
-HALF = settings(max_examples=40, deadline=None, derandomize=True)
+HALF = settings(max_examples=40)
 
 
 def sparse(rows: list[dict[int, float]]) -> Sparse:

@@ -24,7 +24,7 @@ def outcome(values: Any) -> Any:
 
 
 @given(st.lists(st.sampled_from([0.0, -0.0, 1.5, 1e15, 2e15, -1.0, 1e-300, 7.0]), max_size=5), st.booleans())
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 def test_an_array_has_the_costs_of_the_same_events_as_lists(column: list[float], single: bool) -> None:
     X = np.zeros((len(column), 2), dtype=np.float32 if single else np.float64)
     X[:, 1] = column

@@ -157,7 +157,7 @@ def test_a_fit_repeats_and_another_seed_differs(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(cuts=st.lists(st.integers(0, 50), max_size=6))
-@examples(max_examples=15, deadline=None, derandomize=True)
+@examples(max_examples=15)
 def test_batch_cuts_change_no_bit(kind: str, cuts: list[int]) -> None:
     X = rows_of(50, 5, seed=10)
     settings, state = fitted(kind, X, 11)
@@ -213,7 +213,7 @@ EXTREMES = [0.0, -0.0, 5e-324, -1e-310, 1e-200, 1e-160, 1.0, 1.0 + 2**-52, 1e16,
     components=st.sampled_from([1, 2, 5, 30]),
     width=st.sampled_from([None, 5e-324, 1e-300, 1.0, 1e100]),
 )
-@examples(max_examples=40, deadline=None, derandomize=True)
+@examples(max_examples=40)
 def test_extremes_stay_finite(kind: str, values: list[float], components: int, width: float | None) -> None:
     X = np.column_stack([values, np.full(len(values), values[0]), values[::-1]])
     settings, state = fitted(kind, X, components, width=width)

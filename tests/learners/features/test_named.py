@@ -103,7 +103,7 @@ events_of_any_kind = st.fixed_dictionaries(
     st.lists(events_of_any_kind, max_size=6),
     st.sampled_from([4, 10, 24]),
 )
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50)
 def test_hashing_equals_a_slow_python_version(events: list[dict[str, Any]], bits: int) -> None:
     features = Named(bits=bits, **MEANING)
     rows = features.encode(events)
@@ -230,7 +230,7 @@ def names(features: Named, event: Any) -> list[str]:
 
 
 @given(events_of_any_kind, st.sampled_from([4, 10, 24]))
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50)
 def test_hashed_columns_are_called_as_a_slow_python_version_calls_them(event: dict[str, Any], bits: int) -> None:
     features = Named(bits=bits, **MEANING)
     sharing: dict[int, list[str]] = {}

@@ -14,7 +14,7 @@ from learners.numerics.arrays import Rows, Sparse, Vector
 from tests.learners.streams import as_sparse, piece
 
 DIM = 3
-REPRODUCIBLY = settings(max_examples=80, deadline=None, derandomize=True, database=None)
+REPRODUCIBLY = settings(max_examples=80)
 KINDS = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 
 Event = tuple[list[float], float, float]  # a dense row, its label and weight

@@ -93,7 +93,7 @@ def test_the_sparse_statistics_are_those_of_the_dense_column_with_its_zeros() ->
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("as_rows", [np.asarray, as_sparse], ids=["dense", "sparse"])
 @given(cuts=st.lists(st.integers(0, 40), max_size=6), clip=st.sampled_from([None, 0.5]))
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15)
 def test_batch_cuts_change_no_bit(kind: str, as_rows: Any, cuts: list[int], clip: float | None) -> None:
     rows = as_rows(stream(40, 6, seed=5))
     whole, state = run(kind, rows, 6, clip=clip)
@@ -140,7 +140,7 @@ EXTREMES = [
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("as_rows", [np.asarray, as_sparse], ids=["dense", "sparse"])
 @given(values=st.lists(st.sampled_from(EXTREMES) | st.floats(-1e30, 1e30), min_size=1, max_size=40))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 def test_extreme_values_stay_finite_and_within_bounds(kind: str, as_rows: Any, values: list[float]) -> None:
     X = np.column_stack([values, np.full(len(values), values[0]), values[::-1]])
     out, state = run(kind, as_rows(X), 3)

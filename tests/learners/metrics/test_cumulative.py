@@ -118,7 +118,7 @@ limits = st.sampled_from([0.05, 0.25, 0.5, 1.0, 1e-9]) | st.floats(0.01, 1.0)
 @example([(1.0, True)] * 40, 0.05, 7)
 @example([(1.0, False)] * 40, 0.05, 7)
 @example([], 0.05, 1)
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=400)
 def test_every_figure_is_within_its_error_whatever_the_scores(
     events: list[tuple[float, bool]], max_fpr: float, k: int
 ) -> None:
@@ -302,7 +302,7 @@ def restored(sketch: CumulativeSketch, state: State | None = None) -> Cumulative
 
 
 @given(st.lists(st.integers(0, 300), max_size=8))
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 def test_batch_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int]) -> None:
     events = stream(300, seed=3)
     events.scores[::17] = np.nan
@@ -316,7 +316,7 @@ def test_batch_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int]) -> None
 
 
 @given(st.lists(st.sampled_from([0, 1, 2, 3]), min_size=40, max_size=40), st.integers(0, 2**32 - 1))
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30)
 def test_corrected_labels_are_as_if_they_had_been_so(changes: list[int], seed: int) -> None:
     events = stream(40, seed)
     sketch = sketched(events)
@@ -341,7 +341,7 @@ def test_an_event_taken_back_leaves_no_trace() -> None:
 
 
 @given(st.integers(0, 200), st.integers(0, 200))
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20)
 def test_sketches_of_parts_add_up_to_that_of_the_whole_in_any_order(first: int, second: int) -> None:
     events = stream(200, seed=9)
     low, high = sorted((first, second))
@@ -436,7 +436,7 @@ def test_probabilities_at_the_edges_of_their_bins_are_no_problem() -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 def test_a_state_that_is_not_refused_goes_on(data: st.DataObject) -> None:
     """One number anywhere is another: either that is told, or the learner can live with it."""
     state = {name: array.copy() for name, array in sketched(stream(300, seed=2)).state().items()}

@@ -47,7 +47,7 @@ def check(label: NDArray[np.bool_], scores: NDArray[np.float64], chosen: MetricS
     st.sampled_from([1e-9, 0.05, 0.1, 0.3, 1 / 3, 0.5, 0.999, 1.0]),
     st.integers(1, 20),
 )
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 def test_one_merge_gives_the_figures_of_the_definitions(rows: list[tuple[int, bool]], max_fpr: float, k: int) -> None:
     label = np.array([flag for _, flag in rows], dtype=np.bool_)
     check(label, np.array([float(level) for level, _ in rows]), MetricSettings(max_fpr=max_fpr, k=k))
@@ -136,7 +136,7 @@ def test_mcc_of_counts_beyond_any_product_of_machine_numbers() -> None:
 
 
 @given(st.lists(st.floats(0, 63, allow_subnormal=True), max_size=40), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_what_was_added_is_taken_away_without_a_trace(numbers: list[float], random: Any) -> None:
     sums = np.zeros(2, dtype=np.int64)
     for x in numbers:

@@ -151,7 +151,7 @@ def test_a_score_that_is_not_a_number_counts_as_0() -> None:
 
 @pytest.mark.long
 @given(st.lists(st.integers(0, 15_000), max_size=6))
-@settings(max_examples=10, deadline=None, derandomize=True, database=None)
+@settings(max_examples=10)
 def test_however_a_stream_is_cut(cuts: list[int]) -> None:
     events = fall(3, 15_000, 9000, digits=2)
     scores = np.concatenate([np.random.default_rng(4).normal(size=11_000), np.full(4000, 2.5)])

@@ -163,7 +163,7 @@ def test_rows_of_served_events_alone_share_a_place_among_the_labelled_ones() -> 
     st.none() | st.sampled_from([1e-320, 1e-3, 1.0, 10.0, 25.0, 64.0, 1e3, 1e308, math.inf]) | st.floats(0.5, 500),
     st.sampled_from(["events", "clock"]),
 )
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 def test_points_are_selected_as_said(count: int, start: Any, stop: Any, step: Any, by: Any) -> None:
     view = filled(count).view()
     expected = [
@@ -212,7 +212,7 @@ def test_rows_since_a_number(number: int) -> None:
 
 
 @given(st.lists(st.integers(0, 300), max_size=6))
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 def test_a_restore_goes_on_to_the_bit(cuts: list[int]) -> None:
     whole, cut = filled(300), MetricHistory(COLUMNS, STRIDE)
     for number in range(1, 301):

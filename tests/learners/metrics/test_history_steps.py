@@ -137,7 +137,7 @@ class Reference:
     seconds=st.sampled_from([None, 60.0]),
     seed=st.integers(0, 5),
 )
-@settings(max_examples=15, deadline=None, derandomize=True, database=None)
+@settings(max_examples=15)
 def test_rows_come_when_they_are_due_and_say_what_was_so_then(
     ranks: bool, share: float, cuts: list[int], size: int, seconds: float | None, seed: int
 ) -> None:

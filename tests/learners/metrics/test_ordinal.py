@@ -70,7 +70,7 @@ def check(metrics: Any, y: Any, decisions: Any, window: int, ranks: int) -> None
 
 @pytest.mark.parametrize("ranks", [2, 5, 64])
 @given(cuts=st.lists(st.integers(0, 300), max_size=8), window=st.sampled_from([1, 2, 37, 64, 65, 299, 1000]))
-@settings(max_examples=15, deadline=None, derandomize=True, database=None)
+@settings(max_examples=15)
 def test_every_figure_is_right_however_the_stream_is_cut(ranks: int, cuts: list[int], window: int) -> None:
     y, decisions = stream(300, seed=ranks, ranks=ranks)
     metrics = RankMetrics(window, None, ranks)
@@ -108,7 +108,7 @@ def states_equal(a: RankMetrics, b: RankMetrics) -> bool:
 
 @pytest.mark.parametrize("seconds", [None, 40.0])
 @given(cuts=st.lists(st.integers(0, 300), max_size=8), window=st.sampled_from([1, 7, 64, 65, 150, 1000]))
-@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@settings(max_examples=25)
 def test_batch_cuts_are_invisible_and_a_restore_goes_on(seconds: float | None, cuts: list[int], window: int) -> None:
     y, decisions = stream(300, seed=3)
     times = 1e9 + np.arange(300.0)
@@ -144,7 +144,7 @@ def test_a_window_of_seconds_holds_what_is_younger() -> None:
     corrections=st.lists(st.tuples(st.integers(0, 299), st.integers(1, 5)), max_size=20),
     window=st.sampled_from([1, 64, 150, 1000]),
 )
-@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@settings(max_examples=25)
 def test_a_corrected_rank_is_as_if_it_had_been_so(corrections: list[tuple[int, int]], window: int) -> None:
     y, decisions = stream(300, seed=5)
     metrics = RankMetrics(window, None, 5)

@@ -149,7 +149,7 @@ late = st.builds(
 
 @pytest.mark.parametrize(("size", "seconds"), [(1, None), (3, None), (7, 10.0), (1000, 5.0), (1000, 0.1)])
 @given(st.lists(steps | late, max_size=40))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_every_figure_is_that_of_the_definition(size: int, seconds: float | None, events: list[Step]) -> None:
     traffic, slow = StreamStats(size, seconds), Slow(size, seconds)
     check(traffic, slow)
@@ -197,7 +197,7 @@ def test_long_streams(size: int, seconds: float | None) -> None:
 
 
 @given(st.lists(st.integers(0, 600), max_size=8), st.sampled_from([(5, None), (100, 40.0), (500, None)]))
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 def test_batch_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], kind: tuple[int, float | None]) -> None:
     events = sorted(stream(600, seed=3, ids=90), key=lambda step: step.labelled)  # first all that is served
     whole, cut = StreamStats(*kind), StreamStats(*kind)
@@ -440,7 +440,7 @@ def test_shapes_of_counts_that_cannot_be_are_within_bounds() -> None:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 def test_a_state_that_is_not_refused_goes_on(data: st.DataObject) -> None:
     """One number anywhere is another: either that is told, or the learner can live with it."""
     traffic = StreamStats(100, 60.0)

@@ -178,7 +178,7 @@ def test_correcting_an_event_that_has_left_or_has_the_label_changes_nothing() ->
 
 
 @given(st.lists(st.integers(0, 260), max_size=6), st.sampled_from([1, 7, 64, 65, 150, 1000]), st.booleans())
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 def test_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], size: int, timed: bool) -> None:
     events = stream(260, seed=6, levels=40, clocked=1.0 if timed else 0.0)
     whole = Window(size, 70.0 if timed else None)
@@ -200,7 +200,7 @@ wild = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([0.0, -0
 
 
 @given(st.lists(st.tuples(wild, st.floats(0, 1), st.booleans(), st.booleans()), max_size=40), st.integers(1, 30))
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 def test_any_scores_and_probabilities(rows: list[tuple[float, float, bool, bool]], size: int) -> None:
     table = np.array(rows, dtype=np.float64).reshape(-1, 4)
     scores, probabilities, label, called = np.ascontiguousarray(table.T)

@@ -76,7 +76,7 @@ words = st.integers(1, 12).map(lambda n: (n << 40) + n % 3 + 254) | st.just(0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), words), max_size=80))
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 def test_same_as_a_dict_whatever_comes_and_goes(steps):
     ring, table = empty(10)
     model = {}

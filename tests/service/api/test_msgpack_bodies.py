@@ -241,7 +241,7 @@ def batches(draw: Any) -> tuple[str, list[dict[str, Any]]]:
 
 
 @given(batch=batches(), number=st.sampled_from(["float32", "float64"]))
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 def test_columns_of_either_coding_are_the_same_to_the_bit(batch, number):
     kind, events = batch
     config = KINDS[kind]
@@ -616,7 +616,7 @@ odd_members = st.dictionaries(
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(members=st.one_of(odd_members, anything), cut=st.integers(0, 200))
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 def test_whatever_comes_is_taken_or_refused_with_a_pointer(kind, members, cut):
     for data in (body(members), body(members)[:cut]):
         for decode in (msgpack_decode.decode_update, msgpack_decode.decode_labels, msgpack_decode.decode_events):

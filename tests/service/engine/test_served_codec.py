@@ -63,14 +63,14 @@ def check(rows: Any, scores: Predictions, costs: Any, like: Any) -> None:
     assert bits(again.scores) == bits(scores.scores[order])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), st.integers(0, 5))
 def test_dense_rows_come_back_to_the_bit(data: st.DataObject, n: int) -> None:
     rows = data.draw(arrays(np.float64, (n, 3), elements=NUMBERS))
     check(rows, *data.draw(said(n)), like=np.empty((0, 3)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), st.integers(0, 5))
 def test_sparse_rows_come_back_to_the_bit(data: st.DataObject, n: int) -> None:
     like = Sparse(np.empty(0), np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))

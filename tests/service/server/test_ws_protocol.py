@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from uvicorn.config import Config
 from uvicorn.server import ServerState
@@ -169,7 +169,6 @@ WRONG = st.one_of(
 )
 
 
-@settings(deadline=None)  # the first connection loads what uvicorn is made of
 @given(st.lists(messages(), max_size=6), st.one_of(st.none(), WRONG), st.lists(st.integers(0, 400_000)), st.booleans())
 async def test_however_a_stream_is_cut_what_is_read_and_answered_is_what_the_library_reads(
     whole: list[list[bytes]], wrong: bytes | None, at: list[int], singly: bool

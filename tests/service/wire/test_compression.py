@@ -50,7 +50,7 @@ def run(coroutine: Any) -> Any:
     parts=st.lists(st.one_of(st.binary(max_size=400), st.integers(0, 300_000).map(bytes)), min_size=1, max_size=3),
     cuts=st.lists(st.integers(0, 1500), max_size=6),
 )
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 def test_several_members_in_any_pieces_come_out_as_they_were(encoding, parts, cuts):
     data = b"".join(COMPRESS[encoding](part) for part in parts)
     assert run(read(data, encoding, cuts=cuts)) == b"".join(parts)
@@ -58,7 +58,7 @@ def test_several_members_in_any_pieces_come_out_as_they_were(encoding, parts, cu
 
 @pytest.mark.parametrize("encoding", ["gzip", "zstd"])
 @given(part=st.binary(min_size=1, max_size=300), cut=st.integers(0, 1000), flip=st.integers(0, 1000))
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 def test_what_is_cut_short_is_refused_and_what_is_damaged_is_no_other_error(encoding, part, cut, flip):
     data = COMPRESS[encoding](part)
     with pytest.raises(BadBody):

@@ -100,7 +100,7 @@ def plain(batch: Any) -> Any:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(body=bodies)
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 def test_the_fast_way_and_the_precise_way_agree(kind, body):
     text = json.dumps(body).encode()
     fast = outcome_of(lambda: json_decode.decode_update(text, KINDS[kind])[0])

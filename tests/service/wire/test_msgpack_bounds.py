@@ -28,7 +28,7 @@ def test_lengths_are_told_by_the_first_bytes(n: int) -> None:
 @given(
     value=st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False), st.text())
 )
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 def test_scalars_are_read_as_they_are(value: Any) -> None:
     assert length(raw(value)) == (None, 0)
     assert (glance(raw(value)), scalars(raw([value])), cells(raw([[value], value]))) == (

@@ -120,7 +120,7 @@ def test_loam_ilsc_stays_within_what_a_minimiser_can_be() -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1), share=st.floats(0.1, 0.9), lam=st.floats(1e-6, 1e3))
-@settings(deadline=None, derandomize=True, database=None, max_examples=30)
+@settings(max_examples=30)
 def test_theorem_1_of_loam(seed: int, share: float, lam: float) -> None:
     X, y = stream(24, 4, seed, share=share)
     y[:2] = -1.0, 1.0
@@ -261,7 +261,7 @@ _EXTREMES = st.lists(
     "algorithm", [adaoam, loam_ilsc, oam, opauc, opaucr, opaucs, solam, uni_exp], ids=lambda one: one.__name__[9:]
 )
 @given(events=_EXTREMES, order=st.integers(0, 2**16))
-@settings(deadline=None, derandomize=True, database=None, max_examples=40)
+@settings(max_examples=40)
 def test_finite_whatever_the_rows(algorithm: Any, events: Any, order: int) -> None:
     """Any rows up to 1e30, met again and again with labels that change: nothing overflows, no divergence builds up."""
     picked = np.random.default_rng(order).integers(len(events), size=60)

@@ -373,7 +373,7 @@ _EVENTS = st.lists(
     scaling=st.sampled_from([2.0**-10, 1.0, 2.0**10]),
     tolerance=st.sampled_from([1e-12, 1.0]),
 )
-@settings(deadline=None, derandomize=True, database=None, max_examples=60)
+@settings(max_examples=60)
 def test_finite_at_the_extremes(algorithm: Any, events: Any, C: float, scaling: float, tolerance: float) -> None:
     X: Matrix = np.array([x for x, _, _ in events])
     y = np.array([rank for _, rank, _ in events], dtype=np.float64)

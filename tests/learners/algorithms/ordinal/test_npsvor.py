@@ -157,7 +157,7 @@ def test_the_average_holds_its_digits_over_a_long_stream() -> None:
 
 @KINDS
 @given(cuts=st.lists(st.integers(0, 80), max_size=8), replays=st.sampled_from([0, 2]))
-@settings(deadline=None, derandomize=True, database=None, max_examples=15)
+@settings(max_examples=15)
 def test_same_bits_for_any_batching_and_from_restored_states(made: Any, cuts: list[int], replays: int) -> None:
     X, y, _ = stream(80, 19, seed=2, density=0.6)
     X[50] = 1.0  # the longest row widens the buffer
@@ -391,7 +391,7 @@ _EVENTS = st.lists(
 @given(
     events=_EVENTS, C=st.sampled_from([1e-300, 1.0, 2.0**20]), eps=st.sampled_from([0.0, 0.1, 1.0]), flag=st.booleans()
 )
-@settings(deadline=None, derandomize=True, database=None, max_examples=80)
+@settings(max_examples=80)
 def test_finite_and_bounded_at_the_extremes(made: Any, events: Any, C: float, eps: float, flag: bool) -> None:
     events = [*events, ([1.0, 0.0, 0.0], 1.0, 1.0), ([0.0, 1.0, 0.0], 3.0, 1.0)]
     X, y = np.array([x for x, _, _ in events]), np.array([label for _, label, _ in events])

@@ -61,19 +61,19 @@ written = st.builds(
 
 
 @given(st.lists(floats, min_size=1, max_size=20))
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 def test_what_python_writes_is_read_back_to_the_bit(values):
     same([repr(value) for value in values])
 
 
 @given(st.lists(written, min_size=1, max_size=20))
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=500)
 def test_any_decimal_is_read_as_float_reads_it(texts):
     same(texts)
 
 
 @given(floats, st.integers(-3, 3))
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 def test_what_lies_between_two_floats_is_rounded_as_float_rounds_it(value, away):
     """The digits of the middle between neighbours, in full and cut to as many as are read here."""
     above = math.nextafter(value, math.inf)
@@ -207,7 +207,7 @@ spaces = st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\t: ")])
 
 
 @given(st.lists(event, min_size=1, max_size=4), sources, spaces, st.booleans())
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 def test_the_scan_and_the_precise_way_give_the_same_columns(events, source, separators, ascii_only):
     body: dict[str, Any] = {"events": events} if source is None else {"source": source, "events": events}
     text = json.dumps(body, separators=separators, ensure_ascii=ascii_only).encode()

@@ -95,14 +95,14 @@ def found(messages: list[bytes]) -> list[dict[str, Any] | None]:
     return said
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(st.lists(usual(), min_size=1, max_size=5))
 def test_usual_messages_are_read_as_any_decoder_reads_them(messages: list[dict[str, Any]]) -> None:
     there = [{name: value for name, value in message.items() if value is not None} for message in messages]
     assert found([pack(message) for message in messages]) == there
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(usual(), st.data())
 def test_no_message_cut_short_is_taken_nor_does_it_touch_its_neighbours(
     message: dict[str, Any], data: st.DataObject
@@ -113,7 +113,7 @@ def test_no_message_cut_short_is_taken_nor_does_it_touch_its_neighbours(
     assert (before, none, behind) == (USUAL, None, USUAL)
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=500)
 @given(usual(), st.data())
 def test_of_changed_bytes_nothing_is_found_that_another_decoder_does_not_find(
     message: dict[str, Any], data: st.DataObject

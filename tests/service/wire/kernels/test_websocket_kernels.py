@@ -60,13 +60,13 @@ def found(texts: list[str]) -> list[dict[str, Any] | None]:
     return said
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(st.lists(written, min_size=1, max_size=5))
 def test_usual_messages_are_read_as_json_reads_them(texts: list[str]) -> None:
     assert found(texts) == [{"learner": None, **json.loads(text)} for text in texts]
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(written, st.data())
 def test_no_message_cut_short_is_taken_nor_does_it_touch_its_neighbours(text: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(text) - 1))
@@ -144,7 +144,7 @@ def test_neighbours_of_one_make_are_one_request_as_far_as_there_is_room() -> Non
 plain = st.tuples(st.sampled_from([Opcode.TEXT, Opcode.BINARY]), st.binary(max_size=200) | st.just(bytes(70_000)))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(st.lists(plain, max_size=6), st.integers(0, 300), st.integers(0, 5))
 def test_payloads_are_those_of_whole_frames(given_: list[tuple[Opcode, bytes]], cut: int, before: int) -> None:
     frames_ = [Frame(opcode, payload).serialize(mask=True) for opcode, payload in given_]
