@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 expect = pytest.importorskip("playwright.async_api").expect
 
-LOOKS = pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390)])
+LOOKS = pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
 
 
 @pytest.fixture(scope="module")
