@@ -14,15 +14,21 @@ __all__ = ["ForkedProgram", "differs_by_settings_only"]
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["service.cli", "service.server.run"])
-_INHERITED = dict(os.environ)  # of the fork server, too: what modules read when they are imported is in force there
+# What modules read when they are imported is in force in the fork server. Not compared: our own settings, pytest's notes
+# on the current test, and what scikit-learn sets for OpenMP when a test imports it.
+_SINCE_THE_START = ("RARESTREAM_", "PYTEST_", "KMP_")
+
+
+def _imports_read(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if not name.startswith(_SINCE_THE_START)}
+
+
+_INHERITED = _imports_read(os.environ)
 
 
 def differs_by_settings_only(environment: Mapping[str, str]) -> bool:
-    """Return whether a forked program would run as in this environment: imports have read the rest of it already."""
-    ours = {name: value for name, value in environment.items() if not name.startswith(("RARESTREAM_", "PYTEST_"))}
-    return ours == {
-        name: value for name, value in _INHERITED.items() if not name.startswith(("RARESTREAM_", "PYTEST_"))
-    }
+    """Return whether a forked program would run as in this environment, because the imports have read the rest."""
+    return _imports_read(environment) == _INHERITED
 
 
 class ForkedProgram:
