@@ -14,8 +14,8 @@ __all__ = ["ForkedProgram", "differs_by_settings_only"]
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["service.cli", "service.server.run"])
-# What modules read when they are imported is in force in the fork server. Not compared: our own settings, pytest's notes
-# on the current test, and what scikit-learn sets for OpenMP when a test imports it.
+# What modules read when they are imported is in force in the fork server. Not compared: our own settings, pytest's
+# notes on the current test, and what scikit-learn sets for OpenMP when a test imports it.
 _SINCE_THE_START = ("RARESTREAM_", "PYTEST_", "KMP_")
 
 
