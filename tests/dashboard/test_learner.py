@@ -391,7 +391,7 @@ async def test_threshold_is_changed_after_a_question(service: Serving, opened: P
     await expect(about).to_have_text(re.compile(r"^The largest F1 [^(]*$"))
     memory = dialog.locator(".setting", has=opened.get_by_label("memory")).locator(".help")
     await expect(memory).to_have_text(
-        re.compile("^events after .*; none: all count alike .*at most 1,000,000,000, or none; default: 30,000")
+        re.compile("^How fast old events fade: .*at most 1,000,000,000, or none; default: 30,000")
     )
     await dialog.get_by_label("memory").fill("None")
     await dialog.get_by_role("button", name="Change threshold").click()
