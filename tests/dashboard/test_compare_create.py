@@ -184,7 +184,7 @@ async def test_a_learner_is_created_from_the_catalogue(service: Serving, visit: 
     await expect(page.get_by_text("a learner needs a name")).to_be_hidden()
     await create.click()
     await expect(troubled.first).to_contain_text("is 'no name'; expected")
-    await expect(troubled.nth(1)).to_contain_text("dim is 0; expected")
+    await expect(troubled.nth(1)).to_contain_text("is 0; expected at least 1")
     await expect(page.get_by_text("the name and the configuration are refused; nothing was created")).to_be_visible()
     await expect(name).to_be_focused()
     await name.fill("made")
@@ -290,7 +290,7 @@ async def test_what_a_number_with_a_unit_comes_to_is_told_as_it_is_entered(servi
         await window.fill(entered)
         await expect(meant).to_have_text(said)
     await window.fill("604800")
-    await expect(window).to_have_accessible_description(re.compile("^604800 s = 7 days seconds of the learner's clock"))
+    await expect(window).to_have_accessible_description(re.compile("^604800 s = 7 days age at which events leave"))
     await expect(page.locator(".setting", has=ttl).locator(".meant")).to_have_text("7776000 s = 90 days")  # by default
     for entered, said in (
         ("", "1073741824 bytes = 1 GiB"),
