@@ -113,7 +113,7 @@ def test_a_refusal_that_nobody_asks_for_is_raised_at_the_end() -> None:
     with pytest.raises(RequestRefused, match="busy") as caught:
         first.take()
     assert (caught.value.status, caught.value.code, caught.value.retry_after) == (429, "queue-full", 2.0)
-    assert caught.value.problems == (("/x/shape", "is [1, 2]"),)
+    assert [(problem.pointer, problem.detail) for problem in caught.value.problems] == [("/x/shape", "is [1, 2]")]
     with pytest.raises(RequestRefused):
         stream.raise_unseen()
     with pytest.raises(RequestRefused):
@@ -131,7 +131,7 @@ def test_a_stream_that_breaks_names_what_was_not_answered() -> None:
     with pytest.raises(StreamBroken, match="gone; no answer to 0, 2, 3: repeat") as caught:
         stream.raise_unseen()
     assert caught.value.unanswered == ((0, "predict", ["e0"]), (2, "predict", ["e2"]), (3, "predict", None))
-    for call in (last.take, stream.ensure, lambda: asked(stream)):
+    for call in (last.take, stream.check_open, lambda: asked(stream)):
         with pytest.raises(StreamBroken):
             call()
     stream.raise_unseen()  # it has been told
@@ -242,7 +242,7 @@ def test_an_answer_that_is_none_breaks_the_stream(kind: str) -> None:
     with (
         serving(behave) as url,
         client(kind, url) as api,
-        pytest.raises(StreamBroken, match=r"a text, where .*; no answer to 0"),
+        pytest.raises(StreamBroken, match=r"text instead of .*; no answer to 0"),
         api.learner("a").stream() as stream,
     ):
         stream.predict(X[:1]).result()
