@@ -17,7 +17,7 @@ from rarestream.client.documents import Document, EventDecoder, ServerEvent, Upd
 from rarestream.client.errors import error_of
 from rarestream.client.exchange import Answer, ApiRequest, ApiResponse, Call, Failure, Retries, RetryPause
 from rarestream.client.redirects import MAX_REDIRECTS, redirect_target
-from rarestream.client.requests import Calls, Upload, learner_path
+from rarestream.client.requests import ClientCalls, Upload, learner_path
 
 if TYPE_CHECKING:
     from rarestream.client.aio_stream import AsyncLearnerStream
@@ -51,7 +51,7 @@ class AsyncClient:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         trace: Callable[[ApiRequest], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self._calls = Calls(Retries(patience), bounds)
+        self._calls = ClientCalls(Retries(patience), bounds)
         self._address = ServiceAddress(url, timeout, headers, verify, trust_env, key)
         self._http = httpx.AsyncClient(transport=transport, **self._address.http)
         self._on_retry = on_retry

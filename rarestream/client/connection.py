@@ -95,9 +95,9 @@ class ServiceAddress:
 
     def failure(self, error: httpx.RequestError) -> Failure:
         """Return why there is no answer, and whether anything was sent. May open a connection to test for TLS."""
-        sent = not isinstance(error, _NOT_SENT)
+        may_have_arrived = not isinstance(error, _NOT_SENT)
         kind = type(error).__name__
-        text = f"{'no answer from' if sent else 'cannot reach'} {self.url}: {error or kind} ({kind})"
+        text = f"{'no answer from' if may_have_arrived else 'cannot reach'} {self.url}: {error or kind} ({kind})"
         cause = _ssl_error(error)
         if isinstance(error, _CUT_OFF) and self.url.startswith("http://") and _speaks_tls(self.url):
             hint = f"That port speaks TLS: use https{self.url.removeprefix('http')}"
@@ -108,7 +108,7 @@ class ServiceAddress:
         if isinstance(cause, ssl.SSLCertVerificationError):
             named = cause.verify_code in _NAME_MISMATCH
             return Failure(False, text, "certificate-name" if named else "certificate-untrusted")
-        return Failure(sent, text)
+        return Failure(may_have_arrived, text)
 
 
 def open_timeout(read: float) -> httpx.Timeout:

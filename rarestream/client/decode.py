@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -82,7 +83,7 @@ class _ColumnBody(msgspec.Struct):
     data: memoryview
 
 
-class _UpdateBody(msgspec.Struct):
+class _UpdateColumns(msgspec.Struct):
     applied: int
     duplicate: int
     relabelled: int
@@ -110,7 +111,7 @@ class _ExplanationBody(msgspec.Struct):
     rest: float
 
 
-class _PredictBody(msgspec.Struct):
+class _PredictColumns(msgspec.Struct):
     position: int
     ready: bool
     remembered: int
@@ -123,8 +124,8 @@ class _PredictBody(msgspec.Struct):
     explanations: list[_ExplanationBody] | None = None
 
 
-_update_decoder = msgspec.msgpack.Decoder(_UpdateBody)
-_predict_decoder = msgspec.msgpack.Decoder(_PredictBody)
+_update_decoder = msgspec.msgpack.Decoder(_UpdateColumns)
+_predict_decoder = msgspec.msgpack.Decoder(_PredictColumns)
 
 
 def decode_update(body: bytes | memoryview, count: int, ids: Ids | None, repeats: int) -> UpdateResult:
@@ -172,7 +173,7 @@ def decode_predict(body: bytes | memoryview, count: int) -> PredictResult:
             _optional(reply.thresholds, count),
             _optional(reply.labels, count),
             _optional(reply.ranks, count),
-            None if explanations is None else tuple(_explanation(one) for one in explanations),
+            None if explanations is None else tuple(_explanation(body) for body in explanations),
         )
     except (msgspec.MsgspecError, ValueError) as error:
         raise no_reply_of(error) from None
@@ -182,38 +183,38 @@ def join_updates(parts: Sequence[UpdateResult], ids: Ids | None) -> UpdateResult
     """Join the replies to one or more consecutive requests."""
     last = parts[-1]
     return UpdateResult(
-        sum(one.applied for one in parts),
-        sum(one.duplicate for one in parts),
-        sum(one.relabelled for one in parts),
-        sum(one.unknown for one in parts),
-        sum(one.expired for one in parts),
+        sum(part.applied for part in parts),
+        sum(part.duplicate for part in parts),
+        sum(part.relabelled for part in parts),
+        sum(part.unknown for part in parts),
+        sum(part.expired for part in parts),
         last.position,
         last.class_counts,
-        np.concatenate([one.status for one in parts]),
-        np.concatenate([one.scores for one in parts]),
-        _joined([one.probabilities for one in parts]),
-        _joined([one.thresholds for one in parts]),
-        _joined([one.decisions for one in parts]),
-        _joined([one.ranks for one in parts]),
+        np.concatenate([part.status for part in parts]),
+        np.concatenate([part.scores for part in parts]),
+        _joined([part.probabilities for part in parts]),
+        _joined([part.thresholds for part in parts]),
+        _joined([part.decisions for part in parts]),
+        _joined([part.ranks for part in parts]),
         ids,
-        sum(one.repeats for one in parts),
+        sum(part.repeats for part in parts),
     )
 
 
 def join_predictions(parts: Sequence[PredictResult]) -> PredictResult:
     """Join the replies to one or more consecutive requests: the last position, ready if all were."""
-    explanations = [one.explanations for one in parts]
+    explanations = [part.explanations for part in parts]
     return PredictResult(
         parts[-1].position,
-        all(one.ready for one in parts),
-        sum(one.remembered for one in parts),
-        max(one.stale_seconds for one in parts),
-        np.concatenate([one.scores for one in parts]),
-        _joined([one.probabilities for one in parts]),
-        _joined([one.thresholds for one in parts]),
-        _joined([one.labels for one in parts]),
-        _joined([one.ranks for one in parts]),
-        None if explanations[0] is None else tuple(one for part in explanations for one in part or ()),
+        all(part.ready for part in parts),
+        sum(part.remembered for part in parts),
+        max(part.stale_seconds for part in parts),
+        np.concatenate([part.scores for part in parts]),
+        _joined([part.probabilities for part in parts]),
+        _joined([part.thresholds for part in parts]),
+        _joined([part.labels for part in parts]),
+        _joined([part.ranks for part in parts]),
+        None if explanations[0] is None else tuple(chain.from_iterable(part or () for part in explanations)),
     )
 
 
@@ -231,9 +232,11 @@ def _optional(column: _ColumnBody | None, count: int) -> NDArray[Any] | None:
 
 
 def _joined(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
-    present = [one for one in parts if one is not None]
+    present = [part for part in parts if part is not None]
     return np.concatenate(present) if present else None
 
 
 def _explanation(body: _ExplanationBody) -> ScoreExplanation:
-    return ScoreExplanation(body.intercept, tuple((one.name, one.contribution) for one in body.features), body.rest)
+    return ScoreExplanation(
+        body.intercept, tuple((feature.name, feature.contribution) for feature in body.features), body.rest
+    )

@@ -123,7 +123,7 @@ class _Frame(_NamedColumns):
     """EncodedEvents of a data frame as arrays; missing values are null."""
 
     def members(self, start: int, stop: int) -> dict[str, Any]:
-        return {"features": {name: _column(_missing_as_none(one[start:stop])) for name, one in self.columns.items()}}
+        return {"features": {name: _column(_missing_as_none(full[start:stop])) for name, full in self.columns.items()}}
 
 
 @dataclass
@@ -139,7 +139,7 @@ class EncodedEvents:
     @property
     def repeatable(self) -> bool:
         """Whether the service recognises these events if they are sent again."""
-        return self.source is not None or (self.ids is not None and all(one is not None for one in self.ids))
+        return self.source is not None or (self.ids is not None and all(event_id is not None for event_id in self.ids))
 
     def body(self, start: int, stop: int, **more: Any) -> bytes:
         """Encode events `start` to `stop` with other members."""
@@ -202,8 +202,8 @@ def _columns(X: Any, ids: Any, times: Any, count: int) -> EncodedEvents:
         columns["ids"] = names
     if times is not None:
         columns["times"] = _seconds(times)
-    sent: Ids | None = names.tolist() if isinstance(names, np.ndarray) else names
-    return EncodedEvents(features, columns, sent, count if features is None else len(features))
+    event_ids: Ids | None = names.tolist() if isinstance(names, np.ndarray) else names
+    return EncodedEvents(features, columns, event_ids, count if features is None else len(features))
 
 
 def _check_lengths(columns: EncodedEvents) -> EncodedEvents:
@@ -254,10 +254,10 @@ def _missing_as_none(column: NDArray[Any]) -> Any:
     if column.dtype.kind == "f":
         if not np.isnan(column).any():
             return column
-        return [None if math.isnan(one) else one for one in column.tolist()]
+        return [None if math.isnan(value) else value for value in column.tolist()]
     if column.dtype.kind != "O":
         return column
-    return [one if _equals_itself(one) else None for one in column.tolist()]
+    return [value if _equals_itself(value) else None for value in column.tolist()]
 
 
 def _equals_itself(value: Any) -> bool:

@@ -86,7 +86,7 @@ class ClientError(Exception):
         self.ids: Sequence[str | int | None] | None = None  # of the call (of an upload: of the batch), ids="auto" too
 
     def __str__(self) -> str:
-        lines = [self.detail, *(f"  {one.pointer}: {one.detail}" for one in self.problems[:_MAX_PRINTED])]
+        lines = [self.detail, *(f"  {problem.pointer}: {problem.detail}" for problem in self.problems[:_MAX_PRINTED])]
         if len(self.problems) > _MAX_PRINTED:
             lines.append(f"  and {len(self.problems) - _MAX_PRINTED} more")
         if self.done:
@@ -117,7 +117,7 @@ class StreamBroken(OutcomeUnknown):
     def __str__(self) -> str:
         if not self.unanswered:
             return f"{self.detail}; every request had been answered"
-        numbers = ", ".join(str(one.seq) for one in self.unanswered[:_MAX_PRINTED])
+        numbers = ", ".join(str(request.seq) for request in self.unanswered[:_MAX_PRINTED])
         more = f" and {len(self.unanswered) - _MAX_PRINTED} more" if len(self.unanswered) > _MAX_PRINTED else ""
         return f"{self.detail}; no answer to {numbers}{more}: repeat those whose events have ids"
 
@@ -159,7 +159,7 @@ def error_of(
         reply.detail,
         status=status,
         code=reply.code,
-        problems=[InvalidValue(*msgspec.structs.astuple(one)) for one in reply.errors],
+        problems=[InvalidValue(*msgspec.structs.astuple(value)) for value in reply.errors],
         retry_after=reply.retry_after if retry_after is None else retry_after,
         request_id=reply.request_id,
     )

@@ -68,13 +68,13 @@ class ApiResponse(NamedTuple):
 class Failure(NamedTuple):
     """There is no answer."""
 
-    sent: bool  # whether the service may have received some of the request
+    may_have_arrived: bool  # whether the service may have received some of the request
     why: str
     code: str | None = None  # of `TLS_CODES`: another attempt would fail in the same way
 
     def to_error(self, request: ApiRequest) -> ClientError:
         """Return the error of the request that has no answer."""
-        error = (OutcomeUnknown if self.sent else ServiceUnreachable)(self.why, code=self.code)
+        error = (OutcomeUnknown if self.may_have_arrived else ServiceUnreachable)(self.why, code=self.code)
         error.path, error.repeatable = request.path, request.repeatable
         return error
 

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from rarestream.client.encode import EncodedEvents
     from rarestream.client.source import Source
 
-__all__ = ["Calls", "Upload", "learner_path"]
+__all__ = ["ClientCalls", "Upload", "learner_path"]
 
 Counts = TypeVar("Counts", bound=UpdateCounts)
 _REMEDY = "with ids, ids='auto' or a source it would be safe to send these events again"
 _CREATED = 201
 
 
-class Calls:
+class ClientCalls:
     """The calls that a client makes."""
 
     def __init__(self, retries: Retries, bounds: RequestBounds) -> None:
@@ -157,15 +157,15 @@ class Calls:
         repeatable: bool,
         take: Callable[[ApiResponse, int, int, int], None],
     ) -> Call[None]:
-        done = 0
+        answered = 0
         try:
             for part in events.parts(self._bounds):
                 request = ApiRequest("POST", path, part.body, MSGPACK, repeatable, _REMEDY)
                 response, repeats = yield from self._exchange(request)
                 take(response, part.start, part.stop, repeats)
-                done = part.stop
+                answered = part.stop
         except ClientError as error:
-            error.done, error.ids = done, events.ids
+            error.done, error.ids = answered, events.ids
             raise
 
     def _exchange(self, request: ApiRequest) -> Call[tuple[ApiResponse, int]]:
@@ -186,7 +186,7 @@ class Upload:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: ClientCalls,
         name: str,
         ids: str | None,
         source: Source | None,

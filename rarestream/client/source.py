@@ -55,7 +55,7 @@ def checked_source(source: Any) -> SourceNumbers | None:
     if isinstance(first, np.ndarray):
         first = first.tolist()
     if isinstance(first, Sequence) and not isinstance(first, str) and all(map(_is_number, first)):
-        return SourceNumbers(name, [int(one) for one in first], after)
+        return SourceNumbers(name, [int(offset) for offset in first], after)
     raise _malformed(source)
 
 

@@ -32,7 +32,7 @@ class PendingReply(Generic[Result]):
         self.on_answer: Callable[[], None] | None = None
         self._read = read
         self._answer: Result | ClientError | None = None
-        self._taken = False  # whether the caller has seen the answer
+        self._was_read = False  # whether the caller has seen the answer
 
     @property
     def answered(self) -> bool:
@@ -51,7 +51,7 @@ class PendingReply(Generic[Result]):
     def take(self) -> Result:
         """Return the answer, which has arrived. Raises `RequestRefused` or `StreamBroken`."""
         assert self._answer is not None
-        self._taken = True
+        self._was_read = True
         if isinstance(self._answer, StreamBroken):
             self._answer.raised = True
         if isinstance(self._answer, ClientError):
@@ -61,7 +61,7 @@ class PendingReply(Generic[Result]):
     @property
     def unseen(self) -> ClientError | None:
         """The error in the answer, unless the caller has seen it."""
-        return self._answer if isinstance(self._answer, ClientError) and not self._taken else None
+        return self._answer if isinstance(self._answer, ClientError) and not self._was_read else None
 
 
 class _Hello(msgspec.Struct, tag_field="type", tag="hello"):
@@ -69,7 +69,7 @@ class _Hello(msgspec.Struct, tag_field="type", tag="hello"):
     max_bytes: int
 
 
-class _Head(msgspec.Struct):
+class _AnswerHead(msgspec.Struct):
     seq: int
     code: str | None = None  # of an error
     status: Any = None
@@ -140,7 +140,7 @@ class StreamSession:
         try:
             if not isinstance(message, bytes):
                 raise ValueError("text instead of MessagePack")
-            head = msgspec.msgpack.decode(message, type=_Head)
+            head = msgspec.msgpack.decode(message, type=_AnswerHead)
             if head.code is not None and not isinstance(head.status, int):
                 raise ValueError("an error without its status")
             pending = self._unanswered.pop(head.seq)
@@ -151,16 +151,18 @@ class StreamSession:
         else:
             pending.settle(error_of(head.status, {}, message, "msgpack"))
         if pending.unseen is not None:
-            self._failed = [*(one for one in self._failed if one.unseen is not None), pending]
+            self._failed = [*(failure for failure in self._failed if failure.unseen is not None), pending]
 
     def end(self, why: str) -> None:
         """End the stream: no more answers will arrive."""
         if self.error is None:
             lost = list(self._unanswered.values())
             self._unanswered.clear()
-            self.error = StreamBroken(why, [UnansweredRequest(one.seq, one.operation, one.ids) for one in lost])
-            for one in lost:
-                one.settle(self.error)
+            self.error = StreamBroken(
+                why, [UnansweredRequest(pending.seq, pending.operation, pending.ids) for pending in lost]
+            )
+            for pending in lost:
+                pending.settle(self.error)
 
     def check_open(self) -> None:
         """Raise `StreamBroken` if the stream has ended."""

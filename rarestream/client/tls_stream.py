@@ -1,8 +1,8 @@
-"""The connection of a stream that blocks: TLS that one thread reads while another writes, and an end for Ctrl-C.
+"""The connection of a blocking stream: one thread may read TLS while another writes, and Ctrl-C can end it.
 
-OpenSSL lets nobody do that on one connection, and Python's `SSLSocket` does not prevent it: data is lost, or both sides
-wait for good. Here every call of OpenSSL has the connection to itself, and none of them waits: what waits, waits for
-the network, without the lock.
+OpenSSL allows one call at a time per connection, and Python's `SSLSocket` does not enforce that: data is lost, or both
+sides wait forever. Here a lock protects each call of OpenSSL, and no call blocks. Threads wait for the network without
+the lock.
 """
 
 from __future__ import annotations
@@ -26,69 +26,69 @@ Result = TypeVar("Result")
 
 
 class SecuredSocket:
-    """As much of a socket as websockets uses, around one whose handshake is done. One thread reads at a time."""
+    """The part of a socket that websockets uses, after the TLS handshake. One thread reads at a time."""
 
     def __init__(self, sock: ssl.SSLSocket) -> None:
         sock.setblocking(False)
         self._sock = sock
         self._timeout: float | None = None
-        self._sending = threading.Lock()  # a message is sent whole
-        self._lock = threading.Lock()  # OpenSSL's, and of what follows
-        self._waiting = 0  # threads for the network
+        self._sending = threading.Lock()  # one message at a time
+        self._lock = threading.Lock()  # protects OpenSSL and the two fields below
+        self._waiting = 0  # threads that wait for the network
         self._closed = False
 
     def fileno(self) -> int:
-        """Of the connection; -1 once it is closed."""
+        """Return the file descriptor; -1 once the connection is closed."""
         return self._sock.fileno()
 
     def getsockname(self) -> Any:
-        """This side's address."""
+        """Return the local address."""
         return self._sock.getsockname()
 
     def getpeername(self) -> Any:
-        """The other side's."""
+        """Return the address of the peer."""
         return self._sock.getpeername()
 
     def settimeout(self, seconds: float | None) -> None:
-        """How long one call may wait for the network."""
+        """Set how long one call may wait for the network."""
         self._timeout = seconds
 
     def recv(self, size: int) -> bytes:
-        """What has come, at most `size` bytes, once something has; nothing: it is at its end, or closed here.
+        """Wait for data; return at most `size` bytes, or none at the end of the stream and after `close`.
 
         Raises TimeoutError and OSError (`ssl.SSLError` is one).
         """
         return self._call(self._sock.recv, size, self._until(), b"")
 
     def sendall(self, data: bytes | bytearray | memoryview) -> None:
-        """Send it whole. Raises TimeoutError and OSError, BrokenPipeError once it is closed here."""
+        """Send all of `data`. Raises TimeoutError and OSError; BrokenPipeError after `close`."""
         until = self._until()
         with self._sending, memoryview(data).cast("B") as view:
-            sent = 0
-            while sent < len(view):
-                more = self._call(self._sock.send, view[sent:], until, 0)
+            count = 0
+            while count < len(view):
+                more = self._call(self._sock.send, view[count:], until, 0)
                 if more == 0:
                     raise BrokenPipeError("the connection was closed")
-                sent += more
+                count += more
 
     def shutdown(self, how: int) -> None:
-        """End the connection's one direction, or both; `SSLSocket` would take TLS off and read on without."""
+        """Shut down one direction or both; `SSLSocket.shutdown` would drop TLS and go on in plain text."""
         socket.socket.shutdown(self._sock, how)
 
     def close(self) -> None:
-        """End it; whoever waits for the network returns."""
+        """Close the connection; threads that wait for the network return."""
         with self._lock:
             self._closed = True
-            with suppress(OSError):  # the other side has closed it
+            with suppress(OSError):  # the peer has closed it
                 socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
-            if not self._waiting:  # else the last of them closes it: its number may not be another's meanwhile
+            if not self._waiting:  # else the last of them closes it: no other file may get its descriptor before
                 self._sock.close()
 
     def _until(self) -> float | None:
         return None if self._timeout is None else time.monotonic() + self._timeout
 
     def _call(self, call: Callable[[Any], Result], what: Any, until: float | None, closed: Result) -> Result:
-        """What `call` of `what` returns once it need not wait; `closed` where the connection was closed here."""
+        """Call `call(what)` until it need not wait, and return its result; return `closed` after `close`."""
         while True:
             with self._lock:
                 if self._closed:
@@ -117,32 +117,32 @@ class SecuredSocket:
 
 
 class StreamConnection(ClientConnection):
-    """websockets' connection, with TLS that its two threads may use, and which ends though a call was interrupted."""
+    """A connection of websockets with TLS for two threads; it ends even after an interrupted call."""
 
-    _in_send = False  # True stays where Ctrl-C, or what else a signal raises, comes in the midst of `send`
+    _in_send = False  # stays True if Ctrl-C or another signal interrupts `send`
 
     def __init__(self, sock: socket.socket, *arguments: Any, **named: Any) -> None:
         if isinstance(sock, ssl.SSLSocket):
             sock = cast(socket.socket, SecuredSocket(sock))
-        elif not isinstance(sock, socket.socket):  # TLS within that of a proxy, which is websockets' own
+        elif not isinstance(sock, socket.socket):  # TLS within the TLS of a proxy: a class of websockets
             raise WebSocketException("a stream with TLS cannot go through a proxy at an https:// address")
         super().__init__(sock, *arguments, **named)
 
     def send(self, message: Any, **how: Any) -> None:
-        """As websockets'."""
+        """Send a message, as the base class."""
         self._in_send = True
         super().send(message, **how)
         self._in_send = False
 
     def close(self, code: CloseCode | int = CloseCode.NORMAL_CLOSURE, reason: str = "") -> None:
-        """As websockets'; after half a message the connection just ends.
+        """Close the connection, as the base class; after half a message only shut it down.
 
-        The other side would take a close for the message's rest, and not answer it. And the lock that it takes may be
-        the interrupted call's for as long as the exception lives: websockets' `send_context` is a generator.
+        The peer would read the close frame as the rest of the message. The interrupted call may also hold the lock
+        that a close needs for as long as its exception lives: `send_context` of websockets is a generator.
         """
         if not self._in_send:
             super().close(code, reason)
             return
-        self.protocol.data_to_send()  # what is left of the message is not tried again at the end
+        self.protocol.data_to_send()  # drop the rest of the message
         with suppress(OSError):  # it has ended
             self.socket.shutdown(socket.SHUT_RDWR)

@@ -26,7 +26,7 @@ from rarestream import (
 )
 from rarestream.client.connection import ServiceAddress
 from rarestream.client.exchange import Answer, ApiRequest, ApiResponse, Call, Failure, Retries, RetryPause
-from rarestream.client.requests import Calls
+from rarestream.client.requests import ClientCalls
 from tests.harness.clients import KINDS, client
 
 X = np.arange(6.0).reshape(3, 2)
@@ -95,7 +95,7 @@ def carried_out(call: Call[Any], clock: Time, answers: Iterable[Answer]) -> tupl
 
 def updating(answers: Iterable[Answer], *, jitter: float = 1.0, patience: float = 60.0, **columns: Any) -> Any:
     clock = Time()
-    calls = Calls(Retries(patience, clock=clock, jitter=lambda: jitter), RequestBounds())
+    calls = ClientCalls(Retries(patience, clock=clock, jitter=lambda: jitter), RequestBounds())
     batch = EventBatch(X, Y, columns.get("ids"))
     return carried_out(calls.update("a", batch, columns.get("source")), clock, answers)
 
@@ -184,9 +184,11 @@ def test_the_default_jitter_is_below_the_bound() -> None:
 # Other calls
 
 
-def calling(make: Callable[[Calls], Call[Any]], *answers: Answer) -> tuple[Any, list[ApiRequest]]:
+def calling(make: Callable[[ClientCalls], Call[Any]], *answers: Answer) -> tuple[Any, list[ApiRequest]]:
     clock = Time()
-    result, sent, _ = carried_out(make(Calls(Retries(60.0, clock=clock), RequestBounds(events=2))), clock, answers)
+    result, sent, _ = carried_out(
+        make(ClientCalls(Retries(60.0, clock=clock), RequestBounds(events=2))), clock, answers
+    )
     return result, sent
 
 
@@ -201,7 +203,7 @@ DOCUMENT = ApiResponse(200, {}, b'{"name":"a"}')
         lambda calls: calls.snapshot("a"),
     ],
 )
-def test_calls_that_may_be_repeated_are(make: Callable[[Calls], Call[Any]]) -> None:
+def test_calls_that_may_be_repeated_are(make: Callable[[ClientCalls], Call[Any]]) -> None:
     result, sent = calling(make, LOST, refusal(503), DOCUMENT)
     assert (result, len(sent)) == ({"name": "a"}, 3)
 
@@ -255,7 +257,7 @@ def test_a_prediction_has_an_entry_for_each_event(name: str) -> None:
     one = {"intercept": 0.0, "features": [], "rest": 0.0}
     body = {"position": 1, "ready": True, "remembered": 0, "stale_seconds": 0.0, "scores": array([0.0] * 3, "float64")}
     body |= {"labels": array([1] * 3, "int8"), "explanations": [one] * 3}
-    predict = Calls(Retries(0.0), RequestBounds()).predict
+    predict = ClientCalls(Retries(0.0), RequestBounds()).predict
     whole = ApiResponse(200, {}, msgspec.msgpack.encode(body))
     assert carried_out(predict("a", X, None, None, 1, None), Time(), [whole])[0].labels.tolist() == [1, 1, 1]
     few = {"scores": array([0.0], "float64"), "labels": array([1] * 4, "int8"), "explanations": [one]}[name]
