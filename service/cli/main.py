@@ -43,15 +43,29 @@ _STATUSES = (
 
 
 class _Commands(TyperGroup):
-    """The commands; a value that an option refuses is told without the words of the library that checks it."""
+    """The group of commands."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
-        """Run a command."""
+        """Run a command; report a refused value by the text of the check, without the words of pydantic."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
-            error.message = error.message.removeprefix("Value error, ")
+            if (check := _failed_check(error.__cause__)) is not None:
+                error.message = check
             raise
+
+
+def _failed_check(error: BaseException | None) -> str | None:
+    """Return the text of the ValueError behind an error of pydantic, with which typer checks values."""
+    from pydantic import ValidationError
+
+    problems = error.errors() if isinstance(error, ValidationError) else []
+    return _check_text(problems[0]) if problems else None
+
+
+def _check_text(problem: ErrorDetails) -> str | None:
+    """Return the text of the ValueError that a check raised; None if pydantic itself refused the value."""
+    return str(problem["ctx"]["error"]) if problem["type"] == "value_error" else None
 
 
 app = typer.Typer(
@@ -262,25 +276,24 @@ def _settings(**options: Any) -> Settings:
     try:
         return Settings(**without_empty(options))
     except ValidationError as error:
-        lines = [f"  {_where(str(one['loc'][0]), options)}: {_said(one)}" for one in error.errors()]
+        lines = [f"  {_setting_source(str(one['loc'][0]), options)}: {_describe(one)}" for one in error.errors()]
         raise WrongUsage("\n".join(["some settings are wrong:", *lines])) from None
 
 
-def _where(name: str, options: Mapping[str, Any]) -> str:
-    """Where a setting came from: its option, or its variable."""
+def _setting_source(name: str, options: Mapping[str, Any]) -> str:
+    """Return the option, or the variable, that a setting came from."""
     return f"--{name.replace('_', '-')}" if options.get(name) is not None else f"RARESTREAM_{name.upper()}"
 
 
-def _said(error: ErrorDetails) -> str:
-    """What is wrong with a value, and what was expected. A check of ours says all of it itself."""
-    own = error["msg"].removeprefix("Value error, ")
-    if own != error["msg"]:
-        return own
-    expected = _EXPECTED.get(error["type"])
-    facts = error.get("ctx", {})
+def _describe(problem: ErrorDetails) -> str:
+    """Return what is wrong with a value, and what is expected."""
+    if (check := _check_text(problem)) is not None:
+        return check
+    message = problem["msg"]
+    expected = _EXPECTED.get(problem["type"])
     if expected is None:
-        return f"is {error['input']!r}; {own[:1].lower()}{own[1:]}"
-    return f"is {error['input']!r}; expected {expected.format(**facts).replace(chr(39), '')}"
+        return f"is {problem['input']!r}; {message[:1].lower()}{message[1:]}"
+    return f"is {problem['input']!r}; expected {expected.format(**problem.get('ctx', {})).replace(chr(39), '')}"
 
 
 def _unknown_variables(environment: Mapping[str, str]) -> list[str]:

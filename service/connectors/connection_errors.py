@@ -1,4 +1,4 @@
-"""Why a source cannot be reached, in plain words: libraries tell it by numbers, names of classes and parts of C."""
+"""Says in plain words why a source cannot be reached; by the types of errors, never by their texts."""
 
 from __future__ import annotations
 
@@ -9,70 +9,70 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["quiet", "reason_of"]
+__all__ = ["log_to_notes", "reason_of"]
 
-_LOGINS = {  # aiokafka's, by name: it need not be installed
-    "UnsupportedSaslMechanismError": "it takes no such login (--sasl, KAFKA_USERNAME)",
+_LOGINS = {  # errors of aiokafka, by name because it is an optional dependency
+    "UnsupportedSaslMechanismError": "it does not support this login (--sasl, KAFKA_USERNAME)",
     "SaslAuthenticationFailed": "it refuses the login (KAFKA_USERNAME, KAFKA_PASSWORD, --sasl)",
-    "IllegalSaslStateError": "it asks for no login (KAFKA_USERNAME), or for another one (--sasl)",
+    "IllegalSaslStateError": "it expects no login (KAFKA_USERNAME), or another kind of login (--sasl)",
 }
-_AGAIN = 60.0  # seconds after which the same is told again
+_REPEAT = 60.0  # seconds after which the same line is noted again
 
 
 def reason_of(error: BaseException) -> str:
-    """What the error of the system behind a library's error means; without one, what the library says."""
-    found: BaseException | None = error
-    while found is not None:
-        if type(found).__name__ in _LOGINS:
-            return _LOGINS[type(found).__name__]
-        match found:
+    """Return why a connection failed, by the system's error behind a library's error, else by the library's text."""
+    return _system_reason(error) or ", ".join(map(str, error.args)).strip().rstrip(".") or type(error).__name__
+
+
+def _system_reason(error: BaseException) -> str | None:
+    """Return the reason by the type of an error, or of an error behind it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if type(cause).__name__ in _LOGINS:
+            return _LOGINS[type(cause).__name__]
+        match cause:
             case socket.gaierror():
                 return "the name of its host is not known"
             case ssl.SSLCertVerificationError():
-                return f"its certificate is not trusted: {found.verify_message}"
+                return f"its certificate is not trusted: {cause.verify_message}"
             case ssl.SSLError():
-                return "what answers there does not speak TLS, or another version of it"
+                return "the server does not speak TLS, or only other versions of it"
             case ConnectionRefusedError():
                 return "nothing listens there (connection refused)"
             case TimeoutError():
                 return "it does not answer in time"
-            case OSError() if found.strerror:
-                return found.strerror
-        found = found.__cause__ or found.__context__
-    said = str(error).removeprefix(f"{type(error).__name__}: ").strip()
-    return said.rstrip(".") or type(error).__name__
+            case OSError() if cause.strerror:
+                return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
-class _Plain(logging.Handler):
-    """Tells what a library warns of, the same no more than once a minute; what it logs beside is for its authors."""
+class _WarningNotes(logging.Handler):
+    """Passes on a library's warnings and errors, the same line at most once a minute."""
 
     def __init__(self, library: str, note: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
         self._library = library
         self._note = note
-        self._told: dict[str, float] = {}  # line -> when, of a monotonic clock
+        self._times: dict[str, float] = {}  # line -> monotonic time of its last note
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Tell one."""
-        if str(record.msg).startswith("Unable connect to "):  # by aiokafka's words: the address, and why
-            why = next((reason_of(one) for one in _arguments(record) if isinstance(one, BaseException)), "")
-            line = f"{self._library}: no connection{f': {why}' if why else ''}"
+        """Note a record: by the connection error among its arguments, else by its text."""
+        reasons = (_system_reason(argument) for argument in record.args or () if isinstance(argument, BaseException))
+        if (reason := next(reasons, None)) is not None:
+            line = f"{self._library}: no connection: {reason}"
         else:
             line = f"{self._library}: {record.getMessage().splitlines()[0]}"
         now = time.monotonic()
-        if now - self._told.get(line, -_AGAIN) >= _AGAIN:
-            self._told[line] = now
+        if now - self._times.get(line, -_REPEAT) >= _REPEAT:
+            self._times[line] = now
             self._note(line)
 
 
-def _arguments(record: logging.LogRecord) -> tuple[object, ...]:
-    return record.args if isinstance(record.args, tuple) else ()
-
-
 @contextmanager
-def quiet(library: str, logger: str, note: Callable[[str], None]) -> Iterator[None]:
-    """Have what a library logs told by `note`, in the place of its own lines."""
-    log, handler = logging.getLogger(logger), _Plain(library, note)
+def log_to_notes(library: str, logger: str, note: Callable[[str], None]) -> Iterator[None]:
+    """Pass a library's warnings to `note` instead of its own log."""
+    log, handler = logging.getLogger(logger), _WarningNotes(library, note)
     before = log.propagate
     log.addHandler(handler)
     log.propagate = False

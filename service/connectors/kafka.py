@@ -219,7 +219,7 @@ async def told(what: str, *but: type[Exception]) -> AsyncIterator[None]:
         yield
     except but:
         raise
-    except KafkaConnectionError:  # why, its log has told: `reasons.quiet`
+    except KafkaConnectionError:  # its log has the reason: see `log_to_notes`
         raise FeedError(f"{what}: no broker can be reached") from None
     except (KafkaError, TimeoutError, OSError) as error:
         raise FeedError(f"{what}: {reason_of(error)}") from None

@@ -196,31 +196,30 @@ class RedisPartition:
 
         async def look(client: Any) -> Document | None:
             try:
-                found: Document = await client.xinfo_stream(self._stream)
-            except ResponseError as error:
-                if "no such key" not in str(error):
+                information: Document = await client.xinfo_stream(self._stream)
+            except ResponseError:
+                if await client.exists(self._stream):
                     raise
                 return None
-            return found
+            return information
 
         return await self._ask(look)
 
     async def committed(self) -> int | None:
         """As `Partition.committed`."""
 
-        async def groups(client: Any) -> list[dict[str, Any]]:
-            try:
-                found: list[dict[str, Any]] = await client.xinfo_groups(self._stream)
-            except ResponseError as error:
-                if "no such key" not in str(error):
-                    raise
-                return []
-            return found
+        group = await self._ask(self._read_group)
+        return None if group is None else number_of(group["last-delivered-id"].decode()) + 1
 
-        for one in await self._ask(groups):
-            if one["name"] == self._group.encode():
-                return number_of(one["last-delivered-id"].decode()) + 1
-        return None
+    async def _read_group(self, client: Any) -> Document | None:
+        """Return what Redis knows of the consumer group; None if the stream or the group does not exist."""
+        try:
+            groups: list[Document] = await client.xinfo_groups(self._stream)
+        except ResponseError:
+            if await client.exists(self._stream):
+                raise
+            return None
+        return next((group for group in groups if group["name"] == self._group.encode()), None)
 
     def seek(self, offset: int) -> None:
         """As `Partition.seek`."""
@@ -287,8 +286,8 @@ class RedisPartition:
             last = id_of(offset - 1)
             try:
                 await client.xgroup_setid(self._stream, self._group, last)
-            except ResponseError as error:
-                if "NOGROUP" not in str(error) and "requires the key to exist" not in str(error):
+            except ResponseError:
+                if await self._read_group(client) is not None:
                     raise
                 await client.xgroup_create(self._stream, self._group, last, mkstream=True)
 

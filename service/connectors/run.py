@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack
 
 from rarestream import Client
 from service.connectors.base import Document, Feed
-from service.connectors.connection_errors import quiet
+from service.connectors.connection_errors import log_to_notes
 from service.connectors.messages import Reading
 from service.connectors.partition import Consumption, Plan
 from service.connectors.progress import Counts
@@ -57,7 +57,7 @@ async def _consume(
     tasks = [asyncio.create_task(_watch(interruption, stop, counts, note))]
     try:
         with ExitStack() as stack:
-            stack.enter_context(quiet("Kafka", "aiokafka", note))
+            stack.enter_context(log_to_notes("Kafka", "aiokafka", note))
             client = stack.enter_context(connect(stop.wait))
             document = await asyncio.to_thread(client.learner(plan.learner).describe)
             texts = frozenset(name for name, numeric in declared(document["config"]["features"]).items() if not numeric)

@@ -350,7 +350,7 @@ def test_what_cannot_be_reached_is_named(broker: KafkaBroker, target: Target, tm
 @pytest.mark.parametrize(
     ("options", "mechanism", "said"),
     [
-        ((), "SCRAM-SHA-512", "it takes no such login (--sasl, KAFKA_USERNAME)"),
+        ((), "SCRAM-SHA-512", "it does not support this login (--sasl, KAFKA_USERNAME)"),
         (("--authentication",), "SCRAM-SHA-256", "it refuses the login (KAFKA_USERNAME, KAFKA_PASSWORD, --sasl)"),
         (("--authentication",), "SCRAM-SHA-512", "it refuses the login (KAFKA_USERNAME, KAFKA_PASSWORD, --sasl)"),
         (("--authentication",), "PLAIN", "no broker can be reached"),  # it closes the connection without a word
