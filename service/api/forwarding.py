@@ -100,7 +100,7 @@ class Forwarding:
         name = learner_name(_path(scope))
         if name is None:
             return ()
-        if placement.here(name) or (name in engine.replicas and placement.settling):
+        if placement.hosts(name) or (name in engine.replicas and placement.settling):
             return ()
         if name not in engine.evicted and name not in engine.replicas:  # unknown, or to be created
             return ()
@@ -196,7 +196,9 @@ class Forwarding:
                     self._heard(host)
                     async with reply:
                         await told(
-                            partial(_returned, reply, body, self._state.closing, partial(placement.without, host))
+                            partial(
+                                _returned, reply, body, self._state.closing, partial(placement.wait_until_gone, host)
+                            )
                         )
                     return None
                 await refused(unknown)
@@ -337,7 +339,7 @@ def _mark(key: bytes, address: str, method: str, target: str) -> bytes:
 
 async def _end_without(placement: Placement, host: str, body: PassedBody) -> None:
     """End the wait for a host that is not alive any more."""
-    await placement.without(host)
+    await placement.wait_until_gone(host)
     body.give_up()
 
 

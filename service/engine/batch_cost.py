@@ -1,4 +1,4 @@
-"""How much a batch is, in memory and in work, and how long such work will take; what a thread does instead."""
+"""The memory and the work of a batch, the estimated time of that work, and when to run it in a thread."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import numpy as np
 
 from learners import BatchOutcome, Config, LabelledBatch, warm_metrics
 from learners.numerics import Sparse
-from service.engine.cost_estimate import event_nanoseconds, kernels_of
+from service.engine.cost_estimate import event_nanoseconds, kernel_key
 
-__all__ = ["LARGE", "Pace", "numbers_of", "run_by_size", "size_of", "values_of"]
+__all__ = ["LARGE", "BatchCost", "memory_bytes", "run_by_size", "value_count", "work_units"]
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
-_BATCH = 1e-4  # seconds that a batch takes however small it is: on such a machine as that of `effort.py`
-LARGE = 2**18  # bytes of a body or a record from which on a thread reads and writes it, so that others go on meanwhile
+_BATCH = 1e-4  # seconds per batch, whatever its size, on the machine of `cost_estimate.py`
+LARGE = 2**18  # bytes of a body or a record from which on a thread reads and writes it, to keep the event loop free
 
 
 async def run_by_size(size: int, call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-    """What a call gives that reads or writes about so many bytes, made in a thread where these are many."""
+    """Run a call that reads or writes about `size` bytes: in a thread if they are many."""
     return await asyncio.to_thread(call, *arguments) if size >= LARGE else call(*arguments)
 
 
-def size_of(batch: LabelledBatch) -> int:
-    """Roughly the bytes that a batch keeps in memory."""
+def memory_bytes(batch: LabelledBatch) -> int:
+    """Return about how many bytes a batch takes in memory."""
     arrays = [*(batch.rows if isinstance(batch.rows, tuple) else (batch.rows,)), batch.labels]
     arrays += [array for array in (batch.weights, batch.times, batch.costs) if array is not None]
     arrays += batch.late or ()
@@ -35,21 +35,21 @@ def size_of(batch: LabelledBatch) -> int:
     return ids + 512 + sum(int(array.nbytes) for array in arrays)
 
 
-def values_of(batch: LabelledBatch) -> int:
-    """A batch's feature values."""
+def value_count(batch: LabelledBatch) -> int:
+    """Return the number of feature values of a batch."""
     return len(batch.rows.data) if isinstance(batch.rows, Sparse) else int(batch.rows.size)
 
 
-def numbers_of(batch: LabelledBatch) -> int:
-    """How much work a batch is: its feature values, and something for each event."""
-    return 8 * len(batch) + values_of(batch)
+def work_units(batch: LabelledBatch) -> int:
+    """Return the work of a batch: its feature values plus a constant per event."""
+    return 8 * len(batch) + value_count(batch)
 
 
 class _Factor:
-    """How many times as long batches take as is estimated.
+    """The measured time of batches relative to the estimate.
 
-    Dear measurements are remembered for longer than cheap ones, but one alone is chance: the machine was busy, or a row
-    of the history was due.
+    A slow measurement counts for longer than a fast one, but only if a second one confirms it: a single one may be
+    chance, because the machine was busy or a row of the history was due.
     """
 
     def __init__(self) -> None:
@@ -58,9 +58,9 @@ class _Factor:
         self._last = 1.0  # by the last measurement alone
 
     def note(self, now: float) -> None:
-        """Take in a measurement."""
+        """Record a measurement."""
         self.notes += 1
-        if self.notes <= 2:  # the first ones load or compile kernels: that is not what learning costs
+        if self.notes <= 2:  # the first ones load or compile kernels, which is not the cost of learning
             self.value = now
         else:
             lasting = min(now, self._last)
@@ -68,19 +68,19 @@ class _Factor:
         self._last = now
 
 
-class Pace:
-    """What a batch costs to learn: something however small it is, and something for each event, as `effort.py` has it.
+class BatchCost:
+    """The time to learn a batch: a constant plus a time per event, from `cost_estimate.py`.
 
-    Measurements then say how many times that it takes here: small batches for small ones, where the batch counts, large
-    ones for large ones, where its events do.
+    Measurements give the factor of this machine. Small batches, where the constant dominates, and large ones, where
+    the events do, have separate factors.
     """
 
     _loaded: ClassVar[set[Hashable]] = set()  # kernels that have run in this process
 
     def __init__(self, config: Config) -> None:
-        """Of a learner with this configuration, of which nothing has been measured."""
+        """Begin for a configuration without any measurement."""
         self._config = config
-        self._kernels = kernels_of(config)
+        self._kernels = kernel_key(config)
         kinds = config.calibration and config.calibration.kind, config.threshold and config.threshold.objective
         self._figures = ("figures", config.labels.ranks is None, *kinds)
         self._event = None if config.features.sparse else self._each(config.features.columns, config.features.columns)
@@ -88,7 +88,7 @@ class Pace:
 
     @property
     def loaded(self) -> bool:
-        """Whether what the learner runs has run in this process before, and so need not be compiled, for seconds."""
+        """Whether this process has run the learner's kernels before, so that none has to be compiled for seconds."""
         return self._small.notes + self._large.notes > 0 or self._kernels in self._loaded
 
     @property
@@ -107,7 +107,7 @@ class Pace:
         return self._factor(estimated).value * estimated
 
     def note(self, batch: LabelledBatch, columns: int, seconds: float, outcome: BatchOutcome) -> None:
-        """Take in a measurement. Duplicates cost nothing and tell nothing."""
+        """Record a measurement. Duplicates cost no time, so they do not count."""
         learnt = int(np.count_nonzero(outcome.applied))
         if not learnt:
             return
@@ -116,21 +116,21 @@ class Pace:
         (self._small if estimated < 2 * _BATCH else self._large).note(seconds / estimated)
 
     def _factor(self, estimated: float) -> _Factor:
-        """That of such batches; of the others, while there was none of them."""
+        """Return the factor of batches of this size, or that of the others if only those were measured."""
         these, others = (self._small, self._large) if estimated < 2 * _BATCH else (self._large, self._small)
         return these if these.notes or not others.notes else others
 
     def _estimated(self, batch: LabelledBatch, columns: int, events: int) -> float:
-        """The seconds that so many of a batch's events take."""
+        """Return the estimated seconds for so many events of a batch."""
         if not events:
             return 0.0
         each = self._event
         if each is None:
-            values = values_of(batch)
-            most = min(self._config.features.columns, columns + values)  # each value may be the first of its column
+            values = value_count(batch)
+            most = min(self._config.features.columns, columns + values)  # each value may add a column
             each = self._each(most, values / len(batch))
         return _BATCH + events * each
 
     def _each(self, columns: int, values: float) -> float:
-        """The seconds of an event."""
+        """Return the estimated seconds of an event."""
         return 1e-9 * event_nanoseconds(self._config, columns, values)

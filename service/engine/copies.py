@@ -1,20 +1,19 @@
-"""Copies of a learner: another one of the same state, and a state as a file that makes one elsewhere.
+"""Clones, exports and imports: a new learner with the state of another, directly or by a file.
 
-A copy has the configuration and the exact state of its source after everything that was in the source's log: an equal
-digest. From there on it goes its own way, with its own log. That log begins with one record that holds configuration
-and state together, a snapshot at position 1. So the store creates it in one step: whatever is killed when, the copy is
-there whole, or not at all.
+A copy has the configuration and the exact state of its source after every record in the source's log. Both digests are
+equal. From then on the copy has its own log, which begins with one record of configuration and state: a snapshot at
+position 1. The store creates it in one step, so a crash leaves the complete copy or none.
 
-What is state goes along: the model, the figures, the calibration, the ids that were learnt (they stay duplicates), how
-far each source has come. Served events that wait for their labels are not state: they stay with the source, and so do
-labels that come for them.
+The copied state includes the model, the metrics, the calibration, the learnt ids (they stay duplicates) and the offsets
+of the sources. Predictions awaiting a label are not state: they stay with the source, and so do their labels.
 
-The file is a snapshot as the store has them (`codec.py`): magic, version, checksum, configuration, arrays.
+The file is a snapshot in the format of the store (`codec.py`): magic, version, checksum, configuration, arrays.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from learners import Config, InvalidInput, Parameters, check_state, required
 from service.auth import FREE, Grant
@@ -32,57 +31,59 @@ MEDIA_TYPE = "application/octet-stream"
 
 @dataclass(frozen=True)
 class Clone(Parameters):
-    """What the body of a clone says."""
+    """The body of a clone request."""
 
     to: str = required("the new learner's name")
 
 
 async def clone(engine: Engine, source: LearnerReplica, values: object, grant: Grant = FREE) -> LearnerReplica:
-    """Make a learner of the state that `source` has after everything in its log; `values`: see `Clone`.
+    """Create a learner with the state that `source` has after every record in its log; `values`: see `Clone`.
 
-    Raises `Invalid`, `Forbidden`, `NameTaken`, `LimitReached`, `TooLarge` or a `StoreError`, and then there is no new
-    learner.
+    If it raises `Invalid`, `Forbidden`, `NameTaken`, `LimitReached`, `TooLarge` or a `StoreError`, nothing was created.
     """
     try:
-        to = Clone.of(values).to  # type: ignore[arg-type]  # what is no mapping is refused there
+        to = Clone.of(values).to  # type: ignore[arg-type]  # `of` refuses values of other types
     except InvalidInput as error:
         raise Invalid("the clone is refused; nothing was created", error.problems) from None
     check_name(to, "/to")
     grant.may_make(to)
-    engine.check_free(to)  # before all the work; again when it is done
-    found = await _copied(source)
-    assert isinstance(found.config, Config)
-    return await engine.copy(to, found.config, found.state, grant)
+    engine.check_free(to)  # before the work; `copy` checks again
+    snapshot = await _copy_snapshot(source)
+    assert isinstance(snapshot.config, Config)
+    return await engine.copy(to, snapshot.config, snapshot.state, grant)
 
 
 async def export_state(source: LearnerReplica) -> tuple[int, bytes]:
-    """The position that is reached, and the state there as a file. O(state); packed by a thread."""
-    found = await _copied(source)
-    return found.position, await source.node.in_thread(lambda: pack_snapshot(found.position, found.config, found.state))
+    """Return the position of the source, and its state as a file. O(state); a thread packs it."""
+    snapshot = await _copy_snapshot(source)
+    pack = partial(pack_snapshot, snapshot.position, snapshot.config, snapshot.state)
+    return snapshot.position, await source.node.in_thread(pack)
 
 
 async def import_state(engine: Engine, name: str, data: bytes, grant: Grant = FREE) -> LearnerReplica:
-    """Make a learner of what `exported` gave. Raises `Invalid` for anything else, of the name and the file at once, and
-    as `clone`."""
-    wrong = problems_of(name)
-    if not wrong:
+    """Create a learner from an exported file.
+
+    Raises `Invalid` with all that is wrong with the name and the file, else as `clone`.
+    """
+    problems = problems_of(name)
+    if not problems:
         engine.check_free(name)
     try:
-        found = await engine.node.in_thread(lambda: _checked(data, grant))
+        snapshot = await engine.node.in_thread(lambda: _check_file(data, grant))
     except Invalid as error:
-        raise Invalid(error.detail, [*wrong, *error.problems]) from None
+        raise Invalid(error.detail, [*problems, *error.problems]) from None
     check_name(name)
-    assert isinstance(found.config, Config)
-    return await engine.copy(name, found.config, found.state, grant)
+    assert isinstance(snapshot.config, Config)
+    return await engine.copy(name, snapshot.config, snapshot.state, grant)
 
 
 def file_name(name: str, position: int) -> str:
-    """What an exported file is called: of characters that every system, and a header, takes as they are."""
+    """Return the name of an exported file; every file system and HTTP header takes its characters."""
     return f"{name}-{position}.rarestream"
 
 
 def import_limits(settings: Settings) -> Settings:
-    """The settings as they hold for the bodies of imports: one of the largest size at a time, in as much more time."""
+    """Return the settings for the bodies of imports: one of the largest size at a time, with more time."""
     most = settings.max_import_bytes
     seconds = settings.body_seconds * max(1.0, most / settings.max_body_bytes)
     return settings.model_copy(
@@ -90,39 +91,39 @@ def import_limits(settings: Settings) -> Settings:
     )
 
 
-async def _copied(source: LearnerReplica) -> Snapshot:
-    """A copy of the state after everything that is in the log by now, other nodes' records included."""
-    found: list[Snapshot] = []
+async def _copy_snapshot(source: LearnerReplica) -> Snapshot:
+    """Copy the state after every record in the log, including those of other nodes."""
+    snapshots: list[Snapshot] = []
 
     async def run() -> None:
         await source.log.read_on()
         state = source.learner.state()
         copy = await source.node.in_thread(lambda: {name: array.copy() for name, array in state.items()})
-        found.append(Snapshot(source.position, source.learner.config, copy))
+        snapshots.append(Snapshot(source.position, source.learner.config, copy))
 
     await source.mailbox.run(run)
-    return found[0]
+    return snapshots[0]
 
 
-def _checked(data: bytes, grant: Grant) -> Snapshot:
-    """The snapshot in a file, which is known to make a learner that may be made. Raises `Invalid`."""
+def _check_file(data: bytes, grant: Grant) -> Snapshot:
+    """Return the snapshot in a file after validating it against its configuration and the grant. Raises `Invalid`."""
     try:
-        found = unpack_snapshot(data, "the file")
-        if not isinstance(found.config, Config):
+        snapshot = unpack_snapshot(data, "the file")
+        if not isinstance(snapshot.config, Config):
             raise Damaged("the file is the state of a group, not of a learner")
-        grant.check_config(found.config)  # before anything as large is made
-        check_state(found.config, found.state)
-        check_scaling(found.config, found.state)
+        grant.check_config(snapshot.config)  # before anything as large is allocated
+        check_state(snapshot.config, snapshot.state)
+        check_scaling(snapshot.config, snapshot.state)
     except Damaged as error:
-        raise _refused(error.detail) from None
+        raise _refuse(error.detail) from None
     except InvalidInput as error:
-        said = "; ".join(f"{one.pointer} {one.detail}".strip() for one in error.problems[:3])
+        problems = "; ".join(f"{problem.pointer} {problem.detail}".strip() for problem in error.problems[:3])
         more = f"; and {len(error.problems) - 3} more" if len(error.problems) > 3 else ""
-        raise _refused(f"the state in the file does not fit its configuration: {said}{more}") from None
+        raise _refuse(f"the state in the file does not fit its configuration: {problems}{more}") from None
     except MemoryError:
-        raise _refused("a learner of this configuration needs more memory than there is") from None
-    return found
+        raise _refuse("a learner of this configuration needs more memory than there is") from None
+    return snapshot
 
 
-def _refused(detail: str) -> Invalid:
-    return Invalid(f"{detail}; nothing was created. Expected what GET /v1/learners/NAME/export gave")
+def _refuse(detail: str) -> Invalid:
+    return Invalid(f"{detail}; nothing was created. Expected a file of GET /v1/learners/NAME/export")

@@ -1,8 +1,8 @@
-"""How long events will take to learn, estimated from what they and their learner are, before any has been measured.
+"""Estimates the time to learn events from the configuration, before any measurement.
 
-An algorithm says what an event costs it (`TRAITS.cost`); the stages around it are added here. The estimate is for one
-core of a server of these years and good to a factor of about three: enough to tell work for a thread from work that is
-done on the spot, and how many events make a fifth of a second. It is not a promise, and no result depends on it.
+An algorithm gives its own cost of an event (`TRAITS.cost`); this module adds the stages around it. The estimate is for
+one core of a current server and good to a factor of about three. That is enough to decide whether work needs a thread,
+and how many events take a fifth of a second. No result depends on it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Hashable
 from learners import Config
 from learners.algorithms import Size, registry
 
-__all__ = ["event_nanoseconds", "kernels_of"]
+__all__ = ["event_nanoseconds", "kernel_key"]
 
-_STAGES = 1_000.0  # ids, calibration, threshold and figures of an event
-_NUMBER, _NON_ZERO = 1.5, 10.0  # to map a number of dense or of sparse rows to its column, and to scale it
+_STAGES = 1_000.0  # ids, calibration, threshold and metrics of an event
+_NUMBER, _NON_ZERO = 1.5, 10.0  # to map a number of a dense or a sparse row to its column, and to scale it
 _COMPONENT = 15.0  # an exponential or a cosine
 
 
 def event_nanoseconds(config: Config, columns: int, values: float) -> float:
-    """About how long an event takes that has so many numbers (dense rows: columns; sparse ones: non-zeros).
+    """Estimate the time of an event with `values` numbers (columns of dense rows, non-zeros of sparse ones).
 
-    `columns` are those that the learner has by then; of a learner of sparse rows, those that it has met.
+    `columns`: of the learner; for sparse rows, those that it has seen.
     """
     size = Size(columns, values, config.features.sparse)
     total = _STAGES + size.each(_NUMBER, _NON_ZERO)
@@ -34,8 +34,8 @@ def event_nanoseconds(config: Config, columns: int, values: float) -> float:
     return total + registry.algorithms()[config.algorithm].TRAITS.cost.nanoseconds(config.params, size)
 
 
-def kernels_of(config: Config) -> Hashable:
-    """Equal for learners that run the same compiled code, which the first of them loads or compiles."""
+def kernel_key(config: Config) -> Hashable:
+    """Return a key that is equal for learners that run the same compiled code."""
     return (
         config.algorithm,
         config.precision,

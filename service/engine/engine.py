@@ -1,10 +1,12 @@
-"""The engine: every learner and group on this node, as whoever serves them finds, creates, copies and deletes them.
+"""The engine: finds, creates, copies and deletes the learners and groups of this node.
 
-What there is stands in a register (`register.py`). Not all learners are in memory, the others sleep (`sleeping.py`);
-whoever has one in hand (`held`) has it awake. What other nodes over the same store do is followed (`following.py`).
-Learners that other nodes host (`placement.py`) sleep here, too: requests for them are passed on (`forwarding.py`), and
-what is asked here all the same, by a websocket, for a group, or because no host answers, is answered here: any node
-may.
+The registry (`registry.py`) lists them. Not all learners are in memory: the others are evicted to the store
+(`cluster/residency.py`), and `use` keeps a learner in memory. `cluster/sync.py` follows the other nodes over the same
+store.
+
+Learners that other nodes host (`cluster/placement.py`) are evicted here, and the API forwards requests for them. Some
+requests are served here all the same: those of websockets and groups, and those whose host does not answer. Any node
+may serve any learner.
 """
 
 from __future__ import annotations
@@ -36,10 +38,10 @@ __all__ = ["Engine"]
 
 logger = logging.getLogger("rarestream.engine")
 
-_SLOW = 3.0  # seconds after which it is said why a creation takes long
+_SLOW = 3.0  # seconds after which the log says why a creation takes long
 _COMPILING = (
-    "the creation of %s takes a while: an algorithm's kernels are compiled where this machine has not run it yet, "
-    "once for all, in up to a minute or two"
+    "the creation of %s takes a while: the first use of an algorithm on a machine compiles its kernels, which may take "
+    "a minute or two"
 )
 
 
@@ -50,19 +52,19 @@ class Engine:
         self.node = Node(store, settings)
         self.placement = Placement(self.node)
         self.registry = Registry(self.node)
-        self.replicas = self.registry.replicas  # these three are the register's own, which changes
+        self.replicas = self.registry.replicas  # these three are the registry's own dictionaries
         self.evicted = self.registry.evicted
         self.groups = self.registry.groups
         self.residency = Residency(self.registry, self.placement)
         self.sync = StoreSync(self.registry, self.placement, self.residency)
-        self.creations: list[tuple[str, float]] = []  # learners that are being created, and since when (monotonic)
+        self.creations: list[tuple[str, float]] = []  # learners in creation, and the monotonic time of its start
 
     async def start(self) -> None:
-        """Load every learner of the store, and keep looking for what other nodes do; see `Following.start`."""
+        """Load every learner of the store, and follow the other nodes; see `StoreSync.start`."""
         await self.sync.start()
 
     async def stop(self) -> None:
-        """Finish what waits, snapshot what changed, release the store."""
+        """Finish queued jobs, snapshot changed learners, release the store."""
         await self.sync.stop()
         try:
             await self.placement.leave()
@@ -70,40 +72,40 @@ class Engine:
             logger.warning(
                 "could not deregister from the store (%s); other nodes will notice by heartbeat timeout", error.detail
             )
-        if self.residency.resting is not None:
-            await asyncio.wait([self.residency.resting])
+        if self.residency.eviction is not None:
+            await asyncio.wait([self.residency.eviction])
         await asyncio.gather(*(replica.close(save=True) for replica in self.registry.all()))
         await self.node.close()
 
     @property
     def ready(self) -> bool:
-        """Whether every learner of the store is here."""
+        """Whether this node has loaded every learner of the store."""
         return self.registry.ready
 
     @property
     def learners(self) -> int:
-        """How many there are on this node, asleep or awake."""
+        """The number of learners on this node, in memory or evicted."""
         return self.registry.learners
 
     # Learners
 
     def get(self, name: str) -> LearnerReplica:
-        """The learner of this name, which is awake. Raises as `load`."""
+        """Return the learner of this name, which is in memory. Raises as `load`."""
         replica = self.replicas.get(name)
         if replica is None:
-            self._known(name)
+            self._check_available(name)
             raise UnknownLearner(f"there is no learner named {name}")
         return replica
 
     def check_exists(self, name: str) -> None:
-        """That there is a learner of this name, asleep or awake. Raises as `load`."""
+        """Check that a learner of this name exists, in memory or evicted. Raises as `load`."""
         if name not in self.evicted and name not in self.registry.moving:
             self.get(name)
 
     async def load(self, name: str) -> LearnerReplica:
-        """The learner of this name; it may fall asleep whenever something else is awaited: see `use`.
+        """Return the learner of this name; any later await may evict it, see `use`.
 
-        Raises `UnknownLearner`, or `StoreUnavailable` while it cannot be known or read.
+        Raises `UnknownLearner`, or `StoreUnavailable` if the store cannot tell or cannot be read.
         """
         if name not in self.replicas:
             await self.discover(name)
@@ -111,12 +113,12 @@ class Engine:
         return self.get(name)
 
     async def discover(self, log: str) -> None:
-        """Meet what another node created a moment ago, if it did. Raises `StoreUnavailable` where that is not known."""
+        """Take in a log that another node has just created. Raises `StoreUnavailable` if the store does not answer."""
         await self.sync.discover(log)
 
     @asynccontextmanager
     async def use(self, name: str) -> AsyncIterator[LearnerReplica]:
-        """The learner of this name, awake until it is let go of. Raises as `load`."""
+        """Return the learner of this name and keep it in memory inside the context. Raises as `load`."""
         replica = await self.acquire(name)
         try:
             yield replica
@@ -124,25 +126,25 @@ class Engine:
             replica.release()
 
     async def acquire(self, name: str) -> LearnerReplica:
-        """As `use`, for those who let go of it elsewhere: by its `release`."""
+        """Return the learner of this name and keep it in memory until its `release`. Raises as `load`."""
         replica = await self.load(name)
         replica.users += 1
         return replica
 
     async def group(self, name: str) -> GroupReplica:
-        """The group of this name. Raises `UnknownGroup`, or `StoreUnavailable` while that cannot be known."""
+        """Return the group of this name. Raises `UnknownGroup`, or `StoreUnavailable` if the store does not answer."""
         await self.discover(GROUP + name)
         return self._group(name)
 
     def _group(self, name: str) -> GroupReplica:
         group = self.groups.get(name)
         if group is None:
-            self._known(GROUP + name)
+            self._check_available(GROUP + name)
             raise UnknownGroup(f"there is no group named {name}")
         return group
 
-    def _known(self, log: str) -> None:
-        """Raise what stands in the way of knowing whether there is such a log."""
+    def _check_available(self, log: str) -> None:
+        """Raise the error that keeps this node from knowing whether such a log exists."""
         if log in self.registry.unavailable:
             raise self.registry.unavailable[log]
         if not self.registry.ready:
@@ -150,82 +152,82 @@ class Engine:
 
     @asynccontextmanager
     async def members(self, group: GroupReplica) -> AsyncIterator[dict[str, LearnerReplica]]:
-        """The learners of a group, in its order, awake until they are let go of.
+        """Return the learners of a group, in its order, and keep them in memory inside the context.
 
-        Raises `UnknownLearner` with all that were deleted, `Invalid` where one was created anew that cannot be
-        compared.
+        Raises `UnknownLearner` with all deleted members, `Invalid` if a new member of the same name cannot be compared.
         """
         gone = self.missing_members(group)
         if gone:
-            told = f"{', '.join(gone)} of this group no longer {'exists' if len(gone) == 1 else 'exist'}"
-            raise UnknownLearner(f"{told}; nothing was changed. Create what is missing, or delete the group")
+            missing = f"{', '.join(gone)} of this group no longer {'exists' if len(gone) == 1 else 'exist'}"
+            raise UnknownLearner(f"{missing}; nothing was changed. Create what is missing, or delete the group")
         async with AsyncExitStack() as hands:
             members = {name: await hands.enter_async_context(self.use(name)) for name in group.config.learners}
             for name, member in members.items():
                 if member.learner.config.labels.ranks is not None:
-                    raise Invalid(f"{name} of this group tells ranks by now; groups compare AUCs. Nothing was changed")
+                    raise Invalid(
+                        f"{name} of this group is an ordinal learner now; groups compare AUCs. Nothing was changed"
+                    )
             yield members
 
     def missing_members(self, group: GroupReplica) -> list[str]:
-        """The learners of a group that were deleted, in its order; not those that this node cannot host just now."""
+        """Return the deleted learners of a group, in its order; not those that this node cannot host just now."""
         if not self.registry.ready:
             return []
         return [name for name in group.config.learners if not self.registry.has(name)]
 
     async def create(self, name: str, config: Config, grant: Grant = FREE) -> tuple[LearnerReplica, bool]:
-        """The learner of this name and configuration, and whether it is new.
+        """Return the learner of this name and configuration, and whether it is new.
 
-        Raises `NameTaken` if the name exists with another configuration, with each setting that differs, `Invalid` if
-        it is new and the configuration has objections or is not within what is granted, `LimitReached`, or a
+        Raises `NameTaken`, with each setting that differs, if the name exists with another configuration. Raises
+        `Invalid` if a new configuration has objections or exceeds the grant. Also raises `LimitReached` or a
         `StoreError`.
         """
-        async with self._made(name):
-            replica = await self._there(name)
+        async with self._creation(name):
+            replica = await self._find(name)
             new = replica is None
             if replica is None:
                 if problems := config.objections(new=True):
                     raise Invalid("the configuration is refused; nothing was created", problems)
                 grant.check_config(config)
                 await self.registry.check_new(grant)
-                await self.residency.space()
-                found, new = await self._created(name, config)
-                assert isinstance(found, LearnerReplica)
-                replica = found
+                await self.residency.wait_for_space()
+                created, new = await self._create_log(name, config)
+                assert isinstance(created, LearnerReplica)
+                replica = created
         if replica.learner.config != config:
             changed = replica.learner.config.immutable_part == config.immutable_part
-            remedy = "PATCH changes what differs" if changed else "delete it first, or choose another name"
+            remedy = "PATCH changes these settings" if changed else "delete it first, or choose another name"
             problems = list(_differences(replica.learner.config.to_json(), config.to_json()))
             raise NameTaken(f"{name} exists with another configuration; {remedy}", problems)
         return replica, new
 
     def check_free(self, name: str) -> None:
-        """That there is no learner of this name, asleep or awake, here. Raises `NameTaken`."""
+        """Check that this node has no learner of this name, in memory or evicted. Raises `NameTaken`."""
         if self.registry.has(name):
             raise NameTaken(f"there is a learner named {name}; delete it first, or choose another name")
 
     async def copy(
         self, name: str, config: Config, state: Mapping[str, NDArray[generic]], grant: Grant = FREE
     ) -> LearnerReplica:
-        """A new learner that begins with this state, which has been checked against the configuration.
+        """Create a learner that begins with this state, which the caller has checked against the configuration.
 
-        There is no objecting to the configuration but that it is not within what is granted: a learner has lived by
-        it. Raises `NameTaken`, `Invalid`, `LimitReached`, `TooLarge`, or a `StoreError`.
+        The only objection to the configuration is the grant, because another learner has used it already. Raises
+        `NameTaken`, `Invalid`, `LimitReached`, `TooLarge`, or a `StoreError`.
         """
         grant.check_config(config)
-        async with self._made(name):
+        async with self._creation(name):
             self.check_free(name)
             await self.registry.check_new(grant)
-            await self.residency.space()
-            found, new = await self._created(name, config, state)
-        assert isinstance(found, LearnerReplica)
+            await self.residency.wait_for_space()
+            created, new = await self._create_log(name, config, state)
+        assert isinstance(created, LearnerReplica)
         if not new:  # another node was quicker
             raise NameTaken(f"there is a learner named {name}; delete it first, or choose another name")
-        return found
+        return created
 
     @asynccontextmanager
-    async def _made(self, name: str) -> AsyncIterator[None]:
-        """This learner's turn to be created. That it is on its way is told from now on: kernels that it is the first
-        to need are compiled meanwhile."""
+    async def _creation(self, name: str) -> AsyncIterator[None]:
+        """Wait for the lock of creations, and list this creation meanwhile: it may compile kernels."""
         under_way = (name, time.monotonic())
         self.creations.append(under_way)
         try:
@@ -235,9 +237,9 @@ class Engine:
             self.creations.remove(under_way)
 
     async def create_group(self, name: str, config: GroupConfig, grant: Grant = FREE) -> tuple[GroupReplica, bool]:
-        """The group of this name and configuration, and whether it is new.
+        """Return the group of this name and configuration, and whether it is new.
 
-        Raises `Invalid` where a learner of it is not there or tells ranks, and as `create`.
+        Raises `Invalid` if a member does not exist or is an ordinal learner, else as `create`.
         """
         problems = []
         for i, member in enumerate(config.learners):
@@ -249,7 +251,7 @@ class Engine:
                 continue
             if replica.learner.config.labels.ranks is not None:
                 problems.append(
-                    Problem(f"/learners/{i}", f"is {member}, which tells ranks; groups compare AUCs", "conflict")
+                    Problem(f"/learners/{i}", f"is {member}, an ordinal learner; groups compare AUCs", "conflict")
                 )
         if problems:
             raise Invalid("the group is refused; nothing was created", problems)
@@ -258,17 +260,17 @@ class Engine:
             new = group is None
             if group is None:
                 await self.registry.check_new(grant)
-                found, new = await self._created(GROUP + name, config)
-                assert isinstance(found, GroupReplica)
-                group = found
+                created, new = await self._create_log(GROUP + name, config)
+                assert isinstance(created, GroupReplica)
+                group = created
         if group.config != config:
             seen = grant.sees_group(name, group.config.learners)
             problems = list(_differences(group.config.to_json(), config.to_json())) if seen else []
             raise NameTaken(f"the group {name} exists with another configuration; delete it first", problems)
         return group, new
 
-    async def _there(self, name: str) -> LearnerReplica | None:
-        """The learner of this name if there is one, asleep or awake."""
+    async def _find(self, name: str) -> LearnerReplica | None:
+        """Return the learner of this name, in memory or evicted; None if there is none."""
         if name in self.evicted or name in self.registry.moving:
             try:
                 return await self.load(name)
@@ -276,37 +278,37 @@ class Engine:
                 return None
         return self.replicas.get(name)
 
-    async def _created(
+    async def _create_log(
         self, log: str, config: Config | GroupConfig, state: Mapping[str, NDArray[generic]] | None = None
     ) -> tuple[LearnerReplica | GroupReplica, bool]:
-        """What the log of this name is of, which begins with this configuration if it is new; and whether it is.
+        """Create the log of this name unless it exists; return what it hosts, and whether it is new.
 
-        With a `state`, which is that of a copy, it begins with that, too.
+        A new log begins with the configuration, and with the `state` of a copy.
         """
         token = uuid.uuid4().bytes
         record = Created(config.to_json(), None if state is None else dict(state))
         data = pack_record(record) if state is None else await self.node.in_thread(lambda: pack_record(record))
         if len(data) > RECORD_BYTES:
-            raise TooLarge(f"the state of {len(data)} bytes is more than a store takes as one record, {RECORD_BYTES}")
-        head = await self.node.reached(self.node.store.create(log, token, data))
+            raise TooLarge(f"the state has {len(data)} bytes; a record of the store has at most {RECORD_BYTES}")
+        head = await self.node.call(self.node.store.create(log, token, data))
         if head.birth == token:
             self.node.notifier.announce(log, head.position)
         slow = asyncio.get_running_loop().call_later(_SLOW, logger.info, _COMPILING, log.removeprefix(GROUP))
         try:
-            found, _ = await self.registry.host(log, head.birth)
+            created, _ = await self.registry.host(log, head.birth)
         finally:
             slow.cancel()
-        self.registry.take_in(found)
+        self.registry.add(created)
         if head.birth != token:
-            found.log.follow()
-        return found, head.birth == token
+            created.log.follow()
+        return created, head.birth == token
 
     async def delete(self, name: str) -> None:
         """Remove a learner, its log and its snapshots, also one that cannot be hosted."""
         while name in self.registry.moving:
-            await self.residency.settled(name)
+            await self.residency.wait_for_transition(name)
         if name in self.evicted:
-            await self.residency.moved(name, self._delete_asleep)
+            await self.residency.transition(name, self._delete_asleep)
         elif name in self.registry.unavailable:
             await self._delete(name, lambda: self.get(name))
         else:
@@ -315,7 +317,7 @@ class Engine:
 
     async def _delete_asleep(self, name: str) -> None:
         try:
-            await self._deleted(name, self.evicted[name])
+            await self._delete_log(name, self.evicted[name])
         except LearnerGone:
             del self.evicted[name]
             raise
@@ -323,45 +325,45 @@ class Engine:
         self.registry.unavailable.pop(name, None)
 
     async def delete_group(self, name: str) -> None:
-        """Remove a group and its comparison; its learners stay."""
+        """Delete a group and its comparison; its learners stay."""
         await self.discover(GROUP + name)
         await self._delete(GROUP + name, lambda: self._group(name))
 
     async def _delete(self, log: str, find: Callable[[], LearnerReplica | GroupReplica]) -> None:
         if log in self.registry.unavailable:
-            head = await self.node.reached(self.node.store.head(log))
+            head = await self.node.call(self.node.store.head(log))
             if head is not None:
-                await self._deleted(log, head.birth)
+                await self._delete_log(log, head.birth)
             self.registry.unavailable.pop(log, None)
             return
         replica = find()
-        await self._deleted(log, replica.birth)
+        await self._delete_log(log, replica.birth)
         replica.mailbox.failure = LearnerGone(f"{called(replica.name)} was deleted")
         self.registry.forget(replica)
         await replica.close(save=False)
 
-    async def _deleted(self, log: str, birth: bytes) -> None:
-        await self.node.reached(self.node.store.delete(log, birth))
+    async def _delete_log(self, log: str, birth: bytes) -> None:
+        await self.node.call(self.node.store.delete(log, birth))
         self.node.notifier.announce(log, 0)
 
     def unavailable(self, groups: bool) -> dict[str, str]:
-        """The learners of the store that cannot be hosted, or else the groups, by name: why."""
-        found = {log: error.detail for log, error in sorted(self.registry.unavailable.items())}
-        return {log.removeprefix(GROUP): why for log, why in found.items() if log.startswith(GROUP) == groups}
+        """Return why learners of the store, or else groups, cannot be hosted, by name."""
+        reasons = {log: error.detail for log, error in sorted(self.registry.unavailable.items())}
+        return {log.removeprefix(GROUP): why for log, why in reasons.items() if log.startswith(GROUP) == groups}
 
 
-def _differences(stands: Any, asked: Any, at: str = "") -> Iterator[Problem]:
-    """Each setting in which what was asked for, with its defaults, differs from what stands.
+def _differences(current: Any, requested: Any, at: str = "") -> Iterator[Problem]:
+    """Yield each setting whose requested value, defaults included, differs from the current one.
 
-    A setting that only one of them has follows from a kind or an algorithm that differs, which is given itself.
+    A setting that only one of them has follows from another kind or algorithm, which is a difference itself.
     """
-    if isinstance(stands, Mapping) and isinstance(asked, Mapping):
-        for name in stands:
-            if name in asked:
-                yield from _differences(stands[name], asked[name], at + pointer(name))
-    elif isinstance(stands, list) and isinstance(asked, list) and len(stands) == len(asked):
-        for i, (one, other) in enumerate(zip(stands, asked, strict=True)):
-            yield from _differences(one, other, f"{at}/{i}")
-    elif stands != asked:
-        detail = f"is {show(stands)}; this request, with its defaults, would make it {show(asked)}"
-        yield Problem.mismatch(at, asked, "", {"const": stands})._replace(detail=detail, code="conflict")
+    if isinstance(current, Mapping) and isinstance(requested, Mapping):
+        for name in current:
+            if name in requested:
+                yield from _differences(current[name], requested[name], at + pointer(name))
+    elif isinstance(current, list) and isinstance(requested, list) and len(current) == len(requested):
+        for i, (value, other) in enumerate(zip(current, requested, strict=True)):
+            yield from _differences(value, other, f"{at}/{i}")
+    elif current != requested:
+        detail = f"is {show(current)}; this request, with its defaults, would make it {show(requested)}"
+        yield Problem.mismatch(at, requested, "", {"const": current})._replace(detail=detail, code="conflict")

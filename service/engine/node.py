@@ -1,4 +1,4 @@
-"""What the learners of a node share: the store as seen from here, the learning threads, how a state is recovered."""
+"""What the learners of a node share: calls of the store, learning threads, and recovery from snapshot and log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from service.wire.kernels import load_kernels
 
 __all__ = ["BACKGROUND", "Node"]
 
-BACKGROUND = "rarestream background"  # the name of threads that outlive their node
+BACKGROUND = "rarestream background"  # name of the threads that outlive their node
 
 logger = logging.getLogger("rarestream.node")
 
@@ -47,18 +47,18 @@ Result = TypeVar("Result")
 
 
 class Recovered(NamedTuple):
-    """What a log has led to, as far as was read."""
+    """The state that a log has led to, as far as it was read."""
 
     machine: Learner | GroupComparison
     position: int
-    snapshot: SnapshotInfo | None  # that it began with; None: at its creation
-    token: bytes  # of the record there
-    behind: bool  # whether the log may go on from there
-    pending: Pending | None  # what is remembered of it; None: not known
+    snapshot: SnapshotInfo | None  # where the state began; None: at its creation
+    token: bytes  # of the record at `position`
+    behind: bool  # whether the log may have later records
+    pending: Pending | None  # its predictions awaiting a label; None: unknown
 
 
 class Node:
-    """This process over one store."""
+    """One process over one store."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self.store = store
@@ -80,12 +80,12 @@ class Node:
         await self.store.close()
         self._threads.shutdown()
 
-    async def reached(self, call: Coroutine[Any, Any, Result]) -> Result:
-        """Await a call of the store, and note whether it answered, and how long it took."""
-        operation: str = getattr(call, "__name__", "")  # a coroutine has the name of its method
+    async def call(self, request: Coroutine[Any, Any, Result]) -> Result:
+        """Await a call of the store; record whether it answered, and how long it took."""
+        operation: str = getattr(request, "__name__", "")  # a coroutine has the name of its method
         began = time.perf_counter()
         try:
-            result = await call
+            result = await request
             checked(operation, result)
         except UNREADABLE as error:
             raise damaged(operation, error) from error
@@ -103,7 +103,7 @@ class Node:
 
     @property
     def stale_seconds(self) -> float:
-        """How long the store has not been reached; 0 while it answers."""
+        """Seconds since the last answer of the store; 0 while it answers."""
         return 0.0 if self._unreachable is None else time.monotonic() - self._reached
 
     @property
@@ -112,18 +112,18 @@ class Node:
         return self._unreachable
 
     async def in_thread(self, call: Callable[[], Result]) -> Result:
-        """Run in one of the learning threads; kernels release the interpreter meanwhile."""
+        """Run a call in one of the learning threads; kernels release the interpreter lock."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     async def by_size(self, size: int, call: Callable[[], Result]) -> Result:
-        """Run what reads or writes about so many bytes: in a thread if they are many; few are done sooner here."""
+        """Run a call that reads or writes about `size` bytes: in a thread if they are many, else at once."""
         return call() if size < LARGE else await self.in_thread(call)
 
     async def in_background(self, call: Callable[[], Result], *, urgent: bool) -> Result:
-        """Run long work in a thread of its own; one call at a time of those that are urgent, and one of the others.
+        """Run long work in its own thread: at most one urgent call and one other call at a time.
 
-        Whoever waits may go away, and a stop of the node does not wait. The interpreter does, at its end: numerical
-        libraries do not survive the end of the memory that they work on.
+        The caller may be cancelled, and a stop of the node does not wait. The interpreter waits at its exit, because
+        numerical libraries crash if their memory goes away.
         """
         slot = self._urgent if urgent else self._patient
         await slot.acquire()
@@ -132,7 +132,7 @@ class Node:
 
         def settle(result: Result | None, error: BaseException | None) -> None:
             slot.release()
-            if outcome.done():  # nobody waits any more
+            if outcome.done():  # the caller was cancelled
                 return
             if error is None:
                 outcome.set_result(cast(Result, result))
@@ -143,75 +143,71 @@ class Node:
             result, error = None, None
             try:
                 result = call()
-            except BaseException as raised:  # handed to whoever waits, whatever it is
+            except BaseException as raised:  # passed on to the caller, whatever it is
                 error = raised
             try:
                 loop.call_soon_threadsafe(settle, result, error)
-            except RuntimeError:  # the loop was closed meanwhile: the process ends
+            except RuntimeError:  # the loop is closed: the process ends
                 logger.debug("a background call outlived its node")
 
         threading.Thread(target=run, name=BACKGROUND).start()
         return await outcome
 
     async def recover(self, name: str, birth: bytes) -> Recovered:
-        """The learner, or a group's comparison, at its newest readable snapshot, or at its creation.
+        """Return a learner, or a group's comparison, at its newest readable snapshot or at its creation.
 
-        Raises `Damaged` when there is neither.
+        Raises `Damaged` if neither is readable.
         """
         try:
-            kept = await self.reached(self.store.kept(name, birth))
-            if kept.snapshot is None:
+            stored = await self.call(self.store.kept(name, birth))
+            if stored.snapshot is None:
                 position, token = 1, birth
-                machine = await self._begun(name, birth)
+                machine = await self._read_creation(name, birth)
             else:
-                position, token = kept.snapshot.position, kept.token
-                machine = await self._revived(name, birth, kept.data, position)
-            return Recovered(machine, position, kept.snapshot, token, kept.head > position, kept.pending)
-        except (
-            BehindLog,
-            Damaged,
-            LostRecords,
-        ) as error:  # it is told with all that is wrong, if there is nothing else
-            logger.debug("%s is not recovered at once: %s", called(name), error.detail)
+                position, token = stored.snapshot.position, stored.token
+                machine = await self._read_snapshot(name, birth, stored.data, position)
+            return Recovered(machine, position, stored.snapshot, token, stored.head > position, stored.pending)
+        except (BehindLog, Damaged, LostRecords) as error:  # if nothing is readable, `_recover_older` says why
+            logger.debug("cannot recover %s from the newest snapshot: %s", called(name), error.detail)
         return await self._recover_older(name, birth)
 
     async def _recover_older(self, name: str, birth: bytes) -> Recovered:
-        """The same, step by step, through all that is kept."""
+        """Recover from any retained snapshot, newest first, or from the beginning of the log."""
         while True:
-            retained = await self.reached(self.store.snapshots(name, birth))
+            retained = await self.call(self.store.snapshots(name, birth))
             reasons = []
             for info in retained:
-                try:  # before the snapshot: should the log change in between, the token is that of the old one
-                    token = await self.reached(self.store.token(name, birth, info.position))
+                try:  # before the snapshot: if the log changes in between, the token is the old one
+                    token = await self.call(self.store.token(name, birth, info.position))
                 except LostRecords as error:
                     reasons.append(error.detail)
                     continue
                 try:
-                    found = await self.reached(self.store.load(name, birth, info.position))
-                    if found is None:
+                    snapshot = await self.call(self.store.load(name, birth, info.position))
+                    if snapshot is None:
                         continue
-                    machine = await self._revived(name, birth, found[1], info.position)
+                    machine = await self._read_snapshot(name, birth, snapshot[1], info.position)
                 except Damaged as error:
                     reasons.append(error.detail)
                     continue
-                self._passed_over(reasons)
+                self._log_skipped(reasons)
                 return Recovered(machine, info.position, info, token, behind=True, pending=None)
             try:
-                machine = await self._begun(name, birth)
+                machine = await self._read_creation(name, birth)
             except BehindLog:
-                if await self.reached(self.store.snapshots(name, birth)) != retained:
+                if await self.call(self.store.snapshots(name, birth)) != retained:
                     continue  # another node took a snapshot and trimmed the log in between
                 why = "; ".join(reasons) or "its log has no beginning"
                 raise Damaged(f"{called(name)} cannot be recovered: {why}") from None
-            self._passed_over(reasons)
+            self._log_skipped(reasons)
             return Recovered(machine, 1, None, birth, behind=True, pending=None)
 
-    async def _begun(self, name: str, birth: bytes) -> Learner | GroupComparison:
-        """The machine at its creation. Raises `Damaged`, or `BehindLog` where the log has no beginning."""
-        first = await self.reached(self.store.read(name, birth, 0, 1))
-        return await self.in_thread(functools.partial(self._created, name, first))
+    async def _read_creation(self, name: str, birth: bytes) -> Learner | GroupComparison:
+        """Return the machine at its creation. Raises `Damaged`, or `BehindLog` if the log has no beginning."""
+        first = await self.call(self.store.read(name, birth, 0, 1))
+        return await self.in_thread(functools.partial(self._build_created, name, first))
 
-    def _created(self, name: str, first: list[Entry]) -> Learner | GroupComparison:
+    def _build_created(self, name: str, first: list[Entry]) -> Learner | GroupComparison:
         record = unpack_record(first[0].data, f"record 1 of {called(name)}") if first else None
         if not isinstance(record, Created):
             raise Damaged(f"the log of {called(name)} does not begin with its creation")
@@ -221,61 +217,62 @@ class Node:
                 return GroupComparison(config)
             state = record.state
             if state is not None:  # a copy of another learner
-                return _primed(name, lambda: _restored(config, state, sound=False))
-            return _primed(name, lambda: Learner(config))
+                return _load_kernels(name, lambda: _restore_learner(config, state, trusted=False))
+            return _load_kernels(name, lambda: Learner(config))
         except InvalidInput as error:
-            raise Damaged(f"the creation of {called(name)} is not one this release knows: {error}") from error
+            raise Damaged(f"this release does not know the configuration of {called(name)}: {error}") from error
 
-    def _passed_over(self, reasons: list[str]) -> None:
+    def _log_skipped(self, reasons: list[str]) -> None:
         for reason in reasons:
-            logger.error("%s; an older snapshot and the log are used instead", reason)
+            logger.error("%s; using an older snapshot and the log instead", reason)
 
-    async def _revived(self, name: str, birth: bytes, data: bytes, position: int) -> Learner | GroupComparison:
-        """The machine of a snapshot. Raises `Damaged`."""
-        size = (
-            len(data) if self.trusted_snapshots.met(birth) else LARGE
-        )  # of one that is new here, kernels may have to be compiled
-        machine, digest = await self.by_size(size, functools.partial(self._revive, name, birth, data, position))
-        self.trusted_snapshots.tell(birth, digest)
+    async def _read_snapshot(self, name: str, birth: bytes, data: bytes, position: int) -> Learner | GroupComparison:
+        """Return the machine of a snapshot. Raises `Damaged`."""
+        restore = functools.partial(self._restore_snapshot, name, birth, data, position)
+        # a learner that is new on this node may compile kernels
+        machine, digest = await self.by_size(len(data) if self.trusted_snapshots.has_log(birth) else LARGE, restore)
+        self.trusted_snapshots.add(birth, digest)
         return machine
 
-    def _revive(self, name: str, birth: bytes, data: bytes, position: int) -> tuple[Learner | GroupComparison, bytes]:
-        """The machine, and by what its snapshot is known to be sound from now on."""
+    def _restore_snapshot(
+        self, name: str, birth: bytes, data: bytes, position: int
+    ) -> tuple[Learner | GroupComparison, bytes]:
+        """Return the machine, and the digest of its snapshot, which is trusted from now on."""
         what = f"snapshot {position} of {called(name)}"
         digest = self.trusted_snapshots.digest(data)
-        sound = self.trusted_snapshots.knows(birth, digest)
+        trusted = self.trusted_snapshots.trusts(birth, digest)
         snapshot: Snapshot = unpack_snapshot(data, what)
         try:
             config = snapshot.config
             if isinstance(config, GroupConfig):
                 return GroupComparison.restored(config, snapshot.state), digest
-            return _primed(name, lambda: _restored(config, snapshot.state, sound)), digest
+            return _load_kernels(name, lambda: _restore_learner(config, snapshot.state, trusted)), digest
         except InvalidInput as error:
-            said = "; ".join(f"{problem.pointer} {problem.detail}" for problem in error.problems[:3])
+            problems = "; ".join(f"{problem.pointer} {problem.detail}" for problem in error.problems[:3])
             more = f"; and {len(error.problems) - 3} more" if len(error.problems) > 3 else ""
-            raise Damaged(f"{what} is not one of this release, or damaged: {said}{more}") from error
+            raise Damaged(f"{what} is damaged, or of another release: {problems}{more}") from error
 
 
-def _restored(config: Config, state: dict[str, NDArray[generic]], sound: bool) -> Learner:
-    """The learner of a state, which is looked at unless it is known to be `sound`. Raises `InvalidInput`."""
-    learner = Learner.restored(config, state, trusted=sound)
-    if not sound:
+def _restore_learner(config: Config, state: dict[str, NDArray[generic]], trusted: bool) -> Learner:
+    """Return the learner of a state, which is validated unless it is trusted. Raises `InvalidInput`."""
+    learner = Learner.restored(config, state, trusted=trusted)
+    if not trusted:
         check_scaling(config, state)
     return learner
 
 
-_figured: set[type] = set()  # kinds of figures whose kernels this process has
+_loaded_metrics: set[type] = set()  # kinds of metrics whose kernels this process has loaded
 
 
-def _primed(name: str, make: Callable[[], Learner]) -> Learner:
-    """Make a learner and load the kernels that scoring and figures need: not on the event loop, at a first request."""
+def _load_kernels(name: str, make: Callable[[], Learner]) -> Learner:
+    """Make a learner and load the kernels of scoring and metrics, so that no request does it on the event loop."""
     try:
         learner = make()
         learner.score([])
         kind = type(learner.view().figures)
-        if kind not in _figured:  # of an empty one: no state that was read back may end the start of a node
+        if kind not in _loaded_metrics:  # of an empty learner: no restored state may end the start of a node
             Learner(learner.config).view().figures.as_json()
-            _figured.add(kind)
+            _loaded_metrics.add(kind)
         hashes_of([""])
         features = learner.config.features
         load_kernels(features.dim if isinstance(features, Dense) else None)

@@ -1,8 +1,7 @@
-"""The register of a node: which learners and groups are in its memory, which sleep, which it cannot host, and why.
+"""The registry of a node: its learners and groups in memory, the evicted ones, and those that it cannot host.
 
-The engine (`engine.py`), what puts learners to sleep (`sleeping.py`) and what follows other nodes (`following.py`) all
-read it, and enter in it what they did. The log of a group has its name behind an @, which no learner's name begins
-with.
+`engine.py`, `cluster/residency.py` and `cluster/sync.py` read and update it. The log of a group is named @NAME; no
+learner's name begins with @.
 """
 
 from __future__ import annotations
@@ -22,87 +21,86 @@ __all__ = ["Registry"]
 
 
 class Registry:
-    """What of the store is on this node, and how."""
+    """The learners and groups of the store, as this node hosts them."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self.replicas: dict[str, LearnerReplica] = {}
-        self.evicted: dict[str, bytes] = {}  # learners that are in the store only: their birth
+        self.evicted: dict[str, bytes] = {}  # learners that are only in the store: name -> birth
         self.groups: dict[str, GroupReplica] = {}
-        self.moving: dict[str, asyncio.Future[None]] = {}  # learners that fall asleep or awake just now
-        self.unavailable: dict[str, ServiceError] = {}  # logs of the store that cannot be hosted, and why
-        self.ready = False  # every learner of the store is here
-        self.creating = asyncio.Lock()  # held while one is created: it is in the store then, and not found here yet
+        self.moving: dict[str, asyncio.Future[None]] = {}  # learners that are being evicted, loaded or deleted
+        self.unavailable: dict[str, ServiceError] = {}  # logs that cannot be hosted, and why
+        self.ready = False  # whether every learner of the store is listed
+        self.creating = asyncio.Lock()  # locked during a creation, while a log is in the store but not listed yet
 
     def find(self, log: str) -> LearnerReplica | GroupReplica | None:
-        """What is hosted of the log of this name."""
+        """Return the replica in memory of the log of this name."""
         return self.groups.get(log[1:]) if log.startswith(GROUP) else self.replicas.get(log)
 
     def all(self) -> list[LearnerReplica | GroupReplica]:
-        """All that is in memory."""
+        """Return all replicas in memory."""
         return [*self.replicas.values(), *self.groups.values()]
 
     @property
     def learners(self) -> int:
-        """How many there are on this node, asleep or awake."""
+        """The number of learners on this node, in memory or evicted."""
         return len(self.replicas) + len(self.evicted)
 
-    def knows(self, log: str) -> bool:
-        """Whether a log that is not hosted is known all the same."""
+    def is_listed(self, log: str) -> bool:
+        """Tell whether a log is listed though it is not in memory."""
         return log in self.evicted or log in self.moving or log in self.unavailable
 
     def has(self, name: str) -> bool:
-        """Tell whether there is a learner of this name, in memory or not, even if it cannot be hosted."""
-        return name in self.replicas or self.knows(name)
+        """Tell whether a learner of this name exists, in memory or not, even if it cannot be hosted."""
+        return name in self.replicas or self.is_listed(name)
 
-    def sleeps(self, log: str, head: Head) -> bool:
-        """Whether the learner whose log has this head sleeps, or is about to move."""
+    def is_evicted(self, log: str, head: Head) -> bool:
+        """Tell whether the learner whose log has this head is evicted, or in transition."""
         return log in self.moving or self.evicted.get(log) == head.birth
 
     def check_room(self) -> None:
-        """That there may be one more here. Raises `LimitReached`."""
+        """Check that this node may have one more learner or group. Raises `LimitReached`."""
         if self.learners + len(self.groups) >= self.node.settings.max_learners:
             raise LimitReached(f"this node has {self.learners + len(self.groups)} learners and groups, its limit")
 
     async def check_new(self, grant: Grant) -> None:
-        """That there may be one more here, and by what is granted over the store: what other nodes have made counts
-        though this one has not heard of it. To be asked with `creating` held.
+        """Check the limit of this node, and that of the grant for the whole store; call it with `creating` locked.
 
-        Raises `LimitReached`, or a `StoreError`.
+        Learners that other nodes have created count even if this node has not met them yet. Raises `LimitReached`, or
+        a `StoreError`.
         """
         self.check_room()
         if not grant.counts_learners:
             return
         learners: list[str] = []
         groups: list[tuple[str, Sequence[str]]] = []
-        for log in await self.node.reached(self.node.store.heads()):
+        for log in await self.node.call(self.node.store.heads()):
             if log.startswith(GROUP):
-                group = self.groups.get(log[1:])  # of one that is new here only the name is known, for a moment
+                group = self.groups.get(log[1:])  # None for a moment if it is new on this node
                 groups.append((log[1:], () if group is None else group.config.learners))
             else:
                 learners.append(log)
         grant.check_room(learners, groups)
 
     async def host(self, log: str, birth: bytes) -> tuple[LearnerReplica | GroupReplica, bool]:
-        """What the log of this name is of, as its newest snapshot has it, and whether the log may go on behind that;
-        nobody finds it yet."""
-        found = await self.node.recover(log, birth)
-        if isinstance(found.machine, GroupComparison):
-            return GroupReplica(log, birth, found, self.node, self.forget), found.behind
-        pending = found.pending or await self.node.reached(self.node.store.pending(log, birth))
-        return LearnerReplica(log, birth, found, pending, self.node, self.forget), found.behind
+        """Return a replica of this log at its newest snapshot, not listed yet, and whether later records may exist."""
+        recovered = await self.node.recover(log, birth)
+        if isinstance(recovered.machine, GroupComparison):
+            return GroupReplica(log, birth, recovered, self.node, self.forget), recovered.behind
+        pending = recovered.pending or await self.node.call(self.node.store.pending(log, birth))
+        return LearnerReplica(log, birth, recovered, pending, self.node, self.forget), recovered.behind
 
-    def take_in(self, one: LearnerReplica | GroupReplica) -> None:
-        """From here on it is found by its name."""
-        if isinstance(one, LearnerReplica):
-            self.replicas[one.name] = one
+    def add(self, replica: LearnerReplica | GroupReplica) -> None:
+        """List a replica: `find` returns it from now on."""
+        if isinstance(replica, LearnerReplica):
+            self.replicas[replica.name] = replica
         else:
-            self.groups[one.name.removeprefix(GROUP)] = one
+            self.groups[replica.name.removeprefix(GROUP)] = replica
 
-    def forget(self, one: LearnerReplica | GroupReplica) -> None:
-        """Host it no longer."""
-        if self.find(one.name) is one:
-            if isinstance(one, LearnerReplica):
-                del self.replicas[one.name]
+    def forget(self, replica: LearnerReplica | GroupReplica) -> None:
+        """Remove a replica from the list."""
+        if self.find(replica.name) is replica:
+            if isinstance(replica, LearnerReplica):
+                del self.replicas[replica.name]
             else:
-                del self.groups[one.name.removeprefix(GROUP)]
+                del self.groups[replica.name.removeprefix(GROUP)]

@@ -1,4 +1,4 @@
-"""Where the live threshold, which is one of the probability, lies among the scores."""
+"""Finds the score at which alerts begin: the live threshold is one of the probability."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from learners import Scorer
 
 __all__ = ["score_threshold"]
 
-_GRID = 257  # scores tried at a time
-_ROUNDS = 3  # each of which narrows the range by a factor of the grid
+_GRID = 257  # scores per round
+_ROUNDS = 3  # each narrows the range by a factor of `_GRID`
 
 
 def score_threshold(scorer: Scorer, edges: Sequence[float]) -> float | None:
-    """The least score in the range of `edges` (ascending) from which on the probability is the threshold or more.
+    """Return the least score in the range of `edges` (ascending) whose probability reaches the threshold.
 
-    To 1e-7 of the range. None where there is no range, no model or no threshold yet, where no score of the range
-    reaches it or all do, and where probabilities do not rise with the scores, so that no single score parts them.
+    It is exact to 1e-7 of the range. None if there is no range, no model or no threshold yet, if no score of the range
+    or every score reaches the threshold, and if probabilities do not rise with the scores.
     """
     threshold = scorer.threshold
     if len(edges) < 2 or threshold is None or not scorer.has_model:

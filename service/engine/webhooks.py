@@ -1,9 +1,8 @@
-"""Alarms to whoever has to know: one POST of JSON per alarm to the address that the settings name.
+"""Posts drift alarms: one POST of JSON per alarm to the address of the setting `webhook`.
 
-The node whose request brought the alarm about sends it, and no other, however many nodes there are; nothing is sent
-when a log is replayed. Where an answer gets lost it comes twice, with the same number; where the node ends, not at all.
-What cannot be delivered is tried again some times, then given up and logged; the alarm itself stays in the learner's
-history.
+Only the node whose request raised the alarm sends it, and a replay of the log sends nothing. If a response is lost, the
+alarm arrives twice with the same number. If the node ends, it does not arrive. Failing requests are retried a few times
+and then logged; the alarm itself stays in the learner's history.
 """
 
 from __future__ import annotations
@@ -18,29 +17,29 @@ __all__ = ["Webhook"]
 
 logger = logging.getLogger("rarestream.webhook")
 
-_PAUSES = (1.0, 4.0, 16.0, 64.0)  # seconds before each further try
-_WAITING = 1000  # alarms that wait at most; further ones are logged only
-_SECONDS = 10.0  # that one try may take
+_PAUSES = (1.0, 4.0, 16.0, 64.0)  # seconds before each retry
+_WAITING = 1000  # alarms in the queue; further ones are only logged
+_SECONDS = 10.0  # time-out of one attempt
 
 
 class Webhook:
-    """Sends to one address, in order, behind the back of those who tell it."""
+    """Sends alarms to one address, in order, in the background."""
 
     def __init__(self, url: str | None) -> None:
-        """Without an address alarms are only logged."""
+        """`url`: None only logs the alarms."""
         self._url = url
         self._alarms: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_WAITING)
         self._task: asyncio.Task[None] | None = None
 
-    def tell(self, learner: str, alarm: dict[str, Any]) -> None:
-        """Send an alarm of a learner; returns at once."""
+    def send(self, learner: str, alarm: dict[str, Any]) -> None:
+        """Log an alarm of a learner and queue it; return at once."""
         logger.warning("%s: %s alarm at %d events", learner, alarm["kind"], alarm["events"])
         if self._url is None:
             return
         try:
             self._alarms.put_nowait({"learner": learner, **alarm})
         except asyncio.QueueFull:
-            logger.error("an alarm of %s is not sent: %d wait already", learner, _WAITING)
+            logger.error("an alarm of %s is not sent: the queue of %d alarms is full", learner, _WAITING)
             return
         if self._task is None:
             self._task = asyncio.create_task(self._send_all(), name="webhook")
@@ -48,7 +47,7 @@ class Webhook:
     async def close(self) -> None:
         """Send no more."""
         if not self._alarms.empty():
-            logger.error("%d alarms are not sent: the node stops", self._alarms.qsize())
+            logger.error("%d alarms are not sent because the node stops", self._alarms.qsize())
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -65,12 +64,12 @@ class Webhook:
                 reply = await client.post(self._url, json=alarm)
                 reply.raise_for_status()
             except httpx.HTTPStatusError as error:
-                problem = f"it was answered with {error.response.status_code}"
+                problem = f"the response was {error.response.status_code}"
             except (httpx.HTTPError, httpx.InvalidURL) as error:
-                problem = f"{type(error).__name__}"  # its text may show the address, which may hold a secret
+                problem = f"{type(error).__name__}"  # its text may show the address, which may contain a secret
             else:
                 return
             if pause is None:
-                logger.error("an alarm of %s could not be sent: %s", alarm["learner"], problem)
+                logger.error("cannot send an alarm of %s: %s", alarm["learner"], problem)
             else:
                 await asyncio.sleep(pause)

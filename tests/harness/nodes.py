@@ -37,7 +37,9 @@ async def node(store: Store, **settings: Any) -> AsyncIterator[Engine]:
         tasks += [saving for one in hosts if (saving := one.snapshots._saving) is not None]
         tasks += [fit for one in engine.replicas.values() if (fit := one.fits._task) is not None]
         tasks += [
-            task for task in (engine.sync.task, engine.residency.resting, engine.node.webhook._task) if task is not None
+            task
+            for task in (engine.sync.task, engine.residency.eviction, engine.node.webhook._task)
+            if task is not None
         ]
         for task in tasks:
             task.cancel()

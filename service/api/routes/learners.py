@@ -326,7 +326,7 @@ async def import_file(
 )
 async def snapshots(learner: TheLearner, engine: TheEngine) -> dict[str, Any]:
     """The retained snapshots, newest first."""
-    found = await engine.node.reached(engine.node.store.snapshots(learner.name, learner.birth))
+    found = await engine.node.call(engine.node.store.snapshots(learner.name, learner.birth))
     return {"snapshots": [one._asdict() for one in found]}
 
 

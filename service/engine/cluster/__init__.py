@@ -1,4 +1,4 @@
-"""What nodes do about each other: notifications, placement, residency, synchronisation. Start with `sync`."""
+"""Coordination of nodes: notifications, placement, residency and synchronisation. Start with `sync`."""
 
 from service.engine.cluster.notifier import Notifier
 from service.engine.cluster.placement import Placement

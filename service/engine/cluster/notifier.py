@@ -1,7 +1,7 @@
-"""Announce to the other nodes over a store what this one has appended, and subscribe to what they announce.
+"""Announces appended records to the other nodes over a store, and subscribes to their announcements.
 
-An announcement is only a hint. If a node dies between an append and its announcement, or misses one, the others lose
-time and nothing else: every node looks at all heads now and then (`sync.py`).
+An announcement is only a hint. If a node dies before its announcement, or misses one, the others only lose time,
+because every node checks all heads now and then (`sync.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from service.storage import Moved, SnapshotInfo, Store
 
 __all__ = ["Notifier"]
 
-logger = logging.getLogger("rarestream.bell")
+logger = logging.getLogger("rarestream.notifier")
 
 _PAUSE = 0.02  # seconds between two announcements of a node, and between two polls
 
@@ -24,7 +24,7 @@ class Notifier:
     """The notifier of one node."""
 
     def __init__(self, store: Store, node: bytes) -> None:
-        """`node`: by which the store knows who announced."""
+        """`node`: the sender of announcements in the store."""
         self._store = store
         self._node = node
         self._moves: dict[str, Moved] = {}  # not announced yet
@@ -33,7 +33,7 @@ class Notifier:
     def announce(self, log: str, position: int, snapshot: SnapshotInfo | None = None) -> None:
         """Announce that this node has appended up to `position`, deleted the log (0), or saved a snapshot.
 
-        The first one after a pause goes out at once, those of the next milliseconds go out together. Takes about a
+        The first announcement after a pause is sent at once, those of the next milliseconds together. Takes about a
         microsecond.
         """
         move = Moved(position, snapshot)
@@ -43,9 +43,9 @@ class Notifier:
             self._publishing = asyncio.create_task(self._publish_all(), name="notify")
 
     async def subscribe(self, callback: Callable[[dict[str, Moved] | None], None], seconds: float) -> None:
-        """Pass on what other nodes announce, by the logs' names, until it is cancelled; None: anything may have moved.
+        """Call back with the announcements of other nodes, by log, until cancelled; None: any log may have moved.
 
-        `seconds`: how long a call of the store may wait, and the pause after one that failed.
+        `seconds`: how long a call of the store may wait, and the pause after a failure.
         """
         after = b""
         while True:
@@ -53,15 +53,15 @@ class Notifier:
                 after, moves = await self._store.rung(self._node, after, seconds)
             except StoreError as error:
                 logger.debug("cannot poll for announcements of other nodes: %s", error.detail)
-                after = b""  # whatever was announced meanwhile
+                after = b""  # the next poll also returns what was announced meanwhile
                 await asyncio.sleep(seconds)
                 continue
             if moves is None or moves:
                 callback(moves)
-            await asyncio.sleep(_PAUSE)  # what arrives meanwhile comes together; our own announcements wake us too
+            await asyncio.sleep(_PAUSE)  # collects several announcements; our own wake us too
 
     async def close(self) -> None:
-        """Announce what has not been announced."""
+        """Send the pending announcements."""
         publishing = self._publishing
         if publishing is not None:
             publishing.cancel()
@@ -82,4 +82,4 @@ class Notifier:
         try:
             await self._store.ring(self._node, moves)
         except StoreError as error:
-            logger.debug("%d logs have moved, and no node was told: %s", len(moves), error.detail)
+            logger.debug("cannot announce the new records of %d logs: %s", len(moves), error.detail)

@@ -1,12 +1,12 @@
-"""Which nodes host which learners: all of them, or, with `replication`, so many of those that are alive.
+"""Decides which nodes host which learners: all nodes, or with `replication` only so many of the live nodes.
 
-Every node works it out alone and alike, by rendezvous hashing (Thaler and Ravishankar 1998): of each pair of an address
-and a learner's name a hash, and the learner is hosted at the addresses with the highest. An address that comes takes
-its share from all others, one that goes leaves its share to all others, and nothing else moves. Processes behind one
-address are one place: whatever is sent there may come to any of them.
+Every node computes the same placement by rendezvous hashing (Thaler and Ravishankar 1998): it hashes each address with
+the learner's name, and the addresses with the highest hashes host the learner. A new address takes its share from all
+others, a lost one leaves its share to all others, and nothing else moves. Processes behind one address are one place,
+because a request to the address may reach any of them.
 
-Who is alive is in the store: a key of each node, with a time to live. Nodes may disagree for a moment, which costs no
-more than a learner that is hosted once more than it need be: any node may append to any log.
+The store has a key with a time to live for each live node. Nodes may disagree for a moment. That only costs one more
+replica, because any node may append to any log.
 """
 
 from __future__ import annotations
@@ -27,72 +27,72 @@ __all__ = ["Placement"]
 
 logger = logging.getLogger("rarestream.placement")
 
-ALIVE = 5.0  # times `follow_seconds`: how long a node that is not heard of counts as alive
-_SETTLING = 10.0  # times `follow_seconds`, after a change: learners are still served where they were
-_KNOWN = 100_000  # names whose places are kept
+ALIVE = 5.0  # times `follow_seconds`: how long a silent node counts as alive
+_SETTLING = 10.0  # times `follow_seconds` after a change: learners are still served at their old places
+_CACHED = 100_000  # names in the cache of places
 
 
 class Placement:
-    """Where learners are hosted, as this node sees it."""
+    """The placement of learners, as this node sees it."""
 
     def __init__(self, node: Node) -> None:
-        """Raises `ValueError` where the settings ask for what the store cannot do."""
+        """Raise `ValueError` if the store does not support the settings."""
         settings, store = node.settings, node.store
         self._node = node
         self.replication = settings.replication
         self.address = settings.advertise or ""
         self.id = secrets.token_hex(8)
-        self.keys: tuple[bytes, ...] = ()  # that only nodes know: the one that they all have, and the one before it
-        self.addresses: tuple[str, ...] = ()  # of the nodes that are alive
+        self.keys: tuple[bytes, ...] = ()  # secrets of the nodes: the current one and the one before it
+        self.addresses: tuple[str, ...] = ()  # of the live nodes
         self._seconds = max(1.0, ALIVE * settings.follow_seconds)
         self._lenient_until = -math.inf  # on the monotonic clock; inf: the store does not answer
         self._places: dict[str, tuple[str, ...]] = {}
         self._settling = _SETTLING * settings.follow_seconds
         self._changed = -self._settling
-        self._change = asyncio.Event()  # another one after each
+        self._change = asyncio.Event()  # replaced after each change
         self._store: SharedStore | None = None
         if self.replication:
             if not isinstance(store, SharedStore):
-                raise ValueError("replication is for nodes that share a store: it needs one of Redis")
+                raise ValueError("replication needs a store that nodes share: use Redis")
             if not self.address:
                 raise ValueError("replication needs advertise: the address at which other nodes reach this one")
             self._store = store
 
     @property
     def spread(self) -> bool:
-        """Whether some learners may not be hosted here."""
+        """Whether other nodes may host learners that this one does not."""
         return self._store is not None
 
     @property
     def settling(self) -> bool:
-        """Whether the nodes that are alive have changed a moment ago."""
+        """Whether the live nodes have changed lately."""
         return time.monotonic() < self._changed + self._settling
 
-    async def meet(self, alive: bool = True) -> bool:
-        """Say that this node is alive, if it is, and see who else is; whether that has changed.
+    async def update_membership(self, alive: bool = True) -> bool:
+        """Send a heartbeat if `alive`, read the live nodes, and return whether they have changed.
 
-        Where the store was away, nobody could say so: those who were alive count as that until they have had the time.
-        Raises `StoreUnavailable`.
+        After an outage of the store, the former nodes count as alive until they have had time for a heartbeat. Raises
+        `StoreUnavailable`.
         """
         if self._store is None:
             return False
         try:
-            key = await self._node.reached(self._store.key(self.keys[0] if self.keys else secrets.token_bytes(32)))
+            key = await self._node.call(self._store.key(self.keys[0] if self.keys else secrets.token_bytes(32)))
             if key not in self.keys[:1]:
                 self.keys = (key, *self.keys[:1])
-            told = self.address if alive else None
-            nodes = await self._node.reached(self._store.meet(self.id, told, self._seconds))
+            address = self.address if alive else None
+            nodes = await self._node.call(self._store.meet(self.id, address, self._seconds))
         except StoreUnavailable:
             self._lenient_until = math.inf
             raise
         now = time.monotonic()
         if self._lenient_until == math.inf:
             self._lenient_until = now + self._seconds
-        kept = self.addresses if now < self._lenient_until else ()
-        addresses = tuple(sorted({*filter(_readable, nodes.values()), *kept}))
+        lenient = self.addresses if now < self._lenient_until else ()
+        addresses = tuple(sorted({*filter(_is_valid, nodes.values()), *lenient}))
         if addresses == self.addresses:
             return False
-        logger.info("nodes are alive at %s", ", ".join(addresses))
+        logger.info("live nodes: %s", ", ".join(addresses))
         if self.addresses:
             self._changed = time.monotonic()
         self.addresses = addresses
@@ -101,35 +101,35 @@ class Placement:
         self._change = asyncio.Event()
         return True
 
-    async def without(self, address: str) -> None:
-        """Until no node is alive at this address."""
+    async def wait_until_gone(self, address: str) -> None:
+        """Wait until no live node has this address."""
         while address in self.addresses:
             await self._change.wait()
 
     async def leave(self) -> None:
-        """Say that this node goes. Raises `StoreUnavailable`."""
+        """Deregister this node. Raises `StoreUnavailable`."""
         if self._store is not None:
-            await self._node.reached(self._store.leave(self.id))
+            await self._node.call(self._store.leave(self.id))
 
     def places(self, name: str) -> tuple[str, ...]:
-        """The addresses at which a learner is hosted, the one with the highest hash first. O(nodes), once for each."""
-        found = self._places.get(name)
-        if found is None:
-            if len(self._places) >= _KNOWN:
+        """Return the addresses that host a learner, highest hash first. O(nodes), cached."""
+        addresses = self._places.get(name)
+        if addresses is None:
+            if len(self._places) >= _CACHED:
                 self._places.clear()
             if not self.addresses:
                 return ()
             ranked = sorted(self.addresses, key=lambda address: _weight(address, name), reverse=True)
-            found = self._places[name] = tuple(ranked[: self.replication])
-        return found
+            addresses = self._places[name] = tuple(ranked[: self.replication])
+        return addresses
 
-    def here(self, name: str) -> bool:
-        """Whether a learner is to be hosted here."""
+    def hosts(self, name: str) -> bool:
+        """Tell whether this node hosts a learner."""
         return self._store is None or not self.addresses or self.address in self.places(name)
 
 
-def _readable(address: str) -> bool:
-    """Whether a request can be sent there. A node of another release may have told what this one would refuse."""
+def _is_valid(address: str) -> bool:
+    """Tell whether requests can be sent to an address; nodes of other releases may register malformed ones."""
     try:
         return node_address(address) == address
     except ValueError:

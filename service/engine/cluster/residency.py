@@ -1,8 +1,8 @@
-"""Which learners are in memory: so many as the settings say. The others sleep, and awake for whoever wants them.
+"""Evicts learners from memory and loads them on demand: at most `max_resident` are in memory.
 
-Of a learner that sleeps the store has a snapshot, and its log; it is read back when it is asked for. Those used longest
-ago fall asleep first, and of learners that other nodes host (`placement.py`) all that nobody has used here for a while.
-One that is in somebody's hands stays awake. While one falls asleep or awakes, whoever wants it waits.
+The store has the snapshot and the log of an evicted learner, and the next request loads it. The least recently used
+learners are evicted first, and all unused ones that other nodes host (`placement.py`). A learner in use stays in
+memory. Requests wait while a learner is evicted or loaded.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from service.errors import LearnerGone, ServiceError, StoreUnavailable
 
 __all__ = ["Residency"]
 
-_GUEST = 10.0  # times `follow_seconds`: so long after its last use a learner stays here that other nodes host
-_SPARE = 32  # room is made for a part of all that may be in memory, one in so many
-_ABREAST = 4  # learners that fall asleep side by side where room is short: the store commits their snapshots together
+_GUEST = 10.0  # times `follow_seconds`: how long a learner of other nodes stays after its last use
+_SPARE = 32  # evict `max_resident` / _SPARE more than necessary
+_ABREAST = 4  # parallel evictions if memory is short: the store commits their snapshots together
 
 
 class Residency:
-    """What puts the learners of a node to sleep, and wakes them."""
+    """Evicts and loads the learners of a node."""
 
     def __init__(self, registry: Registry, placement: Placement) -> None:
         self._registry = registry
         self._placement = placement
-        self.resting: asyncio.Task[None] | None = None  # the last round in which learners fell asleep
-        self._fewer = asyncio.Event()  # set for a moment when one falls asleep, and at the end of a round
-        self._waking = 0  # learners that awake just now, for whom there is room
-        self._awoken = asyncio.Event()  # set for a moment when one has
+        self.eviction: asyncio.Task[None] | None = None  # the last round of evictions
+        self._freed = asyncio.Event()  # set for a moment by each eviction, and at the end of a round
+        self._loading = 0  # learners that are being loaded, for which there is space
+        self._loaded = asyncio.Event()  # set for a moment by each load
 
     async def load(self, name: str) -> None:
-        """Have the learner of this name awake, if it sleeps or is about to. Raises `ServiceError`."""
+        """Load the learner of this name if it is evicted or in transition. Raises `ServiceError`."""
         here = self._registry
         while name not in here.replicas and (name in here.evicted or name in here.moving):
             if name in here.moving:
-                await self.settled(name)
+                await self.wait_for_transition(name)
             else:
-                await self.moved(name, self._wake)
+                await self.transition(name, self._load)
 
-    async def settled(self, name: str) -> None:
-        """Until a learner that falls asleep or awake just now has done so."""
+    async def wait_for_transition(self, name: str) -> None:
+        """Wait until the transition of a learner has ended."""
         await asyncio.shield(self._registry.moving[name])
 
-    async def moved(self, name: str, move: Callable[[str], Awaitable[None]]) -> None:
-        """Have a learner fall asleep or awake, or go; whoever wants it meanwhile waits."""
+    async def transition(self, name: str, move: Callable[[str], Awaitable[None]]) -> None:
+        """Evict, load or delete a learner by `move`; requests for it wait meanwhile."""
         moving = self._registry.moving[name] = asyncio.get_running_loop().create_future()
         try:
             await move(name)
@@ -58,25 +58,23 @@ class Residency:
             del self._registry.moving[name]
             moving.set_result(None)
 
-    async def _wake(self, name: str) -> None:
-        await self.space()
-        self._waking += 1
+    async def _load(self, name: str) -> None:
+        await self.wait_for_space()
+        self._loading += 1
         try:
-            await self._wake_now(name)
+            await self._load_now(name)
         finally:
-            self._waking -= 1
-            self._awoken.set()
-            self._awoken.clear()
+            self._loading -= 1
+            self._loaded.set()
+            self._loaded.clear()
 
-    async def _wake_now(self, name: str) -> None:
+    async def _load_now(self, name: str) -> None:
         here = self._registry
         try:
             replica, behind = await here.host(name, here.evicted[name])
             if behind:
                 try:
-                    await (
-                        replica.log.catch_up()
-                    )  # before anybody finds it: what is behind its snapshot was acknowledged
+                    await replica.log.catch_up()  # before it is listed: those records were acknowledged
                 except ServiceError:
                     await replica.close(save=False)
                     raise
@@ -90,95 +88,97 @@ class Residency:
             raise
         del here.evicted[name]
         here.unavailable.pop(name, None)
-        here.take_in(replica)
-        self.rest()
+        here.add(replica)
+        self.evict_idle()
 
-    async def _sleep(self, name: str) -> None:
+    async def _evict(self, name: str) -> None:
         replica = self._registry.replicas.pop(name)
         self._registry.evicted[name] = replica.birth
-        self._tell()
+        self._notify()
         await replica.close(save=True)
 
-    def _tell(self, _: object = None) -> None:
-        self._fewer.set()
-        self._fewer.clear()
+    def _notify(self, _: object = None) -> None:
+        self._freed.set()
+        self._freed.clear()
 
     @property
     def _over(self) -> int:
-        """How many more are in memory than may be; below 0: that many more may."""
+        """How many learners are in memory beyond the limit; negative: how many more fit."""
         return len(self._registry.replicas) - self._registry.node.settings.max_resident
 
     @property
     def full(self) -> bool:
-        """Whether as many are in memory as may be."""
+        """Whether no more learners fit into memory."""
         return self._over >= 0
 
-    def rest(self) -> None:
-        """See to it that no more learners are in memory than may be, and none for long that others host."""
-        over = self._over > 0 or any(self._guests())
-        if over and (self.resting is None or self.resting.done()):
-            self.resting = asyncio.create_task(self._let_sleep(), name="rest")
-            self.resting.add_done_callback(self._tell)
+    def evict_idle(self) -> None:
+        """Start a round of evictions if it is necessary."""
+        over = self._over > 0 or any(self._foreign())
+        if over and (self.eviction is None or self.eviction.done()):
+            self.eviction = asyncio.create_task(self._evict_round(), name="rest")
+            self.eviction.add_done_callback(self._notify)
 
-    def _guests(self) -> Iterator[LearnerReplica]:
-        """Those in memory that other nodes host, and that nobody has used here for a while."""
+    def _foreign(self) -> Iterator[LearnerReplica]:
+        """Yield the replicas of learners that other nodes host, and that were not used here for a while."""
         if self._placement.spread and not self._placement.settling:
             since = time.monotonic() - _GUEST * self._registry.node.settings.follow_seconds
             for replica in self._registry.replicas.values():
-                if replica.last_used < since and not self._placement.here(replica.name):
+                if replica.last_used < since and not self._placement.hosts(replica.name):
                     yield replica
 
     @property
     def _most_over(self) -> int:
-        """How many more than may be in memory are there before who needs room has to wait."""
+        """How many learners beyond the limit make a load wait."""
         return self._registry.node.settings.max_resident // 8 + _ABREAST
 
-    async def space(self) -> None:
-        """Until one more may come into memory, if any that are there can go.
+    async def wait_for_space(self) -> None:
+        """Wait until one more learner fits into memory, as long as evictions go on.
 
-        It is not the end of a round that is waited for: a round goes on for as long as others come.
+        It does not wait for the end of a round, which lasts as long as other learners are loaded.
         """
         if self._over >= self._most_over:
-            self.rest()
-            round_ = self.resting
+            self.evict_idle()
+            round_ = self.eviction
             assert round_ is not None
             while self._over >= self._most_over and not round_.done():
-                await self._fewer.wait()
+                await self._freed.wait()
 
-    async def _let_sleep(self) -> None:
-        """Put guests to sleep, and those used longest ago, until no more are awake than may be, or none is idle."""
+    async def _evict_round(self) -> None:
+        """Evict foreign and least recently used learners until the rest fits, or none is idle."""
         while self._registry.node.unreachable is None:
             over = self._over
-            if over > 0:  # some more than that: to look at all of them takes longer than to put a few to sleep
+            if over > 0:  # some more, because sorting all takes longer than a few evictions
                 over += self._registry.node.settings.max_resident // _SPARE
             by_use = sorted(self._registry.replicas.values(), key=attrgetter("last_used")) if over > 0 else []
-            tired = list(islice(filter(self._may_sleep, by_use), max(over, 0)))
-            tired += [replica for replica in self._guests() if replica not in tired and self._may_sleep(replica)]
-            if not tired:
+            candidates = list(islice(filter(self._is_evictable, by_use), max(over, 0)))
+            candidates += [
+                replica for replica in self._foreign() if replica not in candidates and self._is_evictable(replica)
+            ]
+            if not candidates:
                 return
-            going: set[asyncio.Task[None]] = set()
+            running: set[asyncio.Task[None]] = set()
             async with asyncio.TaskGroup() as tasks:
-                for one in tired:
-                    while len(going) >= await self._abreast():
-                        _, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
-                    going.add(tasks.create_task(self.put_to_sleep(one)))
+                for replica in candidates:
+                    while len(running) >= await self._parallel():
+                        _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                    running.add(tasks.create_task(self.evict(replica)))
 
-    async def _abreast(self) -> int:
-        """How many may fall asleep side by side: each of them holds up who wakes one meanwhile.
+    async def _parallel(self) -> int:
+        """Return how many evictions may run in parallel: each one delays loads.
 
-        While there is room enough, one at a time, and none as long as others awake.
+        If there is space enough, evictions run one at a time and wait for loads.
         """
         while self._over <= self._most_over // 4:
-            if not self._waking:
+            if not self._loading:
                 return 1
-            await self._awoken.wait()
+            await self._loaded.wait()
         return _ABREAST if self._over > self._most_over // 2 else 2
 
-    async def put_to_sleep(self, replica: LearnerReplica) -> None:
-        """Have a learner fall asleep, unless it is wanted."""
-        if self._may_sleep(replica):  # still
-            await self.moved(replica.name, self._sleep)
+    async def evict(self, replica: LearnerReplica) -> None:
+        """Evict a learner unless it is in use."""
+        if self._is_evictable(replica):  # it may be in use by now
+            await self.transition(replica.name, self._evict)
 
-    def _may_sleep(self, replica: LearnerReplica) -> bool:
+    def _is_evictable(self, replica: LearnerReplica) -> bool:
         here = self._registry
         return replica.idle and replica.name not in here.moving and here.replicas.get(replica.name) is replica

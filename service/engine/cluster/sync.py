@@ -1,8 +1,8 @@
-"""What other nodes over the same store do, as this one follows it: learners come, go, move on, and change their place.
+"""Keeps this node in step with the others over the same store: new, deleted, changed and moved learners.
 
-Nodes tell each other what they appended (`bell.py`), and this one looks at all heads now and then, for whoever did
-something and died. What is new in the store is hosted here if it is to be (`placement.py`) and there is room, or else
-sleeps; what is gone is dropped; what others appended is read.
+Nodes announce their records (`notifier.py`), and this one checks all heads now and then, because a node may die before
+its announcement. A new learner is hosted here (`placement.py`) if there is space, else it is evicted. Deleted learners
+are dropped, and new records are read.
 """
 
 from __future__ import annotations
@@ -21,139 +21,140 @@ from service.storage import Head, Moved
 
 __all__ = ["StoreSync"]
 
-logger = logging.getLogger("rarestream.following")
+logger = logging.getLogger("rarestream.sync")
 
-_STRETCH = 1000  # logs that are looked at in one go, in about a millisecond
-_QUIET = 30.0  # times `follow_seconds`: so often is looked where the store tells for certain that others wrote
-_REST_SECONDS = 5.0  # at most, between two looks that are asked for: one that took long may have compiled kernels
-_TELL_SECONDS = 60.0  # from one word that the store is away to the next
+_PIECE = 1000  # logs that are checked without a pause, in about a millisecond
+_QUIET = 30.0  # times `follow_seconds`: interval of checks if the store reports every write of others
+_LONGEST_PAUSE = 5.0  # longest pause after a check, which may have compiled kernels
+_WARN_SECONDS = 60.0  # interval of the warnings that the store is away
 
 
 class StoreSync:
-    """How this node comes to know what the store has."""
+    """Follows the store on behalf of one node."""
 
-    def __init__(self, registry: Registry, placement: Placement, sleeping: Residency) -> None:
+    def __init__(self, registry: Registry, placement: Placement, residency: Residency) -> None:
         self._registry = registry
         self._node = registry.node
         self._placement = placement
-        self._residency = sleeping
+        self._residency = residency
         self.task: asyncio.Task[None] | None = None  # from `start` on
-        self._look = asyncio.Event()  # set where what was heard asks for a look at all heads
-        self._looked = 0.0  # seconds that the last look took
-        self._look_by = 0.0  # on the monotonic clock: when the next is due, whatever is heard
-        self._told_again: float | None = None  # on the monotonic clock: when it is told next that the store is away
-        self._moving_in = asyncio.Event()  # set where nodes came or went
+        self._check = asyncio.Event()  # set if an announcement requires a check of all heads
+        self._check_seconds = 0.0  # seconds that the last check took
+        self._check_by = 0.0  # monotonic time of the next check, even without announcements
+        self._next_warning: float | None = None  # monotonic time of the next warning that the store is away
+        self._nodes_changed = asyncio.Event()  # set if the live nodes have changed
 
     async def start(self) -> None:
-        """Load every learner of the store, and keep looking for what other nodes do.
+        """Load every learner of the store, and follow the other nodes from then on.
 
-        A store that is away does not fail the start: the node is not ready until it comes back.
+        The start does not fail if the store is away: the node is not ready until it is back.
         """
         try:
-            await self._placement.meet(alive=False)  # that it is, it says once it is ready
-            await self.look_around()
+            await self._placement.update_membership(alive=False)  # the heartbeats begin when it is ready
+            await self.check_heads()
         except StoreUnavailable as error:
-            logger.warning("the store is not there yet, and is waited for: %s", error.detail)
-            self._told_again = time.monotonic() + _TELL_SECONDS
+            logger.warning("waiting for the store: %s", error.detail)
+            self._next_warning = time.monotonic() + _WARN_SECONDS
         self.task = asyncio.create_task(self._follow_and_listen(), name="follow")
         self.task.add_done_callback(self._ended)
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop following."""
         if self.task is not None:
             self.task.cancel()
             await asyncio.wait([self.task])
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
-        if error is not None:  # a fault of ours: this node serves what it has, and says that it is not ready
-            logger.critical("other nodes are no longer followed", exc_info=error)
+        if error is not None:  # a bug: the node serves its learners, but reports that it is not ready
+            logger.critical("this node no longer follows the others", exc_info=error)
             self._registry.ready = False
 
     async def _follow_and_listen(self) -> None:
-        """Hear of what others do at once; and look at all heads now and then, for whoever did something and died."""
+        """Subscribe to announcements, and check all heads now and then."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow(), name="look around")
+            tasks.create_task(self._follow(), name="check heads")
             if self._placement.spread:
-                tasks.create_task(self._live(), name="say that it is alive")
-                tasks.create_task(self._move_in(), name="move in")
+                tasks.create_task(self._send_heartbeats(), name="heartbeats")
+                tasks.create_task(self._load_moved(), name="load moved learners")
             subscription = self._node.notifier.subscribe(self._handle_moves, self._node.settings.follow_seconds)
             tasks.create_task(subscription, name="subscribe")
 
-    def _handle_moves(self, told: dict[str, Moved] | None) -> None:
-        """Read on what other nodes announced, if it is in memory; evicted learners stay evicted."""
-        for log, moved in (told or {}).items():
+    def _handle_moves(self, moves: dict[str, Moved] | None) -> None:
+        """Read the records that other nodes announced, of learners in memory; evicted ones stay evicted."""
+        for log, moved in (moves or {}).items():
             replica = self._registry.find(log)
             if replica is not None and moved.position:
                 if moved.snapshot is not None:
                     replica.snapshots.note_foreign(moved.snapshot)
                 if replica.position < moved.position and replica.failure is None:
                     replica.log.follow(moved.position)
-            elif replica is not None or not moved.position or not self._registry.knows(log):
-                self._look.set()
-        if told is None:
-            self._look.set()
+            elif replica is not None or not moved.position or not self._registry.is_listed(log):
+                self._check.set()
+        if moves is None:
+            self._check.set()
 
-    def _due(self, now: float) -> bool:
-        """Whether a look is due though nothing was heard: where others may not be heard, or something may be amiss.
+    def _is_check_due(self, now: float) -> bool:
+        """Tell whether a check is due without an announcement.
 
-        And now and then in any case: what a request left half-done that was given up is seen then.
+        It is if the store does not report every write, if something is wrong, and now and then, because a cancelled
+        request may have left its work unfinished.
         """
         here = self._registry
         amiss = here.unavailable or not here.ready or self._node.unreachable is not None
-        return not self._node.store.certain or bool(amiss) or now >= self._look_by
+        return not self._node.store.certain or bool(amiss) or now >= self._check_by
 
-    async def _next_look(self) -> bool:
-        """Wait until it is time for one; whether what was heard asks for it.
+    async def _next_check(self) -> bool:
+        """Wait for the time of the next check; return whether an announcement requires it.
 
-        However much is heard, about a tenth of the time goes into looking.
+        At most about a tenth of the time is spent on checks.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(self._node.settings.follow_seconds):
-                await asyncio.sleep(min(9 * self._looked, _REST_SECONDS))
-                await self._look.wait()
-        heard = self._look.is_set()
-        self._look.clear()
-        return heard
+                await asyncio.sleep(min(9 * self._check_seconds, _LONGEST_PAUSE))
+                await self._check.wait()
+        announced = self._check.is_set()
+        self._check.clear()
+        return announced
 
-    def _away(self, error: StoreUnavailable) -> None:
-        """The store does not answer: that is told when it has been so for a while, and then now and then."""
+    def _warn_store_away(self, error: StoreUnavailable) -> None:
+        """Warn that the store does not answer: after a while, and then now and then."""
         now = time.monotonic()
-        if self._told_again is None:
-            self._told_again = now + _TELL_SECONDS
-        elif now >= self._told_again:
-            self._told_again = now + _TELL_SECONDS
+        if self._next_warning is None:
+            self._next_warning = now + _WARN_SECONDS
+        elif now >= self._next_warning:
+            self._next_warning = now + _WARN_SECONDS
             seconds = self._node.stale_seconds
-            logger.warning("the store has not answered for %.0f s, and is waited for: %s", seconds, error.detail)
+            logger.warning("the store has not answered for %.0f s, still waiting: %s", seconds, error.detail)
 
     async def _follow(self) -> None:
         failures = 0
         while True:
-            heard = await self._next_look()
+            announced = await self._next_check()
             began = time.monotonic()
             try:
-                if heard or failures != self._node.timings.failures or self._due(began):
-                    await self.look_around()
-                    self._look_by = time.monotonic() + _QUIET * self._node.settings.follow_seconds
-                else:  # is it there?
-                    await self._node.reached(self._node.store.head(GROUP))
+                if announced or failures != self._node.timings.failures or self._is_check_due(began):
+                    await self.check_heads()
+                    self._check_by = time.monotonic() + _QUIET * self._node.settings.follow_seconds
+                else:  # is the store there?
+                    await self._node.call(self._node.store.head(GROUP))
             except StoreUnavailable as error:
-                self._look_by = 0.0
-                self._away(error)
-            except Damaged as error:  # of what is asked for all learners at once
-                self._look_by = 0.0
-                logger.error("other nodes cannot be followed: %s", error.detail)
+                self._check_by = 0.0
+                self._warn_store_away(error)
+            except Damaged as error:  # a reply about all learners
+                self._check_by = 0.0
+                logger.error("cannot follow the other nodes: %s", error.detail)
             else:
-                self._told_again = None
+                self._next_warning = None
                 if failures != self._node.timings.failures:
-                    # another server may have taken over, that lacks records: each compares, though none is new
+                    # a server that lacks records may have taken over: every replica compares
                     failures = self._node.timings.failures
                     self._all_follow()
             self._all_tick()
-            self._residency.rest()
-            self._looked = time.monotonic() - began
+            self._residency.evict_idle()
+            self._check_seconds = time.monotonic() - began
 
-    # Loops in functions of their own: the last one of a loop in `_follow` would stay in memory until the next look.
+    # In separate functions: a loop variable in `_follow` would keep the last replica in memory until the next check.
 
     def _all_follow(self) -> None:
         for replica in self._registry.all():
@@ -163,46 +164,46 @@ class StoreSync:
         for replica in self._registry.all():
             replica.tick()
 
-    async def _live(self) -> None:
-        """Say that this node is alive, and see who else is, however long anything else takes."""
+    async def _send_heartbeats(self) -> None:
+        """Send heartbeats and read the live nodes, however long anything else takes."""
         while True:
             try:
-                if await self._placement.meet(alive=self._registry.ready):
-                    self._moving_in.set()
+                if await self._placement.update_membership(alive=self._registry.ready):
+                    self._nodes_changed.set()
             except StoreError as error:
                 logger.debug("the store does not answer: %s", error.detail)
             await asyncio.sleep(self._node.settings.follow_seconds)
 
-    async def _move_in(self) -> None:
-        """Have awake what is to be hosted here since other nodes came or went, as far as there is room."""
+    async def _load_moved(self) -> None:
+        """Load the learners that this node hosts after a change of the live nodes, as far as they fit."""
         while True:
-            await self._moving_in.wait()
-            self._moving_in.clear()
+            await self._nodes_changed.wait()
+            self._nodes_changed.clear()
             for name in list(self._registry.evicted):
-                if not self._placement.here(name) or self._residency.full:
+                if not self._placement.hosts(name) or self._residency.full:
                     continue
                 try:
                     await self._residency.load(name)
-                except ServiceError as error:  # whoever asks for it next is told, or wakes it
+                except ServiceError as error:  # the next request reports it, or loads the learner
                     logger.warning("%s: %s", name, error.detail)
 
-    async def look_around(self) -> None:
-        """Host what is new in the store, drop what is gone, catch up with what other nodes appended."""
+    async def check_heads(self) -> None:
+        """Host new logs of the store, drop deleted ones, read the records of other nodes."""
         here = self._registry
-        heads = await self._node.reached(self._node.store.heads())
+        heads = await self._node.call(self._node.store.heads())
         await self._drop(heads)
         for number, (name, head) in enumerate(heads.items() if here.ready else sorted(heads.items())):
-            if number % _STRETCH == _STRETCH - 1:
-                await asyncio.sleep(0)  # others have their turn
-            if here.sleeps(name, head):  # of thousands most do
+            if number % _PIECE == _PIECE - 1:
+                await asyncio.sleep(0)  # let other tasks run
+            if here.is_evicted(name, head):  # most of thousands are
                 continue
             try:
-                await self._meet(name, head)
+                await self._take_in(name, head)
             except StoreUnavailable:
                 raise
-            except ServiceError as error:  # this learner's trouble is not the others'
-                known = here.unavailable.get(name)
-                if known is None or known.detail != error.detail:
+            except ServiceError as error:  # other learners are not affected
+                error_before = here.unavailable.get(name)
+                if error_before is None or error_before.detail != error.detail:
                     logger.error("%s: %s", called(name), error.detail)
                     here.unavailable[name] = error
             else:
@@ -214,70 +215,70 @@ class StoreSync:
             here.ready = True
 
     async def _drop(self, heads: dict[str, Head]) -> None:
-        """Let go of what the store has no longer, by these heads and, as they were read a while ago, by new ones."""
+        """Drop replicas whose logs are neither in these heads nor in the store now."""
         here = self._registry
         for replica in here.all():
             name = replica.name
             head = heads.get(name)
-            if (head is None or head.birth != replica.birth) and not await self._still(name, replica.birth):
+            if (head is None or head.birth != replica.birth) and not await self._exists(name, replica.birth):
                 replica.mailbox.failure = LearnerGone(f"{called(name)} was deleted")
                 here.forget(replica)
                 await replica.close(save=False)
         gone = here.evicted.keys() - heads.keys()
         if gone:
-            fresh_heads = await self._node.reached(self._node.store.heads())
+            fresh_heads = await self._node.call(self._node.store.heads())
             for name in gone - fresh_heads.keys() - here.moving.keys():
                 here.evicted.pop(name, None)
 
     async def _catch_up(self) -> None:
-        """At the start: have all that is hosted read its log, side by side."""
+        """Read the logs of all replicas in parallel, at the start."""
         everyone = self._registry.all()
-        done = await asyncio.gather(*(replica.log.catch_up() for replica in everyone), return_exceptions=True)
-        for replica, failure in zip(everyone, done, strict=True):
+        outcomes = await asyncio.gather(*(replica.log.catch_up() for replica in everyone), return_exceptions=True)
+        for replica, failure in zip(everyone, outcomes, strict=True):
             if isinstance(failure, StoreUnavailable):
                 raise failure
-            if failure is not None:  # `failed` says so to whoever asks for it
+            if failure is not None:  # requests for it report `failed`
                 logger.error("%s: %s", called(replica.name), failure)
 
     async def discover(self, log: str) -> None:
-        """Meet what another node created a moment ago, if it did. Raises `StoreUnavailable` where that is not known."""
+        """Take in a log that another node has just created. Raises `StoreUnavailable` if the store does not answer."""
         here = self._registry
-        if here.find(log) is not None or here.knows(log) or not here.ready:
+        if here.find(log) is not None or here.is_listed(log) or not here.ready:
             return
-        head = await self._node.reached(self._node.store.head(log))
+        head = await self._node.call(self._node.store.head(log))
         if head is not None:
-            await self._meet(log, head)
-            found = here.find(log)
-            if found is not None:  # as far as it was when it was asked for
-                await found.log.catch_up()
+            await self._take_in(log, head)
+            replica = here.find(log)
+            if replica is not None:  # up to the head at the time of the request
+                await replica.log.catch_up()
 
-    async def _meet(self, log: str, head: Head) -> None:
-        """Take in a log of which the store has this head, or have what is hosted of it read on."""
+    async def _take_in(self, log: str, head: Head) -> None:
+        """Host the log with this head, or let its replica read new records."""
         here = self._registry
         replica = here.find(log)
         if replica is not None:
             if replica.position != head.position and replica.failure is None and not replica.mailbox.has_jobs:
                 replica.log.follow()
             return
-        if here.sleeps(log, head):
+        if here.is_evicted(log, head):
             return
-        async with here.creating:  # what is created here just now is in the store, and not found yet
+        async with here.creating:  # a log in creation is in the store but not listed yet
             replica = here.find(log)
-            if replica is None and here.sleeps(log, head):
+            if replica is None and here.is_evicted(log, head):
                 return
             if replica is None:
-                here.evicted.pop(log, None)  # of another birth
+                here.evicted.pop(log, None)  # an earlier learner of this name
                 here.check_room()
-                if (self._residency.full or not self._placement.here(log)) and not log.startswith(GROUP):
-                    # the heads were read a while ago
-                    if not here.ready or (await self._still(log, head.birth) and log not in here.replicas):
+                if (self._residency.full or not self._placement.hosts(log)) and not log.startswith(GROUP):
+                    # the heads may be outdated
+                    if not here.ready or (await self._exists(log, head.birth) and log not in here.replicas):
                         here.evicted[log] = head.birth
                     return
                 replica, _ = await here.host(log, head.birth)
-                here.take_in(replica)
+                here.add(replica)
         replica.log.follow()
 
-    async def _still(self, log: str, birth: bytes) -> bool:
-        """Whether the store has the log of this birth just now."""
-        head = await self._node.reached(self._node.store.head(log))
+    async def _exists(self, log: str, birth: bytes) -> bool:
+        """Tell whether the store has the log of this birth now."""
+        head = await self._node.call(self._node.store.head(log))
         return head is not None and head.birth == birth

@@ -1,4 +1,4 @@
-"""Records and snapshots as bytes, and the checks of those that a log gives. Start with `codec`."""
+"""Encodes records and snapshots, and validates those that a log returns. Start with `codec`."""
 
 from service.engine.records.codec import (
     Created,

@@ -2,8 +2,8 @@
 
     "rare" | version u8 | kind u8 | CRC-32 u32 of what follows | MessagePack
 
-An array is (dtype, shape, bytes), little-endian. Events whose numbers are all float32 are kept as that, in half the
-room, and read back as the float64 that they were. What cannot be read back raises `Damaged`, which says what differs.
+An array is (dtype, shape, bytes), little-endian. If all numbers of events are float32, they are stored as float32, in
+half the space, and read back as float64. Unreadable data raises `Damaged`, which says what is wrong.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
     "unpack_snapshot",
 ]
 
-# what a decoder of MessagePack raises: text that is not UTF-8 and what is nested too deeply have errors of their own
+# errors of the MessagePack decoder; invalid UTF-8 and too deep nesting have their own
 NOT_READABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _MAGIC = b"rare"
@@ -73,7 +73,7 @@ class _BatchParts(msgspec.Struct, forbid_unknown_fields=True):
     times: _Array | None = None
     ids: list[str | None] | None = None
     segments: list[tuple[int, int, str, int]] = []
-    afters: list[int] | None = None  # of the segments, where not all are their offsets
+    afters: list[int] | None = None  # of the segments; None if each equals its offset
     costs: _Array | None = None
     late: dict[str, _Array] | None = None
 
@@ -108,10 +108,10 @@ class _SnapshotParts(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Created(msgspec.Struct, frozen=True):
-    """The first record of a log: the configuration of a learner or a group, as JSON; see `config_of`.
+    """The first record of a log: the configuration of a learner or a group as JSON; see `config_of`.
 
-    A learner that begins as a copy of another has that one's `state`: its record is a snapshot at position 1, so that
-    the copy is there whole or not at all.
+    A copy of another learner has that one's `state`. Its record is a snapshot at position 1, so that the store has the
+    complete copy or none.
     """
 
     config: dict[str, Any]
@@ -129,7 +129,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 Record = Created | LabelledBatch | SettingsChange | ComparedBatch | FitResult | Rollback | ServedBatch
 
 _DTYPES = frozenset({"<f8", "<i8", "<u8", "<u4", "|i1", "|u1", "|b1"})
-_WHOLE = frozenset({"<i8", "<u4"})
+_INTEGERS = frozenset({"<i8", "<u4"})
 _WITH_SINGLES = _DTYPES | {"<f4"}
 _encoder = msgspec.msgpack.Encoder()
 
@@ -144,7 +144,7 @@ def _unframe(data: bytes, what: str) -> tuple[int, memoryview]:
     magic, version, kind, crc = _HEADER.unpack_from(data)
     body = memoryview(data)[_HEADER.size :]
     if magic != _MAGIC:
-        raise Damaged(f"{what} does not begin like one of ours")
+        raise Damaged(f"{what} is no record or snapshot of rarestream")
     if version != _VERSION:
         raise Damaged(f"{what} has format version {version}; this release reads version {_VERSION}")
     if zlib.crc32(body) != crc:
@@ -160,14 +160,14 @@ def _array(array: NDArray[np.generic] | None) -> _Array | None:
 
 
 def _narrow(values: NDArray[np.float64]) -> NDArray[np.floating[Any]]:
-    """The same numbers as float32 where that is exact; see `narrowed`."""
+    """Return the numbers as float32 if that is exact; see `narrowed`."""
     single = narrowed(np.ascontiguousarray(values))
     return values if single is None else single
 
 
 def _wide(array: _Array, what: str) -> NDArray[Any]:
-    """What `_narrow` was given."""
-    with np.errstate(invalid="ignore"):  # NaNs that signal, in what another wrote
+    """Return the float64 numbers that `_narrow` took."""
+    with np.errstate(invalid="ignore"):  # signalling NaNs of other writers
         return _numpy(array, what, _WITH_SINGLES).astype(np.float64, copy=False)
 
 
@@ -176,17 +176,17 @@ def _numpy(array: _Array, what: str, dtypes: Set[str] = _DTYPES) -> NDArray[Any]
         raise Damaged(f"{what} has an array of unknown dtype {array.dtype!r}")
     dtype = np.dtype(array.dtype)
     if any(size < 0 for size in array.shape) or math.prod(array.shape) * dtype.itemsize != len(array.data):
-        raise Damaged(f"{what} has an array whose size is not its shape's")
+        raise Damaged(f"{what} has an array whose size does not match its shape")
     # a writable copy: a read-only array would make numba compile each kernel a second time
     flat: NDArray[Any] = np.frombuffer(bytearray(array.data), dtype=dtype)
     try:
         return flat.reshape(array.shape)
-    except (ValueError, OverflowError) as error:  # too many axes; one that is too long, beside one of no length
-        raise Damaged(f"{what} has an array of a shape that there is not: {error}") from error
+    except (ValueError, OverflowError) as error:  # too many axes, or a huge axis beside one of length 0
+        raise Damaged(f"{what} has an array of an impossible shape: {error}") from error
 
 
 def _state_of(state: dict[str, _Array], what: str) -> dict[str, NDArray[np.generic]]:
-    """What `_state` was given."""
+    """Return the arrays that `_state` packed."""
     return {name: _numpy(array, what, _WITH_SINGLES) for name, array in state.items()}
 
 
@@ -200,9 +200,9 @@ def _batch_parts(batch: LabelledBatch) -> _BatchParts:
         weights=_array(batch.weights),
         times=_array(batch.times),
         ids=None if batch.ids is None else list(batch.ids),
-        segments=[(one.start, one.stop, one.name, one.offset) for one in batch.segments],
-        afters=[one.after for one in batch.segments]
-        if any(one.after != one.offset for one in batch.segments)
+        segments=[(segment.start, segment.stop, segment.name, segment.offset) for segment in batch.segments],
+        afters=[segment.after for segment in batch.segments]
+        if any(segment.after != segment.offset for segment in batch.segments)
         else None,
         costs=_array(batch.costs),
         late=None if batch.late is None else _state(batch.late._asdict()),
@@ -224,22 +224,22 @@ def _batch(parts: _BatchParts, what: str) -> LabelledBatch:
     if parts.x is not None:
         rows: Any = _wide(parts.x, what)
     elif parts.data is not None and parts.indices is not None and parts.indptr is not None:
-        if parts.indices.dtype not in _WHOLE:
-            raise Damaged(f"{what} has columns that are not whole numbers")
+        if parts.indices.dtype not in _INTEGERS:
+            raise Damaged(f"{what} has columns that are not integers")
         indices = _numpy(parts.indices, what).astype(np.int64)
         rows = Sparse(_wide(parts.data, what), indices, _numpy(parts.indptr, what))
     else:
         raise Damaged(f"{what} has no features")
-    afters = [one[3] for one in parts.segments] if parts.afters is None else parts.afters
+    afters = [segment[3] for segment in parts.segments] if parts.afters is None else parts.afters
     if len(afters) != len(parts.segments):
-        raise Damaged(f"{what} has sources of another form")
-    segments = tuple(Segment(*one, after) for one, after in zip(parts.segments, afters, strict=True))
+        raise Damaged(f"{what} has malformed sources")
+    segments = tuple(Segment(*segment, after) for segment, after in zip(parts.segments, afters, strict=True))
     ids = None if parts.ids is None else tuple(parts.ids)
     late = None
     if parts.late is not None:
         if set(parts.late) != set(LateColumns._fields):
-            raise Damaged(f"{what} has late labels of another form")
-        late = LateColumns(**{name: _numpy(one, what) for name, one in parts.late.items()})
+            raise Damaged(f"{what} has malformed late labels")
+        late = LateColumns(**{name: _numpy(column, what) for name, column in parts.late.items()})
     return LabelledBatch(
         rows, labels, floats(parts.weights), floats(parts.times), ids, segments, floats(parts.costs), late
     )
@@ -268,7 +268,7 @@ def _served(parts: _ServedParts, what: str) -> ServedBatch:
 
 
 def pack_record(record: Record) -> bytes:
-    """The bytes of a record. O(bytes)."""
+    """Encode a record. O(bytes)."""
     if isinstance(record, Created):
         if record.state is not None:
             return _snapshot(1, record.config, record.state)
@@ -290,14 +290,14 @@ def pack_record(record: Record) -> bytes:
 
 
 def unpack_record(data: bytes, what: str) -> Record:
-    """The record; `what` names it in errors. Raises `Damaged`."""
+    """Decode a record; `what` names it in errors. Raises `Damaged`."""
     kind, body = _unframe(data, what)
     try:
         if kind == _CREATED:
             return Created(msgspec.msgpack.decode(body, type=dict[str, Any]))
         if kind == _SNAPSHOT:
             copied = msgspec.msgpack.decode(body, type=_SnapshotParts)
-            if copied.position == 1:  # any other snapshot has no place in a log
+            if copied.position == 1:  # no other snapshot belongs in a log
                 return Created(
                     msgspec.msgpack.decode(copied.config, type=dict[str, Any]), _state_of(copied.state, what)
                 )
@@ -316,22 +316,22 @@ def unpack_record(data: bytes, what: str) -> Record:
         if kind == _COMPARED:
             columns = msgspec.msgpack.decode(body, type=dict[str, _Array])
             if set(columns) != set(ComparedBatch.__annotations__):
-                raise Damaged(f"{what} is a comparison of another form")
-            return ComparedBatch(**{name: _numpy(one, what) for name, one in columns.items()})
+                raise Damaged(f"{what} is a malformed comparison")
+            return ComparedBatch(**{name: _numpy(column, what) for name, column in columns.items()})
         if kind == _BATCH:
             return _batch(msgspec.msgpack.decode(body, type=_BatchParts), what)
     except NOT_READABLE as error:
         raise Damaged(f"{what} is not readable: {error}") from error
-    raise Damaged(f"{what} is of unknown kind {kind}")
+    raise Damaged(f"{what} has the unknown kind {kind}")
 
 
 def config_of(values: dict[str, Any]) -> Config | GroupConfig:
-    """The configuration of a learner, or that of a group. Raises `InvalidInput`."""
+    """Return the configuration of a learner or of a group. Raises `InvalidInput`."""
     return GroupConfig.of(values) if "learners" in values else Config.of(values)
 
 
 def pack_snapshot(position: int, config: Config | GroupConfig, state: dict[str, NDArray[np.generic]]) -> bytes:
-    """The bytes of a snapshot. O(bytes)."""
+    """Encode a snapshot. O(bytes)."""
     return _snapshot(position, config.to_json(), state)
 
 
@@ -341,13 +341,13 @@ def _snapshot(position: int, config: dict[str, Any], state: dict[str, NDArray[np
     )
 
 
-@lru_cache(maxsize=256)  # many learners have one configuration, which then takes time and memory once
+@lru_cache(maxsize=256)  # many learners share a configuration, which takes time and memory once
 def _config(packed: bytes) -> Config | GroupConfig:
     return config_of(msgspec.msgpack.decode(packed, type=dict[str, Any]))
 
 
 def unpack_snapshot(data: bytes, what: str) -> Snapshot:
-    """The snapshot; `what` names it in errors. Raises `Damaged`."""
+    """Decode a snapshot; `what` names it in errors. Raises `Damaged`."""
     kind, body = _unframe(data, what)
     if kind != _SNAPSHOT:
         raise Damaged(f"{what} is not a snapshot (kind {kind})")

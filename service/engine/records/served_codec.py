@@ -1,4 +1,4 @@
-"""Served events as bytes: what a store keeps of an event until its label comes, and back again.
+"""Encodes served events: the data that a store keeps of an event until its label arrives.
 
     MessagePack: [version, score, probability, threshold, decision, cost, position, numbers, columns]
 
@@ -18,15 +18,15 @@ from learners.numerics import Counts, Rows, Sparse, Vector
 from service.engine.records.codec import NOT_READABLE
 from service.errors import Damaged
 
-__all__ = ["Told", "pack_served", "unpack_served"]
+__all__ = ["ServedColumns", "pack_served", "unpack_served"]
 
 _VERSION = 1
 
 
-class _Event(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+class _PackedEvent(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     version: int
     score: float
-    probability: float  # NaN: an ordinal learner has none
+    probability: float  # NaN for ordinal learners
     threshold: float
     decision: Annotated[int, msgspec.Meta(ge=0, le=127)]
     cost: float
@@ -35,8 +35,8 @@ class _Event(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     columns: bytes | None
 
 
-class Told(NamedTuple):
-    """n served events: their encoded rows and what was said of them."""
+class ServedColumns(NamedTuple):
+    """n served events: their encoded rows and predictions."""
 
     rows: Rows
     scores: Vector
@@ -47,11 +47,11 @@ class Told(NamedTuple):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Event)
+_decoder = msgspec.msgpack.Decoder(_PackedEvent)
 
 
 def pack_served(rows: Rows, scores: Predictions, costs: Vector | None, position: int) -> list[bytes]:
-    """What to keep of each of n events that were scored at `position`. O(numbers)."""
+    """Encode n events that were scored at `position`. O(numbers)."""
     n = len(scores.scores)
     nan = [float("nan")] * n
     columns: list[bytes | None] = [None] * n
@@ -61,7 +61,7 @@ def pack_served(rows: Rows, scores: Predictions, costs: Vector | None, position:
         columns = [indices[ends[i] : ends[i + 1]].tobytes() for i in range(n)]
     else:
         numbers = [row.tobytes() for row in np.ascontiguousarray(rows, dtype="<f8")]
-    told = zip(
+    events = zip(
         scores.scores.tolist(),
         nan if scores.probabilities is None else scores.probabilities.tolist(),
         nan if scores.thresholds is None else scores.thresholds.tolist(),
@@ -72,34 +72,36 @@ def pack_served(rows: Rows, scores: Predictions, costs: Vector | None, position:
         strict=True,
     )
     return [
-        _encoder.encode(_Event(_VERSION, score, probability, threshold, decision, cost, position, values, own))
-        for score, probability, threshold, decision, cost, values, own in told
+        _encoder.encode(
+            _PackedEvent(_VERSION, score, probability, threshold, decision, cost, position, values, event_columns)
+        )
+        for score, probability, threshold, decision, cost, values, event_columns in events
     ]
 
 
-def unpack_served(kept: Sequence[bytes], like: Rows, what: str) -> Told:
-    """What was kept of n events; `like` is any row of the kind that the learner has. Raises `Damaged`."""
+def unpack_served(packed: Sequence[bytes], like: Rows, what: str) -> ServedColumns:
+    """Decode n events; `like` is any row of the learner's kind of features. Raises `Damaged`."""
     try:
-        events = [_decoder.decode(data) for data in kept]
+        events = [_decoder.decode(data) for data in packed]
     except NOT_READABLE as error:
         raise Damaged(f"{what} is not readable: {error}") from error
     if any(event.version != _VERSION for event in events):
-        raise Damaged(f"{what} was served by another release")
-    if not all(_whole(event, isinstance(like, Sparse)) for event in events):
-        raise Damaged(f"{what} has rows that are not whole")
+        raise Damaged(f"{what} has events served by another release")
+    if not all(_is_complete(event, isinstance(like, Sparse)) for event in events):
+        raise Damaged(f"{what} has incomplete rows")
     numbers = [np.frombuffer(event.numbers, dtype="<f8") for event in events]
     rows: Rows
     if isinstance(like, Sparse):
         columns = [np.frombuffer(event.columns or b"", dtype="<u4") for event in events]
         indptr = np.zeros(len(events) + 1, dtype=np.int64)
-        np.cumsum([len(one) for one in numbers], out=indptr[1:])
+        np.cumsum([len(values) for values in numbers], out=indptr[1:])
         indices = np.concatenate([*columns, np.empty(0, dtype="<u4")]).astype(np.int64)
         rows = Sparse(np.concatenate([*numbers, np.empty(0)]), indices, indptr)
-    elif any(len(one) != like.shape[1] for one in numbers):
-        raise Damaged(f"{what} has rows of another width")
+    elif any(len(values) != like.shape[1] for values in numbers):
+        raise Damaged(f"{what} has rows of the wrong width")
     else:
         rows = np.array(numbers, dtype=np.float64).reshape(len(events), like.shape[1])
-    return Told(
+    return ServedColumns(
         rows,
         np.array([event.score for event in events], dtype=np.float64),
         np.array([event.probability for event in events], dtype=np.float64),
@@ -109,8 +111,8 @@ def unpack_served(kept: Sequence[bytes], like: Rows, what: str) -> Told:
     )
 
 
-def _whole(event: _Event, sparse: bool) -> bool:
-    """Whether an event's row is of whole numbers, and a sparse one has a column for each."""
+def _is_complete(event: _PackedEvent, sparse: bool) -> bool:
+    """Tell whether a row has complete numbers, and if sparse a column for each."""
     count, rest = divmod(len(event.numbers), 8)
     if rest or event.columns is None:
         return not rest and not sparse

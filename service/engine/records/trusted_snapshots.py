@@ -1,8 +1,7 @@
-"""Which snapshots are known to hold sound values, so that they need not be looked at again when they are read back.
+"""Remembers validated snapshots, so that reading them back skips the validation.
 
-They are those that this process has written, from a learner that lived in it, and those that it has looked at before.
-What it remembers of each is a digest under a key of its own, which nobody else has: bytes that another program has
-written, or that have changed since, are not known, and are looked at whole.
+These are the snapshots that this process has written or validated before. It remembers a digest of each under a secret
+key. Bytes that another program has written, or that have changed since, do not match and are validated in full.
 """
 
 from __future__ import annotations
@@ -14,29 +13,29 @@ __all__ = ["TrustedSnapshots"]
 
 
 class TrustedSnapshots:
-    """The last snapshot of each log that is known to be sound."""
+    """The last validated snapshot of each log."""
 
     def __init__(self, most: int) -> None:
-        """`most`: of so many logs, those that were told of last."""
+        """Remember at most `most` logs, those of the last additions."""
         self._most = most
         self._key = os.urandom(32)
-        self._digests: dict[bytes, bytes] = {}  # by birth
+        self._digests: dict[bytes, bytes] = {}  # birth of the log -> digest
 
     def digest(self, data: bytes) -> bytes:
-        """By which it is known. O(bytes), in any thread."""
+        """Return the digest of a snapshot. O(bytes), thread-safe."""
         return hashlib.blake2b(data, digest_size=16, key=self._key).digest()
 
-    def tell(self, birth: bytes, digest: bytes) -> None:
-        """The snapshot of this digest is sound, and the last one of the log that began so."""
+    def add(self, birth: bytes, digest: bytes) -> None:
+        """Trust the snapshot of this digest as the last one of the log with this birth."""
         self._digests.pop(birth, None)
         self._digests[birth] = digest
         if len(self._digests) > self._most:
             del self._digests[next(iter(self._digests))]
 
-    def met(self, birth: bytes) -> bool:
-        """Whether a snapshot of this log was told of."""
+    def has_log(self, birth: bytes) -> bool:
+        """Tell whether a snapshot of this log is trusted."""
         return birth in self._digests
 
-    def knows(self, birth: bytes, digest: bytes) -> bool:
-        """Whether the snapshot of this digest is known to be sound."""
+    def trusts(self, birth: bytes, digest: bytes) -> bool:
+        """Tell whether the snapshot of this digest is trusted."""
         return self._digests.get(birth) == digest

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from learners import BatchOutcome, FitJob, FitResult, LabelledBatch, join_outcomes
-from service.engine.batch_cost import size_of
+from service.engine.batch_cost import memory_bytes
 from service.engine.replica.learner_machine import LearnerMachine
 from service.engine.replica.lease import Lease
 from service.engine.replica.log_follower import LogFollower
@@ -93,7 +93,7 @@ class BackgroundFits:
             learner = self._log.machine.core
             if learner.fit_urgent and not learner.fit_due:
                 part = part.part(0, learner.events_until_fit(part))
-            outcome: BatchOutcome = await self._log.append(part, small=size_of(part) < _PACKED_BYTES)
+            outcome: BatchOutcome = await self._log.append(part, small=memory_bytes(part) < _PACKED_BYTES)
             outcomes.append(outcome)
             done += len(part)
             if self._log.machine.core.fit_urgent:

@@ -235,18 +235,18 @@ class LabelExpiry:
         if self._labelled:
             last = self._labelled[-1][0]
             ids = [id for _, some in self._labelled for id in some]
-            await log.node.reached(log.node.store.labelled(log.name, log.birth, ids))
+            await log.node.call(log.node.store.labelled(log.name, log.birth, ids))
             while self._labelled and self._labelled[0][0] <= last:
                 self._unreported -= len(self._labelled.popleft()[1])
         await self._reopen()
         if self._upto > self._settled:
-            await log.node.reached(log.node.store.settle(log.name, log.birth, self._upto))
+            await log.node.call(log.node.store.settle(log.name, log.birth, self._upto))
             self._settled = self._upto
 
     async def _reopen(self) -> None:
         log = self._log
         if self._reopened:
-            await log.node.reached(log.node.store.reopen(log.name, log.birth))
+            await log.node.call(log.node.store.reopen(log.name, log.birth))
             self._reopened, self._settled = 0, 0
 
     async def _find_overdue(self, batch: LabelledBatch | None) -> _Overdue | None:
@@ -260,7 +260,7 @@ class LabelExpiry:
             await self._reopen()
             limit, position = min(_EXPIRED, join_step(learner.config)), log.position
             call = log.node.store.expired(log.name, log.birth, float(clocks[-1]) - ttl, limit, self._upto)
-            found = await log.node.reached(call)
+            found = await log.node.call(call)
             if not found.events:
                 return None
             await log.read_on()

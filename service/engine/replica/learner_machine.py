@@ -22,7 +22,7 @@ from learners import (
     SettingsChange,
     join_outcomes,
 )
-from service.engine.batch_cost import Pace, numbers_of
+from service.engine.batch_cost import BatchCost, work_units
 from service.engine.node import Node
 from service.engine.records import check_record
 from service.engine.replica.mailbox import Mailbox
@@ -47,7 +47,7 @@ class LearnerMachine:
         self._name = name
         self._node = node
         self._mailbox = mailbox
-        self._pace = Pace(learner.config)
+        self._cost = BatchCost(learner.config)
         self._view: LearnerView | None = None
 
     @property
@@ -73,8 +73,8 @@ class LearnerMachine:
         Pieces (the result is the same to the bit) let other learners have the thread, and let a stop or a deletion end
         a long record half-way: the log has it, and the next start learns it whole.
         """
-        if not self._pace.figures_loaded:  # compiling them here would delay every request
-            await self._node.in_thread(self._pace.load_figures)
+        if not self._cost.figures_loaded:  # compiling them here would delay every request
+            await self._node.in_thread(self._cost.load_figures)
         outcome = await self._apply(record)
         self._view = None
         return outcome
@@ -86,8 +86,8 @@ class LearnerMachine:
             await self._freeze()
             await self._node.in_thread(lambda: self._apply_now(record))
             return None
-        short = numbers_of(record) <= _INLINE_NUMBERS and self._seconds(record) < _INLINE_SECONDS
-        if short and self._pace.loaded:
+        short = work_units(record) <= _INLINE_NUMBERS and self._seconds(record) < _INLINE_SECONDS
+        if short and self._cost.loaded:
             return self._apply_timed(record)
         await self._freeze()
         outcomes = []
@@ -115,14 +115,14 @@ class LearnerMachine:
 
     def _seconds(self, batch: LabelledBatch) -> float:
         """Estimate how long a batch takes to learn."""
-        return self._pace.seconds(batch, self.core.columns)
+        return self._cost.seconds(batch, self.core.columns)
 
     def _apply_timed(self, batch: LabelledBatch) -> BatchOutcome:
         """Apply a batch and note its pace, by the thread's own clock: waits of a busy machine are no work."""
         began = time.thread_time()
         outcome = self._apply_now(batch)
         assert outcome is not None
-        self._pace.note(batch, self.core.columns, time.thread_time() - began, outcome)
+        self._cost.note(batch, self.core.columns, time.thread_time() - began, outcome)
         return outcome
 
     def _apply_now(self, record: LearnerRecord) -> BatchOutcome | None:

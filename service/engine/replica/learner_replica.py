@@ -35,7 +35,7 @@ from learners import (
 )
 from learners.numerics import Vector
 from service.auth import FREE, Grant
-from service.engine.batch_cost import size_of
+from service.engine.batch_cost import memory_bytes
 from service.engine.feature_names import FeatureNames
 from service.engine.node import Node, Recovered
 from service.engine.replica.background_fits import BackgroundFits
@@ -132,7 +132,7 @@ class LearnerReplica:
         Whoever cancels the future before they are logged takes them back. Raises `QueueFull`.
         """
         self.mailbox.check()
-        size = size_of(batch)
+        size = memory_bytes(batch)
         if self.queued_bytes and self.queued_bytes + size > self.node.settings.queue_bytes:
             raise self._queue_full()
         return self._queue(batch, size)
@@ -161,7 +161,7 @@ class LearnerReplica:
         expired: list[NDArray[np.bool_]] = []
         for start in range(0, n, step):
             batch, late = await self.served_events.join(events.part(start, start + step) if step < n else events)
-            learnt.append(await (self._queue(batch, size_of(batch)) if learnt else self.update(batch)))
+            learnt.append(await (self._queue(batch, memory_bytes(batch)) if learnt else self.update(batch)))
             expired.append(late)
         outcome = join_outcomes([part.outcome for part in learnt])
         return learnt[-1]._replace(outcome=outcome, expired=np.concatenate(expired))
@@ -254,7 +254,7 @@ class LearnerReplica:
                 self.fits.note_fitted()
             if step.own and alarms > self._alarms:
                 for alarm in self.view.figures.alarms(self._alarms):
-                    self.node.webhook.tell(self.name, alarm)
+                    self.node.webhook.send(self.name, alarm)
         self._alarms = alarms
 
     # Updates

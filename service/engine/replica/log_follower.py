@@ -156,7 +156,7 @@ class LogFollower(Generic[MachineT]):
     async def _check_reached(self, position: int, seconds: float) -> None:
         """Raise the reason why a position was not reached, unless it is now."""
         try:
-            in_log = bool(await self.node.reached(self.node.store.read(self.name, self.birth, position - 1, 1)))
+            in_log = bool(await self.node.call(self.node.store.read(self.name, self.birth, position - 1, 1)))
         except BehindLog:  # and trimmed since
             in_log = True
         if self.position >= position:
@@ -232,11 +232,11 @@ class LogFollower(Generic[MachineT]):
 
     async def _append(self, token: bytes, data: bytes) -> list[Entry]:
         append = self.node.store.append(self.name, self.birth, [(token, data)], self.position, self.token)
-        return await self.node.reached(append)
+        return await self.node.call(append)
 
     async def _read(self) -> list[Entry]:
         read = self.node.store.read(self.name, self.birth, self.position, _READ_ENTRIES, self.token)
-        return await self.node.reached(read)
+        return await self.node.call(read)
 
     async def _jump(self, error: StoreUnavailable) -> None:
         """Continue from the newest snapshot: the log lacks what follows here, or has other records than were applied.

@@ -196,7 +196,7 @@ class ServedEvents:
         record, data, remembered = await asyncio.to_thread(pack) if len(part.ids) > _LARGE else pack()
         bounds = Bounds(late.max_events, late.max_bytes, before)
         serving = log.node.store.serve(log.name, log.birth, (in_flight.token, data), after, remembered, bounds)
-        receipt = await log.node.reached(serving)
+        receipt = await log.node.call(serving)
         self.pending = receipt.pending
         in_flight.record, in_flight.position, in_flight.before = record, receipt.position, receipt.before
 
@@ -216,7 +216,7 @@ class ServedEvents:
         ids = [id for id, carried in zip(events.ids or (), events.carried, strict=True) if not carried]
         assert None not in ids
         recall = log.node.store.recall(log.name, log.birth, [id or "" for id in ids])
-        recalled = await log.node.reached(recall)
+        recalled = await log.node.call(recall)
         rows, times, late, costs = self._join(events, places, recalled, expired)
         batch = LabelledBatch(rows, events.labels, events.weights, times, events.ids, events.segments, costs, late)
         check_record(batch, log.machine.core.config, f"a served event of {log.name}")

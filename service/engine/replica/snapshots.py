@@ -167,7 +167,7 @@ class Snapshots:
     async def _look(self) -> None:
         """See how far the snapshots of another node are, in case this one has not heard of them."""
         log = self._log
-        retained = await log.node.reached(log.node.store.snapshots(log.name, log.birth))
+        retained = await log.node.call(log.node.store.snapshots(log.name, log.birth))
         if retained:
             self.note_foreign(retained[0])
         self._not_before = time.monotonic() + self._lease.seconds / 4
@@ -191,11 +191,11 @@ class Snapshots:
 
         data, digest = await log.node.by_size(size, pack_and_hash)
         keep, trim = self._settings.snapshots_kept, self._settings.trim_log
-        info = await log.node.reached(log.node.store.save(log.name, log.birth, position, data, keep, trim, token))
+        info = await log.node.call(log.node.store.save(log.name, log.birth, position, data, keep, trim, token))
         if info is None:
             await self._look()
             return
-        trusted.tell(log.birth, digest)
+        trusted.add(log.birth, digest)
         if self.newest is None or position >= self.newest.position:
             self._note_saved(info)
         log.node.notifier.announce(log.name, position, info)
@@ -232,7 +232,7 @@ async def load_roll_back(node: Node, name: str, birth: bytes, config: Config, po
     Nothing may fail once the record is in the log. Raises `UnknownSnapshot`, or `Damaged` if the snapshot is of another
     learner or has no valid state. O(state).
     """
-    found = await node.reached(node.store.load(name, birth, position))
+    found = await node.call(node.store.load(name, birth, position))
     if found is None:
         raise UnknownSnapshot(f"{name} has no snapshot at position {position}")
     what = f"snapshot {position} of {name}"

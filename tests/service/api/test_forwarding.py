@@ -184,7 +184,7 @@ def two_nodes(redis: RedisServer, folder: Path, **settings: object) -> Iterator[
     ]
     with nodes[0], nodes[1]:
         for node in nodes:
-            node.wait_for("nodes are alive at http://127.0.0.1:", 2)
+            node.wait_for("live nodes: http://127.0.0.1:", 2)
         yield nodes[0], nodes[1]
 
 

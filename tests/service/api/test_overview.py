@@ -80,9 +80,9 @@ async def test_learners_that_sleep_are_named_and_not_woken() -> None:
     async with serving(MemoryStore(), max_resident=1) as (http, engine):
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=DENSE)
-        engine.residency.rest()  # as a moment later, when nobody asks for anything
+        engine.residency.evict_idle()  # as a moment later, when nobody asks for anything
         await eventually_async(
-            lambda: bool(engine.evicted) and engine.residency.resting is not None and engine.residency.resting.done()
+            lambda: bool(engine.evicted) and engine.residency.eviction is not None and engine.residency.eviction.done()
         )
         asleep = sorted(engine.evicted)
         for _ in range(3):

@@ -185,9 +185,9 @@ async def test_a_scrape_wakes_nobody_and_counts_as_no_use() -> None:
     async with serving(MemoryStore(), max_resident=1) as (http, engine):
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=SETUPS["dense"])
-        engine.residency.rest()
-        assert engine.residency.resting is not None
-        await asyncio.wait([engine.residency.resting])
+        engine.residency.evict_idle()
+        assert engine.residency.eviction is not None
+        await asyncio.wait([engine.residency.eviction])
         (awake,), (asleep,) = engine.replicas, engine.evicted
         used = engine.get(awake).last_used
         found = samples(await scrape(http))
@@ -247,7 +247,7 @@ async def test_messages_of_websockets_are_counted_by_operation_and_status() -> N
         async with AsyncExitStack() as stack:
             http, _ = await stack.enter_async_context(serving(engine.node.store))
             await http.put("/learners/a", json=SETUPS["dense"])
-        await engine.sync.look_around()
+        await engine.sync.check_heads()
         async with websocket(app, "/v1/learners/a/ws") as ws:
             ws.send(*({"seq": i, "op": "predict", "events": [{"x": [1, 2, 3]}]} for i in range(4)))
             await ws.replies(4)
@@ -329,7 +329,7 @@ async def test_every_family_keeps_to_the_rules_of_names() -> None:
             await posted(http, "/learners/dense/update", labelled("dense", 0, 40))
             await posted(http, "/learners/dense/predict", [{"id": "late", "x": [1, 2, 3], "time": T0}])
             await posted(http, "/learners/dense/labels", late("dense", 50, 51))
-        await engine.sync.look_around()
+        await engine.sync.check_heads()
         found = await app.state.exposition.families(app.state)
 
         class Whole:
@@ -373,7 +373,7 @@ async def test_others_have_their_turn_during_a_scrape(monkeypatch: pytest.Monkey
         async with serving(engine.node.store) as (http, _):
             for i in range(20):
                 await http.put(f"/learners/l{i:03}", json=SETUPS["dense"])
-        await engine.sync.look_around()
+        await engine.sync.check_heads()
         monkeypatch.setattr("service.api.prometheus._SLICE", -1.0)  # it is always time
         turns = 0
 
@@ -395,7 +395,7 @@ async def test_a_learner_may_be_deleted_during_a_scrape(monkeypatch: pytest.Monk
         async with serving(engine.node.store) as (http, _):
             for name in "abc":
                 await http.put(f"/learners/{name}", json=SETUPS["dense"])
-        await engine.sync.look_around()
+        await engine.sync.check_heads()
         monkeypatch.setattr("service.api.prometheus._SLICE", -1.0)
         scraping = asyncio.create_task(app.state.exposition.text(app.state))
         await asyncio.sleep(0)

@@ -49,7 +49,7 @@ async def test_a_name_that_is_taken_says_by_what(http):
     reply = await http.put(URL, json=DENSE)
     told = reply.json()
     assert (reply.status_code, told["code"]) == (409, "name-taken")
-    assert told["detail"] == "fraud exists with another configuration; PATCH changes what differs"
+    assert told["detail"] == "fraud exists with another configuration; PATCH changes these settings"
     assert {one["pointer"]: (one["code"], one["expected"], one["value"]) for one in told["errors"]} == {
         "/threshold/objective": ("conflict", {"const": "fixed"}, "f1-window"),
         "/threshold/value": ("conflict", {"const": 0.25}, 0.5),

@@ -296,9 +296,9 @@ async def test_a_learner_that_falls_asleep_is_gone_to_sleep(monkeypatch: pytest.
             await http.put(f"/learners/{name}", json=DENSE)
         before = Shown(await kept.document(engine))
         assert before.since(before) is None
-        engine.residency.rest()  # as a moment later, when nobody asks for anything
+        engine.residency.evict_idle()  # as a moment later, when nobody asks for anything
         await eventually_async(
-            lambda: bool(engine.evicted) and engine.residency.resting is not None and engine.residency.resting.done()
+            lambda: bool(engine.evicted) and engine.residency.eviction is not None and engine.residency.eviction.done()
         )
         now = Shown(await kept.document(engine))
         changed = json.loads(msgspec.json.encode(now.since(before)))

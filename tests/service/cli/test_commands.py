@@ -154,7 +154,7 @@ def test_show_an_ordinal_one_and_one_behind_an_embedding(server: Process) -> Non
     put(server, "grades", {**DENSE, "algorithm": "npsvor", "params": {"ranks": 3}})
     text = run(server, "show", "grades", "--weights", 5).stdout
     assert "0 of rank 1, 0 of rank 2" in text
-    assert "no weights: npsvor tells ranks by" in text
+    assert "no weights: npsvor predicts ranks by" in text
     assert "grades" in run(server, "list").stdout
     assert "MAE" in run(server, "watch", "grades", "--once").stdout
 

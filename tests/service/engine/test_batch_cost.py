@@ -10,12 +10,12 @@ import pytest
 from learners import Config
 from learners.numerics.arrays import Sparse
 from learners.records import BatchOutcome, LabelledBatch, Status
-from service.engine.batch_cost import Pace, numbers_of
+from service.engine.batch_cost import BatchCost, work_units
 
 
 @pytest.fixture(autouse=True)
 def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Pace, "_loaded", set())
+    monkeypatch.setattr(BatchCost, "_loaded", set())
 
 
 def config(algorithm: str = "fofo", dim: int = 8, **settings: Any) -> Config:
@@ -31,7 +31,7 @@ def outcome(n: int, status: Status = Status.APPLIED) -> BatchOutcome:
 
 
 def test_the_first_batch_is_expected_to_take_what_the_algorithm_says() -> None:
-    cheap, dear = Pace(config("fofo", 1000)), Pace(config("opauc", 1000))
+    cheap, dear = BatchCost(config("fofo", 1000)), BatchCost(config("opauc", 1000))
     assert cheap.seconds(batch(100, 1000), 1000) < 1e-3 < 1e-2 < dear.seconds(batch(100, 1000), 1000)
     one, two, three = (dear.seconds(batch(100 * k, 1000), 1000) for k in (1, 2, 3))
     assert three - two == pytest.approx(two - one)
@@ -40,7 +40,7 @@ def test_the_first_batch_is_expected_to_take_what_the_algorithm_says() -> None:
 
 
 def test_of_sparse_rows_the_columns_met_count_and_those_that_may_come() -> None:
-    pace = Pace(Config.of({"algorithm": "loam-ada", "features": {"kind": "sparse", "dim": 10**6}}))
+    pace = BatchCost(Config.of({"algorithm": "loam-ada", "features": {"kind": "sparse", "dim": 10**6}}))
     rows = Sparse(np.ones(30), np.tile(np.arange(3), 10), np.arange(0, 31, 3))
     few, many = (pace.seconds(LabelledBatch(rows, np.ones(10)), columns) for columns in (0, 10**5))
     assert many > 5 * few
@@ -50,7 +50,7 @@ def test_of_sparse_rows_the_columns_met_count_and_those_that_may_come() -> None:
 
 
 def test_measurements_take_the_place_of_the_estimate() -> None:
-    pace = Pace(config())
+    pace = BatchCost(config())
     pace.note(batch(10), 8, 5.0, outcome(10))
     assert pace.seconds(batch(10), 8) == pytest.approx(5.0)
     pace.note(batch(10), 8, 1e-4, outcome(10))  # the first one compiled the kernels
@@ -64,7 +64,7 @@ def test_measurements_take_the_place_of_the_estimate() -> None:
 
 
 def test_a_dear_small_batch_does_not_make_a_large_one_as_dear_by_event() -> None:
-    pace = Pace(config())
+    pace = BatchCost(config())
     for _ in range(3):
         pace.note(batch(1), 8, 3e-4, outcome(1))
     assert pace.seconds(batch(1), 8) == pytest.approx(3e-4)
@@ -75,7 +75,7 @@ def test_a_dear_small_batch_does_not_make_a_large_one_as_dear_by_event() -> None
 
 
 def test_single_events_among_large_batches_hide_nothing_of_what_these_cost() -> None:
-    pace = Pace(config())
+    pace = BatchCost(config())
     for _ in range(10):
         pace.note(batch(1), 8, 3e-5, outcome(1))
         pace.note(batch(2000), 8, 6e-3, outcome(2000))
@@ -84,7 +84,7 @@ def test_single_events_among_large_batches_hide_nothing_of_what_these_cost() -> 
 
 
 def test_what_learnt_nothing_tells_nothing() -> None:
-    pace = Pace(config())
+    pace = BatchCost(config())
     before = pace.seconds(batch(10), 8)
     pace.note(batch(10), 8, 5.0, outcome(10, Status.DUPLICATE))
     pace.note(batch(0), 8, 5.0, outcome(0))
@@ -93,7 +93,7 @@ def test_what_learnt_nothing_tells_nothing() -> None:
 
 
 def test_kernels_are_loaded_once_a_learner_of_the_kind_has_learnt() -> None:
-    first, alike, other = Pace(config()), Pace(config(dim=9)), Pace(config(precision="float32"))
+    first, alike, other = BatchCost(config()), BatchCost(config(dim=9)), BatchCost(config(precision="float32"))
     assert not first.loaded
     first.note(batch(10), 8, 5.0, outcome(10))
     assert first.loaded
@@ -103,4 +103,4 @@ def test_kernels_are_loaded_once_a_learner_of_the_kind_has_learnt() -> None:
 
 
 def test_numbers_count_the_events_too() -> None:
-    assert numbers_of(batch(10, 8)) == 160
+    assert work_units(batch(10, 8)) == 160

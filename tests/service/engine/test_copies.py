@@ -155,14 +155,14 @@ async def test_a_clone_made_on_one_node_is_met_by_another():
     store = MemoryStore()
     async with serving(store) as (one, first), serving(store) as (other, second):
         await one.put("/learners/a", json=DENSE)
-        await second.sync.look_around()
+        await second.sync.check_heads()
         await posted(other, "/learners/a/update", events(30))  # which the first node has not read yet
         assert (await one.post("/learners/a/clone", json={"to": "b"})).status_code == 201
-        await second.sync.look_around()
+        await second.sync.check_heads()
         assert (await digest(one, "b"))[1] == (await digest(other, "b"))[1] == (await digest(other, "a"))[1]
         await second.delete("b")
         await other.put("/learners/b", json=DENSE)
-        await first.sync.look_around()
+        await first.sync.check_heads()
         assert (await one.get("/learners/b")).json()["events"] == 0
 
 
@@ -170,7 +170,7 @@ async def test_the_other_node_was_quicker():
     store = MemoryStore()
     async with serving(store) as (one, _), serving(store) as (other, second):
         await one.put("/learners/a", json=DENSE)
-        await second.sync.look_around()
+        await second.sync.check_heads()
         await other.put("/learners/b", json={**DENSE, "seed": 5})
         reply = await one.post("/learners/a/clone", json={"to": "b"})
         assert (reply.status_code, reply.json()["code"]) == (409, "name-taken")
@@ -189,9 +189,9 @@ async def test_a_learner_that_sleeps_is_woken():
         asleep = next(iter(engine.evicted))
         assert (await http.post(f"/learners/{asleep}/clone", json={"to": "copy"})).status_code == 201
         assert (await digest(http, "copy"))[1] == (await digest(http, asleep))[1]
-        engine.residency.rest()
-        assert engine.residency.resting is not None
-        await asyncio.wait([engine.residency.resting])
+        engine.residency.evict_idle()
+        assert engine.residency.eviction is not None
+        await asyncio.wait([engine.residency.eviction])
         taken = next(iter(engine.evicted))
         reply = await http.post("/learners/copy/clone", json={"to": taken})
         assert (reply.status_code, reply.json()["code"]) == (409, "name-taken")
@@ -318,7 +318,7 @@ async def test_files_that_are_refused(http):
     wrong = {
         "is cut short": good[:7],
         "does not match its checksum": good[:-1],
-        "does not begin like one of ours": b"PK" + good,
+        "is no record or snapshot of rarestream": b"PK" + good,
         "is cut short: 0 bytes": b"",
         "format version 9": good[:4] + b"\x09" + good[5:],
         "is not a snapshot": pack_record(Created(found.config.to_json())),
@@ -466,8 +466,8 @@ async def test_names_of_a_table(http):
             {"algorithm": "nsauc", "embedding": {"kind": "nystroem", "components": 4, "warmup": 20}},
             "a nystroem",
         ),
-        ({"algorithm": "npsvor", "params": {"ranks": 3}}, "tells ranks by"),
-        ({"algorithm": "ranksvm", "refit_every": 500}, "there is no model to have weights"),
+        ({"algorithm": "npsvor", "params": {"ranks": 3}}, "predicts ranks by"),
+        ({"algorithm": "ranksvm", "refit_every": 500}, "weights need a model"),
     ],
 )
 async def test_where_there_are_no_weights(http, config, said):

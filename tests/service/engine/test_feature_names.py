@@ -18,7 +18,7 @@ from learners.features.named import Named, Table
 from learners.numerics.hashing import hash_strings
 from service.engine import feature_names
 from service.engine.engine import Engine
-from service.engine.feature_names import MAX_COLUMNS, Asked, FeatureNames
+from service.engine.feature_names import MAX_COLUMNS, ColumnName, FeatureNames
 from service.storage.base import Store
 from service.storage.memory import MemoryStore
 from tests.harness.msgpack_bodies import array, body
@@ -225,7 +225,7 @@ def colliding(bits: int = 4) -> tuple[list[str], list[str]]:
 
 def looked(features: Features, asked: list[Any], *batches: list[dict[str, Any]]) -> FeatureNames:
     found = FeatureNames(features)
-    found.asked(asked)
+    found.request(asked)
     for batch in batches:
         found.look(features.encode(batch), batch)
     return found
@@ -235,23 +235,23 @@ def test_features_that_share_a_column_are_all_told() -> None:
     features = Named(bits=4)
     (a, b, c, d, *_), (minus, *_) = colliding()
     both = looked(features, [0], [{a: 1.0, "elsewhere": 1.0}], [{b: 2.0}])
-    assert both.asked([0]) == [Asked(f"{a} + {b}", 1.0)]
+    assert both.request([0]) == [ColumnName(f"{a} + {b}", 1.0)]
     together = looked(features, [0], [{a: 1.0, b: 2.0}], [{a: 5.0}])
-    assert together.asked([0]) == [Asked(f"{a} + {b}", 1.0)]
+    assert together.request([0]) == [ColumnName(f"{a} + {b}", 1.0)]
     in_one_batch = looked(features, [0], [{a: 1.0}, {b: 2.0}, {a: 3.0}])
-    assert in_one_batch.asked([0]) == [Asked(f"{a} + {b}", 1.0)]
+    assert in_one_batch.request([0]) == [ColumnName(f"{a} + {b}", 1.0)]
     against = looked(features, [0], [{minus: 1.0}], [{a: 2.0}])
-    assert against.asked([0]) == [Asked(f"{minus} - {a}", -1.0)]
+    assert against.request([0]) == [ColumnName(f"{minus} - {a}", -1.0)]
     many = looked(features, [0], [{name: 1.0} for name in (a, b, c, d)])
-    assert many.asked([0]) == [Asked(f"{a} + {b} + {c} + more", 1.0)]
+    assert many.request([0]) == [ColumnName(f"{a} + {b} + {c} + more", 1.0)]
 
 
 def test_a_number_that_is_declared_shares_its_column() -> None:
     (a, b, *_), _ = colliding()
     features = Named(bits=4, log=(a, "n0"), categorical=("n0",))
     found = looked(features, [0], [{b: 1.0}])
-    assert FeatureNames(features).asked([0]) == [Asked(a, 1.0)]
-    assert found.asked([0]) == [Asked(f"{a} + {b}", 1.0)]
+    assert FeatureNames(features).request([0]) == [ColumnName(a, 1.0)]
+    assert found.request([0]) == [ColumnName(f"{a} + {b}", 1.0)]
 
 
 def test_names_that_are_cut_or_odd() -> None:
@@ -260,9 +260,9 @@ def test_names_that_are_cut_or_odd() -> None:
         event = {"k": value}
         rows = features.encode([event])
         (column,) = rows.indices.tolist()  # type: ignore[union-attr]
-        found = looked(features, [column], [event]).asked([column])
+        found = looked(features, [column], [event]).request([column])
         (name,) = features.names(event, [column])
-        assert found == [Asked(name, rows.data.item())]  # type: ignore[union-attr]
+        assert found == [ColumnName(name, rows.data.item())]  # type: ignore[union-attr]
 
 
 # What it costs, and what is kept
@@ -306,13 +306,13 @@ def test_few_events_are_looked_at_for_each_question(monkeypatch: pytest.MonkeyPa
     rows = features.encode(events)
     columns = features.encode([EVENT]).indices.tolist()  # type: ignore[union-attr]
     for asked in (1, 2):
-        found.asked(columns)
+        found.request(columns)
         assert found.looking
         found.look(rows, events)
         found.look(rows, events)
         assert not found.looking
         assert len(spelt) == asked * feature_names._LOOKS
-    found.asked([*columns, 5])
+    found.request([*columns, 5])
     found.look(rows, events)
     assert found.looking  # for the one that nothing has
     del spelt[:]
@@ -325,10 +325,10 @@ def test_columns_with_the_same_last_bits_are_not_taken_for_each_other(monkeypatc
     found = FeatureNames(features)
     spelt = spied(found, monkeypatch)
     (column,) = features.encode([{"amount": 1.0}]).indices.tolist()  # type: ignore[union-attr]
-    found.asked([column ^ feature_names._TABLE])
+    found.request([column ^ feature_names._TABLE])
     found.look(features.encode([{"amount": 1.0}]), [{"amount": 1.0}])
     assert spelt == []
-    assert found.asked([column ^ feature_names._TABLE]) == [None]
+    assert found.request([column ^ feature_names._TABLE]) == [None]
 
 
 def test_categories_of_two_fields_are_not_taken_for_each_other() -> None:
@@ -336,9 +336,9 @@ def test_categories_of_two_fields_are_not_taken_for_each_other() -> None:
     event = {"a": "x", "b": "x"}
     ((_, hashed),) = features.encode([event]).tolist()  # type: ignore[union-attr]
     found = looked(features, [(1, hashed)], [{"a": "x"}])
-    assert found.asked([(0, hashed), (1, hashed)]) == [None, None]
+    assert found.request([(0, hashed), (1, hashed)]) == [None, None]
     found.look(features.encode([event]), [event])
-    assert found.asked([(0, hashed), (1, hashed)]) == [Asked("a=x", 1.0), Asked("b=x", 1.0)]
+    assert found.request([(0, hashed), (1, hashed)]) == [ColumnName("a=x", 1.0), ColumnName("b=x", 1.0)]
 
 
 def test_those_asked_for_longest_ago_are_forgotten() -> None:
@@ -347,13 +347,13 @@ def test_those_asked_for_longest_ago_are_forgotten() -> None:
     rows = features.encode(events)
     columns = list(dict.fromkeys(rows.indices.tolist()))[: MAX_COLUMNS + 2]  # type: ignore[union-attr]
     found = FeatureNames(features)
-    found.asked(columns[:MAX_COLUMNS])
+    found.request(columns[:MAX_COLUMNS])
     found.look(rows, events)
-    found.asked(columns[1:MAX_COLUMNS])  # all but the first one are asked for again, and then two others
-    assert found.asked(columns[MAX_COLUMNS:]) == [None, None]
+    found.request(columns[1:MAX_COLUMNS])  # all but the first one are asked for again, and then two others
+    assert found.request(columns[MAX_COLUMNS:]) == [None, None]
     assert len(found._columns) == MAX_COLUMNS
-    assert None not in found.asked(columns[2:MAX_COLUMNS])
-    assert found.asked(columns[:2]) == [None, None]
+    assert None not in found.request(columns[2:MAX_COLUMNS])
+    assert found.request(columns[:2]) == [None, None]
 
 
 def test_several_threads_at_once() -> None:
@@ -372,7 +372,7 @@ def test_several_threads_at_once() -> None:
             failures.append(error)
             raise
 
-    works = [lambda: found.asked(columns), lambda: found.look(rows, events), lambda: found.asked(columns[::2])] * 2
+    works = [lambda: found.request(columns), lambda: found.look(rows, events), lambda: found.request(columns[::2])] * 2
     threads = [threading.Thread(target=run, args=(work,)) for work in works]
     for one in threads:
         one.start()
@@ -380,7 +380,7 @@ def test_several_threads_at_once() -> None:
         one.join()
     assert not failures
     found.look(rows, events)
-    assert None not in found.asked(columns)
+    assert None not in found.request(columns)
 
 
 async def test_a_restart_and_a_sleep_forget_names_until_the_next_events(store: Store) -> None:
@@ -395,7 +395,7 @@ async def test_a_restart_and_a_sleep_forget_names_until_the_next_events(store: S
         assert (await told(http))["unnamed"] == 2
         await posted(http, "/learners/a/predict", [{"features": EVENT}])
         assert await names(http) == NAMES
-        await engine.residency.put_to_sleep(engine.get("a"))
+        await engine.residency.evict(engine.get("a"))
         assert "a" in engine.evicted
         assert (await told(http))["unnamed"] == 2
 

@@ -240,7 +240,7 @@ async def test_without_a_member_nothing_is_learnt_but_the_comparison_stays(store
         await http.put("/learners/two", json={**SETUPS["ordinal"], "features": MEMBERS["one"]["features"]})
         reply = await http.post(f"{URL}/update", json={"events": [{**event(80), "label": 1}]})
         assert (reply.status_code, reply.json()["code"]) == (422, "invalid")
-        assert "two of this group tells ranks" in reply.json()["detail"]
+        assert "two of this group is an ordinal learner" in reply.json()["detail"]
 
 
 class Failing(MemoryStore):

@@ -354,7 +354,7 @@ async def test_who_hears_of_a_snapshot_forgets_what_that_node_has_told(store: St
     quiet = {"follow_seconds": 3600, "trim_log": False}
     async with serving(store, **quiet) as (http, _), serving(await open_again(), **quiet) as (_, two):
         await http.put("/learners/a", json=config(unlabelled="negative"))
-        await two.sync.look_around()
+        await two.sync.check_heads()
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
         await posted(http, "/learners/a/labels", late("dense", 0, 4, 0.0))
         position = (await http.post("/learners/a/snapshots")).json()["position"]

@@ -174,7 +174,7 @@ async def test_a_node_that_is_ahead_begins_again_by_the_log(
 
 async def caught_up(engine: Engine) -> None:
     """It knows the learner, and what is in its log."""
-    await engine.sync.look_around()
+    await engine.sync.check_heads()
     await engine.get("a").log.catch_up()
 
 
@@ -247,7 +247,7 @@ async def test_a_group_that_is_ahead_begins_again_too(redis_server: RedisServer)
             await posted(http, group, events(100 + i, 101 + i, label=1))
         found = (await http.get("/groups/g/compare")).json()
         assert (found["position"], found != before) == (before["position"], True)
-        await peer.sync.look_around()
+        await peer.sync.check_heads()
         for hosts in (node, peer):
             await (await hosts.group("g")).log.catch_up()
         assert await (await node.group("g")).log.digest() == await (await peer.group("g")).log.digest()

@@ -59,9 +59,9 @@ async def test_a_node_that_comes_takes_its_share_and_nothing_else_moves(placed: 
     nodes = [await placed(f"http://10.0.0.{i}:8000") for i in range(5)]
     names = [f"n{i}" for i in range(2000)]
     for node in nodes[:4]:
-        await node.meet()
+        await node.update_membership()
     for node in nodes[:4]:
-        await node.meet()
+        await node.update_membership()
     before = {name: nodes[0].places(name) for name in names}
     assert all(node.places(name) == before[name] for node in nodes[:4] for name in names)
     replica = Counter(address for places in before.values() for address in places)
@@ -69,9 +69,9 @@ async def test_a_node_that_comes_takes_its_share_and_nothing_else_moves(placed: 
     assert min(replica.values()) > 800, replica  # 1,000 each, by chance
     for name in names:
         assert len(set(before[name])) == 2
-        assert [node.here(name) for node in nodes[:4]].count(True) == 2
-    assert await nodes[4].meet()
-    assert await nodes[0].meet()
+        assert [node.hosts(name) for node in nodes[:4]].count(True) == 2
+    assert await nodes[4].update_membership()
+    assert await nodes[0].update_membership()
     assert nodes[0].settling
     after = {name: nodes[0].places(name) for name in names}
     moved = [name for name in names if set(before[name]) != set(after[name])]
@@ -79,40 +79,40 @@ async def test_a_node_that_comes_takes_its_share_and_nothing_else_moves(placed: 
     assert all(len(set(before[name]) - set(after[name])) == 1 for name in moved)
     assert 600 < len(moved) < 1000, len(moved)  # two of five: 800, by chance
     await nodes[4].leave()
-    assert await nodes[0].meet()
+    assert await nodes[0].update_membership()
     assert {name: nodes[0].places(name) for name in names} == before
 
 
 async def test_a_node_that_is_not_heard_of_is_gone(placed: Placed) -> None:
     here, there = [await placed(f"http://10.0.0.{i}:8000", 1) for i in range(2)]
-    await there.meet()
-    assert await here.meet()
+    await there.update_membership()
+    assert await here.update_membership()
     assert here.addresses == ("http://10.0.0.0:8000", "http://10.0.0.1:8000")
 
     async def alone() -> bool:
-        await here.meet()
+        await here.update_membership()
         return len(here.addresses) == 1
 
     await eventually_async(alone)
     assert here.addresses == ("http://10.0.0.0:8000",)
-    assert here.here("anything")
+    assert here.hosts("anything")
 
 
 async def test_nodes_have_a_key_in_common_that_a_store_gets_back(placed: Placed, redis_server: RedisServer) -> None:
     one, two = [await placed(f"http://10.0.0.{i}:8000") for i in range(2)]
-    await one.meet(alive=False)
-    await two.meet(alive=False)
+    await one.update_membership(alive=False)
+    await two.update_membership(alive=False)
     (key,) = one.keys
     assert len(key) == 32
     assert two.keys == (key,)
     redis_server.flush()
-    await two.meet()
-    await one.meet()
+    await two.update_membership()
+    await one.update_membership()
     assert one.keys == two.keys == (key,)
     redis_server.command("SET", KEY, b"another store's")
-    await one.meet()
+    await one.update_membership()
     assert one.keys == (b"another store's", key)  # of nodes that have not heard of it yet
-    await two.meet()
+    await two.update_membership()
     assert two.keys == one.keys
 
 
@@ -123,7 +123,7 @@ async def test_nodes_have_a_key_in_common_that_a_store_gets_back(placed: Placed,
 def test_replication_needs_a_shared_store(settings: dict[str, Any], told: str | None) -> None:
     node = Node(MemoryStore(), Settings(store="memory:", **settings))
     if told is None:
-        assert Placement(node).here("anything")
+        assert Placement(node).hosts("anything")
         assert not Placement(node).spread
         return
     with pytest.raises(ValueError, match=told):
@@ -171,7 +171,7 @@ async def test_an_address_that_cannot_be_called_is_no_node(placed: Placed, redis
     for number, address in enumerate(("http://fd00::7:8000", "http://a:99999", "")):
         redis_server.command("SET", f"{NODE}{number}", address)
         redis_server.command("SADD", IDS, str(number))
-    await one.meet()
+    await one.update_membership()
     assert one.addresses == ("http://10.0.0.0:8000",)
 
 
@@ -466,7 +466,7 @@ def test_our_clients_follow_with_their_key(tmp_path: Path) -> None:
             stack.enter_context(Process(own.url, tmp_path / f"{i}.log", advertised=True, **settings)) for i in range(2)
         )
         for node in (here, there):
-            node.wait_for("nodes are alive at http://127.0.0.1:", 2)
+            node.wait_for("live nodes: http://127.0.0.1:", 2)
         client = stack.enter_context(Client(here.url, key=key))
         name = next(name for name in NAMES if _weight(there.url, name) > _weight(here.url, name))
         learner = client.create(name, **CONFIG)

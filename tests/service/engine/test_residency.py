@@ -45,8 +45,8 @@ async def rested(engine: Any) -> None:
     """As a moment later, when nobody asks for anything: no more learners are in memory than may be."""
     async with asyncio.timeout(300):
         while len(engine.replicas) > engine.node.settings.max_resident:
-            engine.residency.rest()
-            await engine.residency.resting
+            engine.residency.evict_idle()
+            await engine.residency.eviction
     assert sorted([*engine.replicas, *engine.evicted]) == NAMES
 
 
@@ -228,13 +228,13 @@ async def test_what_another_node_does_to_a_learner_that_sleeps_here(open_again: 
         assert "l1" not in engine.evicted
         await there_until(there, "l3")
         assert (await there.delete("/learners/l3")).status_code == 204
-        await engine.sync.look_around()
+        await engine.sync.check_heads()
         assert "l3" not in engine.evicted
         assert (await here.get("/learners/l3")).status_code == 404
         assert (await there.put("/learners/l2", json=CONFIG)).status_code == 200
         assert (await there.delete("/learners/l2")).status_code == 204
         assert (await there.put("/learners/l2", json={**CONFIG, "window": 9})).status_code == 201
-        await engine.sync.look_around()
+        await engine.sync.check_heads()
         assert (await here.get("/learners/l2")).json()["config"]["window"] == 9
 
 
@@ -242,7 +242,7 @@ async def there_until(http: httpx.AsyncClient, name: str) -> None:
     """Until another node has met a learner."""
     while (await http.get(f"/learners/{name}")).status_code != 200:
         app: Any = http._transport.app  # type: ignore[attr-defined]
-        await app.state.engine.sync.look_around()
+        await app.state.engine.sync.check_heads()
 
 
 async def test_a_group_wakes_its_learners(store: Store) -> None:
@@ -268,12 +268,12 @@ async def test_those_in_use_stay_awake(store: Store) -> None:
         await created(http)
         await rested(engine)
         async with engine.use("l0") as first, engine.use("l1") as second:
-            engine.residency.rest()
+            engine.residency.evict_idle()
             await asyncio.sleep(0.05)
             assert {"l0", "l1"} <= set(engine.replicas)
             with first.mailbox.watch(), second.mailbox.watch():
-                engine.residency.rest()
-        engine.residency.rest()
+                engine.residency.evict_idle()
+        engine.residency.evict_idle()
         await rested(engine)
         assert set(engine.replicas) == {"l0"}  # the one that was let go of last
 
@@ -289,8 +289,8 @@ async def test_nobody_waits_for_the_slowest_that_falls_asleep() -> None:
         for name in names[1:11]:
             await hands.enter_async_context(engine.use(name))
         while "l11" in engine.replicas:
-            engine.residency.rest()
-            await asyncio.wait([engine.residency.resting])
+            engine.residency.evict_idle()
+            await asyncio.wait([engine.residency.eviction])
         close = slow.close
 
         async def closed(save: bool) -> None:
@@ -302,9 +302,9 @@ async def test_nobody_waits_for_the_slowest_that_falls_asleep() -> None:
         slow.last_used = 0.0  # longest ago
         async with asyncio.timeout(300):
             await engine.load("l11")
-            assert not engine.residency.resting.done()
+            assert not engine.residency.eviction.done()
             go_on.set()
-            await engine.residency.resting
+            await engine.residency.eviction
         assert set(engine.replicas) == {"l11"}
 
 
@@ -347,7 +347,7 @@ async def test_who_falls_asleep_or_is_deleted_leaves_the_memory_at_once(store: S
         compared = weakref.ref(engine.groups["both"].log.machine.core)
         assert (await http.delete("/groups/both")).status_code == 204
         await gone(compared)
-        await engine.residency.put_to_sleep(engine.get("l0"))
+        await engine.residency.evict(engine.get("l0"))
         await gone(awake["l0"])
         assert awake["l1"]() is not None
         assert (await http.delete("/learners/l1")).status_code == 204

@@ -111,9 +111,9 @@ def test_its_form_is_as_documented() -> None:
         (kept() + b"\x00", "not readable"),
         (changed(4, "one"), "not readable"),
         (changed(0, 2), "another release"),
-        (changed(7, np.array([1.0, 2.0]).tobytes()), "another width"),
-        (changed(7, b"12345"), "not whole"),
-        (changed(8, b"1234"), "not whole"),
+        (changed(7, np.array([1.0, 2.0]).tobytes()), "the wrong width"),
+        (changed(7, b"12345"), "incomplete rows"),
+        (changed(8, b"1234"), "incomplete rows"),
     ],
     ids=["empty", "rubbish", "cut", "longer", "type", "version", "width", "number", "columns"],
 )
@@ -125,7 +125,7 @@ def test_what_is_not_whole_is_refused(data: bytes, words: str) -> None:
 @pytest.mark.parametrize("columns", [None, b"", b"123", np.arange(2, dtype="<u4").tobytes()])
 def test_a_sparse_row_that_is_not_whole_is_refused(columns: bytes | None) -> None:
     like = Sparse(np.empty(0), np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
-    with pytest.raises(Damaged, match="not whole"):
+    with pytest.raises(Damaged, match="incomplete rows"):
         unpack_served([changed(8, columns)], like, "what")
 
 

@@ -43,7 +43,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
 async def slept(node: Engine) -> None:
     async with asyncio.timeout(300):
         while "a" not in node.evicted:  # which it is not let while it looks at its log
-            await node.residency.put_to_sleep(node.get("a"))
+            await node.residency.evict(node.get("a"))
             await asyncio.sleep(0)
 
 
@@ -96,7 +96,7 @@ async def test_what_was_changed_while_it_slept_is_refused(
                 await node.load("a")
         else:
             assert await (await node.load("a")).log.digest() == before
-            assert "/metrics.window_scores has NaN; an older snapshot and the log are used instead" in caplog.text
+            assert "/metrics.window_scores has NaN; using an older snapshot and the log instead" in caplog.text
 
 
 def test_a_digest_is_of_the_process() -> None:
@@ -108,9 +108,9 @@ def test_a_digest_is_of_the_process() -> None:
 def test_it_remembers_the_last_snapshot_of_so_many_logs() -> None:
     sound = TrustedSnapshots(2)
     for birth, digest in [(b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4")]:
-        assert not sound.knows(birth, digest)
-        sound.tell(birth, digest)
-        assert sound.knows(birth, digest)
-    assert [sound.met(birth) for birth in (b"a", b"b", b"c")] == [True, False, True]
-    known = [sound.knows(birth, digest) for birth, digest in [(b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4")]]
+        assert not sound.trusts(birth, digest)
+        sound.add(birth, digest)
+        assert sound.trusts(birth, digest)
+    assert [sound.has_log(birth) for birth in (b"a", b"b", b"c")] == [True, False, True]
+    known = [sound.trusts(birth, digest) for birth, digest in [(b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4")]]
     assert known == [False, False, True, True]

@@ -179,7 +179,7 @@ async def test_a_snapshot_by_which_no_feature_scales_to_a_number_is_passed_over(
 
 def test_a_roll_back_is_to_a_position() -> None:
     learner, _ = scaled("mean", 0.0)
-    with pytest.raises(Damaged, match="no position"):
+    with pytest.raises(Damaged, match="impossible position"):
         check_record(Rollback(-1, learner.state()), learner.config, "record 9 of a")
 
 
