@@ -38,7 +38,7 @@ BATCHES: dict[str, tuple[dict[str, Any], str]] = {
     "a column too many": ({"rows": np.ones((3, 4))}, "shape"),
     "no number": ({"rows": np.full((3, 3), np.nan)}, "numbers of at most"),
     "beyond what is taken": ({"rows": np.full((3, 3), 1e31)}, "numbers of at most"),
-    "sparse rows": ({"rows": CSR}, "other features"),
+    "sparse rows": ({"rows": CSR}, "features that are not dense"),
     "a weight": ({"weights": np.array([1.0, -1.0, 1.0])}, "weights"),
     "weights of others": ({"weights": np.ones(2)}, "weights"),
     "a time": ({"times": np.array([1.0, np.inf, 1.0])}, "times"),
@@ -47,7 +47,7 @@ BATCHES: dict[str, tuple[dict[str, Any], str]] = {
     "a source beyond the end": ({"segments": (Segment(0, 4, "file", 0, 0),)}, "of a source"),
     "sources that overlap": ({"segments": (Segment(0, 2, "a", 0, 0), Segment(1, 3, "b", 0, 0))}, "of a source"),
     "an offset below 0": ({"segments": (Segment(0, 3, "file", -1, -1),)}, "source at -1"),
-    "a source without a name": ({"segments": (Segment(0, 3, "", 0, 0),)}, "without a name"),
+    "a source without a name": ({"segments": (Segment(0, 3, "", 0, 0),)}, "name is empty"),
     "a label without its id": ({"rows": np.ones((2, 3)), "late": LATE, "ids": ("a", None, "b")}, "without an id"),
     "what was served": (
         {"late": LateColumns.none(3)._replace(served=np.ones(3, np.bool_)), "ids": ("a", "b", "c")},
