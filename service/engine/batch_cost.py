@@ -82,7 +82,7 @@ class BatchCost:
         self._config = config
         self._kernels = kernel_key(config)
         kinds = config.calibration and config.calibration.kind, config.threshold and config.threshold.objective
-        self._figures = ("figures", config.labels.ranks is None, *kinds)
+        self._metrics = ("figures", config.labels.ranks is None, *kinds)
         self._event = None if config.features.sparse else self._each(config.features.columns, config.features.columns)
         self._small, self._large = _Factor(), _Factor()
 
@@ -92,17 +92,17 @@ class BatchCost:
         return self._small.notes + self._large.notes > 0 or self._kernels in self._loaded
 
     @property
-    def figures_loaded(self) -> bool:
-        """The same of what the learner runs beside its model."""
-        return self._figures in self._loaded
+    def metrics_loaded(self) -> bool:
+        """Whether this process has run the kernels of the learner's metrics before."""
+        return self._metrics in self._loaded
 
-    def load_figures(self) -> None:
-        """See `warm_metrics`; for a thread."""
+    def load_metrics(self) -> None:
+        """Load the kernels of the learner's metrics; for a thread."""
         warm_metrics(self._config)
-        self._loaded.add(self._figures)
+        self._loaded.add(self._metrics)
 
     def seconds(self, batch: LabelledBatch, columns: int) -> float:
-        """What a batch will probably take, of a learner that has met so many columns."""
+        """Estimate the seconds to learn a batch, for a learner with so many columns."""
         estimated = self._estimated(batch, columns, len(batch))
         return self._factor(estimated).value * estimated
 

@@ -87,15 +87,15 @@ class BackgroundFits:
         A fit that later events wait for is made in between.
         """
         outcomes: list[BatchOutcome] = []
-        done = 0
-        while done < len(batch) or not outcomes:
-            part = batch.part(done, len(batch))
+        learnt = 0
+        while learnt < len(batch) or not outcomes:
+            part = batch.part(learnt, len(batch))
             learner = self._log.machine.core
             if learner.fit_urgent and not learner.fit_due:
                 part = part.part(0, learner.events_until_fit(part))
             outcome: BatchOutcome = await self._log.append(part, small=memory_bytes(part) < _PACKED_BYTES)
             outcomes.append(outcome)
-            done += len(part)
+            learnt += len(part)
             if self._log.machine.core.fit_urgent:
                 await self._begin()
         return join_outcomes(outcomes)

@@ -1,11 +1,11 @@
-"""A group on this node: learners that receive the same stream, and what the comparison of them says.
+"""A group on this node: learners that receive the same stream, and their comparison.
 
-    update -> every learner, in the group's order -> what each had said before -> one record of the group's own log
+    update -> every learner, in the group's order -> the scores of each before learning -> one record of the group's log
 
-A group is a machine with a log, as a learner is one, so it is restored, followed and replicated in the same way. Its
-record is appended after the learners' and before the reply. A request that is repeated after a failure half-way finds
-what the learners said the first time, by the events' ids, so nothing is compared twice and nothing is missed. Of events
-that have a place in a source only, what one learner had learnt by then is learnt by the others, and not compared.
+A group is a machine with a log like a learner, so it is restored, followed and replicated in the same way. Its record
+is appended after those of the learners and before the reply. If a request is repeated after a failure, the first scores
+are found by the ids of the events, so each event is compared exactly once. Events without ids, which only have offsets
+in a source, are learnt by the remaining learners and not compared.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class GroupLearnt(NamedTuple):
     """The answer to one update of a group."""
 
     learnt: dict[str, Learnt]  # by learner
-    compared: int  # events that the comparison is told of
+    compared: int  # events in the comparison
     position: int  # of the group's log
 
 
@@ -80,7 +80,7 @@ class ComparisonMachine:
         check_compared(record, what)
 
     async def apply(self, record: ComparedBatch) -> None:
-        """Compare what a record holds."""
+        """Add the events of a record to the comparison."""
         try:
             if len(record) <= _INLINE:
                 self.core.apply(record)
@@ -96,10 +96,10 @@ class GroupReplica:
     """One group on this node."""
 
     def __init__(
-        self, name: str, birth: bytes, found: Recovered, node: Node, forget: Callable[[GroupReplica], None]
+        self, name: str, birth: bytes, recovered: Recovered, node: Node, forget: Callable[[GroupReplica], None]
     ) -> None:
-        """Host the group that was `found`; `forget` is called if the store lost it."""
-        assert isinstance(found.machine, GroupComparison)
+        """Host the group that was `recovered`; `forget` is called if the store lost it."""
+        assert isinstance(recovered.machine, GroupComparison)
         self.name = name
         self.birth = birth
         self.node = node
@@ -109,9 +109,9 @@ class GroupReplica:
         self._comparing = asyncio.Lock()
         self._updating = asyncio.Lock()  # every learner of the group gets the requests in one order
         self.mailbox = Mailbox(name, self._plan, self._report_gone)
-        machine = ComparisonMachine(name, found.machine, node)
-        self.log = LogFollower(name, birth, found, machine, node, self.mailbox, self._observe)
-        self.snapshots = Snapshots(self.log, Lease(node, name, birth), found.snapshot)
+        machine = ComparisonMachine(name, recovered.machine, node)
+        self.log = LogFollower(name, birth, recovered, machine, node, self.mailbox, self._observe)
+        self.snapshots = Snapshots(self.log, Lease(node, name, birth), recovered.snapshot)
 
     @property
     def position(self) -> int:
@@ -130,14 +130,14 @@ class GroupReplica:
 
     @property
     def config(self) -> GroupConfig:
-        """Which learners, and how they are compared."""
+        """The configuration: learners, and how they are compared."""
         return self.log.machine.core.config
 
     async def learn(self, members: Mapping[str, LearnerReplica], events: Mapping[str, Labelled]) -> GroupLearnt:
-        """Let every learner learn the same labelled events, encoded for each, and compare what they had said.
+        """Let every learner learn the same labelled events, encoded for each, and compare their scores before that.
 
-        Where one of them fails, the others may have learnt already: the error is raised once all have answered, and
-        the request can be repeated, as any can, by the events' ids or their source: to these it is a duplicate then.
+        If a learner fails, the others may have learnt already. The error is raised once all have answered. The request
+        can be repeated with ids or a source: learners that have learnt it report duplicates.
         """
         self.mailbox.check()
         async with self._updating:
@@ -151,8 +151,8 @@ class GroupReplica:
                     raise answer
                 learnt[name] = answer
             first = next(iter(events.values()))
-            scores = [await _scores(members[name], one.outcome, first.ids) for name, one in learnt.items()]
-            record = _compared(first, [one.outcome for one in learnt.values()], scores)
+            scores = [await _scores(members[name], result.outcome, first.ids) for name, result in learnt.items()]
+            record = _compared(first, [result.outcome for result in learnt.values()], scores)
             if len(record):
 
                 async def run() -> None:
@@ -162,7 +162,7 @@ class GroupReplica:
         return GroupLearnt(learnt, len(record), self.position)
 
     async def compared(self) -> tuple[int, dict[str, Any]]:
-        """The position and the comparison there: worked out once for each position, by a thread."""
+        """Return the position and the comparison there, which a thread computes once per position."""
         async with self._comparing:
             if self._comparison is None or self._comparison[0] != self.position:
                 position, view = self.position, self.view.frozen()
@@ -170,7 +170,7 @@ class GroupReplica:
             return self._comparison
 
     def tests(self) -> list[dict[str, Any]]:
-        """Of each pair the evidence for either and the verdict, as `compared` tells them, without the window's AUCs.
+        """Return the evidence and the verdict of each pair, as in `compared`, without the AUCs of the window.
 
         O(pairs): cheap enough for a list of all groups.
         """
@@ -183,10 +183,12 @@ class GroupReplica:
     async def predict(
         self, members: Mapping[str, LearnerReplica], events: Mapping[str, Events]
     ) -> dict[str, ScoredEvents]:
-        """What every learner says of the same events, which each remembers."""
+        """Score the same events with every learner; each remembers them."""
         self.mailbox.check()
-        said = await asyncio.gather(*(member.served_events.predict(events[name]) for name, member in members.items()))
-        return dict(zip(members, said, strict=True))
+        results = await asyncio.gather(
+            *(member.served_events.predict(events[name]) for name, member in members.items())
+        )
+        return dict(zip(members, results, strict=True))
 
     def tick(self) -> None:
         """Look now and then for work that is due by time: a quiet group gets its snapshot too."""
@@ -213,7 +215,7 @@ class GroupReplica:
 
 
 def _agree(members: Mapping[str, LearnerReplica], events: Mapping[str, Labelled]) -> None:
-    """Refuse what one of the learners would refuse, before any of them learns it."""
+    """Refuse a request that a learner would refuse, before any of them learns it."""
     for name, member in members.items():
         refusal = member.refusal(events[name])
         if refusal is not None:
@@ -223,33 +225,38 @@ def _agree(members: Mapping[str, LearnerReplica], events: Mapping[str, Labelled]
         after, _ = spans.get(segment.name, (segment.after, 0))
         spans[segment.name] = after, segment.offset + segment.stop - segment.start
     for source, (after, end) in spans.items():
-        stand = {name: member.view.sources.get(source) for name, member in members.items()}
-        known = [at for at in stand.values() if at is not None]
-        through = all(at == end for at in known)  # as where it failed half-way
-        if after > 0 and known and len(known) < len(stand) and not through:
-            said = ", ".join(f"{name} {'knows none of it' if at is None else f'at {at}'}" for name, at in stand.items())
-            raise SourceGap(f"not every learner knows the source {source!r}, which would begin at {after}: {said}")
+        offsets = {name: member.view.sources.get(source) for name, member in members.items()}
+        present = [at for at in offsets.values() if at is not None]
+        through = all(at == end for at in present)  # as after a failure
+        if after > 0 and present and len(present) < len(offsets) and not through:
+            places = ", ".join(
+                f"{name} {'has no offset' if at is None else f'at {at}'}" for name, at in offsets.items()
+            )
+            raise SourceGap(f"not every learner knows the source {source!r}, which would begin at {after}: {places}")
 
 
 async def _scores(member: LearnerReplica, outcome: BatchOutcome, ids: tuple[str | None, ...] | None) -> Vector:
-    """What a learner said of each event, now or, of a duplicate, when it met it first; NaN where that is not known."""
+    """Return a learner's score of each event, for a duplicate the first one; NaN if unknown."""
     again = np.flatnonzero(outcome.status == Status.DUPLICATE)
     if ids is None or not len(again):
         return outcome.scores
     scores = outcome.scores.copy()
-    known = [i for i in again.tolist() if ids[i] is not None]
-    scores[known] = await member.learnt_scores([ids[i] or "" for i in known])
+    identified = [i for i in again.tolist() if ids[i] is not None]
+    scores[identified] = await member.learnt_scores([ids[i] or "" for i in identified])
     return scores
 
 
 def _compared(events: Labelled, outcomes: list[BatchOutcome], scores: list[Vector]) -> ComparedBatch:
-    """Those events that every learner has said something of."""
-    said = np.ones(len(events.labels), dtype=np.bool_)
-    for outcome, own in zip(outcomes, scores, strict=True):
-        before = (outcome.status == Status.DUPLICATE) & ~np.isnan(own)
-        said &= np.isin(outcome.status, (Status.APPLIED, Status.RELABELLED)) | before
-    hashes = np.zeros(len(said), dtype=np.uint64) if events.ids is None else hashes_of(events.ids)
-    times = np.full(len(said), np.nan) if events.times is None else events.times
+    """Return the record of the events that every learner has scored."""
+    scored = np.ones(len(events.labels), dtype=np.bool_)
+    for outcome, learner_scores in zip(outcomes, scores, strict=True):
+        before = (outcome.status == Status.DUPLICATE) & ~np.isnan(learner_scores)
+        scored &= np.isin(outcome.status, (Status.APPLIED, Status.RELABELLED)) | before
+    hashes = np.zeros(len(scored), dtype=np.uint64) if events.ids is None else hashes_of(events.ids)
+    times = np.full(len(scored), np.nan) if events.times is None else events.times
     return ComparedBatch(
-        hashes[said], events.labels[said], np.stack([own[said] for own in scores], axis=1), times[said]
+        hashes[scored],
+        events.labels[scored],
+        np.stack([learner_scores[scored] for learner_scores in scores], axis=1),
+        times[scored],
     )

@@ -86,8 +86,8 @@ class InFlightRecords:
 
     def find(self, token: bytes) -> ServedBatch | None:
         """Return the record of a token, if it is in flight and packed."""
-        found = self._records.get(token)
-        return None if found is None else found.record
+        record = self._records.get(token)
+        return None if record is None else record.record
 
     def applied(self, token: bytes) -> bool:
         """Take out a record that was applied; tell whether it was in flight."""

@@ -84,7 +84,7 @@ class LabelExpiry:
             self._note_roll_back()
         self._unchecked = True
         # a batch of this node has what it makes overdue in itself
-        if step.own and not isinstance(step.record, LabelledBatch) and self._assumes and not self._busy:
+        if step.appended_here and not isinstance(step.record, LabelledBatch) and self._assumes and not self._busy:
             self._expire_due = True
 
     def note_report(self, position: int) -> None:
@@ -137,11 +137,13 @@ class LabelExpiry:
         position = self._log.position
         if not self._assumes or batch.ids is None or position <= self._reported:
             return
-        given = [id for id in batch.ids if id is not None]
+        labelled = [id for id in batch.ids if id is not None]
         if batch.late is not None:
-            given = [id for id, guess in zip(batch.ids, batch.late.assumed.tolist(), strict=True) if id and not guess]
-        known = self._learner.find_learnt(given)  # neither unknown ids nor those beyond a gap
-        ids = [id for id, learnt in zip(given, known.tolist(), strict=True) if learnt]
+            labelled = [
+                id for id, guess in zip(batch.ids, batch.late.assumed.tolist(), strict=True) if id and not guess
+            ]
+        learnt = self._learner.find_learnt(labelled)  # neither unknown ids nor those beyond a gap
+        ids = [id for id, is_learnt in zip(labelled, learnt.tolist(), strict=True) if is_learnt]
         self._labelled.append((position, ids))
         self._unreported += len(ids)
         if self._unreported > _UNREPORTED and not self._busy:
@@ -260,20 +262,20 @@ class LabelExpiry:
             await self._reopen()
             limit, position = min(_EXPIRED, join_step(learner.config)), log.position
             call = log.node.store.expired(log.name, log.birth, float(clocks[-1]) - ttl, limit, self._upto)
-            found = await log.node.call(call)
-            if not found.events:
+            expired = await log.node.call(call)
+            if not expired.events:
                 return None
             await log.read_on()
             if log.position != position:  # another node has moved the clock, changed the policy, or learnt these
                 continue
             # an event waits for those served before it, whether they have their labels or not
-            latest = np.maximum.accumulate([event.time for event in found.events])
+            latest = np.maximum.accumulate([event.time for event in expired.events])
             before = np.fmax(clocks - ttl, -math.inf)
             places = np.searchsorted(before, latest, side="right")
-            missing = ~np.array(found.labelled) & ~learner.find_learnt([event.id for event in found.events])
+            missing = ~np.array(expired.labelled) & ~learner.find_learnt([event.id for event in expired.events])
             missing &= latest >= self._since
-            events = [found.events[i] for i in np.flatnonzero(missing).tolist()]
-            return _Overdue(self._negatives(events, ttl), places[missing], int(places[-1]), found.upto, found.more)
+            events = [expired.events[i] for i in np.flatnonzero(missing).tolist()]
+            return _Overdue(self._negatives(events, ttl), places[missing], int(places[-1]), expired.upto, expired.more)
         return None
 
     def _negatives(self, events: Sequence[Remembered], ttl: float) -> LabelledBatch:

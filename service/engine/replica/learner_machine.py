@@ -73,8 +73,8 @@ class LearnerMachine:
         Pieces (the result is the same to the bit) let other learners have the thread, and let a stop or a deletion end
         a long record half-way: the log has it, and the next start learns it whole.
         """
-        if not self._cost.figures_loaded:  # compiling them here would delay every request
-            await self._node.in_thread(self._cost.load_figures)
+        if not self._cost.metrics_loaded:  # compiling them here would delay every request
+            await self._node.in_thread(self._cost.load_metrics)
         outcome = await self._apply(record)
         self._view = None
         return outcome

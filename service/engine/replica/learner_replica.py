@@ -58,7 +58,7 @@ class _Update(NamedTuple):
 
     batch: LabelledBatch
     size: int  # bytes, of the queue's bound
-    done: asyncio.Future[Learnt]
+    future: asyncio.Future[Learnt]
 
 
 class LearnerReplica:
@@ -68,13 +68,13 @@ class LearnerReplica:
         self,
         name: str,
         birth: bytes,
-        found: Recovered,
+        recovered: Recovered,
         pending: Pending | None,
         node: Node,
         forget: Callable[[LearnerReplica], None],
     ) -> None:
-        """Host the learner that was `found`; `pending`: its served events; `forget` is called if the store lost it."""
-        assert isinstance(found.machine, Learner)
+        """Host the learner `recovered`; `pending`: its served events; `forget` is called if the store lost it."""
+        assert isinstance(recovered.machine, Learner)
         self.name = name
         self.birth = birth
         self.node = node
@@ -82,20 +82,20 @@ class LearnerReplica:
         self.queued_events = 0
         self.users = 0  # requests that use it just now
         self.last_used = time.monotonic()  # when the last one released it
-        self.feature_names = FeatureNames(found.machine.config.features)
+        self.feature_names = FeatureNames(recovered.machine.config.features)
         self._forget = forget
-        self._alarms = found.machine.metrics.alarm_count
+        self._alarms = recovered.machine.metrics.alarm_count
         self._waiting: tuple[asyncio.Future[None], deque[_Update]] | None = (
             None  # the last job that learns, its updates
         )
         self.mailbox = Mailbox(name, self._plan, self._report_gone)
-        machine = LearnerMachine(name, found.machine, node, self.mailbox)
-        self.log = LogFollower(name, birth, found, machine, node, self.mailbox, self._observe)
+        machine = LearnerMachine(name, recovered.machine, node, self.mailbox)
+        self.log = LogFollower(name, birth, recovered, machine, node, self.mailbox, self._observe)
         lease = self.lease = Lease(node, name, birth)
         self.fits = BackgroundFits(self.log, lease)
         self.served_events = ServedEvents(self.log, pending)
         self.label_expiry = LabelExpiry(self.log, lease, self.fits)
-        self.snapshots = Snapshots(self.log, lease, found.snapshot, self.label_expiry)
+        self.snapshots = Snapshots(self.log, lease, recovered.snapshot, self.label_expiry)
 
     @property
     def learner(self) -> Learner:
@@ -168,13 +168,13 @@ class LearnerReplica:
 
     async def learnt_scores(self, ids: Sequence[str]) -> Vector:
         """Return the score that each of n ids was learnt with, (n,); NaN if the learner does not remember the id."""
-        found: list[Vector] = []
+        scores: list[Vector] = []
 
         async def run() -> None:
-            found.append(self.learner.learnt_scores(ids))
+            scores.append(self.learner.learnt_scores(ids))
 
         await self.mailbox.run(run)
-        return found[0]
+        return scores[0]
 
     async def change(self, values: object, grant: Grant = FREE) -> bool:
         """Change settings that may change, and keep what was learnt; tell whether anything changed.
@@ -252,7 +252,7 @@ class LearnerReplica:
         if isinstance(step, Applied):
             if isinstance(step.record, FitResult):
                 self.fits.note_fitted()
-            if step.own and alarms > self._alarms:
+            if step.appended_here and alarms > self._alarms:
                 for alarm in self.view.figures.alarms(self._alarms):
                     self.node.webhook.send(self.name, alarm)
         self._alarms = alarms
@@ -269,15 +269,15 @@ class LearnerReplica:
         self._waiting[1].append(update)
         self.queued_bytes += size
         self.queued_events += len(batch)
-        return update.done
+        return update.future
 
     def _submit(self, updates: deque[_Update], urgent: bool = False) -> None:
         """Submit the job that learns some of the updates."""
         learning: list[_Update] = []
-        done = self.mailbox.submit(partial(self._learn_some, updates, learning), urgent)
-        done.add_done_callback(partial(self._reject_all, updates, learning))
-        if self.mailbox.last is done:
-            self._waiting = done, updates
+        future = self.mailbox.submit(partial(self._learn_some, updates, learning), urgent)
+        future.add_done_callback(partial(self._reject_all, updates, learning))
+        if self.mailbox.last is future:
+            self._waiting = future, updates
 
     async def _learn_some(self, updates: deque[_Update], learning: list[_Update]) -> None:
         """Learn the updates that fit one record; another job does the rest."""
@@ -291,7 +291,7 @@ class LearnerReplica:
         except ServiceError as error:
             self.mailbox.note_failure(error)
             for update in learning:
-                reject(update.done, error)
+                reject(update.future, error)
         else:
             self._answer(learning, outcome)
 
@@ -302,7 +302,7 @@ class LearnerReplica:
             update = updates.popleft()
             self.queued_bytes -= update.size
             self.queued_events -= len(update.batch)
-            if not update.done.cancelled():  # else the caller hung up before anything was logged
+            if not update.future.cancelled():  # else the caller hung up before anything was logged
                 learning.append(update)
                 events += len(update.batch)
 
@@ -313,18 +313,18 @@ class LearnerReplica:
             stop = start + len(update.batch)
             part = outcome if len(learning) == 1 else outcome.part(start, stop)
             if part.beyond.any():
-                reject(update.done, self._gap(update.batch.segments[:1]))
-            elif not update.done.done():
-                update.done.set_result(Learnt(part, self.position, counts))
+                reject(update.future, self._gap(update.batch.segments[:1]))
+            elif not update.future.done():
+                update.future.set_result(Learnt(part, self.position, counts))
             start = stop
 
-    def _reject_all(self, updates: deque[_Update], learning: list[_Update], done: asyncio.Future[None]) -> None:
+    def _reject_all(self, updates: deque[_Update], learning: list[_Update], future: asyncio.Future[None]) -> None:
         """Answer the updates of a job that did not run to its end."""
-        error = None if done.cancelled() else done.exception()
+        error = None if future.cancelled() else future.exception()
         if isinstance(error, ServiceError):
             self._drain(updates, learning, math.inf)
             for update in learning:
-                reject(update.done, error)
+                reject(update.future, error)
 
     def _queue_full(self) -> QueueFull:
         return QueueFull(f"{self.queued_events} events wait already; try again in a moment")

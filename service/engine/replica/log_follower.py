@@ -65,7 +65,7 @@ class Applied(NamedTuple):
     """A step of the follower: it has applied the record at its position."""
 
     record: Any
-    own: bool  # appended by this node
+    appended_here: bool  # by this node
 
 
 class Jumped(NamedTuple):
@@ -85,7 +85,7 @@ class LogFollower(Generic[MachineT]):
         self,
         name: str,
         birth: bytes,
-        found: Recovered,
+        recovered: Recovered,
         machine: MachineT,
         node: Node,
         mailbox: Mailbox,
@@ -95,8 +95,8 @@ class LogFollower(Generic[MachineT]):
         self.name = name
         self.birth = birth
         self.machine = machine
-        self.position = found.position
-        self.token = found.token  # of the record at the position: by it the store tells whether its log led here
+        self.position = recovered.position
+        self.token = recovered.token  # of the record at the position: by it the store tells whether its log led here
         self.node = node
         self.mailbox = mailbox
         self.in_flight = InFlightRecords(called(name))
@@ -107,13 +107,13 @@ class LogFollower(Generic[MachineT]):
 
     async def digest(self) -> tuple[int, str]:
         """Return the position and the hash of the state there."""
-        found: list[tuple[int, str]] = []
+        digests: list[tuple[int, str]] = []
 
         async def run() -> None:
-            found.append((self.position, await self.node.in_thread(self.machine.core.digest)))
+            digests.append((self.position, await self.node.in_thread(self.machine.core.digest)))
 
         await self.mailbox.run(run)
-        return found[0]
+        return digests[0]
 
     async def catch_up(self) -> None:
         """Apply what other nodes have appended."""
@@ -182,15 +182,15 @@ class LogFollower(Generic[MachineT]):
             await self.read_on()
             entries = await self._append(token, data)
         self.node.notifier.announce(self.name, entries[-1].position)  # other nodes learn while this one does
-        found = False
+        applied = False
         outcome = None
         while True:
             for entry in entries:
                 if entry.token == token:  # need not be unpacked
-                    found, outcome = True, await self._apply(entry, record)
+                    applied, outcome = True, await self._apply(entry, record)
                 else:
                     await self._apply(entry)
-            if found:
+            if applied:
                 return outcome
             entries = await self._read()
             if not entries:
@@ -216,8 +216,8 @@ class LogFollower(Generic[MachineT]):
 
     async def _apply_in_flight(self) -> None:
         """Apply what this node appended past the mailbox and what follows directly, without reading it back."""
-        while (found := self.in_flight.next(self.position, self.token)) is not None:
-            await self._apply(Entry(found.position, found.token, b""), found.record)
+        while (in_flight := self.in_flight.next(self.position, self.token)) is not None:
+            await self._apply(Entry(in_flight.position, in_flight.token, b""), in_flight.record)
 
     async def _pack(self, record: Any, small: bool) -> bytes:
         try:
@@ -244,11 +244,13 @@ class LogFollower(Generic[MachineT]):
         The log is the truth: what the store lost is lost here too, and operators are told.
         """
         back, before = isinstance(error, LostRecords), self.position
-        found = await self.node.recover(self.name, self.birth)
-        if not back and found.position <= before:  # the log was trimmed behind a newer snapshot, which is unreadable
+        recovered = await self.node.recover(self.name, self.birth)
+        if (
+            not back and recovered.position <= before
+        ):  # the log was trimmed behind a newer snapshot, which is unreadable
             raise Damaged(f"{error.detail}, and no readable snapshot leads on") from None
-        self.machine.replace(found.machine)
-        self.position, self.token = found.position, found.token
+        self.machine.replace(recovered.machine)
+        self.position, self.token = recovered.position, recovered.token
         if back:
             self.node.timings.rewound += 1
             logger.error(
@@ -260,7 +262,7 @@ class LogFollower(Generic[MachineT]):
         else:
             logger.info("%s; this node continues from %d with the snapshot at %d", error.detail, before, self.position)
         self.in_flight.clear()
-        self._report(Jumped(found.snapshot, back))
+        self._report(Jumped(recovered.snapshot, back))
 
     def _unpack(self, data: bytes, what: str) -> Record:
         """Unpack and check a record; `what` names it in errors. Raises `Damaged`."""
@@ -269,13 +271,13 @@ class LogFollower(Generic[MachineT]):
             self.machine.check(record, what)
         return record
 
-    async def _apply(self, entry: Entry, known: Any = None) -> Any:
+    async def _apply(self, entry: Entry, appended: Any = None) -> Any:
         """Move the machine by one entry and return the outcome; `known` is its record, if this node appended it."""
         if entry.position <= self.position:
             return None
         if entry.position != self.position + 1:
             raise Damaged(f"the log of {called(self.name)} goes from {self.position} to {entry.position}")
-        record: Record | None = self.in_flight.find(entry.token) if known is None else known
+        record: Record | None = self.in_flight.find(entry.token) if appended is None else appended
         if record is None:
             unpack = functools.partial(self._unpack, entry.data, f"record {entry.position} of {called(self.name)}")
             record = unpack() if len(entry.data) < LARGE else await self.node.in_thread(unpack)
@@ -289,7 +291,7 @@ class LogFollower(Generic[MachineT]):
         served_here = self.in_flight.applied(entry.token)
         if served_here:
             self.node.notifier.announce(self.name, entry.position)
-        self._report(Applied(record, known is not None or served_here))
+        self._report(Applied(record, appended is not None or served_here))
         return outcome
 
     def _report(self, step: Applied | Jumped) -> None:

@@ -37,7 +37,7 @@ class Job(NamedTuple):
 
 class _Queued(NamedTuple):
     run: Run
-    done: asyncio.Future[None]
+    future: asyncio.Future[None]
 
 
 def reject(future: asyncio.Future[Any], error: ServiceError) -> None:
@@ -85,7 +85,7 @@ class Mailbox:
     @property
     def last(self) -> asyncio.Future[None] | None:
         """Return the future of the job at the end of the queue."""
-        return self._queue[-1].done if self._queue else None
+        return self._queue[-1].future if self._queue else None
 
     @contextmanager
     def watch(self) -> Iterator[asyncio.Event]:
@@ -110,15 +110,15 @@ class Mailbox:
 
     def submit(self, run: Run, urgent: bool = False) -> asyncio.Future[None]:
         """Queue a job for exclusive execution, an `urgent` one as the next; the future resolves when it has run."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # perhaps nobody awaits it
-        job = _Queued(run, done)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # perhaps nobody awaits it
+        job = _Queued(run, future)
         if urgent:
             self._queue.appendleft(job)
         else:
             self._queue.append(job)
         self._wake.set()
-        return done
+        return future
 
     async def run(self, run: Run) -> None:
         """Queue a job and wait until it has run. A caller that hangs up does not stop it."""
@@ -151,8 +151,8 @@ class Mailbox:
             self.abandon.set()
             self._closing = True
             self._wake.set()
-            done, _ = await asyncio.wait([self.task], timeout=seconds)
-            if not done:
+            ended, _ = await asyncio.wait([self.task], timeout=seconds)
+            if not ended:
                 self.task.cancel()
                 await asyncio.wait([self.task])
         if self.failure is None:
@@ -181,10 +181,10 @@ class Mailbox:
                 await job.run()
             except ServiceError as error:
                 self.note_failure(error)
-                reject(job.done, error)
+                reject(job.future, error)
             else:
-                if not job.done.done():
-                    job.done.set_result(None)
+                if not job.future.done():
+                    job.future.set_result(None)
             self._running = None
             del job  # and what it refers to: the next one may be long in coming
             self._queue_due()
@@ -204,6 +204,6 @@ class Mailbox:
             self.failure = ServiceError(f"{called(self.name)} stopped after an internal error; a restart recovers it")
         reason = self.failure or self._no_longer_here()
         for job in (*(() if self._running is None else (self._running,)), *self._queue):
-            reject(job.done, reason)
+            reject(job.future, reason)
         self._queue.clear()
         self.notify()

@@ -127,17 +127,19 @@ class ServedEvents:
         times = np.where(np.isnan(times), time.time(), times)[places]
         ids = [id for id in events.ids if id is not None]
         _ = view.not_ready  # worked out now: the view may have moved on when later parts need it
-        done = last = 0
+        served = last = 0
         try:
-            while done < len(ids):
-                part = slice(done, done + _SERVED)
+            while served < len(ids):
+                part = slice(served, served + _SERVED)
                 last = await self._serve(view, events, scores, _Part(places[part], ids[part], times[part]), position)
-                done += len(ids[part])
+                served += len(ids[part])
         except StoreUnavailable as error:  # scoring continues without a store; the reply says how much is remembered
             logger.warning("%s cannot remember the events that it serves: %s", log.name, error.detail)
-        if done:
+        if served:
             log.follow(last)
-        return ScoredEvents(view, scores, position, self.count_remembered(ids[:done], times[:done]) if done else 0)
+        return ScoredEvents(
+            view, scores, position, self.count_remembered(ids[:served], times[:served]) if served else 0
+        )
 
     def count_remembered(self, ids: Sequence[str], times: Vector) -> int:
         """Count the events just served that are remembered: the last of each id, within the bounds."""
@@ -156,19 +158,21 @@ class ServedEvents:
         """Log and remember one part of a request and return its position; `scores` get its decisions."""
         log = self._log
         places = part.places
-        own = Predictions._make(None if column is None else column[places] for column in scores)
+        predictions = Predictions._make(None if column is None else column[places] for column in scores)
         costs = None if events.costs is None else events.costs[places]
         ready = view.not_ready is None
         token = uuid.uuid4().bytes
         with log.in_flight.appending(token) as in_flight:
             if view.scorer.decision.depends_on_order:
-                own = self._account.decide(token, log.machine.view, ready, own, costs, part.times)
-                for column, decided in zip(scores, own, strict=True):
+                predictions = self._account.decide(token, log.machine.view, ready, predictions, costs, part.times)
+                for column, decided in zip(scores, predictions, strict=True):
                     if column is not None and decided is not None:
                         column[places] = decided
             elif not ready and log.machine.core.config.labels.ranks is None:
-                own = own._replace(decisions=np.zeros_like(own.decisions))  # no event is called positive
-            await self._remember(events.rows, part, own, costs, position, in_flight, ready)
+                predictions = predictions._replace(
+                    decisions=np.zeros_like(predictions.decisions)
+                )  # no event is called positive
+            await self._remember(events.rows, part, predictions, costs, position, in_flight, ready)
         return in_flight.position
 
     async def _remember(

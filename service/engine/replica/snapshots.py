@@ -49,7 +49,7 @@ class Snapshots:
         self._events = 0  # that were learnt here, and other records,
         self._saved = 0  # and how many of these are in the newest snapshot
         self._counted: deque[tuple[int, int]] = deque(maxlen=_RECORDS)  # position, events by then; since the newest
-        self._due = time.monotonic() + self._settings.snapshot_seconds
+        self._save_at = time.monotonic() + self._settings.snapshot_seconds
         self._not_before = 0.0  # after one has failed, the next is not tried at once
         self._queued = False  # a job begins one
         self._saving: asyncio.Task[None] | None = None
@@ -82,12 +82,12 @@ class Snapshots:
     @property
     def overdue(self) -> bool:
         """Tell whether one is due by time."""
-        return self.unsaved > 0 and time.monotonic() >= self._due
+        return self.unsaved > 0 and time.monotonic() >= self._save_at
 
     def jobs(self) -> Iterator[Job]:
         """Give the job that takes one, if it is due by events or by time."""
-        due = self.overdue or self.unsaved >= self._settings.snapshot_events
-        if due and time.monotonic() >= self._not_before and not self._queued and not self._writing:
+        is_due = self.overdue or self.unsaved >= self._settings.snapshot_events
+        if is_due and time.monotonic() >= self._not_before and not self._queued and not self._writing:
             self._queued = True
             yield Job(self._begin, urgent=True)
 
@@ -108,19 +108,19 @@ class Snapshots:
             return
         saving = asyncio.ensure_future(mailbox.run(self._save_last))
         saving.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # perhaps nobody awaits it
-        done, _ = await asyncio.wait([saving], timeout=_LAST_SECONDS)
-        if not done:
+        ended, _ = await asyncio.wait([saving], timeout=_LAST_SECONDS)
+        if not ended:
             mailbox.abandon.set()
-            done, _ = await asyncio.wait([saving], timeout=STOP_SECONDS)
-        error = saving.exception() if done else "the store does not answer"
+            ended, _ = await asyncio.wait([saving], timeout=STOP_SECONDS)
+        error = saving.exception() if ended else "the store does not answer"
         if error is not None:
             logger.warning("no snapshot of %s at shutdown: %s", called(self._log.name), error)
 
     async def close(self) -> None:
         """Wait until the one that is being written is, or cancel it."""
         if self._saving is not None:
-            done, _ = await asyncio.wait([self._saving], timeout=_LAST_SECONDS)
-            if not done:
+            ended, _ = await asyncio.wait([self._saving], timeout=_LAST_SECONDS)
+            if not ended:
                 self._saving.cancel()
                 await asyncio.wait([self._saving])
 
@@ -217,12 +217,12 @@ class Snapshots:
         self._saved = before
 
     def _put_off(self, seconds: float) -> None:
-        self._due = time.monotonic() + seconds
+        self._save_at = time.monotonic() + seconds
 
     def _note_failure(self, error: ServiceError) -> None:
         """Try the next one when it is due by time. Nothing is lost: the log has it all."""
         self._put_off(self._settings.snapshot_seconds)
-        self._not_before = self._due
+        self._not_before = self._save_at
         logger.warning("no snapshot of %s: %s", called(self._log.name), error.detail)
 
 
@@ -232,11 +232,11 @@ async def load_roll_back(node: Node, name: str, birth: bytes, config: Config, po
     Nothing may fail once the record is in the log. Raises `UnknownSnapshot`, or `Damaged` if the snapshot is of another
     learner or has no valid state. O(state).
     """
-    found = await node.call(node.store.load(name, birth, position))
-    if found is None:
+    stored = await node.call(node.store.load(name, birth, position))
+    if stored is None:
         raise UnknownSnapshot(f"{name} has no snapshot at position {position}")
     what = f"snapshot {position} of {name}"
-    snapshot = await node.in_thread(lambda: unpack_snapshot(found[1], what))
+    snapshot = await node.in_thread(lambda: unpack_snapshot(stored[1], what))
     then = snapshot.config
     if not isinstance(then, Config) or then.immutable_part != config.immutable_part:
         raise Damaged(f"{what} is of another configuration")
