@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from service.cli.format import format_duration
-from service.datasets import MAX_BODY, Batch, Event, batches
+from service.datasets import MAX_BODY, Event, RequestBody, batches
 from service.exits import WrongUsage
 from service.text import counted
 
@@ -94,7 +94,7 @@ def schedule(
     limit: int | None = None,
     now: float = math.inf,
     fraction: Callable[[], float] = lambda: 0.0,
-) -> Iterator[Batch]:
+) -> Iterator[RequestBody]:
     """Requests of up to `size` events or about 4 MB for all the events of a file, of which `learnt` labels are learnt.
 
     Where the events end before `limit`, the labels that are left follow, but for those that are not known `now`
@@ -106,7 +106,7 @@ def schedule(
     sent = learnt
     rows = 0
 
-    def labels() -> Iterator[Batch]:
+    def labels() -> Iterator[RequestBody]:
         nonlocal sent
         ready: list[Event] = []
         while waiting and waiting[0][0] <= clock:
@@ -154,7 +154,7 @@ class _Scoring:
         self._parts: list[bytes] = []
         self._room = MAX_BODY
 
-    def add(self, row: int, event: Event) -> Iterator[Batch]:
+    def add(self, row: int, event: Event) -> Iterator[RequestBody]:
         """Take one more, which follows the one before; give the request if it is full then."""
         if not self._parts:
             self._first = row
@@ -163,9 +163,9 @@ class _Scoring:
         if len(self._parts) == self._size or self._room <= 0:
             yield from self.taken()
 
-    def taken(self) -> Iterator[Batch]:
+    def taken(self) -> Iterator[RequestBody]:
         """Give the request, if there is anything in it, and begin another."""
         if self._parts:
             body = b'{"events":[%b]}' % b",".join(self._parts)
-            yield Batch(self._first, len(self._parts), body, self._fraction(), "unlabelled")
+            yield RequestBody(self._first, len(self._parts), body, self._fraction(), "unlabelled")
             self._parts, self._room = [], MAX_BODY

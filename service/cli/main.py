@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperGroup
 
 from rarestream import __version__
-from service.cli.commands import bench, compare, consume, create, events, keys, replay, show, states, watch
+from service.cli.commands import bench, compare, consume, create, keys_file, replay, send_events, show, states, watch
 from service.cli.options import flag, without_empty
 from service.cli.options_service import AsJson, console, print_json, reporting
 from service.exits import ExitStatus, WrongUsage
@@ -251,9 +251,9 @@ _CALLING: list[tuple[str, Callable[..., None], str]] = [
     ("delete", states.delete, _LEARNERS),
     ("groups", compare.groups, _LEARNERS),
     ("compare", compare.compare, _LEARNERS),
-    ("update", events.update, _EVENTS),
-    ("predict", events.predict, _EVENTS),
-    ("labels", events.labels, _EVENTS),
+    ("update", send_events.update, _EVENTS),
+    ("predict", send_events.predict, _EVENTS),
+    ("labels", send_events.labels, _EVENTS),
     ("replay", replay.replay, _EVENTS),
     ("consume", consume.consume, _EVENTS),
     ("snapshot", states.snapshot, _STATES),
@@ -265,7 +265,7 @@ _CALLING: list[tuple[str, Callable[..., None], str]] = [
 ]
 for _name, _command, _panel in _CALLING:
     app.command(_name, rich_help_panel=_panel)(_command)
-app.add_typer(keys.app, name="keys", rich_help_panel=_NODE)
+app.add_typer(keys_file.app, name="keys", rich_help_panel=_NODE)
 
 
 def _settings(**options: Any) -> Settings:

@@ -32,13 +32,13 @@ from service.cli.display import ReplayDisplay, behind, figures_table, fit_of, so
 from service.cli.late_replay import Delay, check, late_source, needed, schedule
 from service.cli.request_errors import RequestFailed, similar_learners
 from service.datasets import (
-    Batch,
-    Columns,
+    BinaryLabels,
     Interruption,
-    Labels,
     Meter,
     Pace,
     ReadError,
+    RequestBody,
+    RowColumns,
     Rows,
     Stopped,
     adapter,
@@ -56,7 +56,7 @@ from service.datasets import (
 from service.exits import CommandFailed, ExitStatus, WrongUsage
 from service.text import counted
 
-__all__ = ["Outcome", "Plan", "Replayed", "ahead", "numbered_rows", "print_outcome", "replay", "replay_file"]
+__all__ = ["Outcome", "ReplayPlan", "Replayed", "ahead", "numbered_rows", "print_outcome", "replay", "replay_file"]
 
 Item = TypeVar("Item")
 
@@ -92,11 +92,11 @@ def ahead(items: Iterator[Item]) -> Generator[Item]:
 
 def replay(
     learner: RemoteLearner,
-    work: Iterator[Batch],
+    work: Iterator[RequestBody],
     start: int,
     pace: Pace,
     interruption: Interruption,
-    progress: Callable[[Batch], None],
+    progress: Callable[[RequestBody], None],
 ) -> Replayed:
     """Send the batches one after the other; `progress` is told of each that was learnt, or scored.
 
@@ -121,7 +121,7 @@ def replay(
     return done
 
 
-def _send(learner: RemoteLearner, batch: Batch, done: Replayed) -> None:
+def _send(learner: RemoteLearner, batch: RequestBody, done: Replayed) -> None:
     """Send one batch and note what came of it."""
     after = batch.offset + batch.count
     if batch.kind == "unlabelled":
@@ -151,12 +151,12 @@ def numbered_rows(error: ClientError, offset: int, noun: str = "row", hints: Ite
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReplayPlan:
     """What a replay is asked to do."""
 
     file: Path
     learner: str
-    columns: Columns
+    columns: RowColumns
     format: str = ""  # empty: told by the file's name
     limit: int | None = None  # rows, counted from the file's beginning
     rate: float | None = None  # events per second at most
@@ -191,7 +191,7 @@ class Outcome:
         }
 
 
-def replay_file(plan: Plan, client: Client, interruption: Interruption, notes: Console) -> Outcome:
+def replay_file(plan: ReplayPlan, client: Client, interruption: Interruption, notes: Console) -> Outcome:
     """Carry out the plan; `notes` shows how it goes.
 
     An interruption ends it early, after the batch in flight. Raises `CommandFailed`: the learner does not exist or
@@ -240,7 +240,7 @@ def replay_file(plan: Plan, client: Client, interruption: Interruption, notes: C
         raise RequestFailed(error, [*similar_learners(error, client), _how_to_create(plan, format)]) from None
 
 
-def _work(plan: Plan, rows: Rows[Any], source: str, start: int) -> Iterator[Batch]:
+def _work(plan: ReplayPlan, rows: Rows[Any], source: str, start: int) -> Iterator[RequestBody]:
     """The requests that are left to be made, from row `start` of the file on."""
     size = plan.batch if plan.rate is None else max(1, min(plan.batch, int(plan.rate)))
     if plan.delay is not None:
@@ -257,7 +257,12 @@ class _Progress:
     """
 
     def __init__(
-        self, learner: RemoteLearner, plan: Plan, display: ReplayDisplay, start: int, pause: Callable[[float], bool]
+        self,
+        learner: RemoteLearner,
+        plan: ReplayPlan,
+        display: ReplayDisplay,
+        start: int,
+        pause: Callable[[float], bool],
     ) -> None:
         self.next = start  # the row after the last that is known to be learnt
         self._row = start  # the row after the last that was learnt, or scored
@@ -269,7 +274,7 @@ class _Progress:
         self._looked = float("-inf")
         self._figures = ""
 
-    def __call__(self, batch: Batch) -> None:
+    def __call__(self, batch: RequestBody) -> None:
         row = batch.offset + batch.count
         if batch.kind != "unlabelled":
             self.next = row
@@ -310,7 +315,7 @@ def _say_where(start: int, earlier: int, notes: Console) -> None:
         )
 
 
-def _how_to_go_on(error: RequestFailed | ReadError, learnt: int, plan: Plan) -> str:
+def _how_to_go_on(error: RequestFailed | ReadError, learnt: int, plan: ReplayPlan) -> str:
     """What of the file is learnt, and what becomes of it in another replay."""
     so_far = f"rows 0 to {learnt:,} are learnt" if learnt else "none of the file's rows is learnt"
     if isinstance(error, RequestFailed) and error.error.status not in _BAD_ROW:
@@ -323,7 +328,7 @@ def _how_to_go_on(error: RequestFailed | ReadError, learnt: int, plan: Plan) -> 
     return f"{so_far}; {again}, but for the rows whose id the learner has met"
 
 
-def _check_positive(plan: Plan, document: dict[str, Any], format: str) -> None:
+def _check_positive(plan: ReplayPlan, document: dict[str, Any], format: str) -> None:
     """Refuse a file without one of the positive labels that were named: every row of it would be learnt as negative.
 
     It is read as far as the first one. Raises `WrongUsage`.
@@ -338,7 +343,7 @@ def _check_positive(plan: Plan, document: dict[str, Any], format: str) -> None:
         raise WrongUsage(f"no row {labels.unmet()}; nothing was sent")
 
 
-class _AnyLabels(Labels):
+class _AnyLabels(BinaryLabels):
     """For a look at a file before there is a learner to say what its labels have to be."""
 
     def check(self, values: Iterable[Any]) -> None:
@@ -346,13 +351,13 @@ class _AnyLabels(Labels):
         del values
 
 
-def _how_to_create(plan: Plan, format: str) -> str:
+def _how_to_create(plan: ReplayPlan, format: str) -> str:
     with open_rows(plan.file, plan.columns, None, format, _AnyLabels()) as rows:
         options = suitable(rows.shape, len(plan.columns.ranks))
     return f"create it first, for example: rarestream create {plan.learner} --algorithm ALGORITHM {options}"
 
 
-def print_outcome(outcome: Outcome, plan: Plan, notes: Console, out: Console) -> None:
+def print_outcome(outcome: Outcome, plan: ReplayPlan, notes: Console, out: Console) -> None:
     """Print how far the replay came to `notes`, and the learner's metrics to `out`."""
     rows = outcome.rows
     if rows.complete and rows.next == rows.start and not rows.scored:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["CsvLines", "JsonLines", "Lines", "TableLines", "decision_of"]
+__all__ = ["CsvLines", "JsonLines", "ScoreWriter", "TableLines", "decision_of"]
 
 Result = Mapping[str, Any]
 
@@ -25,7 +25,7 @@ def decision_of(found: int | None, *, ranks: bool = False) -> str:
     return str(found) if ranks else ("no", "ALERT")[found]
 
 
-class Lines(Protocol):
+class ScoreWriter(Protocol):
     """Writes results to standard output."""
 
     def write(self, results: Sequence[Result], first: int) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from service.connectors.base import Bounds, Document, FeedError, Message, Output, Removed
 from service.connectors.connection_errors import reason_of
+from service.connectors.feed import Document, FeedError, Message, OffsetRange, Output, Removed
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -151,12 +151,12 @@ class KafkaPartition:
         self._consumer = consumer
         self._partition = partition
 
-    async def bounds(self) -> Bounds:
+    async def bounds(self) -> OffsetRange:
         """As `Partition.bounds`."""
         async with told(self.source):
             first = await self._consumer.beginning_offsets([self._partition])
             end = await self._consumer.end_offsets([self._partition])
-        return Bounds(first[self._partition], end[self._partition], end[self._partition])
+        return OffsetRange(first[self._partition], end[self._partition], end[self._partition])
 
     async def committed(self) -> int | None:
         """As `Partition.committed`."""

@@ -27,12 +27,12 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from rarestream import ClientError, RemoteLearner
-from service.connectors.base import Document, Feed, Message, Output, Partition, Removed
-from service.connectors.messages import BadMessage, Event, Reading, What
-from service.connectors.progress import Counts
+from service.connectors.feed import Document, Feed, Message, Output, Partition, Removed
+from service.connectors.message_decoding import BadMessage, MessageEvent, Reading, What
+from service.connectors.progress import ReadCounts
 from service.exits import CommandFailed
 
-__all__ = ["Consumption", "Plan", "Start"]
+__all__ = ["ConsumePlan", "Consumption", "Start"]
 
 Start = Literal["earliest", "latest"] | int
 Result = TypeVar("Result")
@@ -45,7 +45,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True)
-class Plan:
+class ConsumePlan:
     """What is to be done with the messages."""
 
     learner: str
@@ -65,14 +65,14 @@ class Consumption:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ConsumePlan,
         feed: Feed,
         partition: Partition,
         reading: Reading,
         learner: RemoteLearner,
         threads: ThreadPoolExecutor,
         stop: threading.Event,
-        counts: Counts,
+        counts: ReadCounts,
         note: Callable[[str], None],
     ) -> None:
         self.done = 0  # every message below this number has been dealt with
@@ -206,8 +206,8 @@ class Consumption:
         return messages
 
     async def _take(self, messages: Sequence[Message]) -> None:
-        unlabelled: list[Event] = []
-        labelled: list[Event] = []
+        unlabelled: list[MessageEvent] = []
+        labelled: list[MessageEvent] = []
         failed: BadMessage | None = None
         end = messages[-1].offset + 1
         for message in messages:
@@ -253,7 +253,7 @@ class Consumption:
     # Requests
 
     async def _send(
-        self, events: Sequence[Event], post: Callable[[Sequence[Event]], Awaitable[None]]
+        self, events: Sequence[MessageEvent], post: Callable[[Sequence[MessageEvent]], Awaitable[None]]
     ) -> tuple[int, BadMessage] | None:
         """Post events in bodies of bounded size, without those that the service refuses; the first, if that is the end.
 
@@ -275,7 +275,7 @@ class Consumption:
             if not blamed and len(part) > 1:
                 waiting.extendleft([part[len(part) // 2 :], part[: len(part) // 2]])
                 continue
-            rest: list[Event] = []
+            rest: list[MessageEvent] = []
             for i, event in enumerate(part):
                 if i not in (blamed or {0}):
                     rest.append(event)
@@ -287,7 +287,7 @@ class Consumption:
                 waiting.appendleft(rest)
         return ended
 
-    async def _learn(self, events: Sequence[Event]) -> None:
+    async def _learn(self, events: Sequence[MessageEvent]) -> None:
         source = {
             "name": self._partition.source,
             "offsets": [event.offset for event in events],
@@ -299,7 +299,7 @@ class Consumption:
             self._counts.learnt[status] = self._counts.learnt.get(status, 0) + getattr(reply, status)
         self._learnt = events[-1].offset + 1
 
-    async def _score(self, events: Sequence[Event]) -> None:
+    async def _score(self, events: Sequence[MessageEvent]) -> None:
         body = b'{"events":[%b]}' % b",".join(event.body for event in events)
         identified = sum(event.id is not None for event in events)
         reply = await self._call(lambda: self._learner.predict_json(body, remember=identified))
@@ -323,7 +323,7 @@ class Consumption:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
 
-def _bodies(events: Sequence[Event]) -> list[Sequence[Event]]:
+def _bodies(events: Sequence[MessageEvent]) -> list[Sequence[MessageEvent]]:
     """The events in parts of about `_BODY` bytes at most, but of at least one."""
     parts: list[Any] = []
     room = 0

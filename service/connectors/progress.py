@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from service.connectors.base import Document
+from service.connectors.feed import Document
 from service.text import counted
 
-__all__ = ["Counts"]
+__all__ = ["ReadCounts"]
 
 
 @dataclass
-class Counts:
+class ReadCounts:
     """Of all partitions together, since the start of the process."""
 
     read: int = 0  # messages; what is read again after a start is counted again

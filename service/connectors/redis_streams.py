@@ -25,8 +25,8 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from service.connectors.base import Bounds, Document, FeedError, Message, Output
 from service.connectors.connection_errors import reason_of
+from service.connectors.feed import Document, FeedError, Message, OffsetRange, Output
 from service.exits import WrongUsage
 from service.storage.redis import Servers, servers_of
 
@@ -179,17 +179,17 @@ class RedisPartition:
         self._went_back: int | None = None  # the same where it is before what was read
         self._added: int | None = None  # entries that the stream ever had, up to what was read
 
-    async def bounds(self) -> Bounds:
+    async def bounds(self) -> OffsetRange:
         """As `Partition.bounds`; an empty stream begins and ends at 0."""
         stream = await self._look()
         if stream is None:
-            return Bounds(0, 0, 0)
+            return OffsetRange(0, 0, 0)
         first, last = stream["first-entry"], stream["last-entry"]
         ever = number_of(stream["last-generated-id"].decode())
         ever = ever + 1 if ever else 0  # of a stream that nothing was written to
         if not first or not last:
-            return Bounds(0, 0, ever)
-        return Bounds(number_of(first[0].decode()), number_of(last[0].decode()) + 1, ever)
+            return OffsetRange(0, 0, ever)
+        return OffsetRange(number_of(first[0].decode()), number_of(last[0].decode()) + 1, ever)
 
     async def _look(self) -> Document | None:
         """What Redis says of the stream; None where there is none."""

@@ -3,29 +3,29 @@
 Start with `rows`.
 """
 
-from service.datasets.batches import MAX_BODY, Batch, batches, earlier_rows, source_name
+from service.datasets.batches import MAX_BODY, RequestBody, batches, earlier_rows, source_name
 from service.datasets.card_fraud import CardFraud, first_day, most
-from service.datasets.inputs import Chunk, Inputs, chunks
+from service.datasets.event_inputs import EventChunk, Inputs, chunks
 from service.datasets.pacing import Interruption, Meter, Pace, Stopped, interruptible_sleep
 from service.datasets.readers import check_regular, format_of, open_rows
 from service.datasets.rows import Event, ReadError, Rows
 from service.datasets.schema_match import adapter, declared, features_of, labels_for, labels_said, suitable
-from service.datasets.values import Columns, Labels, Ranks, identity, is_number, number, timestamp, weight
+from service.datasets.values import BinaryLabels, Ranks, RowColumns, identity, is_number, number, timestamp, weight
 
 __all__ = [
     "MAX_BODY",
-    "Batch",
+    "BinaryLabels",
     "CardFraud",
-    "Chunk",
-    "Columns",
     "Event",
+    "EventChunk",
     "Inputs",
     "Interruption",
-    "Labels",
     "Meter",
     "Pace",
     "Ranks",
     "ReadError",
+    "RequestBody",
+    "RowColumns",
     "Rows",
     "Stopped",
     "adapter",

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import msgspec
 
 from service.datasets.rows import Event
-from service.datasets.values import Columns
+from service.datasets.values import RowColumns
 
-__all__ = ["MAX_BODY", "Batch", "batches", "earlier_rows", "source_name"]
+__all__ = ["MAX_BODY", "RequestBody", "batches", "earlier_rows", "source_name"]
 
 Document = dict[str, Any]  # a reply as the API describes it
 
@@ -24,7 +24,7 @@ MAX_BODY = 4 * 2**20  # bytes after which a batch ends, however few its rows
 
 
 @dataclass(frozen=True)
-class Batch:
+class RequestBody:
     """Rows `offset` to `offset + count` of a source, as the body of a request."""
 
     offset: int
@@ -34,7 +34,7 @@ class Batch:
     kind: Literal["labelled", "unlabelled", "labels"] = "labelled"  # the last: by id, of events that were scored before
 
 
-def source_name(path: Path, columns: Columns, format: str) -> str:
+def source_name(path: Path, columns: RowColumns, format: str) -> str:
     """The file's name and a hash of its size, its first 64 KB and all that shapes its rows. Raises OSError."""
     shaping = dataclasses.asdict(columns)
     for unordered in ("positive", "drop"):
@@ -62,15 +62,17 @@ def batches(
     size: int,
     fraction: Callable[[], float] = lambda: 0.0,
     kind: Literal["labelled", "labels"] = "labelled",
-) -> Iterator[Batch]:
+) -> Iterator[RequestBody]:
     """The events, the first of them number `start` of the source, in bodies of up to `size` events or about 4 MB."""
     encode = msgspec.json.Encoder().encode
     parts: list[bytes] = []
     room = MAX_BODY
 
-    def batch() -> Batch:
+    def batch() -> RequestBody:
         head = encode({"name": source, "offset": start})
-        return Batch(start, len(parts), b'{"source":%b,"events":[%b]}' % (head, b",".join(parts)), fraction(), kind)
+        return RequestBody(
+            start, len(parts), b'{"source":%b,"events":[%b]}' % (head, b",".join(parts)), fraction(), kind
+        )
 
     for event in events:
         parts.append(encode(event))

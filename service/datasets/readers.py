@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from service.datasets.rows import GZIP, Event, ReadError, Rows, Shape, TextRows
-from service.datasets.values import Columns, Labels, Ranks, is_number, number
+from service.datasets.values import BinaryLabels, Ranks, RowColumns, is_number, number
 from service.text import counted
 
 __all__ = ["FORMATS", "check_regular", "form_of", "format_of", "open_rows"]
@@ -78,10 +78,10 @@ def format_of(path: Path) -> str:
 
 def open_rows(
     path: Path,
-    columns: Columns,
+    columns: RowColumns,
     declared: Mapping[str, bool] | None = None,
     format: str = "",
-    labels: Labels | Ranks | None = None,
+    labels: BinaryLabels | Ranks | None = None,
     *,
     labelled: bool = True,
     stream: io.BufferedReader | None = None,
@@ -95,7 +95,7 @@ def open_rows(
     """
     format = format or format_of(path)
     if labels is None:
-        labels = Labels(columns.positive)
+        labels = BinaryLabels(columns.positive)
     if format in ("npz", "libsvm") and columns.named:
         raise ReadError(
             f"{path}: {format} files have no column names; {', '.join(columns.named)} cannot be found there"
@@ -122,8 +122,8 @@ class _CsvRows(TextRows[list[str]]):
     def __init__(
         self,
         path: Path,
-        columns: Columns,
-        labels: Labels | Ranks,
+        columns: RowColumns,
+        labels: BinaryLabels | Ranks,
         declared: Mapping[str, bool],
         delimiter: str,
         labelled: bool,
@@ -206,7 +206,9 @@ class _CsvRows(TextRows[list[str]]):
 
 
 class _JsonRows(TextRows[str]):
-    def __init__(self, path: Path, columns: Columns, labels: Labels | Ranks, stream: io.BufferedReader | None) -> None:
+    def __init__(
+        self, path: Path, columns: RowColumns, labels: BinaryLabels | Ranks, stream: io.BufferedReader | None
+    ) -> None:
         self._decode = msgspec.json.Decoder().decode
         super().__init__(path, columns, labels, stream)
 
@@ -316,7 +318,7 @@ class _ArrayRow(NamedTuple):
 class _ArrayRows(Rows[_ArrayRow]):
     _unit = "row"
 
-    def __init__(self, path: Path, columns: Columns, labels: Labels | Ranks) -> None:
+    def __init__(self, path: Path, columns: RowColumns, labels: BinaryLabels | Ranks) -> None:
         super().__init__(path, labels)
         self._next = 0
         try:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
-from service.datasets.values import Columns, Labels, Ranks
+from service.datasets.values import BinaryLabels, Ranks, RowColumns
 from service.exits import WrongUsage
 from service.text import counted
 
@@ -120,7 +120,7 @@ class Rows(ABC, Generic[Record]):
     adapt: Callable[[Event], Event] | None = None  # applied to each event; may raise ValueError
     _unit: str = "line"  # what a place in the file is counted in
 
-    def __init__(self, path: Path, labels: Labels | Ranks) -> None:
+    def __init__(self, path: Path, labels: BinaryLabels | Ranks) -> None:
         self.path = path
         self.labels = labels  # what they mean, and which there were
 
@@ -167,7 +167,7 @@ class TextRows(Rows[Text]):
     """A text file, gzipped or not, whose first rows are looked at before any is given out."""
 
     def __init__(
-        self, path: Path, columns: Columns, labels: Labels | Ranks, stream: io.BufferedReader | None = None
+        self, path: Path, columns: RowColumns, labels: BinaryLabels | Ranks, stream: io.BufferedReader | None = None
     ) -> None:
         """`stream`: what is read instead of the file at `path`, which then is only what messages call it."""
         super().__init__(path, labels)

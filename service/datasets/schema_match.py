@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from service.datasets.rows import Event, Shape
-from service.datasets.values import Columns, Labels, Ranks
+from service.datasets.values import BinaryLabels, Ranks, RowColumns
 from service.exits import WrongUsage
 from service.text import counted
 
@@ -27,7 +27,7 @@ def declared(features: Mapping[str, Any]) -> dict[str, bool]:
     return texts | dict.fromkeys(features.get("log", ()), True)
 
 
-def labels_for(columns: Columns, learner: Mapping[str, Any]) -> Labels | Ranks:
+def labels_for(columns: RowColumns, learner: Mapping[str, Any]) -> BinaryLabels | Ranks:
     """What the labels of a file mean to a learner, of which this is the document.
 
     An ordinal one takes the ranks 1 to p as they are, or `columns.ranks`. Raises `Misfit` where what is said of the
@@ -37,7 +37,7 @@ def labels_for(columns: Columns, learner: Mapping[str, Any]) -> Labels | Ranks:
     if "positive" in classes:
         if columns.ranks:
             raise Misfit(f"--ranks is for ordinal learners; {learner['name']} tells two classes: use --positive")
-        return Labels(columns.positive)
+        return BinaryLabels(columns.positive)
     if columns.positive:
         raise Misfit(f"--positive is for learners of two classes; {learner['name']} tells ranks: use --ranks")
     if len(columns.ranks) not in (0, len(classes)):
@@ -50,11 +50,11 @@ def labels_for(columns: Columns, learner: Mapping[str, Any]) -> Labels | Ranks:
         raise Misfit(f"--ranks: {error}") from None
 
 
-def labels_said(columns: Columns) -> Callable[[Any], int]:
+def labels_said(columns: RowColumns) -> Callable[[Any], int]:
     """What labels mean to a learner of which nothing is known: what the options say, else numbers as they are."""
     if columns.ranks:
         return Ranks(columns.ranks)
-    return Labels(columns.positive) if columns.positive else _as_given
+    return BinaryLabels(columns.positive) if columns.positive else _as_given
 
 
 def _as_given(label: Any) -> int:

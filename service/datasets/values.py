@@ -13,7 +13,17 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-__all__ = ["Columns", "Labels", "Ranks", "identity", "is_number", "known_labels", "number", "timestamp", "weight"]
+__all__ = [
+    "BinaryLabels",
+    "Ranks",
+    "RowColumns",
+    "identity",
+    "is_number",
+    "known_labels",
+    "number",
+    "timestamp",
+    "weight",
+]
 
 MISSING = frozenset({"", "nan", "na", "n/a", "null", "none", "?"})  # of a number, in any case
 
@@ -34,7 +44,7 @@ def known_labels() -> str:
 
 
 @dataclass(frozen=True)
-class Columns:
+class RowColumns:
     """Which columns are not features, and what the label's values mean: everything that shapes the rows of a file."""
 
     label: str = "label"
@@ -56,7 +66,7 @@ class Columns:
         return [name for name in (*self.drop, self.id, self.time, self.weight) if name is not None]
 
 
-class Labels:
+class BinaryLabels:
     """Label values to 0 and 1.
 
     With `positive`, those values are 1 and all others 0. Without, the values must fit one of the known pairs; a value

@@ -8,7 +8,7 @@ from service.engine import copies
 from service.engine.batch_cost import LARGE, run_by_size
 from service.engine.copies import import_limits
 from service.engine.engine import Engine
-from service.engine.node import BACKGROUND
+from service.engine.node_resources import BACKGROUND
 from service.engine.score_threshold import score_threshold
 from service.engine.weights import MAX_TOP, copy_weights, rank_weights
 

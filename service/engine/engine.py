@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from learners import Config, GroupConfig, Problem, pointer, show
 from service.auth import FREE, Grant
 from service.engine.cluster import Placement, Residency, StoreSync
-from service.engine.node import Node
+from service.engine.node_resources import Node
 from service.engine.records import Created, pack_record
-from service.engine.registry import Registry
 from service.engine.replica import GroupReplica, LearnerReplica
+from service.engine.replica_registry import Registry
 from service.errors import Invalid, LearnerGone, NameTaken, StoreUnavailable, TooLarge, UnknownGroup, UnknownLearner
 from service.names import GROUP, called
 from service.settings import Settings

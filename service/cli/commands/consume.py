@@ -48,7 +48,7 @@ class Otherwise(StrEnum):
     skip = "skip"
 
 
-class Entry(StrEnum):
+class EntryFormat(StrEnum):
     """What `--entry` takes."""
 
     event = "event"
@@ -119,12 +119,12 @@ def consume(
     ] = Mechanism.scram_512,
     stream: Annotated[str | None, typer.Option(help="The stream to read.", rich_help_panel=_REDIS)] = None,
     entry: Annotated[
-        Entry,
+        EntryFormat,
         typer.Option(
             help="event: JSON in the field event; flat: id, label, time, weight, and features as fields.",
             rich_help_panel=_REDIS,
         ),
-    ] = Entry.event,
+    ] = EntryFormat.event,
     keep: Annotated[
         int,
         typer.Option(min=0, help="Newest entries of --scores and --alerts to keep; 0: all.", rich_help_panel=_REDIS),
@@ -145,7 +145,7 @@ def consume(
     with status 0.
     """
     with reporting():
-        from service.connectors import Plan
+        from service.connectors import ConsumePlan
         from service.connectors import consume as run
 
         notes = console(stderr=True)
@@ -158,10 +158,10 @@ def consume(
         elif name in _REDIS_SCHEMES:
             if stream is None:
                 raise typer.BadParameter("a redis:// source needs it", param_hint="--stream")
-            feed = _redis(source, stream, group, prefix, entry is Entry.flat, keep, retry_seconds, notes.print)
+            feed = _redis(source, stream, group, prefix, entry is EntryFormat.flat, keep, retry_seconds, notes.print)
         else:
             raise typer.BadParameter("expected kafka://HOST:PORT/TOPIC or redis://HOST:PORT/DB", param_hint="SOURCE")
-        plan = Plan(
+        plan = ConsumePlan(
             learner,
             what.value,
             _start(start),

@@ -86,7 +86,7 @@ def demo(settings: Settings, *, rate: float | None, events: int, console: Consol
         if as_json:
             about = {"url": serving.url, "pid": os.getpid(), "store": shown(settings.store), "learners": list(LEARNERS)}
             print(json.dumps({"event": "ready", **about}), flush=True)
-        with _Stream(serving.url, events, interruption, console.print) as stream:
+        with _DemoStream(serving.url, events, interruption, console.print) as stream:
             complete = stream.run(rate, console, FiguresLines() if as_json else LearnersDisplay(console))
         if complete:
             console.print("Still serving; Ctrl-C stops.")
@@ -192,7 +192,7 @@ class _Complaints(logging.Handler):
         self._texts.append(record.getMessage())
 
 
-class _Stream:
+class _DemoStream:
     """One stream to a group of all learners: each batch goes to the four at once, and the slowest sets the pace."""
 
     def __init__(self, url: str, events: int, interruption: Interruption, say: Callable[[str], None]) -> None:

@@ -88,19 +88,19 @@ def replay(
     """
     with reporting():
         from service.cli.late_replay import Delay
-        from service.cli.replay_engine import Plan, print_outcome, replay_file
-        from service.datasets import Columns, Interruption, Stopped
+        from service.cli.replay_engine import ReplayPlan, print_outcome, replay_file
+        from service.datasets import Interruption, RowColumns, Stopped
 
         check_label_delay(label_delay, label_every, id, time, wait)
         order = parse_ranks(ranks) if ranks is not None else ()
-        columns = Columns(label, tuple(positive or ()), order, tuple(drop or ()), id, time, weight)
+        columns = RowColumns(label, tuple(positive or ()), order, tuple(drop or ()), id, time, weight)
         delay = None if label_delay is None else Delay(label_delay, label_every or 0.0)
         notes = console(stderr=True)
         with (
             Interruption() as interruption,
             connected(url, key, patience=retry_seconds, wait=interruption.wait, notice=notes.print) as client,
         ):
-            plan = Plan(file, learner, columns, format, limit, rate, batch, wait, delay)
+            plan = ReplayPlan(file, learner, columns, format, limit, rate, batch, wait, delay)
             try:
                 outcome = replay_file(plan, client, interruption, notes)
             except Stopped:  # before the first batch, or after the last

@@ -108,47 +108,47 @@ def _rank(row: Document, sort: SortBy) -> tuple[Any, ...]:
     return (number is None, -(number or 0), row["name"])
 
 
-class _Column(NamedTuple):
+class _ListColumn(NamedTuple):
     told: Callable[[Document], str]
     width: int = 0  # of a terminal below which it is left out
 
 
-def _figure_columns(rows: Sequence[Document]) -> dict[str, _Column]:
+def _figure_columns(rows: Sequence[Document]) -> dict[str, _ListColumn]:
     """What is told of the rows of `GET /v1/learners?figures=true`."""
 
-    def window(key: str, told: Callable[[Any], str], width: int = 0) -> _Column:
+    def window(key: str, told: Callable[[Any], str], width: int = 0) -> _ListColumn:
         def cell(row: Document) -> str:
             value = row["window"].get(key)
             return "-" if value is None else told(value)
 
-        return _Column(cell, width)
+        return _ListColumn(cell, width)
 
     columns = {
-        "algorithm": _Column(lambda row: row["algorithm"], _NARROWER),
-        "events": _Column(lambda row: f"{row['events']:,}"),
-        "positives": _Column(lambda row: _count(row["class_counts"].get("positive")), _WIDE),
+        "algorithm": _ListColumn(lambda row: row["algorithm"], _NARROWER),
+        "events": _ListColumn(lambda row: f"{row['events']:,}"),
+        "positives": _ListColumn(lambda row: _count(row["class_counts"].get("positive")), _WIDE),
         "AUC": window("auc", figure),
         "95 %": window("auc_interval", lambda ends: "-".join(f"{end:.3f}" for end in ends), _WIDE),
         "F1": window("f1", figure),
         "alerts": window("alert_rate", share, _NARROW),
-        "threshold": _Column(lambda row: figure(row["threshold"]), _NARROW),
+        "threshold": _ListColumn(lambda row: figure(row["threshold"]), _NARROW),
         "label delay": window("label_delay_median", format_duration, _WIDE),
-        "alarms": _Column(lambda row: f"{sum(row['alarms'].values()):,}", _NARROW),
+        "alarms": _ListColumn(lambda row: f"{sum(row['alarms'].values()):,}", _NARROW),
     }
     if any("mae" in row["window"] for row in rows):  # ordinal ones
         columns["MAE"] = window("mae", figure)
     return columns
 
 
-def _size_columns() -> dict[str, _Column]:
+def _size_columns() -> dict[str, _ListColumn]:
     """What is told of the rows of `GET /v1/learners`."""
     return {
-        "algorithm": _Column(lambda row: row["config"]["algorithm"], _NARROWER),
-        "events": _Column(lambda row: f"{row['events']:,}"),
-        "queued": _Column(lambda row: f"{row['queued_events']:,}", _NARROW),
-        "columns": _Column(lambda row: f"{row['columns']:,}", _NARROW),
-        "remembered": _Column(lambda row: "-" if row["pending"] is None else f"{row['pending']['events']:,}"),
-        "size": _Column(lambda row: format_bytes(row["state_bytes"])),
+        "algorithm": _ListColumn(lambda row: row["config"]["algorithm"], _NARROWER),
+        "events": _ListColumn(lambda row: f"{row['events']:,}"),
+        "queued": _ListColumn(lambda row: f"{row['queued_events']:,}", _NARROW),
+        "columns": _ListColumn(lambda row: f"{row['columns']:,}", _NARROW),
+        "remembered": _ListColumn(lambda row: "-" if row["pending"] is None else f"{row['pending']['events']:,}"),
+        "size": _ListColumn(lambda row: format_bytes(row["state_bytes"])),
     }
 
 
@@ -157,7 +157,7 @@ def _listed(
     asleep: Sequence[str],
     creating: Sequence[str],
     unavailable: Mapping[str, str],
-    columns: Mapping[str, _Column],
+    columns: Mapping[str, _ListColumn],
     width: int,
 ) -> Table:
     """A line for each, with as many columns as a terminal of this width has room for."""

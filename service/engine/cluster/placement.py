@@ -18,7 +18,7 @@ import secrets
 import time
 from hashlib import blake2b
 
-from service.engine.node import Node
+from service.engine.node_resources import Node
 from service.errors import StoreUnavailable
 from service.settings import node_address
 from service.storage import SharedStore

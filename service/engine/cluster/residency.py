@@ -14,8 +14,8 @@ from itertools import islice
 from operator import attrgetter
 
 from service.engine.cluster.placement import Placement
-from service.engine.registry import Registry
 from service.engine.replica import LearnerReplica
+from service.engine.replica_registry import Registry
 from service.errors import LearnerGone, ServiceError, StoreUnavailable
 
 __all__ = ["Residency"]

@@ -57,7 +57,7 @@ _HEADER = struct.Struct("<4sBBI")
 _CREATED, _BATCH, _RESTORED, _SNAPSHOT, _FITTED, _SERVED, _CHANGED, _COMPARED = range(1, 9)
 
 
-class _Array(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+class _StoredArray(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     dtype: str
     shape: list[int]
     data: bytes
@@ -65,32 +65,32 @@ class _Array(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 class _BatchParts(msgspec.Struct, forbid_unknown_fields=True):
     labels: bytes  # int8: -1 or +1, or ranks
-    x: _Array | None = None
-    data: _Array | None = None
-    indices: _Array | None = None
-    indptr: _Array | None = None
-    weights: _Array | None = None
-    times: _Array | None = None
+    x: _StoredArray | None = None
+    data: _StoredArray | None = None
+    indices: _StoredArray | None = None
+    indptr: _StoredArray | None = None
+    weights: _StoredArray | None = None
+    times: _StoredArray | None = None
     ids: list[str | None] | None = None
     segments: list[tuple[int, int, str, int]] = []
     afters: list[int] | None = None  # of the segments; None if each equals its offset
-    costs: _Array | None = None
-    late: dict[str, _Array] | None = None
+    costs: _StoredArray | None = None
+    late: dict[str, _StoredArray] | None = None
 
 
 class _ServedParts(msgspec.Struct, forbid_unknown_fields=True):
-    hashes: _Array
-    times: _Array
-    scores: _Array
+    hashes: _StoredArray
+    times: _StoredArray
+    scores: _StoredArray
     decisions: bytes  # int8
-    probabilities: _Array | None = None
-    thresholds: _Array | None = None
+    probabilities: _StoredArray | None = None
+    thresholds: _StoredArray | None = None
     ready: bool = True
 
 
 class _RestoredParts(msgspec.Struct, forbid_unknown_fields=True):
     position: int
-    state: dict[str, _Array]
+    state: dict[str, _StoredArray]
     parts: dict[str, Any] | None = None
 
 
@@ -98,13 +98,13 @@ class _FittedParts(msgspec.Struct, forbid_unknown_fields=True):
     events: int
     restores: int
     dim: int
-    arrays: dict[str, _Array]
+    arrays: dict[str, _StoredArray]
 
 
 class _SnapshotParts(msgspec.Struct, forbid_unknown_fields=True):
     position: int
     config: msgspec.Raw
-    state: dict[str, _Array]
+    state: dict[str, _StoredArray]
 
 
 class Created(msgspec.Struct, frozen=True):
@@ -152,11 +152,11 @@ def _unframe(data: bytes, what: str) -> tuple[int, memoryview]:
     return kind, body
 
 
-def _array(array: NDArray[np.generic] | None) -> _Array | None:
+def _array(array: NDArray[np.generic] | None) -> _StoredArray | None:
     if array is None:
         return None
     little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    return _Array(little.dtype.str, list(array.shape), little.tobytes())
+    return _StoredArray(little.dtype.str, list(array.shape), little.tobytes())
 
 
 def _narrow(values: NDArray[np.float64]) -> NDArray[np.floating[Any]]:
@@ -165,13 +165,13 @@ def _narrow(values: NDArray[np.float64]) -> NDArray[np.floating[Any]]:
     return values if single is None else single
 
 
-def _wide(array: _Array, what: str) -> NDArray[Any]:
+def _wide(array: _StoredArray, what: str) -> NDArray[Any]:
     """Return the float64 numbers that `_narrow` took."""
     with np.errstate(invalid="ignore"):  # signalling NaNs of other writers
         return _numpy(array, what, _WITH_SINGLES).astype(np.float64, copy=False)
 
 
-def _numpy(array: _Array, what: str, dtypes: Set[str] = _DTYPES) -> NDArray[Any]:
+def _numpy(array: _StoredArray, what: str, dtypes: Set[str] = _DTYPES) -> NDArray[Any]:
     if array.dtype not in dtypes:
         raise Damaged(f"{what} has an array of unknown dtype {array.dtype!r}")
     dtype = np.dtype(array.dtype)
@@ -185,12 +185,12 @@ def _numpy(array: _Array, what: str, dtypes: Set[str] = _DTYPES) -> NDArray[Any]
         raise Damaged(f"{what} has an array of an impossible shape: {error}") from error
 
 
-def _state_of(state: dict[str, _Array], what: str) -> dict[str, NDArray[np.generic]]:
+def _state_of(state: dict[str, _StoredArray], what: str) -> dict[str, NDArray[np.generic]]:
     """Return the arrays that `_state` packed."""
     return {name: _numpy(array, what, _WITH_SINGLES) for name, array in state.items()}
 
 
-def _state(state: dict[str, NDArray[np.generic]]) -> dict[str, _Array]:
+def _state(state: dict[str, NDArray[np.generic]]) -> dict[str, _StoredArray]:
     return {name: packed for name, array in state.items() if (packed := _array(array)) is not None}
 
 
@@ -217,7 +217,7 @@ def _batch_parts(batch: LabelledBatch) -> _BatchParts:
 
 
 def _batch(parts: _BatchParts, what: str) -> LabelledBatch:
-    def floats(array: _Array | None) -> NDArray[np.float64] | None:
+    def floats(array: _StoredArray | None) -> NDArray[np.float64] | None:
         return None if array is None else _numpy(array, what)
 
     labels = np.frombuffer(parts.labels, dtype=np.int8).astype(np.float64)
@@ -314,7 +314,7 @@ def unpack_record(data: bytes, what: str) -> Record:
         if kind == _CHANGED:
             return SettingsChange(msgspec.msgpack.decode(body, type=dict[str, Any]))
         if kind == _COMPARED:
-            columns = msgspec.msgpack.decode(body, type=dict[str, _Array])
+            columns = msgspec.msgpack.decode(body, type=dict[str, _StoredArray])
             if set(columns) != set(ComparedBatch.__annotations__):
                 raise Damaged(f"{what} is a malformed comparison")
             return ComparedBatch(**{name: _numpy(column, what) for name, column in columns.items()})

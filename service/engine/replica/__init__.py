@@ -5,7 +5,7 @@ Beside these stand snapshots, fits, served events and label expiry; `lease` deci
 """
 
 from service.engine.replica.group_replica import GroupReplica
+from service.engine.replica.label_join import ScoredEvents
 from service.engine.replica.learner_replica import LearnerReplica
-from service.engine.replica.served_events import ScoredEvents
 
 __all__ = ["GroupReplica", "LearnerReplica", "ScoredEvents"]

@@ -27,13 +27,13 @@ from learners import (
     Status,
 )
 from learners.numerics import Vector, hashes_of
-from service.engine.node import Node, Recovered
+from service.engine.node_resources import Node, Recovered
 from service.engine.records import check_compared
+from service.engine.replica.label_join import ScoredEvents
 from service.engine.replica.learner_replica import LearnerReplica
 from service.engine.replica.lease import Lease
 from service.engine.replica.log_follower import Applied, Jumped, LogFollower
 from service.engine.replica.mailbox import Job, Mailbox
-from service.engine.replica.served_events import ScoredEvents
 from service.engine.replica.snapshots import Snapshots
 from service.errors import Damaged, ServiceError, SourceGap
 from service.names import called

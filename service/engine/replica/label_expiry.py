@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from learners import BatchOutcome, LabelledBatch, LateColumns, Learner, Rollback, join_outcomes, merge_batches
 from service.engine.records import check_record, unpack_served
 from service.engine.replica.background_fits import BackgroundFits
+from service.engine.replica.label_join import join_step
 from service.engine.replica.learner_machine import LearnerMachine
 from service.engine.replica.lease import Lease
 from service.engine.replica.log_follower import Applied, Jumped, LogFollower
 from service.engine.replica.mailbox import Job
-from service.engine.replica.served_events import join_step
 from service.storage import Remembered
 
 __all__ = ["LabelExpiry"]

@@ -23,7 +23,7 @@ from learners import (
     join_outcomes,
 )
 from service.engine.batch_cost import BatchCost, work_units
-from service.engine.node import Node
+from service.engine.node_resources import Node
 from service.engine.records import check_record
 from service.engine.replica.mailbox import Mailbox
 from service.errors import Damaged, StoreUnavailable

@@ -37,14 +37,14 @@ from learners.numerics import Vector
 from service.auth import FREE, Grant
 from service.engine.batch_cost import memory_bytes
 from service.engine.feature_names import FeatureNames
-from service.engine.node import Node, Recovered
+from service.engine.node_resources import Node, Recovered
 from service.engine.replica.background_fits import BackgroundFits
 from service.engine.replica.label_expiry import LabelExpiry
+from service.engine.replica.label_join import ServedEvents, join_step
 from service.engine.replica.learner_machine import LearnerMachine
 from service.engine.replica.lease import Lease
 from service.engine.replica.log_follower import Applied, Jumped, LogFollower
 from service.engine.replica.mailbox import Job, Mailbox, reject
-from service.engine.replica.served_events import ServedEvents, join_step
 from service.engine.replica.snapshots import Snapshots, load_roll_back
 from service.errors import Invalid, QueueFull, ServiceError, SourceGap
 from service.storage import Pending

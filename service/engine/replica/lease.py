@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 
-from service.engine.node import Node
+from service.engine.node_resources import Node
 
 __all__ = ["Lease"]
 

@@ -23,7 +23,7 @@ from weakref import WeakMethod
 import msgspec
 
 from service.engine.batch_cost import LARGE
-from service.engine.node import Node, Recovered
+from service.engine.node_resources import Node, Recovered
 from service.engine.records import Created, Record, pack_record, unpack_record
 from service.engine.replica.in_flight import InFlightRecords
 from service.engine.replica.mailbox import Mailbox

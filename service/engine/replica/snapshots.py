@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from learners import CHANGEABLE, ComparedBatch, Config, InvalidInput, LabelledBatch, Rollback, ServedBatch, check_state
-from service.engine.node import Node
+from service.engine.node_resources import Node
 from service.engine.records import check_scaling, pack_snapshot, unpack_snapshot
 from service.engine.replica.label_expiry import LabelExpiry
 from service.engine.replica.lease import Lease

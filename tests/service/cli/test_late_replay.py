@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from rarestream import Client, OutcomeUnknown, RetryPause
 from service.cli.late_replay import Delay, late_source, schedule
-from service.datasets.batches import Batch
+from service.datasets.batches import RequestBody
 from tests.harness.process import Commands, Process
 from tests.harness.waiting import eventually
 from tests.service.cli.test_main import run
@@ -83,13 +83,13 @@ def whole(server: Process, file: Path) -> str:
 # The order of requests
 
 
-def steps(batches: list[Batch]) -> list[Step]:
+def steps(batches: list[RequestBody]) -> list[Step]:
     """The events of all requests, one by one."""
     kinds = {"unlabelled": "score", "labels": "label"}
     return [(kinds[batch.kind], batch.offset + i) for batch in batches for i in range(batch.count)]
 
 
-def made(times: list[float], delay: Delay, **options: Any) -> list[Batch]:
+def made(times: list[float], delay: Delay, **options: Any) -> list[RequestBody]:
     events = [{"id": str(i), "time": at, "label": i % 2, "x": [i]} for i, at in enumerate(times)]
     return list(schedule(iter(events), delay, "file#1", **{"learnt": 0, "size": 5, **options}))
 

@@ -16,10 +16,10 @@ import pytest
 from rich.console import Console
 
 from rarestream import Client, RequestRefused, RetryPause
-from service.cli.replay_engine import Plan, ahead, replay_file
+from service.cli.replay_engine import ReplayPlan, ahead, replay_file
 from service.datasets.batches import batches, earlier_rows, source_name
 from service.datasets.pacing import Interruption
-from service.datasets.values import Columns
+from service.datasets.values import RowColumns
 from tests.harness.process import Commands, Process
 from tests.harness.waiting import eventually
 
@@ -151,24 +151,24 @@ def test_what_goes_wrong_ahead_comes_after_what_was_made_before() -> None:
 
 
 def test_a_source_is_the_file_and_what_shapes_its_rows(file: Path, tmp_path: Path) -> None:
-    name = source_name(file, Columns(drop=("a", "b")), "csv")
+    name = source_name(file, RowColumns(drop=("a", "b")), "csv")
     assert name.startswith("rows.csv#")
-    assert source_name(file, Columns(drop=("b", "a", "b")), "csv") == name
+    assert source_name(file, RowColumns(drop=("b", "a", "b")), "csv") == name
     copy = tmp_path / file.name
     copy.write_bytes(file.read_bytes())
-    assert source_name(copy, Columns(drop=("a", "b")), "csv") == name
+    assert source_name(copy, RowColumns(drop=("a", "b")), "csv") == name
     others = {
-        source_name(file, Columns(), "csv"),
-        source_name(file, Columns(drop=("a", "b")), "tsv"),
-        source_name(file, Columns(drop=("a", "b"), id="id"), "csv"),
-        source_name(file, Columns(drop=("a", "b"), positive=("1",)), "csv"),
-        source_name(file, Columns(drop=("a", "b"), ranks=("0", "1")), "csv"),
-        source_name(file, Columns(drop=("a", "b"), ranks=("1", "0")), "csv"),
+        source_name(file, RowColumns(), "csv"),
+        source_name(file, RowColumns(drop=("a", "b")), "tsv"),
+        source_name(file, RowColumns(drop=("a", "b"), id="id"), "csv"),
+        source_name(file, RowColumns(drop=("a", "b"), positive=("1",)), "csv"),
+        source_name(file, RowColumns(drop=("a", "b"), ranks=("0", "1")), "csv"),
+        source_name(file, RowColumns(drop=("a", "b"), ranks=("1", "0")), "csv"),
     }
     copy.write_bytes(file.read_bytes() + b"\n")
-    others.add(source_name(copy, Columns(drop=("a", "b")), "csv"))
+    others.add(source_name(copy, RowColumns(drop=("a", "b")), "csv"))
     copy.write_bytes(b"#" + file.read_bytes()[1:])
-    others.add(source_name(copy, Columns(drop=("a", "b")), "csv"))
+    others.add(source_name(copy, RowColumns(drop=("a", "b")), "csv"))
     assert len(others - {name}) == 8
 
 
@@ -176,13 +176,13 @@ def test_a_source_name_stays_what_it_was(tmp_path: Path) -> None:
     """Replays that an earlier version began are to go on."""
     path = tmp_path / "a.csv"
     path.write_text("x,label\n1,0\n")
-    assert source_name(path, Columns(positive=("1",), drop=("b",)), "csv") == "a.csv#8e2ba90d3ac37f71"
+    assert source_name(path, RowColumns(positive=("1",), drop=("b",)), "csv") == "a.csv#8e2ba90d3ac37f71"
 
 
 def test_a_source_name_has_room_for_its_hash(tmp_path: Path) -> None:
     path = tmp_path / ("ä" * 100 + ".csv")
     path.write_text("x,label\n1,0\n")
-    name = source_name(path, Columns(), "csv")
+    name = source_name(path, RowColumns(), "csv")
     assert len(name.encode()) <= 200
     assert name.startswith("ä" * 75 + "#")
 
@@ -338,7 +338,9 @@ def test_a_file_of_this_name_that_was_learnt_before_is_told_of_before_the_first_
         return httpx.Response(200, json={} if request.url.path.endswith("/metrics") else document)
 
     with Interruption() as interruption, Client("http://service", transport=httpx.MockTransport(answer)) as client:
-        replay_file(Plan(path, "a", Columns(), batch=10), client, interruption, Console(file=out, soft_wrap=True))
+        replay_file(
+            ReplayPlan(path, "a", RowColumns(), batch=10), client, interruption, Console(file=out, soft_wrap=True)
+        )
     assert len(told) == 2
     assert told[0].startswith("warning: the learner has learnt 3,000 rows of a file of this name before, but of other ")
 

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from rarestream import Client
-from service.cli.replay_engine import Plan, replay_file
+from service.cli.replay_engine import ReplayPlan, replay_file
 from service.datasets.pacing import Interruption
-from service.datasets.values import Columns
+from service.datasets.values import RowColumns
 
 
 class Fitting:
@@ -60,7 +60,7 @@ def thirty(tmp_path: Path) -> Path:
 def test_a_replay_that_waits_sends_nothing_while_a_fit_is_under_way(thirty: Path) -> None:
     service, quiet = Fitting(looks=3), Console(quiet=True)
     with Interruption() as interruption, Client("http://service", transport=httpx.MockTransport(service)) as client:
-        outcome = replay_file(Plan(thirty, "a", Columns(), batch=10, wait=True), client, interruption, quiet)
+        outcome = replay_file(ReplayPlan(thirty, "a", RowColumns(), batch=10, wait=True), client, interruption, quiet)
     assert (outcome.rows.next, outcome.rows.complete) == (30, True)
     sent = [number for number, method in enumerate(service.asked) if method == "POST"]
     assert len(sent) == 3
@@ -71,5 +71,5 @@ def test_a_replay_that_waits_sends_nothing_while_a_fit_is_under_way(thirty: Path
 def test_a_wait_for_a_fit_can_be_stopped(thirty: Path) -> None:
     service, quiet = Fitting(looks=None), Console(quiet=True)
     with Interruption() as interruption, Client("http://service", transport=httpx.MockTransport(service)) as client:
-        outcome = replay_file(Plan(thirty, "a", Columns(), batch=10, wait=True), client, interruption, quiet)
+        outcome = replay_file(ReplayPlan(thirty, "a", RowColumns(), batch=10, wait=True), client, interruption, quiet)
     assert (outcome.rows.next, outcome.rows.complete) == (10, False)

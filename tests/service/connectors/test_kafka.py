@@ -19,13 +19,13 @@ import pytest
 from aiokafka.errors import OffsetOutOfRangeError
 
 from service.cli.options_service import connected
-from service.connectors.base import Bounds, FeedError, Message
+from service.connectors.consumer import consume
+from service.connectors.feed import FeedError, Message, OffsetRange
 from service.connectors.kafka import KafkaFeed, KafkaPartition, Security
-from service.connectors.messages import Reading
-from service.connectors.partition import Consumption, Plan
-from service.connectors.progress import Counts
-from service.connectors.run import consume
-from service.datasets.values import Labels
+from service.connectors.message_decoding import Reading
+from service.connectors.partition import ConsumePlan, Consumption
+from service.connectors.progress import ReadCounts
+from service.datasets.values import BinaryLabels
 from service.exits import CommandFailed
 from tests.harness.consumer import Consumer, Target, event
 from tests.harness.kafka_broker import KafkaBroker
@@ -185,7 +185,7 @@ def test_a_partition_that_comes_is_told(
     broker: KafkaBroker, target: Target, wanted: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.connectors.kafka._LOOK_SECONDS", 0.2)
-    monkeypatch.setattr("service.connectors.run._LOOK_EVERY", 0.05)
+    monkeypatch.setattr("service.connectors.consumer._LOOK_EVERY", 0.05)
     broker.create(**{target.name: 1})
     notes: list[str] = []
 
@@ -201,7 +201,7 @@ def test_a_partition_that_comes_is_told(
 
     later = threading.Thread(target=change_and_stop)
     feed = KafkaFeed(broker.address, target.name, wanted, target.name, "kafka:", Security())
-    did = consume(Plan(target.name), feed, lambda wait: connected(target.url, None, wait=wait), note)
+    did = consume(ConsumePlan(target.name), feed, lambda wait: connected(target.url, None, wait=wait), note)
     later.join()
     assert did["positions"] == {f"kafka:{target.name}/0": 0}
     said = [f"kafka:{target.name}/{i} is new and is not read: start again to read it, too" for i in (1, 2)]
@@ -226,7 +226,7 @@ def test_a_malformed_message_stops_it_or_is_skipped(broker: KafkaBroker, target:
 class Shortened(KafkaPartition):
     """A partition whose first messages were removed, as it tells; the broker of the tests cannot do that."""
 
-    async def bounds(self) -> Bounds:
+    async def bounds(self) -> OffsetRange:
         return (await super().bounds())._replace(first=12)
 
 
@@ -244,13 +244,13 @@ def test_messages_that_were_removed_before_they_were_read(
     notes: list[str] = []
 
     async def run(skip: bool) -> None:
-        plan = Plan(target.name, skip_lost=skip, once=True)
+        plan = ConsumePlan(target.name, skip_lost=skip, once=True)
         with connected(target.url, None) as api, ThreadPoolExecutor(1) as threads:
             async with KafkaFeed(broker.address, target.name, [], target.name, "kafka:", Security()) as feed:
                 (whole,) = feed.partitions
                 partition = Shortened(whole._consumer, whole._partition, "kafka:")
-                reading, stop = Reading("auto", Labels()), threading.Event()
-                await Consumption(plan, feed, partition, reading, api, threads, stop, Counts(), notes.append).run()
+                reading, stop = Reading("auto", BinaryLabels()), threading.Event()
+                await Consumption(plan, feed, partition, reading, api, threads, stop, ReadCounts(), notes.append).run()
 
     said = f"kafka:{target.name}/0: 7 messages from 5 on were removed before they were read"
     with pytest.raises(CommandFailed, match=f"{said}; --on-lost skip goes on without them"):
@@ -271,10 +271,10 @@ class Overtaken(KafkaPartition):
     gone = False
     ends: int | None = None  # where it ends then, if elsewhere
 
-    async def bounds(self) -> Bounds:
+    async def bounds(self) -> OffsetRange:
         found = await super().bounds()
         end = self.ends or found.end
-        return Bounds(12, end, end) if self.gone else found
+        return OffsetRange(12, end, end) if self.gone else found
 
     async def read(self, most: int, seconds: float) -> list[Message]:
         if not self.gone and (position := await self.position()) == 5:
@@ -292,16 +292,16 @@ def test_messages_that_are_removed_while_it_runs(
     broker.create(**{target.name: 1})
     broker.produce(target.name, [(0, event(i)) for i in range(20)])
     notes: list[str] = []
-    counts = Counts()
+    counts = ReadCounts()
 
     async def run() -> None:
-        plan = Plan(target.name, skip_lost=course != "stop", once=True, batch=5, linger=0.0)
+        plan = ConsumePlan(target.name, skip_lost=course != "stop", once=True, batch=5, linger=0.0)
         with connected(target.url, None) as api, ThreadPoolExecutor(1) as threads:
             async with KafkaFeed(broker.address, target.name, [], target.name, "kafka:", Security()) as feed:
                 (whole,) = feed.partitions
                 partition = Overtaken(whole._consumer, whole._partition, "kafka:")
                 partition.ends = 3 if course == "anew" else None
-                reading, stop = Reading("auto", Labels()), threading.Event()
+                reading, stop = Reading("auto", BinaryLabels()), threading.Event()
                 await Consumption(plan, feed, partition, reading, api, threads, stop, counts, notes.append).run()
 
     source = f"kafka:{target.name}/0"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import redis
 
-from service.connectors.base import FeedError, Partition
+from service.connectors.feed import FeedError, Partition
 from service.connectors.redis_streams import RedisFeed, id_of, number_of
 from tests.harness.consumer import CONFIG, Consumer, Target, event
 from tests.harness.process import Process

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from service.datasets.readers import check_regular, format_of, open_rows
 from service.datasets.rows import ReadError
-from service.datasets.values import Columns
+from service.datasets.values import RowColumns
 
 Write = Callable[[str, str], Path]
 
@@ -38,12 +38,12 @@ def write(request: pytest.FixtureRequest, tmp_path: Path) -> Write:
     return write
 
 
-def read(path: Path, columns: Columns | None = None, *, skip: int = 0, **options: Any) -> list[dict[str, Any]]:
-    with open_rows(path, columns or Columns(), **options) as rows:
+def read(path: Path, columns: RowColumns | None = None, *, skip: int = 0, **options: Any) -> list[dict[str, Any]]:
+    with open_rows(path, columns or RowColumns(), **options) as rows:
         return list(rows.events(skip))
 
 
-def refusal(path: Path, columns: Columns | None = None, **options: Any) -> str:
+def refusal(path: Path, columns: RowColumns | None = None, **options: Any) -> str:
     with pytest.raises(ReadError) as caught:
         read(path, columns, **options)
     assert str(path) in str(caught.value)
@@ -100,7 +100,7 @@ def test_numbers_that_json_does_not_have(write: Write, cell: str) -> None:
 
 def test_columns_about_the_event_are_not_features(write: Write) -> None:
     text = "key,when,w,secret,x,label\na,1970-01-01 00:00:10,2.5,1,7,1\n,,,1,8,0\n"
-    columns = Columns(id="key", time="when", weight="w", drop=("secret",))
+    columns = RowColumns(id="key", time="when", weight="w", drop=("secret",))
     assert read(write("a.csv", text), columns) == [
         {"features": {"x": 7.0}, "label": 1, "id": "a", "time": 10.0, "weight": 2.5},
         {"features": {"x": 8.0}, "label": 0},
@@ -118,7 +118,7 @@ def test_columns_about_the_event_are_not_features(write: Write) -> None:
     ],
 )
 def test_times(write: Write, when: str, seconds: float) -> None:
-    assert read(write("a.csv", f"t,x,label\n{when},1,0\n"), Columns(time="t"))[0]["time"] == seconds
+    assert read(write("a.csv", f"t,x,label\n{when},1,0\n"), RowColumns(time="t"))[0]["time"] == seconds
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_times(write: Write, when: str, seconds: float) -> None:
 )
 def test_a_malformed_row_is_named(write: Write, row: str, message: str) -> None:
     path = write("a.csv", f"t,w,x,label\n1,1,1,0\n\n{row}\n")
-    assert refusal(path, Columns(time="t", weight="w")) == f"FILE, line 4: {message}"
+    assert refusal(path, RowColumns(time="t", weight="w")) == f"FILE, line 4: {message}"
 
 
 def test_lines_are_counted_as_an_editor_counts_them(write: Write) -> None:
@@ -148,7 +148,7 @@ def test_missing_and_repeated_columns(write: Write) -> None:
     assert refusal(path) == "FILE: the header names a twice"
     path = write("b.csv", "a,b\n1,2\n")
     assert refusal(path) == "FILE: there is no column 'label'; the columns are a, b"
-    assert "no column 'c'" in refusal(path, Columns(label="a", drop=("c",)))
+    assert "no column 'c'" in refusal(path, RowColumns(label="a", drop=("c",)))
     for mark, told in ((";", "semicolons"), ("|", "bars")):
         path = write("c.csv", f"a{mark}label\n1{mark}2\n")
         said = f"there is no column 'label'; its one column is 'a{mark}label', with {told} in it"
@@ -177,7 +177,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
         for i in range(30_000):
             file.write(f"{i:01000d}x,0\n")
     tracemalloc.start()
-    with open_rows(path, Columns()) as rows:
+    with open_rows(path, RowColumns()) as rows:
         count = sum(1 for _ in rows.events())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -186,7 +186,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 
 def test_fraction_of_the_file(write: Write) -> None:
-    with open_rows(write("a.csv", "x,label\n" + "".join(f"{i * i},0\n" for i in range(100_000))), Columns()) as rows:
+    with open_rows(write("a.csv", "x,label\n" + "".join(f"{i * i},0\n" for i in range(100_000))), RowColumns()) as rows:
         seen = [rows.fraction() for _ in rows.events()]
     assert seen[0] < 0.9
     assert seen == sorted(seen)
@@ -197,7 +197,7 @@ def test_rows_that_were_only_looked_at_do_not_count(tmp_path: Path) -> None:
     """Of 20,000 equal rows, 10,000 are looked at ahead; the fraction goes by those that were given out."""
     path = tmp_path / "a.csv"
     path.write_text("x,label\n" + "12345678,0\n" * 20_000)
-    with open_rows(path, Columns()) as rows:
+    with open_rows(path, RowColumns()) as rows:
         assert rows.fraction() == 0.0
         seen = [rows.fraction() for _ in rows.events()]
     for row in (1_000, 6_000, 10_000, 15_000, 20_000):
@@ -211,7 +211,7 @@ def test_flat_lines(write: Write) -> None:
     path = write(
         "a.jsonl", '{"label": true, "a": 1, "b": ["x"], "c": null, "k": 7}\n\n{"a": "x", "label": false, "k": 8.5}\n'
     )
-    assert read(path, Columns(id="k")) == [
+    assert read(path, RowColumns(id="k")) == [
         {"features": {"a": 1, "b": ["x"], "c": None}, "label": 1, "id": "7"},
         {"features": {"a": "x"}, "label": 0, "id": "8.5"},
     ]
@@ -220,7 +220,7 @@ def test_flat_lines(write: Write) -> None:
 def test_lines_that_are_events_already(write: Write) -> None:
     path = write("a.ndjson", '{"features": {"a": 1, "b": 2}, "label": 1, "id": "e", "time": 5, "weight": 2}\n')
     event = {"features": {"a": 1}, "label": 1, "id": "e", "time": 5.0, "weight": 2.0}
-    assert read(path, Columns(drop=("b",))) == [event]
+    assert read(path, RowColumns(drop=("b",))) == [event]
     path = write("b.jsonl", '{"x": [1, 2], "label": 0}\n')
     assert read(path) == [{"x": [1, 2], "label": 0}]
     path = write("c.jsonl", '{"indices": [0, 4], "values": [1, 2], "label": 0}\n')
@@ -241,7 +241,7 @@ def test_lines_that_are_events_already(write: Write) -> None:
 )
 def test_malformed_lines(write: Write, line: str, message: str) -> None:
     path = write("a.jsonl", '{"a": 1, "label": 1}\n' + line + "\n")
-    assert refusal(path, Columns(id="k", time="t")).startswith(f"FILE, line 2: {message}")
+    assert refusal(path, RowColumns(id="k", time="t")).startswith(f"FILE, line 2: {message}")
 
 
 # LIBSVM
@@ -290,7 +290,7 @@ def test_dense_arrays(tmp_path: Path, name: str) -> None:
     X = np.arange(4500, dtype=np.float32).reshape(2250, 2)
     y = np.arange(2250) % 3
     path = archive(tmp_path / name, X=X, y=y)
-    with open_rows(path, Columns(positive=("2",))) as rows:
+    with open_rows(path, RowColumns(positive=("2",))) as rows:
         assert (rows.total, rows.shape.kind, rows.shape.width) == (2250, "dense", 2)
         events = list(rows.events(skip=999))
         assert rows.fraction() == 1.0
@@ -368,11 +368,11 @@ def test_names_that_tell_no_format(name: str) -> None:
 def test_the_format_may_be_told(write: Write) -> None:
     assert read(write("rows.data", "x,label\n1,1\n"), format="csv") == [{"features": {"x": 1.0}, "label": 1}]
     with pytest.raises(ReadError, match="'xml' is not a format"):
-        open_rows(Path("a.xml"), Columns(), format="xml")
+        open_rows(Path("a.xml"), RowColumns(), format="xml")
 
 
 def test_formats_without_names_have_no_columns_to_drop(write: Write) -> None:
-    assert "libsvm files have no column names" in refusal(write("a.svm", "1 1:1\n"), Columns(drop=("x",)))
+    assert "libsvm files have no column names" in refusal(write("a.svm", "1 1:1\n"), RowColumns(drop=("x",)))
 
 
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from service.datasets.rows import Shape
 from service.datasets.schema_match import Misfit, adapter, declared, labels_for, suitable
-from service.datasets.values import Columns
+from service.datasets.values import RowColumns
 
 NAMED = {"kind": "named", "bits": 18, "text": ["body"], "categorical": ["customer"], "log": ["amount"]}
 TABLE = {
@@ -31,23 +31,27 @@ ORDINAL = {"name": "grades", "class_counts": {"1": 0, "2": 7, "3": 0}}
 
 
 def test_labels_are_read_by_what_the_learner_tells() -> None:
-    assert list(map(labels_for(Columns(), BINARY), ["0", "1"])) == [0, 1]
-    assert list(map(labels_for(Columns(positive=("3",)), BINARY), ["1", "3"])) == [0, 1]
-    assert list(map(labels_for(Columns(), ORDINAL), ["1", 3, "2.0"])) == [1, 3, 2]
-    assert list(map(labels_for(Columns(ranks=("low", "mid", "0")), ORDINAL), ["0", "low"])) == [3, 1]
+    assert list(map(labels_for(RowColumns(), BINARY), ["0", "1"])) == [0, 1]
+    assert list(map(labels_for(RowColumns(positive=("3",)), BINARY), ["1", "3"])) == [0, 1]
+    assert list(map(labels_for(RowColumns(), ORDINAL), ["1", 3, "2.0"])) == [1, 3, 2]
+    assert list(map(labels_for(RowColumns(ranks=("low", "mid", "0")), ORDINAL), ["0", "low"])) == [3, 1]
 
 
 @pytest.mark.parametrize(
     ("columns", "learner", "message"),
     [
-        (Columns(ranks=("1", "2")), BINARY, "--ranks is for ordinal learners; two tells two classes: use --positive"),
-        (Columns(positive=("1",)), ORDINAL, "--positive is for learners of two classes; grades tells ranks"),
-        (Columns(ranks=("a", "b")), ORDINAL, "--ranks names 2 labels; grades tells 3 ranks"),
-        (Columns(ranks=("1", "2", "1.0")), ORDINAL, "of the ranks '1', '2', '1.0' two are the same label"),
+        (
+            RowColumns(ranks=("1", "2")),
+            BINARY,
+            "--ranks is for ordinal learners; two tells two classes: use --positive",
+        ),
+        (RowColumns(positive=("1",)), ORDINAL, "--positive is for learners of two classes; grades tells ranks"),
+        (RowColumns(ranks=("a", "b")), ORDINAL, "--ranks names 2 labels; grades tells 3 ranks"),
+        (RowColumns(ranks=("1", "2", "1.0")), ORDINAL, "of the ranks '1', '2', '1.0' two are the same label"),
     ],
 )
 def test_what_is_said_of_labels_and_does_not_suit_the_learner(
-    columns: Columns, learner: dict[str, Any], message: str
+    columns: RowColumns, learner: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(Misfit, match=message):
         labels_for(columns, learner)

@@ -9,7 +9,7 @@ import pytest
 
 from service.datasets.readers import open_rows
 from service.datasets.rows import ReadError
-from service.datasets.values import Columns, Ranks
+from service.datasets.values import Ranks, RowColumns
 
 
 def labelled(folder: Path, *labels: str) -> Path:
@@ -19,7 +19,7 @@ def labelled(folder: Path, *labels: str) -> Path:
 
 
 def read(path: Path, *positive: str) -> list[int]:
-    with open_rows(path, Columns(positive=positive)) as rows:
+    with open_rows(path, RowColumns(positive=positive)) as rows:
         return [event["label"] for event in rows.events()]
 
 
@@ -34,13 +34,13 @@ def test_labels_that_need_no_telling(tmp_path: Path, negative: str, positive: st
 @pytest.mark.parametrize("labels", [["1", "2"], ["ham", "spam"], ["0", "1", "-1"], ["yes", "0"], ["0", "1", "unknown"]])
 def test_unclear_labels_are_refused_before_the_first_event(tmp_path: Path, labels: list[str]) -> None:
     with pytest.raises(ReadError, match="--positive") as caught:
-        open_rows(labelled(tmp_path, *labels), Columns())
+        open_rows(labelled(tmp_path, *labels), RowColumns())
     assert all(repr(label) in str(caught.value) for label in labels)
 
 
 def test_many_labels_are_not_all_quoted(tmp_path: Path) -> None:
     with pytest.raises(ReadError, match=r"the labels seen are '0', .*'9', \.\.\.; expected 0/1"):
-        open_rows(labelled(tmp_path, *map(str, range(5000))), Columns())
+        open_rows(labelled(tmp_path, *map(str, range(5000))), RowColumns())
 
 
 def test_a_label_that_turns_up_late(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_positive_labels_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("label", "positive"), [("fraud", "Fraud"), (" FRAUD", "fraud "), ("true", "True")])
 def test_a_positive_label_that_is_spelt_otherwise_in_the_file(tmp_path: Path, label: str, positive: str) -> None:
     with pytest.raises(ReadError) as caught:
-        open_rows(labelled(tmp_path, "ok", label, "other"), Columns(positive=(positive,)))
+        open_rows(labelled(tmp_path, "ok", label, "other"), RowColumns(positive=(positive,)))
     spelt, said = label.strip(), positive.strip()
     assert f"the file has the label {spelt!r}, --positive says {said!r}" in str(caught.value)
     assert f"the labels seen are 'ok', {spelt!r}, 'other'" in str(caught.value)
@@ -63,7 +63,7 @@ def test_a_positive_label_that_is_spelt_otherwise_in_the_file(tmp_path: Path, la
 
 @pytest.mark.parametrize("late", ["no", "yes"])
 def test_positive_labels_that_never_come(tmp_path: Path, late: str) -> None:
-    with open_rows(labelled(tmp_path, "no", *["0"] * 10_000, late), Columns(positive=("yes", "1"))) as rows:
+    with open_rows(labelled(tmp_path, "no", *["0"] * 10_000, late), RowColumns(positive=("yes", "1"))) as rows:
         assert rows.labels.unmet() == "had the label 'yes' or '1'; labels seen: 'no', '0'"
         assert sum(event["label"] for event in rows.events()) == (late == "yes")
         assert (rows.labels.unmet() is None) == (late == "yes")
@@ -71,14 +71,14 @@ def test_positive_labels_that_never_come(tmp_path: Path, late: str) -> None:
 
 def test_labels_seen_are_told_in_a_few_words(tmp_path: Path) -> None:
     labels = ["x" * 1000, *(f"class {i}" for i in range(3000))]
-    with open_rows(labelled(tmp_path, *labels), Columns(positive=("fraud",))) as rows:
+    with open_rows(labelled(tmp_path, *labels), RowColumns(positive=("fraud",))) as rows:
         text = str(rows.labels.unmet())
     assert text.startswith(f"had the label 'fraud'; labels seen: '{'x' * 60}...', 'class 0', ")
     assert text.endswith("'class 8', ...")
 
 
 def test_without_named_labels_none_is_missed(tmp_path: Path) -> None:
-    with open_rows(labelled(tmp_path, "0", "0"), Columns()) as rows:
+    with open_rows(labelled(tmp_path, "0", "0"), RowColumns()) as rows:
         assert rows.labels.unmet() is None
 
 
@@ -86,7 +86,7 @@ def test_without_named_labels_none_is_missed(tmp_path: Path) -> None:
 
 
 def ranks(path: Path, *lowest_first: str) -> list[int]:
-    with open_rows(path, Columns(), labels=Ranks(lowest_first)) as rows:
+    with open_rows(path, RowColumns(), labels=Ranks(lowest_first)) as rows:
         return [event["label"] for event in rows.events()]
 
 
@@ -116,7 +116,7 @@ def test_labels_that_are_no_ranks_are_refused_before_the_first_event(
     tmp_path: Path, labels: list[str], seen: str, order: str
 ) -> None:
     with pytest.raises(ReadError) as caught:
-        open_rows(labelled(tmp_path, *labels), Columns(), labels=Ranks(["1", "2", "3"]))
+        open_rows(labelled(tmp_path, *labels), RowColumns(), labels=Ranks(["1", "2", "3"]))
     expected = "expected the learner's 3 ranks as '1', '2', '3': name the file's with --ranks"
     assert str(caught.value).endswith(f"the labels seen are {seen}; {expected} {order}")
 
@@ -127,7 +127,7 @@ def test_a_label_that_is_no_rank_and_turns_up_late(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_no_row_has_is_no_mistake(tmp_path: Path) -> None:
-    with open_rows(labelled(tmp_path, "1", "3"), Columns(), labels=Ranks(["1", "2", "3"])) as rows:
+    with open_rows(labelled(tmp_path, "1", "3"), RowColumns(), labels=Ranks(["1", "2", "3"])) as rows:
         assert [event["label"] for event in rows.events()] == [1, 3]
         assert rows.labels.unmet() is None
 

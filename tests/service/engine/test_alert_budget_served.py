@@ -50,7 +50,7 @@ async def test_never_more_alerts_than_the_unit_has(
     store: Store, monkeypatch: pytest.MonkeyPatch, size: int, work: int
 ) -> None:
     monkeypatch.setattr(
-        "service.engine.replica.served_events._INLINE_WORK", work
+        "service.engine.replica.label_join._INLINE_WORK", work
     )  # with 0 threads score, and requests pass each other
     async with serving(store) as (http, engine):
         await trained(http)

@@ -232,7 +232,7 @@ async def test_no_figures_of_a_state_that_is_read_back_are_worked_out_at_the_sta
         replica, _ = await node.create("a", Config.of(DENSE))
         await replica.label(batch_of(10))
         await replica.snapshots.save()
-    monkeypatch.setattr("service.engine.node._figured", set())  # as in a process that has just begun
+    monkeypatch.setattr("service.engine.node_resources._loaded_metrics", set())  # as in a process that has just begun
     async with engine(store) as node:
         figures = node.get("a").view.figures
         assert figures.memory == {}

@@ -21,7 +21,7 @@ from rarestream import AsyncClient, Client
 from rarestream.client.redirects import redirect_target
 from service.api.forwarding import _mark
 from service.engine.cluster.placement import Placement, _weight
-from service.engine.node import Node
+from service.engine.node_resources import Node
 from service.settings import Settings
 from service.storage.base import open_store
 from service.storage.memory import MemoryStore

@@ -335,7 +335,7 @@ async def test_requests_that_threads_work_on(store: Store, monkeypatch: pytest.M
     found = set()
     async with serving(store) as (http, engine):
         for name, size in (("a", 3000), ("b", 250)):
-            monkeypatch.setattr("service.engine.replica.served_events._INLINE_WORK", 0 if name == "a" else 2**40)
+            monkeypatch.setattr("service.engine.replica.label_join._INLINE_WORK", 0 if name == "a" else 2**40)
             await http.put(f"/learners/{name}", json=SETUPS["dense"])
             await posted(http, f"/learners/{name}/update", labelled("dense", 0, 40))
             for start in range(0, 3000, size):
@@ -352,7 +352,7 @@ async def test_requests_that_threads_work_on(store: Store, monkeypatch: pytest.M
 async def test_a_429_means_that_nothing_was_taken_of_labels_that_become_several_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("service.engine.replica.served_events._JOINED", 10)
+    monkeypatch.setattr("service.engine.replica.label_join._JOINED", 10)
     store = Gated()
     async with serving(store, queue_bytes=4096, record_events=1) as (http, engine):
         await http.put("/learners/a", json=SETUPS["dense"])
@@ -400,12 +400,12 @@ async def test_labels_that_complete_a_warm_up(store: Store) -> None:
 
 async def test_many_events_are_served_in_several_records(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reply is that of one; so is what a budget spends."""
-    monkeypatch.setattr("service.engine.replica.served_events._SERVED", 7)
+    monkeypatch.setattr("service.engine.replica.label_join._SERVED", 7)
     budget = {"threshold": {"objective": "budget", "alerts": 3, "unit_seconds": 1000}}
     events = [event("dense", i) for i in range(40, 70)] + [event("dense", 41), {"x": [0.0, 0.0, 0.0]}]
     async with serving(store) as (http, engine):
         for name, size in ("a", 7), ("b", 100):
-            monkeypatch.setattr("service.engine.replica.served_events._SERVED", size)
+            monkeypatch.setattr("service.engine.replica.label_join._SERVED", size)
             await http.put(f"/learners/{name}", json={**SETUPS["dense"], **budget})
             await posted(http, f"/learners/{name}/update", labelled("dense", 0, 40))
             before = engine.get(name).position

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from service.exits import CommandFailed
 
-__all__ = ["Bounds", "Document", "Feed", "FeedError", "Message", "Output", "Partition", "Removed"]
+__all__ = ["Document", "Feed", "FeedError", "Message", "OffsetRange", "Output", "Partition", "Removed"]
 
 Document = dict[str, Any]
 
@@ -38,7 +38,7 @@ class Output(NamedTuple):
     value: bytes
 
 
-class Bounds(NamedTuple):
+class OffsetRange(NamedTuple):
     """Of the messages of a partition."""
 
     first: int  # the number of the first that is still there
@@ -52,7 +52,7 @@ class Partition(Protocol):
     source: str  # its name in the learner's `sources`
     counted: bool  # numbers are given out one by one from 0: none lies beyond the end, and what is missing was removed
 
-    async def bounds(self) -> Bounds:
+    async def bounds(self) -> OffsetRange:
         """Which numbers there are, and were."""
 
     async def committed(self) -> int | None:

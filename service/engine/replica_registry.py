@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from learners import GroupComparison
 from service.auth import Grant
-from service.engine.node import Node
+from service.engine.node_resources import Node
 from service.engine.replica import GroupReplica, LearnerReplica
 from service.errors import LimitReached, ServiceError
 from service.names import GROUP

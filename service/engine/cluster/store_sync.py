@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from service.engine.cluster.placement import Placement
 from service.engine.cluster.residency import Residency
-from service.engine.registry import Registry
+from service.engine.replica_registry import Registry
 from service.errors import Damaged, LearnerGone, ServiceError, StoreError, StoreUnavailable
 from service.names import GROUP, called
 from service.storage import Head, Moved

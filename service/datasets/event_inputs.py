@@ -22,11 +22,11 @@ from typing import Any, Literal
 import msgspec
 
 from service.datasets.rows import GZIP, READ, Event, ReadError, lines_of, standard_input, text_of
-from service.datasets.values import Columns, Labels, Ranks
+from service.datasets.values import BinaryLabels, Ranks, RowColumns
 from service.exits import WrongUsage
 from service.text import counted
 
-__all__ = ["Chunk", "Inputs", "chunks"]
+__all__ = ["EventChunk", "Inputs", "chunks"]
 
 _MAX_BODY = 4 * 2**20  # bytes after which a chunk ends, however few its events
 _LABELS_READ = "JSON, CSV or TSV in UTF-8, gzipped or not"
@@ -37,7 +37,7 @@ _DASH = "-"
 
 
 @dataclass(frozen=True)
-class Chunk:
+class EventChunk:
     """Some events as the body of a request."""
 
     first: int  # the number of the first, from 0
@@ -46,7 +46,7 @@ class Chunk:
     identified: bool  # each has an id
 
 
-def chunks(events: Iterable[Event], size: int) -> Iterator[Chunk]:
+def chunks(events: Iterable[Event], size: int) -> Iterator[EventChunk]:
     """The events in bodies of up to `size` of them or about 4 MB."""
     encode = msgspec.json.Encoder().encode
     parts: list[bytes] = []
@@ -56,10 +56,10 @@ def chunks(events: Iterable[Event], size: int) -> Iterator[Chunk]:
         room -= len(parts[-1])
         identified = identified and event.get("id") is not None
         if len(parts) == size or room <= 0:
-            yield Chunk(first, len(parts), b'{"events":[%b]}' % b",".join(parts), identified)
+            yield EventChunk(first, len(parts), b'{"events":[%b]}' % b",".join(parts), identified)
             first, parts, room, identified = first + len(parts), [], _MAX_BODY, True
     if parts:
-        yield Chunk(first, len(parts), b'{"events":[%b]}' % b",".join(parts), identified)
+        yield EventChunk(first, len(parts), b'{"events":[%b]}' % b",".join(parts), identified)
 
 
 @dataclass
@@ -69,9 +69,9 @@ class Inputs:
     given: Sequence[str]  # JSON, ID=LABEL, paths, "-"; none: standard input
     kind: Literal["update", "predict", "labels"]
     learner: Mapping[str, Any] | None  # its document; None: the key may not read it
-    columns: Columns
+    columns: RowColumns
     format: str = ""
-    labels: Callable[[Any], int] = field(default_factory=Labels)
+    labels: Callable[[Any], int] = field(default_factory=BinaryLabels)
 
     def __post_init__(self) -> None:
         if not self.given:
@@ -126,7 +126,7 @@ class Inputs:
                 f"{path}: what a cell of {format} means is told by the learner's document, which takes a key with the "
                 "scope read; JSON goes without"
             )
-        assert isinstance(self.labels, Labels | Ranks)  # `labels_said` is for others
+        assert isinstance(self.labels, BinaryLabels | Ranks)  # `labels_said` is for others
         features = self.learner["config"]["features"]
         given = None if format == "npz" and path != _STDIN else stream
         labelled = self.kind == "update"

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from service.datasets.inputs import Inputs, chunks
+from service.datasets.event_inputs import Inputs, chunks
 from service.datasets.rows import ReadError
-from service.datasets.values import Columns, Labels, Ranks
+from service.datasets.values import BinaryLabels, Ranks, RowColumns
 from service.exits import CommandFailed
 
 NAMED: dict[str, Any] = {"name": "a", "config": {"features": {"kind": "named", "bits": 10}}}
@@ -24,11 +24,11 @@ FLAT = {"amount": 1.5, "label": "1"}
 def read(
     *given: str,
     kind: Literal["update", "predict", "labels"] = "update",
-    columns: Columns | None = None,
+    columns: RowColumns | None = None,
     format: str = "",
-    labels: Labels | Ranks | None = None,
+    labels: BinaryLabels | Ranks | None = None,
 ) -> list[dict[str, Any]]:
-    return list(Inputs(given, kind, NAMED, columns or Columns(), format, labels or Labels()).events())
+    return list(Inputs(given, kind, NAMED, columns or RowColumns(), format, labels or BinaryLabels()).events())
 
 
 def stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
@@ -63,10 +63,10 @@ def test_json_of_every_form(form: str, tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_flat_objects_are_their_features() -> None:
     assert read('{"amount": 1.5, "label": "1"}') == [{"features": {"amount": 1.5}, "label": 1}]
-    columns = Columns("fraud", ("yes",), (), ("note",), "tx", "at", "w")
+    columns = RowColumns("fraud", ("yes",), (), ("note",), "tx", "at", "w")
     row = '{"amount": 1, "fraud": "yes", "note": "x", "tx": 7, "at": 5, "w": 2}'
     found = {"features": {"amount": 1}, "label": 1, "id": "7", "time": 5.0, "weight": 2.0}
-    assert read(row, columns=columns, labels=Labels(("yes",))) == [found]
+    assert read(row, columns=columns, labels=BinaryLabels(("yes",))) == [found]
     found = {"features": {"amount": 1}, "id": "7", "time": 5.0}
     assert read(row, kind="predict", columns=columns) == [found]
 
@@ -87,7 +87,7 @@ def test_csv_as_replay_reads_it(packed: bool, tmp_path: Path, monkeypatch: pytes
     data = gzip.compress(CSV.encode()) if packed else CSV.encode()
     path = tmp_path / ("a.csv.gz" if packed else "a.csv")
     path.write_bytes(data)
-    columns = Columns(id="tx")
+    columns = RowColumns(id="tx")
     found = [
         {"features": {"amount": 3.0, "country": "DE"}, "label": 0, "id": "r-1"},
         {"features": {"amount": 4.5, "country": None}, "label": 1, "id": "r-2"},
@@ -106,7 +106,7 @@ def test_a_file_with_a_label_of_another_name(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("amount,fraud\n1,no\n2,yes\n")
     with pytest.raises(ReadError, match="there is no column 'label'"):
         read(str(tmp_path / "a.csv"))
-    assert [one["label"] for one in read(str(tmp_path / "a.csv"), columns=Columns("fraud"))] == [0, 1]
+    assert [one["label"] for one in read(str(tmp_path / "a.csv"), columns=RowColumns("fraud"))] == [0, 1]
 
 
 def test_files_of_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

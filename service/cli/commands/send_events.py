@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rarestream import Client
-    from service.datasets import Chunk, Columns
+    from service.datasets import EventChunk, RowColumns
 
 __all__ = ["labels", "predict", "update"]
 
@@ -137,14 +137,14 @@ def predict(
     with reporting():
         if as_json and as_csv:
             raise typer.BadParameter("does not go with --json", param_hint="--csv")
-        from service.cli.score_output import CsvLines, JsonLines, Lines, TableLines
+        from service.cli.score_output import CsvLines, JsonLines, ScoreWriter, TableLines
 
-        out: Lines = JsonLines() if as_json else CsvLines() if as_csv else TableLines(console())
+        out: ScoreWriter = JsonLines() if as_json else CsvLines() if as_csv else TableLines(console())
         columns = _columns(label, None, None, drop, id, time, None)
         with _sending("predict", name, events, format, columns, batch, url, key, retry_seconds) as sending:
             forgotten, away = 0, False
 
-            def score(chunk: Chunk) -> None:
+            def score(chunk: EventChunk) -> None:
                 nonlocal forgotten, away
                 reply = sending.client.learner(name).predict_json(chunk.body, explain=explain, at_least=at_least)
                 out.write(reply["results"], chunk.first)
@@ -173,11 +173,11 @@ def _columns(
     id: str | None,
     time: str | None,
     weight: str | None,
-) -> Columns:
-    from service.datasets import Columns
+) -> RowColumns:
+    from service.datasets import RowColumns
 
     order = parse_ranks(ranks) if ranks is not None else ()
-    return Columns(label, tuple(positive or ()), order, tuple(drop or ()), id, time, weight)
+    return RowColumns(label, tuple(positive or ()), order, tuple(drop or ()), id, time, weight)
 
 
 def _learn(
@@ -185,7 +185,7 @@ def _learn(
     name: str,
     events: list[str] | None,
     format: str,
-    columns: Columns,
+    columns: RowColumns,
     batch: int,
     as_json: bool,
     url: str,
@@ -197,7 +197,7 @@ def _learn(
         each: list[dict[str, Any]] = []
         last = 0
 
-        def learn(chunk: Chunk) -> None:
+        def learn(chunk: EventChunk) -> None:
             nonlocal last
             repeatable = kind == "labels" or chunk.identified
             reply = sending.client.learner(name).update_json(chunk.body, repeatable=repeatable, results=True)
@@ -241,14 +241,14 @@ class _Sending:
 
     def __init__(self, notes: Console) -> None:
         self.client: Client  # set before `run`, as what is sent is
-        self.chunks: Iterator[Chunk]
+        self.chunks: Iterator[EventChunk]
         self.done = 0  # events that were answered
         self._notes = notes
         self._flying = False
         self._stopped = threading.Event()
         self.wait = self._stopped.wait
 
-    def run(self, send: Callable[[Chunk], None], verb: str, *, quiet: bool) -> None:
+    def run(self, send: Callable[[EventChunk], None], verb: str, *, quiet: bool) -> None:
         """Send all of them. Raises `CommandFailed`, which says how many events were answered before."""
         from rarestream import ClientError
         from service.cli.replay_engine import numbered_rows
@@ -309,7 +309,7 @@ def _sending(
     name: str,
     events: list[str] | None,
     format: str,
-    columns: Columns,
+    columns: RowColumns,
     batch: int,
     url: str,
     key: str | None,

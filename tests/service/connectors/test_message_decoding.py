@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.connectors.base import Message
-from service.connectors.messages import BadMessage, Event, Reading, What
-from service.datasets.values import Labels
+from service.connectors.feed import Message
+from service.connectors.message_decoding import BadMessage, MessageEvent, Reading, What
+from service.datasets.values import BinaryLabels
 
 X = b'"x": [1.5, 2]'
 
 
 def read(value: bytes | Mapping[str, str] | None, what: What = "auto", texts: frozenset[str] = frozenset()) -> Any:
-    return Reading(what, Labels(), texts).event(Message(7, value))
+    return Reading(what, BinaryLabels(), texts).event(Message(7, value))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def read(value: bytes | Mapping[str, str] | None, what: What = "auto", texts: fr
     ],
 )
 def test_an_event_goes_on_as_it_came(body: bytes, labelled: bool, id: str | int | None) -> None:
-    assert read(body) == Event(7, body, labelled, id)
+    assert read(body) == MessageEvent(7, body, labelled, id)
 
 
 @pytest.mark.parametrize("label", [b"null", b"1", b'{"deep": [1]}'])

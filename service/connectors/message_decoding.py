@@ -7,10 +7,10 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from service.connectors.base import Message
-from service.datasets import Labels, Ranks, identity, is_number, number, timestamp, weight
+from service.connectors.feed import Message
+from service.datasets import BinaryLabels, Ranks, identity, is_number, number, timestamp, weight
 
-__all__ = ["BadMessage", "Event", "Reading", "What"]
+__all__ = ["BadMessage", "MessageEvent", "Reading", "What"]
 
 What = Literal["auto", "update", "predict"]
 _ABOUT: Mapping[str, Callable[[Any], Any]] = {"id": identity, "time": timestamp, "weight": weight}
@@ -20,7 +20,7 @@ class BadMessage(Exception):
     """What is wrong with a message, for people."""
 
 
-class Event(NamedTuple):
+class MessageEvent(NamedTuple):
     """One event."""
 
     offset: int
@@ -29,7 +29,7 @@ class Event(NamedTuple):
     id: str | int | None
 
 
-class _Head(msgspec.Struct):
+class _EventHead(msgspec.Struct):
     id: str | int | None = None
     label: msgspec.Raw = msgspec.Raw()
     weight: msgspec.Raw = msgspec.Raw()
@@ -38,13 +38,13 @@ class _Head(msgspec.Struct):
 class Reading:
     """How messages are read. `labels` and `texts` are for flat fields: what labels mean, and features that are text."""
 
-    def __init__(self, what: What, labels: Labels | Ranks, texts: frozenset[str] = frozenset()) -> None:
+    def __init__(self, what: What, labels: BinaryLabels | Ranks, texts: frozenset[str] = frozenset()) -> None:
         self._what = what
         self._labels = labels
         self._texts = texts
-        self._decoder = msgspec.json.Decoder(_Head)
+        self._decoder = msgspec.json.Decoder(_EventHead)
 
-    def event(self, message: Message) -> Event | None:
+    def event(self, message: Message) -> MessageEvent | None:
         """The event of a message; None where it is empty. Raises `BadMessage`; the service checks the rest."""
         value = message.value
         if value is None:
@@ -68,7 +68,7 @@ class Reading:
             if head.label or head.weight:
                 body = _unlabelled(body)
             labelled = False
-        return Event(message.offset, body, labelled, head.id)
+        return MessageEvent(message.offset, body, labelled, head.id)
 
     def _flat(self, fields: Mapping[str, str]) -> bytes:
         """Flat fields as JSON: `id`, `label`, `time` and `weight` as such, all others as features."""

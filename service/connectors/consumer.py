@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 
 from rarestream import Client
-from service.connectors.base import Document, Feed
 from service.connectors.connection_errors import log_to_notes
-from service.connectors.messages import Reading
-from service.connectors.partition import Consumption, Plan
-from service.connectors.progress import Counts
-from service.datasets import Columns, Interruption, Stopped, declared, labels_for
+from service.connectors.feed import Document, Feed
+from service.connectors.message_decoding import Reading
+from service.connectors.partition import ConsumePlan, Consumption
+from service.connectors.progress import ReadCounts
+from service.datasets import Interruption, RowColumns, Stopped, declared, labels_for
 from service.exits import CommandFailed
 
 __all__ = ["consume"]
@@ -32,7 +32,7 @@ _THREADS = 32  # requests under way at most: one of each partition
 
 
 def consume(
-    plan: Plan,
+    plan: ConsumePlan,
     feed: Feed,
     connect: Callable[[Callable[[float], bool]], AbstractContextManager[Client]],
     note: Callable[[str], None],
@@ -47,13 +47,13 @@ def consume(
 
 
 async def _consume(
-    plan: Plan,
+    plan: ConsumePlan,
     feed: Feed,
     connect: Callable[[Callable[[float], bool]], AbstractContextManager[Client]],
     note: Callable[[str], None],
     interruption: Interruption,
 ) -> Document:
-    stop, counts = threading.Event(), Counts()
+    stop, counts = threading.Event(), ReadCounts()
     tasks = [asyncio.create_task(_watch(interruption, stop, counts, note))]
     try:
         with ExitStack() as stack:
@@ -73,7 +73,7 @@ async def _consume(
                         plan,
                         feed,
                         partition,
-                        Reading(plan.what, labels_for(Columns(), document), texts),
+                        Reading(plan.what, labels_for(RowColumns(), document), texts),
                         stack.enter_context(connect(stop.wait)).learner(plan.learner),
                         threads,
                         stop,
@@ -121,7 +121,7 @@ async def _until(consumption: Consumption, stop: threading.Event) -> None:
 
 
 async def _watch(
-    interruption: Interruption, stop: threading.Event, counts: Counts, note: Callable[[str], None]
+    interruption: Interruption, stop: threading.Event, counts: ReadCounts, note: Callable[[str], None]
 ) -> None:
     """A signal stops everything; until then, tell what was done."""
     loop = asyncio.get_running_loop()
