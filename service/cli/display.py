@@ -1,7 +1,7 @@
-"""What the command line shows: a replay under way, a learner's figures, the learners of the demo.
+"""Output of the command line: progress of a replay, metrics of a learner, the learners of the demo.
 
-A learner of two classes has AUC and F1, an ordinal one mean absolute error (MAE) and accuracy. Where events were scored
-before their labels came, there is what share of them has one by now, and after how long it came.
+A learner of two classes has AUC and F1, an ordinal learner has mean absolute error (MAE) and accuracy. If events are
+scored before their labels arrive, label coverage and label delay are added.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from service.text import counted, figure, share
 
 __all__ = ["FiguresLines", "LearnersDisplay", "ReplayDisplay", "behind", "figures_table", "fit_of", "so_far"]
 
-Figures = Mapping[str, Any]  # a learner's metrics, as the API gives them
-Document = Mapping[str, Any]  # a learner, likewise
+Figures = Mapping[str, Any]  # a learner's metrics of the API
+Document = Mapping[str, Any]  # a learner of the API
 
-_PLAIN_EVERY = 5.0  # seconds between lines where the output is not a terminal
+_PLAIN_EVERY = 5.0  # seconds between lines without a terminal
 
 
 class ReplayDisplay:
-    """A progress bar (rows, events/s, figures so far); where the output is not a terminal, a line every few seconds."""
+    """A progress bar (rows, events/s, metrics so far); without a terminal, a line every few seconds."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._clock = clock
         self._printed = clock()
-        self._began: tuple[float, float] | None = None  # when the first batch was through, and what part of the file
+        self._began: tuple[float, float] | None = None  # time and fraction of the file after the first batch
         self._bar: Progress | None = None
         if console.is_terminal:
             self._bar = Progress(
@@ -62,28 +62,28 @@ class ReplayDisplay:
             self._bar.stop()
 
     def show(self, rows: int, fraction: float, speed: float | None, figures: str) -> None:
-        """Rows of the file that have been learnt, what part of it that is, and what `so_far` says of the learner."""
+        """Show the learnt rows, their fraction of the file, and the metrics by `so_far`."""
         left, rate = self._left(fraction), _rate(speed)
         if self._bar:
             self._bar.update(self._task, completed=fraction, rows=rows, speed=rate, left=left, figures=figures)
         elif self._clock() - self._printed >= _PLAIN_EVERY:
             self._printed = self._clock()
-            said = [f"{counted(rows, 'row')} ({fraction:.0%})", rate, left, figures]
-            self._console.print(", ".join(filter(None, said)))
+            parts = [f"{counted(rows, 'row')} ({fraction:.0%})", rate, left, figures]
+            self._console.print(", ".join(filter(None, parts)))
 
     def _left(self, fraction: float) -> str:
-        """How long the rest takes at the pace so far; nothing where that cannot be told."""
+        """Estimate the remaining time at the speed so far; empty if unknown."""
         now = self._clock()
         if self._began is None:
             self._began = now, fraction
-        since, done = now - self._began[0], fraction - self._began[1]
-        if done <= 0 or since <= 0 or fraction >= 1:
+        since, progress = now - self._began[0], fraction - self._began[1]
+        if progress <= 0 or since <= 0 or fraction >= 1:
             return ""
-        return f"{rough_duration(since / done * (1 - fraction))} left"
+        return f"{rough_duration(since / progress * (1 - fraction))} left"
 
 
 def so_far(metrics: Figures, learner: Document) -> str:
-    """The figures since the start in a few words, or why they do not mean anything yet."""
+    """Return the main metrics since the start, or why the learner is not ready."""
     if not learner["ready"]:
         return f"not ready: {learner['not_ready']}"
     start = metrics["since_start"]
@@ -93,38 +93,38 @@ def so_far(metrics: Figures, learner: Document) -> str:
 
 
 def fit_of(learner: Document) -> str | None:
-    """How far a learner's fits are; None where nothing of it is fitted."""
+    """Describe the state of a learner's fits; None if it has none."""
     fit = learner["fit"]
     if fit is None:
         return None
-    said = [f"after {counted(fit['events'], 'event')}" if fit["events"] else "none yet"]
+    parts = [f"after {counted(fit['events'], 'event')}" if fit["events"] else "none yet"]
     if fit["running"]:
-        said.append("the next waits for those of other learners" if fit["waiting"] else "the next is running")
+        parts.append("the next waits for fits of other learners" if fit["waiting"] else "the next is running")
     if fit["failed"] is not None:
-        said.append(f"the last one failed: {fit['failed']}")
-    return "; ".join(said)
+        parts.append(f"the last one failed: {fit['failed']}")
+    return "; ".join(parts)
 
 
 def behind(learner: Document) -> list[str]:
-    """What the figures of a batch learner do not show yet, as its fits come when they are done."""
+    """Return notes on events that the metrics of a batch learner do not cover yet."""
     fit = learner["fit"]
     if fit is None or learner["config"]["refit_every"] is None:
         return []
-    said = []
+    notes = []
     if not fit["events"]:
-        said.append("no event was scored by a fitted model yet: the figures say nothing of the algorithm")
+        notes.append("no event was scored by a fitted model yet: the metrics do not describe the algorithm")
     elif fit["events"] >= learner["events"]:
-        said.append("the model of the last fit has scored no event yet: the figures are without it")
+        notes.append("the model of the last fit has not scored an event yet: the metrics do not include it")
     if fit["running"]:
-        said.append(
-            "a fit is under way: the figures are without it, and it serves as soon as it is done; "
+        notes.append(
+            "a fit is running: the metrics do not include it; it is used when it ends; "
             "a replay with --wait waits for each fit"
         )
-    return said
+    return notes
 
 
 def figures_table(metrics: Figures, speed: float | None = None) -> Table:
-    """A learner's figures, over its window and since the start; of labels that come late where there are any.
+    """Return a table of a learner's metrics over its window and since the start, with those of late labels if any.
 
     `speed`: of a replay, in events per second.
     """
@@ -170,7 +170,7 @@ def figures_table(metrics: Figures, speed: float | None = None) -> Table:
 
 
 class LearnersDisplay:
-    """A live line per learner; where the output is not a terminal, plain lines every few seconds."""
+    """A live line per learner; without a terminal, plain lines every few seconds."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
@@ -190,18 +190,18 @@ class LearnersDisplay:
             self._live.stop()
 
     def show(self, learners: Sequence[Figures], speed: float | None, final: bool = False) -> None:
-        """The newest figures of each. `final`: print them even if some were printed just before."""
+        """Show the newest metrics of each. `final`: print them even if some were printed just before."""
         if self._live:
             self._live.update(_learners_table(learners, speed), refresh=True)
         elif final or self._clock() - self._printed >= _PLAIN_EVERY:
             self._printed = self._clock()
-            for one in learners:
-                name, events, *figures = _line(one)
+            for learner in learners:
+                name, events, *figures = _line(learner)
                 self._console.print("  ".join([f"{name:<14} {events:>9} events", *filter(None, figures)]))
 
 
 class FiguresLines:
-    """As `LearnersDisplay`, for programs: the figures of each learner in a line of JSON, as `watch --json` has them."""
+    """The counterpart of `LearnersDisplay` for programs: a line of JSON per learner, as in `watch --json`."""
 
     def __enter__(self) -> Self:
         return self
@@ -209,12 +209,12 @@ class FiguresLines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resource is open."""
 
     def show(self, learners: Sequence[Figures], speed: float | None, final: bool = False) -> None:  # noqa: ARG002
-        """The newest figures of each."""
-        for one in learners:
-            print(json.dumps({"event": "figures", **one}), flush=True)
+        """Print the newest metrics of each."""
+        for learner in learners:
+            print(json.dumps({"event": "figures", **learner}), flush=True)
 
 
 def _learners_table(learners: Sequence[Figures], speed: float | None) -> Table:
@@ -222,8 +222,8 @@ def _learners_table(learners: Sequence[Figures], speed: float | None) -> Table:
     table.add_column("learner")
     for heading in ("events", "in the window", "in the window", "seen"):
         table.add_column(heading, justify="right")
-    for one in learners:
-        table.add_row(*_line(one))
+    for learner in learners:
+        table.add_row(*_line(learner))
     return table
 
 
@@ -237,7 +237,7 @@ def _line(metrics: Figures) -> tuple[str, ...]:
 
 
 def _rate(speed: float | None) -> str:
-    """Nothing where it is not known yet."""
+    """Format a speed; empty if unknown."""
     return "" if speed is None else f"{speed:,.0f} events/s"
 
 
@@ -246,11 +246,11 @@ def _ordinal(metrics: Figures) -> bool:
 
 
 def _error(figures: Figures, key: str) -> str:
-    """How far the exact figure may be from the one given; nothing where there is none."""
+    """Format the bound of a metric's error; empty if there is none."""
     error = figures[f"{key}_error"]
     if figures[key] is None or error is None:
         return ""
-    return f" \N{PLUS-MINUS SIGN} {figure(math.ceil(error * 1e4) / 1e4)}"  # up: it is a bound
+    return f" \N{PLUS-MINUS SIGN} {figure(math.ceil(error * 1e4) / 1e4)}"  # rounded up, because it is a bound
 
 
 def _interval(ends: Sequence[float] | None) -> str:

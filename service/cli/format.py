@@ -81,7 +81,9 @@ def sparkline(values: Sequence[float | None], width: int, *, plain: bool = False
     count = min(width, len(values))
     means: list[float | None] = []
     for k in range(count):
-        part = [one for one in values[k * len(values) // count : (k + 1) * len(values) // count] if one is not None]
+        part = [
+            value for value in values[k * len(values) // count : (k + 1) * len(values) // count] if value is not None
+        ]
         means.append(sum(part) / len(part) if part else None)
     present = [mean for mean in means if mean is not None]
     if not present:
@@ -96,7 +98,7 @@ def format_config(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the active parts of a configuration: a title, and the choice in a few words."""
     yield "algorithm", " ".join([config["algorithm"], *_pairs(config["params"] or {})])
     features = {**config["features"]}
-    fields = [f"{one['name']} ({one['kind']})" for one in features.pop("fields", ())]
+    fields = [f"{field['name']} ({field['kind']})" for field in features.pop("fields", ())]
     yield "features", " ".join([features.pop("kind"), *_pairs(features), *([", ".join(fields)] if fields else [])])
     for part in ("scaling", "embedding", "calibration"):
         settings = {**(config[part] or {})}
@@ -122,9 +124,9 @@ def format_threshold(threshold: Mapping[str, Any]) -> str:
 
 def _pairs(settings: Mapping[str, Any]) -> list[str]:
     """Return `C=0.1 categorical=merchant,country` as a list, without empty values."""
-    shown = {name: ",".join(map(str, one)) if isinstance(one, list) else one for name, one in settings.items()}
+    shown = {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in settings.items()}
     return [
-        f"{name}={one:.6g}" if isinstance(one, float) else f"{name}={one}"
-        for name, one in shown.items()
-        if one not in (None, "")
+        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in shown.items()
+        if value not in (None, "")
     ]

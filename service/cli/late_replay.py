@@ -1,17 +1,17 @@
-"""Labelled rows as production sends them: each event to be scored when it comes, its label a delay later, by its id.
+"""Replays labelled rows as in production: each event is scored first, and its label follows by its id after a delay.
 
-The stream's time is the largest time of a row so far. Before a row is scored, every label goes out that is known by
-then: labels and events alternate as their times say, whatever the size of a request. That makes requests small where
-many labels come one by one between events. With `Delay.every` labels become known in rounds, as a file of them that
-arrives each hour would: requests are larger then, and a label comes that much later at most.
+The time of the stream is the largest time of a row so far. Before a row is scored, every label that has arrived by then
+is sent. So labels and events alternate by their times, whatever the size of a request. If many labels arrive one by one
+between events, requests are small. With `Delay.every`, labels arrive in rounds, like an hourly file of labels. Requests
+are larger then, and labels are delayed by one round at most.
 
-Labels go out in the order of rows, as updates without features: so label k is event k of the replay's source, and the
-learner's state keeps how many it has learnt (`/labels` knows no sources, and is the same otherwise). How many rows were
-scored is kept nowhere. But labels and rows alternate in one fixed order, so every row that comes before the last label
-learnt was scored, and of the others only those that come before the next label may have been. Whoever goes on scores
-these again. That is harmless: nothing was learnt since, so what is remembered of them is replaced by the same, and none
-of their labels is known yet. (A budget, and the detector of drifting scores, take note of them twice.) A row whose
-label was learnt is never scored again.
+Labels are sent in the order of rows, as updates without features. So label k is event k of the replay's source, and the
+learner's state keeps the number of learnt labels. (`/labels` has no sources, but is the same otherwise.) Nothing keeps
+the number of scored rows. But labels and rows alternate in a fixed order: every row before the last learnt label was
+scored, and of the others only those before the next label may have been. A resumed replay scores these again. That is
+harmless: nothing was learnt since, so the service remembers the same predictions, and none of their labels has arrived.
+(An alert budget and the detector of drifting scores count them twice.) A row whose label was learnt is never scored
+again.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ __all__ = ["Delay", "check", "late_source", "needed", "schedule"]
 
 @dataclass(frozen=True)
 class Delay:
-    """How long after an event its label is known."""
+    """The delay from an event to the arrival of its label."""
 
     seconds: float
-    every: float = 0.0  # seconds between rounds of labels, counted from the epoch; 0: each label by itself
+    every: float = 0.0  # seconds between rounds of labels, counted from the epoch; 0: no rounds
 
-    def known(self, time: float) -> float:
-        """When the label of an event of that time is known, in seconds since the epoch."""
-        known = time + self.seconds
-        return math.ceil(known / self.every) * self.every if self.every else known
+    def arrival_of(self, time: float) -> float:
+        """Return the arrival of the label of an event of that time, in seconds since the epoch."""
+        arrival = time + self.seconds
+        return math.ceil(arrival / self.every) * self.every if self.every else arrival
 
     def __str__(self) -> str:
         rounds = f" and rounds of {format_duration(self.every)}" if self.every else ""
@@ -50,14 +50,14 @@ class Delay:
 
 
 def late_source(source: str, delay: Delay) -> str:
-    """The source of a file's labels, where `source` is that of its rows; each delay has one of its own."""
+    """Return the source of a file's labels with this delay; `source` is that of its rows."""
     rounds = f"/{delay.every:.10g}" if delay.every else ""
     return f"{source}+{delay.seconds:.10g}{rounds}"
 
 
 def check(learner: dict[str, Any], source: str, delay: Delay) -> None:
-    """Raise `WrongUsage` where labels after this delay make no sense to a learner, of which this is the document."""
-    own = late_source(source, delay)
+    """Raise `WrongUsage` if labels with this delay make no sense for the learner of this document."""
+    late = late_source(source, delay)
     ttl = learner["config"]["late"]["label_ttl"]
     if ttl < delay.seconds + delay.every:
         raise WrongUsage(
@@ -65,16 +65,16 @@ def check(learner: dict[str, Any], source: str, delay: Delay) -> None:
             f"with {delay}, no label would be learnt"
         )
     for name, learnt in learner["sources"].items():
-        if learnt and name != own and (name == source or name.startswith(f"{source}+")):
+        if learnt and name != late and (name == source or name.startswith(f"{source}+")):
             raise WrongUsage(
                 f"{learner['name']} has learnt {counted(learnt, 'row')} of this file by a replay with another label "
-                "delay, or none: to score them again would count them twice; go on with that delay, or take another "
+                "delay, or none: scoring them again would count them twice; resume with that delay, or use another "
                 "learner"
             )
 
 
 def needed(adapt: Callable[[Event], Event] | None) -> Callable[[Event], Event]:
-    """`adapt`, which may be None, with a ValueError for a row without id or time."""
+    """Wrap `adapt`, which may be None, to raise ValueError for a row without id or time."""
 
     def adapted(event: Event) -> Event:
         for member in ("id", "time"):
@@ -95,56 +95,56 @@ def schedule(
     now: float = math.inf,
     fraction: Callable[[], float] = lambda: 0.0,
 ) -> Iterator[RequestBody]:
-    """Requests of up to `size` events or about 4 MB for all the events of a file, of which `learnt` labels are learnt.
+    """Yield requests of up to `size` events or about 4 MB for the events of a file, after `learnt` labels.
 
-    Where the events end before `limit`, the labels that are left follow, but for those that are not known `now`
-    (seconds since the epoch): a service takes no label from the future. Keeps the labels of one delay in memory.
+    If the events end before `limit`, the remaining labels follow, except for those that arrive after `now` (seconds
+    since the epoch), because a service refuses labels from the future. The labels of one delay are in memory.
     """
-    waiting: deque[tuple[float, Event]] = deque()  # when known, and the label
+    waiting: deque[tuple[float, Event]] = deque()  # arrival, label
     scoring = _Scoring(size, fraction)
-    clock = known = before = -math.inf  # of the rows so far, of their labels, of the last label that was learnt
-    sent = learnt
+    clock = arrival = before = -math.inf  # times of: the rows so far, the last arrival, the last learnt label
+    labels_sent = learnt
     rows = 0
 
     def labels() -> Iterator[RequestBody]:
-        nonlocal sent
+        nonlocal labels_sent
         ready: list[Event] = []
         while waiting and waiting[0][0] <= clock:
             ready.append(waiting.popleft()[1])
-        yield from batches(ready, source, sent, size, fraction, "labels")
-        sent += len(ready)
+        yield from batches(ready, source, labels_sent, size, fraction, "labels")
+        labels_sent += len(ready)
 
     for event in events:
         if rows == limit:
             break
         clock = max(clock, event["time"])
-        known = max(known, delay.known(event["time"]))
+        arrival = max(arrival, delay.arrival_of(event["time"]))
         label = event.pop("label")
         if rows < learnt:
-            before = known
+            before = arrival
         else:
             if waiting and waiting[0][0] <= clock:
-                yield from scoring.taken()
+                yield from scoring.flush()
                 yield from labels()
-            waiting.append((known, _label(event, label, delay)))
-            if clock >= before:  # else it was scored before a label that was learnt
+            waiting.append((arrival, _label(event, label, delay)))
+            if clock >= before:  # else it was scored before a learnt label
                 yield from scoring.add(rows, event)
         rows += 1
-    yield from scoring.taken()
+    yield from scoring.flush()
     if rows != limit:
         clock = max(clock, now)
         yield from labels()
 
 
 def _label(event: Event, label: int, delay: Delay) -> dict[str, Any]:
-    """The label as a request has it. The weight goes with it, as it weighs what is learnt."""
-    told = {"id": event["id"], "label": label, "time": delay.known(event["time"])}
+    """Return the label's member of a request, with the weight, which applies to learning."""
+    update = {"id": event["id"], "label": label, "time": delay.arrival_of(event["time"])}
     weight = event.pop("weight", None)
-    return told if weight is None else {**told, "weight": weight}
+    return update if weight is None else {**update, "weight": weight}
 
 
 class _Scoring:
-    """The request that is being made of events to score."""
+    """Collects events to score into requests."""
 
     def __init__(self, size: int, fraction: Callable[[], float]) -> None:
         self._size = size
@@ -155,16 +155,16 @@ class _Scoring:
         self._room = MAX_BODY
 
     def add(self, row: int, event: Event) -> Iterator[RequestBody]:
-        """Take one more, which follows the one before; give the request if it is full then."""
+        """Add the next event; yield the request if it is full."""
         if not self._parts:
             self._first = row
         self._parts.append(self._encode(event))
         self._room -= len(self._parts[-1])
         if len(self._parts) == self._size or self._room <= 0:
-            yield from self.taken()
+            yield from self.flush()
 
-    def taken(self) -> Iterator[RequestBody]:
-        """Give the request, if there is anything in it, and begin another."""
+    def flush(self) -> Iterator[RequestBody]:
+        """Yield the request unless it is empty, and begin another."""
         if self._parts:
             body = b'{"events":[%b]}' % b",".join(self._parts)
             yield RequestBody(self._first, len(self._parts), body, self._fraction(), "unlabelled")

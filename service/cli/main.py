@@ -1,6 +1,6 @@
-"""The command line. What stands here runs a node; the commands that call one are in `commands/`.
+"""The command line: `serve`, `demo` and `warm`, and the registration of the commands that call a service.
 
-Each command imports what it needs, so that `--help` and the short commands are quick.
+Each command imports its dependencies itself, so that `--help` and short commands are quick.
 
 Exit status: 0 done, 1 failed (the reason is on stderr), 2 wrong usage, 3 no service answers, 4 no such learner or
 snapshot, 5 refused, 6 partly done, 130 stopped by Ctrl-C (143: SIGTERM).
@@ -36,9 +36,9 @@ __all__ = ["app", "main"]
 
 _STATUSES = (
     "Exit status: 0 done, 1 failed, 2 wrong usage, 3 no service answers, 4 no such learner or snapshot, 5 refused, "
-    "6 partly done, 130 stopped by Ctrl-C. Every command takes --json: one JSON document on standard output, of a "
-    "stream one in each line; all else goes to standard error. RARESTREAM_URL and RARESTREAM_KEY stand for --url "
-    "and --key; RARESTREAM_CA names a file of certificates to trust, for https."
+    "6 partly done, 130 stopped by Ctrl-C. With --json every command prints one JSON document on standard output, or "
+    "one per line of a stream; everything else goes to standard error. RARESTREAM_URL and RARESTREAM_KEY stand for "
+    "--url and --key; RARESTREAM_CA names a file of certificates to trust, for https."
 )
 
 
@@ -74,10 +74,10 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_STATUSES,
-    pretty_exceptions_enable=False,  # a traceback is for a bug report: plain and whole
+    pretty_exceptions_enable=False,  # tracebacks in bug reports are plain and complete
 )
 
-_EXPECTED = {  # what pydantic calls an error -> what was expected
+_EXPECTED = {  # type of pydantic's error -> expected value
     "literal_error": "{expected}",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
@@ -88,7 +88,7 @@ _EXPECTED = {  # what pydantic calls an error -> what was expected
     "less_than": "less than {lt}",
     "less_than_equal": "at most {le}",
 }
-_UNWRITTEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE})  # how a write to the output fails
+_UNWRITTEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE})  # errors of writes to the output
 _NODE, _LEARNERS, _EVENTS, _STATES = "A node", "Learners", "Events", "States"  # panels of the help
 
 Store = Annotated[
@@ -101,7 +101,7 @@ Store = Annotated[
 
 
 class LogLevel(StrEnum):
-    """What `--log-level` takes."""
+    """Values of `--log-level`."""
 
     error = "error"
     warning = "warning"
@@ -110,7 +110,7 @@ class LogLevel(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """What `--log-format` takes."""
+    """Values of `--log-format`."""
 
     text = "text"
     json = "json"
@@ -118,27 +118,29 @@ class LogFormat(StrEnum):
 
 def main() -> None:
     """Run the command line."""
-    if sys.stdout is None:  # closed by whoever wants no output
+    if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 is no reason to fail
+            stream.reconfigure(errors="backslashreplace")  # do not fail on a terminal without UTF-8
     try:
         try:
             app(prog_name="rarestream")
         finally:
-            sys.stdout.flush()  # what is not written yet counts as well
+            sys.stdout.flush()  # buffered output may fail as well
     except OSError as error:
-        if error.errno not in _UNWRITTEN or error.filename is not None:  # of a file, which is told by its name
+        if error.errno not in _UNWRITTEN or error.filename is not None:  # an error of a named file
             raise
-        if error.errno != errno.EPIPE:  # whoever reads wants no more
-            print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the rest, which is flushed at the exit
+        if error.errno != errno.EPIPE:  # else the reader has closed the pipe
+            print(f"error: cannot write the output: {error.strerror}", file=sys.stderr)
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # discards the rest, which is flushed at the exit
         sys.exit(ExitStatus.FAILED)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"rarestream {__version__}")
         raise typer.Exit
 
@@ -149,33 +151,27 @@ def options(
         bool, flag("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that stand before the command; typer prints the help text of `app` in the place of this one."""
+    """Take the options before the command; typer prints the help of `app` instead of this text."""
 
 
 @app.command(rich_help_panel=_NODE)
 def serve(
     store: Store = None,
     acks: Annotated[
-        str | None, typer.Option(help="What Redis has to have done before a reply: memory, aof or replicas:n.")
+        str | None, typer.Option(help="Durability that Redis confirms before a reply: memory, aof or replicas:n.")
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = None,
-    keys: Annotated[str | None, typer.Option(metavar="FILE", help="The keys that requests need; see `keys`.")] = None,
-    insecure: Annotated[
-        bool | None, flag("--insecure", help="Listen beyond loopback though nobody needs a key.")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes behind the port, over one Redis.")] = None,
-    log_level: Annotated[
-        LogLevel | None, typer.Option(help="How much is logged, on stderr; info where nothing is said.")
-    ] = None,
-    log_format: Annotated[
-        LogFormat | None, typer.Option(help="How lines are written; text where nothing is said.")
-    ] = None,
+    keys: Annotated[str | None, typer.Option(metavar="FILE", help="File of API keys; see `keys`.")] = None,
+    insecure: Annotated[bool | None, flag("--insecure", help="Listen beyond loopback without API keys.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Number of processes behind the port, with Redis.")] = None,
+    log_level: Annotated[LogLevel | None, typer.Option(help="Log level (default: info).")] = None,
+    log_format: Annotated[LogFormat | None, typer.Option(help="Format of log lines (default: text).")] = None,
     as_json: Annotated[
-        bool, flag("--json", help="Print a JSON object when it is ready; log as JSON where nothing is said.")
+        bool, flag("--json", help="Print a JSON object when ready, and log as JSON by default.")
     ] = False,
 ) -> None:
-    """Run the service. Options go before RARESTREAM_* variables, these before the defaults."""
+    """Run the service. Options override RARESTREAM_* variables, which override the defaults."""
     with reporting():
         settings = _settings(
             store=store,
@@ -199,22 +195,20 @@ def serve(
 
 @app.command(rich_help_panel=_NODE)
 def demo(
-    store: Annotated[str, typer.Option(help="Where the learners of the demo live.")] = "sqlite:///rarestream-demo.db",
+    store: Annotated[str, typer.Option(help="Store of the demo's learners.")] = "sqlite:///rarestream-demo.db",
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = None,
-    rate: Annotated[float, typer.Option(min=0, help="Events per second to each learner; 0: no limit.")] = 1000.0,
-    events: Annotated[int, typer.Option(min=2, help="Events in all; the fraud changes half-way.")] = 200_000,
-    as_json: Annotated[
-        bool, flag("--json", help="Print a JSON object in each line: the address, then figures.")
-    ] = False,
+    rate: Annotated[float, typer.Option(min=0, help="Events per second and learner; 0: no limit.")] = 1000.0,
+    events: Annotated[int, typer.Option(min=2, help="Total events; the fraud changes half-way.")] = 200_000,
+    as_json: Annotated[bool, flag("--json", help="Print a JSON object per line: the address, then metrics.")] = False,
 ) -> None:
-    """Serve four learners on one simulated stream of card fraud. Ctrl-C stops; starting again goes on from there."""
+    """Serve four learners on one simulated stream of card fraud. Ctrl-C stops it, the next start resumes it."""
     with reporting():
         from service.cli.commands.demo import demo as run
 
         settings = _settings(store=store, host=host, port=port)
         if settings.keys is not None:
-            raise WrongUsage("the demo asks nobody for a key; unset RARESTREAM_KEYS, or use `serve`")
+            raise WrongUsage("the demo does not use API keys; unset RARESTREAM_KEYS, or use `serve`")
         run(settings, rate=rate or None, events=events, console=console(stderr=as_json), as_json=as_json)
 
 
@@ -276,7 +270,9 @@ def _settings(**options: Any) -> Settings:
     try:
         return Settings(**without_empty(options))
     except ValidationError as error:
-        lines = [f"  {_setting_source(str(one['loc'][0]), options)}: {_describe(one)}" for one in error.errors()]
+        lines = [
+            f"  {_setting_source(str(problem['loc'][0]), options)}: {_describe(problem)}" for problem in error.errors()
+        ]
         raise WrongUsage("\n".join(["some settings are wrong:", *lines])) from None
 
 
@@ -297,14 +293,19 @@ def _describe(problem: ErrorDetails) -> str:
 
 
 def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """The RARESTREAM_* variables that nothing reads, misspelt ones most likely, with what was meant perhaps."""
+    """Return warnings about RARESTREAM_* variables that nothing reads, with the nearest setting."""
     from service.settings import Settings
 
     prefix = Settings.model_config["env_prefix"]
-    known = {"URL", "KEY", "CA", *map(str.upper, Settings.model_fields)}  # the first three are of commands that call it
+    names_ = {
+        "URL",
+        "KEY",
+        "CA",
+        *map(str.upper, Settings.model_fields),
+    }  # the first three are for commands that call a service
     names = [name for name in environment if name.upper().startswith(prefix)]
-    found = []
-    for name in sorted(name for name in names if name.upper().removeprefix(prefix) not in known):
-        near = get_close_matches(name.upper().removeprefix(prefix), known, 1)
-        found.append(f"{name} is not a setting; it is ignored{f' (is it {prefix}{near[0]}?)' if near else ''}")
-    return found
+    warnings = []
+    for name in sorted(name for name in names if name.upper().removeprefix(prefix) not in names_):
+        near = get_close_matches(name.upper().removeprefix(prefix), names_, 1)
+        warnings.append(f"{name} is not a setting; it is ignored{f' (is it {prefix}{near[0]}?)' if near else ''}")
+    return warnings

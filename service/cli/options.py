@@ -1,4 +1,4 @@
-"""Options that several commands share, and their values as settings. Quick to import: `--help` needs it."""
+"""Options that several commands share, and their parsers. Quick to import for `--help`."""
 
 from __future__ import annotations
 

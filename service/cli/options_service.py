@@ -1,7 +1,4 @@
-"""Options of the commands that call the service, the connection, and the report of errors.
-
-Quick to import: `--help` needs it.
-"""
+"""Options of the commands that call a service, the connection, and error reports. Quick to import for `--help`."""
 
 from __future__ import annotations
 
@@ -46,14 +43,14 @@ __all__ = [
 ]
 
 DEFAULT_URL = "http://127.0.0.1:8000"
-_COMPLETION_SECONDS = 1.0  # that the shell waits for names at most
+_COMPLETION_SECONDS = 1.0  # time-out of completions in the shell
 _PANEL = "Service"
 _COMPILING = (
     "waiting for the service: the first use of an algorithm on a machine compiles its kernels, which may take a minute"
 )
 _SLOW = 3.0  # seconds without the first answer before `_COMPILING` is printed
 _REPEAT = 10.0  # seconds after which the same reason is printed again
-_WIDE = 1000  # columns if the output is no terminal: nothing is cut there
+_WIDE = 1000  # width without a terminal: nothing is cut
 _SETTING_NAMES = {"url": "--url or RARESTREAM_URL", "key": "--key or RARESTREAM_KEY"}
 
 
@@ -65,7 +62,7 @@ def _complete(context: typer.Context, incomplete: str, list_names: Callable[[Cli
     try:
         with open_client(url, key, timeout=_COMPLETION_SECONDS) as client:
             return [name for name in list_names(client) if name.startswith(incomplete)]
-    except (ClientError, CommandFailed, KeyError, TypeError):  # or another program answers
+    except (ClientError, CommandFailed, KeyError, TypeError):  # the last two if another program answers
         return []
 
 
@@ -74,7 +71,7 @@ def learner_names(context: typer.Context, incomplete: str) -> list[str]:
 
     def list_names(client: Client) -> list[str]:
         listing = client.learners()
-        return sorted([one["name"] for one in listing["learners"]] + listing["asleep"])
+        return sorted([learner["name"] for learner in listing["learners"]] + listing["asleep"])
 
     return _complete(context, incomplete, list_names)
 
@@ -84,14 +81,16 @@ def group_names(context: typer.Context, incomplete: str) -> list[str]:
 
     def list_names(client: Client) -> list[str]:
         listing = client.groups()
-        return sorted([one["name"] for one in listing["groups"]] + list(listing["unavailable"]))
+        return sorted([group["name"] for group in listing["groups"]] + list(listing["unavailable"]))
 
     return _complete(context, incomplete, list_names)
 
 
 def algorithm_names(context: typer.Context, incomplete: str) -> list[str]:
     """Complete the name of an algorithm."""
-    return _complete(context, incomplete, lambda client: [one["name"] for one in client.algorithms()["algorithms"]])
+    return _complete(
+        context, incomplete, lambda client: [algorithm["name"] for algorithm in client.algorithms()["algorithms"]]
+    )
 
 
 def snapshot_positions(context: typer.Context, incomplete: str) -> list[str]:
@@ -100,7 +99,7 @@ def snapshot_positions(context: typer.Context, incomplete: str) -> list[str]:
     return _complete(
         context,
         incomplete,
-        lambda client: [str(one["position"]) for one in client.learner(name).snapshots()["snapshots"]],
+        lambda client: [str(snapshot["position"]) for snapshot in client.learner(name).snapshots()["snapshots"]],
     )
 
 
@@ -190,7 +189,7 @@ class _SlowRequests:
 
     def __init__(self, slow: Callable[[], None] | None) -> None:
         self._slow = slow
-        self._answered = {"GET", "DELETE", "PATCH"}  # methods that are not watched, or not any more
+        self._answered = {"GET", "DELETE", "PATCH"}  # methods that are not watched any more
 
     @contextmanager
     def _watch(self, request: ApiRequest, slow: Callable[[], None]) -> Iterator[None]:
@@ -223,7 +222,7 @@ def _tls_context() -> ssl.SSLContext | None:
 
 
 def _limit_repeats(say: Callable[[str], None]) -> Callable[[str, str], None]:
-    """Print failing attempts: the same reason once in some seconds."""
+    """Limit the report of failing attempts: each reason once in `_REPEAT` seconds."""
     last: tuple[str, float] | None = None
 
     def note(reason: str, plan: str) -> None:
@@ -237,10 +236,7 @@ def _limit_repeats(say: Callable[[str], None]) -> Callable[[str, str], None]:
 
 
 def console(*, stderr: bool = False, width: int = _WIDE) -> Console:
-    """Return a console on standard output or error: coloured and as wide as a terminal, elsewhere plain.
-
-    `width`: columns of what is no terminal.
-    """
+    """Return a console on standard output or error: coloured and of the terminal's width, else plain and of `width`."""
     from rich.console import Console
 
     terminal = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
@@ -250,7 +246,7 @@ def console(*, stderr: bool = False, width: int = _WIDE) -> Console:
 
 
 def plain_table(*headings: str, right: int = 0) -> Table:
-    """Return a table without lines, whose last `right` columns are numbers."""
+    """Return a table without lines; its last `right` columns are numbers."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -261,7 +257,7 @@ def plain_table(*headings: str, right: int = 0) -> Table:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Print a document: in many lines on a terminal, otherwise in one."""
+    """Print a document: indented on a terminal, else in one line."""
     print(json.dumps(document, indent=2 if sys.stdout.isatty() else None))
 
 

@@ -1,15 +1,15 @@
-"""A file of labelled rows through a learner, in order, over HTTP; each row is learnt once, however often it is sent.
+"""Replays a file of labelled rows to a learner over HTTP, in order; each row is learnt exactly once.
 
-Row k of the file is event k of a *source* whose name is made of the file and of what shapes its rows. The learner's
-state keeps how far it has come in each source, so a replay that was cut off anywhere, by Ctrl-C, SIGKILL or a server
-that went away, goes on from there when it is started again, and an update whose answer got lost is simply sent again.
+Row k of the file is event k of a *source*, whose name depends on the file and on the options that shape its rows. The
+learner's state keeps its offset in each source. So a replay that was cut off, by Ctrl-C, SIGKILL or a lost server,
+resumes at its next start, and an update without a response is simply sent again.
 
-One request is in flight at a time. Meanwhile a thread reads and encodes the next batch, never more than one.
+One request is in flight at a time. Meanwhile a thread reads and encodes the next batch.
 
-With `Plan.delay` rows are scored first and their labels come later; see `late.py`.
+With `ReplayPlan.delay`, rows are scored first and their labels follow; see `late_replay.py`.
 
-A batch algorithm is fitted in the background: which model scores a row depends on how fast rows come. With
-`Plan.wait` the next batch goes out when the fit that the last one made due is in use, so that a replay can be repeated.
+A batch algorithm is fitted in the background, so the model that scores a row depends on the speed of the replay. With
+`ReplayPlan.wait`, the next batch waits for the fit that the last one made due, so that a replay can be repeated.
 """
 
 from __future__ import annotations
@@ -60,29 +60,29 @@ __all__ = ["Outcome", "ReplayPlan", "Replayed", "ahead", "numbered_rows", "print
 
 Item = TypeVar("Item")
 
-_LOOK_EVERY = 1.0  # seconds between looks at the learner's figures
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds between looks at a fit that is waited for
+_LOOK_EVERY = 1.0  # seconds between reads of the learner's metrics
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds between reads of a running fit
 _GONE = "unknown-learner"
-_BAD_ROW = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})  # what is wrong is in the file
+_BAD_ROW = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})  # statuses for errors in the file
 
 
 @dataclass
 class Replayed:
-    """What a replay did."""
+    """The result of a replay."""
 
     start: int  # the first row whose label was sent
-    next: int  # the row after the last whose label was answered
+    next: int  # the row after the last label with a response
     applied: int = 0
     duplicate: int = 0
-    complete: bool = False  # the file's end, or the limit, was reached
-    relabelled: int = 0  # rows whose label corrected another
-    missing: int = 0  # late labels: of events that are not remembered, or not any more
-    scored: int = 0  # late labels: rows that were sent without theirs
-    reached: int = 0  # late labels: the row after the last of these
+    complete: bool = False  # the end of the file, or the limit, was reached
+    relabelled: int = 0  # rows whose label corrected a learnt one
+    missing: int = 0  # late labels of events that are not remembered (any more)
+    scored: int = 0  # rows that were scored before their late label
+    reached: int = 0  # the row after the last scored one
 
 
 def ahead(items: Iterator[Item]) -> Generator[Item]:
-    """The same items, each computed in a thread while the one before it is dealt with."""
+    """Yield the items; a thread computes the next one while the caller handles one."""
     with ThreadPoolExecutor(max_workers=1) as thread:
         future = thread.submit(next, items, None)
         while (item := future.result()) is not None:
@@ -98,47 +98,47 @@ def replay(
     interruption: Interruption,
     progress: Callable[[RequestBody], None],
 ) -> Replayed:
-    """Send the batches one after the other; `progress` is told of each that was learnt, or scored.
+    """Send the batches one after the other, and call `progress` after each.
 
     An interruption ends it after the batch in flight. Raises `RequestFailed` if the service refuses or stays away, and
-    `ReadError` at a malformed row. All batches before that one have been sent.
+    `ReadError` at a malformed row, after sending the batches before it.
     """
-    done = Replayed(start, start)
+    replayed = Replayed(start, start)
     with closing(ahead(work)) as pipeline:
         for batch in pipeline:
             if pace(0 if batch.kind == "labels" else batch.count):
-                return done
+                return replayed
             try:
-                _send(learner, batch, done)
+                _send(learner, batch, replayed)
                 progress(batch)
             except Stopped:
-                return done
+                return replayed
             except ClientError as error:
                 raise numbered_rows(error, batch.offset) from None
             if interruption:
-                return done
-    done.complete = True
-    return done
+                return replayed
+    replayed.complete = True
+    return replayed
 
 
-def _send(learner: RemoteLearner, batch: RequestBody, done: Replayed) -> None:
-    """Send one batch and note what came of it."""
+def _send(learner: RemoteLearner, batch: RequestBody, replayed: Replayed) -> None:
+    """Send one batch and record its result."""
     after = batch.offset + batch.count
     if batch.kind == "unlabelled":
         learner.predict_json(batch.body, remember=batch.count)
-        done.scored += batch.count
-        done.reached = after
+        replayed.scored += batch.count
+        replayed.reached = after
         return
     reply = learner.update_json(batch.body, repeatable=True)
-    done.applied += reply.applied
-    done.duplicate += reply.duplicate
-    done.relabelled += reply.relabelled
-    done.missing += reply.unknown + reply.expired
-    done.next = after
+    replayed.applied += reply.applied
+    replayed.duplicate += reply.duplicate
+    replayed.relabelled += reply.relabelled
+    replayed.missing += reply.unknown + reply.expired
+    replayed.next = after
 
 
 def numbered_rows(error: ClientError, offset: int, noun: str = "row", hints: Iterable[str] = ()) -> RequestFailed:
-    """Return the failure with the row's number in the file, or the event's, in place of its index in the request."""
+    """Return the failure with the number of the row or event instead of its index in the request."""
 
     def label(pointer: str) -> str:
         _, *path = pointer.split("/")
@@ -152,27 +152,27 @@ def numbered_rows(error: ClientError, offset: int, noun: str = "row", hints: Ite
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """What a replay is asked to do."""
+    """The options of a replay."""
 
     file: Path
     learner: str
     columns: RowColumns
-    format: str = ""  # empty: told by the file's name
+    format: str = ""  # empty: by the file's name
     limit: int | None = None  # rows, counted from the file's beginning
     rate: float | None = None  # events per second at most
     batch: int = 1000  # rows per request at most
-    wait: bool = False  # for the fits of a batch algorithm, after each request
-    delay: Delay | None = None  # of the labels; None: each row is learnt at once
+    wait: bool = False  # for the fit of a batch algorithm after each request
+    delay: Delay | None = None  # of labels; None: each row is learnt at once
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it."""
+    """The outcome of a replay for the user."""
 
     rows: Replayed
     seconds: float
-    metrics: dict[str, Any] | None  # of the learner at the end; None where a signal came first
-    learner: dict[str, Any] | None = None  # as it stood then, likewise
+    metrics: dict[str, Any] | None  # of the learner at the end; None after a signal
+    learner: dict[str, Any] | None = None  # its document at the end; None after a signal
 
     @property
     def speed(self) -> float:
@@ -180,7 +180,7 @@ class Outcome:
         return max(self.rows.scored, self.rows.next - self.rows.start) / max(self.seconds, 1e-9)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for programs."""
+        """Return the outcome for programs."""
         state = {} if self.learner is None else {key: self.learner[key] for key in ("ready", "not_ready", "fit")}
         return {
             **dataclasses.asdict(self.rows),
@@ -192,11 +192,11 @@ class Outcome:
 
 
 def replay_file(plan: ReplayPlan, client: Client, interruption: Interruption, notes: Console) -> Outcome:
-    """Carry out the plan; `notes` shows how it goes.
+    """Execute the plan; show progress on `notes`.
 
-    An interruption ends it early, after the batch in flight. Raises `CommandFailed`: the learner does not exist or
-    does not take such rows, a row is malformed, or the service refuses or stays away. The text then says how many rows
-    are learnt and how to go on.
+    An interruption ends it after the batch in flight. Raises `CommandFailed` if the learner does not exist or does not
+    take such rows, if a row is malformed, or if the service refuses or stays away. The text says how many rows are
+    learnt and how to continue.
     """
     began = time.monotonic()
     check_regular(plan.file)
@@ -216,24 +216,24 @@ def replay_file(plan: ReplayPlan, client: Client, interruption: Interruption, no
             if start == 0:
                 _check_positive(plan, document, format)
             _say_where(start, earlier_rows(document, source), notes)
-            if start == 0 and (said := features_of(rows.shape)) is not None:
-                notes.print(said, markup=False, highlight=False)
+            if start == 0 and (suggestion := features_of(rows.shape)) is not None:
+                notes.print(suggestion, markup=False, highlight=False)
             work = _work(plan, rows, source, start)
             with ReplayDisplay(notes) as display:
                 progress = _Progress(learner, plan, display, start, interruption.wait)
                 pace = Pace(plan.rate, interruption.wait)
                 try:
                     progress.wait()
-                    done = replay(learner, work, start, pace, interruption, progress)
+                    replayed = replay(learner, work, start, pace, interruption, progress)
                     seconds = time.monotonic() - began
-                    reached = progress.end() if done.complete else None
+                    reached = progress.end() if replayed.complete else None
                 except (RequestFailed, ReadError) as error:
                     if isinstance(error, RequestFailed) and error.error.code == _GONE:
                         raise error.error from None
                     failed = CommandFailed(f"{error}\n{_how_to_go_on(error, progress.next, plan)}")
                     failed.exit_status = ExitStatus.PARTLY if progress.next > start else error.exit_status
                     raise failed from None
-        return Outcome(done, seconds, *(reached or (None, None)))
+        return Outcome(replayed, seconds, *(reached or (None, None)))
     except ClientError as error:
         if error.code != _GONE:
             raise
@@ -241,7 +241,7 @@ def replay_file(plan: ReplayPlan, client: Client, interruption: Interruption, no
 
 
 def _work(plan: ReplayPlan, rows: Rows[Any], source: str, start: int) -> Iterator[RequestBody]:
-    """The requests that are left to be made, from row `start` of the file on."""
+    """Yield the remaining requests, from row `start` of the file on."""
     size = plan.batch if plan.rate is None else max(1, min(plan.batch, int(plan.rate)))
     if plan.delay is not None:
         rows.adapt = needed(rows.adapt)
@@ -251,9 +251,9 @@ def _work(plan: ReplayPlan, rows: Rows[Any], source: str, start: int) -> Iterato
 
 
 class _Progress:
-    """Tells the display of each batch, with a fresh look at the learner's figures at most once a second.
+    """Shows each batch on the display, and reads the learner's metrics at most once a second.
 
-    Then waits for the learner's fit, if that was asked for. Raises `Stopped` where `pause` tells to give up.
+    Then it waits for the learner's fit if the plan says so. Raises `Stopped` if `pause` says to give up.
     """
 
     def __init__(
@@ -264,8 +264,8 @@ class _Progress:
         start: int,
         pause: Callable[[float], bool],
     ) -> None:
-        self.next = start  # the row after the last that is known to be learnt
-        self._row = start  # the row after the last that was learnt, or scored
+        self.next = start  # the row after the last learnt one
+        self._row = start  # the row after the last learnt or scored one
         self._learner = learner
         self._plan = plan
         self._display = display
@@ -290,14 +290,14 @@ class _Progress:
         self.wait()
 
     def end(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The figures, and the learner, after the last batch; the display ends with them."""
+        """Return the metrics and the learner after the last batch, and show them."""
         metrics, learner = self._learner.metrics(), self._learner.describe()
         if self._figures:
             self._display.show(self._row, 1.0, self._meter.speed(), so_far(metrics, learner))
         return metrics, learner
 
     def wait(self) -> None:
-        """Until no fit is under way, however long that takes; a failed one is not waited for."""
+        """Wait until no fit is running."""
         pause = _FIRST_PAUSE
         while self._plan.wait and (fit := self._learner.describe()["fit"]) is not None and fit["running"]:
             if self._pause(pause):
@@ -310,33 +310,33 @@ def _say_where(start: int, earlier: int, notes: Console) -> None:
         notes.print(f"resuming at row {start:,}")
     elif earlier:
         notes.print(
-            f"warning: the learner has learnt {counted(earlier, 'row')} of a file of this name before, but of other "
-            "content or read with other options: this one is learnt from its first row"
+            f"warning: the learner has learnt {counted(earlier, 'row')} of a file of this name, but with other content "
+            "or other options: this file is learnt from its first row"
         )
 
 
 def _how_to_go_on(error: RequestFailed | ReadError, learnt: int, plan: ReplayPlan) -> str:
-    """What of the file is learnt, and what becomes of it in another replay."""
+    """Describe how much of the file is learnt, and what another replay does."""
     so_far = f"rows 0 to {learnt:,} are learnt" if learnt else "none of the file's rows is learnt"
     if isinstance(error, RequestFailed) and error.error.status not in _BAD_ROW:
-        return f"{so_far}; the same command goes on from there"
+        return f"{so_far}; the same command resumes from there"
     if not learnt:
         return so_far
     again = "a repaired file counts as a new one and is learnt from its first row"
     if plan.columns.id is None:
-        return f"{so_far}; {again}: leave those out of it. With --id, from the first replay on, no row is learnt twice"
-    return f"{so_far}; {again}, but for the rows whose id the learner has met"
+        return f"{so_far}; {again}: remove those rows from it. If all replays use --id, no row is learnt twice"
+    return f"{so_far}; {again}, except for rows whose id the learner has seen"
 
 
 def _check_positive(plan: ReplayPlan, document: dict[str, Any], format: str) -> None:
-    """Refuse a file without one of the positive labels that were named: every row of it would be learnt as negative.
+    """Refuse a file without any of the given positive labels: every row would be learnt as negative.
 
-    It is read as far as the first one. Raises `WrongUsage`.
+    It reads the file up to the first one. Raises `WrongUsage`.
     """
     labels = labels_for(plan.columns, document)
     if labels.unmet() is None:
         return
-    with open_rows(plan.file, plan.columns, None, format, labels) as rows, suppress(ReadError):  # told in its turn
+    with open_rows(plan.file, plan.columns, None, format, labels) as rows, suppress(ReadError):  # the replay reports it
         for _ in rows.events():
             if labels.unmet() is None:
                 return
@@ -344,10 +344,10 @@ def _check_positive(plan: ReplayPlan, document: dict[str, Any], format: str) -> 
 
 
 class _AnyLabels(BinaryLabels):
-    """For a look at a file before there is a learner to say what its labels have to be."""
+    """Accepts any labels, for a look at a file before its learner exists."""
 
     def check(self, values: Iterable[Any]) -> None:
-        """Refuse none."""
+        """Accept all labels."""
         del values
 
 
@@ -361,19 +361,19 @@ def print_outcome(outcome: Outcome, plan: ReplayPlan, notes: Console, out: Conso
     """Print how far the replay came to `notes`, and the learner's metrics to `out`."""
     rows = outcome.rows
     if rows.complete and rows.next == rows.start and not rows.scored:
-        notes.print("no row is left: all were learnt before")
+        notes.print("no rows left: all were learnt before")
     else:
         if plan.delay is not None:
             notes.print(f"{counted(rows.scored, 'row')} scored")
-        said = [f"{rows.applied:,} learnt", counted(rows.duplicate, "duplicate")]
-        said += [f"{rows.relabelled:,} corrected"] if rows.relabelled else []
-        notes.print(f"rows {rows.start:,} to {rows.next:,}: {', '.join(said)}")
+        counts = [f"{rows.applied:,} learnt", counted(rows.duplicate, "duplicate")]
+        counts += [f"{rows.relabelled:,} corrected"] if rows.relabelled else []
+        notes.print(f"rows {rows.start:,} to {rows.next:,}: {', '.join(counts)}")
     if rows.missing:
         events = "its event is" if rows.missing == 1 else "their events are"
-        notes.print(f"warning: {counted(rows.missing, 'label')} came too late: {events} not remembered any more")
+        notes.print(f"warning: {counted(rows.missing, 'label')} arrived too late: {events} not remembered any more")
     if rows.complete and rows.reached > rows.next:
         rest = counted(rows.reached - rows.next, "row")
-        notes.print(f"the labels of {rest} are not known yet: they come when it goes on")
+        notes.print(f"the labels of {rest} have not arrived yet: a resumed replay sends them")
     if outcome.metrics is not None:
         out.print(figures_table(outcome.metrics, outcome.speed))
     if outcome.learner is not None:

@@ -77,10 +77,10 @@ def exit_status_of(error: ClientError) -> ExitStatus:
 
 def near_names(name: str, names: Iterable[str]) -> list[str]:
     """Return up to three similar names, ignoring case, most similar first."""
-    folded = {one.casefold(): one for one in sorted(names)[:_MAX_NAMES]}
+    folded = {candidate.casefold(): candidate for candidate in sorted(names)[:_MAX_NAMES]}
     near = get_close_matches(name.casefold(), folded)
-    ratios = [SequenceMatcher(None, one, name.casefold()).ratio() for one in near]
-    return [folded[one] for one, ratio in zip(near, ratios, strict=True) if ratio > ratios[0] - _RATIO_GAP]
+    ratios = [SequenceMatcher(None, candidate, name.casefold()).ratio() for candidate in near]
+    return [folded[candidate] for candidate, ratio in zip(near, ratios, strict=True) if ratio > ratios[0] - _RATIO_GAP]
 
 
 def similar_learners(error: ClientError, client: Client) -> list[str]:
@@ -95,6 +95,6 @@ def similar_learners(error: ClientError, client: Client) -> list[str]:
         listing = client.learners() if member == "learners" else client.groups()
     except ClientError:  # the first error says enough
         return []
-    names = {one["name"] for one in listing[member]}.union(listing.get("asleep", ())) - {name}
+    names = {entry["name"] for entry in listing[member]}.union(listing.get("asleep", ())) - {name}
     near = near_names(name, names)
     return [f"Did you mean {' or '.join(near)}? `rarestream {command}` shows all."] if near else []

@@ -1,4 +1,4 @@
-"""What `predict` writes: a line for each event, in order, as soon as it is scored."""
+"""The output of `predict`: a line per event, in order, as soon as it is scored."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ __all__ = ["CsvLines", "JsonLines", "ScoreWriter", "TableLines", "decision_of"]
 
 Result = Mapping[str, Any]
 
-_ID_WIDTH = 24  # of a table: longer ones move the rest of their line
+_ID_WIDTH = 24  # of a table; longer ids shift the rest of their line
 
 
-def decision_of(found: int | None, *, ranks: bool = False) -> str:
-    """A decision, or of an ordinal learner the rank, in a word for people."""
-    if found is None:
+def decision_of(decision: int | None, *, ranks: bool = False) -> str:
+    """Format a decision, or the rank of an ordinal learner."""
+    if decision is None:
         return "not ready"
-    return str(found) if ranks else ("no", "ALERT")[found]
+    return str(decision) if ranks else ("no", "ALERT")[decision]
 
 
 class ScoreWriter(Protocol):
-    """Writes results to standard output."""
+    """Prints results on standard output."""
 
     def write(self, results: Sequence[Result], first: int) -> None:
-        """Some more, of events from number `first` on."""
+        """Print the results of events from number `first` on."""
         ...
 
 
 class JsonLines:
-    """Each result as the service gave it, in one line."""
+    """Prints each result of the service as a line of JSON."""
 
-    def write(self, results: Sequence[Result], first: int) -> None:  # noqa: ARG002 (the order tells)
-        """See `Lines`."""
+    def write(self, results: Sequence[Result], first: int) -> None:  # noqa: ARG002 (the order is enough)
+        """Print the results; see `ScoreWriter`."""
         for result in results:
             print(json.dumps(result))
 
 
 class CsvLines:
-    """id, score, probability, threshold and label, or of an ordinal learner id, score and rank; null is empty."""
+    """Prints id, score, probability, threshold and label, or for ordinal learners id, score and rank; null is empty."""
 
     def __init__(self) -> None:
         self._writer = csv.writer(sys.stdout, lineterminator="\n")
         self._names: list[str] = []
 
-    def write(self, results: Sequence[Result], first: int) -> None:  # noqa: ARG002 (the order tells)
-        """See `Lines`; an explanation is left out: JSON has it."""
+    def write(self, results: Sequence[Result], first: int) -> None:  # noqa: ARG002 (the order is enough)
+        """Print the results without explanations, which only JSON has; see `ScoreWriter`."""
         if results and not self._names:
             self._names = [name for name in results[0] if name != "explanation"]
             self._writer.writerow(self._names)
@@ -59,14 +59,14 @@ class CsvLines:
 
 
 class TableLines:
-    """Columns for people, alerts in red on a terminal; an explanation stands at the line's end."""
+    """Prints a table, with alerts in red on a terminal and explanations at the end of lines."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._begun = False
 
     def write(self, results: Sequence[Result], first: int) -> None:
-        """See `Lines`."""
+        """Print the results; see `ScoreWriter`."""
         for number, result in enumerate(results, first):
             ranks = "rank" in result
             if not self._begun:
@@ -77,11 +77,11 @@ class TableLines:
             name = str(number) if result["id"] is None else result["id"]
             values = [result["score"]] if ranks else [result[key] for key in ("score", "probability", "threshold")]
             line = f"{name:<{_ID_WIDTH}}" + "".join(map(_cell, values))
-            said = decision_of(result["rank"] if ranks else result["label"], ranks=ranks)
-            line += f"  {said}"
+            decision = decision_of(result["rank"] if ranks else result["label"], ranks=ranks)
+            line += f"  {decision}"
             if result.get("explanation") is not None:
                 line = f"{line:<{_ID_WIDTH + 50}} {_why(result['explanation'])}"
-            self._print(line.rstrip(), "red" if said == "ALERT" else "")
+            self._print(line.rstrip(), "red" if decision == "ALERT" else "")
 
     def _print(self, line: str, style: str) -> None:
         self._console.print(Text(line, style), soft_wrap=True)
@@ -92,4 +92,4 @@ def _cell(value: float | None) -> str:
 
 
 def _why(explanation: Mapping[str, Any]) -> str:
-    return ", ".join(f"{one['name']} {one['contribution']:+.3g}" for one in explanation["features"])
+    return ", ".join(f"{feature['name']} {feature['contribution']:+.3g}" for feature in explanation["features"])

@@ -1,4 +1,4 @@
-"""Refused settings by the name of their option, what was probably meant, and where a misplaced parameter belongs."""
+"""Names refused settings by their options, suggests near values, and finds the place of misplaced parameters."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PART_NAMES = {"learner": "the learner itself", "late": "late labels"}
 def setting_label(pointer: str, settings: Mapping[str, Any] | None = None) -> str:
     """Return the option of a setting: a shortcut, `--param NAME`, or `--set path`.
 
-    `settings`: those given by options, if the others come from a file, whose settings are named by pointers.
+    `settings`: those of options, if others come from a file; the latter are named by pointers.
     """
     if not pointer or (settings is not None and not _contains(settings, pointer)):
         return pointer
@@ -63,7 +63,7 @@ def settings_refused(
     hints: Iterable[str] = (),
     objective: str = SHORTCUTS["/threshold/objective"],
 ) -> RequestFailed:
-    """Return the failure with options in place of pointers, and what was probably meant.
+    """Return the failure with options instead of pointers, and suggestions.
 
     `objective`: the option, or argument, of a threshold's objective.
     """
@@ -97,7 +97,7 @@ def _contains(settings: Mapping[str, Any], pointer: str) -> bool:
     value: Any = settings
     for part in pointer.split("/")[1:]:
         if not isinstance(value, Mapping):
-            return True  # inside a value that was given as a whole
+            return True  # inside a complete value
         if part not in value:
             return False
         value = value[part]
@@ -108,7 +108,7 @@ def misplaced_params(body: Mapping[str, Any], error: ClientError, client: Client
     """Return a hint for each unknown parameter of the algorithm that is a setting of another part of a learner."""
     from rarestream import ClientError
 
-    names = [one.pointer.removeprefix(_PARAMS) for one in error.problems if _is_unknown_param(one)]
+    names = [problem.pointer.removeprefix(_PARAMS) for problem in error.problems if _is_unknown_param(problem)]
     params = body.get("params")
     if not names or not isinstance(params, Mapping):
         return []

@@ -1,7 +1,7 @@
-"""`rarestream bench`: a short load on a learner of its own, which is deleted at the end, however that comes.
+"""`rarestream bench`: a short load on a temporary learner, which is always deleted at the end.
 
-One connection, one request at a time, in JSON: what one client of the HTTP API sees, its own work included. It says
-nothing of what many clients together, websockets or MessagePack would reach.
+It uses one connection and one JSON request at a time. So it measures what one client of the HTTP API sees, including
+the client's own work. Many clients, websockets or MessagePack reach other rates.
 """
 
 from __future__ import annotations
@@ -39,35 +39,37 @@ from service.text import counted
 if TYPE_CHECKING:
     from rarestream import Client
 
-__all__ = ["Measured", "bench", "measured"]
+__all__ = ["Measurement", "bench", "measure_requests"]
 
-_RARE = 0.05  # share of positives
-_WARM = 20  # requests of each kind before those that count: kernels are loaded, or compiled, by the first ones
-_STARTING = 120.0  # seconds that a server of ours may take: a first start compiles
+_POSITIVE_SHARE = 0.05  # share of positives
+_WARM_UP = 20  # requests of each kind that do not count: the first ones load or compile kernels
+_START_SECONDS = 120.0  # time-out of the start of a server, which may compile kernels
 
 
 def bench(
-    requests: Annotated[int, typer.Option(min=1, max=1_000_000, help="Events that are scored one by one.")] = 2000,
-    updates: Annotated[int, typer.Option(min=1, max=100_000, help="Updates that are sent.")] = 100,
-    batch: Annotated[int, typer.Option(min=1, max=10_000, help="Events of each update.")] = 500,
-    algorithm: Annotated[str, typer.Option(help="Of the learner.")] = "cbr-diag",
-    dim: Annotated[int, typer.Option(min=1, max=10_000, help="Numbers of each event.")] = 20,
-    start: Annotated[bool, flag("--start", help="Start a server for it, with a store in a temporary folder.")] = False,
+    requests: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Number of events to score, one per request.")
+    ] = 2000,
+    updates: Annotated[int, typer.Option(min=1, max=100_000, help="Number of updates to send.")] = 100,
+    batch: Annotated[int, typer.Option(min=1, max=10_000, help="Events per update.")] = 500,
+    algorithm: Annotated[str, typer.Option(help="Algorithm of the learner.")] = "cbr-diag",
+    dim: Annotated[int, typer.Option(min=1, max=10_000, help="Numbers per event.")] = 20,
+    start: Annotated[bool, flag("--start", help="Start a server with a store in a temporary folder.")] = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
-    """Measure what a service answers: updates in batches, events scored one by one.
+    """Measure the speed of a service: updates in batches, events scored one by one.
 
-    It takes a learner of its own, named bench-..., with random events, and
-    deletes it at the end, also after Ctrl-C. The service's other learners
+    It creates a learner named bench-..., sends random events, and deletes
+    the learner at the end, also after Ctrl-C. Other learners of the service
     are not touched, but share its time.
     """
     from rarestream import ClientError
     from service.cli.suggestions import settings_refused
 
     with reporting(), ExitStack() as stack:
-        before = signal.signal(signal.SIGTERM, _ended)  # so that the learner is deleted then, too
+        before = signal.signal(signal.SIGTERM, _raise_exit)  # so that the learner is deleted on SIGTERM too
         stack.callback(signal.signal, signal.SIGTERM, before)
         if start:
             url = stack.enter_context(_server())
@@ -75,29 +77,37 @@ def bench(
         name = f"bench-{secrets.token_hex(4)}"
         config = {"algorithm": algorithm, "features": {"kind": "dense", "dim": dim}, "late": {"max_events": 1000}}
         try:
-            stack.callback(_deleted, client, name)  # first, for an interrupted creation may have been carried out
+            stack.callback(_delete, client, name)  # first, because an interrupted creation may have succeeded
             try:
-                made, _ = client.create_document(name, config)
+                document, _ = client.create_document(name, config)
             except ClientError as error:
                 raise settings_refused(error) from None
-            ranks = 0 if "positive" in made["class_counts"] else len(made["class_counts"])
-            found = list(_load(client, name, requests, updates, batch, dim, ranks, show=not as_json))
+            ranks = 0 if "positive" in document["class_counts"] else len(document["class_counts"])
+            measurements = list(_load(client, name, requests, updates, batch, dim, ranks, show=not as_json))
         except KeyboardInterrupt:
             print(f"stopped; {name} is deleted", file=sys.stderr)
             raise typer.Exit(130) from None
         if as_json:
             print_json(
-                {"url": client.url, "algorithm": algorithm, "dim": dim, **{one.name: one.to_json() for one in found}}
+                {
+                    "url": client.url,
+                    "algorithm": algorithm,
+                    "dim": dim,
+                    **{measurement.name: measurement.to_json() for measurement in measurements},
+                }
             )
         else:
-            _tell(found, f"{algorithm}, {dim} numbers per event, at {client.url}: one client, one request at a time")
+            _print(
+                measurements,
+                f"{algorithm}, {dim} numbers per event, at {client.url}: one client, one request at a time",
+            )
 
 
-class Measured:
-    """Requests of one kind, and how long each took."""
+class Measurement:
+    """Requests of one kind and their times."""
 
     def __init__(self, name: str, seconds: Sequence[float], events: int, warm: int) -> None:
-        """`events`: of each request. `warm`: requests before these."""
+        """`events`: per request. `warm`: requests before these."""
         self.name = name
         self.warm_requests, self.warm_events = warm, events * warm
         self.requests = len(seconds)
@@ -112,7 +122,7 @@ class Measured:
         return self.events / max(self.seconds, 1e-9)
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the measurement for programs."""
         return {
             "requests": self.requests,
             "events": self.events,
@@ -125,10 +135,10 @@ class Measured:
         }
 
 
-def measured(
-    name: str, bodies: Sequence[bytes], events: int, send: Callable[[bytes], object], warm: int = _WARM
-) -> Measured:
-    """Send each body, the first `warm` of them without counting."""
+def measure_requests(
+    name: str, bodies: Sequence[bytes], events: int, send: Callable[[bytes], object], warm: int = _WARM_UP
+) -> Measurement:
+    """Send each body and measure it, except for the first `warm`."""
     for body in bodies[:warm]:
         send(body)
     seconds = []
@@ -136,24 +146,24 @@ def measured(
         began = time.perf_counter()
         send(body)
         seconds.append(time.perf_counter() - began)
-    return Measured(name, seconds, events, warm)
+    return Measurement(name, seconds, events, warm)
 
 
 def _load(
     client: Client, name: str, requests: int, updates: int, batch: int, dim: int, ranks: int, *, show: bool
-) -> Iterator[Measured]:
-    """`ranks`: that an ordinal learner tells; 0: it tells two classes."""
+) -> Iterator[Measurement]:
+    """Yield the measurements; `ranks`: of an ordinal learner, 0 for one of two classes."""
     learner = client.learner(name)
     rng = random.Random(0)
     notes = console(stderr=True)
     if show:
-        notes.print(f"{_WARM} updates of {counted(batch, 'event')} to warm up, then {updates:,} that count ...")
-    bodies = [_body(rng, batch, dim, ranks, labelled=True) for _ in range(updates + _WARM)]
-    yield measured("update", bodies, batch, lambda body: learner.update_json(body, repeatable=False))
+        notes.print(f"{_WARM_UP} updates of {counted(batch, 'event')} to warm up, then {updates:,} that count ...")
+    bodies = [_body(rng, batch, dim, ranks, labelled=True) for _ in range(updates + _WARM_UP)]
+    yield measure_requests("update", bodies, batch, lambda body: learner.update_json(body, repeatable=False))
     if show:
-        notes.print(f"{_WARM} events scored one by one to warm up, then {requests:,} that count ...")
-    bodies = [_body(rng, 1, dim, ranks, labelled=False) for _ in range(requests + _WARM)]
-    yield measured("predict", bodies, 1, learner.predict_json)
+        notes.print(f"{_WARM_UP} events scored one by one to warm up, then {requests:,} that count ...")
+    bodies = [_body(rng, 1, dim, ranks, labelled=False) for _ in range(requests + _WARM_UP)]
+    yield measure_requests("predict", bodies, 1, learner.predict_json)
 
 
 def _body(rng: random.Random, count: int, dim: int, ranks: int, *, labelled: bool) -> bytes:
@@ -161,57 +171,63 @@ def _body(rng: random.Random, count: int, dim: int, ranks: int, *, labelled: boo
 
     events = []
     for _ in range(count):
-        label = rng.randint(1, ranks) if ranks else int(rng.random() < _RARE)
+        label = rng.randint(1, ranks) if ranks else int(rng.random() < _POSITIVE_SHARE)
         event: dict[str, Any] = {"x": [round(rng.gauss(label, 1.0), 6) for _ in range(dim)]}
         events.append({**event, "label": label} if labelled else event)
     return msgspec.json.encode({"events": events})
 
 
-def _deleted(client: Client, name: str) -> None:
-    """Delete the learner, if it came to be; where that fails, too, say that it is left."""
+def _delete(client: Client, name: str) -> None:
+    """Delete the learner if it exists; print a warning if that fails."""
     from rarestream import ClientError
     from service.cli.request_errors import exit_status_of
 
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # not to be stopped half-way
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # do not stop half-way
     try:
         client.delete(name)
     except ClientError as error:
-        if exit_status_of(error) in (
-            ExitStatus.NOT_FOUND,
-            ExitStatus.UNREACHABLE,
-        ):  # not created, or no service
+        if exit_status_of(error) in (ExitStatus.NOT_FOUND, ExitStatus.UNREACHABLE):  # not created, or no service
             return
-        print(f"warning: {name} could not be deleted ({error}); `rarestream delete {name}` does it", file=sys.stderr)
+        print(f"warning: cannot delete {name} ({error}); delete it by `rarestream delete {name}`", file=sys.stderr)
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def _tell(found: Sequence[Measured], title: str) -> None:
+def _print(measurements: Sequence[Measurement], title: str) -> None:
     table = plain_table("", "requests", "events", "events/s", "p50", "p99", right=5)
-    for one in found:
-        times = [f"{1000 * seconds:.2f} ms" for seconds in (one.p50, one.p99)]
-        table.add_row(one.name, f"{one.requests:,}", f"{one.events:,}", f"{one.speed:,.0f}", *times)
+    for measurement in measurements:
+        times = [f"{1000 * seconds:.2f} ms" for seconds in (measurement.p50, measurement.p99)]
+        table.add_row(
+            measurement.name,
+            f"{measurement.requests:,}",
+            f"{measurement.events:,}",
+            f"{measurement.speed:,.0f}",
+            *times,
+        )
     out = console()
     out.print(title)
     out.print(table)
-    warm = ", ".join(f"{counted(one.warm_requests, one.name)} ({counted(one.warm_events, 'event')})" for one in found)
-    out.print(f"before these, to warm up, and not counted: {warm}")
+    warm = ", ".join(
+        f"{counted(measurement.warm_requests, measurement.name)} ({counted(measurement.warm_events, 'event')})"
+        for measurement in measurements
+    )
+    out.print(f"not counted, to warm up before: {warm}")
 
 
 @contextmanager
 def _server() -> Iterator[str]:
-    """The URL of a server of ours, as a process of its own; it and its store are gone at the end."""
+    """Start a server with a temporary store and return its URL; end both at the end."""
     with tempfile.TemporaryDirectory(prefix="rarestream-bench-") as folder:
         log = Path(folder) / "log"
         command = [sys.executable, "-m", "service", "serve", "--port", "0", "--store", f"sqlite:///{folder}/bench.db"]
         with log.open("wb") as stderr:
-            # in a group of its own: Ctrl-C is for this process, which ends that one when the learner is deleted
+            # in its own process group: Ctrl-C is for this process, which ends the server after deleting the learner
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=stderr, text=True, start_new_session=True
             )
         try:
             print("starting a server ...", file=sys.stderr)
-            yield _ready(process, log)
+            yield _wait_for_url(process, log)
         finally:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -223,17 +239,17 @@ def _server() -> Iterator[str]:
                 process.stdout.close()
 
 
-def _ready(process: subprocess.Popen[str], log: Path) -> str:
-    """The URL that the server tells when it is ready."""
+def _wait_for_url(process: subprocess.Popen[str], log: Path) -> str:
+    """Return the URL that the server prints when it is ready."""
     assert process.stdout is not None
-    told = process.stdout.readline()
-    words = [word for word in told.split() if word.startswith("http://")]
+    line = process.stdout.readline()
+    words = [word for word in line.split() if word.startswith("http://")]
     if not words:
-        process.wait(_STARTING)
+        process.wait(_START_SECONDS)
         raise CommandFailed(f"the server did not start: {log.read_text().strip()[-1000:]}")
     return words[0]
 
 
-def _ended(number: int, frame: FrameType | None) -> NoReturn:
+def _raise_exit(number: int, frame: FrameType | None) -> NoReturn:
     del frame
     raise SystemExit(128 + number)

@@ -1,4 +1,4 @@
-"""`rarestream groups` and `rarestream compare`: learners side by side on one stream, and which of them is better."""
+"""`rarestream groups` and `rarestream compare`: learners on the same stream, and which of them is better."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ __all__ = ["compare", "groups"]
 
 Document = Mapping[str, Any]
 
-_HOW = "PUT /v1/groups/NAME makes one, as does the dashboard under Compare"
+_CREATE_HINT = "create one by PUT /v1/groups/NAME, or on the Compare page of the dashboard"
 
 
 def groups(as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None) -> None:
-    """List the groups: learners that get the same stream, to be compared."""
+    """List the groups of learners that are compared on the same stream."""
     with reporting(), connected(url, key) as client:
         listing = client.groups()
         if as_json:
             print_json(listing)
             return
         if not (listing["groups"] or listing["unavailable"]):
-            print(f"there is no group yet; {_HOW}")
+            print(f"there is no group yet; {_CREATE_HINT}")
             return
         table = plain_table("group", "learners", "events")
-        for one in listing["groups"]:
-            told = f"{one['events']:,}" if one["failed"] is None else f"failed: {one['failed']}"
-            table.add_row(one["name"], ", ".join(one["config"]["learners"]), told)
+        for group in listing["groups"]:
+            events = f"{group['events']:,}" if group["failed"] is None else f"failed: {group['failed']}"
+            table.add_row(group["name"], ", ".join(group["config"]["learners"]), events)
         for name, why in listing["unavailable"].items():
             table.add_row(name, "", f"unavailable: {why}")
         console().print(table)
@@ -60,39 +60,39 @@ def compare(
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
-    """Say which learner of a group is better, by its AUC on the same events.
+    """Tell which learner of a group is better, by its AUC on the same events.
 
-    The verdict is right however often one looks. The intervals are of the
-    window, and right for one look.
+    The verdict is valid however often you look. The intervals belong to the
+    window and are valid for a single look.
     """
     with reporting(), connected(url, key) as client:
-        told = client.compare(group)
+        comparison = client.compare(group)
         if as_json:
-            print_json(told)
+            print_json(comparison)
             return
         out = console()
-        if not told["events"]:
+        if not comparison["events"]:
             out.print(
-                f"Nothing is compared yet. Send events to /v1/groups/{group}/update: they go to each learner. "
-                "What its learners get otherwise is not compared."
+                f"Nothing is compared yet. Send events to /v1/groups/{group}/update, for all its learners. "
+                "Events that are sent to a single learner are not compared."
             )
         else:
-            for test, late in zip(told["tests"], told["window"]["differences"], strict=True):
-                out.print(verdict_of(test, told["alpha"], late["difference"]))
-        out.print(_compared(told))
-        out.print(_areas(told["window"]))
+            for test, late in zip(comparison["tests"], comparison["window"]["differences"], strict=True):
+                out.print(verdict_of(test, comparison["alpha"], late["difference"]))
+        out.print(_summary(comparison))
+        out.print(_areas(comparison["window"]))
         out.print()
-        out.print(_differences(told["window"], told["tests"]))
+        out.print(_differences(comparison["window"], comparison["tests"]))
 
 
 def verdict_of(test: Document, alpha: float, difference: float | None = None) -> str:
-    """What a pair's test has found, in the words of the dashboard (`verdicts.js`); `alpha` is the risk of a verdict on
-    two that are equal.
+    """Return the result of a pair's test in the words of the dashboard (`verdicts.js`).
 
-    A verdict is on all that was compared: where the window's `difference` points the other way, that is said.
+    `alpha` is the risk of a verdict on equal learners. A verdict is about all compared events. If the window's
+    `difference` points the other way, the text says so.
     """
     a, b, evidence = test["a"], test["b"], test["evidence"]
-    decides = math.log10(2 / alpha)  # evidence is given by its log10
+    decides = math.log10(2 / alpha)  # log10 of the evidence
     if test["verdict"] is None:
         leader, log = (
             (a, evidence["a_better"]) if evidence["a_better"] >= evidence["b_better"] else (b, evidence["b_better"])
@@ -116,45 +116,46 @@ _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def _odds(log: float) -> str:
-    """An amount of evidence, given as its log10, as one would say it."""
+    """Format evidence, given by its log10."""
     if log >= 6:
         return f"10{str(math.floor(log)).translate(_RAISED)}"
     return f"{float(f'{10**log:.2g}'):,.3f}".rstrip("0").rstrip(".") if log > -3 else "0"
 
 
 def _certainty(log: float) -> str:
-    """How sure the evidence makes, in per cent, rounded down: 1 - 2 / evidence, as two hypotheses are tested."""
+    """Format the certainty, 1 - 2 / evidence (two hypotheses are tested), in per cent, rounded down."""
     doubt = 200 * 10**-log
     return "over 99.99 %" if doubt < 0.01 else f"{math.floor((100 - doubt) * 100) / 100:g} %"
 
 
-def _compared(told: Document) -> str:
-    window = told["window"]
+def _summary(comparison: Document) -> str:
+    window = comparison["window"]
     counts = ", ".join(f"{count:,} {name}" for name, count in window["class_counts"].items())
-    said = (
-        f"{counted(told['events'], 'event')} compared, the last {window['events']:,} of them in the window ({counts})"
+    events = (
+        f"{counted(comparison['events'], 'event')} compared, the last {window['events']:,} in the window ({counts})"
     )
-    gone = f"; no longer there: {', '.join(told['gone'])}" if told["gone"] else ""
-    return f"{said}; equal learners get a verdict with a probability of at most {share(told['alpha'])}{gone}\n"
+    risk = f"equal learners get a verdict with a probability of at most {share(comparison['alpha'])}"
+    gone = f"; deleted: {', '.join(comparison['gone'])}" if comparison["gone"] else ""
+    return f"{events}; {risk}{gone}\n"
 
 
 def _areas(window: Document) -> Table:
     table = plain_table("learner", "AUC", "95 % interval", right=2)
-    for name, one in window["auc"].items():
-        table.add_row(name, *_figures(one["auc"], one["interval"], ".4f"))
+    for name, area in window["auc"].items():
+        table.add_row(name, *_value_and_interval(area["auc"], area["interval"], ".4f"))
     return table
 
 
 def _differences(window: Document, tests: Sequence[Document]) -> Table:
     table = plain_table("A - B", "difference of AUC", "95 % interval", "evidence for A", "evidence for B", right=4)
-    for one, test in zip(window["differences"], tests, strict=True):
-        figures = _figures(one["difference"], one["interval"], "+.4f")
+    for difference, test in zip(window["differences"], tests, strict=True):
+        figures = _value_and_interval(difference["difference"], difference["interval"], "+.4f")
         evidence = (f"{_odds(test['evidence'][which])} to 1" for which in ("a_better", "b_better"))
-        table.add_row(f"{one['a']} - {one['b']}", *figures, *evidence)
+        table.add_row(f"{difference['a']} - {difference['b']}", *figures, *evidence)
     return table
 
 
-def _figures(value: float | None, ends: tuple[float, float] | None, form: str) -> tuple[str, str]:
-    """A figure and its interval, each - where there is none."""
+def _value_and_interval(value: float | None, ends: tuple[float, float] | None, form: str) -> tuple[str, str]:
+    """Format a value and its interval; - stands for none."""
     interval = "-" if ends is None else " to ".join(format(end, form) for end in ends)
     return ("-" if value is None else format(value, form)), interval

@@ -34,7 +34,7 @@ _REDIS_SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis
 
 
 class What(StrEnum):
-    """What `--what` takes."""
+    """Values of `--what`."""
 
     auto = "auto"
     update = "update"
@@ -42,21 +42,21 @@ class What(StrEnum):
 
 
 class Otherwise(StrEnum):
-    """What `--on-bad` and `--on-lost` take."""
+    """Values of `--on-bad` and `--on-lost`."""
 
     stop = "stop"
     skip = "skip"
 
 
 class EntryFormat(StrEnum):
-    """What `--entry` takes."""
+    """Values of `--entry`."""
 
     event = "event"
     flat = "flat"
 
 
 class Mechanism(StrEnum):
-    """What `--sasl` takes."""
+    """Values of `--sasl`."""
 
     plain = "PLAIN"
     scram_256 = "SCRAM-SHA-256"
@@ -64,7 +64,7 @@ class Mechanism(StrEnum):
 
 
 File = Annotated[
-    Path | None, typer.Option(dir_okay=False, exists=True, help="A file in PEM, with --tls.", rich_help_panel=_KAFKA)
+    Path | None, typer.Option(dir_okay=False, exists=True, help="PEM file, with --tls.", rich_help_panel=_KAFKA)
 ]
 
 
@@ -76,7 +76,7 @@ def consume(
         ),
     ],
     learner: Annotated[
-        str, typer.Option(help="The learner that the events go to.", autocompletion=learner_names, show_default=False)
+        str, typer.Option(help="Name of the learner.", autocompletion=learner_names, show_default=False)
     ],
     what: Annotated[
         What,
@@ -84,32 +84,30 @@ def consume(
     ] = What.auto,
     start: Annotated[
         str,
-        typer.Option(
-            "--from", help="Where nothing has been read yet: earliest, latest, an offset or the id of an entry."
-        ),
+        typer.Option("--from", help="Start of the first reading: earliest, latest, an offset or the id of an entry."),
     ] = "earliest",
-    scores: Annotated[str | None, typer.Option(help="Topic, or stream, that every score is written to.")] = None,
-    alerts: Annotated[str | None, typer.Option(help="The same for the scores with label 1 alone.")] = None,
+    scores: Annotated[str | None, typer.Option(help="Topic or stream to write every score to.")] = None,
+    alerts: Annotated[str | None, typer.Option(help="Topic or stream to write the scores with label 1 to.")] = None,
     on_bad: Annotated[
-        Otherwise, typer.Option(help="A message that is no event, or is refused: stop there, or skip it.")
+        Otherwise, typer.Option(help="If a message is no event, or is refused: stop or skip it.")
     ] = Otherwise.stop,
     on_lost: Annotated[
-        Otherwise, typer.Option(help="Messages were removed before they were read: stop, or go on without them.")
+        Otherwise, typer.Option(help="If messages were removed before they were read: stop, or continue without them.")
     ] = Otherwise.stop,
     prefix: Annotated[
-        str | None, typer.Option(help="Of the name that the source has in the learner; kafka: or redis: if not given.")
+        str | None, typer.Option(help="Prefix of the source's name in the learner (default: kafka: or redis:).")
     ] = None,
     group: Annotated[
-        str | None, typer.Option(help="Consumer group that keeps the position; rarestream-LEARNER if not given.")
+        str | None, typer.Option(help="Consumer group for the position (default: rarestream-LEARNER).")
     ] = None,
     batch: Annotated[int, typer.Option(min=1, max=100_000, help="Messages of a partition at a time.")] = 1000,
     linger: Annotated[float, typer.Option(min=0, max=60, help="Seconds that a batch waits for more messages.")] = 0.05,
-    once: Annotated[bool, flag("--once", help="End where the messages end now.")] = False,
+    once: Annotated[bool, flag("--once", help="Stop at the present end of the messages.")] = False,
     partition: Annotated[
         list[int] | None,
-        typer.Option(min=0, help="A partition to read; all, if not given. Repeatable.", rich_help_panel=_KAFKA),
+        typer.Option(min=0, help="A partition to read (default: all). Repeatable.", rich_help_panel=_KAFKA),
     ] = None,
-    tls: Annotated[bool, flag("--tls", help="Connect by TLS.", rich_help_panel=_KAFKA)] = False,
+    tls: Annotated[bool, flag("--tls", help="Use TLS.", rich_help_panel=_KAFKA)] = False,
     tls_ca: File = None,
     tls_cert: File = None,
     tls_key: File = None,
@@ -127,22 +125,24 @@ def consume(
     ] = EntryFormat.event,
     keep: Annotated[
         int,
-        typer.Option(min=0, help="Newest entries of --scores and --alerts to keep; 0: all.", rich_help_panel=_REDIS),
+        typer.Option(
+            min=0, help="Number of newest entries of --scores and --alerts to keep; 0: all.", rich_help_panel=_REDIS
+        ),
     ] = 1_000_000,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     key: Key = None,
     retry_seconds: RetrySeconds = 600.0,
 ) -> None:
-    """Learn, and score, the events of a Kafka topic or a Redis stream; go on from where it was.
+    """Learn and score the events of a Kafka topic or a Redis stream; resume at the last position.
 
-    The position of what was learnt is in the learner's own log, so that each
-    labelled event is learnt once, whatever is killed. Scores are written at
-    least once; their position is the consumer group's.
+    The learner's log keeps the position of learnt events, so each labelled
+    event is learnt exactly once, even after a crash. Scores are written at
+    least once; the consumer group keeps their position.
 
     Passwords come from the environment: KAFKA_USERNAME and KAFKA_PASSWORD,
-    REDIS_USERNAME and REDIS_PASSWORD. Ctrl-C and SIGTERM end it in good order,
-    with status 0.
+    REDIS_USERNAME and REDIS_PASSWORD. Ctrl-C and SIGTERM stop it cleanly with
+    exit status 0.
     """
     with reporting():
         from service.connectors import ConsumePlan
@@ -157,7 +157,7 @@ def consume(
             feed = _kafka(source, partition or [], group, prefix, tls, tls_ca, tls_cert, tls_key, sasl)
         elif name in _REDIS_SCHEMES:
             if stream is None:
-                raise typer.BadParameter("a redis:// source needs it", param_hint="--stream")
+                raise typer.BadParameter("is missing; a redis:// source needs it", param_hint="--stream")
             feed = _redis(source, stream, group, prefix, entry is EntryFormat.flat, keep, retry_seconds, notes.print)
         else:
             raise typer.BadParameter("expected kafka://HOST:PORT/TOPIC or redis://HOST:PORT/DB", param_hint="SOURCE")
@@ -173,16 +173,16 @@ def consume(
             linger,
             once,
         )
-        with connected(url, key):  # what is wrong with these is told before anything is read
+        with connected(url, key):  # checks the URL and the key before anything is read
             pass
-        found = run(
+        counts = run(
             plan,
             feed,
             lambda wait: connected(url, key, patience=retry_seconds, wait=wait, notice=notes.print),
             notes.print,
         )
         if as_json:
-            print_json({"learner": learner, **found})
+            print_json({"learner": learner, **counts})
 
 
 def _start(text: str) -> Start:
@@ -221,7 +221,7 @@ def _kafka(
         raise typer.BadParameter(reason, param_hint="SOURCE")
     files = (ca, certificate, key)
     if not tls and any(files):
-        raise typer.BadParameter("is missing: files for TLS are given", param_hint="--tls")
+        raise typer.BadParameter("is missing beside its certificate or key files", param_hint="--tls")
     username, password = os.environ.get("KAFKA_USERNAME"), os.environ.get("KAFKA_PASSWORD")
     security = Security(tls, *files, username, password, mechanism.value)
     return KafkaFeed(parts.netloc, topic, partitions, group, "kafka:" if prefix is None else prefix, security)

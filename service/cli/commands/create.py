@@ -44,13 +44,15 @@ def create(
     name: Annotated[str, typer.Argument(help="Name of the learner.")],
     algorithm: Annotated[
         str | None,
-        typer.Option(help="/v1/algorithms lists all with their parameters.", autocompletion=algorithm_names),
+        typer.Option(help="Algorithm; /v1/algorithms lists all with their parameters.", autocompletion=algorithm_names),
     ] = None,
     features: Annotated[str | None, typer.Option(help="dense, sparse, named (hashed) or table (declared).")] = None,
-    dim: Annotated[int | None, typer.Option(help="dense, sparse: number of columns. Alone: dense.")] = None,
-    text: Annotated[list[str] | None, typer.Option(help="named: a field of words. Repeatable.")] = None,
-    categorical: Annotated[list[str] | None, typer.Option(help="named: its numbers are names. Repeatable.")] = None,
-    log: Annotated[list[str] | None, typer.Option(help="named: take the logarithm of this number. Repeatable.")] = None,
+    dim: Annotated[int | None, typer.Option(help="dense, sparse: number of columns. Implies dense.")] = None,
+    text: Annotated[list[str] | None, typer.Option(help="named: a text field. Repeatable.")] = None,
+    categorical: Annotated[
+        list[str] | None, typer.Option(help="named: a field whose numbers are names. Repeatable.")
+    ] = None,
+    log: Annotated[list[str] | None, typer.Option(help="named: a number to log-transform. Repeatable.")] = None,
     field: Annotated[
         list[str] | None,
         typer.Option(help="table: NAME:numeric, NAME:numeric:log or NAME:categorical[:CATEGORIES]. Repeatable."),
@@ -76,9 +78,9 @@ def create(
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
-    """Create a learner. Repeating it with the same configuration is no error.
+    """Create a learner. It is safe to repeat with the same configuration.
 
-    Every setting of the HTTP API is reached by --set, for example
+    Every setting of the HTTP API is available by --set, for example
     --set embedding.kind=nystroem --set features.bits=18.
     """
     with reporting():
@@ -96,10 +98,10 @@ def create(
                         "text": text,
                         "categorical": categorical,
                         "log": log,
-                        "fields": [parse_field(one) for one in field] if field else None,
+                        "fields": [parse_field(declaration) for declaration in field] if field else None,
                     }
                 ),
-                "params": dict(name_and_value(one, "--param") for one in param or ()),
+                "params": dict(name_and_value(assignment, "--param") for assignment in param or ()),
                 "scaling": without_empty({"kind": scaling}),
                 "threshold": without_empty({"objective": threshold, "target": target, "alerts": alerts}),
                 "late": without_empty({"label_ttl": label_ttl}),
@@ -128,7 +130,7 @@ def create(
 
 
 def _check_features(settings: dict[str, Any], body: dict[str, Any]) -> None:
-    """Complete `dim` alone to dense features; refuse other features without their kind."""
+    """Take `dim` alone as dense features; refuse other features without their kind."""
     features = settings.get("features")
     if not isinstance(features, dict) or "kind" in features:
         return
@@ -152,10 +154,10 @@ def threshold(
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
-    """Change the threshold objective of a learner. Nothing that was learnt is lost.
+    """Change the threshold objective of a learner. The model is kept.
 
-    Settings that are not given keep their values if the objective stays the
-    same. With another objective they get its defaults.
+    Other settings keep their values if the objective stays the same. Another
+    objective begins with its defaults.
     """
     with reporting():
         from rarestream import ClientError

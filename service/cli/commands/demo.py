@@ -1,8 +1,8 @@
 """`rarestream demo`: the service on an embedded store, four learners, and one simulated stream of card fraud.
 
-The server runs in a thread of this process; the stream goes to it over HTTP like anyone's, to a group that compares the
-four. Each learner knows its offset in the stream, which goes on at the lowest, so a demo that was stopped, or killed,
-misses nothing and learns nothing twice.
+The server runs in a thread of this process. The stream goes over HTTP to a group that compares the four learners. Each
+learner keeps its offset in the stream, and the stream resumes at the lowest. So a demo that was stopped or killed
+misses no event and learns none twice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from service.settings import Settings
 
 __all__ = ["GROUP", "LEARNERS", "SOURCE", "Standstill", "demo"]
 
-logger = logging.getLogger("rarestream")  # of which all that the service logs by are children
+logger = logging.getLogger("rarestream")  # parent of all loggers of the service
 
 SOURCE = "simulated-card-fraud"
 GROUP = "demo"
@@ -62,21 +62,21 @@ LEARNERS: dict[str, dict[str, Any]] = {
 }
 _BATCHES_PER_SECOND = 4
 _LARGEST_BATCH = 1000  # events
-_PATIENCE = 60.0  # seconds that a call is tried again
-_TIMEOUT = 600.0  # seconds for one answer: the server is this process, and what it waits for is the compiler
-_REFRESH = 1.0  # seconds between looks at the learners' figures
-_STANDSTILL = 3.0  # seconds that calls fail before we say why
-_SILENCE = 1.5  # seconds without the first answer before we say what may be taking so long
-_COMPILING = "The learners' kernels are being compiled, once for this machine and version: up to a minute."
+_PATIENCE = 60.0  # seconds of retries of a call
+_TIMEOUT = 600.0  # seconds for one response: this process is the server, and may be compiling
+_REFRESH = 1.0  # seconds between refreshes of the metrics
+_STANDSTILL = 3.0  # seconds of failing calls before the reason is printed
+_SILENCE = 1.5  # seconds without a first response before `_COMPILING` is printed
+_COMPILING = "Compiling the learners' kernels, once per machine and version. This takes up to a minute."
 
 
 def demo(settings: Settings, *, rate: float | None, events: int, console: Console, as_json: bool = False) -> None:
-    """Serve, create, stream, until Ctrl-C or SIGTERM.
+    """Serve, create the learners and stream, until Ctrl-C or SIGTERM.
 
-    `rate` is in events per second to each learner, None for as fast as it goes; the fraud pattern changes after half
-    of `events`. `as_json`: lines of JSON on standard output, that of the address first; `console` is for the words.
-    Raises `CannotListen` if the port is taken, `RequestFailed` if the learners cannot be created, `WrongUsage` if there
-    are more events than times for them, `CannotServe` if the server fails.
+    `rate`: events per second to each learner, None for no limit. The fraud pattern changes after half of `events`.
+    `as_json`: print lines of JSON, first the address; `console` gets the text. Raises `CannotListen` if the port is
+    taken, `RequestFailed` if the learners cannot be created, `WrongUsage` if there are too many events, and
+    `CannotServe` if the server fails.
     """
     listener = listen(settings.host, settings.port)
     with Interruption() as interruption, _Serving(settings, listener, interruption) as serving:
@@ -93,43 +93,40 @@ def demo(settings: Settings, *, rate: float | None, events: int, console: Consol
             while not interruption.wait(_REFRESH):
                 serving.check()
     if serving.complaints:
-        console.print("\n".join(["Stopped, but not cleanly:", *(f"  {one}" for one in serving.complaints)]))
-        console.print("What was learnt is in the log. The same command goes on from here.")
+        console.print("\n".join(["Stopped, but not cleanly:", *(f"  {complaint}" for complaint in serving.complaints)]))
+        console.print("All learnt events are in the log. The same command resumes from here.")
     else:
-        console.print("Stopped cleanly. The same command goes on from here.")
+        console.print("Stopped cleanly. The same command resumes from here.")
 
 
 class Standstill:
-    """Says why a stream stands still: once it has for a few seconds, then again for each other reason.
-
-    `say` is told; calls may come from any thread.
-    """
+    """Prints why the stream makes no progress: after a few seconds, then once per further reason. Thread-safe."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._say = say
         self._clock = clock
         self._lock = threading.Lock()
         self._since: float | None = None
-        self._said: set[str] = set()
+        self._noted: set[str] = set()
 
     def note(self, reason: str, what: str) -> None:
-        """A call has failed for this reason; `what` is done about it."""
+        """Note that a call has failed for a reason, and what happens next."""
         with self._lock:
             now = self._clock()
             self._since = now if self._since is None else self._since
-            if now - self._since >= _STANDSTILL and reason not in self._said:
-                self._said.add(reason)
+            if now - self._since >= _STANDSTILL and reason not in self._noted:
+                self._noted.add(reason)
                 self._say(f"{reason}; {what}")
 
     def over(self) -> None:
-        """Everything went through."""
+        """Note that a call has succeeded."""
         with self._lock:
             self._since = None
-            self._said.clear()
+            self._noted.clear()
 
 
 class _Serving:
-    """The server in a thread, from the first moment that it answers to its clean end."""
+    """The server in a thread, from its readiness to its clean end."""
 
     def __init__(self, settings: Settings, listener: socket.socket, interruption: Interruption) -> None:
         self._ready = threading.Event()
@@ -137,7 +134,7 @@ class _Serving:
         self._server = Server(settings, listener, ready=self._ready.set)
         self._thread = threading.Thread(target=self._serve, name="server")
         self._failure: CommandFailed | None = None
-        self.complaints: list[str] = []  # what the service had to say while it stopped
+        self.complaints: list[str] = []  # warnings of the service during its stop
         self.url = self._server.url
         self.warning = self._server.warning
 
@@ -175,25 +172,25 @@ class _Serving:
             self._failure = failure
 
     def check(self) -> None:
-        """Raise what it says where the server did not start, or `CannotServe` where it has ended by itself."""
+        """Raise the error of a server that did not start, or `CannotServe` if it has ended by itself."""
         if not self._thread.is_alive():
-            raise self._failure or CannotServe("the server has ended by itself; what it logged is above")
+            raise self._failure or CannotServe("the server has ended by itself; see its log above")
 
 
 class _Complaints(logging.Handler):
-    """Keeps the texts of warnings and worse in a list."""
+    """Collects the texts of warnings and errors."""
 
     def __init__(self, texts: list[str]) -> None:
         super().__init__(logging.WARNING)
         self._texts = texts
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one."""
+        """Collect the text of a record."""
         self._texts.append(record.getMessage())
 
 
 class _DemoStream:
-    """One stream to a group of all learners: each batch goes to the four at once, and the slowest sets the pace."""
+    """One stream to the group of all learners: each batch goes to all at once, and the slowest sets the rate."""
 
     def __init__(self, url: str, events: int, interruption: Interruption, say: Callable[[str], None]) -> None:
         self._simulation = CardFraud(change=events // 2)
@@ -217,7 +214,7 @@ class _DemoStream:
         self._client.close()
 
     def run(self, rate: float | None, console: Console, shown: LearnersDisplay | FiguresLines) -> bool:
-        """Create the learners where they are missing and stream on to the end. False where a signal came first."""
+        """Create missing learners and stream to the end; return False if a signal came first."""
         hint = threading.Timer(_SILENCE, console.print, (_COMPILING,))
         hint.start()
         try:
@@ -235,24 +232,23 @@ class _DemoStream:
         finally:
             hint.cancel()
         if complete and at < self._events:
-            console.print(f"All {self._events:,} events are streamed.")
+            console.print(f"All {self._events:,} events have been streamed.")
         return complete
 
     def _create(self) -> dict[str, int]:
-        """The learners that are missing: all are asked for at once, so that the dashboard shows what is to come.
-
-        How many events of the stream each has learnt; it goes on at the first that one of them has not.
-        """
-        asked = [self._threads.submit(self._client.create_document, name, config) for name, config in LEARNERS.items()]
-        documents = [reply.result()[0] for reply in asked]
+        """Create missing learners, all at once, so that the dashboard shows them; return the offset of each."""
+        requests = [
+            self._threads.submit(self._client.create_document, name, config) for name, config in LEARNERS.items()
+        ]
+        documents = [reply.result()[0] for reply in requests]
         self._client.create_group(GROUP, list(LEARNERS))
         self._standstill.over()
         return {document["name"]: document["sources"].get(SOURCE, 0) for document in documents}
 
     def _first_day(self, offsets: dict[str, int]) -> int:
-        """On which the stream begins, or, where it goes on, began: no event is of a time to come.
+        """Return the day on which the stream begins, or began if it resumes: no event is in the future.
 
-        Raises `WrongUsage` where so many events do not fit in between.
+        Raises `WrongUsage` if so many events do not fit in between.
         """
         now = time.time()
         behind = min(offsets, key=offsets.__getitem__)
@@ -260,14 +256,16 @@ class _DemoStream:
         clock = self._client.learner(behind).metrics()["clock"] if at else None
         first = first_day(self._events if clock is None else at, now, clock)
         if self._events > at and self._events > (fit := most(max(first, 0), now)):
-            raise WrongUsage(f"--events: {fit:,} at most; the times of those after them are still to come")
+            raise WrongUsage(f"--events: {fit:,} at most; later events would be in the future")
         return first
 
     def _announce(self, at: int, console: Console) -> None:
         if at >= self._events:
-            console.print(f"The learners have learnt {at:,} events of the stream before. --events N makes it longer.")
+            console.print(
+                f"The learners have already learnt {at:,} events of the stream. Use --events N for a longer one."
+            )
         elif at:
-            console.print(f"Going on at event {at:,} of {self._events:,}.")
+            console.print(f"Resuming at event {at:,} of {self._events:,}.")
         if at < self._simulation.change:
             console.print(f"The fraud pattern changes at event {self._simulation.change:,}.")
 
@@ -291,7 +289,7 @@ class _DemoStream:
         return True
 
     def _send_batch(self, start: int, stop: int) -> None:
-        """The events to the group. After a kill a learner may be a batch ahead of another, and has duplicates then."""
+        """Send events to the group. After a crash, a learner may be a batch ahead and then reports duplicates."""
         events = self._simulation.events(start, stop)
         self._client.update_group(GROUP, next(batches(events, SOURCE, start, len(events))).body)
         self._standstill.over()

@@ -1,6 +1,6 @@
-"""`rarestream keys`: make, list and revoke the keys of a service, in its keys file. It needs no running service.
+"""`rarestream keys`: creates, lists and revokes the keys in a keys file. It needs no running service.
 
-A server that has the file reads it again within a second.
+A running server reloads the file within a second.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "create", "list_keys", "revoke"]
 
-app = typer.Typer(help="Make, list and revoke the keys of a service.", no_args_is_help=True)
+app = typer.Typer(help="Create, list and revoke the keys of a service.", no_args_is_help=True)
 
 File = Annotated[Path, typer.Option("--keys", envvar="RARESTREAM_KEYS", metavar="FILE", help="The keys file.")]
 
 
 class UnknownKey(CommandFailed):
-    """No key has this id or name, or several have the name."""
+    """No key has this id or name, or several keys have the name."""
 
     exit_status = ExitStatus.NOT_FOUND
 
 
 class TakenName(CommandFailed):
-    """There is a key of this name."""
+    """A key of this name exists."""
 
     exit_status = ExitStatus.REFUSED
 
 
 def scope_names(incomplete: str) -> list[str]:
-    """The scopes whose names begin like this, for the shell."""
+    """Complete the name of a scope."""
     from service.auth import SCOPES
 
     return [name for name in SCOPES if name.startswith(incomplete)]
@@ -48,64 +48,72 @@ def scope_names(incomplete: str) -> list[str]:
 @app.command()
 def create(
     keys: File,
-    name: Annotated[str, typer.Option(help="Whose key it is, for people.")],
+    name: Annotated[str, typer.Option(help="Name of the key's owner.")],
     scope: Annotated[
         list[str],
         typer.Option(
-            help="read, predict, update or admin (which is all); may be repeated.", autocompletion=scope_names
+            help="read, predict, update or admin (which includes all). Repeatable.", autocompletion=scope_names
         ),
     ],
     learners: Annotated[
-        str | None, typer.Option(metavar="PATTERN", help="Only for learners named like this: fraud-*")
+        str | None, typer.Option(metavar="PATTERN", help="Only for learners with such names: fraud-*")
     ] = None,
     limit: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="requests_per_second=100; may be repeated.")
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="requests_per_second=100. Repeatable.")
     ] = None,
     expires: Annotated[
-        float | None, typer.Option(parser=duration, metavar="DURATION", help="After which it ends: 90d, 12h.")
+        float | None, typer.Option(parser=duration, metavar="DURATION", help="Lifetime: 90d, 12h.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key and print it: this once, as only its hash is kept."""
+    """Create a key and print it, once: the file keeps only its hash."""
     with reporting():
         from service.auth import SCOPES, changing, new_key
 
-        for one in scope:
-            if one not in SCOPES:
-                raise typer.BadParameter(f"{one!r}; expected {', '.join(SCOPES)}", param_hint="--scope")
+        for requested in scope:
+            if requested not in SCOPES:
+                raise typer.BadParameter(f"{requested!r}; expected {', '.join(SCOPES)}", param_hint="--scope")
         until = None if expires is None else datetime.now(UTC) + timedelta(seconds=expires)
-        with changing(keys) as there:
-            if any(one.name == name for one in there):
+        with changing(keys) as stored:
+            if any(entry.name == name for entry in stored):
                 way = f"revoke it first (`rarestream keys revoke {name} --keys {keys}`), or give this one another name"
                 raise TakenName(f"there is a key named {name}; {way}")
-            made, key = new_key(name, [one for one in SCOPES if one in scope], learners, _limits(limit or []), until)
-            there.append(made)
+            entry, key = new_key(
+                name, [scope_ for scope_ in SCOPES if scope_ in scope], learners, _limits(limit or []), until
+            )
+            stored.append(entry)
         if as_json:
-            print_json({**_document(made), "key": key})
+            print_json({**_document(entry), "key": key})
         else:
             print(key)
-            print(f"{name} has the id {made.id}; the key is shown only here", file=sys.stderr)
-            print(f"`rarestream keys revoke {name} --keys {keys}` takes it away again", file=sys.stderr)
+            print(f"{name} has the id {entry.id}; the key is shown only here", file=sys.stderr)
+            print(f"`rarestream keys revoke {name} --keys {keys}` revokes it", file=sys.stderr)
 
 
 @app.command("list")
 def list_keys(keys: File, as_json: AsJson = False) -> None:
-    """The keys of the file: not themselves, which nothing keeps."""
+    """List the keys of the file, without their secrets."""
     with reporting():
         from service.auth import load
 
-        found = load(keys)
+        entries = load(keys)
         if as_json:
-            print_json({"keys": [_document(one) for one in found]})
+            print_json({"keys": [_document(entry) for entry in entries]})
             return
-        if not found:
-            print(f"{keys} has no keys; `rarestream keys create --keys {keys} --name NAME --scope SCOPE` makes one")
+        if not entries:
+            print(f"{keys} has no keys; `rarestream keys create --keys {keys} --name NAME --scope SCOPE` creates one")
             return
         table = plain_table("id", "name", "scopes", "learners", "limits", "created", "expires")
-        for one in found:
-            limits = ", ".join(f"{name}={value:g}" for name, value in _given(one).items())
+        for entry in entries:
+            limits = ", ".join(f"{name}={value:g}" for name, value in _set_limits(entry).items())
             table.add_row(
-                one.id, one.name, ", ".join(one.scopes), one.learners or "all", limits, _day(one.created), _end(one)
+                entry.id,
+                entry.name,
+                ", ".join(entry.scopes),
+                entry.learners or "all",
+                limits,
+                _day(entry.created),
+                _end(entry),
             )
         console().print(table)
 
@@ -116,46 +124,48 @@ def revoke(
     keys: File,
     as_json: AsJson = False,
 ) -> None:
-    """Take a key away: a running server refuses it within a second, and ends what goes on by it."""
+    """Revoke a key: within a second a running server refuses it and ends its connections."""
     with reporting():
         from service.auth import changing
 
-        with changing(keys) as there:
-            found = [one for one in there if one.id == key] or [one for one in there if one.name == key]
-            if len(found) != 1:
+        with changing(keys) as stored:
+            matches = [entry for entry in stored if entry.id == key] or [entry for entry in stored if entry.name == key]
+            if len(matches) != 1:
                 many = (
-                    f"{len(found)} keys are named {key}: give the id" if found else f"no key has the id or name {key}"
+                    f"{len(matches)} keys are named {key}: give the id"
+                    if matches
+                    else f"no key has the id or name {key}"
                 )
                 raise UnknownKey(f"{many}; `rarestream keys list --keys {keys}` shows them")
-            there.remove(found[0])
+            stored.remove(matches[0])
         if as_json:
-            print_json({"revoked": _document(found[0])})
+            print_json({"revoked": _document(matches[0])})
         else:
-            print(f"revoked {found[0].id} ({found[0].name})", file=sys.stderr)
+            print(f"revoked {matches[0].id} ({matches[0].name})", file=sys.stderr)
 
 
-def _limits(given: list[str]) -> Limits:
-    """`requests_per_second=100` and others -> the limits."""
+def _limits(assignments: list[str]) -> Limits:
+    """Parse limits such as `requests_per_second=100`."""
     import msgspec
 
     from service.auth import LIMITS, Limits
 
-    found: dict[str, Any] = {}
-    for one in given:
-        name, _, value = one.partition("=")
+    limits: dict[str, Any] = {}
+    for assignment in assignments:
+        name, _, value = assignment.partition("=")
         try:
-            found[name] = float(value) if name.endswith("_per_second") else int(value)
+            limits[name] = float(value) if name.endswith("_per_second") else int(value)
         except ValueError:
-            raise typer.BadParameter(f"{one!r} is not NAME=NUMBER", param_hint="--limit") from None
+            raise typer.BadParameter(f"{assignment!r} is not NAME=NUMBER", param_hint="--limit") from None
         if name not in LIMITS:
-            raise typer.BadParameter(f"{one!r}; expected one of {', '.join(LIMITS)}", param_hint="--limit")
+            raise typer.BadParameter(f"{assignment!r}; expected one of {', '.join(LIMITS)}", param_hint="--limit")
     try:
-        return msgspec.convert(found, Limits)
+        return msgspec.convert(limits, Limits)
     except msgspec.ValidationError as error:
         raise typer.BadParameter(str(error), param_hint="--limit") from None
 
 
-def _given(key: Key) -> dict[str, float]:
+def _set_limits(key: Key) -> dict[str, float]:
     from service.auth import LIMITS
 
     return {name: value for name in LIMITS if (value := getattr(key.limits, name)) is not None}
@@ -167,7 +177,7 @@ def _document(key: Key) -> dict[str, Any]:
         "name": key.name,
         "scopes": list(key.scopes),
         "learners": key.learners,
-        "limits": _given(key),
+        "limits": _set_limits(key),
         "created": key.created.isoformat(),
         "expires": None if key.expires is None else key.expires.isoformat(),
     }

@@ -1,4 +1,4 @@
-"""`rarestream replay`: a file of labelled rows through a learner."""
+"""`rarestream replay`: sends a file of labelled rows to a learner."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["replay"]
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(help="CSV, TSV, JSONL, .npz or LIBSVM text; may be gzipped. No pipe.")],
+    file: Annotated[Path, typer.Argument(help="CSV, TSV, JSONL, .npz or LIBSVM text, possibly gzipped; no pipe.")],
     learner: Annotated[str, typer.Option(help="Name of the learner.", autocompletion=learner_names)],
     label: Label = "label",
     positive: Positive = None,
@@ -46,23 +46,23 @@ def replay(
     id: Id = None,
     time: Time = None,
     weight: Weight = None,
-    format: Annotated[str, typer.Option(help="csv, tsv, jsonl, npz or libsvm, where the name does not tell.")] = "",
+    format: Annotated[str, typer.Option(help="csv, tsv, jsonl, npz or libsvm (default: by the name).")] = "",
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after this row of the file.")] = None,
-    rate: Annotated[float | None, typer.Option(min=1e-3, help="Events per second at most.")] = None,
-    batch: Annotated[int, typer.Option(min=1, max=100_000, help="Rows per request at most.")] = 1000,
+    rate: Annotated[float | None, typer.Option(min=1e-3, help="Maximum events per second.")] = None,
+    batch: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum rows per request.")] = 1000,
     wait: Annotated[bool, flag("--wait", help="Batch algorithms: wait for each fit before the next rows.")] = False,
     label_delay: Annotated[
         float | None,
         typer.Option(
             parser=duration,
             metavar="DURATION",
-            help="Score each row when it comes, send its label so much later by its --time: 7d, 12h, 30m, 45s.",
+            help="Score each row first, and send its label so much later by --time: 7d, 12h, 30m, 45s.",
         ),
     ] = None,
     label_every: Annotated[
         float | None,
         typer.Option(
-            parser=duration, metavar="DURATION", help="With it: labels come in rounds so far apart, 1h; much faster."
+            parser=duration, metavar="DURATION", help="With --label-delay: send labels in rounds, 1h; much faster."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -70,21 +70,21 @@ def replay(
     key: Key = None,
     retry_seconds: RetrySeconds = 60.0,
 ) -> None:
-    """Send a file of labelled rows to a learner, in order; go on where an earlier replay of the file ended.
+    """Send a file of labelled rows to a learner, in order; resume where an earlier replay of the file ended.
 
-    Resuming holds for the unchanged file with the same --label, --positive,
-    --ranks, --drop, --id, --time, --weight and --format. Otherwise it counts
-    as a new file and is learnt from its first row. With --id, from the first
-    replay on, a row that comes again is not learnt twice.
+    A replay resumes if the file is unchanged and --label, --positive,
+    --ranks, --drop, --id, --time, --weight and --format are the same.
+    Otherwise it begins at the first row. If all replays use --id, no row is
+    learnt twice.
 
-    Batch algorithms are fitted in the background while rows come, so the
-    figures of such a replay depend on how fast it is. With --wait they do
-    not: to a new learner, with the same --batch, it gives the same figures.
+    Batch algorithms are fitted in the background, so the metrics of a replay
+    depend on its speed. With --wait they do not: a new learner gets the same
+    metrics for the same --batch.
 
-    With --label-delay it goes as in production: a row is scored by what was
-    known at its --time, and learnt when its label comes, by its --id. Rows of
-    the file have to be in the order of time, or nearly. It is resumed with
-    the same --label-delay and --label-every only.
+    With --label-delay, a row is scored by the model of its --time and learnt
+    by its --id when its label arrives, as in production. The file must be
+    sorted by time, at least roughly. It resumes only with the same
+    --label-delay and --label-every.
     """
     with reporting():
         from service.cli.late_replay import Delay
@@ -111,5 +111,5 @@ def replay(
             else:
                 print_outcome(outcome, plan, notes, console())
         if interruption:
-            notes.print("stopped; the same command goes on from there")
+            notes.print("stopped; the same command resumes from there")
             raise typer.Exit(128 + (interruption.signal or 0))

@@ -1,4 +1,4 @@
-"""`rarestream update`, `predict` and `labels`: events from arguments, files or standard input, sent in chunks."""
+"""`rarestream update`, `predict` and `labels`: send events of arguments, files or standard input in chunks."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 
 __all__ = ["labels", "predict", "update"]
 
-_SHOWN = 20  # events of which it is told what became of each
-_PLAIN_EVERY = 5.0  # seconds between lines on progress
+_SHOWN = 20  # events whose results are printed one by one
+_PLAIN_EVERY = 5.0  # seconds between lines of progress
 
 Events = Annotated[
     list[str] | None,
-    typer.Argument(help="Events as JSON, or files of them; - or nothing: standard input.", show_default=False),
+    typer.Argument(help="Events as JSON, or files; - or nothing: standard input.", show_default=False),
 ]
-Format = Annotated[str, typer.Option(help="json, csv, tsv, libsvm or npz, where the name does not tell.")]
-Size = Annotated[int, typer.Option(min=1, max=100_000, help="Events per request at most.")]
+Format = Annotated[str, typer.Option(help="json, csv, tsv, libsvm or npz (default: by the name).")]
+Size = Annotated[int, typer.Option(min=1, max=100_000, help="Maximum events per request.")]
 
 
 def update(
@@ -66,16 +66,16 @@ def update(
     key: Key = None,
     retry_seconds: RetrySeconds = 60.0,
 ) -> None:
-    """Learn labelled events: JSON, or what replay reads.
+    """Learn labelled events: JSON, or the formats of replay.
 
-    JSON is one event, a list, {"events": [...]}, or an event in each line:
+    JSON is one event, a list, {"events": [...]}, or one event per line:
     {"id": "tx-1", "features": {"amount": 9.5}, "label": 1}, or a flat object
-    of features with the label among them. Options that name columns are for
-    flat objects, CSV and TSV.
+    of features and the label. Options that name columns are for flat
+    objects, CSV and TSV.
 
-    Events with an id are learnt once, however often they are sent. Without
-    ids, a request whose answer is lost is not sent again: it may have been
-    learnt. To send a large file that may be interrupted, use replay.
+    Events with an id are learnt once, however often you send them. Without
+    ids, a request whose response is lost is not retried, because it may have
+    been learnt. For large files that may be interrupted, use replay.
     """
     with reporting():
         columns = _columns(label, positive, ranks, drop, id, time, weight)
@@ -88,7 +88,7 @@ def labels(
         list[str] | None,
         typer.Argument(help="ID=LABEL, JSON, or files; - or nothing: standard input.", show_default=False),
     ] = None,
-    format: Annotated[str, typer.Option(help="json, csv or tsv, where the name does not tell.")] = "",
+    format: Annotated[str, typer.Option(help="json, csv or tsv (default: by the name).")] = "",
     positive: Positive = None,
     ranks: RankLabels = None,
     batch: Size = 1000,
@@ -97,12 +97,12 @@ def labels(
     key: Key = None,
     retry_seconds: RetrySeconds = 60.0,
 ) -> None:
-    """Send the labels of events that were scored, by their ids.
+    """Send the labels of scored events, by their ids.
 
     rarestream labels fraud tx-1=1 tx-2=0
 
-    A CSV file holds id,label[,time[,weight]], with a header that names them,
-    in any order, or without. JSON: {"id": "tx-1", "label": 1}.
+    A CSV file has the columns id,label[,time[,weight]], in any order if it
+    has a header. JSON: {"id": "tx-1", "label": 1}.
     """
     with reporting():
         columns = _columns("label", positive, ranks, None, None, None, None)
@@ -113,13 +113,13 @@ def predict(
     name: Name,
     events: Events = None,
     format: Format = "",
-    label: Annotated[str, typer.Option(help="Column of a label, which is left out.")] = "label",
+    label: Annotated[str, typer.Option(help="Column of the label, which is left out.")] = "label",
     drop: Drop = None,
     id: Id = None,
     time: Time = None,
-    explain: Annotated[int | None, typer.Option(min=1, max=1000, help="Tell the largest contributions.")] = None,
+    explain: Annotated[int | None, typer.Option(min=1, max=1000, help="Show the largest contributions.")] = None,
     at_least: Annotated[
-        int | None, typer.Option(min=1, max=2**53, help="Position of an update that has to be learnt before.")
+        int | None, typer.Option(min=1, max=2**53, help="Wait until the update at this position is learnt.")
     ] = None,
     batch: Size = 1000,
     as_json: Annotated[bool, flag("--json", help="Print a JSON object in each line.")] = False,
@@ -128,11 +128,11 @@ def predict(
     key: Key = None,
     retry_seconds: RetrySeconds = 60.0,
 ) -> None:
-    """Score events, and write a line for each, in order.
+    """Score events, and print a line for each, in order.
 
-    Input is as for update; labels and weights in it are left out. Events with
-    an id are remembered: `rarestream labels` takes their labels. Lines that
-    come one by one are scored at once with --batch 1.
+    The input is that of update; labels and weights are left out. Events with
+    an id are remembered, so that `rarestream labels` can label them. Use
+    --batch 1 to score lines as they arrive.
     """
     with reporting():
         if as_json and as_csv:
@@ -141,28 +141,28 @@ def predict(
 
         out: ScoreWriter = JsonLines() if as_json else CsvLines() if as_csv else TableLines(console())
         columns = _columns(label, None, None, drop, id, time, None)
-        with _sending("predict", name, events, format, columns, batch, url, key, retry_seconds) as sending:
+        with _open_sending("predict", name, events, format, columns, batch, url, key, retry_seconds) as sending:
             forgotten, away = 0, False
 
             def score(chunk: EventChunk) -> None:
                 nonlocal forgotten, away
                 reply = sending.client.learner(name).predict_json(chunk.body, explain=explain, at_least=at_least)
                 out.write(reply["results"], chunk.first)
-                sys.stdout.flush()  # whoever reads them may wait for these before it sends more
-                forgotten += len({one["id"] for one in reply["results"]} - {None}) - reply["remembered"]
+                sys.stdout.flush()  # the reader may wait for these before it sends more
+                forgotten += len({result["id"] for result in reply["results"]} - {None}) - reply["remembered"]
                 away = away or reply["stale_seconds"] > 0
 
             try:
                 sending.run(score, "scored", quiet=console().is_terminal)
             finally:
                 if forgotten:
-                    console(stderr=True).print(_not_remembered(forgotten, away=away))
+                    console(stderr=True).print(_forgotten_warning(forgotten, away=away))
 
 
-def _not_remembered(events: int, *, away: bool) -> str:
-    """What became of events with ids that were scored and no more."""
-    why = "the service's store is away" if away else "their time is too long ago"
-    return f"warning: {counted(events, 'event')} with an id, not remembered for a label: {why}"
+def _forgotten_warning(events: int, *, away: bool) -> str:
+    """Return the warning about scored events that the service does not remember."""
+    why = "the service's store is away" if away else "their times are too long ago"
+    return f"warning: {counted(events, 'event')} with an id cannot be labelled later: {why}"
 
 
 def _columns(
@@ -192,7 +192,7 @@ def _learn(
     key: str | None,
     patience: float,
 ) -> None:
-    with _sending(kind, name, events, format, columns, batch, url, key, patience) as sending:
+    with _open_sending(kind, name, events, format, columns, batch, url, key, patience) as sending:
         sums = dict.fromkeys(("applied", "duplicate", "relabelled", "unknown", "expired"), 0)
         each: list[dict[str, Any]] = []
         last = 0
@@ -204,52 +204,54 @@ def _learn(
             for status in sums:
                 sums[status] += getattr(reply, status)
             last = reply.position
-            if sending.done < _SHOWN:
+            if sending.answered < _SHOWN:
                 each.extend(reply.results[: _SHOWN + 1])
 
         began = time.monotonic()
         sending.run(learn, "learnt", quiet=False)
     seconds = time.monotonic() - began
     if as_json:
-        print_json({"learner": name, "events": sending.done, **sums, "position": last, "seconds": round(seconds, 3)})
+        print_json(
+            {"learner": name, "events": sending.answered, **sums, "position": last, "seconds": round(seconds, 3)}
+        )
         return
-    if not sending.done:
+    if not sending.answered:
         return
-    if sending.done <= _SHOWN:
-        _tell_each(each)
-    words = {"applied": "learnt", "duplicate": "known before", "relabelled": "corrected"}
-    said = [f"{count:,} {words.get(status, status)}" for status, count in sums.items() if count]
-    print(f"{counted(sending.done, 'label' if kind == 'labels' else 'event')}: {', '.join(said)}")
+    if sending.answered <= _SHOWN:
+        _print_results(each)
+    words = {"applied": "learnt", "duplicate": "duplicate", "relabelled": "corrected"}
+    outcomes = [f"{count:,} {words.get(status, status)}" for status, count in sums.items() if count]
+    print(f"{counted(sending.answered, 'label' if kind == 'labels' else 'event')}: {', '.join(outcomes)}")
 
 
-def _tell_each(results: list[dict[str, Any]]) -> None:
-    """What became of each, and what was said of it before it was learnt."""
+def _print_results(results: list[dict[str, Any]]) -> None:
+    """Print the result of each event, and its prediction before it was learnt."""
     from service.cli.score_output import decision_of
 
     ranks = bool(results) and "rank" in results[0]
     decided = "rank" if ranks else "decision"
-    table = plain_table("event", "became", "score before", f"{decided} before", right=2)
-    for number, one in enumerate(results):
-        scored = one["score"] is not None  # a duplicate is not scored again
-        values = (f"{one['score']:.6g}", decision_of(one[decided], ranks=ranks)) if scored else ("-", "-")
-        table.add_row(str(number) if one["id"] is None else one["id"], one["status"], *values)
+    table = plain_table("event", "result", "score before", f"{decided} before", right=2)
+    for number, result in enumerate(results):
+        scored = result["score"] is not None  # a duplicate is not scored again
+        values = (f"{result['score']:.6g}", decision_of(result[decided], ranks=ranks)) if scored else ("-", "-")
+        table.add_row(str(number) if result["id"] is None else result["id"], result["status"], *values)
     console().print(table)
 
 
 class _Sending:
-    """Chunks on their way, of which one is in flight at a time; a signal lets that one have its answer."""
+    """Sends chunks one at a time; a signal waits for the response of the one in flight."""
 
     def __init__(self, notes: Console) -> None:
-        self.client: Client  # set before `run`, as what is sent is
+        self.client: Client  # set before `run`, like `chunks`
         self.chunks: Iterator[EventChunk]
-        self.done = 0  # events that were answered
+        self.answered = 0  # events with a response
         self._notes = notes
-        self._flying = False
+        self._in_flight = False
         self._stopped = threading.Event()
         self.wait = self._stopped.wait
 
     def run(self, send: Callable[[EventChunk], None], verb: str, *, quiet: bool) -> None:
-        """Send all of them. Raises `CommandFailed`, which says how many events were answered before."""
+        """Send all chunks. Raises `CommandFailed`, which says how many events were answered before."""
         from rarestream import ClientError
         from service.cli.replay_engine import numbered_rows
         from service.cli.request_errors import similar_learners
@@ -260,29 +262,31 @@ class _Sending:
         before = signal.signal(signal.SIGINT, self._interrupted)
         try:
             for chunk in self.chunks:
-                self._flying = True
+                self._in_flight = True
                 send(chunk)
-                self._flying = False
-                self.done += chunk.count
+                self._in_flight = False
+                self.answered += chunk.count
                 now = time.monotonic()
                 if now - shown >= (0.2 if live else _PLAIN_EVERY) and not (quiet and self._notes.is_terminal):
                     shown = now
-                    self._show(f"{counted(self.done, 'event')} {verb}, {self.done / (now - began):,.0f}/s", live)
+                    self._show(
+                        f"{counted(self.answered, 'event')} {verb}, {self.answered / (now - began):,.0f}/s", live
+                    )
                 if self._stopped.is_set():
                     raise KeyboardInterrupt
-            if not self.done:
-                self._notes.print("there are no events: nothing was sent")
+            if not self.answered:
+                self._notes.print("no events: nothing was sent")
         except (KeyboardInterrupt, Stopped):
-            self._notes.print(f"{counted(self.done, 'event')} {'was' if self.done == 1 else 'were'} {verb}")
+            self._notes.print(f"{counted(self.answered, 'event')} {'was' if self.answered == 1 else 'were'} {verb}")
             raise KeyboardInterrupt from None
         except (ClientError, CommandFailed) as error:
             cause = error
             if isinstance(error, ClientError):
-                cause = numbered_rows(error, self.done, "event", similar_learners(error, self.client))
-            if not self.done:
+                cause = numbered_rows(error, self.answered, "event", similar_learners(error, self.client))
+            if not self.answered:
                 raise cause from None
             failed = CommandFailed(
-                f"{cause}\n{counted(self.done, 'event')} before {'was' if self.done == 1 else 'were'} {verb}"
+                f"{cause}\n{counted(self.answered, 'event')} before {'was' if self.answered == 1 else 'were'} {verb}"
             )
             failed.exit_status = ExitStatus.PARTLY
             raise failed from None
@@ -292,19 +296,19 @@ class _Sending:
                 self._show("", live)
 
     def _show(self, text: str, live: bool) -> None:
-        """A line of its own, or on a terminal in the place of the one before."""
+        """Print a line of progress, which replaces the last one on a terminal."""
         self._notes.file.write(f"\r{text}\x1b[K" if live else f"{text}\n")
         self._notes.file.flush()
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        if not self._flying or self._stopped.is_set():  # waits for input; or someone insists
+        if not self._in_flight or self._stopped.is_set():  # it waits for input, or the user insists
             raise KeyboardInterrupt
         self._stopped.set()
 
 
 @contextmanager
-def _sending(
+def _open_sending(
     kind: Literal["update", "predict", "labels"],
     name: str,
     events: list[str] | None,
@@ -315,7 +319,7 @@ def _sending(
     key: str | None,
     patience: float,
 ) -> Iterator[_Sending]:
-    """What is to be sent, and the service that it goes to."""
+    """Open the service, and prepare the events to send."""
     from service.datasets import Inputs, chunks, labels_for, labels_said
 
     notes = console(stderr=True)
@@ -330,7 +334,7 @@ def _sending(
 
 
 def _document(client: Client, name: str) -> dict[str, Any] | None:
-    """The learner's document; None where the key may not read, as it need not for events that say all themselves."""
+    """Return the learner's document; None if the key may not read it: complete events do not need it."""
     from rarestream import ClientError
 
     try:

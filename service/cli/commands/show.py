@@ -1,4 +1,4 @@
-"""`rarestream list` and `rarestream show`: the learners of a node, and one of them."""
+"""`rarestream list` and `rarestream show`: all learners of a node, or one of them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ __all__ = ["alarm_of", "list_learners", "show"]
 
 Document = Mapping[str, Any]
 
-_WIDE = 130  # columns of a terminal below which a list leaves out what is looked for least,
-_NARROW = 100  # what is next,
+_WIDE = 130  # width of a terminal below which a list omits the least important columns,
+_NARROW = 100  # further columns,
 _NARROWER = 75  # and the algorithm, too
-_PAGE = 100  # columns of what `show` writes to a file or a pipe
+_PAGE = 100  # width of the output of `show` to a file or a pipe
 
 
 class SortBy(StrEnum):
-    """What `--sort` takes."""
+    """Values of `--sort`."""
 
     name = "name"
     events = "events"
@@ -51,52 +51,52 @@ class SortBy(StrEnum):
     size = "size"
 
 
-_OF_SIZES = (SortBy.pending, SortBy.size)
-_OF_FIGURES = (SortBy.auc, SortBy.f1, SortBy.alerts)
+_SIZES = (SortBy.pending, SortBy.size)
+_METRICS = (SortBy.auc, SortBy.f1, SortBy.alerts)
 
 
 def list_learners(
-    prefix: Annotated[str, typer.Argument(help="Only those whose names begin like this.", show_default=False)] = "",
-    sort: Annotated[SortBy, typer.Option(help="By what; numbers from the largest.")] = SortBy.name,
-    reverse: Annotated[bool, flag("--reverse", "-r", help="The other way round.")] = False,
+    prefix: Annotated[str, typer.Argument(help="Only learners whose names begin like this.", show_default=False)] = "",
+    sort: Annotated[SortBy, typer.Option(help="Order; numbers from the largest.")] = SortBy.name,
+    reverse: Annotated[bool, flag("--reverse", "-r", help="Reverse the order.")] = False,
     sizes: Annotated[
-        bool, flag("--sizes", help="What each takes, not its figures; so does --sort pending or size.")
+        bool, flag("--sizes", help="Show sizes instead of metrics, as --sort pending or size does.")
     ] = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
-    """List the learners, with their figures over the window, or with what each takes.
+    """List the learners with the metrics of the window, or with their sizes.
 
-    Learners that are asleep, swapped out to the store, are named only: to ask
-    for more would wake them.
+    Of learners that are asleep, evicted to the store, it shows only the
+    names, because more would load them.
     """
     with reporting(), connected(url, key) as client:
-        if sizes and sort in _OF_FIGURES:
-            raise typer.BadParameter(f"does not go with --sizes: {sort} is a figure", param_hint="--sort")
-        sizes = sizes or sort in _OF_SIZES
+        if sizes and sort in _METRICS:
+            raise typer.BadParameter(f"does not go with --sizes: {sort} is a metric", param_hint="--sort")
+        sizes = sizes or sort in _SIZES
         listing = client.learners(figures=not sizes)
-        rows = [one for one in listing["learners"] if one["name"].startswith(prefix)]
+        rows = [learner for learner in listing["learners"] if learner["name"].startswith(prefix)]
         asleep = [name for name in listing["asleep"] if name.startswith(prefix)]
-        creating = [one["name"] for one in listing.get("creating", ()) if one["name"].startswith(prefix)]
+        creating = [learner["name"] for learner in listing.get("creating", ()) if learner["name"].startswith(prefix)]
         unavailable = {name: why for name, why in listing["unavailable"].items() if name.startswith(prefix)}
-        rows.sort(key=lambda row: _rank(row, sort), reverse=reverse)
+        rows.sort(key=lambda row: _sort_key(row, sort), reverse=reverse)
         if as_json:
             print_json({"learners": rows, "asleep": asleep, "creating": creating, "unavailable": unavailable})
             return
         if not (rows or asleep or creating or unavailable):
-            beginning = f" whose name begins with {prefix}" if prefix else " yet; `rarestream create` makes one"
+            beginning = f" whose name begins with {prefix}" if prefix else " yet; `rarestream create` creates one"
             print(f"there is no learner{beginning}")
             return
         out = console()
         columns = _size_columns() if sizes else _figure_columns(rows)
-        out.print(_listed(rows, asleep, creating, unavailable, columns, out.width))
+        out.print(_list_table(rows, asleep, creating, unavailable, columns, out.width))
 
 
-def _rank(row: Document, sort: SortBy) -> tuple[Any, ...]:
-    """Where a row stands: by name from the first, by numbers from the largest, unknown ones last."""
+def _sort_key(row: Document, sort: SortBy) -> tuple[Any, ...]:
+    """Return the sort key of a row: names ascending, numbers descending, missing ones last."""
     window = row.get("window") or {}
-    number = {  # what the other list tells is not there
+    number = {  # members of the other list are missing
         SortBy.name: 0,
         SortBy.events: row["events"],
         SortBy.auc: window.get("auc"),
@@ -109,17 +109,17 @@ def _rank(row: Document, sort: SortBy) -> tuple[Any, ...]:
 
 
 class _ListColumn(NamedTuple):
-    told: Callable[[Document], str]
-    width: int = 0  # of a terminal below which it is left out
+    text: Callable[[Document], str]
+    width: int = 0  # of a terminal below which it is omitted
 
 
 def _figure_columns(rows: Sequence[Document]) -> dict[str, _ListColumn]:
-    """What is told of the rows of `GET /v1/learners?figures=true`."""
+    """Return the columns for the rows of `GET /v1/learners?figures=true`."""
 
-    def window(key: str, told: Callable[[Any], str], width: int = 0) -> _ListColumn:
+    def window(key: str, text_of: Callable[[Any], str], width: int = 0) -> _ListColumn:
         def cell(row: Document) -> str:
             value = row["window"].get(key)
-            return "-" if value is None else told(value)
+            return "-" if value is None else text_of(value)
 
         return _ListColumn(cell, width)
 
@@ -135,13 +135,13 @@ def _figure_columns(rows: Sequence[Document]) -> dict[str, _ListColumn]:
         "label delay": window("label_delay_median", format_duration, _WIDE),
         "alarms": _ListColumn(lambda row: f"{sum(row['alarms'].values()):,}", _NARROW),
     }
-    if any("mae" in row["window"] for row in rows):  # ordinal ones
+    if any("mae" in row["window"] for row in rows):  # of ordinal learners
         columns["MAE"] = window("mae", figure)
     return columns
 
 
 def _size_columns() -> dict[str, _ListColumn]:
-    """What is told of the rows of `GET /v1/learners`."""
+    """Return the columns for the rows of `GET /v1/learners`."""
     return {
         "algorithm": _ListColumn(lambda row: row["config"]["algorithm"], _NARROWER),
         "events": _ListColumn(lambda row: f"{row['events']:,}"),
@@ -152,7 +152,7 @@ def _size_columns() -> dict[str, _ListColumn]:
     }
 
 
-def _listed(
+def _list_table(
     rows: Sequence[Document],
     asleep: Sequence[str],
     creating: Sequence[str],
@@ -160,17 +160,17 @@ def _listed(
     columns: Mapping[str, _ListColumn],
     width: int,
 ) -> Table:
-    """A line for each, with as many columns as a terminal of this width has room for."""
+    """Return the table, with the columns that fit a terminal of this width."""
     from rich.text import Text
 
-    shown = {heading: column.told for heading, column in columns.items() if width >= column.width}
+    shown = {heading: column.text for heading, column in columns.items() if width >= column.width}
     table = plain_table("learner", *shown, right=len(shown) - ("algorithm" in shown))
     if left_out := [heading for heading in columns if heading not in shown]:
-        table.caption = f"no room here for {', '.join(left_out)}; --json has all"
+        table.caption = f"no space for {', '.join(left_out)}; --json shows all"
         table.caption_justify = "left"
     table.add_column("state", overflow="fold")
     for row in rows:
-        table.add_row(row["name"], *(told(row) for told in shown.values()), _state(row))
+        table.add_row(row["name"], *(text_of(row) for text_of in shown.values()), _state(row))
     blank = [""] * len(shown)
     for name in asleep:
         table.add_row(name, *blank, Text("asleep", "dim"))
@@ -197,26 +197,26 @@ def _state(row: Document) -> Any:
 
 def show(
     name: Name,
-    weights: Annotated[int | None, typer.Option(min=1, max=1000, help="Show so many of the largest weights.")] = None,
-    config: Annotated[bool, flag("--config", help="Print the configuration only, as JSON.")] = False,
+    weights: Annotated[int | None, typer.Option(min=1, max=1000, help="Number of largest weights to show.")] = None,
+    config: Annotated[bool, flag("--config", help="Print only the configuration, as JSON.")] = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
-    """Show a learner: its settings, how far it is, and its figures.
+    """Show a learner: its settings, progress and metrics.
 
-    What --config prints, `rarestream create --config` takes.
+    `rarestream create --config` reads the output of --config.
     """
     with reporting(), connected(url, key) as client:
         remote = client.learner(name)
         learner = remote.describe()
-        if config:  # a file that people go on with, too
+        if config:  # also a file for `create --config`
             print(json.dumps(learner["config"], indent=None if as_json else 2))
             return
         metrics, alarms = remote.metrics(), remote.alarms()
-        told = remote.weights(weights) if weights is not None else None
+        top_weights = remote.weights(weights) if weights is not None else None
         if as_json:
-            more = {} if told is None else {"weights": told}
+            more = {} if top_weights is None else {"weights": top_weights}
             print_json({"learner": learner, "metrics": metrics, "alarms": alarms, **more})
             return
         from rich.text import Text
@@ -225,17 +225,17 @@ def show(
 
         out = console(width=_PAGE)
         parts: list[Any] = [_about(learner, alarms), figures_table(metrics)]
-        if told is not None:
-            parts.append(_weighed(told))
-            if told["unnamed"]:
-                lacking = f"{told['unnamed']:,} without a name yet: it comes with the next event that has the feature"
+        if top_weights is not None:
+            parts.append(_weights_table(top_weights))
+            if top_weights["unnamed"]:
+                lacking = f"{top_weights['unnamed']:,} without a name until the next event that has the feature"
                 parts.append(Text(lacking, style="dim"))
         if out.is_terminal:
             out.print(*parts, sep="\n")
             return
         with out.capture() as written:
             out.print(*parts, sep="\n")
-        print("\n".join(map(str.rstrip, written.get().splitlines())))  # tables are filled up with blanks
+        print("\n".join(map(str.rstrip, written.get().splitlines())))  # tables are padded with blanks
 
 
 def _about(learner: Document, alarms: Document) -> Table:
@@ -249,8 +249,8 @@ def _about(learner: Document, alarms: Document) -> Table:
     if learner["not_ready"]:
         state.append(f": {learner['not_ready']}")
     table.add_row("learner", state)
-    for what, said in (*format_config(learner["config"]), *_progress(learner)):
-        table.add_row(what, said)
+    for what, text in (*format_config(learner["config"]), *_progress(learner)):
+        table.add_row(what, text)
     counts = ", ".join(f"{count} of the {_ALARMS.get(kind, kind)}" for kind, count in alarms["counts"].items() if count)
     last = f"; the last {alarm_of(alarms['alarms'][-1])}" if alarms["alarms"] else ""
     table.add_row("alarms", (counts or "none") + last)
@@ -261,17 +261,17 @@ _ALARMS = {"auc": "AUC", "scores": "scores"}
 
 
 def alarm_of(alarm: Document) -> str:
-    """One alarm in a few words."""
+    """Describe an alarm in a few words."""
     before, after = alarm["before"], alarm["after"]
     what = {
         "auc": f"the AUC fell from {figure(before)} to {figure(after)}",
-        "scores": f"the served scores changed: {share(after)} are above one that {share(before)} were",
+        "scores": f"the served scores changed: {share(after)} exceed a score that {share(before)} exceeded before",
     }
     return f"after {counted(alarm['events'], 'event')}: {what.get(alarm['kind'], alarm['kind'])}"
 
 
 def _progress(learner: Document) -> Iterator[tuple[str, str]]:
-    """How far it is, and what it takes."""
+    """Yield the progress and the sizes of a learner."""
     from service.cli.display import fit_of
 
     ordinal = learner["config"]["threshold"] is None
@@ -280,35 +280,35 @@ def _progress(learner: Document) -> Iterator[tuple[str, str]]:
     yield "events", f"{learner['events']:,} learnt ({counts})"
     if not ordinal:
         now = learner["threshold"]
-        yield "threshold", "none yet" if now is None else f"{figure(now)} of the probability"
+        yield "threshold", "none yet" if now is None else f"probability {figure(now)}"
     if (fit := fit_of(learner)) is not None:
         yield "fit", fit
     if learner["pending"] is not None:
         pending = learner["pending"]
         gone = f"; {pending['expired']:,} expired, {pending['evicted']:,} evicted"
-        kept = counted(pending["events"], "served event")
-        yield "remembered", f"{kept}, for labels and corrections ({format_bytes(pending['bytes'])}){gone}"
+        events = counted(pending["events"], "served event")
+        yield "remembered", f"{events}, for labels and corrections ({format_bytes(pending['bytes'])}){gone}"
     if learner["queued_events"]:
         yield "queue", counted(learner["queued_events"], "event")
     snapshot = learner["snapshot"]
     if snapshot is not None:
         ago = rough_duration(max(0.0, time.time() - snapshot["time"]))
-        taken = f"; snapshot at {snapshot['position']:,} ({format_bytes(snapshot['size'])}, {ago} ago)"
+        snapshot_text = f"; snapshot at {snapshot['position']:,} ({format_bytes(snapshot['size'])}, {ago} ago)"
     else:
-        taken = "; no snapshot yet"
-    yield "position", f"{learner['position']:,}{taken}"
+        snapshot_text = "; no snapshot yet"
+    yield "position", f"{learner['position']:,}{snapshot_text}"
     yield "state", f"{format_bytes(learner['state_bytes'])}, {counted(learner['columns'], 'column')}"
     for source, offset in learner["sources"].items():
         yield "source", f"{source}: {offset:,}"
 
 
-def _weighed(weights: Document) -> Table | str:
+def _weights_table(weights: Document) -> Table | str:
     if weights["reason"] is not None:
         return f"\nno weights: {weights['reason']}"
-    told, intercept = len(weights["weights"]), _signed(weights["intercept"])
-    table = plain_table(f"feature ({told} of {weights['total']:,})", "weight, as scaled", right=1)
-    for one in weights["weights"]:
-        table.add_row(one["name"], _signed(one["weight"]))
+    shown, intercept = len(weights["weights"]), _signed(weights["intercept"])
+    table = plain_table(f"feature ({shown} of {weights['total']:,})", "weight (scaled)", right=1)
+    for weight in weights["weights"]:
+        table.add_row(weight["name"], _signed(weight["weight"]))
     table.add_row("intercept", intercept, style="dim")
     return table
 

@@ -1,4 +1,4 @@
-"""`rarestream snapshot`, `snapshots`, `restore`, `clone`, `export`, `import`, `delete`: a learner as a whole."""
+"""`rarestream snapshot`, `snapshots`, `restore`, `clone`, `export`, `import`, `delete`: operations on a learner."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ from service.text import counted
 
 __all__ = ["clone", "delete", "export", "import_state", "restore", "snapshot", "snapshots"]
 
-_PIECE = 2**20  # bytes of a file that are read at once
+_PIECE = 2**20  # bytes of a file per read
 _DASH = "-"
-_BEGINNING = b"rare"  # of what `export` writes (`service/engine/records/codec.py`)
+_BEGINNING = b"rare"  # of an exported file (`service/engine/records/codec.py`)
 
-Yes = Annotated[bool, flag("--yes", "-y", help="Do not ask.")]
-NewName = Annotated[str, typer.Argument(help="The new learner's name.")]
+Yes = Annotated[bool, flag("--yes", "-y", help="Do not ask for confirmation.")]
+NewName = Annotated[str, typer.Argument(help="Name of the new learner.")]
 
 
 def snapshot(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None) -> None:
     """Save the state of a learner now, so that `restore` can go back to it.
 
-    The newest few are kept (RARESTREAM_SNAPSHOTS_KEPT of the service), those
-    among them that it takes by itself: `export` saves a state for good.
+    The service keeps only the newest few (RARESTREAM_SNAPSHOTS_KEPT),
+    including its own snapshots. Use `export` to keep a state for good.
     """
     with reporting(), connected(url, key) as client:
-        taken = client.learner(name).snapshot()
+        info = client.learner(name).snapshot()
         if as_json:
-            print_json(taken)
+            print_json(info)
         else:
-            print(f"{name} has a snapshot at position {taken['position']:,} ({format_bytes(taken['size'])})")
+            print(f"{name} has a snapshot at position {info['position']:,} ({format_bytes(info['size'])})")
 
 
 def snapshots(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None) -> None:
-    """List the snapshots that are kept of a learner, newest first."""
+    """List the stored snapshots of a learner, newest first."""
     with reporting(), connected(url, key) as client:
         stored = client.learner(name).snapshots()["snapshots"]
         if as_json:
@@ -67,9 +67,9 @@ def snapshots(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL, key: 
             print(f"{name} has no snapshot yet; `rarestream snapshot {name}` takes one")
             return
         table = plain_table("position", "size", "taken", right=3)
-        for one in stored:
-            taken = datetime.fromtimestamp(one["time"]).astimezone().isoformat(" ", "seconds")
-            table.add_row(str(one["position"]), format_bytes(one["size"]), taken)
+        for info in stored:
+            time = datetime.fromtimestamp(info["time"]).astimezone().isoformat(" ", "seconds")
+            table.add_row(str(info["position"]), format_bytes(info["size"]), time)
         console().print(table)
 
 
@@ -77,44 +77,49 @@ def restore(
     name: Name,
     position: Annotated[
         int,
-        typer.Argument(min=1, help="Of the snapshot; see `rarestream snapshots`.", autocompletion=snapshot_positions),
+        typer.Argument(
+            min=1, help="Position of the snapshot; see `rarestream snapshots`.", autocompletion=snapshot_positions
+        ),
     ],
     yes: Yes = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
-    """Roll a learner back to a snapshot: what was learnt after it is undone.
+    """Roll a learner back to a snapshot: everything learnt after it is undone.
 
-    Asks on a terminal; elsewhere --yes is needed. The roll-back stands in the
-    learner's log. Take a snapshot before it, and that can be restored again.
+    It asks on a terminal; elsewhere --yes is required. The roll-back is a
+    record of the log. To be able to undo it, take a snapshot before.
     """
     with reporting(), connected(url, key) as client:
 
         def question() -> str:
             at = client.learner(name).describe()["position"]
-            return f"Roll {name} back from position {at:,} to {position:,}? What was learnt after it is undone"
+            return f"Roll {name} back from position {at:,} to {position:,}? Everything learnt after it is undone"
 
-        _confirmed(yes, question, "it undoes what was learnt after the snapshot", "nothing was rolled back")
-        done = client.learner(name).restore(position)
+        _confirm(yes, question, "it undoes everything learnt after the snapshot", "nothing was rolled back")
+        result = client.learner(name).restore(position)
         if as_json:
-            print_json({"learner": name, "restored": position, **done})
+            print_json({"learner": name, "restored": position, **result})
         else:
-            print(f"{name} goes on from the snapshot at position {position:,}; that stands at {done['position']:,}")
+            print(
+                f"{name} is restored to the snapshot at position {position:,}; "
+                f"the roll-back is at position {result['position']:,}"
+            )
 
 
 def clone(name: Name, to: NewName, as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None) -> None:
-    """Make another learner of the same configuration and state, which then goes its own way.
+    """Create an independent learner with the same configuration and state.
 
-    Events that wait for their labels stay with the first: labels by id go
-    to the learner that scored the event.
+    Scored events that await their labels stay with the original. Send their
+    labels there.
     """
     with reporting(), connected(url, key) as client:
-        made = client.learner(name).clone(to)
+        document = client.learner(name).clone(to)
         if as_json:
-            print_json(made)
+            print_json(document)
         else:
-            print(f"{to} is created as a copy of {name}: {counted(made['events'], 'event')} learnt")
+            print(f"{to} is created as a copy of {name}: {counted(document['events'], 'event')} learnt")
 
 
 def delete(
@@ -124,14 +129,14 @@ def delete(
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
-    """Delete a learner, with its log and its snapshots. Asks on a terminal; elsewhere --yes is needed."""
+    """Delete a learner, its log and its snapshots. It asks on a terminal; elsewhere --yes is required."""
     with reporting(), connected(url, key) as client:
 
         def question() -> str:
             events = client.learner(name).describe()["events"]
-            return f"Delete {name}, which has learnt {counted(events, 'event')}? It cannot be brought back"
+            return f"Delete {name}, which has learnt {counted(events, 'event')}? This cannot be undone"
 
-        _confirmed(yes, question, "it deletes the learner for good, its log and snapshots too", "nothing was deleted")
+        _confirm(yes, question, "it deletes the learner, its log and its snapshots for good", "nothing was deleted")
         client.delete(name)
         if as_json:
             print_json({"deleted": name})
@@ -141,38 +146,36 @@ def delete(
 
 def export(
     name: Name,
-    file: Annotated[
-        Path, typer.Argument(help="Where to; - is standard output, without --json. A folder: the usual name in it.")
-    ],
-    force: Annotated[bool, flag("--force", "-f", help="Replace a file that is there.")] = False,
+    file: Annotated[Path, typer.Argument(help="File, folder, or - for standard output (without --json).")],
+    force: Annotated[bool, flag("--force", "-f", help="Replace an existing file.")] = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
-    """Save the configuration and state of a learner to a file, which `import` makes a learner of, on any server.
+    """Save the configuration and state of a learner to a file, for `import` on any server.
 
-    The file appears when it is complete: there is never half of one.
+    The file appears only when it is complete.
     """
     with reporting(), connected(url, key) as client:
         if str(file) == _DASH:
             if as_json:
-                reason = "does not go with -, by which the state itself goes to standard output: name a file"
+                reason = "does not go with -, which writes the state to standard output: name a file"
                 raise typer.BadParameter(reason, param_hint="--json")
             if sys.stdout.isatty():
-                raise WrongUsage("the state is bytes, and no text for a terminal: name a file, or send it on by a pipe")
+                raise WrongUsage("the state is binary: name a file, or pipe it to a program")
             client.learner(name).export(sys.stdout.buffer.write)
             sys.stdout.buffer.flush()
             return
         path = file / f"{name}.rarestream" if file.is_dir() else file
         if path.exists() and not force:
-            raise WrongUsage(f"{path} is there already; --force replaces it")
+            raise WrongUsage(f"{path} exists already; --force replaces it")
         written = 0
 
         def fill(take: Any) -> None:
             nonlocal written
             written = client.learner(name).export(take)
 
-        _whole(path, fill)
+        _write_atomically(path, fill)
         if as_json:
             print_json({"learner": name, "file": str(path), "bytes": written})
         else:
@@ -180,41 +183,41 @@ def export(
 
 
 def import_state(
-    file: Annotated[Path, typer.Argument(help="What `export` wrote; - is standard input.")],
+    file: Annotated[Path, typer.Argument(help="Exported file; - is standard input.")],
     name: NewName,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
-    """Make a learner of an exported state. Nothing is created of a file that is damaged or not ours."""
+    """Create a learner from an exported file. A damaged or foreign file creates nothing."""
     with reporting(), connected(url, key) as client:
         if str(file) == _DASH and sys.stdin.isatty():
-            raise WrongUsage("standard input is a terminal: name a file, or send one to it")
-        made = client.import_learner(name, _exported(file))
+            raise WrongUsage("standard input is a terminal: name a file, or pipe one")
+        document = client.import_learner(name, _read_export(file))
         if as_json:
-            print_json(made)
+            print_json(document)
         else:
-            print(f"{name} is created from {file}: {counted(made['events'], 'event')} learnt")
+            print(f"{name} is created from {file}: {counted(document['events'], 'event')} learnt")
 
 
-def _confirmed(yes: bool, question: Callable[[], str], why: str, otherwise: str) -> None:
-    """Go on where it was said so beforehand, or is said now. Where nobody can be asked, that is wrong usage."""
+def _confirm(yes: bool, question: Callable[[], str], why: str, otherwise: str) -> None:
+    """Ask for confirmation unless --yes was given; without a terminal --yes is required."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter(f"is needed where nobody can be asked: {why}", param_hint="--yes")
+        raise typer.BadParameter(f"is required without a terminal: {why}", param_hint="--yes")
     if not typer.confirm(question(), err=True):
         print(otherwise, file=sys.stderr)
         raise typer.Exit(ExitStatus.FAILED)
 
 
-def _exported(file: Path) -> Iterator[bytes]:
-    """The pieces of a file that `export` wrote, by its beginning: the service reads the rest."""
+def _read_export(file: Path) -> Iterator[bytes]:
+    """Yield the pieces of an exported file after a check of its beginning; the service checks the rest."""
     pieces = _pieces(file)
     first = next(pieces, b"")
     if not first.startswith(_BEGINNING):
         what = "standard input" if str(file) == _DASH else file
-        raise WrongUsage(f"{what}: not what `rarestream export` writes; nothing was sent")
+        raise WrongUsage(f"{what} is no file of `rarestream export`; nothing was sent")
     return chain([first], pieces)
 
 
@@ -231,13 +234,13 @@ def _pieces(file: Path) -> Iterator[bytes]:
         raise WrongUsage(f"{file}: {error.strerror or error}") from None
 
 
-def _whole(path: Path, fill: Any) -> None:
-    """Write a file by `fill`, which is handed its `write`; it gets its name, and replaces another, when it is whole."""
+def _write_atomically(path: Path, fill: Any) -> None:
+    """Write a file by `fill(write)`; it gets its name, and replaces another, when it is complete."""
     try:
-        handle, made = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     except OSError as error:
         raise WrongUsage(f"{path}: {error.strerror or error}") from None
-    part = Path(made)
+    part = Path(temporary)
     try:
         with os.fdopen(handle, "wb") as stream:
             fill(stream.write)
@@ -245,7 +248,7 @@ def _whole(path: Path, fill: Any) -> None:
             os.fsync(stream.fileno())
         mask = os.umask(0)
         os.umask(mask)
-        part.chmod(0o666 & ~mask)  # as of any file; a temporary one is for its owner only
+        part.chmod(0o666 & ~mask)  # as for any file; a temporary one is private
         part.replace(path)
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror or error}") from None

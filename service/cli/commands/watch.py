@@ -1,4 +1,4 @@
-"""`rarestream watch`: a learner's figures as they change."""
+"""`rarestream watch`: the metrics of a learner, live."""
 
 from __future__ import annotations
 
@@ -23,31 +23,29 @@ if TYPE_CHECKING:
 
     from rarestream import Client
 
-__all__ = ["Watched", "follow", "watch"]
+__all__ = ["WatchedLearner", "follow", "watch"]
 
 Document = Mapping[str, Any]
 
-_POINTS = 500  # of the AUC that are kept
-_WIDTH = 100  # columns of a frame that is printed to a file
-_NARROW = 16  # columns that a curve has at least beside its ends; else these stand below it
-_ALARMS = 3  # that are shown
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds before the stream is opened again
-_REFRESHES = 4  # of the terminal per second at most
+_POINTS = 500  # of the curve
+_WIDTH = 100  # width of a frame without a terminal
+_NARROW = 16  # least width of a curve beside its range; else the range is below it
+_ALARMS = 3  # alarms shown
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds before the stream is reopened
+_REFRESHES = 4  # most refreshes of the terminal per second
 
 
 def watch(
     name: Name,
-    once: Annotated[bool, flag("--once", help="Show the figures as they are now, and end.")] = False,
-    as_json: Annotated[
-        bool, flag("--json", help="Print a JSON object in each line: event and data; with --once the figures.")
-    ] = False,
+    once: Annotated[bool, flag("--once", help="Show the present metrics and exit.")] = False,
+    as_json: Annotated[bool, flag("--json", help="Print a JSON object per event; with --once the metrics.")] = False,
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
     """Watch a learner live: AUC as a curve, F1, rates, alarms. Ctrl-C ends it.
 
-    Where the output is no terminal, each change is a line. When the service
-    goes away, it is waited for, and nothing is missed.
+    Without a terminal it prints a line per change. If the service goes away,
+    it waits and then continues without a gap.
     """
     with reporting(), connected(url, key) as client:
         if once and as_json:
@@ -55,11 +53,11 @@ def watch(
             return
         out = console()
         plain = not out.encoding.lower().startswith("utf")
-        watched = Watched(client, name, plain=plain, width=None if out.is_terminal else _WIDTH)
+        watched = WatchedLearner(client, name, plain=plain, width=None if out.is_terminal else _WIDTH)
         if once:
             out.print(watched.frame())
             return
-        before = signal.signal(signal.SIGTERM, _ended)  # so that a terminal is left as it was
+        before = signal.signal(signal.SIGTERM, _raise_exit)  # restores the terminal on SIGTERM
         try:
             if as_json:
                 follow(client, watched, lambda kind, data: print(json.dumps({"event": kind, **data}), flush=True))
@@ -67,19 +65,19 @@ def watch(
                 _live(client, watched, out)
             else:
                 follow(client, watched, lambda kind, data: _line(out, watched, kind, data))
-        except KeyboardInterrupt:  # the usual end of it
+        except KeyboardInterrupt:  # the usual end
             return
         finally:
             signal.signal(signal.SIGTERM, before)
 
 
-def _ended(number: int, frame: FrameType | None) -> NoReturn:
+def _raise_exit(number: int, frame: FrameType | None) -> NoReturn:
     del frame
     raise SystemExit(128 + number)
 
 
-class Watched:
-    """What is known of a learner: as it was asked for at first, then moved on by the events of the stream."""
+class WatchedLearner:
+    """A learner and its metrics, updated by the events of the stream."""
 
     def __init__(
         self,
@@ -90,7 +88,7 @@ class Watched:
         width: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`plain`: without characters beyond ASCII in the curve; `width`: of a frame, that of the terminal if None."""
+        """Read the learner; `plain`: draw the curve in ASCII; `width`: of a frame, None for the terminal's."""
         from service.datasets import Meter
 
         self.name = name
@@ -98,7 +96,7 @@ class Watched:
         self.learner: Document = remote.describe()
         self.metrics: Document = remote.metrics()
         self.alarms: deque[Document] = deque(remote.alarms()["alarms"], maxlen=_ALARMS)
-        self.trouble: str | None = None  # why nothing comes just now
+        self.trouble: str | None = None  # why no events arrive
         self._curve: deque[float | None] = deque(maxlen=_POINTS)
         self._curve.extend(point.get(self._axis) for point in remote.history()["points"])
         self._plain = plain
@@ -107,7 +105,7 @@ class Watched:
 
     @property
     def ordinal(self) -> bool:
-        """Whether it tells ranks."""
+        """Whether it is an ordinal learner."""
         return "positive" not in self.metrics["class_counts"]
 
     @property
@@ -115,7 +113,7 @@ class Watched:
         return "mae" if self.ordinal else "auc"
 
     def take(self, kind: str, data: Document) -> None:
-        """Move on by one event of the stream."""
+        """Apply an event of the stream."""
         if kind == "figures":
             self._learnt.add(max(0, data["events"] - self.metrics["events"]))
             self._served.add(max(0, _served(data) - _served(self.metrics)))
@@ -124,30 +122,30 @@ class Watched:
             self._curve.append(data.get(self._axis))
         elif kind == "alarm":
             self.alarms.append(data)
-        elif kind == "reset":  # rolled back: all points follow anew
+        elif kind == "reset":  # a roll-back: all points are sent again
             self._curve.clear()
 
     def rates(self) -> str:
-        """Events learnt and scored per second, lately; nothing before that is known."""
+        """Return the recent events learnt and scored per second; empty until they are known."""
         learnt, served = self._learnt.speed(), self._served.speed()
         if learnt is None or served is None:
             return ""
         return f"{learnt:,.0f} learnt/s" + (f", {served:,.0f} scored/s" if served >= 0.5 else "")
 
     def words(self) -> list[tuple[str, str]]:
-        """The figures of the window, each with what it is called."""
+        """Return the metrics of the window with their names."""
         window = self.metrics["window"]
         names = [("MAE", "mae"), ("accuracy", "accuracy")]
         if not self.ordinal:
             names = [("AUC", "auc"), ("F1", "f1"), ("precision", "precision"), ("recall", "recall")]
-        said = [(name, figure(window[key])) for name, key in names]
+        texts = [(name, figure(window[key])) for name, key in names]
         if self.ordinal:
-            return said
+            return texts
         threshold = figure(self.metrics["threshold"])
-        return [*said, ("alert rate", share(window["alert_rate"])), ("threshold", threshold)]
+        return [*texts, ("alert rate", share(window["alert_rate"])), ("threshold", threshold)]
 
     def frame(self) -> Panel:
-        """Everything, for a terminal."""
+        """Return the frame of a terminal."""
         from rich.panel import Panel
         from rich.table import Table
         from rich.text import Text
@@ -161,7 +159,7 @@ class Watched:
             low, high = self.metrics["window"]["auc_interval"]
             now.append(f"   95 % interval {figure(low)} to {figure(high)}", "not bold dim")
         body.add_row(words[0][0], now)
-        body.add_row("course", self._drawn())
+        body.add_row("trend", self._drawn())
         rest = Text("   ").join([Text.assemble((f"{name} ", "dim"), value) for name, value in words[1:]])
         body.add_row("", rest)
         learnt = f"{self.metrics['events']:,} learnt{self._counted()}"
@@ -187,17 +185,17 @@ class Watched:
         return counted + (f", {awaited:,} scored without a label" if awaited > 0 else "")
 
     def _drawn(self) -> _Curve:
-        """The figure's curve up to now, as wide as there is room, and between what values it goes."""
+        """Return the curve up to now, as wide as the terminal allows, with its range."""
         from service.cli.format import sparkline
 
-        course = [*self._curve, self.metrics["window"][self._axis]]  # the newest point is some events old
-        known = [one for one in course if one is not None]
-        ends = f"lowest {figure(min(known))}, highest {figure(max(known))}" if known else "-"
-        return _Curve(lambda width: sparkline(course, width, plain=self._plain), ends)
+        points = [*self._curve, self.metrics["window"][self._axis]]  # because the newest point is some events old
+        values = [value for value in points if value is not None]
+        ends = f"lowest {figure(min(values))}, highest {figure(max(values))}" if values else "-"
+        return _Curve(lambda width: sparkline(points, width, plain=self._plain), ends)
 
 
 class _Curve:
-    """A line that fits its place: Rich asks for it with the width that there is."""
+    """A line that adapts to the width that Rich gives it."""
 
     def __init__(self, draw: Callable[[int], str], ends: str) -> None:
         self._draw, self._ends = draw, ends
@@ -214,11 +212,11 @@ class _Curve:
             yield Text("  ").join(filter(None, [curve, ends]))
 
 
-def follow(client: Client, watched: Watched, tell: Callable[[str, Document], None]) -> None:
-    """Take every event of the stream and `tell` of it, for good; where it breaks off it is opened again.
+def follow(client: Client, watched: WatchedLearner, report: Callable[[str, Document], None]) -> None:
+    """Apply every event of the stream and `report` it, forever; reopen the stream if it breaks.
 
-    Raises `CommandFailed` where the learner is deleted, or refused. Nothing is missed: the stream goes on after the
-    last event that came.
+    No event is missed: the stream resumes after the last one. Raises `CommandFailed` if the learner is deleted or the
+    service refuses.
     """
     from rarestream import ClientError
 
@@ -235,28 +233,28 @@ def follow(client: Client, watched: Watched, tell: Callable[[str, Document], Non
                     watched.trouble = None
                     last, pause = event.id or last, _FIRST_PAUSE
                     watched.take(event.kind, event.data)
-                    tell(event.kind, event.data)
+                    report(event.kind, event.data)
             why = "the service closed the stream"
         except ClientError as error:
             if error.status is not None and error.status < 500 and error.status != 429:
                 raise
             why = error.detail.partition("\n")[0]
         watched.trouble = f"{why}; trying again"
-        tell("trouble", {"detail": watched.trouble})
+        report("trouble", {"detail": watched.trouble})
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _live(client: Client, watched: Watched, out: Console) -> None:
-    """Redraw one place of the terminal."""
+def _live(client: Client, watched: WatchedLearner, out: Console) -> None:
+    """Redraw the frame on the terminal."""
     from rich.live import Live
 
     with Live(get_renderable=watched.frame, console=out, refresh_per_second=_REFRESHES, vertical_overflow="crop"):
         follow(client, watched, lambda *_: None)
 
 
-def _line(out: Console, watched: Watched, kind: str, data: Document) -> None:
-    """A change as a line of text."""
+def _line(out: Console, watched: WatchedLearner, kind: str, data: Document) -> None:
+    """Print a change as a line."""
     now = datetime.now().astimezone().strftime("%H:%M:%S")
     if kind == "figures":
         words = [f"{name} {value}" for name, value in watched.words()]

@@ -23,7 +23,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from learners.decisions.threshold import Threshold
-from service.cli.commands.bench import measured
+from service.cli.commands.bench import measure_requests
 from service.cli.format import format_bytes
 from service.cli.main import app
 from service.cli.options import objective_names
@@ -121,7 +121,7 @@ def test_show_says_everything(server: Process) -> None:
         "AUC, 95 % interval",
     ):
         assert said in text
-    assert re.search(r"feature \(2 of 3\)\s+weight, as scaled\nx\[\d\]", text)
+    assert re.search(r"feature \(2 of 3\)\s+weight \(scaled\)\nx\[\d\]", text)
     found = document(run(server, "show", "fraud", "--weights", 2, "--json"))
     assert found["learner"]["events"] == found["metrics"]["events"] == 600
     assert (len(found["weights"]["weights"]), found["weights"]["total"]) == (2, 3)
@@ -291,13 +291,13 @@ def test_events_learnt_scored_and_labelled(server: Process, tmp_path: Path) -> N
     (tmp_path / "labels.csv").write_text("n-1,1\nn-2,0\nn-3,0\n")
     text = run(server, "labels", "events", tmp_path / "labels.csv").stdout
     assert text.endswith("3 labels: 2 learnt, 1 unknown\n")
-    assert run(server, "labels", "events", "n-1=1").stdout.endswith("1 label: 1 known before\n")
+    assert run(server, "labels", "events", "n-1=1").stdout.endswith("1 label: 1 duplicate\n")
 
 
 @pytest.mark.parametrize("command", ["update", "predict", "labels"])
 def test_a_list_of_no_events(server: Process, command: str) -> None:
     found = run(server, command, "fraud", "[]")
-    assert (found.stdout, found.stderr) == ("", "there are no events: nothing was sent\n")
+    assert (found.stdout, found.stderr) == ("", "no events: nothing was sent\n")
 
 
 def test_what_is_scored_and_not_remembered_is_told(server: Process, tmp_path: Path) -> None:
@@ -306,8 +306,8 @@ def test_what_is_scored_and_not_remembered_is_told(server: Process, tmp_path: Pa
     old = '{"id": "o", "time": 1000, "features": {"amount": 5}}'
     new = '{"id": "n", "time": 1767225601, "features": {"amount": 5}}'
     assert run(server, "predict", "forgetful", new, new, '{"features": {"amount": 5}}').stderr == ""
-    warning = "warning: 1 event with an id, not remembered for a label: "
-    assert run(server, "predict", "forgetful", old, new).stderr == f"{warning}their time is too long ago\n"
+    warning = "warning: 1 event with an id cannot be labelled later: "
+    assert run(server, "predict", "forgetful", old, new).stderr == f"{warning}their times are too long ago\n"
     with RedisServer() as redis, Process(redis.url, tmp_path / "log") as process:
         put(process, "a", NAMED)
         redis.kill()
@@ -406,7 +406,7 @@ def test_files_that_are_none(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "bad"
     for data in (b"nothing of ours", b""):
         path.write_bytes(data)
-        said = "not what `rarestream export` writes; nothing was sent"
+        said = "is no file of `rarestream export`; nothing was sent"
         assert run(server, "import", path, "bad", status=2).stderr == f"error: {path}: {said}\n"
         assert run(server, "import", "-", "bad", status=2, stdin=data).stderr == f"error: standard input: {said}\n"
     run(server, "export", "fraud", path, "--force")
@@ -624,7 +624,7 @@ def _status(url: str) -> int:
 
 def test_what_is_measured() -> None:
     sent: list[bytes] = []
-    found = measured("update", [bytes([k]) for k in range(50)], 10, sent.append)
+    found = measure_requests("update", [bytes([k]) for k in range(50)], 10, sent.append)
     assert len(sent) == 50  # the first 20 are not counted
     assert (found.requests, found.events) == (30, 300)
     told = found.to_json()

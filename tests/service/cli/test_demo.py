@@ -69,11 +69,11 @@ def test_the_demo_streams_stops_and_goes_on(demo: Demo, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
     assert (process.returncode, err) == (0, "")
-    assert "Stopped cleanly. The same command goes on from here." in out
+    assert "Stopped cleanly. The same command resumes from here." in out
 
     process = demo(store, "--events", 3000, "--rate", 0)
     url = until(process, r"dashboard +(http://\S+)/$")[1]
-    at = int(until(process, r"Going on at event ([\d,]+) of 3,000")[1].replace(",", ""))
+    at = int(until(process, r"Resuming at event ([\d,]+) of 3,000")[1].replace(",", ""))
     assert 0 < at < 3000
     until(process, r"All 3,000 events are streamed\.$")
     until(process, r"Still serving; Ctrl-C stops\.$")
@@ -174,7 +174,7 @@ def test_a_stream_of_which_no_event_is_of_a_time_to_come(demo: Demo, tmp_path: P
     _, err = process.communicate()
     assert process.returncode == 2
     assert "--events: 20,00" in err
-    assert " at most; the times of those after them are still to come" in err
+    assert " at most; later events would be in the future" in err
 
 
 def test_a_learner_that_somebody_else_teaches_does_not_stop_the_stream(demo: Demo, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_figures_so_far_in_a_few_words() -> None:
         ({}, "none yet"),
         ({"running": True}, "none yet; the next is running"),
         ({"events": 5000, "running": True}, "after 5,000 events; the next is running"),
-        ({"running": True, "waiting": True}, "none yet; the next waits for those of other learners"),
+        ({"running": True, "waiting": True}, "none yet; the next waits for fits of other learners"),
         ({"events": 5000, "failed": "too few"}, "after 5,000 events; the last one failed: too few"),
     ],
 )
@@ -74,8 +74,8 @@ def test_how_far_the_fits_are(fit: dict[str, Any] | None, said: str | None) -> N
 
 
 SCORED_NONE = "no event was scored by a fitted model yet"
-LAST_SCORED_NONE = "the model of the last fit has scored no event yet"
-UNDER_WAY = "a fit is under way"
+LAST_SCORED_NONE = "the model of the last fit has not scored an event yet"
+UNDER_WAY = "a fit is running"
 
 
 @pytest.mark.parametrize(

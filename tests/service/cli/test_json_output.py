@@ -135,4 +135,4 @@ def test_the_demo_is_lines_of_figures_behind_its_address(start: Commands, tmp_pa
     assert figures["demo-cbr"] == shown
     _, err = ended(process)
     assert process.returncode == 0
-    assert err[-1] == "Stopped cleanly. The same command goes on from here."
+    assert err[-1] == "Stopped cleanly. The same command resumes from here."

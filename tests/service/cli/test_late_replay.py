@@ -108,7 +108,7 @@ def naive(times: list[float], delay: Delay, limit: int | None = None) -> list[St
             order.append(("label", labelled))
             labelled += 1
         order.append(("score", row))
-        known.append(delay.known(at))
+        known.append(delay.arrival_of(at))
     if limit != len(times):
         order += [("label", row) for row in range(labelled, len(times))]
     return order
@@ -177,8 +177,8 @@ def test_requests_are_bounded_in_bytes() -> None:
 
 
 def test_rounds_of_labels() -> None:
-    assert Delay(100.0, 60.0).known(25.0) == 180.0
-    assert Delay(95.0, 60.0).known(25.0) == 120.0
+    assert Delay(100.0, 60.0).arrival_of(25.0) == 180.0
+    assert Delay(95.0, 60.0).arrival_of(25.0) == 120.0
     assert late_source("a#1", Delay(604_800.0)) == "a#1+604800"
     assert late_source("a#1", Delay(604_800.0, 3600.0)) == "a#1+604800/3600"
 
@@ -262,7 +262,7 @@ def test_a_limit_leaves_labels_for_later(server: Process, file: Path, whole: str
     assert ROWS - 200 <= found["scored"] <= ROWS - 200 + 5  # those between two labels may come again
     assert figures(server, "limited") == figures(server, whole)
     result = run(server, "replay", file, "--learner", "limited", *LATE)
-    assert "no row is left: all were learnt before" in result.stderr
+    assert "no rows left: all were learnt before" in result.stderr
     assert figures(server, "limited") == figures(server, whole)
 
 
@@ -349,7 +349,7 @@ def test_labels_that_come_too_late_are_told_of(server: Process, tmp_path: Path) 
     config = {"algorithm": "fofo", "features": {"kind": "named"}, "late": {"max_events": 1}}
     httpx.put(f"{server.url}/v1/learners/crowd", json=config, timeout=300).raise_for_status()
     result = run(server, "replay", path, "--learner", "crowd", "--batch", "1", *LATE)
-    assert "3 labels came too late: their events are not remembered any more" in result.stderr
+    assert "3 labels arrived too late: their events are not remembered any more" in result.stderr
 
 
 def test_what_is_not_remembered_is_scored_again() -> None:

@@ -84,8 +84,8 @@ def test_what_there_is_no_room_for_is_told() -> None:
         out.print(_listed([], ["tired"], [], {}, _figure_columns([]), out.width))
         assert isinstance(out.file, StringIO)
         told[width] = " ".join(out.file.getvalue().partition("asleep")[2].split())
-    assert told[80] == "no room here for positives, 95 %, alerts, threshold, label delay, alarms; --json has all"
-    assert told[100] == "no room here for positives, 95 %, label delay; --json has all"
+    assert told[80] == "no space for positives, 95 %, alerts, threshold, label delay, alarms; --json shows all"
+    assert told[100] == "no space for positives, 95 %, label delay; --json shows all"
     assert told[200] == ""
 
 

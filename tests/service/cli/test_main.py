@@ -316,7 +316,7 @@ def test_a_learner_that_is_not_ready_has_no_threshold_yet(server: Process) -> No
     assert re.search("threshold +none yet", run(server, "show", "none-yet").stdout)
     moved = run(server, "threshold", "none-yet", "fixed", "--set", "threshold.value=0.25").stdout.splitlines()[1]
     assert moved == "it is 0.25 now"
-    assert re.search("threshold +0.2500 of the probability", run(server, "show", "none-yet").stdout)
+    assert re.search("threshold +probability 0.2500", run(server, "show", "none-yet").stdout)
 
 
 def test_a_budget_may_change_its_kind(server: Process) -> None:
@@ -571,7 +571,7 @@ def test_the_help_says_what_it_is_for() -> None:
     assert "Online learning for imbalanced streams" in result.stdout
     assert "--version" in result.stdout
     result = CliRunner().invoke(app, ["replay", "--help"])
-    assert "Resuming holds for the unchanged file with the same --label," in result.stdout
+    assert "A replay resumes if the file is unchanged and --label, --positive," in result.stdout
 
 
 # What is imported

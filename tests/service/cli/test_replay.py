@@ -209,7 +209,7 @@ def test_all_rows_are_learnt_in_order(server: Process, file: Path, whole: str) -
 def test_a_second_replay_finds_nothing_left(server: Process, file: Path, whole: str) -> None:
     text = replayed(server, file, "whole")
     assert f"resuming at row {ROWS:,}" in text
-    assert "no row is left" in text
+    assert "no rows left" in text
     assert digest(server, "whole") == whole
 
 
@@ -219,7 +219,7 @@ def test_ctrl_c_stops_after_the_batch_in_flight(start: Commands, server: Process
     some_are_learnt(server, "interrupted")
     process.send_signal(signal.SIGINT)
     text = finish(process, status=130)
-    assert "stopped; the same command goes on from there" in text
+    assert "stopped; the same command resumes from there" in text
     learnt = get(server, "interrupted")["events"]
     assert 0 < learnt < ROWS
     assert f"rows 0 to {learnt:,}: {learnt:,} learnt" in text
@@ -279,7 +279,7 @@ def test_after_a_bad_row_ids_keep_a_repaired_file_from_being_learnt_twice(server
     create(server, "ids")
     text = replayed(server, path, "ids", "--id", "key", "--batch", "100", status=6)
     assert "rows 0 to 200 are learnt; " in text
-    assert "learnt from its first row, but for the rows whose id the learner has met" in text
+    assert "learnt from its first row, except for rows whose id the learner has seen" in text
     path.write_text("key,x,label\n" + "".join(rows))
     text = replayed(server, path, "ids", "--id", "key", "--batch", "100")
     assert "rows 0 to 300: 100 learnt, 200 duplicates" in text
@@ -342,7 +342,7 @@ def test_a_file_of_this_name_that_was_learnt_before_is_told_of_before_the_first_
             ReplayPlan(path, "a", RowColumns(), batch=10), client, interruption, Console(file=out, soft_wrap=True)
         )
     assert len(told) == 2
-    assert told[0].startswith("warning: the learner has learnt 3,000 rows of a file of this name before, but of other ")
+    assert told[0].startswith("warning: the learner has learnt 3,000 rows of a file of this name, but with other ")
 
 
 def test_events_beyond_a_source_are_refused_for_good(server: Process) -> None:

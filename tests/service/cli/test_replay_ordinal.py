@@ -100,7 +100,7 @@ def test_replay_says_what_a_learner_waits_for_and_when_it_was_fitted(server: Pro
     text = run(server, *replay, "--limit", 500).stderr
     assert text.endswith(
         "last fit: none yet\n"
-        "no event was scored by a fitted model yet: the figures say nothing of the algorithm\n"
+        "no event was scored by a fitted model yet: the metrics do not describe the algorithm\n"
         "batch is not ready: the first fit comes after 600 labelled events\n"
     )
     run(server, *replay)
@@ -108,7 +108,7 @@ def test_replay_says_what_a_learner_waits_for_and_when_it_was_fitted(server: Pro
         assert found["fit"]["failed"] is None
     assert found["ready"]
     text = run(server, *replay).stderr
-    assert "last fit: after 900 events\nthe model of the last fit has scored no event yet: " in text
+    assert "last fit: after 900 events\nthe model of the last fit has not scored an event yet: " in text
     assert "not ready" not in text
 
 

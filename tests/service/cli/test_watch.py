@@ -13,7 +13,7 @@ from rich.console import Console
 from rarestream import ClientError, RequestRefused, ServerEvent, ServiceUnreachable
 from rarestream.client.documents import EventDecoder
 from service.cli.commands import watch
-from service.cli.commands.watch import Watched, follow
+from service.cli.commands.watch import WatchedLearner, follow
 from service.cli.format import sparkline
 from service.exits import CommandFailed, ExitStatus
 
@@ -111,7 +111,7 @@ def test_a_stream_that_breaks_is_opened_again_where_it_was(monkeypatch: pytest.M
     away = ServiceUnreachable("cannot reach it")
     service = Service(first, away, away, last)
     told: list[str] = []
-    watched = Watched(service, "a")  # type: ignore[arg-type]
+    watched = WatchedLearner(service, "a")  # type: ignore[arg-type]
     with pytest.raises(CommandFailed, match="a was deleted") as error:
         follow(service, watched, lambda kind, _: told.append(kind))  # type: ignore[arg-type]
     assert error.value.exit_status == ExitStatus.NOT_FOUND
@@ -123,12 +123,12 @@ def test_a_stream_that_breaks_is_opened_again_where_it_was(monkeypatch: pytest.M
 def test_a_refusal_ends_a_watch() -> None:
     service = Service(RequestRefused("no", status=401, code="unauthorized"))
     with pytest.raises(RequestRefused):
-        follow(service, Watched(service, "a"), lambda *_: None)  # type: ignore[arg-type]
+        follow(service, WatchedLearner(service, "a"), lambda *_: None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_a_frame_fits_its_terminal(width: int) -> None:
-    watched = Watched(Service(), "a", clock=iter(range(1000)).__next__)  # type: ignore[arg-type]
+    watched = WatchedLearner(Service(), "a", clock=iter(range(1000)).__next__)  # type: ignore[arg-type]
     watched.take("figures", figures(50, auc=0.875))
     watched.take("alarm", {"kind": "auc", "events": 40, "before": 0.9, "after": 0.7})
     console = Console(width=width, record=True, force_terminal=True, file=io.StringIO())
@@ -137,9 +137,9 @@ def test_a_frame_fits_its_terminal(width: int) -> None:
     assert max(map(len, text.splitlines())) == width
     assert "0.8750" in text
     rows = [line.strip("│ ").split("  ")[0] for line in text.splitlines()]
-    assert "▁" in text.splitlines()[rows.index("course")]
+    assert "▁" in text.splitlines()[rows.index("trend")]
     if width > 40:
-        assert text.index("0.8750") < text.index("95 % interval 0.8") < text.index("course") < text.index("lowest")
+        assert text.index("0.8750") < text.index("95 % interval 0.8") < text.index("trend") < text.index("lowest")
         assert "100 scored without" in text
         assert "lowest 0.5000, highest 0.8750" in text  # with the present
         assert "the AUC fell from 0.9000 to 0.7000" in text
@@ -147,7 +147,7 @@ def test_a_frame_fits_its_terminal(width: int) -> None:
 
 def test_a_frame_of_ranks_and_one_without_figures() -> None:
     console = Console(width=80, record=True, file=io.StringIO())
-    watched = Watched(Service(), "a")  # type: ignore[arg-type]
+    watched = WatchedLearner(Service(), "a")  # type: ignore[arg-type]
     watched.take("reset", {})
     watched.take("figures", figures(1, auc=None, auc_interval=None))
     console.print(watched.frame())
@@ -155,7 +155,7 @@ def test_a_frame_of_ranks_and_one_without_figures() -> None:
     watched.take("figures", ranked)
     console.print(watched.frame())
     lines = [line.strip("│ ") for line in console.export_text().splitlines()]
-    assert [line for line in lines if line.startswith(("AUC", "MAE", "course"))] == [
+    assert [line for line in lines if line.startswith(("AUC", "MAE", "trend"))] == [
         "AUC     -",
         "course  -",
         "MAE     0.2500",
@@ -164,7 +164,7 @@ def test_a_frame_of_ranks_and_one_without_figures() -> None:
 
 
 def test_a_roll_back_begins_a_new_curve() -> None:
-    watched = Watched(Service(), "a")  # type: ignore[arg-type]
+    watched = WatchedLearner(Service(), "a")  # type: ignore[arg-type]
     watched.take("reset", {})
     watched.take("point", {"auc": 0.3})
     assert list(watched._curve) == [0.3]

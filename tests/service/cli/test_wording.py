@@ -62,5 +62,5 @@ def test_a_keys_file_without_keys_is_told(server: Process, tmp_path: Path) -> No
     path = tmp_path / "keys.json"
     path.write_text('{"keys": []}')
     (line,) = printed(server, "keys", "list", "--keys", str(path))
-    assert line == f"{path} has no keys; `rarestream keys create --keys {path} --name NAME --scope SCOPE` makes one"
+    assert line == f"{path} has no keys; `rarestream keys create --keys {path} --name NAME --scope SCOPE` creates one"
     assert printed(server, "keys", "list", "--keys", str(path), "--json") == ['{"keys": []}']
