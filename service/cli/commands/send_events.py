@@ -219,7 +219,7 @@ def _learn(
         return
     if sending.answered <= _SHOWN:
         _print_results(each)
-    words = {"applied": "learnt", "duplicate": "duplicate", "relabelled": "corrected"}
+    words = {"applied": "learnt", "relabelled": "corrected"}
     outcomes = [f"{count:,} {words.get(status, status)}" for status, count in sums.items() if count]
     print(f"{counted(sending.answered, 'label' if kind == 'labels' else 'event')}: {', '.join(outcomes)}")
 

@@ -75,7 +75,7 @@ def test_the_demo_streams_stops_and_goes_on(demo: Demo, tmp_path: Path) -> None:
     url = until(process, r"dashboard +(http://\S+)/$")[1]
     at = int(until(process, r"Resuming at event ([\d,]+) of 3,000")[1].replace(",", ""))
     assert 0 < at < 3000
-    until(process, r"All 3,000 events are streamed\.$")
+    until(process, r"All 3,000 events have been streamed\.$")
     until(process, r"Still serving; Ctrl-C stops\.$")
     found = learners(url)
     assert {one["events"] for one in found.values()} == {3000}
@@ -95,7 +95,7 @@ def test_the_demo_streams_stops_and_goes_on(demo: Demo, tmp_path: Path) -> None:
         assert process.stdout is not None
         while "Still serving" not in rest:
             rest += process.stdout.readline()
-        assert "are streamed" not in rest
+        assert "have been streamed" not in rest
         process.send_signal(signal.SIGINT)
         process.communicate()
         assert process.returncode == 0
