@@ -1,4 +1,4 @@
-"""Topics of Kafka and Redis streams as events. Start with `run`."""
+"""Kafka topics and Redis streams as sources of events. Start with `consumer`."""
 
 from service.connectors.consumer import consume
 from service.connectors.feed import Feed

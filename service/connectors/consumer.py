@@ -1,6 +1,6 @@
-"""A feed into a learner until it is stopped: every partition by a task of its own, progress in lines.
+"""Consumes a feed into a learner until it is stopped: one task per partition, and lines of progress.
 
-SIGTERM and Ctrl-C let what is under way be answered, and its position be committed.
+After SIGTERM or Ctrl-C, requests in progress are answered and their positions committed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from service.exits import CommandFailed
 
 __all__ = ["consume"]
 
-_TELL_EVERY = 10.0  # seconds between lines on progress
-_LOOK_EVERY = 10.0  # seconds between looks for what came to the feed
-_NOTICE = 0.1  # seconds between looks for a signal
-_GRACE = 10.0  # seconds that what is under way has after a stop; what is cut off then is read again, as after a kill
-_SOURCES = 64  # whose positions a learner keeps
-_THREADS = 32  # requests under way at most: one of each partition
+_PROGRESS_EVERY = 10.0  # seconds between lines of progress
+_LOOK_EVERY = 10.0  # seconds between checks for new partitions
+_NOTICE = 0.1  # seconds between checks for a signal
+_GRACE = 10.0  # grace period in seconds for requests at a stop; cut-off messages are read again, as after a crash
+_SOURCES = 64  # sources per learner
+_THREADS = 32  # most requests in progress: one per partition
 
 
 def consume(
@@ -37,10 +37,10 @@ def consume(
     connect: Callable[[Callable[[float], bool]], AbstractContextManager[Client]],
     note: Callable[[str], None],
 ) -> Document:
-    """Blocks until it is stopped, or `plan.once` ends it; what was done, for programs. To be called in the main thread.
+    """Consume until stopped, or until `plan.once` ends it; return the counts. Call it in the main thread.
 
-    `connect` opens a connection to the service, of which each partition has one; it is given what its pauses are to be
-    made with. Raises `CommandFailed` or `ClientError`.
+    `connect(wait)` opens a connection to the service, one per partition, whose pauses use `wait`. Raises
+    `CommandFailed` or `ClientError`.
     """
     with Interruption() as interruption:
         return asyncio.run(_consume(plan, feed, connect, note, interruption))
@@ -54,7 +54,7 @@ async def _consume(
     interruption: Interruption,
 ) -> Document:
     stop, counts = threading.Event(), ReadCounts()
-    tasks = [asyncio.create_task(_watch(interruption, stop, counts, note))]
+    tasks = [asyncio.create_task(_report_progress(interruption, stop, counts, note))]
     try:
         with ExitStack() as stack:
             stack.enter_context(log_to_notes("Kafka", "aiokafka", note))
@@ -63,10 +63,8 @@ async def _consume(
             texts = frozenset(name for name, numeric in declared(document["config"]["features"]).items() if not numeric)
             async with feed:
                 if len(feed.partitions) > _SOURCES:
-                    count = (
-                        f"{len(feed.partitions)} partitions are more than the {_SOURCES} sources that a learner keeps"
-                    )
-                    raise CommandFailed(f"{count}: name some with --partition")
+                    count = f"{len(feed.partitions)} partitions are more than the {_SOURCES} sources of a learner"
+                    raise CommandFailed(f"{count}: choose some with --partition")
                 threads = stack.enter_context(ThreadPoolExecutor(min(_THREADS, len(feed.partitions))))
                 consumptions = [
                     Consumption(
@@ -85,9 +83,11 @@ async def _consume(
                 empty = [partition for partition in feed.partitions if (await partition.bounds()).end == 0]
                 note(f"reading {', '.join(partition.source for partition in feed.partitions)}")
                 for partition in empty:
-                    note(f"{partition.source} is empty or does not exist yet: awaiting its first message")
-                tasks.append(asyncio.create_task(_tell_added(feed, note)))
-                ends = await asyncio.gather(*(_until(one, stop) for one in consumptions), return_exceptions=True)
+                    note(f"{partition.source} is empty or does not exist yet: waiting for its first message")
+                tasks.append(asyncio.create_task(_note_added(feed, note)))
+                ends = await asyncio.gather(
+                    *(_run_until(consumption, stop) for consumption in consumptions), return_exceptions=True
+                )
         for end in ends:
             if isinstance(end, BaseException):
                 raise end
@@ -96,20 +96,22 @@ async def _consume(
     finally:
         for task in tasks:
             task.cancel()
-        if counts.read or sys.exc_info()[0] is None:  # where it never began, why is all there is to tell
+        if counts.read or sys.exc_info()[0] is None:  # if it never began, only the error matters
             note(counts.line())
     positions = zip(feed.partitions, consumptions, strict=True)
-    return counts.document() | {"positions": {partition.source: one.done for partition, one in positions}}
+    return counts.document() | {
+        "positions": {partition.source: consumption.handled_to for partition, consumption in positions}
+    }
 
 
-async def _until(consumption: Consumption, stop: threading.Event) -> None:
-    """Run it; where it fails, the others stop. One that does not end after a stop, as its broker is away, is left."""
+async def _run_until(consumption: Consumption, stop: threading.Event) -> None:
+    """Run one partition; if it fails, stop the others. After a stop, cancel it if its broker does not answer."""
     running = asyncio.create_task(consumption.run())
     try:
         while not stop.is_set() and not running.done():
             await asyncio.wait([running], timeout=_NOTICE)
-        done, _ = await asyncio.wait([running], timeout=_GRACE)
-        if done:
+        ended, _ = await asyncio.wait([running], timeout=_GRACE)
+        if ended:
             await running
     except Stopped:
         return
@@ -120,18 +122,18 @@ async def _until(consumption: Consumption, stop: threading.Event) -> None:
         running.cancel()
 
 
-async def _watch(
+async def _report_progress(
     interruption: Interruption, stop: threading.Event, counts: ReadCounts, note: Callable[[str], None]
 ) -> None:
-    """A signal stops everything; until then, tell what was done."""
+    """Print progress until a signal stops everything."""
     loop = asyncio.get_running_loop()
-    told, last = loop.time(), ""
+    noted, last = loop.time(), ""
     while True:
         if interruption and not stop.is_set():
             stop.set()
             note("stopping")
-        if loop.time() - told >= _TELL_EVERY:
-            told = loop.time()
+        if loop.time() - noted >= _PROGRESS_EVERY:
+            noted = loop.time()
             line = counts.line().rpartition(",")[0]
             if line != last and counts.read:
                 note(counts.line())
@@ -139,12 +141,12 @@ async def _watch(
         await asyncio.sleep(_NOTICE)
 
 
-async def _tell_added(feed: Feed, note: Callable[[str], None]) -> None:
-    """Whoever reads all that there is learns of what is not read."""
-    told: set[str] = set()
+async def _note_added(feed: Feed, note: Callable[[str], None]) -> None:
+    """Report new partitions, which are not read until the next start."""
+    noted: set[str] = set()
     while True:
         for source in feed.added():
-            if source not in told:
-                note(f"{source} is new and is not read: start again to read it, too")
-                told.add(source)
+            if source not in noted:
+                note(f"{source} is new and is not read: restart to read it too")
+                noted.add(source)
         await asyncio.sleep(_LOOK_EVERY)

@@ -1,7 +1,7 @@
-"""What `rarestream consume` asks of where messages come from: numbered messages, a position that is kept, and outputs.
+"""The protocol of message sources for `rarestream consume`: numbered messages, a committed position, and outputs.
 
-A feed has one or more partitions. The messages of a partition have ascending numbers, with holes perhaps, and are read
-one after the other. Numbers are below 2^53, so that they can be those of a learner's source.
+A feed has one or more partitions. The messages of a partition have ascending numbers, possibly with gaps, and are read
+in order. Numbers are below 2^53, so that they can be offsets of a learner's source.
 """
 
 from __future__ import annotations
@@ -17,71 +17,71 @@ Document = dict[str, Any]
 
 
 class FeedError(CommandFailed):
-    """Messages cannot be had, or not be written; the text never has a password in it."""
+    """Messages cannot be read or written. The text never contains a password."""
 
 
 class Removed(FeedError):
-    """The next message of a partition was removed before it was read."""
+    """The next message of a partition was removed before it could be read."""
 
 
 class Message(NamedTuple):
-    """One message."""
+    """A message that was read."""
 
     offset: int
     value: bytes | Mapping[str, str] | None  # an event as JSON, or flat fields; None: empty, as a tombstone is
 
 
 class Output(NamedTuple):
-    """One message to be written."""
+    """A message to write."""
 
-    key: str | None  # messages of one key keep their order
+    key: str | None  # messages with the same key keep their order
     value: bytes
 
 
 class OffsetRange(NamedTuple):
-    """Of the messages of a partition."""
+    """The range of a partition's messages."""
 
-    first: int  # the number of the first that is still there
-    end: int  # one beyond the last
-    ever: int  # one beyond the last that there ever was, whether or not it is there; 0: there is no such thing
+    first: int  # the number of the first existing message
+    end: int  # one beyond the last existing message
+    ever: int  # one beyond the last message ever, even if it was removed; 0: none
 
 
 class Partition(Protocol):
-    """Messages in one order. One task reads them."""
+    """Ordered messages, read by one task."""
 
     source: str  # its name in the learner's `sources`
-    counted: bool  # numbers are given out one by one from 0: none lies beyond the end, and what is missing was removed
+    counted: bool  # numbers are consecutive from 0: missing ones were removed, and none lies beyond the end
 
     async def bounds(self) -> OffsetRange:
-        """Which numbers there are, and were."""
+        """Return the range of messages."""
 
     async def committed(self) -> int | None:
-        """The number that was committed last, by this process or one before it; None: none ever was."""
+        """Return the last committed number, of this process or an earlier one; None if there is none."""
 
     def seek(self, offset: int) -> None:
-        """Read on from the first message whose number is not less."""
+        """Continue at the first message with this number or a larger one."""
 
     async def read(self, most: int, seconds: float) -> list[Message]:
-        """Up to `most` messages; waits at most so long, where there is none.
+        """Return up to `most` messages; wait at most so many seconds for the first.
 
-        Raises `Removed` where the next one was removed before it was read, of what is `counted`.
+        Raises `Removed` if a partition is `counted` and its next message was removed.
         """
 
     async def position(self) -> int:
-        """Every message below this number has been read."""
+        """Return the number below which every message has been read."""
 
     async def commit(self, offset: int) -> None:
-        """Keep the number to go on from, where operators can see it."""
+        """Commit the number to resume from, where operators can see it."""
 
     def place(self, offset: int) -> str:
-        """Where that message is, for people."""
+        """Describe the place of a message for people."""
 
     def origin(self, offset: int) -> Document:
-        """The same for programs."""
+        """Return the place of a message for programs."""
 
 
 class Feed(Protocol):
-    """An async context manager: its partitions are there inside."""
+    """An async context manager, which has its partitions inside the context."""
 
     @property
     def partitions(self) -> Sequence[Partition]: ...
@@ -91,7 +91,7 @@ class Feed(Protocol):
     async def __aexit__(self, *_: object) -> None: ...
 
     def added(self) -> list[str]:
-        """Sources that came to what is read as a whole since it was opened, and are not read, as far as it knows."""
+        """Return the sources that appeared after a feed of all partitions was opened, and are not read."""
 
     async def produce(self, to: str, outputs: Sequence[Output]) -> None:
-        """Write messages to a topic, or stream, in order; on return all of them are acknowledged."""
+        """Write messages to a topic or stream in order; on return all of them are acknowledged."""

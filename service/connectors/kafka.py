@@ -1,6 +1,6 @@
-"""Topics of Kafka, by aiokafka. Partitions are assigned by hand: what has been read is for the learner to say.
+"""Kafka topics by aiokafka. Partitions are assigned explicitly, because the learner keeps the position of learning.
 
-The group's committed offsets are where scoring goes on, and what tools show as the consumer's lag.
+Scoring resumes at the committed offsets of the consumer group, from which tools compute its lag.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaFeed", "KafkaPartition", "Security"]
 
-_LOOK_SECONDS = 60.0  # from one look for new partitions to the next
+_LOOK_SECONDS = 60.0  # between checks for new partitions
 _MISSING = "Kafka needs a package that is not installed: pip install '.[kafka]' in the clone"
 
 
 @dataclass(frozen=True)
 class Security:
-    """How to connect. The password is in no message."""
+    """The options of TLS and SASL. The password is in no message."""
 
     tls: bool = False
-    ca: Path | None = None  # file of certificates; None: the system's
-    certificate: Path | None = None  # file of the client's own
-    key: Path | None = None  # file of its private key
-    username: str | None = None  # of SASL; None: none
+    ca: Path | None = None  # CA certificates; None: those of the system
+    certificate: Path | None = None  # client certificate
+    key: Path | None = None  # its private key
+    username: str | None = None  # of SASL; None: no SASL
     password: str | None = field(default=None, repr=False)
     mechanism: str = "SCRAM-SHA-512"
 
     def options(self) -> Document:
-        """For aiokafka. Raises `FeedError` where a file cannot be read."""
+        """Return the options of aiokafka. Raises `FeedError` if a file cannot be read."""
         protocol = ("SASL_" if self.username is not None else "") + ("SSL" if self.tls else "PLAINTEXT")
-        found: Document = {"security_protocol": protocol}
+        options: Document = {"security_protocol": protocol}
         if self.tls:
             try:
-                found["ssl_context"] = ssl.create_default_context(cafile=self.ca)
+                options["ssl_context"] = ssl.create_default_context(cafile=self.ca)
                 if self.certificate is not None:
-                    found["ssl_context"].load_cert_chain(self.certificate, self.key)
+                    options["ssl_context"].load_cert_chain(self.certificate, self.key)
             except OSError as error:  # ssl.SSLError is one
                 files = [str(name) for name in (self.ca, self.certificate, self.key) if name is not None]
                 raise FeedError(f"{', '.join(files)}: {error.strerror or error}") from None
         if self.username is not None:
-            found |= {
+            options |= {
                 "sasl_mechanism": self.mechanism,
                 "sasl_plain_username": self.username,
                 "sasl_plain_password": self.password or "",
             }
-        return found
+        return options
 
 
 class KafkaFeed:
-    """Partitions of one topic: those named, or all that it has when it is opened."""
+    """Partitions of a topic: the given ones, or all that exist at its start."""
 
     def __init__(
         self, servers: str, topic: str, wanted: Sequence[int], group: str, prefix: str, security: Security
@@ -73,7 +73,7 @@ class KafkaFeed:
         self._security = security
         self._consumer: AIOKafkaConsumer
         self._producer: AIOKafkaProducer | None = None
-        self._starting = asyncio.Lock()  # partitions write side by side
+        self._starting = asyncio.Lock()  # partitions write concurrently
 
     async def __aenter__(self) -> Self:
         try:
@@ -84,26 +84,26 @@ class KafkaFeed:
         self._consumer = AIOKafkaConsumer(
             group_id=self._group,
             enable_auto_commit=False,
-            auto_offset_reset="none",  # an offset that is gone is told, not passed over
+            auto_offset_reset="none",  # a removed offset is an error
             isolation_level="read_committed",
             metadata_max_age_ms=int(_LOOK_SECONDS * 1000),
             **self._options,
         )
         try:
-            async with told(f"kafka://{self._servers}"):
-                await _started(self._consumer)
+            async with translate_errors(f"kafka://{self._servers}"):
+                await _start(self._consumer)
                 await self._consumer.topics()
                 there = self._consumer.partitions_for_topic(self._topic) or set()
             if not there:
                 raise FeedError(f"kafka://{self._servers} has no topic {self._topic}")
             if missing := set(self._wanted) - there:
-                raise FeedError(f"topic {self._topic} has the partitions {_listed(there)}, not {_listed(missing)}")
-            chosen = [TopicPartition(self._topic, one) for one in sorted(set(self._wanted) or there)]
+                raise FeedError(f"topic {self._topic} has the partitions {_join(there)}, not {_join(missing)}")
+            chosen = [TopicPartition(self._topic, number) for number in sorted(set(self._wanted) or there)]
             self._consumer.assign(chosen)
         except BaseException:
             await self._consumer.stop()
             raise
-        self.partitions = [KafkaPartition(self._consumer, one, self._prefix) for one in chosen]
+        self.partitions = [KafkaPartition(self._consumer, partition, self._prefix) for partition in chosen]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -112,28 +112,29 @@ class KafkaFeed:
         await self._consumer.stop()
 
     def added(self) -> list[str]:
-        """As `Feed.added`: at most a minute old."""
+        """See `Feed.added`; the list is at most a minute old."""
         there = set() if self._wanted else self._consumer.partitions_for_topic(self._topic) or set()
         sources = [f"{self._prefix}{self._topic}/{number}" for number in sorted(there)]
-        known = {partition.source for partition in self.partitions}
-        return [source for source in sources if source not in known]
+        read = {partition.source for partition in self.partitions}
+        return [source for source in sources if source not in read]
 
     async def produce(self, to: str, outputs: Sequence[Output]) -> None:
-        """As `Feed.produce`: acknowledged by all replicas in sync."""
-        async with told(f"topic {to}"):
+        """See `Feed.produce`; all in-sync replicas acknowledge."""
+        async with translate_errors(f"topic {to}"):
             async with self._starting:
-                producer = self._producer or await self._started()
-            sent = [
-                await producer.send(to, one.value, key=None if one.key is None else one.key.encode()) for one in outputs
+                producer = self._producer or await self._start_producer()
+            acknowledgements = [
+                await producer.send(to, output.value, key=None if output.key is None else output.key.encode())
+                for output in outputs
             ]
-            await asyncio.gather(*sent)
+            await asyncio.gather(*acknowledgements)
 
-    async def _started(self) -> AIOKafkaProducer:
+    async def _start_producer(self) -> AIOKafkaProducer:
         from aiokafka import AIOKafkaProducer
 
         producer = AIOKafkaProducer(acks="all", **self._options)
         try:
-            await _started(producer)
+            await _start(producer)
         except BaseException:
             await producer.stop()
             raise
@@ -142,7 +143,7 @@ class KafkaFeed:
 
 
 class KafkaPartition:
-    """One partition; its numbers are Kafka's offsets."""
+    """One partition, numbered by Kafka's offsets."""
 
     counted = True
 
@@ -152,54 +153,56 @@ class KafkaPartition:
         self._partition = partition
 
     async def bounds(self) -> OffsetRange:
-        """As `Partition.bounds`."""
-        async with told(self.source):
+        """See `Partition.bounds`."""
+        async with translate_errors(self.source):
             first = await self._consumer.beginning_offsets([self._partition])
             end = await self._consumer.end_offsets([self._partition])
         return OffsetRange(first[self._partition], end[self._partition], end[self._partition])
 
     async def committed(self) -> int | None:
-        """As `Partition.committed`."""
-        async with told(self.source):
-            found: int | None = await self._consumer.committed(self._partition)
-            return found
+        """See `Partition.committed`."""
+        async with translate_errors(self.source):
+            offset: int | None = await self._consumer.committed(self._partition)
+            return offset
 
     def seek(self, offset: int) -> None:
-        """As `Partition.seek`."""
+        """See `Partition.seek`."""
         self._consumer.seek(self._partition, offset)
 
     async def read(self, most: int, seconds: float) -> list[Message]:
-        """As `Partition.read`."""
+        """See `Partition.read`."""
         from aiokafka.errors import OffsetOutOfRangeError
 
         try:
-            async with told(self.source, OffsetOutOfRangeError):
-                found = await self._consumer.getmany(self._partition, timeout_ms=int(seconds * 1000), max_records=most)
+            async with translate_errors(self.source, OffsetOutOfRangeError):
+                records = await self._consumer.getmany(
+                    self._partition, timeout_ms=int(seconds * 1000), max_records=most
+                )
         except OffsetOutOfRangeError:
-            raise Removed(f"{self.source}: what is to be read next is not there any more") from None
-        return [Message(one.offset, one.value) for one in found.get(self._partition, ())]
+            raise Removed(f"{self.source}: the next message was removed") from None
+        return [Message(record.offset, record.value) for record in records.get(self._partition, ())]
 
     async def position(self) -> int:
-        """As `Partition.position`: beyond markers of transactions, too."""
-        found: int = await self._consumer.position(self._partition)
-        return found
+        """See `Partition.position`; it also passes markers of transactions."""
+        offset: int = await self._consumer.position(self._partition)
+        return offset
 
     async def commit(self, offset: int) -> None:
-        """As `Partition.commit`, to the group."""
-        async with told(self.source):
+        """See `Partition.commit`; the consumer group keeps it."""
+        async with translate_errors(self.source):
             await self._consumer.commit({self._partition: offset})
 
     def place(self, offset: int) -> str:
-        """As `Partition.place`."""
+        """See `Partition.place`."""
         return f"topic {self._partition.topic}, partition {self._partition.partition}, offset {offset}"
 
     def origin(self, offset: int) -> Document:
-        """As `Partition.origin`."""
+        """See `Partition.origin`."""
         return {"topic": self._partition.topic, "partition": self._partition.partition, "offset": offset}
 
 
-async def _started(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
-    """Connect. What a broker says to a wrong login by SCRAM aiokafka reads as if it were a right one's."""
+async def _start(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
+    """Connect. aiokafka raises KeyError("v") if a broker refuses a login by SCRAM."""
     from aiokafka.errors import SaslAuthenticationFailed
 
     try:
@@ -211,8 +214,8 @@ async def _started(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
 
 
 @asynccontextmanager
-async def told(what: str, *but: type[Exception]) -> AsyncIterator[None]:
-    """Raise what aiokafka does as `FeedError`, `but` for these."""
+async def translate_errors(what: str, *but: type[Exception]) -> AsyncIterator[None]:
+    """Raise errors of aiokafka as `FeedError`, except for `but`."""
     from aiokafka.errors import KafkaConnectionError, KafkaError
 
     try:
@@ -225,5 +228,5 @@ async def told(what: str, *but: type[Exception]) -> AsyncIterator[None]:
         raise FeedError(f"{what}: {reason_of(error)}") from None
 
 
-def _listed(numbers: set[int]) -> Any:
+def _join(numbers: set[int]) -> Any:
     return ", ".join(map(str, sorted(numbers)))

@@ -1,4 +1,4 @@
-"""A message as an event of the API: its bytes as they came, whether it is labelled, whether it has an id. No I/O."""
+"""Decodes messages to events of the API: their bytes, whether they are labelled, and their ids. No I/O."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _ABOUT: Mapping[str, Callable[[Any], Any]] = {"id": identity, "time": timestamp,
 
 
 class BadMessage(Exception):
-    """What is wrong with a message, for people."""
+    """A malformed message; the text says what is wrong."""
 
 
 class MessageEvent(NamedTuple):
-    """One event."""
+    """The event of a message."""
 
     offset: int
     body: bytes  # as JSON
@@ -36,7 +36,7 @@ class _EventHead(msgspec.Struct):
 
 
 class Reading:
-    """How messages are read. `labels` and `texts` are for flat fields: what labels mean, and features that are text."""
+    """Decodes messages. For flat fields, `labels` gives the meaning of labels, and `texts` names the text features."""
 
     def __init__(self, what: What, labels: BinaryLabels | Ranks, texts: frozenset[str] = frozenset()) -> None:
         self._what = what
@@ -45,13 +45,13 @@ class Reading:
         self._decoder = msgspec.json.Decoder(_EventHead)
 
     def event(self, message: Message) -> MessageEvent | None:
-        """The event of a message; None where it is empty. Raises `BadMessage`; the service checks the rest."""
+        """Return the event of a message; None if it is empty. Raises `BadMessage`; the service checks the rest."""
         value = message.value
         if value is None:
             return None
         body = value if isinstance(value, bytes) else self._flat(value)
         if not body:
-            raise BadMessage("it has no event; an entry of Redis has it in its field event, or needs --entry flat")
+            raise BadMessage("it has no event: put it into the field event of the Redis entry, or use --entry flat")
         try:
             head = self._decoder.decode(body)
             body.decode()
@@ -71,12 +71,12 @@ class Reading:
         return MessageEvent(message.offset, body, labelled, head.id)
 
     def _flat(self, fields: Mapping[str, str]) -> bytes:
-        """Flat fields as JSON: `id`, `label`, `time` and `weight` as such, all others as features."""
+        """Encode flat fields as JSON: `id`, `label`, `time` and `weight` as such, all others as features."""
         try:
             event: dict[str, Any] = {}
             for member, read in _ABOUT.items():
-                if (found := read(fields.get(member))) is not None:
-                    event[member] = found
+                if (value := read(fields.get(member))) is not None:
+                    event[member] = value
             if fields.get("label"):
                 event["label"] = self._labels(fields["label"])
             aside = {*_ABOUT, "label"}
@@ -90,6 +90,6 @@ class Reading:
 
 
 def _unlabelled(body: bytes) -> bytes:
-    """What is to be scored carries neither label nor weight."""
+    """Remove label and weight from an event to score."""
     members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    return msgspec.json.encode({name: one for name, one in members.items() if name not in ("label", "weight")})
+    return msgspec.json.encode({name: value for name, value in members.items() if name not in ("label", "weight")})

@@ -1,15 +1,15 @@
-"""One partition into one learner, in order, one request under way at a time.
+"""Consumes one partition into one learner, in order, with one request in progress at a time.
 
-Two positions are kept, each where what it counts ends up:
+There are two positions:
 
-    learnt     in the learner's own log, by `source`: the next labelled message. It moves with the state, in one record;
-               so a labelled event is learnt once, whatever is killed and whenever, and a roll-back brings it back.
-    committed  with Kafka's group, or a stream's: everything before has been dealt with, scores and alerts have been
-               acknowledged. A kill between the two has messages scored and written again.
+    learnt     in the learner's log, by `source`: the next labelled message. It moves with the state in one record. So a
+               labelled event is learnt exactly once, even after a crash, and a roll-back moves it back.
+    committed  in the consumer group of Kafka or of the stream: everything before it is handled, and its scores and
+               alerts are acknowledged. After a crash between the two, messages are scored and written again.
 
-A start goes on from the lesser of the two, and passes over what each of them covers. Messages are taken in batches.
-In a batch, first those without a label are scored and the scores written, then the labelled ones are learnt, then the
-position is committed: a label that follows its event in the topic finds it.
+A start resumes at the smaller one, and skips the messages that each position covers. Messages are handled in batches:
+unlabelled ones are scored and the scores written, then labelled ones are learnt, then the position is committed. So a
+label that follows its event in the topic finds the prediction.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ __all__ = ["ConsumePlan", "Consumption", "Start"]
 Start = Literal["earliest", "latest"] | int
 Result = TypeVar("Result")
 
-_LOOK = 0.5  # seconds that a read waits for the first message: how soon a stop is seen
-_LOOKS = 20  # at a learner that was rolled back, by other nodes than the one that is asked
-_BODY = 4 * 2**20  # bytes after which a request ends, however few its events
+_LOOK = 0.5  # seconds that a read waits for the first message, which delays a stop
+_LOOKS = 20  # reads of a learner's document after a roll-back, which its node may not have applied yet
+_BODY = 4 * 2**20  # bytes of a request
 _FAULTY = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY})
 _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True)
 class ConsumePlan:
-    """What is to be done with the messages."""
+    """The options of a consumer."""
 
     learner: str
     what: What = "auto"
-    start: Start = "earliest"  # where nothing has been read yet
-    skip_bad: bool = False  # malformed messages; else the first one ends it
-    skip_lost: bool = False  # messages that were removed before they were read; else they end it
-    scores: str | None = None  # topic, or stream, that every score goes to
-    alerts: str | None = None  # those with label 1
-    batch: int = 1000  # messages at a time
-    linger: float = 0.05  # seconds that a batch waits for more
-    once: bool = False  # end where the partition ended at the start
+    start: Start = "earliest"  # of the first reading
+    skip_bad: bool = False  # skip malformed messages; else the first one is an error
+    skip_lost: bool = False  # skip messages that were removed before they were read; else they are an error
+    scores: str | None = None  # topic or stream of all scores
+    alerts: str | None = None  # topic or stream of the scores with label 1
+    batch: int = 1000  # messages per batch
+    linger: float = 0.05  # seconds that a batch waits for more messages
+    once: bool = False  # stop at the end that the partition has at the start
 
 
 class Consumption:
-    """`run` goes on until it is stopped, `once` ends it, or something fails."""
+    """Consumes a partition until it is stopped, `once` ends it, or something fails."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Consumption:
         counts: ReadCounts,
         note: Callable[[str], None],
     ) -> None:
-        self.done = 0  # every message below this number has been dealt with
+        self.handled_to = 0  # every message below this number is handled
         self._plan = plan
         self._feed = feed
         self._partition = partition
@@ -87,16 +87,16 @@ class Consumption:
         self._note = note
         self._learnt = 0  # every labelled message below this number is in the learner's log
         self._end: int | None = None
-        self._read = 0  # every message below this number has been read
+        self._read = 0  # every message below this number is read
 
     async def run(self) -> None:
-        """Raises `CommandFailed`, or `Stopped`; nothing is lost by either."""
+        """Consume. Raises `CommandFailed` or `Stopped`; neither loses a message."""
         await self._begin()
         while not self._stop.is_set():
             try:
                 messages = await self._gather()
             except Removed:
-                await self._behind()
+                await self._skip_removed()
                 continue
             if messages:
                 try:
@@ -108,18 +108,20 @@ class Consumption:
             elif self._end is not None and await self._partition.position() >= self._end:
                 return
 
-    # Where to go on
+    # Positions
 
     async def _begin(self) -> None:
         plan, partition = self._plan, self._partition
         first, end, ever = await partition.bounds()
-        learnt = await self._known()
+        learnt = await self._read_learnt()
         committed = await partition.committed()
         chosen = {"earliest": first, "latest": end}.get(str(plan.start), plan.start)
         assert isinstance(chosen, int)
-        known = [one for one in (None if plan.what == "predict" else learnt, committed) if one is not None]
-        if (partition.counted or ever) and max(known, default=0) > ever:
-            raise self._anew(max(known), ever)
+        positions = [
+            position for position in (None if plan.what == "predict" else learnt, committed) if position is not None
+        ]
+        if (partition.counted or ever) and max(positions, default=0) > ever:
+            raise self._recreated(max(positions), ever)
         match plan.what:
             case "update":
                 start = chosen if learnt is None else learnt
@@ -129,62 +131,61 @@ class Consumption:
                 labelled = chosen if learnt is None else learnt
                 start = labelled if committed is None else min(labelled, committed)
         if start < first:
-            if start in known:
+            if start in positions:
                 self._lost(start, first)
             start = first
         self._learnt = start if learnt is None else learnt
-        self.done = start if committed is None else max(start, committed)
+        self.handled_to = start if committed is None else max(start, committed)
         if plan.once and self._end is None:
             self._end = end
-        self._go_on_from(start)
+        self._resume_from(start)
 
-    def _go_on_from(self, offset: int) -> None:
+    def _resume_from(self, offset: int) -> None:
         self._read = offset
         self._partition.seek(offset)
 
-    def _anew(self, read: int, ever: int) -> CommandFailed:
-        """What has gone further than its partition ever went ends, or it would pass over what comes now."""
+    def _recreated(self, read: int, ever: int) -> CommandFailed:
+        """Return the error of a partition that ends before the position: it would skip new messages."""
         source, kind = self._partition.source, "topic" if self._partition.counted else "stream"
         return CommandFailed(
-            f"{source} was read up to {read} and ends at {ever}: the {kind} was made anew, it seems, or has lost its "
-            "last messages. Read it under another name, with --prefix and --group"
+            f"{source} was read up to {read} but ends at {ever}: the {kind} was probably deleted and created again, or "
+            "lost its last messages. Read it under another name, with --prefix and --group"
         )
 
-    async def _behind(self) -> None:
-        """What was to be read next is not there any more."""
+    async def _skip_removed(self) -> None:
+        """Continue after removed messages."""
         first, _, ever = await self._partition.bounds()
         if self._read > ever:
-            raise self._anew(self._read, ever)
+            raise self._recreated(self._read, ever)
         if self._read < first:
             self._lost(self._read, first)
-        self._go_on_from(max(self._read, first))
+        self._resume_from(max(self._read, first))
 
-    async def _known(self) -> int | None:
-        """The next labelled message by the learner's log; None: it knows nothing of this source."""
+    async def _read_learnt(self) -> int | None:
+        """Return the next labelled message by the learner's log; None if it does not have this source."""
         document = await self._call(self._learner.describe)
-        found: int | None = document["sources"].get(self._partition.source)
-        return found
+        offset: int | None = document["sources"].get(self._partition.source)
+        return offset
 
     def _lost(self, read: int, first: int) -> None:
-        if not self._partition.counted:  # whether there was anything between cannot be known
+        if not self._partition.counted:  # nobody can tell whether there were messages in between
             self._note(
-                f"what {self._partition.source} had between {self._partition.place(read)} and "
-                f"{self._partition.place(first)} was trimmed, if there was anything"
+                f"{self._partition.source}: any messages between {self._partition.place(read)} and "
+                f"{self._partition.place(first)} were trimmed"
             )
             return
         text = f"{self._partition.source}: {first - read} messages from {read} on were removed before they were read"
         if not self._plan.skip_lost:
-            raise CommandFailed(f"{text}; --on-lost skip goes on without them")
+            raise CommandFailed(f"{text}; --on-lost skip continues without them")
         self._note(text)
 
     async def _go_back(self, error: ClientError) -> None:
-        """The learner was rolled back: it goes on from what it has now."""
+        """Resume at the position of a learner that was rolled back."""
         before = self._learnt
-        for _ in range(_LOOKS):  # the node that is asked may not have seen it yet
+        for _ in range(_LOOKS):  # its node may not have applied the roll-back yet
             await self._begin()
             if self._learnt < before:
-                went = f"the learner went back to {self._learnt}, so it is read again from there"
-                self._note(f"{self._partition.source}: {went}")
+                self._note(f"{self._partition.source}: the learner was rolled back, reading again from {self._learnt}")
                 return
             await asyncio.sleep(_LOOK)
         raise error
@@ -197,7 +198,7 @@ class Consumption:
         while messages and len(messages) < self._plan.batch and (left := until - time.monotonic()) > 0:
             try:
                 more = await self._partition.read(self._plan.batch - len(messages), left)
-            except Removed:  # which the next read says again, when what is here has been dealt with
+            except Removed:  # the next read raises it again, after these messages
                 break
             messages += more
         if messages:
@@ -221,7 +222,7 @@ class Consumption:
                 continue
             if event is None:
                 self._counts.empty += 1
-            elif message.offset < (self._learnt if event.labelled else self.done):
+            elif message.offset < (self._learnt if event.labelled else self.handled_to):
                 self._counts.passed += 1
             else:
                 (labelled if event.labelled else unlabelled).append(event)
@@ -232,15 +233,15 @@ class Consumption:
         refused = await self._send(labelled, self._learn)
         if refused is not None:
             end, failed = refused
-        if end > self.done:
-            self.done = end
+        if end > self.handled_to:
+            self.handled_to = end
             await self._partition.commit(end)
         if failed is not None:
-            raise CommandFailed(f"{failed}; --on-bad skip goes on without such messages")
+            raise CommandFailed(f"{failed}; --on-bad skip continues without such messages")
 
     def _bad(self, offset: int, why: str) -> BadMessage | None:
-        """The end, or None where it goes on without that message."""
-        if offset < self.done:  # it was passed over before
+        """Return the error that ends it, or None if it skips the message."""
+        if offset < self.handled_to:  # it was skipped before
             self._counts.passed += 1
             return None
         error = BadMessage(f"{self._partition.place(offset)}: {why}")
@@ -255,9 +256,9 @@ class Consumption:
     async def _send(
         self, events: Sequence[MessageEvent], post: Callable[[Sequence[MessageEvent]], Awaitable[None]]
     ) -> tuple[int, BadMessage] | None:
-        """Post events in bodies of bounded size, without those that the service refuses; the first, if that is the end.
+        """Post events in bodies of bounded size, without refused ones; return the refused event that ends it, or None.
 
-        A refusal names the events that it is about. Where it does not, halves are sent, down to the one that it is.
+        A refusal names its events. If it does not, the halves are sent, down to a single event.
         """
         waiting = deque(_bodies(events))
         ended: tuple[int, BadMessage] | None = None
@@ -324,7 +325,7 @@ class Consumption:
 
 
 def _bodies(events: Sequence[MessageEvent]) -> list[Sequence[MessageEvent]]:
-    """The events in parts of about `_BODY` bytes at most, but of at least one."""
+    """Split events into parts of at most about `_BODY` bytes, and at least one event."""
     parts: list[Any] = []
     room = 0
     for event in events:
@@ -337,13 +338,13 @@ def _bodies(events: Sequence[MessageEvent]) -> list[Sequence[MessageEvent]]:
 
 
 def _blamed(error: ClientError, count: int) -> set[int]:
-    """The events of a request that its refusal points at."""
-    found = set()
+    """Return the events of a request that its refusal points to."""
+    indices = set()
     for problem in error.problems:
         _, *path = problem.pointer.split("/")
         if len(path) > 1 and path[0] == "events" and path[1].isdecimal() and int(path[1]) < count:
-            found.add(int(path[1]))
-    return found
+            indices.add(int(path[1]))
+    return indices
 
 
 def _why(error: ClientError, number: int) -> str:

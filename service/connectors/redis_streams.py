@@ -1,7 +1,7 @@
-"""A Redis stream as a feed of one partition, by XREAD: of a server, of the master that Sentinels name, of a Cluster.
+"""A Redis stream as a feed of one partition, by XREAD, from a server, Sentinel's master, or a Cluster.
 
-The position that is kept is the last id of a consumer group, which is set, never read through: XINFO GROUPS shows it.
-An entry's number is made of its id: milliseconds * 4096 + sequence, which stays below 2^53 until the year 2039.
+The committed position is the last id of a consumer group, which XINFO GROUPS shows; it is only set, never used to read.
+An entry's number is milliseconds * 4096 + sequence of its id, which stays below 2^53 until the year 2039.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from service.storage.redis import Servers, servers_of
 
 __all__ = ["RedisFeed", "id_of", "number_of"]
 
-_SEQUENCES = 4096  # entries of one millisecond that can be told apart
+_SEQUENCES = 4096  # entries per millisecond
 _FORMS = "redis+sentinel://HOST:PORT,HOST:PORT/DB?master=NAME or redis+cluster://HOST:PORT,HOST:PORT"
-_BLOCKS = 60.0  # seconds that a read waits for entries, at most
+_BLOCKS = 60.0  # most seconds that a read waits for entries
 _PAUSE = 0.2  # seconds between attempts
-_PASSING = (redis.ConnectionError, redis.TimeoutError)  # it is away, or loading
-_OF_SEVERAL = (RedisClusterException, ClusterError, TryAgainError)  # a slot is being moved, or has no master
-_REFUSED = (AuthenticationError, AuthorizationError)  # which are ConnectionErrors, and do not pass
+_PASSING = (redis.ConnectionError, redis.TimeoutError)  # the server is away or loading
+_OF_SEVERAL = (RedisClusterException, ClusterError, TryAgainError)  # a slot moves or has no master
+_REFUSED = (AuthenticationError, AuthorizationError)  # ConnectionErrors that retries do not help
 Result = TypeVar("Result")
 
 
 def number_of(id: str) -> int:
-    """The number of an entry. Raises `FeedError` where its sequence is too large for one."""
+    """Return the number of an entry. Raises `FeedError` if its sequence is too large."""
     milliseconds, _, sequence = id.partition("-")
     if int(sequence) >= _SEQUENCES:
-        raise FeedError(f"the entry {id} is one of more than {_SEQUENCES} in its millisecond: it has no number here")
+        raise FeedError(f"the entry {id} is one of more than {_SEQUENCES} in its millisecond, which is not supported")
     return int(milliseconds) * _SEQUENCES + int(sequence)
 
 
 def id_of(number: int) -> str:
-    """The id of the entry that has, or had, this number."""
+    """Return the id of the entry with this number."""
     return f"{number // _SEQUENCES}-{number % _SEQUENCES}"
 
 
 class RedisFeed:
-    """One stream. `patience`: seconds for which a server that is away is asked again, of which `note` is told."""
+    """A feed of one stream. `patience`: seconds of retries if the server is away, which `note` reports."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class RedisFeed:
         note: Callable[[str], None],
     ) -> None:
         self.partitions: list[RedisPartition] = []
-        self._keep = keep  # entries of an output, about; None: all
+        self._keep = keep  # approximate entries of an output; None: all
         self._patience = patience
         self.note = note
         parts = urlsplit(url)
         places = parts.netloc.rpartition("@")[2]
         self._where = f"{parts.scheme}://{places}"
-        self._servers: Servers | None = None  # where there are several
+        self._servers: Servers | None = None  # if there are several
         number = parts.path.strip("/")
         if number and not number.isdecimal():
             raise WrongUsage(f"{self._where} has no database {number!r}; expected redis://HOST:PORT/NUMBER")
@@ -90,12 +90,14 @@ class RedisFeed:
             try:
                 self._servers, options = servers_of(url, _BLOCKS)
             except ValueError:
-                raise WrongUsage(f"{self._where} cannot be read, or one of its options; expected {_FORMS}") from None
+                raise WrongUsage(f"{self._where} or one of its options is malformed; expected {_FORMS}") from None
             self._client = self._servers.client
         else:
-            given = {"username": username, "password": password}
+            credentials = {"username": username, "password": password}
             try:
-                login_options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+                login_options: dict[str, Any] = {
+                    name: value for name, value in credentials.items() if value is not None
+                }
                 self._client = redis.from_url(url, **{"protocol": 2, "decode_responses": False, **login_options})
             except ValueError as error:
                 raise WrongUsage(f"{self._where} is not the URL of a Redis server: {error}") from None
@@ -111,43 +113,43 @@ class RedisFeed:
         await (self._client.aclose() if self._servers is None else self._servers.close())
 
     def added(self) -> list[str]:
-        """As `Feed.added`: a stream is one."""
+        """See `Feed.added`; a stream is one partition."""
         return []
 
     async def produce(self, to: str, outputs: Sequence[Output]) -> None:
-        """As `Feed.produce`: entries of one field, `event`."""
+        """See `Feed.produce`; entries have one field, `event`."""
 
         async def add(client: Any) -> None:
             async with client.pipeline(transaction=False) as pipe:
-                for one in outputs:
-                    pipe.xadd(to, {"event": one.value}, maxlen=self._keep, approximate=True)
+                for output in outputs:
+                    pipe.xadd(to, {"event": output.value}, maxlen=self._keep, approximate=True)
                 await pipe.execute()
 
         await self.ask(add)
 
     async def ask(self, call: Callable[[Any], Awaitable[Result]]) -> Result:
-        """What a call of the client gives; made again while the server is away. Raises `FeedError`."""
+        """Return the result of a call of the client; retry it while the server is away. Raises `FeedError`."""
         failing_since: float | None = None
         while True:
             try:
                 return await call(self._client)
             except _REFUSED as error:
-                raise FeedError(self._told(str(error))) from None
+                raise FeedError(self._describe(str(error))) from None
             except (RedisError, RedisClusterException) as error:
                 if isinstance(error, InvalidResponse):
-                    raise FeedError(f"what answers at {self._where} is no Redis server") from None
+                    raise FeedError(f"the server at {self._where} is not Redis") from None
                 if not await self._passes(error):
-                    raise FeedError(self._told(str(error))) from None
-                why = self._told(reason_of(error), " cannot be reached")
+                    raise FeedError(self._describe(str(error))) from None
+                why = self._describe(reason_of(error), " cannot be reached")
             if failing_since is None:
                 failing_since = time.monotonic()
-                self.note(f"{why}; trying again, for {self._patience:g} s in all")
+                self.note(f"{why}; retrying for {self._patience:g} s")
             if time.monotonic() + _PAUSE > failing_since + self._patience:
-                raise FeedError(f"{why}\nGiven up after {self._patience:g} s (--retry-seconds)")
+                raise FeedError(f"{why}\nGave up after {self._patience:g} s (--retry-seconds)")
             await asyncio.sleep(_PAUSE)
 
     async def _passes(self, error: Exception) -> bool:
-        """Whether another attempt may succeed; of several servers also where another one is about to take over."""
+        """Tell whether another attempt may succeed, because the server or its successor may come back."""
         if self._servers is not None:
             if isinstance(error, ReadOnlyError):
                 return await self._servers.left()
@@ -155,15 +157,15 @@ class RedisFeed:
                 return True
         return isinstance(error, _PASSING)
 
-    def _told(self, said: str, of: str = "") -> str:
-        """What the server said, without the passwords that it may repeat."""
+    def _describe(self, text: str, of: str = "") -> str:
+        """Return the server's text with its address and without passwords, which it may repeat."""
         for secret in self._secrets:
-            said = said.replace(secret, "***")
-        return f"{self._where}{of}: {said}"
+            text = text.replace(secret, "***")
+        return f"{self._where}{of}: {text}"
 
 
 class RedisPartition:
-    """The stream."""
+    """The stream as a partition."""
 
     counted = False
 
@@ -175,24 +177,24 @@ class RedisPartition:
         self._flat = flat
         self._next = 0
         self._note = feed.note
-        self._ever = 0  # one beyond the last entry that there ever was, at the last look
-        self._went_back: int | None = None  # the same where it is before what was read
-        self._added: int | None = None  # entries that the stream ever had, up to what was read
+        self._ever = 0  # one beyond the last entry ever, at the last check
+        self._went_back: int | None = None  # the same, if it is before the position
+        self._added: int | None = None  # entries that the stream ever had, up to the position
 
     async def bounds(self) -> OffsetRange:
-        """As `Partition.bounds`; an empty stream begins and ends at 0."""
+        """See `Partition.bounds`; an empty stream begins and ends at 0."""
         stream = await self._look()
         if stream is None:
             return OffsetRange(0, 0, 0)
         first, last = stream["first-entry"], stream["last-entry"]
         ever = number_of(stream["last-generated-id"].decode())
-        ever = ever + 1 if ever else 0  # of a stream that nothing was written to
+        ever = ever + 1 if ever else 0  # 0 if nothing was ever written
         if not first or not last:
             return OffsetRange(0, 0, ever)
         return OffsetRange(number_of(first[0].decode()), number_of(last[0].decode()) + 1, ever)
 
     async def _look(self) -> Document | None:
-        """What Redis says of the stream; None where there is none."""
+        """Return what Redis knows of the stream; None if it does not exist."""
 
         async def look(client: Any) -> Document | None:
             try:
@@ -206,7 +208,7 @@ class RedisPartition:
         return await self._ask(look)
 
     async def committed(self) -> int | None:
-        """As `Partition.committed`."""
+        """See `Partition.committed`."""
 
         group = await self._ask(self._read_group)
         return None if group is None else number_of(group["last-delivered-id"].decode()) + 1
@@ -222,17 +224,17 @@ class RedisPartition:
         return next((group for group in groups if group["name"] == self._group.encode()), None)
 
     def seek(self, offset: int) -> None:
-        """As `Partition.seek`."""
+        """See `Partition.seek`."""
         self._next = offset
         self._ever, self._went_back, self._added = 0, None, None
 
     async def read(self, most: int, seconds: float) -> list[Message]:
-        """As `Partition.read`."""
+        """See `Partition.read`."""
         await self._check()
         after = id_of(max(0, self._next - 1))
         wait = max(1, int(seconds * 1000))
-        found = await self._ask(lambda client: client.xread({self._stream: after}, count=most, block=wait))
-        messages = [Message(number_of(id.decode()), self._value(fields)) for _, read in found for id, fields in read]
+        streams = await self._ask(lambda client: client.xread({self._stream: after}, count=most, block=wait))
+        messages = [Message(number_of(id.decode()), self._value(fields)) for _, read in streams for id, fields in read]
         if messages:
             self._next = messages[-1].offset + 1
             if self._added is not None:
@@ -240,11 +242,10 @@ class RedisPartition:
         return messages
 
     async def _check(self) -> None:
-        """See whether entries were trimmed, or the stream made anew, since the last read; a warning, or `FeedError`.
+        """Check for trimmed entries since the last read, with a warning, and for a new stream, with `FeedError`.
 
-        How many were trimmed shows by the number of entries that the stream has ever had (Redis 7 and newer), from when
-        all of them have been read on. Before that, and of an older Redis, it shows that some were where one is gone
-        that was there to be read.
+        From the first time that all entries are read, the number of entries ever added tells how many were trimmed
+        (Redis 7 and newer). Before that, and on older Redis, trimming shows only if an unread entry has gone.
         """
         stream = await self._look()
         if stream is None:
@@ -253,8 +254,8 @@ class RedisPartition:
         if ever < self._next:
             if self._went_back not in (None, ever):
                 raise FeedError(
-                    f"stream {self._stream} was made anew, it seems: its entry {id_of(ever - 1)} came when reading had "
-                    f"got to {id_of(self._next - 1)}. Read it under another name, with --prefix and --group"
+                    f"stream {self._stream} was probably deleted and created again: its entry {id_of(ever - 1)} "
+                    f"is before position {id_of(self._next - 1)}. Read it under another name, with --prefix and --group"
                 )
             self._went_back = ever
             return
@@ -262,7 +263,7 @@ class RedisPartition:
         first = number_of(stream["first-entry"][0].decode()) if stream["first-entry"] else ever
         added: int | None = stream.get("entries-added")
         gone = 0
-        if ever == self._next:  # all is read that is there
+        if ever == self._next:  # all entries are read
             gone = 0 if added is None or self._added is None else added - self._added
             self._added = added
         elif first >= self._next and added is not None and self._added is not None:
@@ -276,11 +277,11 @@ class RedisPartition:
         self._ever = ever
 
     async def position(self) -> int:
-        """As `Partition.position`."""
+        """See `Partition.position`."""
         return self._next
 
     async def commit(self, offset: int) -> None:
-        """As `Partition.commit`; the group is made where it is not there."""
+        """See `Partition.commit`; it creates the group if necessary."""
 
         async def move(client: Any) -> None:
             last = id_of(offset - 1)
@@ -295,11 +296,11 @@ class RedisPartition:
             await self._ask(move)
 
     def place(self, offset: int) -> str:
-        """As `Partition.place`."""
+        """See `Partition.place`."""
         return f"stream {self._stream}, entry {id_of(offset)}"
 
     def origin(self, offset: int) -> Document:
-        """As `Partition.origin`."""
+        """See `Partition.origin`."""
         return {"stream": self._stream, "entry": id_of(offset)}
 
     def _value(self, fields: dict[bytes, bytes] | None) -> Any:

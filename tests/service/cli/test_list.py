@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from service.cli.commands.show import _figure_columns, _listed
+from service.cli.commands.show import _figure_columns, _list_table
 from service.cli.main import app
 from tests.harness.apps import DENSE, events
 from tests.harness.process import Process
@@ -69,7 +69,7 @@ def test_what_each_takes_is_one_request_too(server: Process) -> None:
 
 def test_what_is_being_created_has_its_line() -> None:
     out = Console(width=80, file=StringIO())
-    out.print(_listed([], ["tired"], ["cards"], {}, {}, out.width))
+    out.print(_list_table([], ["tired"], ["cards"], {}, {}, out.width))
     assert isinstance(out.file, StringIO)
     assert [line.split() for line in out.file.getvalue().splitlines()[1:]] == [
         ["tired", "asleep"],
@@ -81,7 +81,7 @@ def test_what_there_is_no_room_for_is_told() -> None:
     told = {}
     for width in (80, 100, 200):
         out = Console(width=width, file=StringIO())
-        out.print(_listed([], ["tired"], [], {}, _figure_columns([]), out.width))
+        out.print(_list_table([], ["tired"], [], {}, _figure_columns([]), out.width))
         assert isinstance(out.file, StringIO)
         told[width] = " ".join(out.file.getvalue().partition("asleep")[2].split())
     assert told[80] == "no space for positives, 95 %, alerts, threshold, label delay, alarms; --json shows all"

@@ -11,7 +11,7 @@ from rich.console import Console
 from learners import InvalidInput, create
 from learners.comparison import GroupConfig
 from service.cli.commands.show import _figure_columns, alarm_of
-from service.cli.commands.watch import Watched
+from service.cli.commands.watch import WatchedLearner
 from service.cli.display import figures_table
 from service.text import counted, figure, share
 from tests.service.cli.test_watch import Service, figures
@@ -56,7 +56,7 @@ def test_the_alert_rate_reads_the_same_in_show_watch_and_list() -> None:
     assert isinstance(out.file, StringIO)
     row = next(line for line in out.file.getvalue().splitlines() if "alert rate" in line)
     assert [cell.strip() for cell in row.split("│")[2:4]] == [share(rate), share(rate)]
-    watched = Watched(Service(), "a")  # type: ignore[arg-type]
+    watched = WatchedLearner(Service(), "a")  # type: ignore[arg-type]
     watched.take("figures", figures(50, alert_rate=rate))
     assert ("alert rate", share(rate)) in watched.words()
     assert _figure_columns([])["alerts"].told({"window": {"alert_rate": rate}}) == share(rate)

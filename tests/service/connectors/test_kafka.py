@@ -148,7 +148,7 @@ def test_what_a_roll_back_took_away_is_read_again(broker: KafkaBroker, target: T
     eventually(lambda: target.learnt == 30)
     assert reading.stop() == 0
     source = f"kafka:{target.name}/0"
-    assert "the learner went back to 10, so it is read again from there" in reading.said()
+    assert "the learner was rolled back, reading again from 10" in reading.said()
     assert target.get()["sources"] == {source: 30}
 
 
@@ -191,7 +191,7 @@ def test_a_partition_that_comes_is_told(
 
     def note(text: str) -> None:
         notes.append(text)
-        if "awaiting its first message" in text:
+        if "waiting for its first message" in text:
             later.start()
 
     def change_and_stop() -> None:
@@ -204,7 +204,7 @@ def test_a_partition_that_comes_is_told(
     did = consume(ConsumePlan(target.name), feed, lambda wait: connected(target.url, None, wait=wait), note)
     later.join()
     assert did["positions"] == {f"kafka:{target.name}/0": 0}
-    said = [f"kafka:{target.name}/{i} is new and is not read: start again to read it, too" for i in (1, 2)]
+    said = [f"kafka:{target.name}/{i} is new and is not read: restart to read it too" for i in (1, 2)]
     assert [text for text in notes if "is new" in text] == (said if not wanted else [])  # once
 
 
@@ -215,7 +215,7 @@ def test_a_malformed_message_stops_it_or_is_skipped(broker: KafkaBroker, target:
     status, told = reading.fail()
     assert status == 1
     assert f"topic {target.name}, partition 0, offset 1: it has no label" in told
-    assert "--on-bad skip goes on without such messages" in told
+    assert "--on-bad skip continues without such messages" in told
     did = reading.run("--on-bad", "skip")
     assert (did["skipped"], did["applied"]) == (3, 1)
     for offset in (1, 2, 3):
@@ -253,7 +253,7 @@ def test_messages_that_were_removed_before_they_were_read(
                 await Consumption(plan, feed, partition, reading, api, threads, stop, ReadCounts(), notes.append).run()
 
     said = f"kafka:{target.name}/0: 7 messages from 5 on were removed before they were read"
-    with pytest.raises(CommandFailed, match=f"{said}; --on-lost skip goes on without them"):
+    with pytest.raises(CommandFailed, match=f"{said}; --on-lost skip continues without them"):
         asyncio.run(run(False))
     assert target.learnt == 5
     asyncio.run(run(True))
@@ -313,12 +313,13 @@ def test_messages_that_are_removed_while_it_runs(
             assert (target.learnt, target.get()["sources"]) == (13, {source: 20})
             assert (counts.read, counts.learnt["applied"]) == (13, 13)
         case "stop":
-            with pytest.raises(CommandFailed, match=f"^{said}; --on-lost skip goes on without them$"):
+            with pytest.raises(CommandFailed, match=f"^{said}; --on-lost skip continues without them$"):
                 asyncio.run(run())
             assert (target.learnt, target.get()["sources"]) == (5, {source: 5})
         case _:
             with pytest.raises(
-                CommandFailed, match=f"{source} was read up to 5 and ends at 3: the topic was made anew"
+                CommandFailed,
+                match=f"{source} was read up to 5 but ends at 3: the topic was probably deleted and created again",
             ):
                 asyncio.run(run())
             assert target.learnt == 5
@@ -332,7 +333,10 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(broker: KafkaBroker, tar
     target.post("/update", {"source": source, "events": [json.loads(event(0))]})
     status, told = consumer(broker, target, tmp_path).fail()
     assert status == 1
-    assert f"kafka:{target.name}/0 was read up to 101 and ends at 3: the topic was made anew" in told
+    assert (
+        f"kafka:{target.name}/0 was read up to 101 but ends at 3: the topic was probably deleted and created again"
+        in told
+    )
 
 
 def test_what_cannot_be_reached_is_named(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
