@@ -39,11 +39,11 @@ from service.cli.format import format_duration
 from service.datasets.readers import open_rows
 from service.datasets.rows import Event
 from service.datasets.schema_match import declared
-from service.datasets.values import Columns, Labels
+from service.datasets.values import BinaryLabels, RowColumns
 
 DAY = 86_400.0  # seconds
 BATCH = 500
-COLUMNS = Columns(
+COLUMNS = RowColumns(
     id="TRANSACTION_ID",
     time="TX_DATETIME",
     drop=("TX_TIME_SECONDS", "TX_TIME_DAYS", "TX_FRAUD_SCENARIO"),  # the time once more, and what tells the label
@@ -206,7 +206,7 @@ def main() -> None:
         began = time.perf_counter()
         with (
             httpx.Client(base_url=url, timeout=300, trust_env=False) as http,
-            open_rows(path, COLUMNS, declared(FEATURES), "csv", Labels()) as rows,
+            open_rows(path, COLUMNS, declared(FEATURES), "csv", BinaryLabels()) as rows,
         ):
             stream = Stream(http, chosen.delay_days * DAY)
             days = []

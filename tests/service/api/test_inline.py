@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.api.fast_path import inline as direct_module
 from service.api.fast_path.inline import Direct
-from service.engine.replica import served_events
+from service.engine.replica import label_join
 from service.server import http_protocol
 from service.server.http_protocol import HttpProtocol
 from service.telemetry.log_writer import LineWriter
@@ -308,7 +308,7 @@ def test_events_with_ids_are_remembered() -> None:
 def test_long_work_is_left_to_a_thread() -> None:
     with served() as service, pytest.MonkeyPatch.context() as patched:
         expected = service.ask(request()).body
-        patched.setattr(served_events, "_INLINE_WORK", 2)
+        patched.setattr(label_join, "_INLINE_WORK", 2)
         with service.at_the_edge(1):
             assert service.ask(request()).body == expected
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from learners.config import Config
-from service.engine.cluster import sync
+from service.engine.cluster import store_sync
 from service.engine.engine import Engine
 from service.errors import Behind, BeyondLog, LearnerGone, StoreUnavailable
 from service.settings import Settings
@@ -132,7 +132,7 @@ async def test_over_sqlite_a_node_looks_when_another_process_has_written(
             await two.create("b", Config.of(DENSE))
             await eventually_async(lambda: "b" in one.replicas)
             assert looks > before
-        monkeypatch.setattr(sync, "_QUIET", 1.0)
+        monkeypatch.setattr(store_sync, "_QUIET", 1.0)
         before = looks
         await eventually_async(lambda: looks > before + 1)  # and now and then in any case
 
@@ -166,7 +166,7 @@ async def test_that_the_store_is_away_is_told_now_and_then(
                 raise StoreUnavailable("by the test")
             return await super().heads()
 
-    monkeypatch.setattr(sync, "_TELL_SECONDS", 0.05)
+    monkeypatch.setattr(store_sync, "_WARN_SECONDS", 0.05)
     store = Away()
     async with node(store, follow_seconds=0.01) as one:
 
