@@ -71,8 +71,7 @@ async def state_of(http: Any, name: str) -> Any:
     return reply["position"], reply["digest"]
 
 
-@pytest.mark.parametrize("number", ["float32", "float64"])
-@pytest.mark.parametrize("kind", LEARNERS)
+@pytest.mark.parametrize(("kind", "number"), [("dense", "float32"), *((kind, "float64") for kind in LEARNERS)])
 async def test_the_same_events_in_either_coding_give_the_same_state_and_replies(kind, number):
     async with client() as http:
         for name in ("a", "b"):

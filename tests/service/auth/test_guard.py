@@ -40,8 +40,11 @@ PREDICT = {"POST /v1/learners/{name}/predict", "POST /v1/groups/{name}/predict"}
 UPDATE = {f"POST /v1/{kind}/{{name}}/{what}" for kind in ("learners", "groups") for what in ("update", "labels")}
 
 
+DESCRIPTION = create_app(Settings(store="memory:")).openapi()
+
+
 def routes() -> Iterator[str]:
-    for path, operations in create_app(Settings(store="memory:")).openapi()["paths"].items():
+    for path, operations in DESCRIPTION["paths"].items():
         for method in operations:
             yield f"{method.upper()} {path}"
 
@@ -75,9 +78,8 @@ def ring(tmp_path: Path) -> Keyring:
 @pytest.mark.parametrize("route", ROUTES)
 def test_the_description_says_which_routes_want_a_key(route: str) -> None:
     method, path = route.split(" ")
-    document = create_app(Settings(store="memory:")).openapi()
-    operation = document["paths"][path][method.lower()]
-    assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    operation = DESCRIPTION["paths"][path][method.lower()]
+    assert DESCRIPTION["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
     assert operation.get("security") == (None if scope_of(route) == "open" else [{"key": []}])
     if scope_of(route) != "open":
         assert {"401", "403", "421", "429"} <= operation["responses"].keys()

@@ -255,10 +255,19 @@ def test_batch_same_as_naive(made: Any, options: dict[str, Any], dim: int, densi
 
 @pytest.mark.long
 @KINDS
-@pytest.mark.parametrize("options", [{"C": 0.1}, {"C": 2.0}, {"bias": False}, {"eps": 0.0}, {"eps": 0.9}], ids=str)
-@pytest.mark.parametrize("missing", [None, 1.0, 3.0, 5.0])
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        ({"C": 0.1}, None),
+        ({"C": 2.0}, 1.0),
+        ({"bias": False}, 3.0),
+        ({"eps": 0.0}, 5.0),
+        ({"eps": 0.9}, None),
+    ],
+    ids=str,
+)
 def test_batch_closes_the_duality_gap(made: Any, options: dict[str, Any], missing: float | None) -> None:
-    X, y, _ = stream(60, 4, seed=11, density=0.8)
+    X, y, _ = stream(50, 4, seed=11, density=0.8)
     if missing is not None:  # an event of that rank becomes one of a neighbouring rank: no event has it
         y[y == missing] += 1.0 if missing < 5.0 else -1.0
     params, weight = npsvor_batch.Params(**options), weights_of(y)
