@@ -121,10 +121,12 @@ def same(a: Drift, b: Drift) -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("digits", [9, 0])
-def test_alarms_are_those_of_the_definition(digits: int) -> None:
+def test_alarms_are_those_of_the_definition() -> None:
     random = np.random.default_rng(1)
-    parts = [drawn(auc, n, random, digits=digits) for auc, n in ((0.9, 11_000), (0.7, 2000), (0.97, 3000), (0.6, 1500))]
+    parts = [
+        drawn(auc, n, random, digits=digits)  # 0: many scores are tied
+        for auc, n, digits in ((0.9, 11_000, 9), (0.7, 2000, 0), (0.97, 3000, 0), (0.6, 1500, 9))
+    ]
     wild = Labelled(np.array([np.nan, np.inf, -np.inf, -0.0, 1e308]), np.array([-1.0, -1.0, -1.0, -1.0, 1.0]))
     events = joined(wild, *parts, wild, drawn(0.9, 1000, random))
     found = Drift()
