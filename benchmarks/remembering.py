@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import redis
 
-from service.storage.base import Bounds, Remembered, Store, open_store
+from service.storage.store_protocol import ServedEvent, ServedLimits, Store, open_store
 
 BATCH = 1_000
 DATA = 200  # bytes
@@ -68,14 +68,14 @@ def id_of(number: int) -> str:
     return hashlib.blake2b(number.to_bytes(8, "little"), digest_size=8).hexdigest()
 
 
-def batch(number: int) -> list[Remembered]:
+def batch(number: int) -> list[ServedEvent]:
     """Batch `number` of the stream; the data does not repeat."""
     rng = random.Random(number)
     first = number * BATCH
-    return [Remembered(id_of(event), float(event), rng.randbytes(DATA)) for event in range(first, first + BATCH)]
+    return [ServedEvent(id_of(event), float(event), rng.randbytes(DATA)) for event in range(first, first + BATCH)]
 
 
-async def serve(store: Store, birth: bytes, batches: range, bounds: Bounds) -> tuple[float, list[float]]:
+async def serve(store: Store, birth: bytes, batches: range, bounds: ServedLimits) -> tuple[float, list[float]]:
     """Seconds in all, without making the batches, and milliseconds of each call."""
     taken = []
     for number in batches:
@@ -95,7 +95,7 @@ async def recall(store: Store, birth: bytes, batches: int) -> list[float]:
         began = time.perf_counter()
         found = await store.recall(LEARNER, birth, ids)
         taken.append(1000 * (time.perf_counter() - began))
-        assert all(isinstance(one, Remembered) for one in found)
+        assert all(isinstance(one, ServedEvent) for one in found)
     return taken
 
 
@@ -108,12 +108,12 @@ async def measure(url: str, events: int) -> dict[str, Any]:
             raise SystemExit(f"the store has a learner named {LEARNER} already")
         before = occupied(url)
         batches = max(1, events // BATCH)
-        seconds, calls = await serve(store, birth, range(batches), Bounds(events, 2**53, -math.inf))
+        seconds, calls = await serve(store, birth, range(batches), ServedLimits(events, 2**53, -math.inf))
         pending = await store.pending(LEARNER, birth)
         grown = occupied(url) - before
         recalls = await recall(store, birth, batches)
         full = range(batches, batches + FULL_BATCHES)
-        seconds_full, calls_full = await serve(store, birth, full, Bounds(batches * BATCH, 2**53, -math.inf))
+        seconds_full, calls_full = await serve(store, birth, full, ServedLimits(batches * BATCH, 2**53, -math.inf))
         began = time.perf_counter()
         await store.delete(LEARNER, birth)
         deleted = time.perf_counter() - began

@@ -33,7 +33,7 @@ from service.engine.webhooks import Webhook
 from service.errors import BehindLog, Damaged, LostRecords, StoreUnavailable
 from service.names import called
 from service.settings import Settings
-from service.storage import OPERATIONS, UNREADABLE, Entry, Pending, SnapshotInfo, Store, checked, damaged
+from service.storage import OPERATIONS, UNREADABLE, LogEntry, ServedCounts, SnapshotInfo, Store, checked, damaged
 from service.telemetry import NodeTimings
 from service.wire.kernels import load_kernels
 
@@ -54,7 +54,7 @@ class Recovered(NamedTuple):
     snapshot: SnapshotInfo | None  # where the state began; None: at its creation
     token: bytes  # of the record at `position`
     behind: bool  # whether the log may have later records
-    pending: Pending | None  # its predictions awaiting a label; None: unknown
+    pending: ServedCounts | None  # its predictions awaiting a label; None: unknown
 
 
 class Node:
@@ -159,7 +159,7 @@ class Node:
         Raises `Damaged` if neither is readable.
         """
         try:
-            stored = await self.call(self.store.kept(name, birth))
+            stored = await self.call(self.store.load_newest(name, birth))
             if stored.snapshot is None:
                 position, token = 1, birth
                 machine = await self._read_creation(name, birth)
@@ -207,7 +207,7 @@ class Node:
         first = await self.call(self.store.read(name, birth, 0, 1))
         return await self.in_thread(functools.partial(self._build_created, name, first))
 
-    def _build_created(self, name: str, first: list[Entry]) -> Learner | GroupComparison:
+    def _build_created(self, name: str, first: list[LogEntry]) -> Learner | GroupComparison:
         record = unpack_record(first[0].data, f"record 1 of {called(name)}") if first else None
         if not isinstance(record, Created):
             raise Damaged(f"the log of {called(name)} does not begin with its creation")

@@ -15,7 +15,7 @@ from service.engine.node_resources import Node
 from service.engine.replica import GroupReplica, LearnerReplica
 from service.errors import LimitReached, ServiceError
 from service.names import GROUP
-from service.storage import Head
+from service.storage import LogHead
 
 __all__ = ["Registry"]
 
@@ -54,7 +54,7 @@ class Registry:
         """Tell whether a learner of this name exists, in memory or not, even if it cannot be hosted."""
         return name in self.replicas or self.is_listed(name)
 
-    def is_evicted(self, log: str, head: Head) -> bool:
+    def is_evicted(self, log: str, head: LogHead) -> bool:
         """Tell whether the learner whose log has this head is evicted, or in transition."""
         return log in self.moving or self.evicted.get(log) == head.birth
 

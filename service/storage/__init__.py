@@ -3,36 +3,36 @@
 Start with `base`, the protocol whose docstrings carry the promises; `open_store` opens one by its URL.
 """
 
-from service.storage.base import (
+from service.storage.reply_checks import UNREADABLE, checked, damaged
+from service.storage.store_protocol import (
     MAX_POSITION,
     OPERATIONS,
     RECORD_BYTES,
-    Bounds,
-    Entry,
-    Head,
-    Moved,
-    Pending,
-    Remembered,
+    LogEntry,
+    LogHead,
+    LogNotice,
+    ServedCounts,
+    ServedEvent,
+    ServedLimits,
     ServeReceipt,
     SharedStore,
     SnapshotInfo,
     Store,
     open_store,
 )
-from service.storage.reply_checks import UNREADABLE, checked, damaged
 
 __all__ = [
     "MAX_POSITION",
     "OPERATIONS",
     "RECORD_BYTES",
     "UNREADABLE",
-    "Bounds",
-    "Entry",
-    "Head",
-    "Moved",
-    "Pending",
-    "Remembered",
+    "LogEntry",
+    "LogHead",
+    "LogNotice",
     "ServeReceipt",
+    "ServedCounts",
+    "ServedEvent",
+    "ServedLimits",
     "SharedStore",
     "SnapshotInfo",
     "Store",

@@ -11,23 +11,23 @@ from dataclasses import dataclass, field
 
 from service.errors import BehindLog, LearnerGone, LostRecords, StoreUnavailable
 from service.names import called_in_full
-from service.storage.base import (
+from service.storage.store_protocol import (
     AHEAD,
     BEHIND,
-    BELLS,
     CLOSED,
     DROPS,
     GONE,
+    NOTICES,
     OTHER,
     REPLY_BYTES,
-    Bounds,
-    Entry,
-    Expired,
-    Head,
-    Kept,
-    Moved,
-    Pending,
-    Remembered,
+    ExpiredEvents,
+    LogEntry,
+    LogHead,
+    LogNotice,
+    NewestSnapshot,
+    ServedCounts,
+    ServedEvent,
+    ServedLimits,
     ServeReceipt,
     SnapshotInfo,
     gathered,
@@ -38,7 +38,7 @@ from service.storage.base import (
 __all__ = ["MemoryStore"]
 
 
-def _size(event: Remembered) -> int:
+def _size(event: ServedEvent) -> int:
     return len(event.id.encode()) + len(event.data)
 
 
@@ -46,7 +46,7 @@ def _size(event: Remembered) -> int:
 class _Served:
     """What is remembered of one learner, oldest served first, and the tombstones of what is not any more."""
 
-    events: OrderedDict[str, Remembered] = field(default_factory=OrderedDict)
+    events: OrderedDict[str, ServedEvent] = field(default_factory=OrderedDict)
     numbers: dict[str, int] = field(default_factory=dict)  # id -> the how manieth event ever served it was
     labelled: set[str] = field(default_factory=set)  # those whose label has come
     count: int = 0  # ever served
@@ -57,8 +57,8 @@ class _Served:
     tombstones: OrderedDict[str, int] = field(default_factory=OrderedDict)  # id -> the how manieth drop it was
     removed: int = 0  # drops whose tombstones have gone
 
-    def pending(self) -> Pending:
-        return Pending(len(self.events), self.bytes, self.expired, self.evicted)
+    def pending(self) -> ServedCounts:
+        return ServedCounts(len(self.events), self.bytes, self.expired, self.evicted)
 
     @property
     def dropped(self) -> int:
@@ -75,7 +75,7 @@ class _Served:
         self.bytes -= _size(event)
         return True
 
-    def serve(self, remembered: Sequence[Remembered], bounds: Bounds) -> None:
+    def serve(self, remembered: Sequence[ServedEvent], bounds: ServedLimits) -> None:
         """Remember, then drop what has expired or exceeds the bounds."""
         events = latest(remembered)
         for event in events:
@@ -106,9 +106,9 @@ class _Served:
         """Leave a tombstone for what was dropped and counted."""
         self.tombstones[id] = self.dropped
 
-    def oldest(self, before: float, limit: int, after: int) -> Expired:
+    def oldest(self, before: float, limit: int, after: int) -> ExpiredEvents:
         """What has expired after the cursor, from the oldest on: as many as one reply carries."""
-        found: list[Remembered] = []
+        found: list[ServedEvent] = []
         size, large = 0, False
         upto = max(self.settled, after)
         for event in self.events.values():
@@ -121,7 +121,7 @@ class _Served:
                 break
             found.append(event)
             upto = number
-        return Expired(upto, found, [event.id in self.labelled for event in found], large or len(found) == limit)
+        return ExpiredEvents(upto, found, [event.id in self.labelled for event in found], large or len(found) == limit)
 
 
 @dataclass
@@ -131,7 +131,7 @@ class _Log:
     birth: bytes
     head: int
     trimmed: int = 0
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[LogEntry] = field(default_factory=list)
     snapshots: dict[int, tuple[bytes, float]] = field(default_factory=dict)  # bytes and time
     served: _Served = field(default_factory=_Served)
     claim: tuple[bytes, float] = (b"", 0.0)  # the node that holds it, and until when, by the monotonic clock
@@ -147,9 +147,9 @@ class _Log:
         if known and self.token(learner, position) not in (b"", known):
             raise LostRecords(OTHER.format(log=called_in_full(learner), after=position))
 
-    def after(self, position: int, limit: int | None = None) -> list[Entry]:
+    def after(self, position: int, limit: int | None = None) -> list[LogEntry]:
         """Entries after `position`, which is not behind the log: as many as one reply carries."""
-        found: list[Entry] = []
+        found: list[LogEntry] = []
         size = 0
         for entry in self.entries[position - self.trimmed :][:limit]:
             size += len(entry.data)
@@ -163,17 +163,17 @@ class _Log:
 class _Bell:
     """What nodes told each other last."""
 
-    told: deque[tuple[bytes, Mapping[str, Moved]]] = field(default_factory=lambda: deque(maxlen=BELLS))
+    told: deque[tuple[bytes, Mapping[str, LogNotice]]] = field(default_factory=lambda: deque(maxlen=NOTICES))
     count: int = 0  # ever
     rang: asyncio.Event = field(default_factory=asyncio.Event)  # another one after each time
 
-    def ring(self, node: bytes, moved: Mapping[str, Moved]) -> None:
+    def ring(self, node: bytes, moved: Mapping[str, LogNotice]) -> None:
         self.told.append((node, moved))
         self.count += 1
         self.rang.set()
         self.rang = asyncio.Event()
 
-    def since(self, node: bytes, after: int) -> dict[str, Moved] | None:
+    def since(self, node: bytes, after: int) -> dict[str, LogNotice] | None:
         """What others told; None where it is not known any more."""
         if not self.count - len(self.told) <= after <= self.count:
             return None
@@ -211,16 +211,16 @@ class MemoryStore:
         if self._closed:
             raise StoreUnavailable(CLOSED)
 
-    async def create(self, learner: str, token: bytes, data: bytes) -> Head:
+    async def create(self, learner: str, token: bytes, data: bytes) -> LogHead:
         self._open()
         log = self._logs.get(learner)
         if log is None:
-            log = self._logs[learner] = _Log(birth=token, head=1, entries=[Entry(1, token, data)])
-        return Head(log.birth, log.head)
+            log = self._logs[learner] = _Log(birth=token, head=1, entries=[LogEntry(1, token, data)])
+        return LogHead(log.birth, log.head)
 
     async def append(
         self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int, known: bytes = b""
-    ) -> list[Entry]:
+    ) -> list[LogEntry]:
         log = self._reaching(learner, birth, after, known)
         if after > log.head:
             raise LostRecords(AHEAD.format(log=called_in_full(learner), after=after, head=log.head))
@@ -229,23 +229,23 @@ class MemoryStore:
             if token not in standing:
                 standing.add(token)
                 log.head += 1
-                log.entries.append(Entry(log.head, token, data))
+                log.entries.append(LogEntry(log.head, token, data))
         return log.after(after)
 
-    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[Entry]:
+    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[LogEntry]:
         return self._reaching(learner, birth, after, known).after(after, limit)
 
     async def token(self, learner: str, birth: bytes, position: int) -> bytes:
         return self._log(learner, birth).token(learner, position)
 
-    async def head(self, learner: str) -> Head | None:
+    async def head(self, learner: str) -> LogHead | None:
         self._open()
         log = self._logs.get(learner)
-        return None if log is None else Head(log.birth, log.head)
+        return None if log is None else LogHead(log.birth, log.head)
 
-    async def heads(self) -> dict[str, Head]:
+    async def heads(self) -> dict[str, LogHead]:
         self._open()
-        return {learner: Head(log.birth, log.head) for learner, log in self._logs.items()}
+        return {learner: LogHead(log.birth, log.head) for learner, log in self._logs.items()}
 
     async def delete(self, learner: str, birth: bytes) -> None:
         self._log(learner, birth)
@@ -281,10 +281,10 @@ class MemoryStore:
         kept = self._log(learner, birth).snapshots
         return [SnapshotInfo(position, len(kept[position][0]), kept[position][1]) for position in sorted(kept)[::-1]]
 
-    async def kept(self, learner: str, birth: bytes) -> Kept:
+    async def load_newest(self, learner: str, birth: bytes) -> NewestSnapshot:
         return await gathered(self, learner, birth)
 
-    async def claim(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
+    async def lease(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
         log = self._log(learner, birth)
         now = time.monotonic()
         holder, until = log.claim
@@ -293,11 +293,11 @@ class MemoryStore:
         log.claim = node, now + seconds
         return True
 
-    async def ring(self, node: bytes, moved: Mapping[str, Moved]) -> None:
+    async def publish(self, node: bytes, moved: Mapping[str, LogNotice]) -> None:
         self._open()
         self._bell.ring(node, dict(moved))
 
-    async def rung(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, Moved] | None]:
+    async def poll(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, LogNotice] | None]:
         self._open()
         bell = self._bell
         if not after:
@@ -316,8 +316,8 @@ class MemoryStore:
         birth: bytes,
         record: tuple[bytes, bytes],
         after: int,
-        remembered: Sequence[Remembered],
-        bounds: Bounds,
+        remembered: Sequence[ServedEvent],
+        bounds: ServedLimits,
     ) -> ServeReceipt:
         log = self._log(learner, birth)
         token, data = record
@@ -326,16 +326,16 @@ class MemoryStore:
             if after < log.trimmed:
                 raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=log.trimmed))
             position = log.head = log.head + 1
-            log.entries.append(Entry(log.head, token, data))
+            log.entries.append(LogEntry(log.head, token, data))
             log.served.serve(remembered, bounds)
         before = next((entry.token for entry in log.entries if entry.position == position - 1), b"")
         return ServeReceipt(position, before, log.served.pending())
 
-    async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[Remembered | bool | None]:
+    async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[ServedEvent | bool | None]:
         served = self._log(learner, birth).served
         return [served.events.get(id, True if id in served.tombstones else None) for id in ids]
 
-    async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> Expired:
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> ExpiredEvents:
         return self._log(learner, birth).served.oldest(before, limit, after)
 
     async def settle(self, learner: str, birth: bytes, upto: int) -> None:
@@ -349,7 +349,7 @@ class MemoryStore:
         served = self._log(learner, birth).served
         served.labelled.update(served.events.keys() & set(ids))
 
-    async def pending(self, learner: str, birth: bytes) -> Pending:
+    async def pending(self, learner: str, birth: bytes) -> ServedCounts:
         return self._log(learner, birth).served.pending()
 
     async def close(self) -> None:

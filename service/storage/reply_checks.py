@@ -36,7 +36,7 @@ _GIVES: dict[str, Any] = {
     "recall": list[_Event | bool | None],
     "expired": tuple[int, list[_Event], list[bool], bool],
     "pending": _Counts,
-    "kept": tuple[int, tuple[int, int, float] | None, bytes, bytes, _Counts],
+    "load_newest": tuple[int, tuple[int, int, float] | None, bytes, bytes, _Counts],
     "key": bytes,
 }
 

@@ -15,7 +15,7 @@ from service.api.app import create_app
 from service.engine.engine import Engine
 from service.engine.records.codec import Created, unpack_record
 from service.settings import Settings
-from service.storage.base import Store
+from service.storage.store_protocol import Store
 from tests.harness.apps import client_of
 from tests.harness.store_records import whole_log
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from service.storage.base import Bounds, Entry, Remembered, Store
+from service.storage.store_protocol import LogEntry, ServedEvent, ServedLimits, Store
 
 __all__ = [
     "BIRTH",
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 EVERY_BYTE = bytes(range(256)) * 3
-UNBOUNDED = Bounds(events=2**53, bytes=2**53, before=-math.inf)
+UNBOUNDED = ServedLimits(events=2**53, bytes=2**53, before=-math.inf)
 
 
 def token(number: int) -> bytes:
@@ -37,38 +37,38 @@ def record(number: int) -> tuple[bytes, bytes]:
     return token(number), f"record {number}".encode()
 
 
-async def filled(store: Store, entries: int, learner: str = "a") -> list[Entry]:
+async def filled(store: Store, entries: int, learner: str = "a") -> list[LogEntry]:
     """Create a learner and append until its log has so many entries; the log."""
     await store.create(learner, BIRTH, b"created")
     appended = await store.append(learner, BIRTH, [record(number) for number in range(2, entries + 1)], 1)
-    return [Entry(1, BIRTH, b"created"), *appended]
+    return [LogEntry(1, BIRTH, b"created"), *appended]
 
 
-async def log_after(store: Store, after: int, learner: str = "a", birth: bytes = BIRTH) -> list[Entry]:
+async def log_after(store: Store, after: int, learner: str = "a", birth: bytes = BIRTH) -> list[LogEntry]:
     """Every entry after `after`."""
-    log: list[Entry] = []
+    log: list[LogEntry] = []
     while entries := await store.read(learner, birth, after, 1000):
         log += entries
         after = entries[-1].position
     return log
 
 
-async def whole_log(store: Store, learner: str = "a", birth: bytes = BIRTH) -> list[Entry]:
+async def whole_log(store: Store, learner: str = "a", birth: bytes = BIRTH) -> list[LogEntry]:
     """Every entry of a log that was not trimmed."""
     return await log_after(store, 0, learner, birth)
 
 
-def event(number: int, size: int = 10) -> Remembered:
+def event(number: int, size: int = 10) -> ServedEvent:
     """A served event with `number` for its id and its time, and `size` bytes of data."""
-    return Remembered(str(number), float(number), f"{number:010}".encode().ljust(size, b".")[:size])
+    return ServedEvent(str(number), float(number), f"{number:010}".encode().ljust(size, b".")[:size])
 
 
-def events(start: int, stop: int) -> list[Remembered]:
+def events(start: int, stop: int) -> list[ServedEvent]:
     """Events `start` to `stop - 1`."""
     return [event(number) for number in range(start, stop)]
 
 
-async def served(store: Store, remembered: Sequence[Remembered], learner: str = "a") -> None:
+async def served(store: Store, remembered: Sequence[ServedEvent], learner: str = "a") -> None:
     """Create a learner, and serve these events in its second record."""
     await store.create(learner, BIRTH, b"created")
     await store.serve(learner, BIRTH, record(2), 1, remembered, UNBOUNDED)

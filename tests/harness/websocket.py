@@ -11,8 +11,8 @@ from typing import Any
 import msgpack
 
 from service.api.websocket.transport import EXTENSION, Transport
-from service.storage.base import Entry
 from service.storage.memory import MemoryStore
+from service.storage.store_protocol import LogEntry
 
 __all__ = ["Gated", "Websocket", "websocket"]
 
@@ -137,7 +137,7 @@ class Gated(MemoryStore):
         self.asked.clear()
         return gate
 
-    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[Entry]:
+    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[LogEntry]:
         """See `Store`."""
         gate = self.gates.get(learner)
         if gate is not None and not gate.is_set():

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from service.errors import StoreError
-from service.storage import Moved, SnapshotInfo, Store
+from service.storage import LogNotice, SnapshotInfo, Store
 
 __all__ = ["Notifier"]
 
@@ -27,7 +27,7 @@ class Notifier:
         """`node`: the sender of announcements in the store."""
         self._store = store
         self._node = node
-        self._moves: dict[str, Moved] = {}  # not announced yet
+        self._moves: dict[str, LogNotice] = {}  # not announced yet
         self._publishing: asyncio.Task[None] | None = None
 
     def announce(self, log: str, position: int, snapshot: SnapshotInfo | None = None) -> None:
@@ -36,13 +36,13 @@ class Notifier:
         The first announcement after a pause is sent at once, those of the next milliseconds together. Takes about a
         microsecond.
         """
-        move = Moved(position, snapshot)
+        move = LogNotice(position, snapshot)
         before = self._moves.get(log)
         self._moves[log] = move if before is None else move.after(before)
         if self._publishing is None:
             self._publishing = asyncio.create_task(self._publish_all(), name="notify")
 
-    async def subscribe(self, callback: Callable[[dict[str, Moved] | None], None], seconds: float) -> None:
+    async def subscribe(self, callback: Callable[[dict[str, LogNotice] | None], None], seconds: float) -> None:
         """Call back with the announcements of other nodes, by log, until cancelled; None: any log may have moved.
 
         `seconds`: how long a call of the store may wait, and the pause after a failure.
@@ -50,7 +50,7 @@ class Notifier:
         after = b""
         while True:
             try:
-                after, moves = await self._store.rung(self._node, after, seconds)
+                after, moves = await self._store.poll(self._node, after, seconds)
             except StoreError as error:
                 logger.debug("cannot poll for announcements of other nodes: %s", error.detail)
                 after = b""  # the next poll also returns what was announced meanwhile
@@ -80,6 +80,6 @@ class Notifier:
     async def _publish(self) -> None:
         moves, self._moves = self._moves, {}
         try:
-            await self._store.ring(self._node, moves)
+            await self._store.publish(self._node, moves)
         except StoreError as error:
             logger.debug("cannot announce the new records of %d logs: %s", len(moves), error.detail)

@@ -17,7 +17,7 @@ from service.engine.cluster.residency import Residency
 from service.engine.replica_registry import Registry
 from service.errors import Damaged, LearnerGone, ServiceError, StoreError, StoreUnavailable
 from service.names import GROUP, called
-from service.storage import Head, Moved
+from service.storage import LogHead, LogNotice
 
 __all__ = ["StoreSync"]
 
@@ -80,7 +80,7 @@ class StoreSync:
             subscription = self._node.notifier.subscribe(self._handle_moves, self._node.settings.follow_seconds)
             tasks.create_task(subscription, name="subscribe")
 
-    def _handle_moves(self, moves: dict[str, Moved] | None) -> None:
+    def _handle_moves(self, moves: dict[str, LogNotice] | None) -> None:
         """Read the records that other nodes announced, of learners in memory; evicted ones stay evicted."""
         for log, moved in (moves or {}).items():
             replica = self._registry.find(log)
@@ -214,7 +214,7 @@ class StoreSync:
             await self._catch_up()
             here.ready = True
 
-    async def _drop(self, heads: dict[str, Head]) -> None:
+    async def _drop(self, heads: dict[str, LogHead]) -> None:
         """Drop replicas whose logs are neither in these heads nor in the store now."""
         here = self._registry
         for replica in here.all():
@@ -252,7 +252,7 @@ class StoreSync:
             if replica is not None:  # up to the head at the time of the request
                 await replica.log.catch_up()
 
-    async def _take_in(self, log: str, head: Head) -> None:
+    async def _take_in(self, log: str, head: LogHead) -> None:
         """Host the log with this head, or let its replica read new records."""
         here = self._registry
         replica = here.find(log)

@@ -33,7 +33,7 @@ from service.engine.replica.learner_machine import LearnerMachine
 from service.engine.replica.lease import Lease
 from service.engine.replica.log_follower import Applied, Jumped, LogFollower
 from service.engine.replica.mailbox import Job
-from service.storage import Remembered
+from service.storage import ServedEvent
 
 __all__ = ["LabelExpiry"]
 
@@ -278,7 +278,7 @@ class LabelExpiry:
             return _Overdue(self._negatives(events, ttl), places[missing], int(places[-1]), expired.upto, expired.more)
         return None
 
-    def _negatives(self, events: Sequence[Remembered], ttl: float) -> LabelledBatch:
+    def _negatives(self, events: Sequence[ServedEvent], ttl: float) -> LabelledBatch:
         n, config = len(events), self._learner.config
         what = f"a served event of {self._log.name}"
         columns = unpack_served([event.data for event in events], config.encode([]), what)

@@ -38,7 +38,7 @@ from service.engine.replica.in_flight import DecisionAccount, InFlight
 from service.engine.replica.learner_machine import LearnerMachine
 from service.engine.replica.log_follower import LogFollower
 from service.errors import QueueFull, StoreUnavailable
-from service.storage import Bounds, Pending, Remembered
+from service.storage import ServedCounts, ServedEvent, ServedLimits
 from service.wire import Events, Labelled
 
 __all__ = ["ScoredEvents", "ServedEvents", "join_step"]
@@ -79,7 +79,7 @@ def join_step(config: Config) -> int:
 class ServedEvents:
     """The served events of one learner."""
 
-    def __init__(self, log: LogFollower[LearnerMachine], pending: Pending | None) -> None:
+    def __init__(self, log: LogFollower[LearnerMachine], pending: ServedCounts | None) -> None:
         """`pending`: what the store remembers."""
         self._log = log
         self._account = DecisionAccount(log.in_flight)
@@ -191,14 +191,14 @@ class ServedEvents:
         clock = np.fmax(log.machine.view.figures.clock, part.times.max())
         before = clock - late.label_ttl if late.unlabelled == "nothing" else -math.inf
 
-        def pack() -> tuple[ServedBatch, bytes, list[Remembered]]:
+        def pack() -> tuple[ServedBatch, bytes, list[ServedEvent]]:
             record = ServedBatch(hashes_of(part.ids), part.times, *scores, ready=ready)
             packed = pack_served(_rows_at(rows, part.places), scores, costs, position)
-            remembered = [Remembered(*event) for event in zip(part.ids, part.times.tolist(), packed, strict=True)]
+            remembered = [ServedEvent(*event) for event in zip(part.ids, part.times.tolist(), packed, strict=True)]
             return record, pack_record(record), remembered
 
         record, data, remembered = await asyncio.to_thread(pack) if len(part.ids) > _LARGE else pack()
-        bounds = Bounds(late.max_events, late.max_bytes, before)
+        bounds = ServedLimits(late.max_events, late.max_bytes, before)
         serving = log.node.store.serve(log.name, log.birth, (in_flight.token, data), after, remembered, bounds)
         receipt = await log.node.call(serving)
         self.pending = receipt.pending
@@ -230,7 +230,7 @@ class ServedEvents:
         self,
         events: Labelled,
         places: NDArray[np.int64],
-        recalled: Sequence[Remembered | bool | None],
+        recalled: Sequence[ServedEvent | bool | None],
         expired: NDArray[np.bool_],
     ) -> tuple[Rows, Vector, LateColumns, Vector | None]:
         n = len(events.labels)
@@ -239,9 +239,9 @@ class ServedEvents:
         labelled = np.where(events.carried, math.nan, np.where(np.isnan(event_times), now, event_times))
         config = self._log.machine.core.config
         assumed = config.late.unlabelled == "negative"  # then a label that is late corrects
-        served: list[tuple[int, Remembered]] = []
+        served: list[tuple[int, ServedEvent]] = []
         for place, event in zip(places.tolist(), recalled, strict=True):
-            if isinstance(event, Remembered) and (assumed or labelled[place] - event.time <= config.late.label_ttl):
+            if isinstance(event, ServedEvent) and (assumed or labelled[place] - event.time <= config.late.label_ttl):
                 served.append((place, event))
             else:
                 expired[place] = event is not None

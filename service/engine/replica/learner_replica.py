@@ -47,7 +47,7 @@ from service.engine.replica.log_follower import Applied, Jumped, LogFollower
 from service.engine.replica.mailbox import Job, Mailbox, reject
 from service.engine.replica.snapshots import Snapshots, load_roll_back
 from service.errors import Invalid, QueueFull, ServiceError, SourceGap
-from service.storage import Pending
+from service.storage import ServedCounts
 from service.wire import Labelled, Learnt
 
 __all__ = ["LearnerReplica"]
@@ -69,7 +69,7 @@ class LearnerReplica:
         name: str,
         birth: bytes,
         recovered: Recovered,
-        pending: Pending | None,
+        pending: ServedCounts | None,
         node: Node,
         forget: Callable[[LearnerReplica], None],
     ) -> None:

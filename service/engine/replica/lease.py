@@ -52,4 +52,4 @@ class Lease:
 
     async def _ask(self, seconds: float) -> bool:
         node = self._node
-        return await node.call(node.store.claim(self._name, self._birth, node.id, seconds))
+        return await node.call(node.store.lease(self._name, self._birth, node.id, seconds))

@@ -29,7 +29,7 @@ from service.engine.replica.in_flight import InFlightRecords
 from service.engine.replica.mailbox import Mailbox
 from service.errors import Behind, BehindLog, BeyondLog, Damaged, LostRecords, StoreUnavailable, TooLarge
 from service.names import called
-from service.storage import RECORD_BYTES, Entry, SnapshotInfo
+from service.storage import RECORD_BYTES, LogEntry, SnapshotInfo
 
 __all__ = ["Applied", "Jumped", "LogFollower"]
 
@@ -217,7 +217,7 @@ class LogFollower(Generic[MachineT]):
     async def _apply_in_flight(self) -> None:
         """Apply what this node appended past the mailbox and what follows directly, without reading it back."""
         while (in_flight := self.in_flight.next(self.position, self.token)) is not None:
-            await self._apply(Entry(in_flight.position, in_flight.token, b""), in_flight.record)
+            await self._apply(LogEntry(in_flight.position, in_flight.token, b""), in_flight.record)
 
     async def _pack(self, record: Any, small: bool) -> bytes:
         try:
@@ -230,11 +230,11 @@ class LogFollower(Generic[MachineT]):
             )
         return data
 
-    async def _append(self, token: bytes, data: bytes) -> list[Entry]:
+    async def _append(self, token: bytes, data: bytes) -> list[LogEntry]:
         append = self.node.store.append(self.name, self.birth, [(token, data)], self.position, self.token)
         return await self.node.call(append)
 
-    async def _read(self) -> list[Entry]:
+    async def _read(self) -> list[LogEntry]:
         read = self.node.store.read(self.name, self.birth, self.position, _READ_ENTRIES, self.token)
         return await self.node.call(read)
 
@@ -271,7 +271,7 @@ class LogFollower(Generic[MachineT]):
             self.machine.check(record, what)
         return record
 
-    async def _apply(self, entry: Entry, appended: Any = None) -> Any:
+    async def _apply(self, entry: LogEntry, appended: Any = None) -> Any:
         """Move the machine by one entry and return the outcome; `known` is its record, if this node appended it."""
         if entry.position <= self.position:
             return None

@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 from redis.asyncio import Redis, RedisCluster
 
-from service.storage.base import BELLS, Moved, together
 from service.storage.redis.scripts import Script
 from service.storage.redis.topology import Servers
+from service.storage.store_protocol import NOTICES, LogNotice, together
 
 __all__ = ["BELL", "CLAIM", "CLAIMED", "LISTEN_SECONDS", "listen", "ring"]
 
@@ -42,15 +42,17 @@ return 1
 """)
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(dict[str, Moved]).decode
+_decode = msgspec.msgpack.Decoder(dict[str, LogNotice]).decode
 
 
-async def ring(redis: Redis | RedisCluster, node: bytes, moved: Mapping[str, Moved]) -> None:
+async def ring(redis: Redis | RedisCluster, node: bytes, moved: Mapping[str, LogNotice]) -> None:
     """One more entry."""
-    await redis.xadd(BELL, {"n": node, "m": _encode(moved)}, maxlen=BELLS, approximate=True)
+    await redis.xadd(BELL, {"n": node, "m": _encode(moved)}, maxlen=NOTICES, approximate=True)
 
 
-async def listen(servers: Servers, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, Moved] | None]:
+async def listen(
+    servers: Servers, node: bytes, after: bytes, seconds: float
+) -> tuple[bytes, dict[str, LogNotice] | None]:
     """See `Store.rung`; of `servers` nobody else waits for the connections, and they have time for `LISTEN_SECONDS`."""
     if not after:
         newest: Any = await servers.client.xrevrange(BELL, count=1)
@@ -66,7 +68,7 @@ async def listen(servers: Servers, node: bytes, after: bytes, seconds: float) ->
             raise reply
     entries = streams[0][1] if streams else []
     last: bytes = entries[-1][0] if entries else after
-    lost = len(entries) >= BELLS if after == _START else not place  # so many are kept, if there were as many
+    lost = len(entries) >= NOTICES if after == _START else not place  # so many are kept, if there were as many
     if lost:
         return (last if entries else b""), None
     try:

@@ -34,8 +34,8 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from service.storage.base import URL_FORMS
 from service.storage.redis.durability import Command
+from service.storage.store_protocol import URL_FORMS
 
 __all__ = ["CONNECTIONS", "Servers", "servers_of"]
 

@@ -1,5 +1,5 @@
 """The SQLite store. Start with `store`."""
 
-from service.storage.sqlite.store import SqliteStore
+from service.storage.sqlite.sqlite_store import SqliteStore
 
 __all__ = ["SqliteStore"]

@@ -12,8 +12,17 @@ from typing import NamedTuple
 
 from service.errors import BehindLog, LearnerGone, LostRecords
 from service.names import called_in_full
-from service.storage.base import AHEAD, BEHIND, GONE, OTHER, REPLY_BYTES, Entry, Kept, SnapshotInfo
-from service.storage.sqlite import served_events as served
+from service.storage.sqlite import served_rows as served
+from service.storage.store_protocol import (
+    AHEAD,
+    BEHIND,
+    GONE,
+    OTHER,
+    REPLY_BYTES,
+    LogEntry,
+    NewestSnapshot,
+    SnapshotInfo,
+)
 
 __all__ = [
     "Log",
@@ -67,16 +76,16 @@ def reaching(db: sqlite3.Connection, learner: str, birth: bytes, after: int, kno
     return log
 
 
-def entries_after(db: sqlite3.Connection, log: int, after: int, limit: int = -1) -> list[Entry]:
+def entries_after(db: sqlite3.Connection, log: int, after: int, limit: int = -1) -> list[LogEntry]:
     """Entries after `after`, as many as one reply carries; a negative limit is none."""
     query = "SELECT position, token, data FROM entry WHERE learner = ? AND position > ? ORDER BY position LIMIT ?"
     with closing(db.execute(query, (log, after, limit))) as rows:
-        return carried(Entry(*row) for row in rows)
+        return carried(LogEntry(*row) for row in rows)
 
 
-def carried(entries: Iterable[Entry]) -> list[Entry]:
+def carried(entries: Iterable[LogEntry]) -> list[LogEntry]:
     """As many as one reply carries, from the first on."""
-    found: list[Entry] = []
+    found: list[LogEntry] = []
     size = 0
     for entry in entries:
         size += len(entry.data)
@@ -92,7 +101,7 @@ def snapshot_data(db: sqlite3.Connection, id: int) -> bytes:
     return b"".join(data for (data,) in parts)
 
 
-def newest(db: sqlite3.Connection, learner: str, birth: bytes) -> Kept:
+def newest(db: sqlite3.Connection, learner: str, birth: bytes) -> NewestSnapshot:
     """The newest snapshot, and what goes with it."""
     log = log_of(db, learner, birth)
     found = db.execute(
@@ -101,10 +110,10 @@ def newest(db: sqlite3.Connection, learner: str, birth: bytes) -> Kept:
     ).fetchone()
     pending = served.pending(db, log.id)
     if found is None:
-        return Kept(log.head, None, b"", b"", pending)
+        return NewestSnapshot(log.head, None, b"", b"", pending)
     info = SnapshotInfo(*found[1:])
     token = token_at(db, log, learner, info.position)
-    return Kept(log.head, info, snapshot_data(db, found[0]), token, pending)
+    return NewestSnapshot(log.head, info, snapshot_data(db, found[0]), token, pending)
 
 
 def retain(

@@ -19,8 +19,8 @@ from learners.config import Config
 from learners.learner import Learner
 from learners.records import LabelledBatch
 from service.engine.records.codec import Created, unpack_record
-from service.storage.base import Entry, Store, open_store
-from service.storage.redis.store import LOG
+from service.storage.redis.redis_store import LOG
+from service.storage.store_protocol import LogEntry, Store, open_store
 from tests.campaigns.chaos.history import entries
 from tests.campaigns.chaos.traffic import Event, Traffic
 
@@ -69,7 +69,7 @@ async def examine(store_url: str, traffic: Traffic, history: Path | None = None)
         await store.close()
 
 
-async def _read(store: Store, name: str, birth: bytes) -> AsyncIterator[Entry]:
+async def _read(store: Store, name: str, birth: bytes) -> AsyncIterator[LogEntry]:
     position = 0
     while page := await store.read(name, birth, position, 500):
         for entry in page:
@@ -77,7 +77,7 @@ async def _read(store: Store, name: str, birth: bytes) -> AsyncIterator[Entry]:
         position = page[-1].position
 
 
-async def _appended(history: Path, name: str) -> AsyncIterator[Entry]:
+async def _appended(history: Path, name: str) -> AsyncIterator[LogEntry]:
     for entry in entries(history, LOG.format(f"{{{name}}}")):
         yield entry
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from service.storage.base import Entry
+from service.storage.store_protocol import LogEntry
 
 __all__ = ["entries"]
 
 
-def entries(file: Path, log: str) -> Iterator[Entry]:
+def entries(file: Path, log: str) -> Iterator[LogEntry]:
     """The entries that were appended to the stream of this key, in order, the trimmed ones too.
 
     Raises `ValueError` where the file has something else than commands. A command at its end that is being written
@@ -25,7 +25,7 @@ def entries(file: Path, log: str) -> Iterator[Entry]:
     with file.open("rb") as commands:
         while (command := _command(commands)) is not None:
             if command[0].upper() == b"XADD" and command[1] == key:  # key, id, t, token, d, data
-                yield Entry(int(command[2].partition(b"-")[0]), command[4], command[6])
+                yield LogEntry(int(command[2].partition(b"-")[0]), command[4], command[6])
 
 
 def _command(file: BinaryIO) -> list[bytes] | None:

@@ -11,8 +11,8 @@ import pytest
 
 from service.api import schemas
 from service.api.routes.learners import _in_creation
-from service.storage.base import Entry, Head
 from service.storage.memory import MemoryStore
+from service.storage.store_protocol import LogEntry, LogHead
 from tests.harness.keyring import Keyring, keyed
 from tests.harness.nodes import posted, serving
 from tests.harness.waiting import eventually_async
@@ -28,11 +28,11 @@ class Gated(MemoryStore):
         super().__init__()
         self.open = asyncio.Event()
 
-    async def create(self, learner: str, token: bytes, data: bytes) -> Head:
+    async def create(self, learner: str, token: bytes, data: bytes) -> LogHead:
         await self.open.wait()
         return await super().create(learner, token, data)
 
-    async def append(self, *asked: Any, **options: Any) -> list[Entry]:
+    async def append(self, *asked: Any, **options: Any) -> list[LogEntry]:
         await self.open.wait()
         return await super().append(*asked, **options)
 

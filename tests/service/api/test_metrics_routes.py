@@ -16,8 +16,8 @@ from starlette.requests import ClientDisconnect
 
 from service.api.sse import LEARNER_PACE, learner_news, parsed_id, stream
 from service.engine.replica.learner_replica import LearnerReplica
-from service.storage.base import Store
 from service.storage.memory import MemoryStore
+from service.storage.store_protocol import Store
 from tests.harness.nodes import T0, app_over, node, over, posted, serving
 from tests.harness.process import Process
 from tests.harness.waiting import eventually_async

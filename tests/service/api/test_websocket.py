@@ -18,8 +18,8 @@ from service.api.websocket import connection, learner_queue
 from service.api.websocket.connection import NO_LEARNER
 from service.engine.engine import Engine
 from service.errors import StoreUnavailable
-from service.storage.base import Store
 from service.storage.memory import MemoryStore
+from service.storage.store_protocol import Store
 from tests.harness.apps import DENSE, events
 from tests.harness.nodes import app_over, digest, node
 from tests.harness.websocket import Gated, websocket

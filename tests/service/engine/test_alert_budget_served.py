@@ -10,8 +10,8 @@ import pytest
 
 from service.engine.records.codec import unpack_record
 from service.errors import StoreUnavailable
-from service.storage.base import Bounds, ServeReceipt, Store, open_store
 from service.storage.memory import MemoryStore
+from service.storage.store_protocol import ServedLimits, ServeReceipt, Store, open_store
 from tests.harness.nodes import T0, digest, posted, replayed, serving
 from tests.harness.redis_server import RedisServer
 from tests.harness.store_records import whole_log
@@ -140,7 +140,7 @@ class Away(MemoryStore):
     before = after = False
 
     async def serve(
-        self, learner: str, birth: bytes, record: tuple[bytes, bytes], after: int, remembered: Any, bounds: Bounds
+        self, learner: str, birth: bytes, record: tuple[bytes, bytes], after: int, remembered: Any, bounds: ServedLimits
     ) -> ServeReceipt:
         if self.before:
             raise StoreUnavailable("away")

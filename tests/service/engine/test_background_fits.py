@@ -22,8 +22,8 @@ from learners.scorer import Scorer
 from service.engine.records.codec import Created, unpack_record
 from service.engine.replica.background_fits import BackgroundFits
 from service.errors import StoreUnavailable
-from service.storage.base import Entry, Store
 from service.storage.memory import MemoryStore
+from service.storage.store_protocol import LogEntry, Store
 from service.wire.json_decode import decode_update
 from tests.harness.apps import client, events
 from tests.harness.process import Process
@@ -178,7 +178,7 @@ async def test_where_the_node_that_has_the_claim_makes_no_fit_another_does(
         monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.2)
     async with engine(store) as node:
         replica, _ = await node.create("a", Config.of(SETUPS[name]))
-        assert await store.claim("a", replica.birth, b"another node, 16", 0.5 if way == "is gone" else 3600.0)
+        assert await store.lease("a", replica.birth, b"another node, 16", 0.5 if way == "is gone" else 3600.0)
         for start in range(0, 200, 10):
             await replica.label(batch_of(name, 10, start))
         await eventually_async(
@@ -290,7 +290,7 @@ class Away(MemoryStore):
     away = False
     refused = 0
 
-    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[Entry]:
+    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[LogEntry]:
         fits = [one for one in records if isinstance(unpack_record(one[1], "it"), FitResult)]
         if self.away and fits:
             self.refused += 1

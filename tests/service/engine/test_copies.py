@@ -19,8 +19,8 @@ from service.engine.engine import Engine
 from service.engine.records.codec import Created, Snapshot, pack_record, pack_snapshot, unpack_record, unpack_snapshot
 from service.engine.weights import MAX_TOP
 from service.errors import StoreUnavailable
-from service.storage.base import Head
 from service.storage.memory import MemoryStore
+from service.storage.store_protocol import LogHead
 from tests.harness.apps import DENSE, client, events
 from tests.harness.nodes import T0, digest, posted, serving
 from tests.harness.process import Process
@@ -125,7 +125,7 @@ class Failing(MemoryStore):
 
     fails: str | None = None
 
-    async def create(self, learner: str, token: bytes, data: bytes) -> Head:
+    async def create(self, learner: str, token: bytes, data: bytes) -> LogHead:
         if self.fails == "before":
             raise StoreUnavailable("the store is away")
         head = await super().create(learner, token, data)

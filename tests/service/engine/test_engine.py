@@ -26,8 +26,8 @@ from service.errors import (
     UnknownLearner,
 )
 from service.settings import Settings
-from service.storage.base import Entry, SnapshotInfo, Store, open_store
 from service.storage.memory import MemoryStore
+from service.storage.store_protocol import LogEntry, SnapshotInfo, Store, open_store
 from service.wire.json_decode import decode_update
 from tests.harness.apps import DENSE, events
 from tests.harness.waiting import eventually_async
@@ -240,7 +240,7 @@ async def test_no_figures_of_a_state_that_is_read_back_are_worked_out_at_the_sta
         assert figures.memory != {}
 
 
-@pytest.mark.parametrize("step", ["kept", "snapshots"])
+@pytest.mark.parametrize("step", ["load_newest", "snapshots"])
 async def test_a_snapshot_taken_elsewhere_while_this_node_recovers(store, step):
     """There is no snapshot yet, then another node takes one and trims the log that was to be read instead."""
     async with engine(store, follow_seconds=60) as ahead:
@@ -259,7 +259,7 @@ async def test_a_snapshot_taken_elsewhere_while_this_node_recovers(store, step):
             raise Damaged("it is not read at once")
 
         if step == "snapshots":
-            store.kept = unreadable
+            store.load_newest = unreadable
         setattr(store, step, late)
         async with engine(store, follow_seconds=60) as behind:
             assert await behind.get("a").log.digest() == await there.log.digest()
@@ -303,7 +303,7 @@ class Failing(MemoryStore):
 
     before = after = False
 
-    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[Entry]:
+    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[LogEntry]:
         if self.before:
             raise StoreUnavailable("away")
         entries = await super().append(learner, birth, records, after, known)
@@ -394,9 +394,9 @@ async def test_a_stop_does_not_wait_for_a_store_that_does_not_answer(monkeypatch
             asked.append("save")
             return await asyncio.Event().wait()
 
-        async def claim(self, *words: Any) -> bool:
+        async def lease(self, *words: Any) -> bool:
             if words[-1]:
-                return await super().claim(*words)
+                return await super().lease(*words)
             asked.append("let go")
             return await asyncio.Event().wait()
 

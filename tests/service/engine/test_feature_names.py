@@ -19,8 +19,8 @@ from learners.numerics.hashing import hash_strings
 from service.engine import feature_names
 from service.engine.engine import Engine
 from service.engine.feature_names import MAX_COLUMNS, ColumnName, FeatureNames
-from service.storage.base import Store
 from service.storage.memory import MemoryStore
+from service.storage.store_protocol import Store
 from tests.harness.msgpack_bodies import array, body
 from tests.harness.nodes import app_over, digest, posted, serving
 from tests.harness.websocket import websocket

@@ -11,8 +11,8 @@ from sklearn.metrics import roc_auc_score
 
 from service.engine.records.codec import unpack_record
 from service.errors import LearnerGone, StoreUnavailable
-from service.storage.base import Entry, Store
 from service.storage.memory import MemoryStore
+from service.storage.store_protocol import LogEntry, Store
 from tests.harness.nodes import T0, digest, posted, serving
 from tests.harness.store_records import whole_log
 from tests.harness.waiting import eventually_async
@@ -249,7 +249,7 @@ class Failing(MemoryStore):
     log: str | None = None
     after = False
 
-    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[Entry]:
+    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[LogEntry]:
         fails = learner == self.log
         if fails:
             self.log = None

@@ -11,7 +11,7 @@ import pytest
 
 from service.engine.engine import Engine
 from service.errors import StoreUnavailable
-from service.storage.base import Store
+from service.storage.store_protocol import Store
 from tests.harness.nodes import T0, digest, posted, replayed, serving
 from tests.harness.waiting import eventually_async
 from tests.service.engine.test_served_events import SETUPS, event, labelled, late

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.storage.base import Store
+from service.storage.store_protocol import Store
 from tests.harness.nodes import serving
 
 CONFIG = {"algorithm": "cbr", "features": {"kind": "dense", "dim": 2}}

@@ -11,9 +11,9 @@ import pytest
 
 from service.engine.engine import Engine
 from service.errors import BehindLog, LostRecords
-from service.storage.base import Entry, Store, open_store
 from service.storage.memory import MemoryStore
-from service.storage.redis.store import RedisStore
+from service.storage.redis.redis_store import RedisStore
+from service.storage.store_protocol import LogEntry, Store, open_store
 from tests.harness.nodes import T0, digest, posted, replayed, serving
 from tests.harness.redis_fleet import watched
 from tests.harness.redis_server import RedisServer
@@ -30,11 +30,11 @@ async def test_a_log_that_led_to_the_known_record_is_gone_on_with(store: Store) 
     assert await store.token("a", BIRTH, 1) == BIRTH
     assert await store.token("a", BIRTH, 4) == token(4)
     assert await store.read("a", BIRTH, 2, 9, token(2)) == log[2:]
-    assert await store.append("a", BIRTH, [record(5)], 4, token(4)) == [Entry(5, *record(5))]
-    assert await store.append("a", BIRTH, [record(5)], 4, token(4)) == [Entry(5, *record(5))]
+    assert await store.append("a", BIRTH, [record(5)], 4, token(4)) == [LogEntry(5, *record(5))]
+    assert await store.append("a", BIRTH, [record(5)], 4, token(4)) == [LogEntry(5, *record(5))]
     await store.save("a", BIRTH, 3, b"three", 2, trim=True, known=token(3))
     assert await store.append("a", BIRTH, [record(6)], 3, token(3)) == [
-        *(Entry(number, *record(number)) for number in (4, 5, 6))
+        *(LogEntry(number, *record(number)) for number in (4, 5, 6))
     ]
     with pytest.raises(BehindLog):
         await store.read("a", BIRTH, 2, 9, token(2))
@@ -90,7 +90,7 @@ async def test_what_was_trimmed_last_is_known(redis_store: RedisStore) -> None:
     ):
         with pytest.raises(LostRecords):
             await refused
-    assert await store.append("a", BIRTH, [record(5)], 4, token(4)) == [Entry(5, *record(5))]
+    assert await store.append("a", BIRTH, [record(5)], 4, token(4)) == [LogEntry(5, *record(5))]
     assert await store.load("a", BIRTH) == (4, b"four")
 
 
@@ -106,7 +106,7 @@ async def test_a_snapshot_beyond_the_log_goes_with_the_next(redis_store: RedisSt
     await store.save("a", BIRTH, 3, b"three", 1, trim=True, known=token(3))
     assert [info.position for info in await store.snapshots("a", BIRTH)] == [3]
     assert [key for key in redis_server.key_names() if ":part:" in key and redis_server.command("TTL", key) != -1] == []
-    assert await store.append("a", BIRTH, [record(7)], 4, token(4)) == [Entry(5, *record(7))]
+    assert await store.append("a", BIRTH, [record(7)], 4, token(4)) == [LogEntry(5, *record(7))]
 
 
 def copied(server: RedisServer) -> dict[str, Any]:
@@ -306,7 +306,7 @@ async def test_a_snapshot_that_another_node_has_overtaken_is_not_told_as_saved(m
         async def unheard(*_: Any) -> None:
             """No node is told of the other's snapshot: nobody may rely on that."""
 
-        monkeypatch.setattr(store, "ring", unheard)
+        monkeypatch.setattr(store, "publish", unheard)
         monkeypatch.setattr(store, "save", overtaken)
         reply = await http.post("/learners/a/snapshots")
         assert reply.status_code == 201

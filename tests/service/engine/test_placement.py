@@ -23,9 +23,9 @@ from service.api.forwarding import _mark
 from service.engine.cluster.placement import Placement, _weight
 from service.engine.node_resources import Node
 from service.settings import Settings
-from service.storage.base import open_store
 from service.storage.memory import MemoryStore
 from service.storage.redis.membership import IDS, KEY, NODE
+from service.storage.store_protocol import open_store
 from tests.harness.keyring import Keyring
 from tests.harness.process import Process
 from tests.harness.redis_server import RedisServer

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from service.errors import UnknownLearner
-from service.storage.base import Store
 from service.storage.memory import MemoryStore
+from service.storage.store_protocol import Store
 from tests.harness.fixtures import Opener
 from tests.harness.nodes import T0, digest, posted, replayed, serving
 

@@ -14,8 +14,8 @@ from sklearn.metrics import roc_auc_score
 
 from learners.config import Config
 from learners.learner import Learner
-from service.storage.base import Store
 from service.storage.memory import MemoryStore
+from service.storage.store_protocol import Store
 from tests.harness.nodes import T0, digest, posted, replayed, serving
 from tests.harness.websocket import Gated
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from learners.config import Config
-from service.storage.base import Store
 from service.storage.memory import MemoryStore
+from service.storage.store_protocol import Store
 from tests.harness.nodes import digest, posted, replayed, serving
 from tests.service.engine.test_served_events import SETUPS, event, labelled, late
 

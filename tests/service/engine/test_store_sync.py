@@ -14,8 +14,8 @@ from service.engine.cluster import store_sync
 from service.engine.engine import Engine
 from service.errors import Behind, BeyondLog, LearnerGone, StoreUnavailable
 from service.settings import Settings
-from service.storage.base import Head, Moved, Store
 from service.storage.memory import MemoryStore
+from service.storage.store_protocol import LogHead, LogNotice, Store
 from tests.harness.apps import DENSE, events
 from tests.harness.fixtures import Opener
 from tests.harness.nodes import app_over, digest, node, posted, serving
@@ -89,7 +89,7 @@ async def test_who_sleeps_is_not_woken(open_again: Opener) -> None:
 
 async def test_what_nobody_tells_is_found_by_looking() -> None:
     class Mute(MemoryStore):
-        async def ring(self, node: bytes, moved: Any) -> None:  # noqa: ARG002
+        async def publish(self, node: bytes, moved: Any) -> None:  # noqa: ARG002
             raise StoreUnavailable("nobody hears this")
 
     first = Mute()
@@ -107,14 +107,14 @@ async def test_over_sqlite_a_node_looks_when_another_process_has_written(
     looks = 0
     heads, head = store.heads, store.head
 
-    async def counted() -> dict[str, Head]:
+    async def counted() -> dict[str, LogHead]:
         nonlocal looks
         looks += 1
         return await heads()
 
     asked = asyncio.Event()
 
-    async def probed(name: str) -> Head | None:
+    async def probed(name: str) -> LogHead | None:
         asked.set()
         return await head(name)
 
@@ -141,11 +141,11 @@ async def test_a_node_that_hears_nothing_for_a_while_goes_on_hearing() -> None:
     class Broken(MemoryStore):
         broken = 0
 
-        async def rung(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, Moved] | None]:
+        async def poll(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, LogNotice] | None]:
             self.broken += 1
             if self.broken in (2, 3):
                 raise StoreUnavailable("away")
-            return await super().rung(node, after, seconds)
+            return await super().poll(node, after, seconds)
 
     first = MemoryStore()
     async with node(first, **SLOW) as one, node(Broken(like=first), follow_seconds=0.2) as two:
@@ -161,7 +161,7 @@ async def test_that_the_store_is_away_is_told_now_and_then(
     class Away(MemoryStore):
         away = True
 
-        async def heads(self) -> dict[str, Head]:
+        async def heads(self) -> dict[str, LogHead]:
             if self.away:
                 raise StoreUnavailable("by the test")
             return await super().heads()
@@ -253,7 +253,7 @@ async def test_who_stops_lets_go_of_the_claim(open_again: Opener) -> None:
     await here.label(batch_of(5))
     await one.stop()
     assert [snapshot.position for snapshot in await keeping.snapshots("a", here.birth)] == [2]
-    assert await keeping.claim("a", here.birth, b"another node, 16", 60.0)
+    assert await keeping.lease("a", here.birth, b"another node, 16", 60.0)
 
 
 # Reading what was written elsewhere

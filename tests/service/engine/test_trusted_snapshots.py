@@ -14,7 +14,7 @@ from service.engine.engine import Engine
 from service.engine.records.codec import pack_snapshot, unpack_snapshot
 from service.engine.records.trusted_snapshots import TrustedSnapshots
 from service.errors import Damaged
-from service.storage.base import Store
+from service.storage.store_protocol import Store
 from service.wire.json_decode import decode_update
 from tests.harness.apps import DENSE, events
 from tests.harness.nodes import node as engine

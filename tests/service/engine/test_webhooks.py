@@ -12,8 +12,8 @@ import pytest
 
 from service.engine import webhooks
 from service.engine.webhooks import Webhook
-from service.storage.base import Store
 from service.storage.memory import MemoryStore
+from service.storage.store_protocol import Store
 from tests.harness.nodes import T0, node, serving
 from tests.harness.process import free_port
 from tests.harness.waiting import eventually_async

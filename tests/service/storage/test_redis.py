@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from service.errors import BehindLog, Damaged, LearnerGone, StoreUnavailable
-from service.storage.base import Bounds, Entry, Head, Pending, open_store
-from service.storage.redis.store import RedisStore
+from service.storage.redis.redis_store import RedisStore
+from service.storage.store_protocol import LogEntry, LogHead, ServedCounts, ServedLimits, open_store
 from tests.harness.redis_server import RedisServer
 from tests.harness.store_records import BIRTH, UNBOUNDED, events, filled, record, token, whole_log
 
@@ -36,7 +36,7 @@ async def test_it_opens_while_redis_is_away() -> None:
                     await call
             server.start()
             await store.heads()
-            assert await store.create("a", BIRTH, b"") == Head(BIRTH, 1)
+            assert await store.create("a", BIRTH, b"") == LogHead(BIRTH, 1)
         finally:
             await store.close()
 
@@ -45,7 +45,7 @@ async def test_a_killed_redis_loses_nothing_that_was_returned_and_is_found_again
     store: RedisStore, redis_server: RedisServer
 ) -> None:
     await store.create("a", BIRTH, b"")
-    returned: list[Entry] = []
+    returned: list[LogEntry] = []
 
     async def append(node: int) -> bytes:
         """Until Redis is away; the token whose fate is unknown."""
@@ -130,8 +130,8 @@ async def test_an_append_whose_reply_is_lost_lands_once(
             entries = await unsure.append("a", BIRTH, [record(4), record(5)], 3)
         finally:
             await unsure.close()
-    assert entries == [Entry(4, *record(4)), Entry(5, *record(5))]
-    assert await store.heads() == {"a": Head(BIRTH, 5)}
+    assert entries == [LogEntry(4, *record(4)), LogEntry(5, *record(5))]
+    assert await store.heads() == {"a": LogHead(BIRTH, 5)}
 
 
 @pytest.mark.parametrize("lost", [1, 2])
@@ -143,12 +143,12 @@ async def test_a_serve_whose_reply_is_lost_lands_once(lost: int, store: RedisSto
             if lost > 1:  # one loss is made good unseen
                 with pytest.raises(StoreUnavailable):
                     await unsure.serve("a", BIRTH, record(4), 1, events(0, 3), UNBOUNDED)
-            within = Bounds(2, 99, -math.inf)
+            within = ServedLimits(2, 99, -math.inf)
             receipt = await unsure.serve("a", BIRTH, record(4), 1, events(0, 3), within)
-            assert receipt.pending == Pending(*((3, 33, 0, 0) if lost > 1 else (2, 22, 0, 1)))
+            assert receipt.pending == ServedCounts(*((3, 33, 0, 0) if lost > 1 else (2, 22, 0, 1)))
         finally:
             await unsure.close()
-    assert await store.heads() == {"a": Head(BIRTH, 4)}
+    assert await store.heads() == {"a": LogHead(BIRTH, 4)}
 
 
 @pytest.mark.parametrize("call", ["append", "serve"])
@@ -177,8 +177,10 @@ async def test_a_repeated_call_that_finds_the_log_trimmed_is_not_sure(
                 await sent(unsure, 5)
         finally:
             await unsure.close()
-    assert await store.heads() == {"a": Head(BIRTH, 4)}
-    assert await store.pending("a", BIRTH) == (Pending(0, 0, 0, 0) if call == "append" else Pending(3, 33, 0, 0))
+    assert await store.heads() == {"a": LogHead(BIRTH, 4)}
+    assert await store.pending("a", BIRTH) == (
+        ServedCounts(0, 0, 0, 0) if call == "append" else ServedCounts(3, 33, 0, 0)
+    )
 
 
 async def test_a_delete_whose_reply_is_lost_is_not_taken_for_anothers(
@@ -206,8 +208,8 @@ async def test_a_redis_that_hangs_is_unavailable(store: RedisStore, redis_server
         with pytest.raises(StoreUnavailable, match="Timeout"):
             await hasty.append("a", BIRTH, [record(4)], 3)
         redis_server.command("CLIENT", "UNPAUSE")
-        assert await store.append("a", BIRTH, [record(4)], 3) == [Entry(4, *record(4))]
-        assert await store.heads() == {"a": Head(BIRTH, 4)}
+        assert await store.append("a", BIRTH, [record(4)], 3) == [LogEntry(4, *record(4))]
+        assert await store.heads() == {"a": LogHead(BIRTH, 4)}
     finally:
         redis_server.command("CLIENT", "UNPAUSE")
         await hasty.close()
@@ -218,7 +220,7 @@ async def test_more_calls_than_connections_wait_for_their_turn(redis_server: Red
     try:
         await store.create("a", BIRTH, b"")
         await asyncio.gather(*(store.append("a", BIRTH, [record(number)], 1) for number in range(2, 102)))
-        assert await store.heads() == {"a": Head(BIRTH, 101)}
+        assert await store.heads() == {"a": LogHead(BIRTH, 101)}
     finally:
         await store.close()
 
@@ -246,7 +248,7 @@ async def test_a_redis_out_of_memory_is_unavailable(store: RedisStore, redis_ser
         await assert_refused(store, "maxmemory")
     finally:
         redis_server.command("CONFIG", "SET", "maxmemory", 0)
-    assert await store.append("a", BIRTH, [record(4)], 3) == [Entry(4, *record(4))]
+    assert await store.append("a", BIRTH, [record(4)], 3) == [LogEntry(4, *record(4))]
 
 
 async def test_a_redis_that_became_a_replica_is_unavailable(store: RedisStore, redis_server: RedisServer) -> None:
@@ -256,7 +258,7 @@ async def test_a_redis_that_became_a_replica_is_unavailable(store: RedisStore, r
         await assert_refused(store, "read only replica")
     finally:
         redis_server.command("REPLICAOF", "NO", "ONE")
-    assert await store.append("a", BIRTH, [record(4)], 3) == [Entry(4, *record(4))]
+    assert await store.append("a", BIRTH, [record(4)], 3) == [LogEntry(4, *record(4))]
 
 
 async def test_a_wrong_password_is_not_shown(redis_server: RedisServer) -> None:
@@ -298,7 +300,7 @@ async def test_a_password_that_the_server_repeats_is_not_shown() -> None:
 async def test_a_redis_without_its_scripts_gets_them_again(store: RedisStore, redis_server: RedisServer) -> None:
     await filled(store, 2)
     redis_server.command("SCRIPT", "FLUSH")
-    assert await store.append("a", BIRTH, [record(3)], 2) == [Entry(3, *record(3))]
+    assert await store.append("a", BIRTH, [record(3)], 2) == [LogEntry(3, *record(3))]
 
 
 async def test_a_flushed_redis_has_lost_its_learners(store: RedisStore, redis_server: RedisServer) -> None:
@@ -316,10 +318,10 @@ async def test_a_redis_restored_from_an_older_copy_shows(store: RedisStore, redi
     for key, value in backup.items():
         assert isinstance(value, bytes)
         redis_server.command("RESTORE", key, 0, value, "REPLACE")
-    assert await store.heads() == {"a": Head(BIRTH, 3)}
+    assert await store.heads() == {"a": LogHead(BIRTH, 3)}
     with pytest.raises(StoreUnavailable, match="the store lost records"):
         await store.append("a", BIRTH, [record(6)], 5)
-    assert await store.append("a", BIRTH, [record(6)], 3) == [Entry(4, *record(6))]
+    assert await store.append("a", BIRTH, [record(6)], 3) == [LogEntry(4, *record(6))]
 
 
 async def test_an_evicted_part_of_a_snapshot_is_damage(store: RedisStore, redis_server: RedisServer) -> None:

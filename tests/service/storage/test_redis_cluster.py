@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from service.errors import StoreUnavailable
-from service.storage.base import Entry, Head, Store, open_store
+from service.storage.store_protocol import LogEntry, LogHead, Store, open_store
 from tests.harness.redis_fleet import Cluster, cluster, slot_of
 from tests.harness.redis_server import RedisServer
 from tests.harness.store_records import BIRTH, UNBOUNDED, event, events, filled, log_after, record, whole_log
@@ -46,7 +46,7 @@ async def test_learners_are_spread_and_everything_works_everywhere(store: Store,
         await store.settle(name, BIRTH, 2)
         await store.reopen(name, BIRTH)
         await store.save(name, BIRTH, 2, b"two", 2, trim=True)
-    assert await store.heads() == {name: Head(BIRTH, 4) for name in NAMES}
+    assert await store.heads() == {name: LogHead(BIRTH, 4) for name in NAMES}
     for name in NAMES:
         assert [entry.token for entry in await log_after(store, 2, name)] == [record(3)[0], record(4)[0]]
         assert await store.load(name, BIRTH) == (2, b"two")
@@ -61,11 +61,11 @@ async def test_learners_are_spread_and_everything_works_everywhere(store: Store,
 
 
 async def test_many_learners_have_their_heads(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.storage.redis.store.LISTED", 7)
+    monkeypatch.setattr("service.storage.redis.redis_store.LISTED", 7)
     names = [f"learner-{number}" for number in range(30)]
     for name in names:
         await store.create(name, BIRTH, b"")
-    assert await store.heads() == {name: Head(BIRTH, 1) for name in names}
+    assert await store.heads() == {name: LogHead(BIRTH, 1) for name in names}
 
 
 def identity(server: RedisServer) -> str:
@@ -89,11 +89,11 @@ async def test_a_slot_that_moves_is_followed(store: Store, running: Cluster) -> 
             await store.append(name, BIRTH, [record(4)], 3)
         for server in (new, old, running.masters[0]):
             server.command("CLUSTER", "SETSLOT", slot, "NODE", identity(new))
-        assert await store.append(name, BIRTH, [record(4)], 3) == [Entry(4, *record(4))]
-        assert await store.append(name, BIRTH, [record(5)], 4) == [Entry(5, *record(5))]
-        assert await store.append(name, BIRTH, [record(5)], 4) == [Entry(5, *record(5))]
+        assert await store.append(name, BIRTH, [record(4)], 3) == [LogEntry(4, *record(4))]
+        assert await store.append(name, BIRTH, [record(5)], 4) == [LogEntry(5, *record(5))]
+        assert await store.append(name, BIRTH, [record(5)], 4) == [LogEntry(5, *record(5))]
         assert len(await whole_log(store, name)) == 5
-        assert await store.heads() == {name: Head(BIRTH, 5)}
+        assert await store.heads() == {name: LogHead(BIRTH, 5)}
         assert old.command("CLUSTER", "COUNTKEYSINSLOT", slot) == 0
         await store.delete(name, BIRTH)
         new.command("DEL", f"rarestream:{{{name}}}:waited")
@@ -117,8 +117,8 @@ async def test_a_killed_node_has_its_replica_take_over(acks: str) -> None:
             servers.masters[0].kill()
             for name in NAMES:
                 entries = await in_time(lambda name=name: store.append(name, BIRTH, [record(4)], 3))
-                assert entries == [Entry(4, *record(4))]
-            assert await in_time(store.heads) == {name: Head(BIRTH, 4) for name in NAMES}
+                assert entries == [LogEntry(4, *record(4))]
+            assert await in_time(store.heads) == {name: LogHead(BIRTH, 4) for name in NAMES}
         finally:
             await store.close()
 

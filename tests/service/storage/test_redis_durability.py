@@ -18,8 +18,8 @@ from redis.exceptions import ResponseError
 
 from service.errors import LearnerGone, StoreUnavailable
 from service.settings import Settings
-from service.storage.base import Entry, Head, Store, open_store
 from service.storage.redis.durability import SETTINGS, Acks
+from service.storage.store_protocol import LogEntry, LogHead, Store, open_store
 from tests.harness.nodes import serving
 from tests.harness.redis_fleet import linked, watched
 from tests.harness.redis_server import REDIS, VALKEY, RedisServer
@@ -186,8 +186,8 @@ async def test_settings_that_change_are_found_out_by_the_next_write() -> None:
                     with pytest.raises(StoreUnavailable, match=f"{why}.*not known: repeat it"):
                         await store.append("a", BIRTH, [record(4)], 3)
                 server.command("CONFIG", "SET", name, good)
-                assert await store.append("a", BIRTH, [record(4)], 3) == [Entry(4, *record(4))]
-                assert await store.heads() == {"a": Head(BIRTH, 4)}
+                assert await store.append("a", BIRTH, [record(4)], 3) == [LogEntry(4, *record(4))]
+                assert await store.heads() == {"a": LogHead(BIRTH, 4)}
 
 
 def test_a_reply_is_read_by_the_command_that_it_answers() -> None:
@@ -253,7 +253,7 @@ async def test_an_event_counts_once_so_many_replicas_have_it() -> None:
             assert len(await store.read("a", BIRTH, 0, 9)) == 4  # reading waits for nobody
             replica.resume()
             eventually(lambda: linked(replica), "a replica that follows")
-            assert await store.append("a", BIRTH, [record(4)], 3) == [Entry(4, *record(4))]
+            assert await store.append("a", BIRTH, [record(4)], 3) == [LogEntry(4, *record(4))]
             assert replica.command("XLEN", "rarestream:{a}:log") == 4
 
 
@@ -292,4 +292,4 @@ async def test_a_server_that_takes_over_has_to_promise_the_same() -> None:
                 old.command("PING")
             new.command("CONFIG", "SET", "appendonly", "yes")
             eventually(lambda: new.command("WAITAOF", 1, 0, 100)[0] == 1, "an append-only file")  # type: ignore[index]
-            assert await store.append("a", BIRTH, [record(4)], 3) == [Entry(4, *record(4))]
+            assert await store.append("a", BIRTH, [record(4)], 3) == [LogEntry(4, *record(4))]

@@ -9,8 +9,8 @@ from typing import TypeVar
 import pytest
 
 from service.errors import StoreUnavailable
-from service.storage.base import URL_FORMS, Entry, Head, Store, open_store
-from service.storage.redis.store import RedisStore
+from service.storage.redis.redis_store import RedisStore
+from service.storage.store_protocol import URL_FORMS, LogEntry, LogHead, Store, open_store
 from tests.harness.redis_fleet import watched
 from tests.harness.redis_server import REDIS, VALKEY
 from tests.harness.store_records import BIRTH, filled, record, token, whole_log
@@ -29,7 +29,7 @@ async def in_time(call: Callable[[], Awaitable[T]]) -> T:
     return await call()
 
 
-async def append(store: Store, number: int, after: int) -> list[Entry]:
+async def append(store: Store, number: int, after: int) -> list[LogEntry]:
     return await in_time(lambda: store.append("a", BIRTH, [record(number)], after))
 
 
@@ -40,7 +40,7 @@ async def test_a_killed_master_loses_nothing_that_a_replica_had(binary: str) -> 
         store = await open_store(servers.url, "replicas:1")
         try:
             await filled(store, 3)
-            returned: list[Entry] = []
+            returned: list[LogEntry] = []
             failures: list[str] = []
             old = servers.master
 
@@ -105,8 +105,8 @@ async def test_a_replica_that_is_taken_for_the_master_is_neither_read_nor_writte
             with pytest.raises(StoreUnavailable, match="name as the master is none"):
                 await first.append("a", BIRTH, [record(4)], 3)  # by a connection from before
             servers.servers[0].command("REPLICAOF", "NO", "ONE")
-            assert await append(first, 4, 3) == [Entry(4, *record(4))]
-            assert await in_time(second.heads) == {"a": Head(BIRTH, 4)}
+            assert await append(first, 4, 3) == [LogEntry(4, *record(4))]
+            assert await in_time(second.heads) == {"a": LogHead(BIRTH, 4)}
         finally:
             await first.close()
             if second is not None:

@@ -11,10 +11,10 @@ from redis.crc import key_slot
 from redis.exceptions import ConnectionError
 
 from service.errors import LearnerGone, StoreUnavailable
-from service.storage.base import Bounds, Head, Pending
-from service.storage.redis import store as redis
+from service.storage.redis import redis_store as redis
+from service.storage.redis.redis_store import LEARNERS, STAGED_SECONDS, RedisStore
 from service.storage.redis.scripts import RETAIN, Script
-from service.storage.redis.store import LEARNERS, STAGED_SECONDS, RedisStore
+from service.storage.store_protocol import LogHead, ServedCounts, ServedLimits
 from tests.harness.redis_server import RedisServer
 from tests.harness.store_records import BIRTH, event, events, filled, record, served, token
 
@@ -33,7 +33,7 @@ async def test_all_keys_of_a_learner_are_in_one_slot(
     for name in ("fraud-EU_2.v1", "a}b{c"):
         await filled(store, 5, name)
         await store.save(name, BIRTH, 4, b"in parts", 2, trim=False)
-        await store.serve(name, BIRTH, record(6), 1, events(0, 5), Bounds(3, 99, -math.inf))
+        await store.serve(name, BIRTH, record(6), 1, events(0, 5), ServedLimits(3, 99, -math.inf))
         await store.labelled(name, BIRTH, ["4"])
         own = redis_server.key_names() - {LEARNERS}
         assert len(own) == 8 + 3
@@ -66,12 +66,14 @@ async def test_what_is_forgotten_leaves_no_key(
 async def test_what_has_no_tombstone_takes_no_memory(store: RedisStore, redis_server: RedisServer) -> None:
     await store.create("a", BIRTH, b"")
     for number in range(100):
-        await store.serve("a", BIRTH, record(number + 2), 1, events(number, number + 3), Bounds(5, 999, -math.inf))
+        await store.serve(
+            "a", BIRTH, record(number + 2), 1, events(number, number + 3), ServedLimits(5, 999, -math.inf)
+        )
     held = [("XLEN", "served"), ("HLEN", "ids"), ("LLEN", "dropped"), ("SCARD", "labels")]
     assert [redis_server.command(command, f"rarestream:{{a}}:{key}") for command, key in held] == [5, 10, 5, 0]
     await store.labelled("a", BIRTH, [str(number) for number in range(102)])
     assert redis_server.command("SCARD", "rarestream:{a}:labels") == 5
-    await store.serve("a", BIRTH, record(200), 1, [], Bounds(0, 999, -math.inf))
+    await store.serve("a", BIRTH, record(200), 1, [], ServedLimits(0, 999, -math.inf))
     assert [redis_server.command(command, f"rarestream:{{a}}:{key}") for command, key in held] == [0, 0, 0, 0]
 
 
@@ -80,11 +82,11 @@ async def test_what_an_older_release_left_of_a_deleted_learner_is_not_a_new_ones
 ) -> None:
     await served(store, events(0, 5))
     await store.labelled("a", BIRTH, ["1"])
-    await store.serve("a", BIRTH, record(9), 1, [], Bounds(4, 999, -math.inf))
+    await store.serve("a", BIRTH, record(9), 1, [], ServedLimits(4, 999, -math.inf))
     redis_server.command("DEL", *(f"rarestream:{{a}}:{key}" for key in ("meta", "log", "tokens", "snapshots")))
     await served(store, events(3, 6))
     assert await store.recall("a", BIRTH, ["0", "1", "5"]) == [None, None, event(5)]
-    assert await store.pending("a", BIRTH) == Pending(3, 33, 0, 0)
+    assert await store.pending("a", BIRTH) == ServedCounts(3, 33, 0, 0)
 
 
 async def test_parts_of_a_snapshot_that_never_became_whole_expire(
@@ -111,10 +113,10 @@ async def test_parts_of_a_snapshot_that_never_became_whole_expire(
 async def test_a_crash_while_creating_leaves_nothing_in_the_way(store: RedisStore, redis_server: RedisServer) -> None:
     redis_server.command("SADD", LEARNERS, f"{token(5).hex()}:a")  # listed, and then the node died
     assert await store.heads() == {}
-    assert await store.create("a", BIRTH, b"") == Head(BIRTH, 1)
-    assert await store.heads() == {"a": Head(BIRTH, 1)}
-    assert await store.create("b", token(6), b"") == Head(token(6), 1)
-    assert await store.create("b", token(7), b"") == Head(token(6), 1)
+    assert await store.create("a", BIRTH, b"") == LogHead(BIRTH, 1)
+    assert await store.heads() == {"a": LogHead(BIRTH, 1)}
+    assert await store.create("b", token(6), b"") == LogHead(token(6), 1)
+    assert await store.create("b", token(7), b"") == LogHead(token(6), 1)
     assert redis_server.command("SCARD", LEARNERS) == 3  # the loser of a race has gone
 
 
@@ -122,4 +124,4 @@ async def test_heads_takes_many_learners_in_steps(store: RedisStore, monkeypatch
     monkeypatch.setattr(redis, "LISTED", 3)
     for number in range(10):
         await store.create(f"learner-{number}", token(number), b"")
-    assert await store.heads() == {f"learner-{number}": Head(token(number), 1) for number in range(10)}
+    assert await store.heads() == {f"learner-{number}": LogHead(token(number), 1) for number in range(10)}

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from service.errors import StoreUnavailable
-from service.storage.base import open_store
+from service.storage.store_protocol import open_store
 from tests.harness.redis_fleet import cluster, of_user, watched
 from tests.harness.redis_server import DEBIAN, Certificate, RedisServer
 from tests.harness.store_records import BIRTH, filled, record, whole_log
@@ -91,8 +91,8 @@ async def test_a_cluster(tls: Certificate) -> None:
             for name in "abcdef":
                 await filled(store, 3, name)
             assert sorted(await store.heads()) == list("abcdef")
-            await store.ring(b"n" * 16, {})
-            place, told = await store.rung(b"m" * 16, b"", 1.0)
+            await store.publish(b"n" * 16, {})
+            place, told = await store.poll(b"m" * 16, b"", 1.0)
             assert (bool(place), told) == (True, None)
             servers.masters[0].kill()  # what was in its slots is at its replica
             for name in "abcdef":

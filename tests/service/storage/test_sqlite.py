@@ -17,11 +17,11 @@ from types import SimpleNamespace
 import pytest
 
 from service.errors import StoreUnavailable
-from service.storage.base import Bounds, Entry, Head, Pending, open_store
-from service.storage.sqlite import checkpoints, schema, served_events
-from service.storage.sqlite import store as sqlite
+from service.storage.sqlite import checkpoints, schema, served_rows
+from service.storage.sqlite import sqlite_store as sqlite
 from service.storage.sqlite.group_commit import Write
-from service.storage.sqlite.store import STALE_SECONDS, SqliteStore
+from service.storage.sqlite.sqlite_store import STALE_SECONDS, SqliteStore
+from service.storage.store_protocol import LogEntry, LogHead, ServedCounts, ServedLimits, open_store
 from tests.harness.store_records import BIRTH, UNBOUNDED, event, events, filled, record, served, token, whole_log
 from tests.harness.waiting import eventually_async
 
@@ -62,7 +62,7 @@ async def test_all_that_waits_is_one_transaction(store: SqliteStore, path: Path)
         await asyncio.sleep(0)
         other.execute("ROLLBACK")
     for entries in await asyncio.gather(*appends):
-        assert entries == [Entry(2, *record(2))]
+        assert entries == [LogEntry(2, *record(2))]
     assert statements.count("COMMIT") <= 2
 
 
@@ -82,8 +82,8 @@ async def test_a_call_that_fails_does_not_fail_those_beside_it(store: SqliteStor
             await task
     numbers = [*range(2, 8), *range(10, 16)]
     assert await whole_log(store) == [
-        Entry(1, BIRTH, b""),
-        *(Entry(position, *record(number)) for position, number in enumerate(numbers, 2)),
+        LogEntry(1, BIRTH, b""),
+        *(LogEntry(position, *record(number)) for position, number in enumerate(numbers, 2)),
     ]
 
 
@@ -127,7 +127,7 @@ async def test_a_locked_file_is_unavailable_until_it_is_free(path: Path) -> None
             assert await whole_log(store) == log  # reading goes on
             await store.heads()
             other.execute("ROLLBACK")
-        assert await store.append("a", BIRTH, [record(3)], 2) == [Entry(3, *record(3))]
+        assert await store.append("a", BIRTH, [record(3)], 2) == [LogEntry(3, *record(3))]
     finally:
         await store.close()
 
@@ -139,10 +139,10 @@ async def test_a_read_does_not_wait_for_a_write(store: SqliteStore, path: Path) 
         append = asyncio.create_task(store.append("a", BIRTH, [record(4)], 3))
         await asyncio.sleep(0)
         assert await whole_log(store) == log
-        assert await store.heads() == {"a": Head(BIRTH, 3)}
+        assert await store.heads() == {"a": LogHead(BIRTH, 3)}
         assert not append.done()
         other.execute("ROLLBACK")
-    assert await append == [Entry(4, *record(4))]
+    assert await append == [LogEntry(4, *record(4))]
 
 
 async def test_what_was_committed_comes_into_the_file_while_the_store_is_open(
@@ -219,11 +219,11 @@ async def test_what_is_forgotten_or_refused_leaves_no_row(
 async def test_what_was_served_goes_in_steps_and_leaves_no_row(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served_events, "CLEARED", 4)
+    monkeypatch.setattr(served_rows, "CLEARED", 4)
     await served(store, events(0, 15), "a")
     await served(store, events(0, 5), "b")
     await store.labelled("a", BIRTH, ["3", "7"])
-    await store.serve("a", BIRTH, record(99), 1, [], Bounds(13, 2**53, -math.inf))
+    await store.serve("a", BIRTH, record(99), 1, [], ServedLimits(13, 2**53, -math.inf))
     statements: list[str] = []
     await store._write(lambda db: db.set_trace_callback(statements.append))
     await store.delete("a", BIRTH)
@@ -249,7 +249,9 @@ async def test_what_a_crash_left_of_a_deleted_learner_goes_with_the_next(store: 
 async def test_what_has_no_tombstone_has_no_row(store: SqliteStore, path: Path) -> None:
     await store.create("a", BIRTH, b"")
     for number in range(100):
-        await store.serve("a", BIRTH, record(number + 2), 1, events(number, number + 3), Bounds(5, 999, -math.inf))
+        await store.serve(
+            "a", BIRTH, record(number + 2), 1, events(number, number + 3), ServedLimits(5, 999, -math.inf)
+        )
     with other_process(path) as other:
         query = "SELECT count(*), count(data), count(dropped) FROM served"
         assert other.execute(query).fetchone() == (10, 5, 5)
@@ -272,7 +274,7 @@ def test_a_loop_that_is_closed_before_the_store_leaves_no_thread(path: Path) -> 
 
 APPENDING = """
 import asyncio, sys
-from service.storage.base import open_store
+from service.storage.store_protocol import open_store
 from tests.harness.store_records import BIRTH, token
 
 async def append(store, node):
@@ -311,7 +313,7 @@ async def test_a_process_killed_while_it_appends_loses_nothing_that_was_returned
         for line in returned:
             position, own = line.split()
             entry = log[int(position) - 1]
-            assert entry == Entry(int(position), bytes.fromhex(own.decode()), bytes.fromhex(own.decode()) * 64)
+            assert entry == LogEntry(int(position), bytes.fromhex(own.decode()), bytes.fromhex(own.decode()) * 64)
     finally:
         await store.close()
 
@@ -320,7 +322,7 @@ async def test_many_open_a_new_file_at_once(path: Path) -> None:
     stores = await asyncio.gather(*(SqliteStore.open(path) for _ in range(8)))
     try:
         heads = await asyncio.gather(*(store.create("a", BIRTH, b"") for store in stores))
-        assert set(heads) == {Head(BIRTH, 1)}
+        assert set(heads) == {LogHead(BIRTH, 1)}
     finally:
         for store in stores:
             await store.close()
@@ -402,11 +404,11 @@ async def test_a_file_of_the_second_version_keeps_what_it_remembers(path: Path) 
         other.execute("INSERT INTO pending VALUES (1, 3, 33, 1, 0, 0)")
     store = await SqliteStore.open(path)
     try:
-        assert await store.pending("a", BIRTH) == Pending(3, 33, 1, 0)
+        assert await store.pending("a", BIRTH) == ServedCounts(3, 33, 1, 0)
         await store.labelled("a", BIRTH, ["2"])
         assert (await store.expired("a", BIRTH, 99.0, 9)).labelled == [False, True, False]
-        bounds = Bounds(events=1, bytes=2**53, before=-math.inf)
-        assert (await store.serve("a", BIRTH, record(3), 1, [], bounds)).pending == Pending(1, 11, 1, 2)
+        bounds = ServedLimits(events=1, bytes=2**53, before=-math.inf)
+        assert (await store.serve("a", BIRTH, record(3), 1, [], bounds)).pending == ServedCounts(1, 11, 1, 2)
         assert await store.recall("a", BIRTH, ["0", "1", "2", "3"]) == [None, None, True, event(3)]
     finally:
         await store.close()
@@ -422,7 +424,7 @@ async def test_a_file_of_the_first_version_is_brought_up_to_date(path: Path) -> 
         other.executemany("INSERT INTO entry VALUES (1, ?, ?, ?)", [(1, BIRTH, b"created"), (2, *record(2))])
     stores = await asyncio.gather(*(SqliteStore.open(path) for _ in range(4)))
     try:
-        assert await whole_log(stores[0]) == [Entry(1, BIRTH, b"created"), Entry(2, *record(2))]
+        assert await whole_log(stores[0]) == [LogEntry(1, BIRTH, b"created"), LogEntry(2, *record(2))]
         for number, store in enumerate(stores):
             again = await store.serve("a", BIRTH, record(2), 1, [event(1)], UNBOUNDED)  # it is in the log
             assert (again.position, again.pending.events) == (2, number)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from service.errors import StoreUnavailable
-from service.storage.base import URL_FORMS, Entry, Head, Store, open_store
+from service.storage.store_protocol import URL_FORMS, LogEntry, LogHead, Store, open_store
 from tests.harness.fixtures import Opener
 from tests.harness.store_records import BIRTH, UNBOUNDED, filled, log_after, record, token, whole_log
 
@@ -19,10 +19,10 @@ async def test_what_was_written_is_there_after_reopening(open_again: Opener) -> 
     await first.save("a", BIRTH, 2, b"two", 2, trim=True)
     await first.close()
     second = await open_again()
-    assert await second.heads() == {"a": Head(BIRTH, 6), "b": Head(token(100), 1)}
+    assert await second.heads() == {"a": LogHead(BIRTH, 6), "b": LogHead(token(100), 1)}
     assert await log_after(second, 2) == log[2:]
     assert await second.load("a", BIRTH) == (2, b"two")
-    assert await second.append("a", BIRTH, [record(7)], 6) == [Entry(7, *record(7))]
+    assert await second.append("a", BIRTH, [record(7)], 6) == [LogEntry(7, *record(7))]
 
 
 async def test_close_finishes_what_was_begun(open_again: Opener) -> None:
@@ -35,7 +35,7 @@ async def test_close_finishes_what_was_begun(open_again: Opener) -> None:
     assert all(task.done() for task in begun)
     await asyncio.gather(*begun)
     again = await open_again()
-    assert await again.heads() == {"a": Head(BIRTH, 43)}
+    assert await again.heads() == {"a": LogHead(BIRTH, 43)}
     assert await again.load("a", BIRTH) == (3, b"three")
 
 

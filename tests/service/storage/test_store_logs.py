@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from service.errors import LearnerGone, StoreUnavailable
-from service.storage.base import REPLY_BYTES, Entry, Head, Store
+from service.storage.store_protocol import REPLY_BYTES, LogEntry, LogHead, Store
 from tests.harness.fixtures import Opener
 from tests.harness.store_records import BIRTH, EVERY_BYTE, UNBOUNDED, filled, record, token, whole_log
 
@@ -29,19 +29,19 @@ NAMES = [
 
 
 async def test_create_starts_a_log_with_its_creation_record(store: Store) -> None:
-    assert await store.create("a", BIRTH, EVERY_BYTE) == Head(BIRTH, 1)
-    assert await store.read("a", BIRTH, 0, 10) == [Entry(1, BIRTH, EVERY_BYTE)]
+    assert await store.create("a", BIRTH, EVERY_BYTE) == LogHead(BIRTH, 1)
+    assert await store.read("a", BIRTH, 0, 10) == [LogEntry(1, BIRTH, EVERY_BYTE)]
 
 
 async def test_create_of_an_existing_name_changes_nothing_and_tells_its_head(store: Store) -> None:
     log = await filled(store, 3)
-    assert await store.create("a", token(9), b"other") == Head(BIRTH, 3)
+    assert await store.create("a", token(9), b"other") == LogHead(BIRTH, 3)
     assert await whole_log(store) == log
-    assert await store.heads() == {"a": Head(BIRTH, 3)}
+    assert await store.heads() == {"a": LogHead(BIRTH, 3)}
 
 
 async def test_create_is_repeated_with_the_same_token(store: Store) -> None:
-    assert await store.create("a", BIRTH, b"created") == await store.create("a", BIRTH, b"created") == Head(BIRTH, 1)
+    assert await store.create("a", BIRTH, b"created") == await store.create("a", BIRTH, b"created") == LogHead(BIRTH, 1)
     assert len(await whole_log(store)) == 1
 
 
@@ -51,28 +51,28 @@ async def test_of_many_that_create_at_once_one_wins(open_again: Opener) -> None:
     assert len(set(heads)) == 1
     birth = heads[0].birth
     winner = int.from_bytes(birth[2:], "big")
-    assert await whole_log(stores[0], birth=birth) == [Entry(1, birth, b"by %d" % winner)]
-    assert await stores[1].heads() == {"a": Head(birth, 1)}
+    assert await whole_log(stores[0], birth=birth) == [LogEntry(1, birth, b"by %d" % winner)]
+    assert await stores[1].heads() == {"a": LogHead(birth, 1)}
 
 
 async def test_heads_lists_every_learner(store: Store) -> None:
     assert await store.heads() == {}
     await filled(store, 5, "a")
     await store.create("b", token(100), b"")
-    assert await store.heads() == {"a": Head(BIRTH, 5), "b": Head(token(100), 1)}
-    assert await store.head("a") == Head(BIRTH, 5)
+    assert await store.heads() == {"a": LogHead(BIRTH, 5), "b": LogHead(token(100), 1)}
+    assert await store.head("a") == LogHead(BIRTH, 5)
     await store.delete("a", BIRTH)
     assert await store.head("a") is None
-    assert await store.heads() == {"b": Head(token(100), 1)}
+    assert await store.heads() == {"b": LogHead(token(100), 1)}
 
 
 async def test_any_name_is_a_learner_of_its_own(store: Store) -> None:
     for number, name in enumerate(NAMES):
         await store.create(name, token(number), name.encode())
         await store.save(name, token(number), 1, name.encode(), 1, trim=False)
-    assert await store.heads() == {name: Head(token(number), 1) for number, name in enumerate(NAMES)}
+    assert await store.heads() == {name: LogHead(token(number), 1) for number, name in enumerate(NAMES)}
     for number, name in enumerate(NAMES):
-        assert await store.read(name, token(number), 0, 9) == [Entry(1, token(number), name.encode())]
+        assert await store.read(name, token(number), 0, 9) == [LogEntry(1, token(number), name.encode())]
         assert await store.load(name, token(number)) == (1, name.encode())
         await store.delete(name, token(number))
     assert await store.heads() == {}
@@ -86,7 +86,7 @@ async def assert_gone(store: Store, birth: bytes) -> None:
         store.load("a", birth),
         store.load("a", birth, 1),
         store.snapshots("a", birth),
-        store.kept("a", birth),
+        store.load_newest("a", birth),
         store.serve("a", birth, record(9), 1, [], UNBOUNDED),
         store.recall("a", birth, ["1"]),
         store.recall("a", birth, []),
@@ -115,12 +115,12 @@ async def test_a_learner_created_anew_is_another(store: Store) -> None:
     await store.save("a", BIRTH, 2, b"snapshot", 2, trim=True)
     await store.delete("a", BIRTH)
     anew = token(50)
-    assert await store.create("a", anew, b"anew") == Head(anew, 1)
+    assert await store.create("a", anew, b"anew") == LogHead(anew, 1)
     await assert_gone(store, BIRTH)
-    assert await whole_log(store, birth=anew) == [Entry(1, anew, b"anew")]
+    assert await whole_log(store, birth=anew) == [LogEntry(1, anew, b"anew")]
     assert await store.load("a", anew) is None
     assert await store.snapshots("a", anew) == []
-    assert await store.heads() == {"a": Head(anew, 1)}
+    assert await store.heads() == {"a": LogHead(anew, 1)}
 
 
 async def test_what_never_was_is_gone(store: Store) -> None:
@@ -129,22 +129,22 @@ async def test_what_never_was_is_gone(store: Store) -> None:
 
 async def test_append_returns_every_entry_after(store: Store) -> None:
     await store.create("a", BIRTH, b"created")
-    assert await store.append("a", BIRTH, [(token(2), EVERY_BYTE)], 1) == [Entry(2, token(2), EVERY_BYTE)]
+    assert await store.append("a", BIRTH, [(token(2), EVERY_BYTE)], 1) == [LogEntry(2, token(2), EVERY_BYTE)]
     assert await store.append("a", BIRTH, [record(3), record(4)], 0) == [
-        Entry(1, BIRTH, b"created"),
-        Entry(2, token(2), EVERY_BYTE),
-        Entry(3, *record(3)),
-        Entry(4, *record(4)),
+        LogEntry(1, BIRTH, b"created"),
+        LogEntry(2, token(2), EVERY_BYTE),
+        LogEntry(3, *record(3)),
+        LogEntry(4, *record(4)),
     ]
-    assert await store.append("a", BIRTH, [], 3) == [Entry(4, *record(4))]
-    assert await store.append("a", BIRTH, [(token(5), b"")], 4) == [Entry(5, token(5), b"")]
+    assert await store.append("a", BIRTH, [], 3) == [LogEntry(4, *record(4))]
+    assert await store.append("a", BIRTH, [(token(5), b"")], 4) == [LogEntry(5, token(5), b"")]
 
 
 async def test_append_returns_what_other_nodes_appended(open_again: Opener) -> None:
     one, other = await open_again(), await open_again()
     await filled(one, 3)
     await other.append("a", BIRTH, [record(4)], 3)
-    assert await one.append("a", BIRTH, [record(5)], 3) == [Entry(4, *record(4)), Entry(5, *record(5))]
+    assert await one.append("a", BIRTH, [record(5)], 3) == [LogEntry(4, *record(4)), LogEntry(5, *record(5))]
 
 
 async def test_a_repeated_append_stands_once(open_again: Opener) -> None:
@@ -153,20 +153,20 @@ async def test_a_repeated_append_stands_once(open_again: Opener) -> None:
     first = await one.append("a", BIRTH, [record(3), record(4)], 2)
     assert await one.append("a", BIRTH, [record(3), record(4)], 2) == first
     await other.append("a", BIRTH, [record(5)], 2)
-    assert await one.append("a", BIRTH, [record(3), record(4)], 2) == [*first, Entry(5, *record(5))]
+    assert await one.append("a", BIRTH, [record(3), record(4)], 2) == [*first, LogEntry(5, *record(5))]
     assert await one.append("a", BIRTH, [record(4), record(6), record(6)], 2) == [
         *first,
-        Entry(5, *record(5)),
-        Entry(6, *record(6)),
+        LogEntry(5, *record(5)),
+        LogEntry(6, *record(6)),
     ]
-    assert await one.heads() == {"a": Head(BIRTH, 6)}
+    assert await one.heads() == {"a": LogHead(BIRTH, 6)}
 
 
 async def test_nodes_that_append_at_once_see_one_log(open_again: Opener) -> None:
     """Two nodes with several tasks each: positions without gaps, and every node sees every entry once, in order."""
     nodes = [await open_again(), await open_again()]
     await nodes[0].create("a", BIRTH, b"created")
-    seen: list[list[Entry]] = [[], []]
+    seen: list[list[LogEntry]] = [[], []]
 
     async def run(node: int) -> None:
         after = 1
@@ -190,7 +190,7 @@ async def test_many_learners_append_at_once(store: Store) -> None:
     names = [f"learner-{number}" for number in range(30)]
     await asyncio.gather(*(store.create(name, BIRTH, b"") for name in names))
     await asyncio.gather(*(store.append(name, BIRTH, [record(n)], 1) for name in names for n in range(2, 7)))
-    assert await store.heads() == dict.fromkeys(names, Head(BIRTH, 6))
+    assert await store.heads() == dict.fromkeys(names, LogHead(BIRTH, 6))
     for name in names:
         log = await whole_log(store, name)
         assert [entry.position for entry in log] == [1, 2, 3, 4, 5, 6]
@@ -209,9 +209,9 @@ async def test_read_gives_so_many_entries_after(store: Store) -> None:
 async def test_a_reply_carries_so_many_bytes_and_the_caller_reads_on(store: Store) -> None:
     await store.create("a", BIRTH, b"")
     records = [(token(number), bytes([number]) * (REPLY_BYTES // 4)) for number in range(2, 10)]
-    log = [Entry(position, *of) for position, of in enumerate(records, 2)]
+    log = [LogEntry(position, *of) for position, of in enumerate(records, 2)]
     assert await store.append("a", BIRTH, records, 1) == log[:4]  # to the byte
-    assert await store.heads() == {"a": Head(BIRTH, 9)}
+    assert await store.heads() == {"a": LogHead(BIRTH, 9)}
     assert await store.read("a", BIRTH, 5, 100) == log[4:]
     assert await store.append("a", BIRTH, [(token(10), b"!")], 5) == log[4:]
     assert await store.read("a", BIRTH, 1, 2) == log[:2]
@@ -221,9 +221,9 @@ async def test_an_entry_larger_than_a_reply_comes_alone(store: Store) -> None:
     await store.create("a", BIRTH, b"")
     large = bytes(range(250)) * 80_000  # 20 MB
     entries = await store.append("a", BIRTH, [(token(2), large), record(3)], 1)
-    assert entries == [Entry(2, token(2), large)]
+    assert entries == [LogEntry(2, token(2), large)]
     assert await store.read("a", BIRTH, 1, 9) == entries
-    assert await store.append("a", BIRTH, [record(3)], 2) == [Entry(3, *record(3))]
+    assert await store.append("a", BIRTH, [record(3)], 2) == [LogEntry(3, *record(3))]
 
 
 async def test_an_append_ahead_of_the_log_is_refused(store: Store) -> None:

@@ -12,18 +12,28 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.errors import StoreError
-from service.storage import base as stores
 from service.storage import memory
-from service.storage.base import Bounds, Expired, Head, Kept, Remembered, ServeReceipt, SnapshotInfo, Store, open_store
+from service.storage import store_protocol as stores
 from service.storage.memory import MemoryStore
-from service.storage.redis import served_events as redis_served
-from service.storage.redis import store as redis
+from service.storage.redis import redis_store as redis
+from service.storage.redis import served_scripts as redis_served
 from service.storage.sqlite import log as sqlite_log
-from service.storage.sqlite import served_events as sqlite_served
-from service.storage.sqlite import store as sqlite
+from service.storage.sqlite import served_rows as sqlite_served
+from service.storage.sqlite import sqlite_store as sqlite
+from service.storage.store_protocol import (
+    ExpiredEvents,
+    LogHead,
+    NewestSnapshot,
+    ServedEvent,
+    ServedLimits,
+    ServeReceipt,
+    SnapshotInfo,
+    Store,
+    open_store,
+)
 from tests.harness.store_records import token
 
-ABSENT = Head(token(99), 0)
+ABSENT = LogHead(token(99), 0)
 
 learners = st.sampled_from(["a", "b"])
 tokens = st.integers(0, 9).map(token)
@@ -33,9 +43,12 @@ relative = st.integers(-6, 1)  # to the head of the log
 IDS = ["", "a", "ä", "漢字", "0", "1"]
 ids = st.lists(st.sampled_from(IDS), max_size=8)
 times = st.integers(0, 9).map(float)
-served = st.lists(st.builds(Remembered, st.sampled_from(IDS), times, st.binary(max_size=60)), max_size=8)
+served = st.lists(st.builds(ServedEvent, st.sampled_from(IDS), times, st.binary(max_size=60)), max_size=8)
 bounds = st.builds(
-    Bounds, st.integers(0, 7), st.integers(0, 250) | st.just(2**63), st.just(-math.inf) | times | st.just(math.inf)
+    ServedLimits,
+    st.integers(0, 7),
+    st.integers(0, 250) | st.just(2**63),
+    st.just(-math.inf) | times | st.just(math.inf),
 )
 step = st.one_of(
     st.tuples(st.just("create"), learners, tokens, data),
@@ -45,7 +58,7 @@ step = st.one_of(
     st.tuples(st.just("save"), learners, births, relative, data, st.integers(0, 3), st.booleans()),
     st.tuples(st.just("load"), learners, births, st.none() | relative),
     st.tuples(st.just("snapshots"), learners, births),
-    st.tuples(st.just("kept"), learners, births),
+    st.tuples(st.just("load_newest"), learners, births),
     st.tuples(st.just("delete"), learners, births),
     st.tuples(st.just("serve"), learners, births, st.tuples(tokens, data), relative, served, bounds),
     st.tuples(st.just("serve"), learners, births, st.tuples(tokens, data), st.integers(-1, 0), served, bounds),
@@ -67,9 +80,9 @@ async def outcome(call: Awaitable[Any]) -> Any:
         return [(snapshot.position, snapshot.size) for snapshot in result]
     if isinstance(result, SnapshotInfo):
         return result[:2]
-    if isinstance(result, Kept) and result.snapshot is not None:
+    if isinstance(result, NewestSnapshot) and result.snapshot is not None:
         return result._replace(snapshot=result.snapshot[:2])
-    if isinstance(result, Expired):
+    if isinstance(result, ExpiredEvents):
         return result.events, result.labelled, result.more  # the numbers are each store's own
     return result
 
@@ -99,7 +112,7 @@ async def compare(url: str, steps: list[tuple[Any, ...]]) -> None:
                 return result
 
             ours, expected = await outcome(call(store)), await outcome(call(model))
-            if isinstance(ours, Kept) and isinstance(expected, Kept) and not expected.token:
+            if isinstance(ours, NewestSnapshot) and isinstance(expected, NewestSnapshot) and not expected.token:
                 ours = ours._replace(token=b"")  # Redis knows the last one that it trimmed
             if isinstance(ours, ServeReceipt) and isinstance(expected, ServeReceipt) and not expected.before:
                 ours = ours._replace(before=b"")

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from service.errors import LearnerGone, StoreUnavailable
-from service.storage.base import BELLS, Moved, SnapshotInfo, Store
-from service.storage.redis.store import RedisStore
+from service.storage.redis.redis_store import RedisStore
+from service.storage.store_protocol import NOTICES, LogNotice, SnapshotInfo, Store
 from tests.harness.fixtures import Opener
 from tests.harness.redis_server import RedisServer
 from tests.harness.store_records import BIRTH, filled, record, token
@@ -18,17 +18,17 @@ HERE, THERE = b"h" * 16, b"t" * 16
 INFO = SnapshotInfo(3, 1000, 1.5)
 
 
-async def heard(store: Store, after: bytes, seconds: float = 30.0) -> tuple[bytes, dict[str, Moved] | None]:
+async def heard(store: Store, after: bytes, seconds: float = 30.0) -> tuple[bytes, dict[str, LogNotice] | None]:
     """What is told since: some stores answer early without anything."""
     ends = time.monotonic() + seconds
     while True:
-        after, told = await store.rung(HERE, after, ends - time.monotonic())
+        after, told = await store.poll(HERE, after, ends - time.monotonic())
         if told is None or told or time.monotonic() >= ends:
             return after, told
 
 
 async def test_at_first_anything_may_have_moved(store: Store) -> None:
-    after, told = await store.rung(HERE, b"", 0.0)
+    after, told = await store.poll(HERE, b"", 0.0)
     assert told is None
     assert await heard(store, after, 0.0) == (after, {})
 
@@ -36,40 +36,40 @@ async def test_at_first_anything_may_have_moved(store: Store) -> None:
 async def test_what_another_node_appends_is_heard_of_at_once(open_again: Opener, kind: str) -> None:
     here, there = await open_again(), await open_again()
     await filled(here, 2)
-    after, _ = await here.rung(HERE, b"", 0.0)
+    after, _ = await here.poll(HERE, b"", 0.0)
     listening = asyncio.create_task(heard(here, after))
     await asyncio.sleep(0.1)
     assert not listening.done()
     await there.append("a", BIRTH, [record(3)], 2)
-    await there.ring(THERE, {"a": Moved(3)})
+    await there.publish(THERE, {"a": LogNotice(3)})
     after, told = await listening
-    assert told == (None if kind == "sqlite" else {"a": Moved(3)})
+    assert told == (None if kind == "sqlite" else {"a": LogNotice(3)})
     assert await heard(here, after, 0.0) == (after, {})
 
 
 async def test_what_came_before_is_heard_without_waiting(open_again: Opener, kind: str) -> None:
     here, there = await open_again(), await open_again()
     await filled(here, 2)
-    after, _ = await here.rung(HERE, b"", 0.0)
+    after, _ = await here.poll(HERE, b"", 0.0)
     await there.append("a", BIRTH, [record(3)], 2)
-    await there.ring(THERE, {"a": Moved(3, INFO), "b": Moved(7)})
-    await there.ring(THERE, {"a": Moved(2), "b": Moved(0)})
+    await there.publish(THERE, {"a": LogNotice(3, INFO), "b": LogNotice(7)})
+    await there.publish(THERE, {"a": LogNotice(2), "b": LogNotice(0)})
     _, told = await heard(here, after)
-    assert told == (None if kind == "sqlite" else {"a": Moved(3, INFO), "b": Moved(0)})
+    assert told == (None if kind == "sqlite" else {"a": LogNotice(3, INFO), "b": LogNotice(0)})
 
 
 async def test_a_node_does_not_hear_itself(store: Store) -> None:
     await filled(store, 2)
-    after, _ = await store.rung(HERE, b"", 0.0)
+    after, _ = await store.poll(HERE, b"", 0.0)
     await store.append("a", BIRTH, [record(3)], 2)
-    await store.ring(HERE, {"a": Moved(3)})
+    await store.publish(HERE, {"a": LogNotice(3)})
     _, told = await heard(store, after, 0.3)
     assert told == {}
 
 
 async def test_who_listens_keeps_nobody_waiting(store: Store) -> None:
     await filled(store, 2)
-    after, _ = await store.rung(HERE, b"", 0.0)
+    after, _ = await store.poll(HERE, b"", 0.0)
     listening = asyncio.create_task(heard(store, after, 30.0))
     async with asyncio.timeout(20):
         await asyncio.gather(*(store.append("a", BIRTH, [record(number)], 2) for number in range(3, 80)))
@@ -81,29 +81,29 @@ async def test_who_listens_keeps_nobody_waiting(store: Store) -> None:
 async def test_who_fell_far_behind_is_told_that_anything_may_have_moved(store: Store, kind: str) -> None:
     if kind == "sqlite":  # which tells so each time
         return
-    after, _ = await store.rung(HERE, b"", 0.0)
-    await store.ring(THERE, {"a": Moved(1)})
+    after, _ = await store.poll(HERE, b"", 0.0)
+    await store.publish(THERE, {"a": LogNotice(1)})
     after, told = await heard(store, after)
-    assert told == {"a": Moved(1)}
-    for start in range(0, 3 * BELLS, 100):
-        await asyncio.gather(*(store.ring(THERE, {"a": Moved(number)}) for number in range(start, start + 100)))
+    assert told == {"a": LogNotice(1)}
+    for start in range(0, 3 * NOTICES, 100):
+        await asyncio.gather(*(store.publish(THERE, {"a": LogNotice(number)}) for number in range(start, start + 100)))
     after, told = await heard(store, after)
     assert told is None
-    await store.ring(THERE, {"a": Moved(5)})
-    assert (await heard(store, after))[1] == {"a": Moved(5)}
+    await store.publish(THERE, {"a": LogNotice(5)})
+    assert (await heard(store, after))[1] == {"a": LogNotice(5)}
 
 
 async def test_a_closed_store_tells_nothing(open_again: Opener) -> None:
     store = await open_again()
     await filled(store, 2)
-    after, _ = await store.rung(HERE, b"", 0.0)
-    listening = asyncio.create_task(store.rung(HERE, after, 1.0))
+    after, _ = await store.poll(HERE, b"", 0.0)
+    listening = asyncio.create_task(store.poll(HERE, after, 1.0))
     await asyncio.sleep(0)
     async with asyncio.timeout(300):
         await store.close()
         await asyncio.wait([listening])
     listening.exception()
-    for call in (store.rung(HERE, after, 1.0), store.ring(HERE, {}), store.claim("a", BIRTH, HERE, 1.0)):
+    for call in (store.poll(HERE, after, 1.0), store.publish(HERE, {}), store.lease("a", BIRTH, HERE, 1.0)):
         with pytest.raises(StoreUnavailable, match="closed"):
             await call
 
@@ -111,12 +111,12 @@ async def test_a_closed_store_tells_nothing(open_again: Opener) -> None:
 async def test_a_redis_that_was_flushed_or_started_anew_has_to_be_looked_at(redis_server: RedisServer) -> None:
     store = RedisStore(redis_server.url)
     try:
-        await store.ring(THERE, {"a": Moved(1)})
-        after, _ = await store.rung(HERE, b"", 0.0)
+        await store.publish(THERE, {"a": LogNotice(1)})
+        after, _ = await store.poll(HERE, b"", 0.0)
         redis_server.flush()
-        assert (await store.rung(HERE, after, 0.01))[1] is None
-        await store.ring(THERE, {"a": Moved(2)})
-        after, _ = await store.rung(HERE, b"", 0.0)
+        assert (await store.poll(HERE, after, 0.01))[1] is None
+        await store.publish(THERE, {"a": LogNotice(2)})
+        after, _ = await store.poll(HERE, b"", 0.0)
         listening = asyncio.create_task(heard(store, after))
         await asyncio.sleep(0.1)
         await asyncio.to_thread(redis_server.restart)
@@ -132,36 +132,36 @@ async def test_a_redis_that_was_flushed_or_started_anew_has_to_be_looked_at(redi
 async def test_one_node_has_the_claim_until_it_lets_go(open_again: Opener) -> None:
     here, there = await open_again(), await open_again()
     await filled(here, 2)
-    claims = await asyncio.gather(here.claim("a", BIRTH, HERE, 60.0), there.claim("a", BIRTH, THERE, 60.0))
+    claims = await asyncio.gather(here.lease("a", BIRTH, HERE, 60.0), there.lease("a", BIRTH, THERE, 60.0))
     assert sorted(claims) == [False, True]
     (own, mine), (other, its) = [(here, HERE), (there, THERE)][:: 1 if claims[0] else -1]
-    assert await own.claim("a", BIRTH, mine, 60.0)
-    assert not await other.claim("a", BIRTH, its, 60.0)
-    assert not await other.claim("a", BIRTH, its, 0.0)  # it has none to let go of
-    assert not await other.claim("a", BIRTH, its, 60.0)
-    assert await own.claim("a", BIRTH, mine, 0.0)
-    assert await other.claim("a", BIRTH, its, 60.0)
-    assert not await own.claim("a", BIRTH, mine, 60.0)
+    assert await own.lease("a", BIRTH, mine, 60.0)
+    assert not await other.lease("a", BIRTH, its, 60.0)
+    assert not await other.lease("a", BIRTH, its, 0.0)  # it has none to let go of
+    assert not await other.lease("a", BIRTH, its, 60.0)
+    assert await own.lease("a", BIRTH, mine, 0.0)
+    assert await other.lease("a", BIRTH, its, 60.0)
+    assert not await own.lease("a", BIRTH, mine, 60.0)
 
 
 async def test_a_claim_runs_out(store: Store) -> None:
     await filled(store, 2)
-    assert await store.claim("a", BIRTH, HERE, 0.05)
+    assert await store.lease("a", BIRTH, HERE, 0.05)
     async with asyncio.timeout(300):
-        while not await store.claim("a", BIRTH, THERE, 60.0):  # noqa: ASYNC110 (nothing tells)
+        while not await store.lease("a", BIRTH, THERE, 60.0):  # noqa: ASYNC110 (nothing tells)
             await asyncio.sleep(0.02)
-    assert not await store.claim("a", BIRTH, HERE, 60.0)
+    assert not await store.lease("a", BIRTH, HERE, 60.0)
 
 
 async def test_claims_are_of_one_learner_and_of_one_birth(store: Store) -> None:
     await filled(store, 2)
     await store.create("b", token(100), b"b")
-    assert await store.claim("a", BIRTH, HERE, 60.0)
-    assert await store.claim("b", token(100), THERE, 60.0)
+    assert await store.lease("a", BIRTH, HERE, 60.0)
+    assert await store.lease("b", token(100), THERE, 60.0)
     await store.delete("a", BIRTH)
     with pytest.raises(LearnerGone):
-        await store.claim("a", BIRTH, HERE, 60.0)
+        await store.lease("a", BIRTH, HERE, 60.0)
     await store.create("a", token(50), b"anew")
     with pytest.raises(LearnerGone):
-        await store.claim("a", BIRTH, HERE, 60.0)
-    assert await store.claim("a", token(50), THERE, 60.0)
+        await store.lease("a", BIRTH, HERE, 60.0)
+    assert await store.lease("a", token(50), THERE, 60.0)

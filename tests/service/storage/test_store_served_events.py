@@ -8,12 +8,20 @@ import math
 import pytest
 
 from service.errors import LearnerGone, StoreUnavailable
-from service.storage import base as stores
 from service.storage import memory
-from service.storage.base import Bounds, Entry, Head, Pending, Remembered, ServeReceipt, Store
-from service.storage.redis import served_events as redis_served
-from service.storage.redis import store as redis
-from service.storage.sqlite import served_events as sqlite_served
+from service.storage import store_protocol as stores
+from service.storage.redis import redis_store as redis
+from service.storage.redis import served_scripts as redis_served
+from service.storage.sqlite import served_rows as sqlite_served
+from service.storage.store_protocol import (
+    LogEntry,
+    LogHead,
+    ServedCounts,
+    ServedEvent,
+    ServedLimits,
+    ServeReceipt,
+    Store,
+)
 from tests.harness.fixtures import Opener
 from tests.harness.store_records import (
     BIRTH,
@@ -33,26 +41,28 @@ def ids(start: int, stop: int) -> list[str]:
     return [str(number) for number in range(start, stop)]
 
 
-def bounds(events: int = 2**53, bytes: int = 2**53, before: float = -math.inf) -> Bounds:
-    return Bounds(events, bytes, before)
+def bounds(events: int = 2**53, bytes: int = 2**53, before: float = -math.inf) -> ServedLimits:
+    return ServedLimits(events, bytes, before)
 
 
-async def serve(store: Store, number: int, remembered: list[Remembered], within: Bounds = UNBOUNDED) -> Pending:
+async def serve(
+    store: Store, number: int, remembered: list[ServedEvent], within: ServedLimits = UNBOUNDED
+) -> ServedCounts:
     return (await store.serve("a", BIRTH, record(number), 1, remembered, within)).pending
 
 
 async def test_serve_appends_a_record_and_remembers_events(store: Store) -> None:
     await filled(store, 2)
-    assert await store.pending("a", BIRTH) == Pending(0, 0, 0, 0)
-    assert await serve(store, 3, events(10, 13)) == Pending(3, 36, 0, 0)
-    assert await serve(store, 4, []) == Pending(3, 36, 0, 0)
-    assert await store.append("a", BIRTH, [record(5)], 3) == [Entry(4, *record(4)), Entry(5, *record(5))]
-    assert await serve(store, 6, events(13, 14)) == Pending(4, 48, 0, 0) == await store.pending("a", BIRTH)
+    assert await store.pending("a", BIRTH) == ServedCounts(0, 0, 0, 0)
+    assert await serve(store, 3, events(10, 13)) == ServedCounts(3, 36, 0, 0)
+    assert await serve(store, 4, []) == ServedCounts(3, 36, 0, 0)
+    assert await store.append("a", BIRTH, [record(5)], 3) == [LogEntry(4, *record(4)), LogEntry(5, *record(5))]
+    assert await serve(store, 6, events(13, 14)) == ServedCounts(4, 48, 0, 0) == await store.pending("a", BIRTH)
     assert await whole_log(store) == [
-        Entry(1, BIRTH, b"created"),
-        *(Entry(position, *record(position)) for position in range(2, 7)),
+        LogEntry(1, BIRTH, b"created"),
+        *(LogEntry(position, *record(position)) for position in range(2, 7)),
     ]
-    assert await store.heads() == {"a": Head(BIRTH, 6)}
+    assert await store.heads() == {"a": LogHead(BIRTH, 6)}
     assert await store.recall("a", BIRTH, ids(10, 14)) == events(10, 14)
 
 
@@ -93,8 +103,8 @@ ODD = [
 
 
 async def test_any_text_is_an_id_and_any_bytes_are_data(store: Store) -> None:
-    odd = [Remembered(id, -1.5e-300, EVERY_BYTE + id.encode()) for id in ODD]
-    odd.append(Remembered("empty", 1e300, b""))
+    odd = [ServedEvent(id, -1.5e-300, EVERY_BYTE + id.encode()) for id in ODD]
+    odd.append(ServedEvent("empty", 1e300, b""))
     await served(store, odd)
     assert await store.recall("a", BIRTH, [one.id for one in odd]) == odd
     assert (await store.pending("a", BIRTH)).bytes == sum(len(one.id.encode()) + len(one.data) for one in odd)
@@ -112,65 +122,67 @@ async def test_a_repeated_serve_stands_once(open_again: Opener) -> None:
     assert await serve(one, 3, events(0, 3)) == first
     await serve(other, 4, [event(1, size=20)])
     for _ in range(2):
-        assert await serve(one, 3, events(0, 3), bounds(events=0)) == Pending(3, 43, 0, 0)  # nor is anything dropped
+        assert await serve(one, 3, events(0, 3), bounds(events=0)) == ServedCounts(
+            3, 43, 0, 0
+        )  # nor is anything dropped
     assert await one.recall("a", BIRTH, ids(0, 3)) == [event(0), event(1, size=20), event(2)]
-    assert await one.heads() == {"a": Head(BIRTH, 4)}
+    assert await one.heads() == {"a": LogHead(BIRTH, 4)}
     await one.append("a", BIRTH, [record(5)], 4)
-    assert await serve(one, 5, events(7, 8)) == Pending(3, 43, 0, 0)  # whichever call appended it
+    assert await serve(one, 5, events(7, 8)) == ServedCounts(3, 43, 0, 0)  # whichever call appended it
 
 
 async def test_an_id_that_is_served_again_has_its_latest_data_in_the_latest_place(store: Store) -> None:
     await served(store, events(0, 4))
-    assert await serve(store, 3, [event(1, size=25)]) == Pending(4, 59, 0, 0)
+    assert await serve(store, 3, [event(1, size=25)]) == ServedCounts(4, 59, 0, 0)
     assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(0), event(2), event(3), event(1, size=25)]
-    assert await serve(store, 4, [], bounds(events=1)) == Pending(1, 26, 0, 3)
+    assert await serve(store, 4, [], bounds(events=1)) == ServedCounts(1, 26, 0, 3)
     assert await store.recall("a", BIRTH, ids(0, 4)) == [None, event(1, size=25), None, True]
 
 
 async def test_an_id_twice_in_a_call_is_the_later_one(store: Store) -> None:
     await store.create("a", BIRTH, b"")
-    twice = [event(1), event(2), Remembered("1", 5.0, b"later"), event(3)]
-    assert await serve(store, 2, twice) == Pending(3, 3 + 25, 0, 0)
+    twice = [event(1), event(2), ServedEvent("1", 5.0, b"later"), event(3)]
+    assert await serve(store, 2, twice) == ServedCounts(3, 3 + 25, 0, 0)
     assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(2), twice[2], event(3)]
 
 
 async def test_what_exceeds_the_number_is_evicted_oldest_first(store: Store) -> None:
     await store.create("a", BIRTH, b"")
-    assert await serve(store, 2, events(0, 6), bounds(events=4)) == Pending(4, 44, 0, 2)
-    assert await serve(store, 3, events(6, 8), bounds(events=4)) == Pending(4, 44, 0, 4)
+    assert await serve(store, 2, events(0, 6), bounds(events=4)) == ServedCounts(4, 44, 0, 2)
+    assert await serve(store, 3, events(6, 8), bounds(events=4)) == ServedCounts(4, 44, 0, 4)
     assert await store.recall("a", BIRTH, ids(0, 9)) == [True] * 4 + events(4, 8) + [None]
-    assert await serve(store, 4, [], bounds(events=0)) == Pending(0, 0, 0, 8)
+    assert await serve(store, 4, [], bounds(events=0)) == ServedCounts(0, 0, 0, 8)
 
 
 async def test_what_exceeds_the_bytes_is_evicted_oldest_first(store: Store) -> None:
     await store.create("a", BIRTH, b"")
-    assert await serve(store, 2, events(0, 6), bounds(bytes=44)) == Pending(4, 44, 0, 2)
-    assert await serve(store, 3, events(6, 7), bounds(bytes=44)) == Pending(4, 44, 0, 3)
-    assert await serve(store, 4, [event(7, size=40)], bounds(bytes=44)) == Pending(1, 41, 0, 7)
-    assert await serve(store, 5, [event(8, size=50)], bounds(bytes=44)) == Pending(0, 0, 0, 9)
+    assert await serve(store, 2, events(0, 6), bounds(bytes=44)) == ServedCounts(4, 44, 0, 2)
+    assert await serve(store, 3, events(6, 7), bounds(bytes=44)) == ServedCounts(4, 44, 0, 3)
+    assert await serve(store, 4, [event(7, size=40)], bounds(bytes=44)) == ServedCounts(1, 41, 0, 7)
+    assert await serve(store, 5, [event(8, size=50)], bounds(bytes=44)) == ServedCounts(0, 0, 0, 9)
     assert await store.recall("a", BIRTH, ids(0, 9)) == [True] * 9
 
 
 async def test_what_has_an_earlier_time_expires(store: Store) -> None:
     await served(store, events(0, 6))
-    assert await serve(store, 3, [], bounds(before=2.0)) == Pending(4, 44, 2, 0)
-    assert await serve(store, 4, events(6, 8), bounds(before=3.5, events=2)) == Pending(2, 22, 4, 2)
+    assert await serve(store, 3, [], bounds(before=2.0)) == ServedCounts(4, 44, 2, 0)
+    assert await serve(store, 4, events(6, 8), bounds(before=3.5, events=2)) == ServedCounts(2, 22, 4, 2)
     assert await store.recall("a", BIRTH, ids(0, 8)) == [None] * 4 + [True] * 2 + events(6, 8)
 
 
 async def test_an_event_waits_for_its_elders(store: Store) -> None:
     """It goes by the order in which they were served: one with a time in the future, or none, holds up the others."""
-    timeless = Remembered("timeless", math.nan, b"")
+    timeless = ServedEvent("timeless", math.nan, b"")
     await served(store, [event(0), event(50), event(1), timeless, event(2)])
     assert (await store.expired("a", BIRTH, 10.0, 9)).events == [event(0)]
-    assert await serve(store, 3, [], bounds(before=10.0)) == Pending(4, 42, 1, 0)
-    assert await serve(store, 4, [], bounds(before=51.0)) == Pending(2, 19, 3, 0)
+    assert await serve(store, 3, [], bounds(before=10.0)) == ServedCounts(4, 42, 1, 0)
+    assert await serve(store, 4, [], bounds(before=51.0)) == ServedCounts(2, 19, 3, 0)
     (found,) = await store.recall("a", BIRTH, ["timeless"])
-    assert isinstance(found, Remembered)
+    assert isinstance(found, ServedEvent)
     assert math.isnan(found.time)
     assert (await store.expired("a", BIRTH, math.inf, 9)).events == []
-    assert await serve(store, 5, [], bounds(before=math.inf)) == Pending(2, 19, 3, 0)
-    assert await serve(store, 6, [], bounds(before=math.inf, events=1)) == Pending(0, 0, 4, 1)  # it makes room
+    assert await serve(store, 5, [], bounds(before=math.inf)) == ServedCounts(2, 19, 3, 0)
+    assert await serve(store, 6, [], bounds(before=math.inf, events=1)) == ServedCounts(0, 0, 4, 1)  # it makes room
 
 
 async def test_expired_gives_the_oldest_and_drops_nothing(store: Store) -> None:
@@ -210,9 +222,9 @@ async def test_what_is_settled_stays_but_is_not_given_again(store: Store) -> Non
     await store.settle("a", BIRTH, first.upto)  # a node that is late
     assert await store.expired("a", BIRTH, 4.0, 2) == (second.upto, [], [], False)
     assert await store.recall("a", BIRTH, ids(0, 6)) == events(0, 6)
-    assert await store.pending("a", BIRTH) == Pending(6, 66, 0, 0)
+    assert await store.pending("a", BIRTH) == ServedCounts(6, 66, 0, 0)
     assert (await store.expired("a", BIRTH, 99.0, 9, 1)).events == events(4, 6)  # the cursor is further than that
-    assert await serve(store, 3, [], bounds(events=4)) == Pending(4, 44, 0, 2)  # the bounds reach what is settled
+    assert await serve(store, 3, [], bounds(events=4)) == ServedCounts(4, 44, 0, 2)  # the bounds reach what is settled
     for _ in range(2):
         await store.reopen("a", BIRTH)
         assert (await store.expired("a", BIRTH, 99.0, 9)).events == events(2, 6)
@@ -240,7 +252,7 @@ async def test_whose_label_has_come_is_told_and_stays(store: Store) -> None:
     for marked in ([], ["3", "none", "1", "3"], ["3", "1"]):
         await store.labelled("a", BIRTH, marked)
     assert await store.recall("a", BIRTH, ids(0, 6)) == events(0, 6)
-    assert await store.pending("a", BIRTH) == Pending(6, 66, 0, 0)
+    assert await store.pending("a", BIRTH) == ServedCounts(6, 66, 0, 0)
     found = await store.expired("a", BIRTH, 4.5, 9)
     assert (found.events, found.labelled, found.more) == (events(0, 5), [False, True, False, True, False], False)
     assert (await store.expired("a", BIRTH, 4.5, 2)).labelled == [False, True]
@@ -267,9 +279,9 @@ async def test_so_many_of_the_last_dropped_leave_a_tombstone(store: Store) -> No
 async def test_a_tombstone_ends_where_its_id_is_served_again(store: Store) -> None:
     await served(store, events(0, 3))
     await serve(store, 3, [], bounds(before=99.0))
-    assert await serve(store, 4, [event(1), event(7)]) == Pending(2, 22, 3, 0)
+    assert await serve(store, 4, [event(1), event(7)]) == ServedCounts(2, 22, 3, 0)
     assert await store.recall("a", BIRTH, ids(0, 3)) == [True, event(1), True]
-    assert await serve(store, 5, [], bounds(events=2)) == Pending(2, 22, 3, 0)
+    assert await serve(store, 5, [], bounds(events=2)) == ServedCounts(2, 22, 3, 0)
     assert await store.recall("a", BIRTH, ids(0, 3)) == [None, event(1), True]
     await serve(store, 6, [], bounds(events=1))
     assert await store.recall("a", BIRTH, ids(0, 3)) == [None, True, None]
@@ -280,12 +292,12 @@ async def test_bounds_that_shrank_are_met_in_steps(store: Store, monkeypatch: py
         monkeypatch.setattr(module, "DROPS", 3)
     await served(store, events(0, 20))
     within = bounds(events=4)
-    assert await serve(store, 3, [], within) == Pending(17, 7 + 20 + 170, 0, 3)
+    assert await serve(store, 3, [], within) == ServedCounts(17, 7 + 20 + 170, 0, 3)
     assert (await serve(store, 4, events(20, 22), within)).events == 14  # 3 more than came
     assert (await serve(store, 5, [], within)).events == 11
     assert (await serve(store, 6, [], within)).events == 8
     assert (await serve(store, 7, [], within)).events == 5
-    assert await serve(store, 8, [], within) == Pending(4, 48, 0, 18)
+    assert await serve(store, 8, [], within) == ServedCounts(4, 48, 0, 18)
     await serve(store, 9, [], within)
     assert await store.recall("a", BIRTH, ids(0, 22)) == [None] * 14 + [True] * 4 + events(18, 22)
 
@@ -296,12 +308,12 @@ async def test_many_events_in_one_call(store: Store) -> None:
     await store.create("a", BIRTH, b"")
     many = events(0, n)
     size = sum(len(one.id) + 10 for one in many)
-    assert await serve(store, 2, many) == Pending(n, size, 0, 0)
-    assert await serve(store, 2, many) == Pending(n, size, 0, 0)
+    assert await serve(store, 2, many) == ServedCounts(n, size, 0, 0)
+    assert await serve(store, 2, many) == ServedCounts(n, size, 0, 0)
     asked = ids(0, n)
     assert await store.recall("a", BIRTH, asked[::-7]) == many[::-7]
     assert (await store.expired("a", BIRTH, 5000.0, n)).events == many[:5000]
-    other = [Remembered(f"other {one.id}", one.time, one.data) for one in many]
+    other = [ServedEvent(f"other {one.id}", one.time, one.data) for one in many]
     outcome = await serve(store, 3, other, bounds(events=n))
     assert (outcome.events, outcome.evicted) == (n, n)
     assert await store.recall("a", BIRTH, asked[::7]) == [True] * len(asked[::7])
@@ -316,13 +328,13 @@ async def test_a_learner_created_anew_remembers_nothing(store: Store) -> None:
     await store.delete("a", BIRTH)
     anew = token(50)
     await store.create("a", anew, b"anew")
-    assert await store.pending("a", anew) == Pending(0, 0, 0, 0)
+    assert await store.pending("a", anew) == ServedCounts(0, 0, 0, 0)
     assert await store.recall("a", anew, ids(0, 5)) == [None] * 5
     assert (await store.expired("a", anew, 99.0, 9)).events == []
     with pytest.raises(LearnerGone):
         await store.recall("a", BIRTH, ["0"])
     receipt = await store.serve("a", anew, record(2), 1, events(3, 5), UNBOUNDED)
-    assert receipt == ServeReceipt(2, anew, Pending(2, 22, 0, 0))
+    assert receipt == ServeReceipt(2, anew, ServedCounts(2, 22, 0, 0))
     assert await store.recall("a", anew, ids(0, 5)) == [None, None, None, event(3), event(4)]
     assert (await store.expired("a", anew, 99.0, 9)).events == events(3, 5)
 
@@ -332,11 +344,11 @@ async def test_a_receipt_tells_where_the_record_is_and_what_lies_before(store: S
     await store.append("a", BIRTH, [record(3), record(4)], 2)
     for _ in range(2):  # a repetition tells the same
         receipt = await store.serve("a", BIRTH, record(5), 2, events(1, 2), UNBOUNDED)
-        assert receipt == ServeReceipt(5, record(4)[0], Pending(2, 22, 0, 0))
+        assert receipt == ServeReceipt(5, record(4)[0], ServedCounts(2, 22, 0, 0))
     receipt = await store.serve("a", BIRTH, record(6), 2, events(2, 3), UNBOUNDED)
-    assert receipt == ServeReceipt(6, record(5)[0], Pending(3, 33, 0, 0))
+    assert receipt == ServeReceipt(6, record(5)[0], ServedCounts(3, 33, 0, 0))
     receipt = await store.serve("a", BIRTH, record(5), 2, events(1, 2), UNBOUNDED)
-    assert receipt == ServeReceipt(5, record(4)[0], Pending(3, 33, 0, 0))
+    assert receipt == ServeReceipt(5, record(4)[0], ServedCounts(3, 33, 0, 0))
 
 
 async def test_learners_remember_each_its_own(store: Store) -> None:
@@ -346,7 +358,7 @@ async def test_learners_remember_each_its_own(store: Store) -> None:
     assert (await store.expired("a", BIRTH, 99.0, 9)).events == events(0, 3)
     await store.delete("a", BIRTH)
     assert await store.recall("b", BIRTH, ids(0, 3)) == [None, event(1, size=30), None]
-    assert await store.pending("b", BIRTH) == Pending(1, 31, 0, 0)
+    assert await store.pending("b", BIRTH) == ServedCounts(1, 31, 0, 0)
 
 
 async def test_snapshots_and_trimming_leave_what_is_remembered(store: Store) -> None:
@@ -354,9 +366,9 @@ async def test_snapshots_and_trimming_leave_what_is_remembered(store: Store) -> 
     await store.save("a", BIRTH, 2, b"snapshot", 1, trim=True)
     assert await store.recall("a", BIRTH, ids(0, 3)) == events(0, 3)
     receipt = await store.serve("a", BIRTH, record(3), 2, events(3, 4), UNBOUNDED)
-    assert (receipt.position, receipt.pending) == (3, Pending(4, 44, 0, 0))
+    assert (receipt.position, receipt.pending) == (3, ServedCounts(4, 44, 0, 0))
     assert receipt.before in (b"", record(2)[0])  # it was trimmed
-    assert await store.read("a", BIRTH, 2, 9) == [Entry(3, *record(3))]
+    assert await store.read("a", BIRTH, 2, 9) == [LogEntry(3, *record(3))]
 
 
 async def test_nodes_that_serve_at_once_lose_nothing(open_again: Opener) -> None:
@@ -383,5 +395,5 @@ async def test_what_was_remembered_is_there_after_reopening(open_again: Opener) 
     second = await open_again()
     assert await second.recall("a", BIRTH, ids(0, 8)) == [True, True, *events(2, 7), None]
     assert (await second.expired("a", BIRTH, 99.0, 9)).events == events(5, 7)
-    assert await serve(second, 3, events(5, 7), bounds(events=5)) == Pending(5, 55, 0, 2)
-    assert await serve(second, 4, events(7, 8), bounds(events=5)) == Pending(5, 55, 0, 3)
+    assert await serve(second, 3, events(5, 7), bounds(events=5)) == ServedCounts(5, 55, 0, 2)
+    assert await serve(second, 4, events(7, 8), bounds(events=5)) == ServedCounts(5, 55, 0, 3)

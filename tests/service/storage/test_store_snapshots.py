@@ -8,7 +8,7 @@ import time
 import pytest
 
 from service.errors import BehindLog, StoreUnavailable
-from service.storage.base import SNAPSHOT_PART, Entry, Head, Kept, Pending, Store
+from service.storage.store_protocol import SNAPSHOT_PART, LogEntry, LogHead, NewestSnapshot, ServedCounts, Store
 from tests.harness.fixtures import Opener
 from tests.harness.store_records import BIRTH, EVERY_BYTE, UNBOUNDED, events, filled, log_after, record, whole_log
 
@@ -35,17 +35,19 @@ async def test_save_and_load(store: Store) -> None:
 
 async def test_the_newest_and_what_goes_with_it(store: Store) -> None:
     await filled(store, 9)
-    nothing = Pending(0, 0, 0, 0)
-    assert await store.kept("a", BIRTH) == Kept(9, None, b"", b"", nothing)
+    nothing = ServedCounts(0, 0, 0, 0)
+    assert await store.load_newest("a", BIRTH) == NewestSnapshot(9, None, b"", b"", nothing)
     await store.save("a", BIRTH, 3, b"three", 5, trim=False)
     await store.save("a", BIRTH, 6, EVERY_BYTE, 5, trim=False)
     served = (await store.serve("a", BIRTH, record(10), 9, events(0, 3), UNBOUNDED)).pending
     assert served.events == 3
     (info, _) = await store.snapshots("a", BIRTH)
-    assert await store.kept("a", BIRTH) == Kept(10, info, EVERY_BYTE, record(6)[0], served)
+    assert await store.load_newest("a", BIRTH) == NewestSnapshot(10, info, EVERY_BYTE, record(6)[0], served)
     await store.save("a", BIRTH, 10, b"", 1, trim=True)
     (info,) = await store.snapshots("a", BIRTH)
-    assert await store.kept("a", BIRTH) == Kept(10, info, b"", await store.token("a", BIRTH, 10), served)
+    assert await store.load_newest("a", BIRTH) == NewestSnapshot(
+        10, info, b"", await store.token("a", BIRTH, 10), served
+    )
 
 
 async def test_a_snapshot_at_the_same_position_replaces_the_other(store: Store) -> None:
@@ -68,15 +70,15 @@ async def test_save_keeps_the_newest_and_trims_up_to_the_oldest_of_them(store: S
         for kept in retained:
             assert await store.load("a", BIRTH, kept) == (kept, b"at %d" % kept)
     assert await store.load("a", BIRTH, 5) is None
-    assert await store.heads() == {"a": Head(BIRTH, 10)}
+    assert await store.heads() == {"a": LogHead(BIRTH, 10)}
 
 
 async def test_positions_go_on_after_the_whole_log_was_trimmed(store: Store) -> None:
     await filled(store, 4)
     await store.save("a", BIRTH, 4, b"all", 1, trim=True)
     assert await store.read("a", BIRTH, 4, 9) == []
-    assert await store.heads() == {"a": Head(BIRTH, 4)}
-    assert await store.append("a", BIRTH, [record(5)], 4) == [Entry(5, *record(5))]
+    assert await store.heads() == {"a": LogHead(BIRTH, 4)}
+    assert await store.append("a", BIRTH, [record(5)], 4) == [LogEntry(5, *record(5))]
 
 
 async def test_without_trim_the_log_stays(store: Store) -> None:
@@ -129,8 +131,8 @@ async def test_who_stands_behind_the_trimmed_log_is_told(store: Store) -> None:
             with pytest.raises(BehindLog, match=f"position {after} .* behind its log, which was trimmed up to 4"):
                 await store.serve("a", BIRTH, record(number), after, events(0, 3), UNBOUNDED)
     assert (await store.pending("a", BIRTH)).events == 0
-    assert await store.append("a", BIRTH, [record(5)], 4) == [Entry(5, *record(5))]
-    assert await store.heads() == {"a": Head(BIRTH, 5)}
+    assert await store.append("a", BIRTH, [record(5)], 4) == [LogEntry(5, *record(5))]
+    assert await store.heads() == {"a": LogHead(BIRTH, 5)}
 
 
 async def test_a_large_snapshot(store: Store) -> None:

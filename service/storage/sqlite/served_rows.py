@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from service.storage.base import DROPS, REPLY_BYTES, Bounds, Expired, Pending, Remembered, latest
+from service.storage.store_protocol import (
+    DROPS,
+    REPLY_BYTES,
+    ExpiredEvents,
+    ServedCounts,
+    ServedEvent,
+    ServedLimits,
+    latest,
+)
 
 __all__ = ["clear", "expired", "labelled", "pending", "recall", "remember", "reopen", "settle"]
 
@@ -35,14 +43,14 @@ class _Counts:
         query = "SELECT events, bytes, expired, evicted, removed FROM pending WHERE learner = ?"
         return cls(*db.execute(query, (learner,)).fetchone() or ())
 
-    def put(self, db: sqlite3.Connection, learner: int) -> Pending:
+    def put(self, db: sqlite3.Connection, learner: int) -> ServedCounts:
         """Write them, and tell them."""
         row = (learner, self.events, self.bytes, self.expired, self.evicted, self.removed)
         db.execute("INSERT OR REPLACE INTO pending VALUES (?, ?, ?, ?, ?, ?)", row)
         return self.told()
 
-    def told(self) -> Pending:
-        return Pending(self.events, self.bytes, self.expired, self.evicted)
+    def told(self) -> ServedCounts:
+        return ServedCounts(self.events, self.bytes, self.expired, self.evicted)
 
     @property
     def dropped(self) -> int:
@@ -56,12 +64,14 @@ class _Counts:
         return self.dropped
 
 
-def pending(db: sqlite3.Connection, learner: int) -> Pending:
+def pending(db: sqlite3.Connection, learner: int) -> ServedCounts:
     """How much is remembered."""
     return _Counts.of(db, learner).told()
 
 
-def remember(db: sqlite3.Connection, learner: int, remembered: Sequence[Remembered], bounds: Bounds) -> Pending:
+def remember(
+    db: sqlite3.Connection, learner: int, remembered: Sequence[ServedEvent], bounds: ServedLimits
+) -> ServedCounts:
     """Remember, then drop what has expired or exceeds the bounds."""
     counts = _Counts.of(db, learner)
     events = latest(remembered)
@@ -85,7 +95,7 @@ def remember(db: sqlite3.Connection, learner: int, remembered: Sequence[Remember
     return counts.put(db, learner)
 
 
-def _drop(db: sqlite3.Connection, learner: int, counts: _Counts, bounds: Bounds, most: int) -> None:
+def _drop(db: sqlite3.Connection, learner: int, counts: _Counts, bounds: ServedLimits, most: int) -> None:
     """Drop the oldest as long as it has expired or there are too many, `most` at most."""
     drops: list[tuple[int, int]] = []
     query = (
@@ -104,10 +114,10 @@ def _drop(db: sqlite3.Connection, learner: int, counts: _Counts, bounds: Bounds,
     db.executemany("UPDATE served SET dropped = ?, data = NULL WHERE number = ?", drops)
 
 
-def recall(db: sqlite3.Connection, learner: int, ids: Sequence[str]) -> list[Remembered | bool | None]:
+def recall(db: sqlite3.Connection, learner: int, ids: Sequence[str]) -> list[ServedEvent | bool | None]:
     """For each id what was served; True for a tombstone, None for what is not known."""
     query = "SELECT time, data FROM served WHERE learner = ? AND id = ?"
-    found: list[Remembered | bool | None] = []
+    found: list[ServedEvent | bool | None] = []
     for id in ids:
         row = db.execute(query, (learner, id)).fetchone()
         if row is None:
@@ -117,9 +127,9 @@ def recall(db: sqlite3.Connection, learner: int, ids: Sequence[str]) -> list[Rem
     return found
 
 
-def expired(db: sqlite3.Connection, learner: int, before: float, limit: int, after: int) -> Expired:
+def expired(db: sqlite3.Connection, learner: int, before: float, limit: int, after: int) -> ExpiredEvents:
     """What has expired after the cursor, from the oldest on: as many as one reply carries."""
-    found: list[Remembered] = []
+    found: list[ServedEvent] = []
     known: list[bool] = []
     size, large = 0, False
     (settled,) = db.execute("SELECT settled FROM learner WHERE id = ?", (learner,)).fetchone()
@@ -138,7 +148,7 @@ def expired(db: sqlite3.Connection, learner: int, before: float, limit: int, aft
             found.append(event)
             known.append(bool(has_label))
             upto = number
-    return Expired(upto, found, known, large or len(found) == limit)
+    return ExpiredEvents(upto, found, known, large or len(found) == limit)
 
 
 def settle(db: sqlite3.Connection, learner: int, upto: int) -> None:
@@ -170,5 +180,5 @@ def clear(db: sqlite3.Connection) -> bool:
     return True
 
 
-def _remembered(id: str, time: float | None, data: bytes) -> Remembered:
-    return Remembered(id, math.nan if time is None else time, data)
+def _remembered(id: str, time: float | None, data: bytes) -> ServedEvent:
+    return ServedEvent(id, math.nan if time is None else time, data)

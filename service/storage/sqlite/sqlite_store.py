@@ -33,27 +33,27 @@ from typing import TypeVar
 
 from service.errors import LostRecords, StoreError, StoreUnavailable
 from service.names import called_in_full
-from service.storage.base import (
-    AHEAD,
-    CLOSED,
-    SNAPSHOT_PART,
-    Bounds,
-    Entry,
-    Expired,
-    Head,
-    Kept,
-    Moved,
-    Pending,
-    Remembered,
-    ServeReceipt,
-    SnapshotInfo,
-    in_steps,
-)
-from service.storage.sqlite import served_events as served
+from service.storage.sqlite import served_rows as served
 from service.storage.sqlite.checkpoints import Checkpoints
 from service.storage.sqlite.group_commit import Work, Write, commit, consistent, deliver
 from service.storage.sqlite.log import carried, entries_after, log_of, newest, reaching, retain, snapshot_data, token_at
 from service.storage.sqlite.schema import BUSY_SECONDS, connect
+from service.storage.store_protocol import (
+    AHEAD,
+    CLOSED,
+    SNAPSHOT_PART,
+    ExpiredEvents,
+    LogEntry,
+    LogHead,
+    LogNotice,
+    NewestSnapshot,
+    ServedCounts,
+    ServedEvent,
+    ServedLimits,
+    ServeReceipt,
+    SnapshotInfo,
+    in_steps,
+)
 
 __all__ = ["SqliteStore"]
 
@@ -146,33 +146,33 @@ class SqliteStore:
 
     # The protocol.
 
-    async def create(self, learner: str, token: bytes, data: bytes) -> Head:
-        def work(db: sqlite3.Connection) -> Head:
+    async def create(self, learner: str, token: bytes, data: bytes) -> LogHead:
+        def work(db: sqlite3.Connection) -> LogHead:
             inserted = db.execute(
                 "INSERT INTO learner (name, birth, head, trimmed) VALUES (?, ?, 1, 0) ON CONFLICT DO NOTHING",
                 (learner, token),
             )
             if inserted.rowcount:
                 db.execute("INSERT INTO entry VALUES (?, 1, ?, ?)", (inserted.lastrowid, token, data))
-            return Head(*db.execute("SELECT birth, head FROM learner WHERE name = ?", (learner,)).fetchone())
+            return LogHead(*db.execute("SELECT birth, head FROM learner WHERE name = ?", (learner,)).fetchone())
 
         with self._call():
             return await self._write(work, size=len(data))
 
     async def append(
         self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int, known: bytes = b""
-    ) -> list[Entry]:
-        def work(db: sqlite3.Connection) -> list[Entry]:
+    ) -> list[LogEntry]:
+        def work(db: sqlite3.Connection) -> list[LogEntry]:
             log = reaching(db, learner, birth, after, known)
             if after > log.head:
                 raise LostRecords(AHEAD.format(log=called_in_full(learner), after=after, head=log.head))
             tokens = "SELECT token FROM entry WHERE learner = ? AND position > ?"
             standing = {token for (token,) in db.execute(tokens, (log.id, after))} if log.head > after else set()
-            added: list[Entry] = []
+            added: list[LogEntry] = []
             for token, data in records:
                 if token not in standing:
                     standing.add(token)
-                    added.append(Entry(log.head + len(added) + 1, token, data))
+                    added.append(LogEntry(log.head + len(added) + 1, token, data))
                     db.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (log.id, *added[-1]))
             db.execute("UPDATE learner SET head = ? WHERE id = ?", (log.head + len(added), log.id))
             return carried(added) if log.head == after else entries_after(db, log.id, after)
@@ -180,7 +180,7 @@ class SqliteStore:
         with self._call():
             return await self._write(work, size=sum(len(data) for _, data in records))
 
-    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[Entry]:
+    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[LogEntry]:
         with self._call():
             log = partial(reaching, learner=learner, birth=birth, after=after, known=known)
             return await self._read(lambda db: entries_after(db, log(db).id, after, limit))
@@ -189,18 +189,18 @@ class SqliteStore:
         with self._call():
             return await self._read(lambda db: token_at(db, log_of(db, learner, birth), learner, position))
 
-    async def head(self, learner: str) -> Head | None:
-        def work(db: sqlite3.Connection) -> Head | None:
+    async def head(self, learner: str) -> LogHead | None:
+        def work(db: sqlite3.Connection) -> LogHead | None:
             row = db.execute("SELECT birth, head FROM learner WHERE name = ?", (learner,)).fetchone()
-            return None if row is None else Head(*row)
+            return None if row is None else LogHead(*row)
 
         with self._call():
             return await self._read(work)
 
-    async def heads(self) -> dict[str, Head]:
-        def work(db: sqlite3.Connection) -> dict[str, Head]:
+    async def heads(self) -> dict[str, LogHead]:
+        def work(db: sqlite3.Connection) -> dict[str, LogHead]:
             rows = db.execute("SELECT name, birth, head FROM learner")
-            return {name: Head(birth, head) for name, birth, head in rows}
+            return {name: LogHead(birth, head) for name, birth, head in rows}
 
         with self._call():
             return await self._read(work)
@@ -294,11 +294,11 @@ class SqliteStore:
         with self._call():
             return await self._read(work)
 
-    async def kept(self, learner: str, birth: bytes) -> Kept:
+    async def load_newest(self, learner: str, birth: bytes) -> NewestSnapshot:
         with self._call():
             return await self._read(lambda db: newest(db, learner, birth))
 
-    async def claim(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
+    async def lease(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
         def work(db: sqlite3.Connection) -> bool:
             log = log_of(db, learner, birth)
             now = time.time()
@@ -311,11 +311,11 @@ class SqliteStore:
         with self._call():
             return await self._write(work)
 
-    async def ring(self, node: bytes, moved: Mapping[str, Moved]) -> None:  # noqa: ARG002 (what is written is seen)
+    async def publish(self, node: bytes, moved: Mapping[str, LogNotice]) -> None:  # noqa: ARG002 (what is written is seen)
         with self._call():
             self._rings[node] += 1
 
-    async def rung(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, Moved] | None]:
+    async def poll(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, LogNotice] | None]:
         ends = time.monotonic() + seconds
         while True:
             with self._call():
@@ -334,8 +334,8 @@ class SqliteStore:
         birth: bytes,
         record: tuple[bytes, bytes],
         after: int,
-        remembered: Sequence[Remembered],
-        bounds: Bounds,
+        remembered: Sequence[ServedEvent],
+        bounds: ServedLimits,
     ) -> ServeReceipt:
         def work(db: sqlite3.Connection) -> ServeReceipt:
             log = log_of(db, learner, birth)
@@ -353,14 +353,14 @@ class SqliteStore:
         with self._call():
             return await self._write(work, size=len(record[1]) + sum(len(event.data) for event in remembered))
 
-    async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[Remembered | bool | None]:
-        def work(step: Sequence[str]) -> Work[list[Remembered | bool | None]]:
+    async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[ServedEvent | bool | None]:
+        def work(step: Sequence[str]) -> Work[list[ServedEvent | bool | None]]:
             return lambda db: served.recall(db, log_of(db, learner, birth).id, step)
 
         with self._call():
             return [found for step in in_steps(ids) for found in await self._read(work(step))]
 
-    async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> Expired:
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> ExpiredEvents:
         with self._call():
             return await self._read(lambda db: served.expired(db, log_of(db, learner, birth).id, before, limit, after))
 
@@ -380,7 +380,7 @@ class SqliteStore:
             for step in in_steps(ids):
                 await self._write(work(step))
 
-    async def pending(self, learner: str, birth: bytes) -> Pending:
+    async def pending(self, learner: str, birth: bytes) -> ServedCounts:
         with self._call():
             return await self._read(lambda db: served.pending(db, log_of(db, learner, birth).id))
 

@@ -16,10 +16,10 @@ from redis.asyncio.sentinel import MasterNotFoundError
 from redis.exceptions import ConnectionError, RedisClusterException, RedisError, ResponseError
 
 from service.errors import Damaged, StoreUnavailable
-from service.storage.base import CLOSED
 from service.storage.redis.durability import SETTINGS, Acks, Command
 from service.storage.redis.notifications import LISTEN_SECONDS
 from service.storage.redis.topology import CONNECTIONS, REPLY_SECONDS, servers_of
+from service.storage.store_protocol import CLOSED
 
 __all__ = ["Calls"]
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import msgspec
 
-from service.storage.base import DROPS, Bounds, Expired, Remembered, latest
 from service.storage.redis.scripts import NUMBER, PRESENT, Script
+from service.storage.store_protocol import DROPS, ExpiredEvents, ServedEvent, ServedLimits, latest
 
 __all__ = [
     "EXPIRED",
@@ -248,7 +248,7 @@ return 1
 )
 
 
-def pack_events(remembered: Sequence[Remembered], bounds: Bounds) -> tuple[bytes, bytes]:
+def pack_events(remembered: Sequence[ServedEvent], bounds: ServedLimits) -> tuple[bytes, bytes]:
     """The last two arguments of SERVE. Bounds are doubles: as wide as the caller likes."""
     events = latest(remembered)
     told = (
@@ -271,7 +271,7 @@ def pack_time(time: float) -> bytes:
     return msgspec.msgpack.encode(float(time))
 
 
-def recalled_in(reply: list[Any], ids: Sequence[str]) -> list[Remembered | bool | None]:
+def recalled_in(reply: list[Any], ids: Sequence[str]) -> list[ServedEvent | bool | None]:
     """What the reply of RECALL says of each id."""
     return [
         _remembered(id, found) if isinstance(found, bytes) else found and True
@@ -279,13 +279,13 @@ def recalled_in(reply: list[Any], ids: Sequence[str]) -> list[Remembered | bool 
     ]
 
 
-def expired_in(reply: list[Any], limit: int) -> Expired:
+def expired_in(reply: list[Any], limit: int) -> ExpiredEvents:
     """What the reply of EXPIRED holds."""
     upto, large, *flat = reply
     events = [_remembered(id.decode(), found) for id, found in zip(flat[::3], flat[1::3], strict=True)]
-    return Expired(upto, events, [has == 1 for has in flat[2::3]], bool(large) or len(events) == limit)
+    return ExpiredEvents(upto, events, [has == 1 for has in flat[2::3]], bool(large) or len(events) == limit)
 
 
-def _remembered(id: str, found: bytes) -> Remembered:
+def _remembered(id: str, found: bytes) -> ServedEvent:
     (time,) = _TIME.unpack_from(found)
-    return Remembered(id, time, found[_TIME.size :])
+    return ServedEvent(id, time, found[_TIME.size :])

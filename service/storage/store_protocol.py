@@ -15,15 +15,15 @@ from service.names import called_in_full
 
 __all__ = [
     "OPERATIONS",
-    "Bounds",
-    "Entry",
-    "Expired",
-    "Head",
-    "Kept",
-    "Moved",
-    "Pending",
-    "Remembered",
+    "ExpiredEvents",
+    "LogEntry",
+    "LogHead",
+    "LogNotice",
+    "NewestSnapshot",
     "ServeReceipt",
+    "ServedCounts",
+    "ServedEvent",
+    "ServedLimits",
     "SharedStore",
     "SnapshotInfo",
     "Store",
@@ -38,7 +38,7 @@ DROPS = (
     4096  # so many served events, beyond as many as came, does one `serve` drop: bounds that shrank are met in steps
 )
 IDS = 1000  # looked up or forgotten in one step, so that appends pass between them
-BELLS = 1000  # the last so many times that somebody rang are kept, at least, for those who have not heard yet
+NOTICES = 1000  # the last so many times that somebody rang are kept, at least, for those who have not heard yet
 
 
 # What every store says in the same words.
@@ -55,7 +55,7 @@ AHEAD = "position {after} of {log} is ahead of its log, which ends at {head}: th
 OTHER = "record {after} in the log of {log} is another one by now: the store lost records"
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """One record in a learner's log."""
 
     position: int  # 1, 2, 3, ... without gaps; the creation record has 1
@@ -63,7 +63,7 @@ class Entry(NamedTuple):
     data: bytes
 
 
-class Head(NamedTuple):
+class LogHead(NamedTuple):
     """How far a learner's log reaches."""
 
     birth: bytes  # the token of the creation record: a name that was deleted and created again has another
@@ -78,21 +78,21 @@ class SnapshotInfo(NamedTuple):
     time: float  # seconds since the epoch, by the clock of the node that saved it
 
 
-class Moved(NamedTuple):
+class LogNotice(NamedTuple):
     """What a node tells the others of one learner."""
 
     position: int  # how far its log reaches by now, at least; 0: it was deleted
     snapshot: SnapshotInfo | None = None  # one that was saved a moment ago
 
-    def after(self, before: Moved | None) -> Moved:
+    def after(self, before: LogNotice | None) -> LogNotice:
         """Both that was told before, by this node or another, and this. A deletion stands whatever comes after it."""
         if before is None:
             return self
         position = max(self.position, before.position) if self.position and before.position else 0
-        return Moved(position, self.snapshot or before.snapshot)
+        return LogNotice(position, self.snapshot or before.snapshot)
 
 
-class Remembered(NamedTuple):
+class ServedEvent(NamedTuple):
     """One served event as it is kept for its label."""
 
     id: str  # the event's own; no other event that is remembered has it
@@ -100,7 +100,7 @@ class Remembered(NamedTuple):
     data: bytes
 
 
-class Bounds(NamedTuple):
+class ServedLimits(NamedTuple):
     """How much is remembered of one learner."""
 
     events: int  # at most; and so many of the last that were dropped leave a tombstone
@@ -108,16 +108,16 @@ class Bounds(NamedTuple):
     before: float  # an event with an earlier time has expired; -inf: none has
 
 
-class Expired(NamedTuple):
+class ExpiredEvents(NamedTuple):
     """Served events whose time is over, in served order."""
 
     upto: int  # where to settle once they are dealt with; numbers ascend in served order, and none is used twice
-    events: list[Remembered]
+    events: list[ServedEvent]
     labelled: list[bool]  # which of them have their label
     more: bool  # whether the next ones may have expired, too: these are as many as were asked for, or large
 
 
-class Pending(NamedTuple):
+class ServedCounts(NamedTuple):
     """What is remembered of one learner's served events, and what has been dropped since it was created."""
 
     events: int
@@ -131,17 +131,17 @@ class ServeReceipt(NamedTuple):
 
     position: int
     before: bytes  # the token of the record before it; empty if that was trimmed and is not known any more
-    pending: Pending
+    pending: ServedCounts
 
 
-class Kept(NamedTuple):
+class NewestSnapshot(NamedTuple):
     """What a node needs to host a learner: its newest snapshot, and what goes with it."""
 
     head: int  # position of the newest record
     snapshot: SnapshotInfo | None  # None where there is none
     data: bytes  # the snapshot,
     token: bytes  # and that of the record at its position, empty where it was trimmed
-    pending: Pending
+    pending: ServedCounts
 
 
 class Store(Protocol):
@@ -161,7 +161,7 @@ class Store(Protocol):
     caution: str | None  # what is amiss with the store's durability, for operators
     certain: bool  # whether `rung` tells of all that other nodes write, though they do not ring
 
-    async def create(self, learner: str, token: bytes, data: bytes) -> Head:
+    async def create(self, learner: str, token: bytes, data: bytes) -> LogHead:
         """Start a log with its creation record, durable on return; where the name exists, its present head instead.
 
         The caller compares `birth` with its token to see which of the two happened.
@@ -170,7 +170,7 @@ class Store(Protocol):
 
     async def append(
         self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int, known: bytes = b""
-    ) -> list[Entry]:
+    ) -> list[LogEntry]:
         """Append (token, data) records in order, durable on return: every entry after `after`, theirs included.
 
         Appending is idempotent: a token that already stands after `after` is not appended a second time, so an append
@@ -183,7 +183,7 @@ class Store(Protocol):
         """
         ...
 
-    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[Entry]:
+    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[LogEntry]:
         """Up to `limit` entries after `after`, in order, and fewer where they are large; empty at the end of the log.
 
         Raises `BehindLog` where the log was trimmed past `after`. `known`: the token of the record at `after`.
@@ -197,11 +197,11 @@ class Store(Protocol):
         """
         ...
 
-    async def head(self, learner: str) -> Head | None:
+    async def head(self, learner: str) -> LogHead | None:
         """How far a learner's log reaches; None where there is no learner of this name."""
         ...
 
-    async def heads(self) -> dict[str, Head]:
+    async def heads(self) -> dict[str, LogHead]:
         """Every learner by name and how far its log reaches."""
         ...
 
@@ -231,7 +231,7 @@ class Store(Protocol):
         """The retained snapshots, newest first."""
         ...
 
-    async def kept(self, learner: str, birth: bytes) -> Kept:
+    async def load_newest(self, learner: str, birth: bytes) -> NewestSnapshot:
         """What `head`, `snapshots`, `load`, `token` and `pending` give of the newest snapshot, and at once.
 
         Of what was appended before the call the snapshot has all, or the head tells. Raises `LostRecords` where the log
@@ -239,7 +239,7 @@ class Store(Protocol):
         """
         ...
 
-    async def claim(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
+    async def lease(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
         """Whether this node may take the learner's snapshots for so many seconds from now; 0 seconds let go of it.
 
         At most one node holds a claim. It holds it until that runs out, extends it or lets go of it; another's is
@@ -248,14 +248,14 @@ class Store(Protocol):
         """
         ...
 
-    async def ring(self, node: bytes, moved: Mapping[str, Moved]) -> None:
+    async def publish(self, node: bytes, moved: Mapping[str, LogNotice]) -> None:
         """Tell the other nodes what has moved, by the learners' names. Not durable, and nobody may rely on it.
 
         A store that shows by itself that others have written keeps nothing of it.
         """
         ...
 
-    async def rung(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, Moved] | None]:
+    async def poll(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, LogNotice] | None]:
         """What other nodes have told since `after`, as soon as there is anything, or nothing in so many seconds.
 
         With it comes where to listen on from; it may be there early, without anything. None: anything may have
@@ -270,8 +270,8 @@ class Store(Protocol):
         birth: bytes,
         record: tuple[bytes, bytes],
         after: int,
-        remembered: Sequence[Remembered],
-        bounds: Bounds,
+        remembered: Sequence[ServedEvent],
+        bounds: ServedLimits,
     ) -> ServeReceipt:
         """Append one (token, data) record and remember served events, in one atomic step, durable on return.
 
@@ -293,14 +293,14 @@ class Store(Protocol):
         """
         ...
 
-    async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[Remembered | bool | None]:
+    async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[ServedEvent | bool | None]:
         """For each id, in order, what was served: True where only a tombstone is left, None where nothing is known.
 
         `IDS` at a time are looked up at the same moment. The answer carries all of them, however large.
         """
         ...
 
-    async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> Expired:
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> ExpiredEvents:
         """Up to `limit` remembered events after the learner's cursor, and after number `after`, whose time is earlier
         than `before`, oldest served first, up to the first that has not expired, and fewer where they are large.
 
@@ -332,7 +332,7 @@ class Store(Protocol):
         """
         ...
 
-    async def pending(self, learner: str, birth: bytes) -> Pending:
+    async def pending(self, learner: str, birth: bytes) -> ServedCounts:
         """How much is remembered."""
         ...
 
@@ -364,7 +364,7 @@ class SharedStore(Store, Protocol):
         ...
 
 
-async def gathered(store: Store, learner: str, birth: bytes) -> Kept:
+async def gathered(store: Store, learner: str, birth: bytes) -> NewestSnapshot:
     """`Store.kept` of a store that has no quicker way: one call after the other."""
     pending = await store.pending(learner, birth)
     while True:
@@ -373,29 +373,29 @@ async def gathered(store: Store, learner: str, birth: bytes) -> Kept:
             raise LearnerGone(GONE.format(log=called_in_full(learner)))
         retained = await store.snapshots(learner, birth)
         if not retained:
-            return Kept(head.position, None, b"", b"", pending)
+            return NewestSnapshot(head.position, None, b"", b"", pending)
         position = retained[0].position
         # before the snapshot: should the log change in between, the token is that of the old one
         token = await store.token(learner, birth, position)
         found = await store.load(learner, birth, position)
         if found is not None:  # else newer ones have pushed it out
-            return Kept(head.position, retained[0], found[1], token, pending)
+            return NewestSnapshot(head.position, retained[0], found[1], token, pending)
 
 
-def together(told: Iterable[Mapping[str, Moved]]) -> dict[str, Moved]:
+def together(told: Iterable[Mapping[str, LogNotice]]) -> dict[str, LogNotice]:
     """What was told one after the other, as one."""
-    found: dict[str, Moved] = {}
+    found: dict[str, LogNotice] = {}
     for moved in told:
         for learner, one in moved.items():
             found[learner] = one.after(found.get(learner))
     return found
 
 
-def latest(remembered: Sequence[Remembered]) -> list[Remembered]:
+def latest(remembered: Sequence[ServedEvent]) -> list[ServedEvent]:
     """Each id once: what came of it last, in its place."""
     if len({event.id for event in remembered}) == len(remembered):
         return list(remembered)
-    by_id: dict[str, Remembered] = {}
+    by_id: dict[str, ServedEvent] = {}
     for event in remembered:
         by_id.pop(event.id, None)
         by_id[event.id] = event

@@ -31,31 +31,11 @@ from redis.exceptions import NoScriptError
 
 from service.errors import BehindLog, Damaged, LearnerGone, LostRecords, StoreUnavailable
 from service.names import called, called_in_full
-from service.storage.base import (
-    AHEAD,
-    BEHIND,
-    GONE,
-    OTHER,
-    REPLY_BYTES,
-    SNAPSHOT_PART,
-    Bounds,
-    Entry,
-    Expired,
-    Head,
-    Kept,
-    Moved,
-    Pending,
-    Remembered,
-    ServeReceipt,
-    SnapshotInfo,
-    gathered,
-    in_steps,
-)
 from service.storage.redis import membership
-from service.storage.redis.connection import Calls
 from service.storage.redis.notifications import CLAIM, CLAIMED, listen, ring
+from service.storage.redis.redis_calls import Calls
 from service.storage.redis.scripts import APPEND, CREATE, DELETE, READ, RETAIN, RETAINED, TOKEN, Script
-from service.storage.redis.served_events import (
+from service.storage.redis.served_scripts import (
     EXPIRED,
     LABELLED,
     PENDING,
@@ -68,6 +48,26 @@ from service.storage.redis.served_events import (
     pack_ids,
     pack_time,
     recalled_in,
+)
+from service.storage.store_protocol import (
+    AHEAD,
+    BEHIND,
+    GONE,
+    OTHER,
+    REPLY_BYTES,
+    SNAPSHOT_PART,
+    ExpiredEvents,
+    LogEntry,
+    LogHead,
+    LogNotice,
+    NewestSnapshot,
+    ServedCounts,
+    ServedEvent,
+    ServedLimits,
+    ServeReceipt,
+    SnapshotInfo,
+    gathered,
+    in_steps,
 )
 
 __all__ = ["RedisStore"]
@@ -144,7 +144,7 @@ class RedisStore(Calls):
         else:
             await self._redis.sadd(LEARNERS, listed)
 
-    async def create(self, learner: str, token: bytes, data: bytes) -> Head:
+    async def create(self, learner: str, token: bytes, data: bytes) -> LogHead:
         listed = _listed(learner, token)
         async with self._call():
             # Listed first, as a member that only this birth has: a crash before the script leaves one that `heads`
@@ -153,11 +153,11 @@ class RedisStore(Calls):
             birth, head = await self._twice(lambda: self._durably(CREATE, learner, token, data))
             if birth != token:
                 await self._twice(lambda: self._redis.srem(LEARNERS, listed))
-        return Head(birth, head)
+        return LogHead(birth, head)
 
     async def append(
         self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int, known: bytes = b""
-    ) -> list[Entry]:
+    ) -> list[LogEntry]:
         flat = [part for record in records for part in record]
         async with self._call():
             reply, repeated = await self._repeated(APPEND, learner, birth, after, known, REPLY_BYTES, *flat)
@@ -168,7 +168,7 @@ class RedisStore(Calls):
         own = dict(records)
         return [entry._replace(data=own[entry.token]) if entry.token in own else entry for entry in entries]
 
-    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[Entry]:
+    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[LogEntry]:
         async with self._call():
             reply = await self._twice(lambda: self._run(READ, learner, birth, after, known, REPLY_BYTES, limit))
         _, entries = _entries(reply, learner, after)
@@ -183,13 +183,13 @@ class RedisStore(Calls):
         found: bytes = token
         return found
 
-    async def head(self, learner: str) -> Head | None:
+    async def head(self, learner: str) -> LogHead | None:
         async with self._call():
             birth, head = await self._twice(lambda: self._redis.hmget(_key(META, learner), ["birth", "head"]))
-        return None if birth is None else Head(birth, int(head))
+        return None if birth is None else LogHead(birth, int(head))
 
-    async def heads(self) -> dict[str, Head]:
-        heads: dict[str, Head] = {}
+    async def heads(self) -> dict[str, LogHead]:
+        heads: dict[str, LogHead] = {}
         async with self._call():
             await self._twice(self._look)
             members = await self._twice(lambda: self._redis.smembers(LEARNERS))
@@ -198,13 +198,13 @@ class RedisStore(Calls):
                 heads |= await self._twice(partial(self._heads, listed[start : start + LISTED]))
         return heads
 
-    async def _heads(self, listed: list[tuple[str, bytes]]) -> dict[str, Head]:
+    async def _heads(self, listed: list[tuple[str, bytes]]) -> dict[str, LogHead]:
         async with self._redis.pipeline(transaction=False) as pipe:
             for learner, _ in listed:
                 pipe.hmget(_key(META, learner), ["birth", "head"])
             rows = await pipe.execute()
         return {
-            learner: Head(birth, int(head))
+            learner: LogHead(birth, int(head))
             for (learner, born), (birth, head) in zip(listed, rows, strict=True)
             if birth == born  # else a create that has not come to its end, or a delete
         }
@@ -273,20 +273,20 @@ class RedisStore(Calls):
             retained = await self._retained(learner, birth)
         return [SnapshotInfo(snapshot.position, snapshot.size, snapshot.time) for snapshot in retained]
 
-    async def kept(self, learner: str, birth: bytes) -> Kept:
+    async def load_newest(self, learner: str, birth: bytes) -> NewestSnapshot:
         return await gathered(self, learner, birth)
 
-    async def claim(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
+    async def lease(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
         async with self._call():
             claim = partial(self._run, CLAIM, learner, birth, node, round(1000 * seconds), named=(META, CLAIMED))
             reply = await self._twice(claim)
         return bool(_present(reply, learner))
 
-    async def ring(self, node: bytes, moved: Mapping[str, Moved]) -> None:
+    async def publish(self, node: bytes, moved: Mapping[str, LogNotice]) -> None:
         async with self._call():
             await self._twice(lambda: ring(self._redis, node, moved))
 
-    async def rung(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, Moved] | None]:
+    async def poll(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, LogNotice] | None]:
         async with self._call(listening=True):
             return await listen(self._listening, node, after, seconds)
 
@@ -296,8 +296,8 @@ class RedisStore(Calls):
         birth: bytes,
         record: tuple[bytes, bytes],
         after: int,
-        remembered: Sequence[Remembered],
-        bounds: Bounds,
+        remembered: Sequence[ServedEvent],
+        bounds: ServedLimits,
     ) -> ServeReceipt:
         packed = pack_events(remembered, bounds)
         async with self._call():
@@ -307,17 +307,17 @@ class RedisStore(Calls):
             with _sure(repeated):
                 raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=receipt[0]))
         position, before, *counts = receipt
-        return ServeReceipt(position, before, Pending(*counts))
+        return ServeReceipt(position, before, ServedCounts(*counts))
 
-    async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[Remembered | bool | None]:
-        found: list[Remembered | bool | None] = []
+    async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[ServedEvent | bool | None]:
+        found: list[ServedEvent | bool | None] = []
         async with self._call():
             for step in in_steps(ids):
                 reply = await self._twice(partial(self._run, RECALL, learner, birth, pack_ids(step)))
                 found += recalled_in(_present(reply, learner), step)
         return found
 
-    async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> Expired:
+    async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> ExpiredEvents:
         async with self._call():
             arguments = pack_time(before), REPLY_BYTES, limit, after
             reply = await self._twice(lambda: self._run(EXPIRED, learner, birth, *arguments))
@@ -339,10 +339,10 @@ class RedisStore(Calls):
                 reply = await self._twice(partial(self._durably, LABELLED, learner, birth, pack_ids(step)))
                 _present(reply, learner)
 
-    async def pending(self, learner: str, birth: bytes) -> Pending:
+    async def pending(self, learner: str, birth: bytes) -> ServedCounts:
         async with self._call():
             reply = await self._twice(lambda: self._run(PENDING, learner, birth))
-        return Pending(*_present(reply, learner))
+        return ServedCounts(*_present(reply, learner))
 
     async def meet(self, node: str, address: str | None, seconds: float) -> dict[str, str]:
         async with self._call():
@@ -402,11 +402,11 @@ def _lost(learner: str, position: int, head: int) -> str:
     return (AHEAD if position > head else OTHER).format(log=called_in_full(learner), after=position, head=head)
 
 
-def _entries(reply: Any, learner: str, after: int) -> tuple[int, list[Entry]]:
+def _entries(reply: Any, learner: str, after: int) -> tuple[int, list[LogEntry]]:
     """The head and the entries in the reply of APPEND or READ, where the log reaches back to `after`."""
     head, trimmed, same, *found = _present(reply, learner)
     if not same:
         raise LostRecords(_lost(learner, after, head))
     if after < trimmed:
         raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=trimmed))
-    return head, [Entry(*entry) for entry in zip(found[::3], found[1::3], found[2::3], strict=True)]
+    return head, [LogEntry(*entry) for entry in zip(found[::3], found[1::3], found[2::3], strict=True)]
