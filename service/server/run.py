@@ -25,7 +25,6 @@ from service.api import Application, create_app
 from service.engine import BACKGROUND
 from service.errors import ServiceError, WrongStore
 from service.exits import CommandFailed, WrongUsage
-from service.server.gc_tuning import set_aside
 from service.server.http_protocol import HttpProtocol
 from service.server.listen import CannotServe, WrongSettings, announce, listen, url_of, warn
 from service.server.ws_protocol import WebSocketProtocol
@@ -134,9 +133,9 @@ class Server(uvicorn.Server):
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until told to stop. Raises `CannotServe` where the app does not start, `WrongUsage` for a wrong URL."""
         try:
-            with set_aside():
-                super().run(sockets or [self._listener])
+            super().run(sockets or [self._listener])
         finally:
+            gc.unfreeze()
             self._listener.close()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -206,5 +205,6 @@ class Server(uvicorn.Server):
         """Call `ready` once every learner is here: at once, but for a store that is away when we start."""
         while not self._app.state.engine.ready:  # noqa: ASYNC110 (the engine has a flag, not an event)
             await asyncio.sleep(_LOOK_EVERY)
-        gc.collect()  # and set aside what is loaded by now, before the first request
+        gc.collect()
+        gc.freeze()  # full collections, in which nobody is answered, leave out what is loaded by now
         self._ready()
