@@ -1,7 +1,7 @@
 """The HTTP and websocket interface as an ASGI application.
 
-Start with `app`, then `fast_path.operations`, which every update and predict passes. `routes` has the other requests,
-`schemas` their documents, `websocket` the streams.
+Start with `app`, then `operations`, which every update, predict and labels passes. `fast_path` answers these, `routes`
+the other requests, `websocket` the streams; `schemas` has the documents.
 """
 
 from service.api.app import Application, create_app

@@ -23,7 +23,7 @@ from rarestream import __version__
 from service.api import routes, schemas, static
 from service.api.body import Bodies
 from service.api.docs_csp import DocsPolicy
-from service.api.fast_path import Direct, Edge, hot_request
+from service.api.fast_path import FastPath, InlinePath, match_request
 from service.api.forwarding import Forwarding
 from service.api.prometheus import Exposition
 from service.api.schemas import bodies
@@ -117,17 +117,17 @@ async def _on_internal_error(request: Request, error: Exception) -> JSONResponse
 
 
 class Application:
-    """The ASGI application: the hot requests answered by the edge, everything else by FastAPI behind it."""
+    """The ASGI application: the fast path for update, predict and labels, FastAPI for everything else."""
 
     def __init__(self, api: FastAPI, state: AppState) -> None:
         self.api = api
         self.state = state
         self.router = api.router  # whose lifespan is the application's
         self.openapi = api.openapi
-        self.direct = state.direct  # for a server that asks it first: `protocol.py`
+        self.inline = state.inline  # for a server whose connections answer inline: `server/http_protocol.py`
         self.access = state.access  # likewise, for what is no request
         self.head_seconds = state.settings.body_seconds  # likewise, for the heads of requests
-        self._edge = Edge(state)
+        self._fast_path = FastPath(state)
         self._forwarding = state.forwarding
         origins = state.guard.origins
         self._answer: ASGIApp = CORSMiddleware(self._route, origins, **_CORS) if origins else self._route
@@ -143,9 +143,9 @@ class Application:
             if going_on is None:
                 return
             receive = going_on
-        found = hot_request(scope)
+        found = match_request(scope)
         if found is not None:
-            await self._edge.answer(*found, scope, receive, send)
+            await self._fast_path.answer(*found, scope, receive, send)
         elif scope["type"] == "http":
             await self.access(self.api, scope, receive, send)
         else:
@@ -163,11 +163,11 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         engine = Engine(await open_store(settings.store, settings.acks), settings)
         state.engine = engine
-        state.direct.engine = None if engine.placement.spread else engine  # else it may be for another node
+        state.inline.engine = None if engine.placement.spread else engine  # else it may be for another node
         await engine.start()
         watching = asyncio.create_task(guard.watch(), name="watch the keys file")
         yield
-        state.direct.engine = None
+        state.inline.engine = None
         watching.cancel()
         await engine.stop()
         await state.forwarding.close()
@@ -186,7 +186,7 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
         access=access,
         bodies=request_bodies,
         imports=Bodies(import_limits(settings)),
-        direct=Direct(request_bodies, access, guard),
+        inline=InlinePath(request_bodies, access, guard),
         exposition=Exposition(settings),
         websockets=Connections(),
     )

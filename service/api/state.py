@@ -16,7 +16,7 @@ from service.settings import Settings
 from service.telemetry import Access
 
 if TYPE_CHECKING:  # these read the state themselves
-    from service.api.fast_path import Direct
+    from service.api.fast_path import InlinePath
     from service.api.forwarding import Forwarding
     from service.api.prometheus import Exposition
     from service.api.websocket import Connections
@@ -33,7 +33,7 @@ class AppState:
     access: Access
     bodies: Bodies
     imports: Bodies  # bodies of `/import`, which may be larger
-    direct: Direct
+    inline: InlinePath
     exposition: Exposition
     websockets: Connections
     overview: Overview = field(default_factory=Overview)

@@ -18,7 +18,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.api import BODY_BREAKS, BODY_ENDS
-from service.api.fast_path import Asked, Direct, Learning
+from service.api.fast_path import InlinePath, PendingUpdate, RequestHead
 from service.errors import ServiceError
 from service.server.bad_request import HEAD_BYTES, breaks_off, endless, no_request, refusal, too_large
 from service.server.http_transport import Begun, Flow, Joining
@@ -48,14 +48,14 @@ class HttpProtocol(HttpToolsProtocol):
         if isinstance(app, ProxyHeadersMiddleware):
             app, self._trusted = app.app, app.trusted_hosts
         by_uvicorn = config.access_log or self.limit_concurrency is not None  # what only its own way sees to
-        self._direct: Direct | None = None if by_uvicorn else getattr(app, "direct", None)
+        self._inline: InlinePath | None = None if by_uvicorn else getattr(app, "inline", None)
         self._access: Access | None = getattr(app, "access", None)
         self._between = True  # nothing has come of the next request
-        self._asked: Asked | None = None  # the request that is being read, where it may be answered at once,
+        self._asked: RequestHead | None = None  # the request that is being read, where it may be answered at once,
         self._body = b""  # and what has come of its body
         self._held = 0  # bytes of it that count as held, as long as the rest is waited for
         self._declined = False  # it may not: that was tried
-        self._last: Asked | None = None  # the last one in what has just come that was answered at once
+        self._last: RequestHead | None = None  # the last one in what has just come that was answered at once
         self._answered_at = 0.0  # when that was done last, by the loop's clock
         self._in_head = False  # some of the next request's head has come, not all of it
         self._head_bytes = 0  # that have come of it, or of a body's framing, with what came before in the same piece
@@ -97,9 +97,9 @@ class HttpProtocol(HttpToolsProtocol):
         """Some of it has come. A body that comes in a piece of its own, as of many clients, is waited for."""
         if self._over:
             return
-        direct = self._direct if self._between else None
-        if direct is not None:
-            known = direct.known(data)  # most clients send the same head each time: then nothing is parsed
+        inline = self._inline if self._between else None
+        if inline is not None:
+            known = inline.match(data)  # most clients send the same head each time: then nothing is parsed
             if known is not None and self._free():
                 if self._answered(*known):
                     self._waits_since = None
@@ -116,8 +116,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self._asked is not None:
             if not self._waits():
                 self._to_application()
-        elif direct is not None and self._last is not None:
-            direct.know(data, self._last)
+        elif inline is not None and self._last is not None:
+            inline.remember(data, self._last)
 
     def _parse(self, data: bytes) -> None:
         """As uvicorn does; but what cannot be read is refused as all else is."""
@@ -182,10 +182,10 @@ class HttpProtocol(HttpToolsProtocol):
         """Whether a reply would go out now: those before it are written, and the client reads them."""
         return not self.flow.write_paused and not self.pipeline and (self.cycle is None or self.cycle.response_complete)
 
-    def _wanted(self) -> Asked | None:
+    def _wanted(self) -> RequestHead | None:
         """What is asked, where it may be answered at once."""
         parser = self.parser
-        if self._direct is None or self._declined or not self._free():
+        if self._inline is None or self._declined or not self._free():
             return None
         if parser.get_method() != b"POST" or self.expect_100_continue or parser.should_upgrade():
             return None
@@ -195,22 +195,22 @@ class HttpProtocol(HttpToolsProtocol):
             return None  # uvicorn refuses it
         if self._proxied and any(name.startswith(b"x-forwarded-") for name, _ in self.headers):
             return None  # uvicorn finds out who the client is
-        return self._direct.asked(self.url, self.headers)
+        return self._inline.parse(self.url, self.headers)
 
     def _waits(self) -> bool:
         """Whether the rest of a body is waited for: there is room, and who sends it may."""
-        if self._direct is None or self._asked is None:
+        if self._inline is None or self._asked is None:
             return False
         more = len(self._body) - self._held
-        if not self._direct.hold(self._asked, more, self._peer):
+        if not self._inline.hold(self._asked, more, self._peer):
             return False
         self._held += more
         return True
 
     def _let_go(self) -> None:
         """The body is not waited for any more."""
-        if self._held and self._direct is not None:
-            self._direct.let_go(self._held)
+        if self._held and self._inline is not None:
+            self._inline.release(self._held)
         self._held = 0
 
     def _to_application(self) -> None:
@@ -351,19 +351,18 @@ class HttpProtocol(HttpToolsProtocol):
 
     # A reply at once
 
-    def _answered(self, asked: Asked, body: bytes) -> bool:
-        """Answer here and now, or as soon as it is learnt; whether that could be done."""
-        if self._direct is None:
+    def _answered(self, head: RequestHead, body: bytes) -> bool:
+        """Answer now, or as soon as an update is learnt; False if ASGI has to."""
+        if self._inline is None:
             return False
-        if asked.operation == "update":
-            learning = self._direct.learn(asked, body, self._peer)
-            if learning is not None:
-                self._wait_for(learning)
-            return learning is not None
-        reply = self._direct.answer(asked, body, self._peer)
-        if reply is None:
+        outcome = self._inline.answer(head, body, self._peer)
+        if outcome is None:
             return False
-        self._write(200, self.server_state.default_headers, reply)
+        if isinstance(outcome, PendingUpdate):
+            self._wait_for(outcome)
+            return True
+        status, reply = outcome
+        self._write(status, self.server_state.default_headers, reply)
         self._written()
         return True
 
@@ -374,16 +373,16 @@ class HttpProtocol(HttpToolsProtocol):
             self._head = b"".join(b"%b: %b\r\n" % one for one in headers)
         self._plain.write(b"".join((STATUS_LINE[status], self._head, reply)))
 
-    def _wait_for(self, learning: Learning) -> None:
+    def _wait_for(self, update: PendingUpdate) -> None:
         """Answer once it is learnt; a server that stops waits for it as for a task, which it cancels in the end."""
         begun = Begun(self.server_state.default_headers)
         self.cycle = cast(Any, begun)
         tasks = cast("set[asyncio.Future[Any]]", self.tasks)
-        tasks.add(learning.done)
+        tasks.add(update.future)
 
         def answer(done: asyncio.Future[Any]) -> None:
             tasks.discard(done)
-            status, reply = learning.reply()
+            status, reply = update.reply()
             begun.response_complete = True
             if not begun.disconnected and not self.transport.is_closing():
                 self._write(status, begun.headers, reply)
@@ -395,7 +394,7 @@ class HttpProtocol(HttpToolsProtocol):
                 self._written()
                 self._refuse_in_turn()
 
-        learning.done.add_done_callback(answer)
+        update.future.add_done_callback(answer)
 
     def _written(self) -> None:
         """A reply is out: from now on the connection is idle."""

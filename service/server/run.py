@@ -156,7 +156,7 @@ class Server(uvicorn.Server):
         logger.info("stopping: open requests are finished, then what has changed is saved")
         self._close(sockets)
         self.server_state.default_headers = [*self.server_state.default_headers, (b"connection", b"close")]
-        self._app.direct.engine = None  # to close a connection with its reply is the application's
+        self._app.inline.engine = None  # to close a connection with its reply is the application's
         self._app.state.closing.set()  # streams would go on for ever
         # uvicorn would cut them off
         await asyncio.gather(self._app.state.websockets.close(_CLOSE_SECONDS), self._linger())

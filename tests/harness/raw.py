@@ -91,7 +91,7 @@ class Service:
     def __init__(self, running: Threaded) -> None:
         self.server = running.server
         self.port = running.port
-        self.by_edge = 0
+        self.by_asgi = 0
         self.app: Application = running.server.config.app  # type: ignore[assignment]
         self.stop = running.stop
         self._open: list[Connection] = []
@@ -108,11 +108,11 @@ class Service:
         return httpx.request(method, url, timeout=PATIENCE, trust_env=False, **more)
 
     @contextmanager
-    def at_the_edge(self, count: int) -> Iterator[None]:
-        """So many requests come to the edge meanwhile."""
-        before = self.by_edge
+    def over_asgi(self, count: int) -> Iterator[None]:
+        """Expect so many requests over ASGI meanwhile."""
+        before = self.by_asgi
         yield
-        assert self.by_edge - before == count
+        assert self.by_asgi - before == count
 
     def answered(self, status: int = 200) -> int:
         """Predicts that are counted."""
@@ -130,14 +130,14 @@ def served(lines: LineWriter | None = None, **settings: Any) -> Iterator[Service
     configured: dict[str, Any] = settings.pop("uvicorn", {})
     with in_thread(Settings(store="memory:", **settings), lines=lines, uvicorn=configured) as running:
         service = Service(running)
-        edge: Any = service.app._edge
-        answer = edge.answer
+        fast_path: Any = service.app._fast_path
+        answer = fast_path.answer
 
         async def counted(*arguments: Any) -> None:
-            service.by_edge += 1
+            service.by_asgi += 1
             await answer(*arguments)
 
-        edge.answer = counted
+        fast_path.answer = counted
         try:
             assert service.http("PUT", URL, json=DENSE).status_code == 201
             assert service.http("POST", f"{URL}/update", json={"events": events(20)}).status_code == 200

@@ -1,7 +1,6 @@
-"""Update, predict and labels, in front of FastAPI. Start with `operations`."""
+"""Update, predict and labels in front of FastAPI: over ASGI, or inline in the connection. Start with `asgi`."""
 
-from service.api.fast_path.asgi import Edge, hot_request
-from service.api.fast_path.inline import Asked, Direct, Learning
-from service.api.fast_path.operations import answer, labelled, told
+from service.api.fast_path.asgi import FastPath, match_request
+from service.api.fast_path.inline import InlinePath, PendingUpdate, RequestHead
 
-__all__ = ["Asked", "Direct", "Edge", "Learning", "answer", "hot_request", "labelled", "told"]
+__all__ = ["FastPath", "InlinePath", "PendingUpdate", "RequestHead", "match_request"]

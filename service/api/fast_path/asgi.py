@@ -1,10 +1,9 @@
-"""The hot requests, answered in front of FastAPI: POST /v1/learners/{name}/update, predict and labels.
+"""The fast path: POST /v1/learners/{name}/update, predict and labels, answered in front of FastAPI.
 
-    path by hand -> learner -> body within the bounds -> hot.answer -> two messages
+    match_request -> learner -> body within its limits -> operations.answer -> two ASGI messages
 
-FastAPI's routing, dependencies, middleware and responses take several times as long as all that is done for one event,
-so these requests do not pass them. Whatever is not such a request is not answered here. Their routes still stand in
-FastAPI's router (`routes/events.py`), for the OpenAPI document and so that other methods are refused as everywhere.
+FastAPI's routing, dependencies, middleware and responses take several times as long as the work on one event, so these
+requests bypass them. `routes/events.py` describes them for the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from starlette.types import Receive, Scope, Send
 
 from learners import MAX_FEATURES, Problem
 from service.api.body import Disconnected, pieces, read_in_time
-from service.api.fast_path.inline import STOPS
-from service.api.fast_path.ndjson_stream import replies
-from service.api.fast_path.operations import answer
+from service.api.fast_path.inline import SHUTDOWN
+from service.api.fast_path.ndjson_stream import ndjson_replies
+from service.api.operations import answer
 from service.api.paths import match_operation
 from service.api.state import AppState
 from service.auth import FREE, NEEDED
@@ -34,14 +33,16 @@ from service.storage import MAX_POSITION
 from service.telemetry import GONE
 from service.wire import NDJSON, Operation, expanded, heading_of, internal_error, negotiated, problem_reply, request_id
 
-__all__ = ["Edge", "hot_request"]
-
+__all__ = ["FastPath", "match_request"]
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
-_BOUNDS = {"explain": (MAX_FEATURES, str(MAX_FEATURES)), "at_least": (MAX_POSITION, "2^53")}  # of a predict's query
+_BOUNDS = {
+    "explain": (MAX_FEATURES, str(MAX_FEATURES)),
+    "at_least": (MAX_POSITION, "2^53"),
+}  # of the query of a predict
 
 
-def hot_request(scope: Scope) -> tuple[str, Operation] | None:
+def match_request(scope: Scope) -> tuple[str, Operation] | None:
     """Return the learner's name and the operation of a POST that the fast path answers, else None."""
     if scope["type"] != "http" or scope["method"] != "POST":
         return None
@@ -51,8 +52,8 @@ def hot_request(scope: Scope) -> tuple[str, Operation] | None:
     return match_operation(path)
 
 
-class Edge:
-    """Answers hot requests over ASGI, from the application's state: its bodies, and its engine once that started."""
+class FastPath:
+    """Replies over ASGI, from the state of the application."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
@@ -61,13 +62,12 @@ class Edge:
         self._guard = state.guard
 
     async def answer(self, name: str, operation: Operation, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what `hot_request` found; a fault of ours is answered too, and raised for the server to log."""
+        """Answer a request that `match_request` matched. A fault of ours is answered, too, and raised for the log."""
         began = perf_counter()
         heading = heading_of(scope["headers"])
         own_id = request_id(heading.request_id)
         learner: LearnerReplica | None = None
-        body, begun = b"", False  # with a reply
-        counted: list[int] = []  # events, once they are known
+        body, begun = b"", False  # begun: the reply
         try:
             grant = FREE
             if self._guard.on:
@@ -82,18 +82,20 @@ class Edge:
             read, write = negotiated(heading.content_type, heading.accept)
             explain = None
             if scope["query_string"]:
-                explain, at_least = _asked_for(scope["query_string"], operation)
+                explain, at_least = _parse_query(scope["query_string"], operation)
                 await learner.log.wait_for(at_least)
             if read is NDJSON:
                 parts = expanded(pieces(receive, scope), heading.encoding.decode("latin-1"), None)
-                lines = replies(learner, operation, parts, self._bodies, explain, own_id, self._state.closing, grant)
-                first = await anext(lines)  # what is refused from the start has its own status
+                lines = ndjson_replies(
+                    learner, operation, parts, self._bodies, explain, own_id, self._state.closing, grant
+                )
+                first = await anext(lines)  # a refused first chunk decides the status
                 begun = True
-                end = await _lines(first, lines, own_id, send, learner.node.settings.ws_stall_seconds)
+                end = await _stream(first, lines, own_id, send, learner.node.settings.ws_stall_seconds)
                 self._access.hot(operation, 200, began, scope, own_id, name, end.bytes, code=end.code)
                 return
             body = await self._bodies.read(receive, scope, heading, grant.body_bytes)
-            reply = await answer(learner, operation, body, read, write, explain, counted, grant.spend)
+            reply, events = await answer(learner, operation, body, read, write, explain, grant.spend)
         except Disconnected:
             self._access.hot(operation, GONE, began, scope, own_id, name)
             return
@@ -104,7 +106,7 @@ class Edge:
         except asyncio.CancelledError:
             if begun or not self._state.closing.is_set():
                 raise
-            unknown = StoreUnavailable(STOPS)
+            unknown = StoreUnavailable(SHUTDOWN)
             await _refuse(unknown, own_id, scope, receive, send)
             self._access.hot(operation, 503, began, scope, own_id, name, len(body) or None, code=unknown.code)
             return
@@ -120,34 +122,32 @@ class Edge:
         sent = [write.content_type, (b"content-length", b"%d" % len(reply)), (b"x-request-id", own_id.encode())]
         await send({"type": "http.response.start", "status": 200, "headers": sent})
         await send({"type": "http.response.body", "body": reply})
-        self._access.hot(operation, 200, began, scope, own_id, name, len(body), counted[0])
+        self._access.hot(operation, 200, began, scope, own_id, name, len(body), events)
 
 
-class _End(msgspec.Struct):
-    """How far a body in lines was taken, as the last line of its reply has it, and what was wrong with the rest."""
+class _LastLine(msgspec.Struct):
+    """The last line of an NDJSON reply: bytes that were executed, and the code of the error that ended it."""
 
     bytes: int
     code: str | None = None
 
 
-async def _lines(first: bytes, rest: AsyncGenerator[bytes], own_id: str, send: Send, seconds: float) -> _End:
-    """A reply that goes out while the request's body still comes in; what its last line says.
+async def _stream(first: bytes, rest: AsyncGenerator[bytes], own_id: str, send: Send, seconds: float) -> _LastLine:
+    """Send a reply while the request's body still arrives, and return its last line.
 
-    Those who read the body find it where the client hangs up: what was answered by then stands. An error of ours ends
-    the reply without its end, which clients tell from a whole one. So does a client that takes nothing of it for so
-    many seconds, for it would hold the learner in memory: it is dropped, and `Disconnected` raised.
+    A fault of ours ends the reply without a last line, so clients can tell. A client that reads nothing for so many
+    seconds is dropped, because it holds the learner in memory: raises `Disconnected`.
     """
-
-    sent = read_in_time(send, seconds, "a reply in lines")
+    bounded_send = read_in_time(send, seconds, "a reply in lines")
     headers = [NDJSON.content_type, (b"x-request-id", own_id.encode())]
     async with aclosing(rest):
-        await sent({"type": "http.response.start", "status": 200, "headers": headers})
-        await sent({"type": "http.response.body", "body": first, "more_body": True})
+        await bounded_send({"type": "http.response.start", "status": 200, "headers": headers})
+        await bounded_send({"type": "http.response.body", "body": first, "more_body": True})
         line = first
         async for line in rest:
-            await sent({"type": "http.response.body", "body": line, "more_body": True})
-        await sent({"type": "http.response.body", "body": b""})
-    return msgspec.json.decode(line, type=_End)
+            await bounded_send({"type": "http.response.body", "body": line, "more_body": True})
+        await bounded_send({"type": "http.response.body", "body": b""})
+    return msgspec.json.decode(line, type=_LastLine)
 
 
 async def _refuse(error: ServiceError, own_id: str, scope: Scope, receive: Receive, send: Send) -> None:
@@ -156,18 +156,18 @@ async def _refuse(error: ServiceError, own_id: str, scope: Scope, receive: Recei
     await reply(scope, receive, send)
 
 
-def _asked_for(query: bytes, operation: Operation) -> tuple[int | None, int | None]:
-    """How many contributions the query asks for, and which position; that is all that it may. Raises `Invalid`."""
-    given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
-    check_parameters((name for name, _ in given), tuple(_BOUNDS) if operation == "predict" else ())
-    asked = dict(given)
+def _parse_query(query: bytes, operation: Operation) -> tuple[int | None, int | None]:
+    """Return the query's `explain` and `at_least`, the only parameters. Raises `Invalid`."""
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    check_parameters((name for name, _ in pairs), tuple(_BOUNDS) if operation == "predict" else ())
+    parameters = dict(pairs)
     problems = []
     for name, (most, shown) in _BOUNDS.items():
-        value = asked.get(name)
+        value = parameters.get(name)
         if value is not None and not (_NUMBER.fullmatch(value) and 1 <= int(value) <= most):
             expected = {"type": "integer", "minimum": 1, "maximum": most}
             problems.append(Problem.mismatch(f"/{name}", value, f"a whole number from 1 to {shown}", expected))
     if problems:
         raise Invalid("the query is refused", problems)
-    explain, at_least = (int(asked[name]) if name in asked else None for name in _BOUNDS)
+    explain, at_least = (int(parameters[name]) if name in parameters else None for name in _BOUNDS)
     return explain, at_least

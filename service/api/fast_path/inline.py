@@ -1,13 +1,12 @@
-"""Predicts and updates answered by the connection itself: without a task, a scope and messages of ASGI.
+"""The inline path: the connection answers predicts and updates itself, without a task and ASGI's scope and messages.
 
-    a whole request -> Direct.asked (its head) -> Direct.answer (the body of a predict) -> the reply's bytes
-                                               -> Direct.learn (the body of an update)  -> Learning: the reply to come
-                    -> None: it goes the way of all others, by ASGI to `edge.py`
+    whole request -> InlinePath.parse (the head) -> InlinePath.answer (the body) -> reply, or `PendingUpdate`
+                                                 -> None: ASGI passes the request to `asgi.py`
 
-Those cost about as much as all that is done for one event. So what is plain (a small JSON or MessagePack body that is
-not compressed, no query, a learner that is awake) is decoded where it is read, and then scored and encoded, or queued
-to be learnt. Nothing is refused here but what was queued and could not be learnt: whatever else this does not answer
-with 200 is answered, and worded, by the edge. So a server that knows nothing of this serves the same replies.
+A task, a scope and messages cost about as much as all the work on one event. So a plain request (a small JSON or
+MessagePack body, not compressed, without a query, for a learner in memory) is decoded where it is read, then scored
+and encoded, or queued to be learnt. A body that cannot be decoded is refused here. Everything else is left to ASGI,
+with the same replies: a server that has no inline path serves the same bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import NamedTuple
 from starlette.types import Scope
 
 from service.api.body import Bodies
-from service.api.fast_path.operations import at_once
+from service.api.operations import Request, encode, execute_at_once, note_names, prepare
 from service.api.paths import match_operation
 from service.auth import NEEDED, Guard
 from service.engine import Engine
@@ -32,6 +31,7 @@ from service.telemetry import Access, current_request
 from service.wire import (
     NDJSON,
     Coding,
+    Labelled,
     Learnt,
     Operation,
     heading_of,
@@ -41,117 +41,118 @@ from service.wire import (
     request_id,
 )
 
-__all__ = ["STOPS", "Asked", "Direct", "Learning"]
+__all__ = ["SHUTDOWN", "InlinePath", "PendingUpdate", "RequestHead"]
 
-logger = logging.getLogger("rarestream.direct")
+logger = logging.getLogger("rarestream.inline")
 
-_LARGEST = 2**16  # bytes of a body: it is read, scored and answered in one go, and others wait meanwhile
-_END = b"\r\n\r\n"  # of a head
+_MAX_BODY = 2**16  # bytes: it is read, scored and answered in one go, and other requests wait meanwhile
+_HEAD_END = b"\r\n\r\n"
 _FORWARDED = b"\r\nx-forwarded-"
 _AUTHORIZATION = b"\r\nauthorization:"
-_ADMITTED_BY = (b"authorization", b"host", b"origin", b"sec-fetch-site")
-_LONGEST = 1024  # bytes of a head that is kept in mind,
-_HEADS = 1024  # and so many of them
-_DIGITS = len(str(_LARGEST))
-STOPS = "this node stops; whether the request is in the log is not known"  # to a client that still waits
+_ADMISSION_HEADERS = (b"authorization", b"host", b"origin", b"sec-fetch-site")
+_MAX_HEAD = 1024  # bytes of a cached head
+_MAX_HEADS = 1024
+_MAX_DIGITS = len(str(_MAX_BODY))
+# to a client that still waits
+SHUTDOWN = "the server is shutting down; the request may or may not have been applied, retry it with the same ids"
 
 
-class Asked(NamedTuple):
-    """What the head of a request asks for."""
+class RequestHead(NamedTuple):
+    """A parsed head."""
 
     name: str  # of the learner
     operation: Operation
     read: Coding
     write: Coding
-    length: int  # of its body, in bytes
-    request_id: bytes  # that it brings; b"" where it brings none
-    headers: tuple[tuple[bytes, bytes], ...]  # by which it is admitted
+    length: int  # of the body, in bytes
+    request_id: bytes  # b"" if the client gave none
+    headers: tuple[tuple[bytes, bytes], ...]  # what the guard decides by
 
 
-class Learning:
-    """An update that is queued, and the reply to come."""
+class PendingUpdate:
+    """A queued update, whose reply is to come."""
 
     def __init__(
         self,
-        done: asyncio.Future[Learnt],
-        asked: Asked,
+        future: asyncio.Future[Learnt],
+        head: RequestHead,
         learner: LearnerReplica,
-        ids: tuple[str | None, ...] | None,
+        request: Request,
         access: Access,
-        entry: tuple[float, Scope, int, int],
+        entry: tuple[float, Scope],
     ) -> None:
-        """`entry`: when it began, by `perf_counter()`, its scope, bytes and events; the learner is held until `reply`.
+        """Hold the learner until `reply`. `entry`: when the request began, by `perf_counter()`, and its scope.
 
-        Who cancels `done` gives up waiting, and then the reply says so.
+        Cancelling the future gives up waiting; the reply then says that the outcome is unknown.
         """
-        self.done = done
-        self._asked = asked
+        self.future = future
+        self._head = head
         self._learner = learner
-        self._ids = ids
+        self._request = request
         self._access = access
         self._entry = entry
         learner.users += 1
 
     def reply(self) -> tuple[int, bytes]:
-        """The status, and all that follows the headers that a server has of its own; once, when `done` is."""
+        """Return the status and the reply behind the server's own headers. Call it once, when the future is done."""
         self._learner.release()
-        own_id = request_id(self._asked.request_id)
+        head, request = self._head, self._request
+        own_id = request_id(head.request_id)
         status, code = 200, None
         try:
-            learnt = self.done.result()
-            reply = _told(self._asked.write, self._asked.write.encode_learnt(learnt, self._ids), own_id)
-        except asyncio.CancelledError:  # by the server, whose time to stop is over
-            status, code, reply = _refusal(StoreUnavailable(STOPS), own_id)
+            reply = _success(head.write, encode(request, self.future.result(), head.write), own_id)
+        except asyncio.CancelledError:  # by the server, when its grace period is over
+            status, code, reply = _refusal(StoreUnavailable(SHUTDOWN), own_id)
         except ServiceError as error:
             status, code, reply = _refusal(error, own_id)
-        except Exception as error:  # a fault of ours: the client is told, and the log has all of it
+        except Exception as error:  # a fault of ours: the client gets a 500, the log gets the traceback
             current_request.set(own_id)
-            logger.exception("an update of %s", self._asked.name)
+            logger.exception("an update of %s", head.name)
             status, code, reply = _refusal(internal_error(error), own_id)
-        began, scope, size, events = self._entry
-        known = events if status == 200 else None
-        self._access.hot("update", status, began, scope, own_id, self._asked.name, size, known, code)
+        began, scope = self._entry
+        events = request.event_count if status == 200 else None
+        self._access.hot("update", status, began, scope, own_id, head.name, request.size, events, code)
         return status, reply
 
 
-class Direct:
-    """Answers of one application."""
+class InlinePath:
+    """Inline replies of one application."""
 
     def __init__(self, bodies: Bodies, access: Access, guard: Guard) -> None:
         self.engine: Engine | None = None  # while the application runs
         self._access = access
         self._bodies = bodies
         self._guard = guard
-        self._heads: dict[bytes, Asked] = {}  # what these ask for
+        self._heads: dict[bytes, RequestHead] = {}
 
-    def known(self, data: bytes) -> tuple[Asked, bytes] | None:
-        """What is asked by a piece that is one whole request, whose head is known from an earlier one; and its body."""
-        end = data.find(_END, 0, _LONGEST) + len(_END)
-        asked = self._heads.get(data[:end])
-        return None if asked is None or len(data) != end + asked.length else (asked, data[end:])
+    def match(self, data: bytes) -> tuple[RequestHead, bytes] | None:
+        """Split data that is one whole request whose head is cached into that head and the body; else None."""
+        end = data.find(_HEAD_END, 0, _MAX_HEAD) + len(_HEAD_END)
+        head = self._heads.get(data[:end])
+        return None if head is None or len(data) != end + head.length else (head, data[end:])
 
-    def know(self, data: bytes, asked: Asked) -> None:
-        """Keep in mind what was asked by a piece, at whose beginning a request begins, if it has no other in it."""
-        end = data.find(_END, 0, _LONGEST) + len(_END)
-        head = data[:end]
-        if len(data) != end + asked.length or asked.request_id:
-            return  # more than one, or what is another each time
-        lower = head.lower()
+    def remember(self, data: bytes, head: RequestHead) -> None:
+        """Cache the head of data that holds one whole request, if other connections may send the same."""
+        end = data.find(_HEAD_END, 0, _MAX_HEAD) + len(_HEAD_END)
+        raw = data[:end]
+        if len(data) != end + head.length or head.request_id:
+            return  # more than one request, or an id that is another each time
+        lower = raw.lower()
         if _FORWARDED in lower or _AUTHORIZATION in lower:
-            return  # not every connection's to say, or a secret
-        if len(self._heads) == _HEADS:
+            return  # not every connection may say it, or it is a secret
+        if len(self._heads) == _MAX_HEADS:
             self._heads.clear()
-        self._heads[head] = asked
+        self._heads[raw] = head
 
-    def asked(self, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Asked | None:
-        """What a POST asks for by its target and headers (names in lower case), where it may be answered here."""
-        matched = match_operation(target.decode("latin-1"))  # with a query in it, it is none of these
+    def parse(self, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> RequestHead | None:
+        """Parse the target and headers (names in lower case) of a POST; None unless it may be answered here."""
+        matched = match_operation(target.decode("latin-1"))  # a target with a query matches none
         if matched is None or matched[1] == "labels":
             return None
         name, operation = matched
         heading = heading_of(headers)
         length = heading.length
-        if heading.encoding or not length.isdigit() or len(length) > _DIGITS or int(length) > _LARGEST:
+        if heading.encoding or not length.isdigit() or len(length) > _MAX_DIGITS or int(length) > _MAX_BODY:
             return None
         try:
             read, write = negotiated(heading.content_type, heading.accept)
@@ -159,84 +160,86 @@ class Direct:
             return None
         if read is NDJSON:
             return None
-        admitted_by = tuple(one for one in headers if one[0] in _ADMITTED_BY)
-        return Asked(name, operation, read, write, int(length), heading.request_id, admitted_by)
+        admission = tuple(header for header in headers if header[0] in _ADMISSION_HEADERS)
+        return RequestHead(name, operation, read, write, int(length), heading.request_id, admission)
 
-    def _admitted(self, asked: Asked, size: int, scope: Scope) -> tuple[LearnerReplica, Scope] | None:
-        """The learner, where it is awake, there is room for the body, and who asks may; the scope with the key's id."""
-        learner = None if self.engine is None else self.engine.replicas.get(asked.name)
+    def _admit(self, head: RequestHead, size: int, scope: Scope) -> tuple[LearnerReplica, Scope] | None:
+        """Return the learner and the scope with the key's id; None if ASGI has to load, queue, count or refuse."""
+        learner = None if self.engine is None else self.engine.replicas.get(head.name)
         if learner is None or not self._bodies.has_room(size):
             return None
         if self._guard.on:
-            grant = self._guard.glance(asked.headers, NEEDED[asked.operation], asked.name)
-            if grant is None:  # refused, or counted: by the edge
+            grant = self._guard.glance(head.headers, NEEDED[head.operation], head.name)
+            if grant is None:
                 return None
             if grant.id is not None:
                 scope = {**scope, "state": {"key": grant.id}}
         return learner, scope
 
-    def hold(self, asked: Asked, size: int, scope: Scope) -> bool:
-        """So many more bytes of a body have come, and are held until `let_go`; False: it is not waited for here."""
-        if self._admitted(asked, size, scope) is None:
+    def hold(self, head: RequestHead, size: int, scope: Scope) -> bool:
+        """Count more bytes of a body in memory until `release`; False if this path does not wait for the rest."""
+        if self._admit(head, size, scope) is None:
             return False
         self._bodies.hold(size)
         return True
 
-    def let_go(self, size: int) -> None:
-        """So many bytes are held no longer."""
+    def release(self, size: int) -> None:
+        """Count fewer bytes in memory."""
         self._bodies.let_go(size)
 
-    def answer(self, asked: Asked, body: bytes, scope: Scope) -> bytes | None:
-        """The reply with status 200, behind the headers that a server has of its own; None: it is not answered here.
+    def answer(self, head: RequestHead, body: bytes, scope: Scope) -> tuple[int, bytes] | PendingUpdate | None:
+        """Return the status and the reply behind the server's own headers, or a queued update.
 
-        `scope`: its `client` is read, for the log. Who may not ask this is refused by the edge.
+        None means that nothing was done and ASGI has to answer. `scope`: its `client` goes into the request log.
         """
         began = perf_counter()
-        admitted = self._admitted(asked, len(body), scope)
-        if admitted is None or admitted[0].served_events.named:
+        admitted = self._admit(head, len(body), scope)
+        if admitted is None or (head.operation == "predict" and admitted[0].served_events.named):
             return None
         learner, scope = admitted
         try:
-            answered = at_once(learner, body, asked.read, asked.write)
-        except Exception:  # the edge meets it once more: what is refused it words, a fault of ours it tells and logs
+            request = prepare(head.operation, body, learner.learner.config, head.read)
+        except ServiceError as error:
+            own_id = request_id(head.request_id)
+            status, code, reply = _refusal(error, own_id)
+            self._access.hot(head.operation, status, began, scope, own_id, head.name, len(body) or None, code=code)
+            return status, reply
+        except Exception:  # a fault of ours: ASGI meets it once more, reports and logs it
             return None
-        if answered is None:
-            return None
-        reply, events = answered
-        learner.last_used = time.monotonic()
-        own_id = request_id(asked.request_id)
-        self._access.hot("predict", 200, began, scope, own_id, asked.name, len(body), events)
-        return _told(asked.write, reply, own_id)
-
-    def learn(self, asked: Asked, body: bytes, scope: Scope) -> Learning | None:
-        """Queue the events of an update; None: it is not done here, and nothing was done. `scope`: as for `answer`."""
-        began = perf_counter()
-        admitted = self._admitted(asked, len(body), scope)
-        if admitted is None:
-            return None
-        learner, scope = admitted
         try:
-            events, carried = asked.read.decode_update(body, learner.learner.config)
-            if not events.plain:
+            if head.operation == "update":
+                return self._queue(head, learner, request, (began, scope))
+            result = execute_at_once(learner, request)
+            if result is None:
                 return None
-            if learner.feature_names.looking:
-                learner.feature_names.look(events.rows, carried)
-            done = learner.update(events.batch())
-        except Exception:  # as above
+            note_names(learner, request)
+            reply = encode(request, result, head.write)
+        except Exception:  # as above; the same error, such as a full queue, is refused there
             return None
-        entry = began, scope, len(body), len(events.labels)
-        return Learning(done, asked, learner, events.ids, self._access, entry)
+        learner.last_used = time.monotonic()
+        own_id = request_id(head.request_id)
+        self._access.hot("predict", 200, began, scope, own_id, head.name, len(body), request.event_count)
+        return 200, _success(head.write, reply, own_id)
+
+    def _queue(
+        self, head: RequestHead, learner: LearnerReplica, request: Request, entry: tuple[float, Scope]
+    ) -> PendingUpdate | None:
+        assert isinstance(request.events, Labelled)
+        if not request.events.plain:
+            return None
+        note_names(learner, request)
+        future = learner.update(request.events.batch())
+        return PendingUpdate(future, head, learner, request, self._access, entry)
 
 
-def _told(write: Coding, reply: bytes, own_id: str) -> bytes:
-    """A reply with status 200, behind the headers that a server has of its own."""
+def _success(write: Coding, reply: bytes, own_id: str) -> bytes:
+    """Return a reply with status 200 behind the server's own headers."""
     headers = *write.content_type, len(reply), own_id.encode()
     return b"%b: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n\r\n%b" % (*headers, reply)
 
 
 def _refusal(error: ServiceError, own_id: str) -> tuple[int, str, bytes]:
-    """The status, the code, and the reply, as the edge words it."""
+    """Return the status, the code and the reply, as ASGI would send it."""
     reply = problem_reply(error, own_id)
-    headers = b"".join(b"%b: %b\r\n" % one for one in reply.raw_headers)
-    told = b"%bx-request-id: %b\r\n\r\n%b" % (headers, own_id.encode(), bytes(reply.body))
-    return error.status, error.code, told
+    headers = b"".join(b"%b: %b\r\n" % header for header in reply.raw_headers)
+    return error.status, error.code, b"%bx-request-id: %b\r\n\r\n%b" % (headers, own_id.encode(), bytes(reply.body))

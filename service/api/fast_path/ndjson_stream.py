@@ -28,13 +28,13 @@ import msgspec
 
 from learners import Problem
 from service.api.body import Disconnected
-from service.api.fast_path.operations import answer
+from service.api.operations import answer
 from service.auth import FREE, Grant
 from service.engine.replica import LearnerReplica
 from service.errors import BadBody, Invalid, QueueFull, ServiceError, Stopping, TooLarge, TooSlow
 from service.wire import NDJSON, STATUSES, Operation
 
-__all__ = ["Chunk", "Held", "Lines", "Share", "replies"]
+__all__ = ["Chunk", "Held", "Lines", "Share", "ndjson_replies"]
 
 _LINES = 1000  # of a chunk,
 _BYTES = 2**20  # or so many bytes, and what is needed to end the line,
@@ -264,7 +264,7 @@ class _Taken:
         return _encode(document) + b"\n"
 
 
-async def replies(
+async def ndjson_replies(
     learner: LearnerReplica,
     operation: Operation,
     pieces: AsyncIterator[bytes],
@@ -326,7 +326,7 @@ async def _answered(
     Its refusal counts lines from the beginning of the body.
     """
     try:
-        reply = await answer(learner, operation, body, NDJSON, NDJSON, explain, spend=grant.spend)
+        reply, _ = await answer(learner, operation, body, NDJSON, NDJSON, explain, grant.spend)
     except (BadBody, Invalid) as error:
         problems = [problem._replace(pointer=_moved(problem.pointer, before)) for problem in error.problems]
         raise type(error)(error.detail, problems) from None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, cast
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import JSONResponse
 
-from learners import Config, GroupConfig
+from learners import GroupConfig
 from service.api import schemas
+from service.api.operations import Request, Result, encode, note_names, prepare, scored_by
 from service.api.routes.dependencies import (
     ADMIN,
     BODY,
@@ -33,16 +34,7 @@ from service.auth import Grant
 from service.engine import Engine
 from service.engine.replica import GroupReplica, LearnerReplica
 from service.errors import Invalid
-from service.wire import (
-    Events,
-    Head,
-    Labelled,
-    decode_events,
-    decode_labels,
-    decode_update,
-    encode_learnt,
-    encode_scores,
-)
+from service.wire import JSON, Events, Labelled, Operation
 
 __all__ = ["comparison", "listed", "router", "the_group"]
 
@@ -60,7 +52,6 @@ async def the_group(name: TheName, engine: TheEngine, grant: TheGrant) -> GroupR
 
 
 TheGroup = Annotated[GroupReplica, Depends(the_group)]
-Decoded = TypeVar("Decoded")
 
 
 def _document(name: str, group: GroupReplica, *, tests: bool = False) -> dict[str, Any]:
@@ -152,53 +143,48 @@ async def delete(name: TheName, engine: TheEngine, grant: TheGrant) -> Response:
     return Response(status_code=204)
 
 
-async def _decoded(
-    decode: Callable[[bytes, Config], Decoded], body: bytes, members: dict[str, LearnerReplica]
-) -> dict[str, Decoded]:
-    """The body as each learner takes it, decoded once for all that take it in the same way; refused as a whole."""
-    found: dict[tuple[object, ...], Decoded] = {}
-    out: dict[str, Decoded] = {}
+async def _prepare(
+    operation: Operation, body: bytes, members: dict[str, LearnerReplica], grant: Grant
+) -> dict[str, Request]:
+    """Prepare the body for each learner, once for all that decode it alike; count each learner's events.
+
+    Raises `BadBody`, `Invalid` or `RateLimited`: the body is refused as a whole.
+    """
+    decoded: dict[tuple[object, ...], Request] = {}
+    requests: dict[str, Request] = {}
     for name, member in members.items():
         config = member.learner.config
         field = None if config.threshold is None else config.threshold.field
         key = (config.features, config.params if config.features.sparse else None, field, config.uses_clock)
-        if key not in found:
+        if key not in decoded:
             try:
-                found[key] = await asyncio.to_thread(decode, body, config)
+                decoded[key] = await asyncio.to_thread(prepare, operation, body, config, JSON)
             except Invalid as error:
                 raise Invalid(f"{name}: {error.detail}", error.problems) from None
-        out[name] = found[key]
-    return out
-
-
-async def _note_names(members: dict[str, LearnerReplica], decoded: Mapping[str, tuple[Events | Labelled, Any]]) -> None:
-    """The names of features that somebody asked for, of each learner."""
-    for name, (events, carried) in decoded.items():
-        names = members[name].feature_names
-        if names.looking:
-            await asyncio.to_thread(names.look, events.rows, carried)
-
-
-def _spend(grant: Grant, counts: Iterable[int]) -> None:
-    """Each learner's events count."""
+        requests[name] = decoded[key]
     if grant.spend is not None:
-        grant.spend(sum(counts))
+        grant.spend(sum(request.event_count for request in requests.values()))
+    for name, request in requests.items():
+        if members[name].feature_names.looking:
+            await asyncio.to_thread(note_names, members[name], request)
+    return requests
 
 
-async def _learn(engine: TheEngine, group: GroupReplica, grant: Grant, body: bytes, decode: Any) -> Response:
-    async with engine.members(group) as members:
-        decoded: dict[str, tuple[Labelled, Any]] = await _decoded(decode, body, members)
-        events = {name: labelled for name, (labelled, _) in decoded.items()}
-        _spend(grant, (len(one.labels) for one in events.values()))
-        await _note_names(members, decoded)
-        answer = await group.learn(members, events)
+async def _reply(head: dict[str, Any], requests: dict[str, Request], results: Mapping[str, Result]) -> Response:
+    """Encode the results of all learners behind the head."""
 
-    def encode() -> bytes:
-        replies = {name: msgspec.Raw(encode_learnt(one, events[name].ids)) for name, one in answer.learnt.items()}
-        head = {"position": answer.position, "compared": answer.compared}
+    def encode_all() -> bytes:
+        replies = {name: msgspec.Raw(encode(requests[name], result, JSON)) for name, result in results.items()}
         return msgspec.json.encode({**head, "learners": replies})
 
-    return Response(await asyncio.to_thread(encode), media_type="application/json")
+    return Response(await asyncio.to_thread(encode_all), media_type="application/json")
+
+
+async def _learn(engine: Engine, group: GroupReplica, grant: Grant, body: bytes, operation: Operation) -> Response:
+    async with engine.members(group) as members:
+        requests = await _prepare(operation, body, members, grant)
+        answer = await group.learn(members, {name: cast(Labelled, one.events) for name, one in requests.items()})
+    return await _reply({"position": answer.position, "compared": answer.compared}, requests, answer.learnt)
 
 
 @router.post(
@@ -212,7 +198,7 @@ async def _learn(engine: TheEngine, group: GroupReplica, grant: Grant, body: byt
 )
 async def update(engine: TheEngine, group: TheGroup, grant: TheGrant, body: TheBody) -> Response:
     """As the learners' own `update`, for all of them; what they had said before is compared."""
-    return await _learn(engine, group, grant, body, decode_update)
+    return await _learn(engine, group, grant, body, "update")
 
 
 @router.post(
@@ -226,7 +212,7 @@ async def update(engine: TheEngine, group: TheGroup, grant: TheGrant, body: TheB
 )
 async def labels(engine: TheEngine, group: TheGroup, grant: TheGrant, body: TheBody) -> Response:
     """As the learners' own `labels`, for all of them; what they had served is compared."""
-    return await _learn(engine, group, grant, body, decode_labels)
+    return await _learn(engine, group, grant, body, "labels")
 
 
 @router.post(
@@ -241,19 +227,10 @@ async def labels(engine: TheEngine, group: TheGroup, grant: TheGrant, body: TheB
 async def predict(engine: TheEngine, group: TheGroup, grant: TheGrant, body: TheBody) -> Response:
     """As the learners' own `predict`; each remembers events with an id."""
     async with engine.members(group) as members:
-        decoded = await _decoded(decode_events, body, members)
-        _spend(grant, (len(events.ids) for events, _ in decoded.values()))
-        await _note_names(members, decoded)
-        said = await group.predict(members, {name: events for name, (events, _) in decoded.items()})
-
-    def encode() -> bytes:
-        replies = {}
-        for name, one in said.items():
-            head = Head(one.position, one.view.not_ready is None, one.remembered, group.node.stale_seconds)
-            replies[name] = msgspec.Raw(encode_scores(one.scores, decoded[name][0].ids, head))
-        return msgspec.json.encode({"learners": replies})
-
-    return Response(await asyncio.to_thread(encode), media_type="application/json")
+        requests = await _prepare("predict", body, members, grant)
+        scores = await group.predict(members, {name: cast(Events, one.events) for name, one in requests.items()})
+        results = {name: scored_by(members[name], scored) for name, scored in scores.items()}
+    return await _reply({}, requests, results)
 
 
 @router.get(

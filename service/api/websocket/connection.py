@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from learners import ABSENT, Problem
 from service.api.state import app_state
 from service.api.websocket.learner_queue import Lane
-from service.api.websocket.messages import BINARY, Request, new_seqs, read
+from service.api.websocket.messages import BINARY, MessageBatch, new_seqs, read
 from service.api.websocket.transport import EXTENSION, Transport
 from service.auth import NEEDED, Grant
 from service.engine.replica import LearnerReplica
@@ -168,7 +168,7 @@ class Connection:
 
     # Messages
 
-    def _asked(self, messages: Sequence[str | bytes]) -> Iterator[Request]:
+    def _asked(self, messages: Sequence[str | bytes]) -> Iterator[MessageBatch]:
         """What messages that were read ask for, those that may be carried out together as one request.
 
         Of a key that counts or measures its messages each is one by itself. What the key does not allow is refused.
@@ -180,7 +180,7 @@ class Connection:
                     self._check(request, 0 if free else _bytes(some[0]))
                 yield request
 
-    def _take(self, request: Request) -> Awaitable[None] | None:
+    def _take(self, request: MessageBatch) -> Awaitable[None] | None:
         """Take messages that came together as far as they may be sent; what else is to be done."""
         if self._grant.key is not None and self._grant.over:
             return self.close(VIOLATION, "the API key was revoked, changed or has expired")
@@ -193,14 +193,14 @@ class Connection:
             reason = f"seq {request.seqs[fresh]} is that of a message that is not answered yet"
         return self._take_last(request.part(0, fresh), reason)
 
-    async def _take_last(self, request: Request, reason: str) -> None:
+    async def _take_last(self, request: MessageBatch, reason: str) -> None:
         """Take messages, of which there may be none, and no others."""
         said = self._hand(request) if len(request) else None
         if said is not None:
             await said
         await self.close(VIOLATION, reason)
 
-    def _hand(self, request: Request) -> Awaitable[None] | None:
+    def _hand(self, request: MessageBatch) -> Awaitable[None] | None:
         """Hand messages to the lane of their learner; or what else is to be done."""
         if 0 < self._bodies.bytes > self._most_bytes - request.size:
             if len(request) > 1:  # some of them may have room
@@ -242,13 +242,13 @@ class Connection:
         lane.put(request)
         return None
 
-    async def _hand_each(self, requests: Sequence[Request]) -> None:
+    async def _hand_each(self, requests: Sequence[MessageBatch]) -> None:
         for request in requests:
             said = self._hand(request)
             if said is not None:
                 await said
 
-    async def _sought(self, name: str, request: Request) -> None:
+    async def _sought(self, name: str, request: MessageBatch) -> None:
         """Hand messages to a learner that this node does not know: another one may have created it a moment ago."""
         try:
             self._grant.find(name)
@@ -262,7 +262,7 @@ class Connection:
             lane = self._lanes[name] = Lane(name, self)
         lane.put(request)
 
-    def _check(self, request: Request, size: int) -> None:
+    def _check(self, request: MessageBatch, size: int) -> None:
         """Refuse messages that the key does not allow; one that is counted has so many bytes."""
         try:
             self._grant.message(NEEDED[request.operation] if request.operation else None, size)
@@ -275,7 +275,7 @@ class Connection:
         """The learner of this name, awake until it is let go of. Raises `ServiceError`."""
         return await self._engine.acquire(name)
 
-    async def reply(self, request: Request, replies: Sequence[bytes], status: int = 200) -> None:
+    async def reply(self, request: MessageBatch, replies: Sequence[bytes], status: int = 200) -> None:
         """Answer the messages of a request, in their order."""
         if not self._over:
             await self._written(self._write(replies, request.form is BINARY))
@@ -293,7 +293,7 @@ class Connection:
         self._held -= size
         self._bodies.bytes -= size
 
-    async def refuse(self, request: Request, error: ServiceError) -> None:
+    async def refuse(self, request: MessageBatch, error: ServiceError) -> None:
         """Answer them with an error."""
         self._refused += len(request)
         await self.reply(request, [request.form.refused(seq, error) for seq in request.seqs], error.status)

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from service.api.fast_path import answer, labelled, told
-from service.api.websocket.messages import Request, joint
+from service.api.operations import Request, answer, encode_by_size, execute, prepare_for
+from service.api.websocket.messages import MessageBatch, joint
 from service.engine.replica import LearnerReplica
 from service.errors import BadBody, Invalid, RateLimited, ServiceError
 from service.wire import Labelled, Learnt
@@ -33,11 +33,11 @@ class Owner(Protocol):
         """The learner of this name, awake until it is let go of. Raises `ServiceError`."""
         ...
 
-    async def reply(self, request: Request, replies: Sequence[bytes]) -> None:
+    async def reply(self, batch: MessageBatch, replies: Sequence[bytes]) -> None:
         """Answer the messages of a request."""
         ...
 
-    async def refuse(self, request: Request, error: ServiceError) -> None:
+    async def refuse(self, batch: MessageBatch, error: ServiceError) -> None:
         """Answer them with an error."""
         ...
 
@@ -57,13 +57,13 @@ class Lane:
     def __init__(self, name: str, owner: Owner) -> None:
         self._name = name
         self._owner = owner
-        self._waiting: deque[Request] = deque()
+        self._waiting: deque[MessageBatch] = deque()
         self._task: asyncio.Task[None] | None = None  # sees to what waits
         self._last: asyncio.Task[None] | None = None  # the update that was begun last; it ends after those before it
 
-    def put(self, request: Request) -> None:
+    def put(self, batch: MessageBatch) -> None:
         """Have messages carried out after those that are here."""
-        self._waiting.append(request)
+        self._waiting.append(batch)
         if self._task is None or self._task.done():
             self._task = self._begun(self._run())
 
@@ -79,65 +79,63 @@ class Lane:
 
     async def _run(self) -> None:
         while self._waiting:
-            request = self._waiting.popleft()
-            while self._waiting and request.add(self._waiting[0]):
+            batch = self._waiting.popleft()
+            while self._waiting and batch.add(self._waiting[0]):
                 self._waiting.popleft()
             try:
-                await self._carried_out(request)
+                await self._execute(batch)
             except ServiceError as error:
                 of_some = isinstance(error, (BadBody, Invalid, RateLimited))
-                if len(request) > 1 and of_some and request.error is None:  # nothing was changed
-                    self._waiting.extendleft(reversed(request.apart()))
+                if len(batch) > 1 and of_some and batch.error is None:  # nothing was changed
+                    self._waiting.extendleft(reversed(batch.apart()))
                     continue
-                await self._landed()
-                await self._owner.refuse(request, error)
+                await self._wait_for_in_flight()
+                await self._owner.refuse(batch, error)
 
-    async def _landed(self) -> None:
-        """Until the updates that are under way have been answered."""
+    async def _wait_for_in_flight(self) -> None:
+        """Wait until the updates in flight have been answered."""
         if self._last is not None:
             await asyncio.wait([self._last])
             self._last = None
 
-    async def _carried_out(self, request: Request) -> None:
-        if request.error is not None:
-            raise request.error
+    async def _execute(self, batch: MessageBatch) -> None:
+        if batch.error is not None:
+            raise batch.error
         learner = await self._owner.hold(self._name)
         held = True
         try:
-            if request.operation == "predict":
-                await self._landed()
-                await learner.log.wait_for(request.at_least)
-                await self._owner.reply(request, await _predicted(learner, request, self._owner.spend))
+            if batch.operation == "predict":
+                await self._wait_for_in_flight()
+                await learner.log.wait_for(batch.at_least)
+                await self._owner.reply(batch, await _predict(learner, batch, self._owner.spend))
                 return
-            assert request.operation is not None  # or there would be an error
-            body = joint(request)
-            events = await labelled(learner, request.operation, body, request.form.coding)
-            if self._owner.spend is not None:
-                self._owner.spend(len(events.labels))
-            plain = events.plain
+            assert batch.operation is not None  # or there would be an error
+            request = await prepare_for(learner, batch.operation, joint(batch), batch.form.coding, self._owner.spend)
+            assert isinstance(request.events, Labelled)
+            plain = request.events.plain
             if not plain:
-                await self._landed()
+                await self._wait_for_in_flight()
             held = False  # from here on the task holds it
         finally:
             if held:
                 learner.release()
-        self._last = self._begun(self._learnt(learner, request, events, len(body), self._last))
+        self._last = self._begun(self._learn(learner, batch, request, self._last))
         if not plain:
-            await self._landed()
+            await self._wait_for_in_flight()
 
-    async def _learnt(
-        self,
-        learner: LearnerReplica,
-        request: Request,
-        events: Labelled,
-        size: int,
-        before: asyncio.Task[None] | None,
+    async def _learn(
+        self, learner: LearnerReplica, batch: MessageBatch, request: Request, before: asyncio.Task[None] | None
     ) -> None:
-        """Learn what came in a body of so many bytes, let go of the learner, and answer after those before."""
+        """Execute labelled events, release the learner, and answer after the updates before."""
         failure, replies = None, []
         try:
-            learnt = await learner.label(events)
-            replies = await self._told(learnt, request, events, size)
+            learnt = await execute(learner, request)
+            if len(batch) > 1:
+                assert isinstance(learnt, Learnt)
+                replies = batch.form.joining.labelled(batch, learnt, request.events.ids)
+            else:
+                reply = await encode_by_size(request, learnt, batch.form.coding)
+                replies = [batch.form.answered(batch.seqs[0], reply)]
         except ServiceError as error:
             failure = error
         finally:
@@ -145,30 +143,23 @@ class Lane:
         if before is not None and not before.done():
             await asyncio.wait([before])
         if failure is not None:
-            await self._owner.refuse(request, failure)
+            await self._owner.refuse(batch, failure)
         else:
-            await self._owner.reply(request, replies)
-
-    @staticmethod
-    async def _told(learnt: Learnt, request: Request, events: Labelled, size: int) -> list[bytes]:
-        form = request.form
-        if len(request) > 1:
-            return form.joining.labelled(request, learnt, events.ids)
-        return [form.answered(request.seqs[0], await told(learnt, events, size, form.coding))]
+            await self._owner.reply(batch, replies)
 
 
-async def _predicted(learner: LearnerReplica, request: Request, spend: Callable[[int], None] | None) -> list[bytes]:
-    """The replies to the messages of a predict."""
-    form = request.form
+async def _predict(learner: LearnerReplica, batch: MessageBatch, spend: Callable[[int], None] | None) -> list[bytes]:
+    """Return the replies to the messages of a predict."""
+    form = batch.form
     coding, joining = form.coding, form.joining
-    reply = await answer(learner, "predict", joint(request), coding, coding, request.explain, spend=spend)
-    if len(request) == 1:
-        return [form.answered(request.seqs[0], reply)]
+    reply, _ = await answer(learner, "predict", joint(batch), coding, coding, batch.explain, spend)
+    if len(batch) == 1:
+        return [form.answered(batch.seqs[0], reply)]
 
-    def standing(content: Any) -> int:
+    def count_remembered(content: Any) -> int:
         ids, times = joining.named(content)
         now = time.time()
-        given = np.array([now if one is None else one for one in times])
-        return learner.served_events.count_remembered(ids, given) if ids else 0
+        moments = np.array([now if moment is None else moment for moment in times])
+        return learner.served_events.count_remembered(ids, moments) if ids else 0
 
-    return joining.predicted(request, reply, standing)
+    return joining.predicted(batch, reply, count_remembered)

@@ -36,7 +36,7 @@ from service.wire.kernels import (
     heads,
 )
 
-__all__ = ["BINARY", "MAX_SEQ", "TEXT", "Form", "Request", "joint", "new_seqs", "read"]
+__all__ = ["BINARY", "MAX_SEQ", "TEXT", "Form", "MessageBatch", "joint", "new_seqs", "read"]
 
 _HEAD = ("seq", "op", "learner", "explain", "at_least")
 _OF_PREDICT = {"explain": (MAX_FEATURES, str(MAX_FEATURES)), "at_least": (MAX_POSITION, "2^53")}  # and their bounds
@@ -147,7 +147,7 @@ TEXT = Form(JSON, EVENTS, "JSON", msgspec.json, _headed_text)
 BINARY = Form(MSGPACK, COLUMNWISE, "MessagePack", msgspec.msgpack, _headed_binary)
 
 
-class Request(msgspec.Struct):
+class MessageBatch(msgspec.Struct):
     """What messages ask for: one of them, or neighbours of one make that came in one read.
 
     Those that are refused already have the error instead.
@@ -175,7 +175,7 @@ class Request(msgspec.Struct):
         self.error = self.error or error
         self.make, self.counts, self.contents = None, [], []
 
-    def add(self, other: Request) -> bool:
+    def add(self, other: MessageBatch) -> bool:
         """Have what came behind it carried out with it, where that is of the same make, and both are not too much."""
         if self.make is None or other.make != self.make or self.size + other.size > _JOINED:
             return False
@@ -186,18 +186,18 @@ class Request(msgspec.Struct):
         self.came += other.came
         return True
 
-    def part(self, start: int, stop: int) -> Request:
+    def part(self, start: int, stop: int) -> MessageBatch:
         """The same for some of the messages, which came together."""
         size = self.size * stop // len(self) - self.size * start // len(self)
         seqs, counts, contents = self.seqs[start:stop], self.counts[start:stop], self.contents[start:stop]
         came = [(when, stop - start) for when, _ in self.came[:1]]
         return msgspec.structs.replace(self, size=size, seqs=seqs, counts=counts, contents=contents, came=came)
 
-    def each(self) -> list[Request]:
+    def each(self) -> list[MessageBatch]:
         """The same for each of the messages, which came together."""
         return [self.part(i, i + 1) for i in range(len(self))]
 
-    def apart(self) -> list[Request]:
+    def apart(self) -> list[MessageBatch]:
         """The same for each of the messages, to be carried out alone."""
         times = [when for when, count in self.came for _ in range(count)]
         alone = self.each()
@@ -219,7 +219,7 @@ def new_seqs(seqs: Sequence[int | None], unanswered: Set[int | None], most: int)
     return min(most, len(seqs))
 
 
-def joint(request: Request) -> bytes:
+def joint(request: MessageBatch) -> bytes:
     """One body of all messages; of one that is alone its own."""
     return request.body if request.make is None else request.form.joining.body(request.contents)
 
@@ -227,22 +227,22 @@ def joint(request: Request) -> bytes:
 _UNUSUAL = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
-def read(messages: Sequence[str | bytes]) -> list[Request]:
+def read(messages: Sequence[str | bytes]) -> list[MessageBatch]:
     """What messages ask for, by their heads, in order; neighbours of one make are one request.
 
     Their bodies are not looked at yet; what is wrong with a head is told as the `error`.
     """
-    requests: list[Request] = []
+    requests: list[MessageBatch] = []
     for kind, some in groupby(messages, type):
         these: list[Any] = list(some)
         requests += _texts(these) if kind is str else _binaries(these)
     return requests
 
 
-def _together(heads: Iterable[_Head | str | bytes]) -> list[Request]:
+def _together(heads: Iterable[_Head | str | bytes]) -> list[MessageBatch]:
     """The requests of messages, or of their heads where they are of the usual make."""
-    requests: list[Request] = []
-    last: Request | None = None
+    requests: list[MessageBatch] = []
+    last: MessageBatch | None = None
     for head in heads:
         if isinstance(head, (str, bytes)):
             requests.append(_members(head))
@@ -255,7 +255,7 @@ def _together(heads: Iterable[_Head | str | bytes]) -> list[Request]:
             last.counts.append(count)
             last.contents.append(content)
         else:
-            last = Request(form, size, [seq], learner, operation, make, [count], [content])
+            last = MessageBatch(form, size, [seq], learner, operation, make, [count], [content])
             requests.append(last)
     return requests
 
@@ -263,7 +263,7 @@ def _together(heads: Iterable[_Head | str | bytes]) -> list[Request]:
 _Head = tuple[Form, int, int, str | None, Operation, Any, int, Any]  # the first members of a request of one message
 
 
-def _texts(messages: Sequence[str]) -> list[Request]:
+def _texts(messages: Sequence[str]) -> list[MessageBatch]:
     try:
         body, rows = heads(messages)
     except UnicodeEncodeError:  # in one of them
@@ -274,7 +274,7 @@ def _texts(messages: Sequence[str]) -> list[Request]:
     if alike and size <= _JOINED:  # as nearly always: next to nothing is done for each of them
         operation = _OPERATIONS[operations[0]]
         contents = [body[start:stop] for start, stop in zip(starts, stops, strict=True)]
-        return [Request(TEXT, size, seqs, None, operation, operation, counts, contents)]
+        return [MessageBatch(TEXT, size, seqs, None, operation, operation, counts, contents)]
     return _together(_text_head(message, body, row) for message, row in zip(messages, rows.tolist(), strict=True))
 
 
@@ -288,7 +288,7 @@ def _text_head(message: str, body: bytes, row: Sequence[int]) -> _Head | str:
     return TEXT, size, seq, learner, operation, operation, count, body[start:stop]
 
 
-def _binaries(messages: Sequence[bytes]) -> list[Request]:
+def _binaries(messages: Sequence[bytes]) -> list[MessageBatch]:
     rows = columnar_heads(messages)
     found = rows.tolist()
     counts = rows[:, COUNT].tolist()
@@ -298,7 +298,7 @@ def _binaries(messages: Sequence[bytes]) -> list[Request]:
     if few and rows[:, LEARNER].max() < 0 and (rows[:, MAKE] == rows[0, MAKE]).all():  # as nearly always
         contents = list(zip(messages, found, strict=True))
         make, operation = tuple(first[MAKE]), _OPERATIONS[first[OPERATION]]
-        return [Request(BINARY, size, rows[:, SEQ].tolist(), None, operation, make, counts, contents)]
+        return [MessageBatch(BINARY, size, rows[:, SEQ].tolist(), None, operation, make, counts, contents)]
     return _together(map(_binary_head, messages, found))
 
 
@@ -312,10 +312,10 @@ def _binary_head(message: bytes, head: list[int]) -> _Head | bytes:
     return BINARY, size, head[SEQ], learner, operation, tuple(head[MAKE]), count, (message, head)
 
 
-def _members(message: str | bytes) -> Request:
+def _members(message: str | bytes) -> MessageBatch:
     """A message member by member; all but the head's make the body."""
     form = TEXT if isinstance(message, str) else BINARY
-    request = Request(form, len(message), [None])
+    request = MessageBatch(form, len(message), [None])
     try:
         head, body = form.opened(message)
     except BadBody as error:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from service.api.app import Application, create_app
-from service.api.fast_path.asgi import hot_request
+from service.api.fast_path.asgi import match_request
 from service.settings import Settings
 from tests.harness.apps import DENSE, client, events
 
@@ -77,7 +77,7 @@ async def ask(app: Application, scope: dict[str, Any], parts: list[bytes | None]
     ],
 )
 def test_which_requests_are_hot(scope, found):
-    assert hot_request(scope) == found
+    assert match_request(scope) == found
 
 
 async def test_a_body_in_one_message_and_in_many():

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service.api.fast_path import inline as direct_module
-from service.api.fast_path.inline import Direct
+from service.api.fast_path import inline
+from service.api.fast_path.inline import InlinePath
 from service.engine.replica import label_join
 from service.server import http_protocol
 from service.server.http_protocol import HttpProtocol
@@ -47,12 +47,12 @@ def shared() -> Iterator[Service]:
         (BODY, {"content_type": "application/json; charset=utf-8", "x_request_id": "mine"}),
     ],
 )
-def test_a_reply_is_the_one_that_the_edge_gives(shared: Service, body: bytes, headers: dict[str, str]) -> None:
+def test_a_reply_equals_that_over_asgi(shared: Service, body: bytes, headers: dict[str, str]) -> None:
     data = request(body, **headers)
-    with shared.at_the_edge(0):
+    with shared.over_asgi(0):
         connection = shared.connect()
         replies = [connection.ask(data), connection.ask(data)]  # by then its head is known
-    with shared.at_the_edge(1):
+    with shared.over_asgi(1):
         closed = shared.ask(request(body, connection="close", **headers))
     assert closed.headers.pop(-1) == ("connection", "close")
     for reply in replies:
@@ -70,7 +70,7 @@ def test_a_reply_is_the_one_that_the_edge_gives(shared: Service, body: bytes, he
 
 def test_a_server_without_our_protocol_gives_the_same(shared: Service) -> None:
     with served(uvicorn={"http": HttpToolsProtocol}) as service:
-        with service.at_the_edge(1):
+        with service.over_asgi(1):
             reply = service.ask(request())
         assert (reply.status, reply.body) == (200, shared.ask(request()).body)
 
@@ -78,10 +78,6 @@ def test_a_server_without_our_protocol_gives_the_same(shared: Service) -> None:
 @pytest.mark.parametrize(
     ("data", "status", "code"),
     [
-        (request(b'{"events": [{"x": [1, 2]}]}'), 422, "invalid"),
-        (request(b'{"events": [{"x": [1, 2, NaN]}]}'), 422, "invalid"),
-        (request(b"nonsense"), 400, "bad-body"),
-        (request(b""), 400, "bad-body"),
         (request(path="/v1/learners/nobody/predict"), 404, "unknown-learner"),
         (request(path="/v1/learners/-a/predict"), 422, "invalid"),
         (request(path=f"{URL}/predict?explain=0"), 422, "invalid"),
@@ -90,14 +86,43 @@ def test_a_server_without_our_protocol_gives_the_same(shared: Service) -> None:
         (request(content_encoding="br"), 415, "unsupported-type"),
     ],
 )
-def test_what_is_refused_is_refused_by_the_edge(shared: Service, data: bytes, status: int, code: str) -> None:
+def test_asgi_refuses_a_head(shared: Service, data: bytes, status: int, code: str) -> None:
     connection = shared.connect()
-    for _ in range(2):  # the second one with a head that was met before
-        with shared.at_the_edge(1):
+    for _ in range(2):  # the second head is cached
+        with shared.over_asgi(1):
             reply = connection.ask(data)
         assert (reply.status, reply.header("content-type")) == (status, "application/problem+json")
         assert (reply.json["code"], reply.json["request_id"]) == (code, reply.header("x-request-id"))
-        with shared.at_the_edge(0):
+        with shared.over_asgi(0):
+            assert connection.ask(request()).status == 200  # the connection goes on
+
+
+@pytest.mark.parametrize("operation", ["predict", "update"])
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b'{"events": [{"x": [1, 2]}]}', 422, "invalid"),
+        (b'{"events": [{"x": [1, 2, NaN], "label": 1}]}', 422, "invalid"),
+        (b'{"events": [{"x": [1, 2, 3], "label": 7}]}', 422, "invalid"),
+        (b'{"events": []}', 422, "invalid"),
+        (b"nonsense", 400, "bad-body"),
+        (b"", 400, "bad-body"),
+    ],
+)
+def test_a_refused_body_gets_the_same_reply_inline_and_over_asgi(
+    shared: Service, operation: str, body: bytes, status: int, code: str
+) -> None:
+    head = {"path": f"{URL}/{operation}", "x_request_id": "mine"}
+    over_asgi = shared.ask(request(body, connection="close", **head))
+    assert over_asgi.headers.pop(-1) == ("connection", "close")
+    connection = shared.connect()
+    for _ in range(2):
+        with shared.over_asgi(0):
+            inline_reply = connection.ask(request(body, **head))
+        assert (inline_reply.status, inline_reply.json["code"]) == (status, code)
+        assert inline_reply.body == over_asgi.body
+        assert inline_reply.headers[1:] == over_asgi.headers[1:]  # but for the date
+        with shared.over_asgi(0):
             assert connection.ask(request()).status == 200  # the connection goes on
 
 
@@ -108,13 +133,13 @@ def test_what_is_refused_is_refused_by_the_edge(shared: Service, data: bytes, st
         request(path=f"{URL}/p%72edict"),
         request(gzip.compress(BODY), content_encoding="gzip"),
         request(b'{"x": [1, 2, 3]}\n' * 3, content_type="application/x-ndjson"),
-        request(b'{"events": [' + b" " * direct_module._LARGEST + b'{"x": [1, 2, 3]}]}'),
+        request(b'{"events": [' + b" " * inline._MAX_BODY + b'{"x": [1, 2, 3]}]}'),
         request(content_length="0000000" + str(len(BODY))),
     ],
 )
-def test_what_is_not_plain_is_answered_by_the_edge(shared: Service, data: bytes) -> None:
+def test_asgi_answers_what_is_not_plain(shared: Service, data: bytes) -> None:
     connection = shared.connect()
-    with shared.at_the_edge(1):
+    with shared.over_asgi(1):
         connection.send(data)
         if b"ndjson" in data:
             while not connection._file.readline().startswith(b"0\r\n"):
@@ -122,7 +147,7 @@ def test_what_is_not_plain_is_answered_by_the_edge(shared: Service, data: bytes)
             assert connection._file.readline() == b"\r\n"
         else:
             assert connection.reply().status == 200
-    with shared.at_the_edge(0):
+    with shared.over_asgi(0):
         assert connection.ask(request()).status == 200
 
 
@@ -164,7 +189,7 @@ def test_a_connection_stays_open_unless_the_client_says_otherwise(shared: Servic
 
 def test_replies_to_pipelined_requests_come_in_order(shared: Service) -> None:
     connection = shared.connect()
-    with shared.at_the_edge(0):
+    with shared.over_asgi(0):
         connection.send(b"".join(request(x_request_id=f"n{i}") for i in range(50)))
         replies = [connection.reply() for _ in range(50)]
     assert [reply.header("x-request-id") for reply in replies] == [f"n{i}" for i in range(50)]
@@ -189,7 +214,7 @@ def test_replies_come_in_order_where_some_take_longer(shared: Service) -> None:
         assert reply.status == (400 if name == "refused" else 200)
         assert name is None or reply.header("x-request-id") == name
     assert shared.ask(request()).status == 200  # without ids: from here on at once again
-    with shared.at_the_edge(0):
+    with shared.over_asgi(0):
         assert connection.ask(request()).status == 200
 
 
@@ -242,7 +267,7 @@ def test_many_headers_are_answered_as_ever_and_not_kept(shared: Service) -> None
     connection = shared.connect()
     for _ in range(2):
         assert connection.ask(flooded(60)).status == 200
-    assert all(len(head) <= direct_module._LONGEST for head in shared.app.direct._heads)
+    assert all(len(head) <= inline._MAX_HEAD for head in shared.app.inline._heads)
     assert connection.ask(request()).status == 200
 
 
@@ -264,30 +289,30 @@ def test_a_body_whose_length_is_told_twice_is_refused(shared: Service) -> None:
         assert connection._file.readline() == b"HTTP/1.1 400 Bad Request\r\n"
 
 
-# Heads that are known
+# Cached heads
 
 
-def test_heads_that_are_kept_are_bounded_and_are_those_of_one_request() -> None:
-    asking = Direct(None, None, None)  # type: ignore[arg-type]
+def test_the_cache_of_heads_is_bounded_and_has_heads_of_single_requests() -> None:
+    path = InlinePath(None, None, None)  # type: ignore[arg-type]
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(BODY)).encode())]
-    asked = asking.asked(b"/v1/learners/fraud/predict", headers)
-    assert asked is not None
+    head = path.parse(b"/v1/learners/fraud/predict", headers)
+    assert head is not None
     whole = request()
     for piece in (whole + whole, whole + b"x", whole[:-1], whole.replace(b"host", b"X-Forwarded-For: 1.2.3.4\r\nhost")):
-        asking.know(piece, asked)
-        assert asking.known(piece) is None
-    asking.know(whole, asked)
-    assert asking.known(whole) == (asked, BODY)
-    assert asking.known(whole + b"x") is None
-    assert asking.known(whole[:-1]) is None
-    for i in range(3 * direct_module._HEADS):
-        asking.know(request(x=str(i)), asked)
-        assert asking.known(request(x=str(i))) == (asked, BODY)
-        assert len(asking._heads) <= direct_module._HEADS
-    brings = asking.asked(b"/v1/learners/fraud/predict", [*headers, (b"x-request-id", b"a")])
-    assert brings is not None
-    asking.know(request(x_request_id="a"), brings)
-    assert asking.known(request(x_request_id="a")) is None
+        path.remember(piece, head)
+        assert path.match(piece) is None
+    path.remember(whole, head)
+    assert path.match(whole) == (head, BODY)
+    assert path.match(whole + b"x") is None
+    assert path.match(whole[:-1]) is None
+    for i in range(3 * inline._MAX_HEADS):
+        path.remember(request(x=str(i)), head)
+        assert path.match(request(x=str(i))) == (head, BODY)
+        assert len(path._heads) <= inline._MAX_HEADS
+    with_id = path.parse(b"/v1/learners/fraud/predict", [*headers, (b"x-request-id", b"a")])
+    assert with_id is not None
+    path.remember(request(x_request_id="a"), with_id)
+    assert path.match(request(x_request_id="a")) is None
 
 
 # What a learner or a node says
@@ -296,12 +321,12 @@ def test_heads_that_are_kept_are_bounded_and_are_those_of_one_request() -> None:
 def test_events_with_ids_are_remembered() -> None:
     with served() as service:
         connection = service.connect()
-        with service.at_the_edge(2):
+        with service.over_asgi(2):
             for _ in range(2):
                 assert connection.ask(request(NAMED)).json["remembered"] == 1
-        with service.at_the_edge(1):  # after one with ids others are expected
+        with service.over_asgi(1):  # after one with ids others are expected
             assert connection.ask(request()).json["remembered"] == 0
-        with service.at_the_edge(0):
+        with service.over_asgi(0):
             assert connection.ask(request()).json["remembered"] == 0
 
 
@@ -309,7 +334,7 @@ def test_long_work_is_left_to_a_thread() -> None:
     with served() as service, pytest.MonkeyPatch.context() as patched:
         expected = service.ask(request()).body
         patched.setattr(label_join, "_INLINE_WORK", 2)
-        with service.at_the_edge(1):
+        with service.over_asgi(1):
             assert service.ask(request()).body == expected
 
 
@@ -318,7 +343,7 @@ def test_a_learner_that_sleeps_is_woken() -> None:
         expected = service.ask(request()).body
         service.http("PUT", "/v1/learners/another", json=DENSE)
         eventually(lambda: "fraud" in service.app.state.engine.evicted)
-        with service.at_the_edge(1):
+        with service.over_asgi(1):
             assert service.ask(request()).body == expected
 
 
@@ -334,7 +359,7 @@ def test_a_learner_that_is_asked_is_the_last_to_sleep(shared: Service) -> None:
 def test_a_store_that_is_away_is_told(shared: Service) -> None:
     node = shared.app.state.engine.node
     connection = shared.connect()
-    with pytest.MonkeyPatch.context() as patched, shared.at_the_edge(0):
+    with pytest.MonkeyPatch.context() as patched, shared.over_asgi(0):
         patched.setattr(node, "_unreachable", "by the test")
         for _ in range(2):
             assert connection.ask(request()).json["stale_seconds"] > 0
@@ -351,7 +376,7 @@ def test_bodies_have_their_bounds() -> None:
         for _ in range(2):
             assert connection.ask(request()).json["code"] == "queue-full"
         service.app.state.bodies.let_go(8192)
-        with service.at_the_edge(0):
+        with service.over_asgi(0):
             assert connection.ask(request()).status == 200
         assert service.app.state.bodies.bytes == 0
 
@@ -396,7 +421,7 @@ def test_every_request_is_counted_and_has_its_line() -> None:
 
 def test_what_uvicorn_is_set_to_count_goes_its_way() -> None:
     with served(uvicorn={"limit_concurrency": 2}) as service:
-        with service.at_the_edge(1):
+        with service.over_asgi(1):
             assert service.ask(request()).status == 200
         reply = service.ask(request())
         assert (reply.status, reply.body) == (503, b"Service Unavailable")

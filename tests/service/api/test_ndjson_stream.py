@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from learners.config import Config
 from service.api.body import Bodies
 from service.api.fast_path import ndjson_stream
+from service.api.fast_path.ndjson_stream import ndjson_replies
 from service.api.schemas import Prediction
 from service.api.schemas.bodies import LearntLines, RefusedLines, ScoredLines, Taken
 from service.engine.engine import Engine
@@ -246,14 +247,12 @@ async def test_a_body_that_stops_coming_is_given_up(monkeypatch):
         await asyncio.Event().wait()
 
     async with replica(body_seconds=0.05) as learner:
-        said = [
-            json.loads(line) async for line in ndjson_stream.replies(learner, "update", stalling(), Bodies(Settings()))
-        ]
+        said = [json.loads(line) async for line in ndjson_replies(learner, "update", stalling(), Bodies(Settings()))]
         assert [one["lines"] for one in said] == [1000, 1001, 1001]
         assert said[2]["code"] == "too-slow"
         assert said[2]["detail"] == "line 1002 did not come within 0.05 s; lines 1 to 1001 were learnt"
         with pytest.raises(TooSlow, match="line 1 did not come"):
-            await anext(ndjson_stream.replies(learner, "update", _never(), Bodies(Settings())))
+            await anext(ndjson_replies(learner, "update", _never(), Bodies(Settings())))
 
 
 async def test_a_line_that_has_begun_has_to_end_in_time(monkeypatch):
@@ -266,9 +265,7 @@ async def test_a_line_that_has_begun_has_to_end_in_time(monkeypatch):
             yield b" "
 
     async with replica(body_seconds=0.1) as learner:
-        said = [
-            json.loads(line) async for line in ndjson_stream.replies(learner, "update", trickling(), Bodies(Settings()))
-        ]
+        said = [json.loads(line) async for line in ndjson_replies(learner, "update", trickling(), Bodies(Settings()))]
         assert [one["lines"] for one in said] == [1, 1]
         assert said[1]["code"] == "too-slow"
         assert said[1]["detail"] == "line 2 was not complete within 0.1 s; lines 1 to 1 were learnt"
@@ -286,7 +283,7 @@ async def test_lines_that_drip_are_answered_while_they_come(monkeypatch):
     each = lines_of(sent).splitlines(keepends=True)
     async with replica() as learner, replica() as other:
         held = Bodies(Settings())
-        reply = ndjson_stream.replies(learner, "update", drips(), held)
+        reply = ndjson_replies(learner, "update", drips(), held)
         for i, line in enumerate(each):
             following = each[i + 1][:5] if i + 1 < len(each) else b""
             coming.put_nowait((line if i == 0 else line[5:]) + following)
@@ -298,7 +295,7 @@ async def test_lines_that_drip_are_answered_while_they_come(monkeypatch):
         assert (last["done"], last["lines"], last["applied"], last["bytes"]) == (True, 20, 20, len(lines_of(sent)))
         assert await anext(reply, None) is None
         assert held.bytes == 0
-        await _all(ndjson_stream.replies(other, "update", pieces(lines_of(sent)), held))
+        await _all(ndjson_replies(other, "update", pieces(lines_of(sent)), held))
         digests = [await one.log.digest() for one in (learner, other)]
         assert digests[0][1] == digests[1][1]  # after as many records as there were chunks
 
@@ -313,7 +310,7 @@ async def test_a_stop_of_the_node_ends_a_body(waits):
 
     async with replica(queue_bytes=2**16) as learner:
         held = Bodies(Settings())
-        reply = ndjson_stream.replies(learner, "update", stalling(), held, closing=closing)
+        reply = ndjson_replies(learner, "update", stalling(), held, closing=closing)
         assert json.loads(await anext(reply))["lines"] == 1000
         if waits == "for room":
             learner.queued_bytes += 2**16
@@ -349,7 +346,7 @@ async def test_a_long_body_is_read_no_faster_than_it_is_learnt():
 
     async with replica() as learner:
         taken: list[dict[str, Any]] = []
-        async for line in ndjson_stream.replies(learner, "update", counted(), held):
+        async for line in ndjson_replies(learner, "update", counted(), held):
             taken.append(json.loads(line))
             most = max(most, sent - taken[-1]["bytes"])
             assert held.bytes == sent - taken[-1]["bytes"]  # of what is answered nothing is kept
@@ -375,14 +372,14 @@ async def test_a_body_that_breaks_off_leaves_what_was_answered():
         taken: list[dict[str, Any]] = []
         held = Bodies(Settings())
         with pytest.raises(HungUp):
-            await _into(taken, ndjson_stream.replies(learner, "update", breaking(), held))
+            await _into(taken, ndjson_replies(learner, "update", breaking(), held))
         assert [one["lines"] for one in taken] == [1000, 2000, 3000]
         assert held.bytes == 0
-        async for _ in ndjson_stream.replies(other, "update", pieces(lines_of(sent[:3000])), Bodies(Settings())):
+        async for _ in ndjson_replies(other, "update", pieces(lines_of(sent[:3000])), Bodies(Settings())):
             pass
         assert await learner.log.digest() == await other.log.digest()
         # sent once more, what was learnt is known by its ids
-        said = await _all(ndjson_stream.replies(learner, "update", pieces(lines_of(sent)), held))
+        said = await _all(ndjson_replies(learner, "update", pieces(lines_of(sent)), held))
         assert [one["duplicate"] for one in said] == [1000, 1000, 1000, 0, 0]
 
 
@@ -402,7 +399,7 @@ async def test_reading_waits_while_the_queue_is_full():
     async with replica(queue_bytes=2**12, body_seconds=60) as learner:
         learner.queued_bytes += 2**12
         reply = asyncio.ensure_future(
-            _all(ndjson_stream.replies(learner, "update", pieces(lines_of(events(5))), Bodies(Settings())))
+            _all(ndjson_replies(learner, "update", pieces(lines_of(events(5))), Bodies(Settings())))
         )
         await asyncio.wait([reply], timeout=0.05)
         assert not reply.done()
@@ -417,11 +414,9 @@ async def test_there_is_an_end_to_waiting_for_room(full):
         held.bytes = 2**12 if full == "node" else 0
         learner.queued_bytes += 2**12 if full == "queue" else 0
         with pytest.raises(QueueFull):
-            await _all(ndjson_stream.replies(learner, "update", pieces(lines_of(events(5))), held))
+            await _all(ndjson_replies(learner, "update", pieces(lines_of(events(5))), held))
         if full == "queue":  # scoring does not stand in the queue
-            assert (
-                len(await _all(ndjson_stream.replies(learner, "predict", pieces(lines_of(bare(events(5)))), held))) == 5
-            )
+            assert len(await _all(ndjson_replies(learner, "predict", pieces(lines_of(bare(events(5)))), held))) == 5
         learner.queued_bytes = 0
 
 
@@ -435,11 +430,11 @@ async def test_lines_that_are_gathered_count_as_held_and_wait_for_room():
         yield b"\n"
 
     async with replica(max_buffered_bytes=2**12, body_seconds=60) as learner:
-        first = asyncio.ensure_future(_all(ndjson_stream.replies(learner, "update", slowly(), held)))
+        first = asyncio.ensure_future(_all(ndjson_replies(learner, "update", slowly(), held)))
         await begun.wait()
         text = lines_of(events(20))
         assert 3000 + len(text) > 2**12 > held.bytes == 3000
-        second = asyncio.ensure_future(_all(ndjson_stream.replies(learner, "update", pieces(text), held)))
+        second = asyncio.ensure_future(_all(ndjson_replies(learner, "update", pieces(text), held)))
         await asyncio.wait([second], timeout=0.05)
         assert not second.done()
         assert held.bytes == 3000
@@ -454,7 +449,7 @@ async def test_lines_that_nobody_waits_for_any_more_are_not_held():
     held = Bodies(Settings())
     text = lines_of(events(1500, ids=False))
     async with replica() as learner:
-        reply = ndjson_stream.replies(learner, "update", pieces(text, len(text)), held)
+        reply = ndjson_replies(learner, "update", pieces(text, len(text)), held)
         taken = json.loads(await anext(reply))
         assert held.bytes == len(text) - taken["bytes"] > 0
         await reply.aclose()
@@ -464,7 +459,7 @@ async def test_lines_that_nobody_waits_for_any_more_are_not_held():
 async def test_an_error_in_the_last_line_says_when_to_try_again():
     held = Bodies(Settings())
     async with replica(queue_bytes=2**16, body_seconds=0.05) as learner:
-        reply = ndjson_stream.replies(learner, "update", pieces(lines_of(events(1500, ids=False))), held)
+        reply = ndjson_replies(learner, "update", pieces(lines_of(events(1500, ids=False))), held)
         assert json.loads(await anext(reply))["lines"] == 1000
         learner.queued_bytes += 2**16
         last = json.loads(await anext(reply))

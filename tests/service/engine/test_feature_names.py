@@ -136,7 +136,7 @@ def test_a_predict_that_the_connection_answers_itself() -> None:
         service.http("POST", f"{path}/update", json={"events": learning()})
         assert service.http("GET", f"{path}/weights").json()["unnamed"] == 2
         asked = json.dumps({"events": [{"features": EVENT}]}).encode()
-        with service.at_the_edge(0):
+        with service.over_asgi(0):
             assert service.ask(request(asked, f"{path}/predict")).status == 200
         found = service.http("GET", f"{path}/weights").json()
         assert {one["name"] for one in found["weights"]} == NAMES

@@ -12,7 +12,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from service.api.body import pieces
-from service.api.fast_path.inline import Asked
+from service.api.fast_path import RequestHead
 from service.errors import ServiceError
 from service.server.http_protocol import HttpProtocol
 from service.wire.content_negotiation import JSON
@@ -210,9 +210,9 @@ async def test_what_is_answered_at_once_puts_off_the_end_of_an_idle_connection()
     class Answering:
         """An application that answers everything at once."""
 
-        class direct:
-            known = staticmethod(lambda _: (Asked("fraud", "predict", JSON, JSON, 0, b"", ()), b""))
-            answer = staticmethod(lambda *_: b"\r\n")
+        class inline:
+            match = staticmethod(lambda _: (RequestHead("fraud", "predict", JSON, JSON, 0, b"", ()), b""))
+            answer = staticmethod(lambda *_: (200, b"\r\n"))
 
         async def __call__(self, _scope: Any, _receive: Any, _send: Any) -> None:
             raise AssertionError("it came to the application")

@@ -1,0 +1,85 @@
+"""A refused body is read at most twice, whichever door it comes in: once to decode it, once to report what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from service.settings import Settings
+from service.wire import json_decode
+from tests.harness.apps import DENSE, application, client, events
+from tests.harness.raw import Service, request, served
+from tests.harness.websocket import websocket
+
+BAD = {"x": [1, 2], "label": 1}
+
+
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count how often a body is decoded, and how often it is read for an error report."""
+    counts: Counter[str] = Counter()
+
+    def count(name: str) -> None:
+        function: Any = getattr(json_decode, name)
+
+        def counting(*arguments: Any, **options: Any) -> Any:
+            counts[name] += 1
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(json_decode, name, counting)
+
+    count("scan")
+    count("decode_json")
+    return counts
+
+
+@pytest.fixture(scope="module")
+def service() -> Any:
+    with served() as running:
+        yield running
+
+
+@pytest.mark.parametrize("operation", ["predict", "update"])
+@pytest.mark.parametrize("connection", ["keep-alive", "close"])  # inline, and over ASGI
+def test_one_request(service: Service, readings: Counter[str], operation: str, connection: str) -> None:
+    body = json.dumps({"events": [BAD]}).encode()
+    reply = service.ask(request(body, path=f"/v1/learners/fraud/{operation}", connection=connection))
+    assert reply.status == 422
+    assert readings == {"scan": 1, "decode_json": 1}
+
+
+async def test_lines(readings: Counter[str]) -> None:
+    async with client() as http:
+        await http.put("/v1/learners/a", json=DENSE)
+        lines = b"\n".join(json.dumps(event).encode() for event in [*events(3), BAD])
+        headers = {"content-type": "application/x-ndjson"}
+        reply = await http.post("/v1/learners/a/update", content=lines, headers=headers)
+        assert reply.status_code == 422
+    assert readings == {"scan": 1, "decode_json": 1}
+
+
+async def test_a_group(readings: Counter[str]) -> None:
+    async with client() as http:
+        for name in ("a", "b"):
+            await http.put(f"/v1/learners/{name}", json=DENSE)
+        await http.put("/v1/groups/both", json={"learners": ["a", "b"]})
+        readings.clear()
+        reply = await http.post("/v1/groups/both/update", json={"events": [BAD]})
+        assert reply.status_code == 422
+    assert readings == {"scan": 1, "decode_json": 1}
+
+
+async def test_websocket_messages_that_were_joined(readings: Counter[str]) -> None:
+    """A joined body that is refused is executed message by message: the bad one is decoded twice, the others too."""
+    async with application(Settings(store="memory:")) as (app, http):
+        await http.put("/v1/learners/a", json=DENSE)
+        readings.clear()
+        async with websocket(app, "/v1/learners/a/ws", whole=True) as socket:
+            messages = [{"seq": i, "op": "update", "events": [event]} for i, event in enumerate([*events(2), BAD])]
+            socket.send(*messages)
+            statuses = [reply["status"] for reply in await socket.replies(3)]
+    assert statuses == [200, 200, 422]
+    assert readings == {"scan": 4, "decode_json": 2}
