@@ -45,13 +45,13 @@ from service.datasets import (
     batches,
     check_regular,
     declared,
+    describe_features,
     earlier_rows,
-    features_of,
     format_of,
     labels_for,
     open_rows,
     source_name,
-    suitable,
+    suggest_options,
 )
 from service.exits import CommandFailed, ExitStatus, WrongUsage
 from service.text import counted
@@ -216,7 +216,7 @@ def replay_file(plan: ReplayPlan, client: Client, interruption: Interruption, no
             if start == 0:
                 _check_positive(plan, document, format)
             _say_where(start, earlier_rows(document, source), notes)
-            if start == 0 and (suggestion := features_of(rows.shape)) is not None:
+            if start == 0 and (suggestion := describe_features(rows.shape)) is not None:
                 notes.print(suggestion, markup=False, highlight=False)
             work = _work(plan, rows, source, start)
             with ReplayDisplay(notes) as display:
@@ -353,7 +353,7 @@ class _AnyLabels(BinaryLabels):
 
 def _how_to_create(plan: ReplayPlan, format: str) -> str:
     with open_rows(plan.file, plan.columns, None, format, _AnyLabels()) as rows:
-        options = suitable(rows.shape, len(plan.columns.ranks))
+        options = suggest_options(rows.shape, len(plan.columns.ranks))
     return f"create it first, for example: rarestream create {plan.learner} --algorithm ALGORITHM {options}"
 
 

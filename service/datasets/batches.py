@@ -1,4 +1,4 @@
-"""The rows of a file as requests: a source's name, and its events in bodies that name it and their place in it."""
+"""Encodes the rows of a file as requests, which name the source and the offset of their events."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from service.datasets.values import RowColumns
 
 __all__ = ["MAX_BODY", "RequestBody", "batches", "earlier_rows", "source_name"]
 
-Document = dict[str, Any]  # a reply as the API describes it
+Document = dict[str, Any]  # a reply of the API
 
-_PROBE = 64 * 1024  # bytes of the file that its source's name depends on, besides its size
-_NAME = 150  # bytes of the file's name that its source's keeps: the service bounds the whole
-MAX_BODY = 4 * 2**20  # bytes after which a batch ends, however few its rows
+_PROBE = 64 * 1024  # bytes of the file's beginning in the hash of its source's name
+_NAME = 150  # bytes of the file's name in its source's name, which the service bounds
+MAX_BODY = 4 * 2**20  # bytes of a batch
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,16 @@ class RequestBody:
     offset: int
     count: int
     body: bytes
-    fraction: float  # of the file that had been read when the batch was complete
-    kind: Literal["labelled", "unlabelled", "labels"] = "labelled"  # the last: by id, of events that were scored before
+    fraction: float  # of the file that was read for the batch
+    kind: Literal["labelled", "unlabelled", "labels"] = "labelled"  # labels: by the ids of scored events
 
 
 def source_name(path: Path, columns: RowColumns, format: str) -> str:
-    """The file's name and a hash of its size, its first 64 KB and all that shapes its rows. Raises OSError."""
+    """Return the file's name with a hash of its size, its first 64 KB and the options of its rows. Raises OSError."""
     shaping = dataclasses.asdict(columns)
     for unordered in ("positive", "drop"):
         shaping[unordered] = sorted(set(shaping[unordered]))
-    if not columns.ranks:  # as files were named before there were ranks: their replays go on
+    if not columns.ranks:  # keeps the names from before there were ranks, so that old replays resume
         del shaping["ranks"]
     digest = hashlib.blake2b(msgspec.json.encode([format, path.stat().st_size, shaping]), digest_size=8)
     with path.open("rb") as file:
@@ -49,7 +49,7 @@ def source_name(path: Path, columns: RowColumns, format: str) -> str:
 
 
 def earlier_rows(learner: Document, source: str) -> int:
-    """Rows that the learner has learnt of a file of this name read otherwise, or with other content."""
+    """Return how many rows the learner learnt of a file of this name with other options or content."""
     prefix = source.rpartition("#")[0] + "#"
     rows = [offset for name, offset in learner["sources"].items() if name.startswith(prefix) and name != source]
     return max(rows, default=0)
@@ -63,7 +63,7 @@ def batches(
     fraction: Callable[[], float] = lambda: 0.0,
     kind: Literal["labelled", "labels"] = "labelled",
 ) -> Iterator[RequestBody]:
-    """The events, the first of them number `start` of the source, in bodies of up to `size` events or about 4 MB."""
+    """Yield the events in bodies of up to `size` events or about 4 MB; the first is number `start` of the source."""
     encode = msgspec.json.Encoder().encode
     parts: list[bytes] = []
     room = MAX_BODY

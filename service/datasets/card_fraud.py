@@ -1,13 +1,12 @@
-"""A simulated stream of card transactions, about 1 % of them fraud, whose fraud pattern changes at one event.
+"""Simulates a stream of card transactions, about 1 % of them fraud, whose fraud pattern changes at one event.
 
-Event k is a function of (seed, change, first day, k) alone: any part of the stream can be made again at any time,
-without what came before it. That is what lets the demo go on where it was. Blocks of 1000 events share one Philox
-generator, keyed by (seed, block).
+Event k depends only on (seed, change, first day, k), so any part of the stream can be generated at any time. That lets
+the demo resume. Blocks of 1000 events share one Philox generator, keyed by (seed, block).
 
-A fraud is drawn either from the pattern of its time or, one time in seven, from the lawful transactions themselves, so
-no ranking reaches AUC 1. Until the change, fraud is done online: gift cards and electronics, new devices, bursts at
-night, abroad. After it, in person: stolen cards tapped in shops at home, again and again for small amounts by day. Most
-of what gave a fraud away before speaks for a lawful transaction then.
+A fraud is drawn from the pattern of its time or, once in seven times, from the lawful transactions, so no ranking
+reaches AUC 1. Before the change, fraud happens online: gift cards, electronics, new devices, bursts at night, abroad.
+After it, fraud happens in person: stolen cards pay small amounts in domestic shops, again and again by day. Then most
+signs of the earlier fraud indicate a lawful transaction.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CardFraud", "first_day", "most"]
+__all__ = ["CardFraud", "first_day", "max_events"]
 
-Event = dict[str, Any]  # as the API takes it, with its label
+Event = dict[str, Any]  # an event of the API, with its label
 Column = NDArray[Any]  # (_BLOCK,)
 
 _BLOCK = 1000
@@ -27,8 +26,8 @@ _PER_DAY = 4000  # transactions
 _DAY_SECONDS = 86_400
 _FIRST_DAY = 20_454  # 2026-01-01, in days since the epoch
 _FRAUD = 0.01
-_QUIET = 1 / 7  # of the frauds look like any other transaction
-_FIRST_USE = 0.02  # of the cards were never used before: no time since the last transaction
+_QUIET = 1 / 7  # share of frauds that look like lawful transactions
+_FIRST_USE = 0.02  # share of cards without an earlier transaction
 
 _MERCHANTS = np.array(
     ["grocery", "fuel", "restaurant", "fashion", "pharmacy", "travel", "electronics", "gift_cards", "gaming", "cash"]
@@ -39,12 +38,12 @@ _BY_HOUR = np.array([2, 1, 1, 1, 1, 2, 4, 7, 8, 8, 9, 11, 13, 12, 10, 10, 11, 13
 
 
 class _Pattern(NamedTuple):
-    """How one kind of transaction is distributed. Weights are relative; median and spread are of a log-normal."""
+    """The distribution of a kind of transactions. Weights are relative; pairs are median and spread of a log-normal."""
 
     merchants: tuple[float, ...]
     countries: tuple[float, ...]
     channels: tuple[float, ...]
-    amount: tuple[float, float]  # in the merchant's own scale
+    amount: tuple[float, float]  # relative to the merchant's scale
     pause: tuple[float, float]  # seconds since the card's last transaction
     card_age: tuple[float, float]  # days
     today: float  # mean number of the card's other transactions within 24 hours
@@ -83,27 +82,27 @@ _IN_PERSON = _Pattern(
     today=3.0,
     new_device=0.05,
 )
-_NIGHT = np.where((np.arange(24) < 6) | (np.arange(24) >= 22), 4.0, 1.0)  # how much likelier fraud is, by hour
+_NIGHT = np.where((np.arange(24) < 6) | (np.arange(24) >= 22), 4.0, 1.0)  # relative frequency of fraud by hour
 _DAY = np.where((np.arange(24) >= 9) & (np.arange(24) < 18), 2.0, 1.0)
 
 
 def first_day(events: int, now: float, clock: float | None = None) -> int:
-    """The day, since the epoch, on which a stream of `events` begins that shall be over `now`, in seconds since then.
+    """Return the first day (since the epoch) of a stream of `events` that ends before `now` (in seconds).
 
-    That is 2026-01-01, or as much earlier as it needs. `clock`: where so many events have been, the time of the last.
+    It is 2026-01-01, or earlier if necessary. `clock`: the time of the last of `events` past ones.
     """
     if clock is not None:
         return int(clock // _DAY_SECONDS) - (events - 1) // _PER_DAY
-    return min(_FIRST_DAY, most(0, now) // _PER_DAY - -(-events // _PER_DAY))
+    return min(_FIRST_DAY, max_events(0, now) // _PER_DAY - -(-events // _PER_DAY))
 
 
-def most(first: int, now: float) -> int:
-    """How many events a stream that begins on that day may have, for none of them to be of a time after `now`."""
+def max_events(first: int, now: float) -> int:
+    """Return how many events fit between the first day and `now`."""
     return max(0, int(now // _DAY_SECONDS) - first) * _PER_DAY
 
 
 class CardFraud:
-    """The stream. `change` is the number of the first event of the second pattern; `first`: see `first_day`."""
+    """The stream. `change`: number of the first event of the second pattern; `first`: see `first_day`."""
 
     def __init__(self, change: int, seed: int = 1, first: int = _FIRST_DAY) -> None:
         self.change = change
@@ -111,12 +110,12 @@ class CardFraud:
         self.first = first
 
     def events(self, start: int, stop: int) -> list[Event]:
-        """Events `start` to `stop`, in order, labelled. O(stop - start), and up to two blocks more."""
-        made: list[Event] = []
+        """Return the labelled events `start` to `stop`, in order. O(stop - start), plus up to two blocks."""
+        events: list[Event] = []
         for block in range(start // _BLOCK, -(-stop // _BLOCK)):
             first = block * _BLOCK
-            made += self._block(block)[max(0, start - first) : stop - first]
-        return made
+            events += self._block(block)[max(0, start - first) : stop - first]
+        return events
 
     def _block(self, block: int) -> list[Event]:
         rng = np.random.Generator(np.random.Philox(key=np.array([self.seed, block], dtype=np.uint64)))
@@ -128,7 +127,7 @@ class CardFraud:
         shows = fraud & (rng.random(_BLOCK) >= _QUIET)
         kinds = [_columns(pattern, rng) for pattern in (_LAWFUL, _ONLINE, _IN_PERSON)]
         kind = np.where(shows, np.where(late, 2, 1), 0)
-        columns = {name: np.choose(kind, [one[name] for one in kinds]) for name in kinds[0]}
+        columns = {name: np.choose(kind, [columns_of[name] for columns_of in kinds]) for name in kinds[0]}
         merchants = columns["merchant"]
         amounts = np.round(np.maximum(columns["amount"] * _SCALE[merchants], 0.5), 2)
         online = columns["channel"] == 2
@@ -170,7 +169,7 @@ class CardFraud:
 
 
 def _times(numbers: Column, within: Column, first: int) -> Column:
-    """Seconds since the epoch, ascending: each day has its transactions, more of them by day than by night."""
+    """Return ascending times in seconds since the epoch, with more transactions by day than by night."""
     share = np.concatenate([[0.0], np.cumsum(_BY_HOUR)]) / _BY_HOUR.sum()
     second = np.interp((numbers % _PER_DAY + within) / _PER_DAY, share, np.arange(25) * 3600.0)
     times: Column = np.round((first + numbers // _PER_DAY) * _DAY_SECONDS + second, 3)
@@ -178,18 +177,18 @@ def _times(numbers: Column, within: Column, first: int) -> Column:
 
 
 def _relative(weights: Column) -> Column:
-    """Weights by hour, scaled to a mean of 1 over the stream."""
+    """Scale weights by hour to a mean of 1 over the stream."""
     scaled: Column = weights * _BY_HOUR.sum() / (weights @ _BY_HOUR)
     return scaled
 
 
 def _unless(missing: Column, values: Column) -> list[Any]:
-    """The values as Python has them, None where missing."""
+    """Return the values as Python objects, None if missing."""
     return [None if absent else value for absent, value in zip(missing.tolist(), values.tolist(), strict=True)]
 
 
 def _columns(pattern: _Pattern, rng: np.random.Generator) -> dict[str, Column]:
-    """A block of transactions of one kind; it takes the same number of draws whatever the pattern."""
+    """Draw a block of transactions of one kind; the number of draws does not depend on the pattern."""
 
     def pick(weights: tuple[float, ...]) -> Column:
         return np.searchsorted(np.cumsum(weights) / sum(weights), rng.random(_BLOCK), side="right")

@@ -1,12 +1,12 @@
-"""Events from arguments, files and standard input, for `update`, `predict` and `labels`, in chunks as they are read.
+"""Reads events of arguments, files and standard input in chunks, for `update`, `predict` and `labels`.
 
-    JSON    one event, a list of events, {"events": [...]}, or one event in each line; an event as the API has it, or a
-            flat object of features, with its label and what else is said of it beside them
-    others  what `replay` reads: CSV and TSV with a header, LIBSVM text, .npz; see `readers.py`
-    labels  JSON as above; CSV and TSV of id, label and, where there are four columns or fewer, time and weight; with a
-            header that names them, in any order, or without; as arguments ID=LABEL, too
+    JSON    one event, a list of events, {"events": [...]}, or one event per line; an event of the API, or a flat object
+            of features with the label and other members beside them
+    others  the formats of `replay`: CSV and TSV with a header, LIBSVM text, .npz; see `readers.py`
+    labels  JSON as above; CSV and TSV of id, label and optionally time and weight, in any order if there is a header;
+            also arguments ID=LABEL
 
-Everything but a JSON document of many lines is read in bounded memory.
+Everything except a JSON document of many lines is read in bounded memory.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from service.text import counted
 
 __all__ = ["EventChunk", "Inputs", "chunks"]
 
-_MAX_BODY = 4 * 2**20  # bytes after which a chunk ends, however few its events
+_MAX_BODY = 4 * 2**20  # bytes of a chunk
 _LABELS_READ = "JSON, CSV or TSV in UTF-8, gzipped or not"
 _LABEL_COLUMNS = ("id", "label", "time", "weight")
 _JSON = frozenset({"json", "jsonl", "ndjson"})
-_STDIN = Path("standard input")  # what messages call it
+_STDIN = Path("standard input")  # its name in messages
 _DASH = "-"
 
 
@@ -40,14 +40,14 @@ _DASH = "-"
 class EventChunk:
     """Some events as the body of a request."""
 
-    first: int  # the number of the first, from 0
+    first: int  # number of the first event, from 0
     count: int
     body: bytes
-    identified: bool  # each has an id
+    identified: bool  # every event has an id
 
 
 def chunks(events: Iterable[Event], size: int) -> Iterator[EventChunk]:
-    """The events in bodies of up to `size` of them or about 4 MB."""
+    """Yield the events in bodies of up to `size` events or about 4 MB."""
     encode = msgspec.json.Encoder().encode
     parts: list[bytes] = []
     first, room, identified = 0, _MAX_BODY, True
@@ -64,9 +64,9 @@ def chunks(events: Iterable[Event], size: int) -> Iterator[EventChunk]:
 
 @dataclass
 class Inputs:
-    """What is given to a command: `events()` gives them once, in order."""
+    """The inputs of a command; `events()` yields their events once, in order."""
 
-    given: Sequence[str]  # JSON, ID=LABEL, paths, "-"; none: standard input
+    arguments: Sequence[str]  # JSON, ID=LABEL, paths, "-"; empty: standard input
     kind: Literal["update", "predict", "labels"]
     learner: Mapping[str, Any] | None  # its document; None: the key may not read it
     columns: RowColumns
@@ -74,27 +74,27 @@ class Inputs:
     labels: Callable[[Any], int] = field(default_factory=BinaryLabels)
 
     def __post_init__(self) -> None:
-        if not self.given:
+        if not self.arguments:
             if sys.stdin is None or sys.stdin.isatty():
-                raise WrongUsage("no events: give them as JSON, name a file, or send them to standard input")
-            self.given = [_DASH]
-        if self.given.count(_DASH) > 1:
-            raise WrongUsage("standard input can be read once only")
+                raise WrongUsage("no events: pass JSON or a file, or pipe them to standard input")
+            self.arguments = [_DASH]
+        if self.arguments.count(_DASH) > 1:
+            raise WrongUsage("standard input can only be read once")
 
     def events(self) -> Iterator[Event]:
-        """Every event. Raises `ReadError` at the first that cannot be read."""
-        for one in self.given:
-            if one.lstrip()[:1] in ("{", "["):
-                yield from self._from_json(_documents(one, "the argument"))
-            elif self.kind == "labels" and "=" in one and not Path(one).exists():
-                id, _, label = one.rpartition("=")
-                yield {"id": id, "label": self._label(label, f"the argument {one!r}")}
-            elif not one:
+        """Yield every event. Raises `ReadError` at the first malformed one."""
+        for argument in self.arguments:
+            if argument.lstrip()[:1] in ("{", "["):
+                yield from self._from_json(_documents(argument, "the argument"))
+            elif self.kind == "labels" and "=" in argument and not Path(argument).exists():
+                id, _, label = argument.rpartition("=")
+                yield {"id": id, "label": self._label(label, f"the argument {argument!r}")}
+            elif not argument:
                 raise WrongUsage("an argument is empty; expected JSON, a file, or -")
-            elif one == _DASH:
+            elif argument == _DASH:
                 yield from self._from_stream(standard_input(), _STDIN)
             else:
-                yield from self._from_file(Path(one))
+                yield from self._from_file(Path(argument))
 
     def _from_file(self, path: Path) -> Iterator[Event]:
         try:
@@ -123,15 +123,15 @@ class Inputs:
 
         if self.learner is None:
             raise ReadError(
-                f"{path}: what a cell of {format} means is told by the learner's document, which takes a key with the "
-                "scope read; JSON goes without"
+                f"{path}: reading {format} needs the learner's document, and that a key with the scope read; JSON "
+                "does not"
             )
-        assert isinstance(self.labels, BinaryLabels | Ranks)  # `labels_said` is for others
+        assert isinstance(self.labels, BinaryLabels | Ranks)  # `labels_of_options` is for other inputs
         features = self.learner["config"]["features"]
-        given = None if format == "npz" and path != _STDIN else stream
+        arguments = None if format == "npz" and path != _STDIN else stream
         labelled = self.kind == "update"
         with open_rows(
-            path, self.columns, declared(features), format, self.labels, labelled=labelled, stream=given
+            path, self.columns, declared(features), format, self.labels, labelled=labelled, stream=arguments
         ) as rows:
             rows.adapt = adapter(rows.shape, features)
             for event in rows.events():
@@ -148,7 +148,7 @@ class Inputs:
             yield _unlabelled(event) if self.kind == "predict" else event
 
     def _is_event(self, row: Event) -> bool:
-        """Whether it is one as the API has it, else it is its own features."""
+        """Tell whether a row is an event of the API, not a flat object of features."""
         api = any(isinstance(row.get(name), kind) for name, kind in (("features", dict), ("x", list), ("values", list)))
         return api or self.kind == "labels" or (self.kind == "update" and row.keys() <= set(_LABEL_COLUMNS))
 
@@ -199,18 +199,18 @@ class Inputs:
                     raise ReadError(f"{place}: has no id")
                 yield event
             if order is None:
-                raise ReadError(f"{path}: the file holds no rows")
+                raise ReadError(f"{path}: the file has no rows")
         except (csv.Error, ValueError) as error:
             raise ReadError(f"{path}, line {reader.line_num:,}: {error}") from None
 
 
 def _unlabelled(event: Event) -> Event:
-    """What is to be scored carries neither label nor weight."""
+    """Remove label and weight from an event to score."""
     return {name: value for name, value in event.items() if name not in ("label", "weight")}
 
 
 def _format(path: Path, stream: io.BufferedReader) -> str:
-    """By the file's name; of standard input by its first character."""
+    """Return the format by the file's name, for standard input by its first character."""
     if path != _STDIN:
         if path.suffix == ".json" or path.suffixes[-2:] == [".json", ".gz"]:
             return "json"
@@ -219,7 +219,7 @@ def _format(path: Path, stream: io.BufferedReader) -> str:
         return format_of(path)
     head = stream.peek(1)
     if head[: len(GZIP)] == GZIP:
-        raise ReadError(f"{path} is gzipped: say by --format what is in it")
+        raise ReadError(f"{path} is gzipped: give its --format")
     return "json" if head.lstrip()[:1] in (b"{", b"[", b"") else "csv"
 
 
@@ -229,14 +229,14 @@ def _lines(stream: io.BufferedReader, path: Path, expected: str) -> Iterator[str
 
 
 def _json_rows(lines: Iterator[str], path: Path) -> Iterator[tuple[str, Any]]:
-    """Each event with its place: of lines that are one each, or of one document."""
+    """Yield each event with its place, from lines of one event each, or from one document."""
     numbered = ((number, line) for number, line in enumerate(lines, 1) if not line.isspace())
     place, first = next(numbered, (0, ""))
     if not first:
-        raise ReadError(f"{path}: there are no events")
+        raise ReadError(f"{path}: no events")
     try:
         row = msgspec.json.decode(first)
-    except msgspec.DecodeError:  # it goes on in the next line
+    except msgspec.DecodeError:  # the document continues in the next line
         row = None
     if not isinstance(row, dict) or isinstance(row.get("events"), list):
         yield from _documents(first + "".join(line for _, line in numbered), str(path))
@@ -250,17 +250,17 @@ def _json_rows(lines: Iterator[str], path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _documents(text: str, what: str) -> Iterator[tuple[str, Any]]:
-    """The events of one document, each with its place."""
+    """Yield the events of a document, each with its place."""
     try:
-        found = msgspec.json.decode(text)
+        document = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ReadError(f"{what}: not JSON: {error}") from None
-    if isinstance(found, dict):
-        if not isinstance(found.get("events"), list):
-            yield what, found
+    if isinstance(document, dict):
+        if not isinstance(document.get("events"), list):
+            yield what, document
             return
-        found = found["events"]
-    if not isinstance(found, list):
+        document = document["events"]
+    if not isinstance(document, list):
         raise ReadError(f"{what}: expected an event, a list of events or {{'events': [...]}}")
-    for number, row in enumerate(found):
+    for number, row in enumerate(document):
         yield f"{what}, event {number:,}", row

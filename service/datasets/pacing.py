@@ -1,4 +1,4 @@
-"""When a stream goes on, pauses or stops: a rate to keep, the speed it has, and Ctrl-C as a flag."""
+"""Controls a stream: a limit of its rate, a meter of its speed, and Ctrl-C as a flag."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, Self
 
 __all__ = ["Interruption", "Meter", "Pace", "Stopped", "interruptible_sleep"]
 
-_INSISTS = 1.0  # seconds
-_CATCH_UP = 1.0  # seconds: a stream that fell behind its rate makes up for no more than this
+_REPEAT = 1.0  # seconds after which a second signal raises
+_CATCH_UP = 1.0  # seconds that a late stream makes up for
 
 
 class Stopped(Exception):
@@ -31,17 +31,16 @@ def interruptible_sleep(wait: Callable[[float], bool]) -> Callable[[float], None
 
 
 class Interruption:
-    """Ctrl-C (SIGINT) and SIGTERM while the block runs: noted, not raised, so that what is in flight gets its answer.
+    """Notes Ctrl-C (SIGINT) and SIGTERM inside its context, so that a request in flight gets its response.
 
-    A signal that comes a second or more after the first raises KeyboardInterrupt: someone insists. (Sooner it is the
-    same one: wrappers such as `timeout` send theirs both to the process and to its group.) To be entered in the main
-    thread.
+    A second signal, a second or more after the first, raises KeyboardInterrupt. (Earlier it counts as the same one,
+    because wrappers such as `timeout` signal both the process and its group.) Enter it in the main thread.
     """
 
     def __init__(self) -> None:
-        self.signal: int | None = None  # the first that came
+        self.signal: int | None = None  # the first one
         self._since = 0.0
-        self._came = threading.Event()
+        self._arrived = threading.Event()
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -55,23 +54,23 @@ class Interruption:
             signal.signal(number, before)
 
     def __bool__(self) -> bool:
-        return self._came.is_set()
+        return self._arrived.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Pause; True, and at once, where the signal has come or comes."""
-        return self._came.wait(seconds)
+        """Pause; return True at once if a signal has arrived or arrives."""
+        return self._arrived.wait(seconds)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         if self.signal is None:
             self.signal = number
             self._since = time.monotonic()
-        elif time.monotonic() - self._since >= _INSISTS:
+        elif time.monotonic() - self._since >= _REPEAT:
             raise KeyboardInterrupt
-        self._came.set()
+        self._arrived.set()
 
 
 class Pace:
-    """Holds a stream to `rate` events per second; None is as fast as it goes."""
+    """Limits a stream to `rate` events per second; None: no limit."""
 
     def __init__(
         self, rate: float | None, wait: Callable[[float], bool], clock: Callable[[], float] = time.monotonic
@@ -79,34 +78,34 @@ class Pace:
         self._rate = rate
         self._wait = wait
         self._clock = clock
-        self._due = clock()
+        self._next_time = clock()
 
     def __call__(self, events: int) -> bool:
-        """Pause until the next `events` may go. True where the pause was ended from outside."""
+        """Pause until the next `events` may be sent; return True if the pause was interrupted."""
         if self._rate is None:
             return self._wait(0)
         now = self._clock()
-        self._due = max(self._due, now - _CATCH_UP)
-        stopped = self._wait(max(0.0, self._due - now))
-        self._due += events / self._rate
+        self._next_time = max(self._next_time, now - _CATCH_UP)
+        stopped = self._wait(max(0.0, self._next_time - now))
+        self._next_time += events / self._rate
         return stopped
 
 
 class Meter:
-    """Events per second over the last few seconds, in O(1) memory per second.
+    """Measures events per second over the last few seconds, in O(1) memory per second.
 
-    The first events only begin it: how long they took is not known, as kernels may have been compiled before.
+    The first events only start it: their time is unknown, because kernels may have been compiled before.
     """
 
     def __init__(self, seconds: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
-        self._shortest = seconds / 20  # between marks, and that a speed is told of
+        self._shortest = seconds / 20  # least time between marks, and for a speed
         self._clock = clock
-        self._marks: deque[tuple[float, int]] = deque()  # when, and how many there were; the last is of the newest
-        self.events = 0  # in all
+        self._marks: deque[tuple[float, int]] = deque()  # time, events by then; the last mark is the newest
+        self.events = 0  # in total
 
     def add(self, events: int) -> None:
-        """Count some more."""
+        """Count more events."""
         self.events += events
         now = self._clock()
         if len(self._marks) > 1 and self._marks[-1][0] - self._marks[-2][0] < self._shortest:
@@ -115,7 +114,7 @@ class Meter:
         self._forget(now)
 
     def speed(self) -> float | None:
-        """Events per second, now; None until there is a time to tell it of."""
+        """Return the present events per second; None until there is enough time to measure."""
         now = self._clock()
         self._forget(now)
         if not self._marks or now - self._marks[0][0] < self._shortest:

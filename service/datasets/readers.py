@@ -1,13 +1,12 @@
-"""Files of labelled rows as a stream of API events: CSV, TSV, JSON lines, .npz and LIBSVM text, each also gzipped.
+"""Reads files of labelled rows as API events: CSV, TSV, JSON lines, .npz and LIBSVM text, each also gzipped.
 
-Text files are read once, from front to back, in memory that does not grow with their length, at a constant cost per
-row; the arrays of an .npz are loaded.
+Text files are read once, from front to back, in constant memory and time per row; the arrays of an .npz are loaded.
 
-    CSV, TSV   A header names the columns, all but the label are features. A column whose first cells (up to 10,000
-               rows) are all numbers is numeric to the end of the file: a later text in it is an error, an empty cell,
-               NaN, NA, null, none or ? is null. In any other column cells are strings, empty ones null. So a column
-               never changes its type half-way. What the learner declares about a column goes before this.
-    JSONL      Each line is a flat object of features with the label in it, or an API event:
+    CSV, TSV   A header names the columns; all except the label are features. A column whose first cells (up to 10,000
+               rows) are numbers is numeric in the whole file. Then text is an error, and an empty cell, NaN, NA, null,
+               none or ? is null. In other columns cells are strings, and empty ones null. So a column never changes its
+               type. The learner's declaration of a column takes precedence.
+    JSONL      Each line is a flat object of features and the label, or an API event:
                {"features": {...}}, {"x": [...]} or {"indices": [...], "values": [...]} with the label beside it.
     .npz       Dense `X` (n, dim), or the CSR parts `data`, `indices`, `indptr`, `shape`; labels `y` (n,).
     LIBSVM     `label index:value ...`, indices from 1 (they become 0-based and ascending); # begins a comment.
@@ -49,18 +48,18 @@ _SUFFIXES = {
 }
 _TAB = "\t"
 _SEPARATORS = {",": "commas", ";": "semicolons", _TAB: "tabs", "|": "bars"}
-_ZIP, _ARRAY = b"PK", b"\x93NUMPY"  # how NumPy's files of several arrays begin, and those of one
-_SO_FAR = "the column was numeric so far: --drop it, or create the learner with it as a categorical one"
-_BLOCK = 1000  # rows of an array that are turned into Python numbers at once
+_ZIP, _ARRAY = b"PK", b"\x93NUMPY"  # beginnings of NumPy's files of several arrays, and of one
+_SO_FAR = "the column was numeric so far: --drop it, or declare it as categorical in the learner"
+_BLOCK = 1000  # rows of an array that are converted to Python numbers at once
 
 
 def check_regular(path: Path) -> None:
-    """Refuse what cannot be read a second time. Raises `ReadError`; a file that is not there is left to `open_rows`.
+    """Refuse a file that cannot be read twice. Raises `ReadError`; `open_rows` reports missing files.
 
-    What comes down a pipe can be told from what came before by its first bytes at best, so a replay that was stopped
-    could go on behind rows that it has never seen; and a pipe whose writer is silent would hold up Ctrl-C.
+    A pipe can only be recognised by its first bytes, so a resumed replay could skip rows that it has never read. A
+    silent writer would also delay Ctrl-C.
     """
-    again = "a replay that was stopped reads its file again, so it takes files only: write the rows to one first"
+    again = "a resumed replay reads its file again: write the rows to a file first"
     if path.is_fifo() or path.is_char_device() or path.is_socket():
         raise ReadError(f"{path} is a pipe or a device, not a file; {again}")
     if str(path) == "-" and not path.exists():
@@ -68,11 +67,11 @@ def check_regular(path: Path) -> None:
 
 
 def format_of(path: Path) -> str:
-    """The format that the file's name tells. Raises `ReadError` where it tells none."""
+    """Return the format by the file's name. Raises `ReadError` if the name does not tell."""
     suffixes = path.suffixes[-2:] if path.suffix == ".gz" else path.suffixes[-1:]
     name = _SUFFIXES.get(suffixes[0].lower()) if suffixes else None
     if name is None:
-        raise ReadError(f"{path}: the name does not tell the format; give --format with one of {', '.join(FORMATS)}")
+        raise ReadError(f"{path}: unknown format; use --format with one of {', '.join(FORMATS)}")
     return name
 
 
@@ -88,18 +87,16 @@ def open_rows(
 ) -> Rows[Any]:
     """Open a file of labelled rows.
 
-    `declared` tells of columns whose type is known beforehand whether they are numeric, `labels` what the labels mean:
-    two classes by `columns.positive` if it is not given. Not `labelled`, a CSV or TSV file needs no label, and one that
-    it has is left out. `stream` is read in the place of the file, if it is text. Raises `ReadError` where the file
-    cannot be opened, lacks a column that is asked for, or has labels that `labels` refuses.
+    `declared`: columns of known type, and whether they are numeric. `labels`: the meaning of labels; by default two
+    classes by `columns.positive`. Without `labelled`, a CSV or TSV file needs no label, and its label is omitted.
+    `stream`: text to read instead of the file. Raises `ReadError` if the file cannot be opened, lacks a column, or has
+    labels that `labels` refuses.
     """
     format = format or format_of(path)
     if labels is None:
         labels = BinaryLabels(columns.positive)
     if format in ("npz", "libsvm") and columns.named:
-        raise ReadError(
-            f"{path}: {format} files have no column names; {', '.join(columns.named)} cannot be found there"
-        )
+        raise ReadError(f"{path}: {format} files have no column names such as {', '.join(columns.named)}")
     try:
         match format:
             case "csv" | "tsv":
@@ -145,35 +142,35 @@ class _CsvRows(TextRows[list[str]]):
             raise self._at(reader.line_num, error) from None
 
     def _columns_of(self, header: list[str]) -> str:
-        """What the columns are, or by what else they are separated."""
+        """Describe the columns of a header, or their wrong separator."""
         others = [mark for mark in _SEPARATORS if mark != self._delimiter and mark in header[0]] if header else []
         if len(header) > 1 or not others:
             return f"the columns are {', '.join(header)[:500]}"
         mark = others[0]
-        said = f"its one column is {header[0][:500]!r}, with {_SEPARATORS[mark]} in it"
-        asked = _SEPARATORS[self._delimiter]
-        return f"{said}: {'read it by --format tsv' if mark == _TAB else f'columns are separated by {asked}'}"
+        column = f"its only column is {header[0][:500]!r}, which contains {_SEPARATORS[mark]}"
+        separator = _SEPARATORS[self._delimiter]
+        return f"{column}: {'use --format tsv' if mark == _TAB else f'columns must be separated by {separator}'}"
 
     def _survey(self, head: list[tuple[int, list[str]]]) -> Shape:
-        header, asked = self._header, self._columns
+        header, options = self._header, self._columns
         twice = {name for name in header if header.count(name) > 1}
         if twice:
             raise ReadError(f"{self.path}: the header names {', '.join(sorted(twice))} twice")
         place = {name: k for k, name in enumerate(header)}
-        for name in (*([asked.label] if self._labelled else []), *asked.named):
+        for name in (*([options.label] if self._labelled else []), *options.named):
             if name not in place:
                 raise ReadError(f"{self.path}: there is no column {name!r}; {self._columns_of(header)}")
-        whole = [row for _, row in head if len(row) == len(header)]
-        self._label = place[asked.label] if self._labelled else None
+        complete = [row for _, row in head if len(row) == len(header)]
+        self._label = place[options.label] if self._labelled else None
         if self._label is not None:
-            self._check_labels(row[self._label] for row in whole)
-        aside = {asked.label, *asked.named}
+            self._check_labels(row[self._label] for row in complete)
+        aside = {options.label, *options.named}
         self._features = [
-            (k, name, self._declared.get(name, all(is_number(row[k]) for row in whole)))
+            (k, name, self._declared.get(name, all(is_number(row[k]) for row in complete)))
             for name, k in place.items()
             if name not in aside
         ]
-        self._about = [(member, place[name], read) for member, name, read in asked.about if name is not None]
+        self._about = [(member, place[name], read) for member, name, read in options.about if name is not None]
         return Shape(
             "named",
             columns=tuple(name for _, name, _ in self._features),
@@ -239,7 +236,7 @@ class _JsonRows(TextRows[str]):
         row = self._object(record)
         form = form_of(row)
         if form != self._form:
-            raise ValueError(f"the features are given as {form}; those of the first row as {self._form}")
+            raise ValueError(f"the features are in the form {form}; those of the first row in the form {self._form}")
         label = self._columns.label
         if label not in row:
             raise ValueError(f"there is no {label!r}; the row has {', '.join(row)[:500]}")
@@ -264,12 +261,12 @@ class _JsonRows(TextRows[str]):
         return row
 
     def _features(self, row: dict[str, Any]) -> dict[str, Any]:
-        given = row if self._form == "flat" else row["features"]
-        return {name: value for name, value in given.items() if name not in self._aside}
+        features = row if self._form == "flat" else row["features"]
+        return {name: value for name, value in features.items() if name not in self._aside}
 
 
 def form_of(row: dict[str, Any]) -> str:
-    """Which member of an API event holds the features; "flat" where the row is its own features."""
+    """Return the member of an API event with the features; "flat" if the row has them itself."""
     if isinstance(row.get("features"), dict):
         return "features"
     if isinstance(row.get("x"), list):
@@ -303,10 +300,10 @@ def _pair(text: str) -> tuple[int, float]:
         raise ValueError(f"{text[:60]!r} is not index:value")
     if int(index) < 1:
         raise ValueError(f"{text[:60]!r}: indices begin at 1")
-    found = number(value)
-    if found is None:
+    number_ = number(value)
+    if number_ is None:
         raise ValueError(f"{text[:60]!r} has no finite value")
-    return int(index) - 1, found
+    return int(index) - 1, number_
 
 
 class _ArrayRow(NamedTuple):
@@ -329,7 +326,7 @@ class _ArrayRows(Rows[_ArrayRow]):
             raise ReadError(f"{path}: {error}") from None
         self.total = len(self._y)
         if not self._y:
-            raise ReadError(f"{path}: the file holds no rows")
+            raise ReadError(f"{path}: the file has no rows")
         self.shape = Shape("dense" if isinstance(self._X, np.ndarray) else "sparse", width=self._X.shape[1])
 
     def fraction(self) -> float:
@@ -345,8 +342,8 @@ class _ArrayRows(Rows[_ArrayRow]):
     def _block(self, start: int) -> Iterator[tuple[Event, bool]]:
         block = self._X[start : start + _BLOCK]
         if isinstance(block, np.ndarray):
-            whole: NDArray[np.bool_] = np.all(np.isfinite(block), axis=1)
-            return zip(({"x": row} for row in block.tolist()), map(bool, whole), strict=True)
+            is_finite: NDArray[np.bool_] = np.all(np.isfinite(block), axis=1)
+            return zip(({"x": row} for row in block.tolist()), map(bool, is_finite), strict=True)
         ends = block.indptr.tolist()
         indices, values = block.indices.tolist(), block.data.tolist()
         finite = np.isfinite(block.data).tolist()
@@ -354,35 +351,35 @@ class _ArrayRows(Rows[_ArrayRow]):
 
     def _event(self, record: _ArrayRow) -> Event:
         if not record.finite:
-            raise ValueError("holds a number that is not finite")
+            raise ValueError("has a number that is not finite")
         return {**record.features, "label": self.labels(record.label)}
 
 
 def _arrays(path: Path, name: str) -> tuple[Any, NDArray[Any]]:
-    """X, an (n, dim) matrix or a CSR matrix in canonical form, and the labels (n,).
+    """Load X, an (n, dim) matrix or a CSR matrix in canonical form, and the labels (n,).
 
-    Raises ValueError or TypeError where the arrays are not that, and what NumPy raises for a damaged archive.
+    Raises ValueError or TypeError for other arrays, and the errors of NumPy for a damaged archive.
     """
     with path.open("rb") as file:
         packed = file.read(len(GZIP)) == GZIP
         file.seek(0)
         archive: Any = io.BytesIO(gzip.decompress(file.read())) if packed else file
-        if not archive.read(len(_ARRAY)).startswith((_ZIP, _ARRAY)):  # np.load would take it for a pickle
+        if not archive.read(len(_ARRAY)).startswith((_ZIP, _ARRAY)):  # np.load would read it as a pickle
             raise ValueError(
-                f"not an .npz archive; the other formats are {', '.join(one for one in FORMATS if one != 'npz')}"
+                f"not an .npz archive; the other formats are {', '.join(name_ for name_ in FORMATS if name_ != 'npz')}"
             )
         archive.seek(0)
         parts = np.load(archive, allow_pickle=False)
         if isinstance(parts, np.ndarray):
             raise ValueError("one bare array; expected an .npz archive")
         expected = ["X", name] if "X" in parts else ["data", "indices", "indptr", "shape", name]
-        absent = [one for one in expected if one not in parts]
+        absent = [name_ for name_ in expected if name_ not in parts]
         if absent:
-            raise ValueError(f"holds {', '.join(parts.files)}; expected X or CSR parts, and {name}: no {absent[0]}")
-        loaded = [parts[one] for one in expected]
+            raise ValueError(f"has {', '.join(parts.files)}; expected X or CSR parts, and {name}: no {absent[0]}")
+        loaded = [parts[name_] for name_ in expected]
     *arrays, y = loaded
     if any(array.dtype.kind not in "biuf" for array in arrays):
-        raise ValueError("holds features that are not numbers")
+        raise ValueError("has features that are not numbers")
     X: Any = arrays[0].astype(np.float64) if arrays[0].dtype.kind == "b" else arrays[0]
     if len(arrays) > 1:
         X = csr_array((X, arrays[1], arrays[2]), shape=tuple(arrays[3].tolist()))

@@ -1,4 +1,4 @@
-"""What every reader of a file is: rows in order, each an API event, with the place in the file for what is wrong."""
+"""The base of all file readers: rows in order, each an API event, and places in the file for errors."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ from service.text import counted
 
 __all__ = ["GZIP", "READ", "Event", "ReadError", "Rows", "Shape", "TextRows", "lines_of", "standard_input", "text_of"]
 
-Event = dict[str, Any]  # as the API takes it, with its label
+Event = dict[str, Any]  # an event of the API, with its label
 Record = TypeVar("Record")
 Text = TypeVar("Text", str, list[str])
 
-GZIP = b"\x1f\x8b"  # how every gzipped file begins
-_NO_TEXT = {  # how files begin that are often taken for text, and what they are
+GZIP = b"\x1f\x8b"  # beginning of gzipped files
+_NO_TEXT = {  # beginnings of files that are often taken for text
     BOM_UTF16_LE: "UTF-16 text",
     BOM_UTF16_BE: "UTF-16 text",
     b"PK\x03\x04": "a zip archive, as spreadsheets and .npz files are",
     b"PAR1": "a Parquet file",
 }
 READ = "CSV, TSV, JSON lines or LIBSVM text in UTF-8, gzipped or not, or an .npz archive"
-_AHEAD_ROWS = 10_000  # rows that are looked at before the first is given out
-_AHEAD_CHARACTERS = 4_000_000  # or fewer, where they are long
+_AHEAD_ROWS = 10_000  # rows that are surveyed before the first is yielded
+_AHEAD_CHARACTERS = 4_000_000  # or fewer, if they are long
 
 
 class ReadError(WrongUsage):
-    """The file cannot be read as labelled rows. The text names the file and, where one is to blame, the line."""
+    """A file cannot be read as labelled rows. The text names the file, and the line if possible."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a file's rows carry."""
+    """The kind and the columns of a file's rows."""
 
     kind: Literal["named", "dense", "sparse"]
-    columns: tuple[str, ...] = ()  # named: the features in order (JSONL: those of the first row)
-    texts: tuple[str, ...] = ()  # named: those that hold strings
-    width: int | None = None  # dense: numbers per row; sparse: columns, where the file tells
+    columns: tuple[str, ...] = ()  # named: the features in order (JSONL: of the first row)
+    texts: tuple[str, ...] = ()  # named: the features with strings
+    width: int | None = None  # dense: numbers per row; sparse: columns, if known
 
     def __str__(self) -> str:
         if self.kind == "named":
@@ -59,7 +59,7 @@ class Shape:
 
 
 class _Counting(io.RawIOBase):
-    """A stream that cannot be sought, such as a pipe, which tells nevertheless how much was read of it."""
+    """Wraps an unseekable stream, such as a pipe, to count the bytes read."""
 
     def __init__(self, stream: io.BufferedReader) -> None:
         self._stream = stream
@@ -79,50 +79,50 @@ class _Counting(io.RawIOBase):
 
 
 def standard_input() -> io.BufferedReader:
-    """Standard input, for the readers of files."""
+    """Return standard input for the readers of files."""
     return io.BufferedReader(_Counting(sys.stdin.buffer))  # type: ignore[arg-type]
 
 
 def text_of(stream: io.BufferedReader) -> io.TextIOWrapper:
-    """What is read there as text, gzipped or not."""
+    """Return the text of a stream, gzipped or not."""
     source: Any = gzip.GzipFile(fileobj=stream) if stream.peek(2)[:2] == GZIP else stream
     return io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
 
 
 def lines_of(text: io.TextIOWrapper, path: Path, expected: str = READ) -> Iterator[str]:
-    """The lines of a text that was not read from yet; `path` is what messages call it.
+    """Yield the lines of a text from its beginning; `path` names it in messages.
 
-    Raises `ReadError` at the first line that is damaged or not UTF-8, and at once where it is no text, with what was
-    `expected`.
+    Raises `ReadError` at the first line that is damaged or not UTF-8, and at once for binary data, with the `expected`
+    formats.
     """
-    done = 0
+    count = 0
     try:
-        head: bytes = text.buffer.peek(1)  # type: ignore[attr-defined]  # what `text_of` wraps has it
-        found = next((what for begin, what in _NO_TEXT.items() if head.startswith(begin)), None)
-        if found is not None or b"\0" in head:
-            raise ReadError(f"{path} is {found or 'binary data'}; expected {expected}")
+        head: bytes = text.buffer.peek(1)  # type: ignore[attr-defined]  # the buffers of `text_of` have it
+        kind = next((what for begin, what in _NO_TEXT.items() if head.startswith(begin)), None)
+        if kind is not None or b"\0" in head:
+            raise ReadError(f"{path} is {kind or 'binary data'}; expected {expected}")
         for line in text:
-            done += 1
+            count += 1
             yield line
     except UnicodeDecodeError as error:
-        place = done + 1 + error.object.count(b"\n", 0, error.start)
-        said = f"not UTF-8 text: it holds the byte 0x{error.object[error.start]:02x}; save the file as UTF-8"
-        raise ReadError(f"{path}, line {place:,}: {said}") from None
+        place = count + 1 + error.object.count(b"\n", 0, error.start)
+        reason = f"not UTF-8 text: it contains the byte 0x{error.object[error.start]:02x}; save the file as UTF-8"
+        raise ReadError(f"{path}, line {place:,}: {reason}") from None
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise ReadError(f"{path}, line {done + 1:,}: the gzip data is damaged or cut short ({error})") from None
+        raise ReadError(f"{path}, line {count + 1:,}: the gzip data is damaged or cut short ({error})") from None
 
 
 class Rows(ABC, Generic[Record]):
-    """An open file: `shape` tells what its rows are, `events` gives them, once and in order. A context manager."""
+    """An open file: `shape` describes its rows, `events` yields them once, in order. A context manager."""
 
     shape: Shape
-    total: int | None = None  # rows, where the format tells before the end
+    total: int | None = None  # rows, if the format has their number
     adapt: Callable[[Event], Event] | None = None  # applied to each event; may raise ValueError
-    _unit: str = "line"  # what a place in the file is counted in
+    _unit: str = "line"  # unit of places in the file
 
     def __init__(self, path: Path, labels: BinaryLabels | Ranks) -> None:
         self.path = path
-        self.labels = labels  # what they mean, and which there were
+        self.labels = labels  # the meaning of labels, and those that occurred
 
     def __enter__(self) -> Self:
         return self
@@ -133,7 +133,7 @@ class Rows(ABC, Generic[Record]):
         self.close()
 
     def events(self, skip: int = 0) -> Iterator[Event]:
-        """Every row from number `skip` on, counted from 0. Raises `ReadError` at the first row that is malformed."""
+        """Yield every row from number `skip` on, counted from 0. Raises `ReadError` at the first malformed row."""
         for place, record in self._records(skip):
             try:
                 event = self._event(record)
@@ -145,31 +145,31 @@ class Rows(ABC, Generic[Record]):
 
     @abstractmethod
     def fraction(self) -> float:
-        """How much of the file has been given out by `events`, 0 to 1. What was only looked at ahead does not count."""
+        """Return the fraction of the file that `events` has yielded, 0 to 1, without surveyed rows."""
 
     def close(self) -> None:
-        """Close the file; done by the context manager."""
+        """Close the file; the context manager does it."""
         return
 
     @abstractmethod
     def _records(self, skip: int) -> Iterator[tuple[int, Record]]:
-        """Each row, unread, with its place, from row `skip` on."""
+        """Yield each raw row with its place, from row `skip` on."""
 
     @abstractmethod
     def _event(self, record: Record) -> Event:
-        """The row as an event. Raises ValueError where it is malformed."""
+        """Decode a row to an event. Raises ValueError if it is malformed."""
 
     def _at(self, place: int, error: object) -> ReadError:
         return ReadError(f"{self.path}, {self._unit} {place:,}: {error}")
 
 
 class TextRows(Rows[Text]):
-    """A text file, gzipped or not, whose first rows are looked at before any is given out."""
+    """A text file, gzipped or not, whose first rows are surveyed before any is yielded."""
 
     def __init__(
         self, path: Path, columns: RowColumns, labels: BinaryLabels | Ranks, stream: io.BufferedReader | None = None
     ) -> None:
-        """`stream`: what is read instead of the file at `path`, which then is only what messages call it."""
+        """Open a file; `stream` is read instead of it, and `path` then only names it in messages."""
         super().__init__(path, labels)
         self._columns = columns
         self._raw = path.open("rb") if stream is None else stream
@@ -181,17 +181,17 @@ class TextRows(Rows[Text]):
                 (place, record, self._raw.tell()) for place, record in self._first()
             )
             if not self._head:
-                raise ReadError(f"{path}: the file holds no rows")
+                raise ReadError(f"{path}: the file has no rows")
             self.shape = self._survey([(place, record) for place, record, _ in self._head])
-            self._given: int | None = 0  # bytes up to the row given last; None behind the head: as far as was read
+            self._bytes_read: int | None = 0  # up to the last yielded row; None after the head
         except BaseException:
             self._raw.close()
             raise
 
     def fraction(self) -> float:
-        if not self._size:  # of a stream nobody knows
+        if not self._size:  # unknown for a stream
             return 0.0
-        return (self._raw.tell() if self._given is None else self._given) / self._size
+        return (self._raw.tell() if self._bytes_read is None else self._bytes_read) / self._size
 
     def close(self) -> None:
         self._raw.close()
@@ -201,9 +201,9 @@ class TextRows(Rows[Text]):
 
     def _out_of_head(self) -> Iterator[tuple[int, Text]]:
         while self._head:
-            place, record, self._given = self._head.popleft()
+            place, record, self._bytes_read = self._head.popleft()
             yield place, record
-        self._given = None
+        self._bytes_read = None
 
     def _first(self) -> Iterator[tuple[int, Text]]:
         room = _AHEAD_CHARACTERS
@@ -221,12 +221,12 @@ class TextRows(Rows[Text]):
 
     @abstractmethod
     def _read(self) -> Iterator[tuple[int, Text]]:
-        """Every row, unread, with its line number, blank lines left out. Raises `ReadError`."""
+        """Yield every raw row with its line number, without blank lines. Raises `ReadError`."""
 
     @abstractmethod
     def _survey(self, head: list[tuple[int, Text]]) -> Shape:
-        """What the first rows tell of all. Raises `ReadError` where their labels are unclear."""
+        """Derive the shape from the first rows. Raises `ReadError` if their labels are unclear."""
 
     def _lines(self) -> Iterator[str]:
-        """The text line by line."""
+        """Yield the text line by line."""
         return lines_of(self._text, self.path)

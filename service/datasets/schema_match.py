@@ -1,4 +1,4 @@
-"""A file's rows as a learner takes them: checked before the first is sent, adapted where that changes no meaning."""
+"""Matches a file's rows to a learner: checks them before the first is sent, and adapts them without loss."""
 
 from __future__ import annotations
 
@@ -10,17 +10,25 @@ from service.datasets.values import BinaryLabels, Ranks, RowColumns
 from service.exits import WrongUsage
 from service.text import counted
 
-__all__ = ["Misfit", "adapter", "declared", "features_of", "labels_for", "labels_said", "suitable"]
+__all__ = [
+    "SchemaMismatch",
+    "adapter",
+    "declared",
+    "describe_features",
+    "labels_for",
+    "labels_of_options",
+    "suggest_options",
+]
 
-_LISTED = 8  # columns that a message names
+_LISTED = 8  # columns in a message
 
 
-class Misfit(WrongUsage):
-    """The rows of the file are not what the learner takes."""
+class SchemaMismatch(WrongUsage):
+    """The rows of a file do not match the learner."""
 
 
 def declared(features: Mapping[str, Any]) -> dict[str, bool]:
-    """The columns that a learner's features declare, and whether each is numeric."""
+    """Return the columns that a learner's features declare, and whether each is numeric."""
     if features["kind"] == "table":
         return {field["name"]: field["kind"] == "numeric" for field in features["fields"]}
     texts = dict.fromkeys((*features.get("text", ()), *features.get("categorical", ())), False)
@@ -28,30 +36,30 @@ def declared(features: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def labels_for(columns: RowColumns, learner: Mapping[str, Any]) -> BinaryLabels | Ranks:
-    """What the labels of a file mean to a learner, of which this is the document.
+    """Return the meaning of a file's labels for the learner of this document.
 
-    An ordinal one takes the ranks 1 to p as they are, or `columns.ranks`. Raises `Misfit` where what is said of the
-    labels is not for such a learner.
+    An ordinal learner takes the ranks 1 to p, or `columns.ranks`. Raises `SchemaMismatch` if the options do not suit
+    the learner.
     """
     classes = learner["class_counts"]
     if "positive" in classes:
         if columns.ranks:
-            raise Misfit(f"--ranks is for ordinal learners; {learner['name']} tells two classes: use --positive")
+            raise SchemaMismatch(f"--ranks is for ordinal learners; {learner['name']} has two classes: use --positive")
         return BinaryLabels(columns.positive)
     if columns.positive:
-        raise Misfit(f"--positive is for learners of two classes; {learner['name']} tells ranks: use --ranks")
+        raise SchemaMismatch(f"--positive is for learners of two classes; {learner['name']} is ordinal: use --ranks")
     if len(columns.ranks) not in (0, len(classes)):
-        raise Misfit(
-            f"--ranks names {counted(len(columns.ranks), 'label')}; {learner['name']} tells {len(classes)} ranks"
+        raise SchemaMismatch(
+            f"--ranks names {counted(len(columns.ranks), 'label')}; {learner['name']} has {len(classes)} ranks"
         )
     try:
         return Ranks(columns.ranks or tuple(classes))
     except ValueError as error:
-        raise Misfit(f"--ranks: {error}") from None
+        raise SchemaMismatch(f"--ranks: {error}") from None
 
 
-def labels_said(columns: RowColumns) -> Callable[[Any], int]:
-    """What labels mean to a learner of which nothing is known: what the options say, else numbers as they are."""
+def labels_of_options(columns: RowColumns) -> Callable[[Any], int]:
+    """Return the meaning of labels by the options alone, for an unknown learner; else numbers stay."""
     if columns.ranks:
         return Ranks(columns.ranks)
     return BinaryLabels(columns.positive) if columns.positive else _as_given
@@ -65,16 +73,16 @@ def _as_given(label: Any) -> int:
     except (TypeError, ValueError, OverflowError):
         pass
     raise ValueError(
-        f"the label is {str(label)[:60]!r}; expected a number as the API takes it, or --positive or --ranks, since the "
-        "key may not read what the learner's labels are"
+        f"the label is {str(label)[:60]!r}; expected a number of the API, or --positive or --ranks, because the key "
+        "may not read the learner's labels"
     )
 
 
 def adapter(shape: Shape, features: Mapping[str, Any]) -> Callable[[Event], Event] | None:
-    """What turns each event of a file into one that the learner takes; None where it is one already.
+    """Return a function that adapts each event of a file to the learner; None if they match already.
 
-    Named columns of numbers go to a dense learner in their order, dense and sparse rows to each other's kind. Raises
-    `Misfit` where the rows cannot be what the learner takes; what only later rows show is refused when they come.
+    Named columns of numbers become dense rows in their order; dense and sparse rows become each other. Raises
+    `SchemaMismatch` if the rows cannot match; the function refuses later rows that do not.
     """
     kind = features["kind"]
     if kind in ("named", "table"):
@@ -93,42 +101,44 @@ def adapter(shape: Shape, features: Mapping[str, Any]) -> Callable[[Event], Even
     return _spread(features["dim"]) if kind == "dense" else _nonzero
 
 
-def features_of(shape: Shape) -> str | None:
-    """What is learnt from of each row, in words, so that what was not meant to be is seen; None: it has no names."""
+def describe_features(shape: Shape) -> str | None:
+    """List the features of the rows, so that the user sees unwanted ones; None if they have no names."""
     if not shape.columns:
         return None
-    return f"features: {_listed(shape.columns)}; --drop COLUMN leaves one out"
+    return f"features: {_join_names(shape.columns)}; --drop COLUMN omits one"
 
 
-def suitable(shape: Shape, ranks: int = 0) -> str:
-    """The features that fit the rows, and how many ranks the labels have, as options of `rarestream create`."""
+def suggest_options(shape: Shape, ranks: int = 0) -> str:
+    """Return options of `rarestream create` that match the rows and the number of ranks."""
     features = "named" if shape.kind == "named" else f"{shape.kind} --dim {shape.width or 'N'}"
     return f"--features {features}" + (f" --param ranks={ranks}" if ranks else "")
 
 
-def _misfit(shape: Shape, features: Mapping[str, Any]) -> Misfit:
+def _misfit(shape: Shape, features: Mapping[str, Any]) -> SchemaMismatch:
     takes = f"{features['kind']} features"
     if "dim" in features:
         takes += f" of {counted(features['dim'], 'column')}"
-    return Misfit(f"the file has {shape}; the learner takes {takes}")
+    return SchemaMismatch(f"the file has {shape}; the learner takes {takes}")
 
 
 def _check_names(shape: Shape, features: Mapping[str, Any]) -> None:
     if shape.kind != "named":
         raise _misfit(shape, features)
     if features["kind"] == "table" and features["extra"] == "refuse":
-        known = {field["name"] for field in features["fields"]}
-        unknown = [name for name in shape.columns if name not in known]
+        declared_names = {field["name"] for field in features["fields"]}
+        unknown = [name for name in shape.columns if name not in declared_names]
         if unknown:
             drop = " ".join(f"--drop {name}" for name in unknown[:_LISTED])
-            raise Misfit(f"the learner does not declare {_listed(unknown)}; leave such columns out with {drop}")
+            raise SchemaMismatch(f"the learner does not declare {_join_names(unknown)}; omit them with {drop}")
 
 
 def _numbers(shape: Shape, dim: int) -> Callable[[Event], Event]:
     if shape.texts:
-        raise Misfit(f"the learner takes {dim} numbers; {_listed(shape.texts)} of the file are not numeric")
+        raise SchemaMismatch(f"the learner takes {dim} numbers; {_join_names(shape.texts)} of the file are not numeric")
     if len(shape.columns) != dim:
-        raise Misfit(f"the learner takes {dim} numbers; the file has {len(shape.columns)}: {_listed(shape.columns)}")
+        raise SchemaMismatch(
+            f"the learner takes {dim} numbers; the file has {len(shape.columns)}: {_join_names(shape.columns)}"
+        )
     names = shape.columns
 
     def adapt(event: Event) -> Event:
@@ -152,7 +162,7 @@ def _spread(dim: int) -> Callable[[Event], Event]:
         x = [0.0] * dim
         for index, value in zip(event.pop("indices"), event.pop("values"), strict=True):
             if not isinstance(index, int) or not 0 <= index < dim:
-                raise ValueError(f"names column {index}; the learner's are 0 to {dim - 1}")
+                raise ValueError(f"has column {index}; the learner's are 0 to {dim - 1}")
             x[index] = value
         event["x"] = x
         return event
@@ -167,5 +177,5 @@ def _nonzero(event: Event) -> Event:
     return event
 
 
-def _listed(names: tuple[str, ...] | list[str]) -> str:
+def _join_names(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")

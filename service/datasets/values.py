@@ -1,6 +1,6 @@
-"""What the cells of a file mean: labels and ranks, numbers, times, ids, weights. No I/O.
+"""Parses the cells of a file: labels and ranks, numbers, times, ids, weights. No I/O.
 
-Every function here raises `ValueError` with a text that says what is wrong; the readers put file and line before it.
+Every function raises `ValueError` with a text that says what is wrong; the readers add file and line.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ _PAIRS: tuple[tuple[str, str], ...] = (
     ("-1", "1"),
     ("false", "true"),
     ("no", "yes"),
-)  # negative, positive: read without being told
-_CACHED = 1000  # distinct labels whose meaning is kept
-_NAMED = 10  # distinct labels that a message quotes,
+)  # negative, positive: recognised without options
+_CACHED = 1000  # distinct labels in the cache
+_NAMED = 10  # labels that a message quotes,
 _QUOTED = 60  # and characters of each
 
 
 def known_labels() -> str:
-    """The label pairs that need no `--positive`, as messages name them."""
+    """Return the label pairs that need no `--positive`, for messages."""
     return ", ".join("/".join(pair) for pair in _PAIRS)
 
 
 @dataclass(frozen=True)
 class RowColumns:
-    """Which columns are not features, and what the label's values mean: everything that shapes the rows of a file."""
+    """The options of a file's rows: which columns are not features, and what the values of the label mean."""
 
     label: str = "label"
-    positive: tuple[str, ...] = ()  # label values that are positive, all others negative; empty: one of the known pairs
-    ranks: tuple[str, ...] = ()  # label values from the lowest rank to the highest; empty: two classes, or the ranks
+    positive: tuple[str, ...] = ()  # positive label values, all others are negative; empty: a known pair
+    ranks: tuple[str, ...] = ()  # label values, lowest rank first; empty: two classes, or ranks 1 to p
     drop: tuple[str, ...] = ()
     id: str | None = None
     time: str | None = None
@@ -57,62 +57,62 @@ class RowColumns:
 
     @property
     def about(self) -> list[tuple[str, str | None, Callable[[Any], Any]]]:
-        """What is said of an event beside its features: the API's member, the column, and what reads its cells."""
+        """The other members of an event: the API's name, the column, and the parser of its cells."""
         return [("id", self.id, identity), ("time", self.time, timestamp), ("weight", self.weight, weight)]
 
     @property
     def named(self) -> list[str]:
-        """The columns asked for besides the label, those that a file without column names cannot have."""
+        """The columns of the options except the label, which files without column names cannot have."""
         return [name for name in (*self.drop, self.id, self.time, self.weight) if name is not None]
 
 
 class BinaryLabels:
-    """Label values to 0 and 1.
+    """Maps label values to 0 and 1.
 
-    With `positive`, those values are 1 and all others 0. Without, the values must fit one of the known pairs; a value
-    that leaves no pair possible (2; or 0 where -1 was seen) raises, with the values seen so far: a guess would turn
-    the classes round without a word. For the same reason `check` refuses values that are positive but for their case,
-    and `unmet` tells of named labels that never came.
+    With `positive`, those values are 1 and all others 0. Without, the values must fit one of the known pairs. A value
+    that fits none (2, or 0 after -1) raises an error with the values so far, because a guess could swap the classes
+    silently. For the same reason `check` refuses values that are positive except for their case, and `unmet` reports
+    positive labels that never occurred.
     """
 
     def __init__(self, positive: Sequence[str] = ()) -> None:
-        self._positive = dict.fromkeys(map(_canonical, positive))  # a set in the order given
-        self._met = False  # a positive one was seen
+        self._positive = dict.fromkeys(map(_canonical, positive))  # an ordered set
+        self._positive_seen = False  # whether a positive label occurred
         self._pairs = _PAIRS
-        self._seen: dict[str, None] = {}  # the first few
-        self._known: dict[Any, int] = {}
+        self._seen: dict[str, None] = {}  # the first few labels
+        self._cache: dict[Any, int] = {}
 
     def __call__(self, value: Any) -> int:
-        """0 or 1."""
+        """Return 0 or 1."""
         kind = type(value)
-        label = self._known.get((kind, value)) if kind in (str, int, float, bool) else None
+        label = self._cache.get((kind, value)) if kind in (str, int, float, bool) else None
         if label is None:
             label = self._decide(_canonical(value))
-            if len(self._known) < _CACHED:
-                self._known[kind, value] = label
+            if len(self._cache) < _CACHED:
+                self._cache[kind, value] = label
         return label
 
     def check(self, values: Iterable[Any]) -> None:
-        """Refuse a set of values that the rows will turn out to have, before the first row is read."""
+        """Refuse the label values of the next rows, before the first row is read."""
         distinct: dict[str, None] = {}
         for value in values:
-            with suppress(ValueError):  # missing: said where the row is read
+            with suppress(ValueError):  # missing: the row reports it
                 distinct[_canonical(value)] = None
         if self._positive:
-            named = {text.casefold(): text for text in self._positive}
+            positive = {text.casefold(): text for text in self._positive}
             for text in distinct:
-                meant = named.get(text.casefold())
-                if not self._decide(text) and meant is not None:
+                spelling = positive.get(text.casefold())
+                if not self._decide(text) and spelling is not None:
                     raise ValueError(
-                        f"the file has the label {text!r}, --positive says {meant!r}: give it as the file spells it, "
+                        f"the file has the label {text!r}, --positive says {spelling!r}: give it as in the file, "
                         f"once for each spelling; the labels seen are {_quoted(distinct)}"
                     )
         elif not any({text.lower() for text in distinct} <= set(pair) for pair in _PAIRS):
             raise ValueError(_unclear(distinct))
 
     def unmet(self) -> str | None:
-        """What to say after "no row" where positive labels were named and none of them came; else None."""
-        if self._met or not self._positive:
+        """Return the end of a message "no row ..." if no positive label occurred, else None."""
+        if self._positive_seen or not self._positive:
             return None
         return f"had the label {' or '.join(map(repr, self._positive))}; labels seen: {_quoted(self._seen)}"
 
@@ -120,7 +120,7 @@ class BinaryLabels:
         if len(self._seen) <= _NAMED:
             self._seen[text] = None
         if self._positive:
-            self._met |= text in self._positive
+            self._positive_seen |= text in self._positive
             return int(text in self._positive)
         folded = text.lower()
         self._pairs = tuple(pair for pair in self._pairs if folded in pair)
@@ -130,46 +130,46 @@ class BinaryLabels:
 
 
 class Ranks:
-    """Label values to the ranks 1 to p of an ordinal learner; `lowest_first` names the p values, each once.
+    """Maps label values to the ranks 1 to p of an ordinal learner; `lowest_first` has the p values in order.
 
-    A value that is not among them raises: where it belongs in the order cannot be guessed.
+    Other values raise an error, because their order is unknown.
     """
 
     def __init__(self, lowest_first: Sequence[str]) -> None:
         self._ranks = {_canonical(text): rank for rank, text in enumerate(lowest_first, 1)}
         if len(self._ranks) < len(lowest_first):
-            raise ValueError(f"of the ranks {_quoted(lowest_first)} two are the same label")
-        self._known: dict[Any, int] = {}
+            raise ValueError(f"two of the ranks {_quoted(lowest_first)} are the same label")
+        self._cache: dict[Any, int] = {}
 
     def __call__(self, value: Any) -> int:
-        """1 to p."""
+        """Return the rank, 1 to p."""
         kind = type(value)
-        rank = self._known.get((kind, value)) if kind in (str, int, float) else None
+        rank = self._cache.get((kind, value)) if kind in (str, int, float) else None
         if rank is None:
             text = _canonical(value)
             rank = self._ranks.get(text)
             if rank is None:
                 raise ValueError(f"the label is {_quote(text)}; {self._expected()}")
-            if len(self._known) < _CACHED:
-                self._known[kind, value] = rank
+            if len(self._cache) < _CACHED:
+                self._cache[kind, value] = rank
         return rank
 
     def check(self, values: Iterable[Any]) -> None:
-        """Refuse a set of values that the rows will turn out to have, before the first row is read."""
+        """Refuse the label values of the next rows, before the first row is read."""
         distinct: dict[str, None] = {}
         for value in values:
-            with suppress(ValueError):  # missing: said where the row is read
+            with suppress(ValueError):  # missing: the row reports it
                 distinct[_canonical(value)] = None
         if not distinct.keys() <= self._ranks.keys():
             seen, order = list(distinct), "LOWEST,...,HIGHEST"
-            with suppress(ValueError):  # words have no order that we know of
+            with suppress(ValueError):  # words have no known order
                 seen.sort(key=float)
                 order = ",".join(seen) if len(seen) == len(self._ranks) else order
             expected = self._expected()
             raise ValueError(f"the labels seen are {_quoted(seen)}; {expected}: name the file's with --ranks {order}")
 
     def unmet(self) -> None:
-        """Nothing: a rank that no row has is no mistake."""
+        """Return None: a rank may be missing in a file."""
         return
 
     def _expected(self) -> str:
@@ -181,7 +181,7 @@ def _unclear(seen: Iterable[str]) -> str:
 
 
 def _quoted(labels: Iterable[str]) -> str:
-    """The first few, and whether there are more."""
+    """Quote the first few labels."""
     first = list(islice(labels, _NAMED + 1))
     return ", ".join(map(_quote, first[:_NAMED])) + (", ..." if len(first) > _NAMED else "")
 
@@ -191,7 +191,7 @@ def _quote(label: str) -> str:
 
 
 def _canonical(value: Any) -> str:
-    """One spelling per label: 1, 1.0, "+1" and "1.0" are "1"."""
+    """Return the canonical spelling of a label: 1, 1.0, "+1" and "1.0" are "1"."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -210,7 +210,7 @@ def _canonical(value: Any) -> str:
 
 
 def number(text: str) -> float | None:
-    """The number that a cell spells, None where it spells a missing one. JSON has no infinite numbers: refused."""
+    """Parse a number; None if it is missing. Infinite numbers are refused, because JSON has none."""
     try:
         value = float(text)
     except ValueError:
@@ -225,7 +225,7 @@ def number(text: str) -> float | None:
 
 
 def is_number(text: str) -> bool:
-    """Whether `number` takes the cell."""
+    """Tell whether `number` accepts a cell."""
     try:
         number(text)
     except ValueError:
@@ -234,7 +234,7 @@ def is_number(text: str) -> bool:
 
 
 def timestamp(value: Any) -> float | None:
-    """Seconds since the epoch from a number of them or ISO 8601 (UTC where no zone is given), None where missing."""
+    """Parse a time, as seconds since the epoch or ISO 8601 (UTC without a zone); None if it is missing."""
     if isinstance(value, str):
         text = value.strip()
         if is_number(text):
@@ -248,7 +248,7 @@ def timestamp(value: Any) -> float | None:
 
 
 def identity(value: Any) -> str | None:
-    """An event's id, None where missing; 7, 7.0 and "7" are the same."""
+    """Parse an id; None if it is missing. 7, 7.0 and "7" are the same."""
     if isinstance(value, str):
         return value or None
     if value is None:
@@ -259,11 +259,11 @@ def identity(value: Any) -> str | None:
 
 
 def weight(value: Any) -> float | None:
-    """An event's weight, None where missing (the service then takes 1)."""
-    given = number(value) if isinstance(value, str) else _plain_number("weight", value)
-    if given is not None and given < 0:
-        raise ValueError(f"the weight is {given:g}; expected at least 0")
-    return given
+    """Parse a weight; None if it is missing (the service then uses 1)."""
+    weight_ = number(value) if isinstance(value, str) else _plain_number("weight", value)
+    if weight_ is not None and weight_ < 0:
+        raise ValueError(f"the weight is {weight_:g}; expected at least 0")
+    return weight_
 
 
 def _plain_number(what: str, value: Any) -> float | None:
@@ -275,5 +275,5 @@ def _plain_number(what: str, value: Any) -> float | None:
 
 
 def _spelling(value: float) -> str:
-    """7 and 7.0 are both "7"."""
+    """Spell a number: 7 and 7.0 are both "7"."""
     return str(int(value)) if math.isfinite(value) and value == int(value) else str(value)

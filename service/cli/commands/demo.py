@@ -24,7 +24,7 @@ from rarestream import ClientError
 from service.cli.display import FiguresLines, LearnersDisplay
 from service.cli.options_service import open_client
 from service.cli.request_errors import RequestFailed
-from service.datasets import CardFraud, Interruption, Meter, Pace, Stopped, batches, first_day, most
+from service.datasets import CardFraud, Interruption, Meter, Pace, Stopped, batches, first_day, max_events
 from service.exits import CommandFailed, WrongUsage
 from service.server import CannotServe, listen, shown
 from service.server.run import Server
@@ -255,7 +255,7 @@ class _DemoStream:
         at = offsets[behind]
         clock = self._client.learner(behind).metrics()["clock"] if at else None
         first = first_day(self._events if clock is None else at, now, clock)
-        if self._events > at and self._events > (fit := most(max(first, 0), now)):
+        if self._events > at and self._events > (fit := max_events(max(first, 0), now)):
             raise WrongUsage(f"--events: {fit:,} at most; later events would be in the future")
         return first
 

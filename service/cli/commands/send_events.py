@@ -320,13 +320,13 @@ def _open_sending(
     patience: float,
 ) -> Iterator[_Sending]:
     """Open the service, and prepare the events to send."""
-    from service.datasets import Inputs, chunks, labels_for, labels_said
+    from service.datasets import Inputs, chunks, labels_for, labels_of_options
 
     notes = console(stderr=True)
     sending = _Sending(notes)
     with connected(url, key, patience=patience, wait=sending.wait, notice=notes.print) as client:
         document = _document(client, name)
-        labels = labels_said(columns) if document is None else labels_for(columns, document)
+        labels = labels_of_options(columns) if document is None else labels_for(columns, document)
         inputs = Inputs(tuple(events or ()), kind, document, columns, format, labels)
         sending.client = client
         sending.chunks = chunks(inputs.events(), batch)

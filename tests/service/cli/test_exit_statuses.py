@@ -124,7 +124,7 @@ def test_options_that_do_not_exist(command: str) -> None:
         ("update a rows.csv --format xml", "'xml' is not a format"),
         ("update a rows.csv --label p", "'1', '4'"),
         ("update a rows.csv --batch 0", "--batch"),
-        ("update a - -", "standard input can be read once only"),
+        ("update a - -", "standard input can only be read once"),
         ("update a nonsense", "nonsense: No such file"),
         ("predict a none.json", "none.json: No such file"),
         ("predict a [] --json --csv", "does not go with --json"),

@@ -59,7 +59,7 @@ def test_replay_to_an_ordinal_learner(server: Process, grades: Path) -> None:
     order = ["--ranks", "poor, fair, good"]
     result = run(server, "replay", grades, "--learner", "grades", *order, "--limit", 500)
     assert "rows 0 to 500: 500 learnt" in result.stderr
-    assert "features: a, b; --drop COLUMN leaves one out\n" in result.stderr
+    assert "features: a, b; --drop COLUMN omits one\n" in result.stderr
     assert not re.search("AUC|F1|threshold|positives", result.stdout)
     assert re.search(r"MAE\W+0\.\d{4}\W+0\.\d{4}", result.stdout)
     assert re.search(r"MSE\W+0\.\d{4}\W+0\.\d{4}", result.stdout)
@@ -76,7 +76,7 @@ def test_replay_to_an_ordinal_learner(server: Process, grades: Path) -> None:
 def test_ranks_for_a_learner_of_two_classes(server: Process, arrays: Path) -> None:
     run(server, "create", "classes", "--algorithm", "loam-ada", "--features", "dense", "--dim", 3)
     text = run(server, "replay", arrays, "--learner", "classes", "--ranks", "0,1", status=2).stderr
-    assert text == "error: --ranks is for ordinal learners; classes tells two classes: use --positive\n"
+    assert text == "error: --ranks is for ordinal learners; classes has two classes: use --positive\n"
 
 
 @pytest.mark.parametrize("order", ["", "low", "low,,high", "low,"])

@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from service.cli.commands.demo import LEARNERS
-from service.datasets.card_fraud import CardFraud, first_day, most
+from service.datasets.card_fraud import CardFraud, first_day, max_events
 
 CHANGE = 40_000
 EVENTS = 80_000
@@ -106,5 +106,5 @@ def test_no_event_is_of_a_time_to_come() -> None:
         (last,) = CardFraud(change=1, first=first).events(events - 1, events)
         assert last["time"] < now
         assert first_day(events, now, last["time"]) == first  # where it goes on
-        assert most(first, now) >= events
-    assert most(20_501, now) == 0
+        assert max_events(first, now) >= events
+    assert max_events(20_501, now) == 0

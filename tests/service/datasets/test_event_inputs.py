@@ -205,7 +205,7 @@ def test_lines_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ReadError, match=r"a\.jsonl, line 1: the gzip data is damaged or cut short"):
         read(str(path))
     path.write_text("")
-    with pytest.raises(ReadError, match="there are no events"):
+    with pytest.raises(ReadError, match="no events"):
         read(str(path))
 
 
@@ -213,14 +213,14 @@ def test_no_labels_and_an_argument_without_anything(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     for text in ("", "\n"):
         path.write_text(text)
-        with pytest.raises(ReadError, match="the file holds no rows"):
+        with pytest.raises(ReadError, match="the file has no rows"):
             read(str(path), kind="labels")
     with pytest.raises(CommandFailed, match="an argument is empty; expected JSON, a file, or -"):
         read("")
 
 
 def test_standard_input_once_and_not_from_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CommandFailed, match="once only"):
+    with pytest.raises(CommandFailed, match="only be read once"):
         read("-", "-")
 
     class Terminal(io.StringIO):
@@ -228,10 +228,10 @@ def test_standard_input_once_and_not_from_a_terminal(monkeypatch: pytest.MonkeyP
             return True
 
     monkeypatch.setattr(sys, "stdin", Terminal())
-    with pytest.raises(CommandFailed, match="no events: give them as JSON"):
+    with pytest.raises(CommandFailed, match="no events: pass JSON"):
         read()
     stdin(monkeypatch, gzip.compress(b"x"))
-    with pytest.raises(ReadError, match="gzipped: say by --format"):
+    with pytest.raises(ReadError, match="gzipped: give its --format"):
         read()
 
 

@@ -80,7 +80,7 @@ def test_a_text_in_a_column_that_began_with_numbers_is_an_error(write: Write) ->
     path = write("a.csv", "n,label\n" + "1,0\n" * 10_000 + "A7,0\n")
     assert refusal(path) == (
         "FILE, line 10,002: column n: 'A7' is not a number; the column was numeric so far: "
-        "--drop it, or create the learner with it as a categorical one"
+        "--drop it, or declare it as categorical in the learner"
     )
 
 
@@ -151,16 +151,16 @@ def test_missing_and_repeated_columns(write: Write) -> None:
     assert "no column 'c'" in refusal(path, RowColumns(label="a", drop=("c",)))
     for mark, told in ((";", "semicolons"), ("|", "bars")):
         path = write("c.csv", f"a{mark}label\n1{mark}2\n")
-        said = f"there is no column 'label'; its one column is 'a{mark}label', with {told} in it"
-        assert refusal(path) == f"FILE: {said}: columns are separated by commas"
-    assert refusal(write("d.csv", "a\tlabel\n1\t2\n")).endswith("with tabs in it: read it by --format tsv")
-    assert refusal(write("d.tsv", "a,label\n1,2\n")).endswith("with commas in it: columns are separated by tabs")
+        said = f"there is no column 'label'; its only column is 'a{mark}label', which contains {told}"
+        assert refusal(path) == f"FILE: {said}: columns must be separated by commas"
+    assert refusal(write("d.csv", "a\tlabel\n1\t2\n")).endswith("which contains tabs: use --format tsv")
+    assert refusal(write("d.tsv", "a,label\n1,2\n")).endswith("which contains commas: columns must be separated by tabs")
     assert refusal(write("e.csv", "only\n1\n")) == "FILE: there is no column 'label'; the columns are only"
 
 
 @pytest.mark.parametrize("text", ["", "a,label\n", "a,label\n\n\n"])
 def test_a_file_without_rows(write: Write, text: str) -> None:
-    assert refusal(write("a.csv", text)) == "FILE: the file holds no rows"
+    assert refusal(write("a.csv", text)) == "FILE: the file has no rows"
 
 
 def test_skipped_rows_are_not_looked_at(write: Write) -> None:
@@ -234,7 +234,7 @@ def test_lines_that_are_events_already(write: Write) -> None:
         ("[1]", "not a JSON object"),
         ('{"a": 1}', "there is no 'label'; the row has a"),
         ('{"label": [1]}', "the label is [1]; expected a string, number or boolean"),
-        ('{"x": [1], "label": 1}', "the features are given as x; those of the first row as flat"),
+        ('{"x": [1], "label": 1}', "the features are in the form x; those of the first row in the form flat"),
         ('{"a": 1, "label": 1, "k": true}', "the id is True; expected a string or a number"),
         ('{"a": 1, "label": 1, "t": []}', "the time is '[]'; expected a number"),
     ],
@@ -318,17 +318,17 @@ def test_arrays_that_are_not_rows(tmp_path: Path) -> None:
     good = np.ones((3, 2))
     path = tmp_path / "a.npz"
     archive(path, X=good)
-    assert refusal(path) == "FILE: holds X; expected X or CSR parts, and y: no y"
+    assert refusal(path) == "FILE: has X; expected X or CSR parts, and y: no y"
     archive(path, X=good, y=np.ones(2))
     assert refusal(path) == "FILE: the features are (3, 2) and y is (2,); expected (n, dim) and (n,)"
     archive(path, X=good.astype(str), y=np.ones(3))
-    assert refusal(path) == "FILE: holds features that are not numbers"
+    assert refusal(path) == "FILE: has features that are not numbers"
     archive(path, X=np.array([[1.0], [math.nan]]), y=np.ones(2))
-    assert refusal(path) == "FILE, row 1: holds a number that is not finite"
+    assert refusal(path) == "FILE, row 1: has a number that is not finite"
     archive(path, X=good, y=np.array([1, 2, 3]))
     assert "the labels seen are '1', '2', '3'" in refusal(path)
     archive(path, X=good[:0], y=np.ones(0))
-    assert refusal(path) == "FILE: the file holds no rows"
+    assert refusal(path) == "FILE: the file has no rows"
     path.write_bytes(b"PK\x03\x04 not really")
     assert refusal(path)
 
@@ -384,10 +384,10 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
 def test_what_cannot_be_read_a_second_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     for path in (tmp_path / "pipe.csv", Path(os.devnull)):
-        with pytest.raises(ReadError, match=r"is a pipe or a device, not a file; .*: write the rows to one first"):
+        with pytest.raises(ReadError, match=r"is a pipe or a device, not a file; .*: write the rows to a file first"):
             check_regular(path)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ReadError, match=r"standard input is not read; .*: write the rows to one first"):
+    with pytest.raises(ReadError, match=r"standard input is not read; .*: write the rows to a file first"):
         check_regular(Path("-"))
     for name in ("-", "rows.csv"):
         Path(name).write_text("x,label\n1,0\n")
@@ -404,7 +404,7 @@ def test_damaged_files(tmp_path: Path) -> None:
     assert "the gzip data is damaged or cut short" in refusal(path)
     path = tmp_path / "latin.csv"
     path.write_bytes("x,label\nKöln,0\n".encode("latin-1"))
-    said = "not UTF-8 text: it holds the byte 0xf6; save the file as UTF-8"
+    said = "not UTF-8 text: it contains the byte 0xf6; save the file as UTF-8"
     assert refusal(path) == f"FILE, line 2: {said}"
     for newline in ("\n", "\r\n"):  # 50,000 bytes, which are decoded a part at a time
         path.write_bytes((newline.join(["x,label", *["1,0"] * 9999, "Köln,0"]) + newline).encode("latin-1"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.datasets.rows import Shape
-from service.datasets.schema_match import Misfit, adapter, declared, labels_for, suitable
+from service.datasets.schema_match import SchemaMismatch, adapter, declared, labels_for, suggest_options
 from service.datasets.values import RowColumns
 
 NAMED = {"kind": "named", "bits": 18, "text": ["body"], "categorical": ["customer"], "log": ["amount"]}
@@ -43,17 +43,17 @@ def test_labels_are_read_by_what_the_learner_tells() -> None:
         (
             RowColumns(ranks=("1", "2")),
             BINARY,
-            "--ranks is for ordinal learners; two tells two classes: use --positive",
+            "--ranks is for ordinal learners; two has two classes: use --positive",
         ),
-        (RowColumns(positive=("1",)), ORDINAL, "--positive is for learners of two classes; grades tells ranks"),
-        (RowColumns(ranks=("a", "b")), ORDINAL, "--ranks names 2 labels; grades tells 3 ranks"),
-        (RowColumns(ranks=("1", "2", "1.0")), ORDINAL, "of the ranks '1', '2', '1.0' two are the same label"),
+        (RowColumns(positive=("1",)), ORDINAL, "--positive is for learners of two classes; grades is ordinal"),
+        (RowColumns(ranks=("a", "b")), ORDINAL, "--ranks names 2 labels; grades has 3 ranks"),
+        (RowColumns(ranks=("1", "2", "1.0")), ORDINAL, "two of the ranks '1', '2', '1.0' are the same label"),
     ],
 )
 def test_what_is_said_of_labels_and_does_not_suit_the_learner(
     columns: RowColumns, learner: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(Misfit, match=message):
+    with pytest.raises(SchemaMismatch, match=message):
         labels_for(columns, learner)
 
 
@@ -92,7 +92,7 @@ def test_rows_that_go_as_they_are(shape: Shape, features: dict[str, Any]) -> Non
     ],
 )
 def test_rows_that_do_not_fit(shape: Shape, features: dict[str, Any], message: str) -> None:
-    with pytest.raises(Misfit, match=message):
+    with pytest.raises(SchemaMismatch, match=message):
         adapter(shape, features)
 
 
@@ -125,11 +125,11 @@ def test_sparse_rows_to_a_dense_learner_and_back() -> None:
     dense = {"x": [1.5, 0.0, 0.0, -2.0], "label": 0}
     assert adapted(Shape("sparse"), {"kind": "dense", "dim": 4}, dict(sparse)) == dense
     assert adapted(Shape("dense", width=4), {"kind": "sparse", "dim": 9}, dict(dense)) == sparse
-    with pytest.raises(ValueError, match="names column 3; the learner's are 0 to 2"):
+    with pytest.raises(ValueError, match="has column 3; the learner's are 0 to 2"):
         adapted(Shape("sparse"), {"kind": "dense", "dim": 3}, dict(sparse))
 
 
 def test_how_to_create_a_learner_for_rows() -> None:
-    assert suitable(COLUMNS) == "--features named"
-    assert suitable(Shape("dense", width=8)) == "--features dense --dim 8"
-    assert suitable(Shape("sparse")) == "--features sparse --dim N"
+    assert suggest_options(COLUMNS) == "--features named"
+    assert suggest_options(Shape("dense", width=8)) == "--features dense --dim 8"
+    assert suggest_options(Shape("sparse")) == "--features sparse --dim N"

@@ -213,7 +213,7 @@ def test_commands_need_no_scope_but_their_own_for_json(served: Process, ring: Ke
     table = tmp_path / "cards.csv"
     table.write_text("amount,kind,label\n12.5,7,1\n")  # whether 7 is a number, or a name, only the learner knows
     refused = command("update", "cards", str(table), **learns)
-    assert (refused.returncode, "takes a key with the scope read" in refused.stderr) == (2, True)
+    assert (refused.returncode, "a key with the scope read" in refused.stderr) == (2, True)
     other = command("predict", "cards", flat % (6, 0), **learns)
     assert (other.returncode, "the predict scope is required" in other.stderr) == (5, True)
 
