@@ -154,7 +154,7 @@ def test_missing_and_repeated_columns(write: Write) -> None:
         said = f"there is no column 'label'; its only column is 'a{mark}label', which contains {told}"
         assert refusal(path) == f"FILE: {said}: columns must be separated by commas"
     assert refusal(write("d.csv", "a\tlabel\n1\t2\n")).endswith("which contains tabs: use --format tsv")
-    assert refusal(write("d.tsv", "a,label\n1,2\n")).endswith("which contains commas: columns must be separated by tabs")
+    assert refusal(write("d.tsv", "a,label\n1,2\n")).endswith("contains commas: columns must be separated by tabs")
     assert refusal(write("e.csv", "only\n1\n")) == "FILE: there is no column 'label'; the columns are only"
 
 
@@ -361,7 +361,7 @@ def test_formats_by_name(name: str, format: str) -> None:
 
 @pytest.mark.parametrize("name", ["a", "a.gz", "a.parquet", ".gz"])
 def test_names_that_tell_no_format(name: str) -> None:
-    with pytest.raises(ReadError, match="give --format with one of csv, tsv"):
+    with pytest.raises(ReadError, match="use --format with one of csv, tsv"):
         format_of(Path(name))
 
 
