@@ -195,7 +195,7 @@ def serve(
 
 @app.command(rich_help_panel=_NODE)
 def demo(
-    store: Annotated[str, typer.Option(help="Store of the demo's learners.")] = "sqlite:///rarestream-demo.db",
+    store: Annotated[str, typer.Option(help="Store of the learners.")] = "sqlite:///rarestream-demo.db",
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = None,
     rate: Annotated[float, typer.Option(min=0, help="Events per second and learner; 0: no limit.")] = 1000.0,

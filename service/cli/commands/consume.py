@@ -95,7 +95,7 @@ def consume(
         Otherwise, typer.Option(help="If messages were removed before they were read: stop, or continue without them.")
     ] = Otherwise.stop,
     prefix: Annotated[
-        str | None, typer.Option(help="Prefix of the source's name in the learner (default: kafka: or redis:).")
+        str | None, typer.Option(help="Prefix of source names in the learner (default: kafka: or redis:).")
     ] = None,
     group: Annotated[
         str | None, typer.Option(help="Consumer group for the position (default: rarestream-LEARNER).")

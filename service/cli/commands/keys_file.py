@@ -48,7 +48,7 @@ def scope_names(incomplete: str) -> list[str]:
 @app.command()
 def create(
     keys: File,
-    name: Annotated[str, typer.Option(help="Name of the key's owner.")],
+    name: Annotated[str, typer.Option(help="Name of the owner, for people.")],
     scope: Annotated[
         list[str],
         typer.Option(

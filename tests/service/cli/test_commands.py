@@ -134,7 +134,7 @@ def test_weights_are_named_once_events_have_come(server: Process) -> None:
     run(server, "update", "hashed", event)
     text = run(server, "show", "hashed", "--weights", 5).stdout
     assert len(re.findall(r"^column \d+ ", text, re.MULTILINE)) == 2
-    assert "2 without a name yet: it comes with the next event that has the feature" in text
+    assert "2 without a name until the next event that has the feature" in text
     run(server, "update", "hashed", event)
     text = run(server, "show", "hashed", "--weights", 5).stdout
     assert re.search(r"^country=XX ", text, re.MULTILINE)
@@ -596,7 +596,7 @@ def test_bench_measures(server: Process) -> None:
     assert 0 < found["predict"]["p50_ms"] <= found["predict"]["p99_ms"]
     text = run(server, "bench", "--updates", 2, "--batch", 5, "--requests", 5).stdout
     assert re.search(r"update +2 +10 .* ms", text)
-    assert text.endswith("not counted: 20 updates (100 events), 20 predicts (20 events)\n")
+    assert text.endswith("not counted, to warm up before: 20 updates (100 events), 20 predicts (20 events)\n")
     assert "bench-" not in run(server, "list").stdout
     assert "  --algorithm: is 'none'; expected one of " in run(server, "bench", "--algorithm", "none", status=5).stderr
     assert "bench-" not in run(server, "list").stdout

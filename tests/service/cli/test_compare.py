@@ -38,7 +38,7 @@ def run(server: Process, *arguments: str, status: int = 0) -> str:
 
 
 def test_groups_are_listed_and_compared(server: Process, http: httpx.Client) -> None:
-    assert run(server, "groups").startswith("there is no group yet; PUT /v1/groups/NAME makes one")
+    assert run(server, "groups").startswith("there is no group yet; create one by PUT /v1/groups/NAME")
     for name, more in (("better", {}), ("worse", {"scaling": {"kind": "standard", "clip": 0.01}})):
         http.put(f"/learners/{name}", json={**DENSE, **more}).raise_for_status()
     http.put("/groups/duel", json={"learners": ["better", "worse"]}).raise_for_status()

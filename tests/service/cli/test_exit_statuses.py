@@ -137,7 +137,7 @@ def test_options_that_do_not_exist(command: str) -> None:
         ("replay rows.csv --learner a --drop r", "the learner takes 3 numbers; the file has 2"),
         ("replay rows.csv --learner a --label-delay 1d", "needs --id"),
         ("import none b", "none: No such file"),
-        ("import rows.csv b", "rows.csv: not what `rarestream export` writes"),
+        ("import rows.csv b", "rows.csv is no file of `rarestream export`"),
         ("export a rows.csv", "rows.csv exists already; --force replaces it"),
         ("export a no/folder/state", "No such file"),
         ("export a - --json", "does not go with -, which writes the state to standard output: name a file"),
