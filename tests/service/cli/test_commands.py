@@ -407,8 +407,8 @@ def test_files_that_are_none(server: Process, tmp_path: Path) -> None:
     for data in (b"nothing of ours", b""):
         path.write_bytes(data)
         said = "is no file of `rarestream export`; nothing was sent"
-        assert run(server, "import", path, "bad", status=2).stderr == f"error: {path}: {said}\n"
-        assert run(server, "import", "-", "bad", status=2, stdin=data).stderr == f"error: standard input: {said}\n"
+        assert run(server, "import", path, "bad", status=2).stderr == f"error: {path} {said}\n"
+        assert run(server, "import", "-", "bad", status=2, stdin=data).stderr == f"error: standard input {said}\n"
     run(server, "export", "fraud", path, "--force")
     path.write_bytes(path.read_bytes()[:-1])  # one of ours, which was cut
     assert "nothing was created" in run(server, "import", path, "bad", status=5).stderr
