@@ -58,8 +58,8 @@ def put(server: Process, name: str, config: dict[str, Any] = DENSE) -> None:
 
 def digest(server: Process, name: str) -> str:
     with api(server) as http:
-        found: str = http.get(f"/{name}/digest").raise_for_status().json()["digest"]
-        return found
+        content: str = http.get(f"/{name}/digest").raise_for_status().json()["digest"]
+        return content
 
 
 def run(server: Process | str, *arguments: object, status: int = 0, stdin: str | bytes | None = None) -> Result:
@@ -86,12 +86,12 @@ def test_list_sorts_and_filters(server: Process) -> None:
             http.post(f"/{name}/update", json={"events": events(count)}).raise_for_status()
     names = [line.split()[0] for line in run(server, "list", "list-").stdout.splitlines()]
     assert names == ["learner", "list-a", "list-b", "list-c"]
-    found = document(run(server, "list", "list-", "--sort", "events", "--json"))
-    assert [one["name"] for one in found["learners"]] == ["list-b", "list-c", "list-a"]
-    assert found["learners"][0]["window"]["events"] == 30
-    found = document(run(server, "list", "list-", "--reverse", "--sizes", "--json"))
-    assert [one["name"] for one in found["learners"]] == ["list-c", "list-b", "list-a"]
-    assert found["learners"][0]["state_bytes"] > 0
+    content = document(run(server, "list", "list-", "--sort", "events", "--json"))
+    assert [learner["name"] for learner in content["learners"]] == ["list-b", "list-c", "list-a"]
+    assert content["learners"][0]["window"]["events"] == 30
+    content = document(run(server, "list", "list-", "--reverse", "--sizes", "--json"))
+    assert [learner["name"] for learner in content["learners"]] == ["list-c", "list-b", "list-a"]
+    assert content["learners"][0]["state_bytes"] > 0
     assert document(run(server, "list", "list-", "--sort", "size", "--json"))["learners"][0]["state_bytes"] > 0
     assert "remembered" in run(server, "list", "--sizes").stdout.splitlines()[0].split()
     assert "there is no learner whose name begins with x" in run(server, "list", "x").stdout
@@ -113,19 +113,19 @@ def test_list_of_those_that_sleep(tmp_path: Path) -> None:
 
 def test_show_says_everything(server: Process) -> None:
     text = run(server, "show", "fraud", "--weights", 2).stdout
-    for said in (
+    for message in (
         "loam-ada",
         "dense dim=3",
         "f1-window",
         "600 learnt (480 negative, 120 positive)",
         "AUC, 95 % interval",
     ):
-        assert said in text
+        assert message in text
     assert re.search(r"feature \(2 of 3\)\s+weight \(scaled\)\nx\[\d\]", text)
-    found = document(run(server, "show", "fraud", "--weights", 2, "--json"))
-    assert found["learner"]["events"] == found["metrics"]["events"] == 600
-    assert (len(found["weights"]["weights"]), found["weights"]["total"]) == (2, 3)
-    assert "alarms" in found
+    content = document(run(server, "show", "fraud", "--weights", 2, "--json"))
+    assert content["learner"]["events"] == content["metrics"]["events"] == 600
+    assert (len(content["weights"]["weights"]), content["weights"]["total"]) == (2, 3)
+    assert "alarms" in content
 
 
 def test_weights_are_named_once_events_have_come(server: Process) -> None:
@@ -144,9 +144,9 @@ def test_weights_are_named_once_events_have_come(server: Process) -> None:
 
 def test_the_configuration_that_is_shown_makes_a_learner(server: Process, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(run(server, "show", "fraud", "--config").stdout)
-    found = document(run(server, "create", "again", "--config", tmp_path / "config.json", "--json"))
-    assert found["created"] is True
-    assert found["config"] == document(run(server, "show", "fraud", "--config", "--json"))
+    content = document(run(server, "create", "again", "--config", tmp_path / "config.json", "--json"))
+    assert content["created"] is True
+    assert content["config"] == document(run(server, "show", "fraud", "--config", "--json"))
     assert (tmp_path / "config.json").read_text().startswith('{\n  "algorithm": ')  # for people, too
 
 
@@ -209,7 +209,7 @@ def test_names_that_are_taken_or_none(server: Process) -> None:
     run(server, "show", status=2)
 
 
-class _Elsewhere(http.server.BaseHTTPRequestHandler):
+class _ForeignServer(http.server.BaseHTTPRequestHandler):
     """Answers everything with a status, and keeps what was sent."""
 
     status = 401
@@ -228,9 +228,9 @@ class _Elsewhere(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[str]:
-    _Elsewhere.seen.clear()
-    with http.server.HTTPServer(("127.0.0.1", 0), _Elsewhere) as listening:
+def foreign_url() -> Iterator[str]:
+    _ForeignServer.seen.clear()
+    with http.server.HTTPServer(("127.0.0.1", 0), _ForeignServer) as listening:
         thread = threading.Thread(target=listening.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{listening.server_address[1]}"
@@ -238,25 +238,25 @@ def elsewhere() -> Iterator[str]:
         thread.join()
 
 
-def test_the_key_is_sent_and_never_shown(elsewhere: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    _Elsewhere.status = 401
-    result = run(elsewhere, "list", "--key", "s3cret", status=5)
+def test_the_key_is_sent_and_never_shown(foreign_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _ForeignServer.status = 401
+    result = run(foreign_url, "list", "--key", "s3cret", status=5)
     assert "RARESTREAM_KEY or --key" in result.stderr
     monkeypatch.setenv("RARESTREAM_KEY", "s3cret")
-    more = run(elsewhere, "show", "a", status=5)
-    shown = run(elsewhere, "show", "--help")
-    assert [one["authorization"] for one in _Elsewhere.seen] == ["Bearer s3cret"] * 2
+    more = run(foreign_url, "show", "a", status=5)
+    shown = run(foreign_url, "show", "--help")
+    assert [item["authorization"] for item in _ForeignServer.seen] == ["Bearer s3cret"] * 2
     monkeypatch.setenv("RARESTREAM_KEY", "s3cret\n")
-    wrong = run(elsewhere, "list", status=2)
+    wrong = run(foreign_url, "list", status=2)
     assert "--key or RARESTREAM_KEY: the key contains characters" in wrong.stderr
-    assert "s3cret" not in "".join(one.output for one in (result, more, shown, wrong))
+    assert "s3cret" not in "".join(item.output for item in (result, more, shown, wrong))
 
 
-def test_what_is_no_service_of_ours(elsewhere: str) -> None:
-    _Elsewhere.status = 404
-    assert "no rarestream service answers" in run(elsewhere, "list", status=3).stderr
-    _Elsewhere.status = 200
-    assert "does not answer like rarestream" in run(elsewhere, "list", status=3).stderr
+def test_what_is_no_service_of_ours(foreign_url: str) -> None:
+    _ForeignServer.status = 404
+    assert "no rarestream service answers" in run(foreign_url, "list", status=3).stderr
+    _ForeignServer.status = 200
+    assert "does not answer like rarestream" in run(foreign_url, "list", status=3).stderr
 
 
 # Events
@@ -268,25 +268,27 @@ def test_events_learnt_scored_and_labelled(server: Process, tmp_path: Path) -> N
     text = run(server, "update", "events", event % (1, 5, 0), event % (2, 900, 1)).stdout
     assert re.search(r"tx-1 +applied .*\ntx-2 +applied .*\n2 events: 2 learnt\n$", text)
     lines = "".join(event % (k, 5, 0) + "\n" for k in range(2, 32))
-    found = document(run(server, "update", "events", "--json", "--batch", 7, stdin=lines))
-    assert (found["events"], found["applied"], found["duplicate"], found["relabelled"]) == (30, 29, 0, 1)
+    content = document(run(server, "update", "events", "--json", "--batch", 7, stdin=lines))
+    assert (content["events"], content["applied"], content["duplicate"], content["relabelled"]) == (30, 29, 0, 1)
     path = tmp_path / "new.csv"
     path.write_text("tx,amount,country\nn-1,700,XX\nn-2,1,DE\n")
     lines = run(server, "predict", "events", path, "--id", "tx").stdout.splitlines()
     assert lines[0].split() == ["event", "score", "probability", "threshold", "decision"]
     assert [line.split()[0] for line in lines[1:]] == ["n-1", "n-2"]
-    told = [
+    answer = [
         json.loads(line) for line in run(server, "predict", "events", path, "--id", "tx", "--json").stdout.splitlines()
     ]
-    assert [one["id"] for one in told] == ["n-1", "n-2"]
+    assert [item["id"] for item in answer] == ["n-1", "n-2"]
     rows = run(server, "predict", "events", path, "--id", "tx", "--csv").stdout.splitlines()
     assert rows[0] == "id,score,probability,threshold,label"
-    assert rows[1].startswith(f"n-1,{told[0]['score']},")
+    assert rows[1].startswith(f"n-1,{answer[0]['score']},")
     why = run(server, "predict", "events", path, "--id", "tx", "--explain", 2).stdout
     assert re.search(r"n-1 .* (amount|country=XX) [+-]", why)
-    said = run(server, "predict", "events", path, "--csv", "--at-least", found["position"]).stdout.splitlines()
-    assert len(said) == 3
-    beyond = run(server, "predict", "events", path, "--at-least", found["position"] + 1000, status=5)
+    output_lines = run(
+        server, "predict", "events", path, "--csv", "--at-least", content["position"]
+    ).stdout.splitlines()
+    assert len(output_lines) == 3
+    beyond = run(server, "predict", "events", path, "--at-least", content["position"] + 1000, status=5)
     assert "not in its log" in beyond.stderr
     (tmp_path / "labels.csv").write_text("n-1,1\nn-2,0\nn-3,0\n")
     text = run(server, "labels", "events", tmp_path / "labels.csv").stdout
@@ -296,8 +298,8 @@ def test_events_learnt_scored_and_labelled(server: Process, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("command", ["update", "predict", "labels"])
 def test_a_list_of_no_events(server: Process, command: str) -> None:
-    found = run(server, command, "fraud", "[]")
-    assert (found.stdout, found.stderr) == ("", "no events: nothing was sent\n")
+    output = run(server, command, "fraud", "[]")
+    assert (output.stdout, output.stderr) == ("", "no events: nothing was sent\n")
 
 
 def test_what_is_scored_and_not_remembered_is_told(server: Process, tmp_path: Path) -> None:
@@ -311,9 +313,9 @@ def test_what_is_scored_and_not_remembered_is_told(server: Process, tmp_path: Pa
     with RedisServer() as redis, Process(redis.url, tmp_path / "log") as process:
         put(process, "a", NAMED)
         redis.kill()
-        found = run(process, "predict", "a", "--json", new)
-        assert json.loads(found.stdout)["id"] == "n"
-        assert found.stderr == f"{warning}the service's store is away\n"
+        output = run(process, "predict", "a", "--json", new)
+        assert json.loads(output.stdout)["id"] == "n"
+        assert output.stderr == f"{warning}the service's store is away\n"
         error = run(process, "update", "a", '{"features": {"amount": 5}, "label": 0}', "--retry-seconds", 0, status=1)
         assert error.stderr.endswith("Check the store, then repeat the command.\n")
 
@@ -378,8 +380,8 @@ def test_a_snapshot_and_back(server: Process) -> None:
 
 def test_a_file_there_and_back(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "fraud.state"
-    found = document(run(server, "export", "fraud", path, "--json"))
-    assert found == {"learner": "fraud", "file": str(path), "bytes": path.stat().st_size}
+    content = document(run(server, "export", "fraud", path, "--json"))
+    assert content == {"learner": "fraud", "file": str(path), "bytes": path.stat().st_size}
     assert list(tmp_path.iterdir()) == [path]  # nothing is left beside it
     assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
     assert "600 events learnt" in run(server, "import", path, "imported").stdout
@@ -387,7 +389,7 @@ def test_a_file_there_and_back(server: Process, tmp_path: Path) -> None:
     assert "--force replaces it" in run(server, "export", "fraud", path, status=2).stderr
     path.write_bytes(b"x")
     run(server, "export", "fraud", path, "--force")
-    assert path.stat().st_size == found["bytes"]
+    assert path.stat().st_size == content["bytes"]
     run(server, "export", "fraud", tmp_path)  # a folder
     assert (tmp_path / "fraud.rarestream").read_bytes() == path.read_bytes()
     piped = run(server, "export", "fraud", "-").stdout_bytes
@@ -406,9 +408,9 @@ def test_files_that_are_none(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "bad"
     for data in (b"nothing of ours", b""):
         path.write_bytes(data)
-        said = "is no file of `rarestream export`; nothing was sent"
-        assert run(server, "import", path, "bad", status=2).stderr == f"error: {path} {said}\n"
-        assert run(server, "import", "-", "bad", status=2, stdin=data).stderr == f"error: standard input {said}\n"
+        message = "is no file of `rarestream export`; nothing was sent"
+        assert run(server, "import", path, "bad", status=2).stderr == f"error: {path} {message}\n"
+        assert run(server, "import", "-", "bad", status=2, stdin=data).stderr == f"error: standard input {message}\n"
     run(server, "export", "fraud", path, "--force")
     path.write_bytes(path.read_bytes()[:-1])  # one of ours, which was cut
     assert "nothing was created" in run(server, "import", path, "bad", status=5).stderr
@@ -469,10 +471,10 @@ def test_on_a_terminal_nothing_is_wider_than_it(server: Process, command: list[s
 def test_an_encoding_that_lacks_the_characters(server: Process) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "RARESTREAM_URL": server.url}
     for command in (["show", "fraud"], ["watch", "fraud", "--once"], ["--help"]):
-        found = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "service", *command], capture_output=True, env=environment, check=True
         )
-        assert found.stdout.isascii()
+        assert process.stdout.isascii()
 
 
 def test_watch_on_a_terminal_ends_cleanly(server: Process) -> None:
@@ -547,8 +549,8 @@ def test_watch_waits_for_a_service_that_goes_away(tmp_path: Path) -> None:
             service.start()
             with api(service) as http:
                 http.post("/a/update", json={"events": events(50)}).raise_for_status()
-            while (told := json.loads(watch.stdout.readline())).get("events") != 50:
-                assert told["event"] in ("trouble", "figures")
+            while (content := json.loads(watch.stdout.readline())).get("events") != 50:
+                assert content["event"] in ("trouble", "figures")
             watch.send_signal(signal.SIGTERM)
             watch.communicate(timeout=300)
             assert watch.returncode == 143
@@ -561,8 +563,8 @@ def test_an_interrupted_update_says_how_far_it_came(server: Process) -> None:
     put(server, "stopped")
     with running(server, "update", "stopped", "--batch", "1") as process:
         assert process.stdin is not None
-        for one in events(3):
-            process.stdin.write(json.dumps(one) + "\n")
+        for event in events(3):
+            process.stdin.write(json.dumps(event) + "\n")
         process.stdin.flush()
         with api(server) as http:
             eventually(lambda: http.get("/stopped").json()["events"] >= 2)
@@ -576,7 +578,7 @@ def test_an_interrupted_update_says_how_far_it_came(server: Process) -> None:
 def test_a_bench_deletes_its_learner_also_when_interrupted(server: Process, number: signal.Signals) -> None:
     def learners() -> list[str]:
         with api(server) as http:
-            names = [one["name"] for one in http.get(f"{server.url}/v1/learners").json()["learners"]]
+            names = [learner["name"] for learner in http.get(f"{server.url}/v1/learners").json()["learners"]]
             return [name for name in names if name.startswith("bench-")]
 
     with running(server, "bench", "--requests", "200000") as process:
@@ -591,9 +593,9 @@ def test_a_bench_deletes_its_learner_also_when_interrupted(server: Process, numb
 
 
 def test_bench_measures(server: Process) -> None:
-    found = document(run(server, "bench", "--updates", 3, "--batch", 20, "--requests", 30, "--dim", 4, "--json"))
-    assert (found["update"]["events"], found["predict"]["events"]) == (60, 30)
-    assert 0 < found["predict"]["p50_ms"] <= found["predict"]["p99_ms"]
+    content = document(run(server, "bench", "--updates", 3, "--batch", 20, "--requests", 30, "--dim", 4, "--json"))
+    assert (content["update"]["events"], content["predict"]["events"]) == (60, 30)
+    assert 0 < content["predict"]["p50_ms"] <= content["predict"]["p99_ms"]
     text = run(server, "bench", "--updates", 2, "--batch", 5, "--requests", 5).stdout
     assert re.search(r"update +2 +10 .* ms", text)
     assert text.endswith("not counted, to warm up before: 20 updates (100 events), 20 predicts (20 events)\n")
@@ -605,14 +607,14 @@ def test_bench_measures(server: Process) -> None:
 def test_bench_sends_ranks_to_an_ordinal_learner(server: Process) -> None:
     bench = ("bench", "--updates", 2, "--batch", 20, "--requests", 5, "--dim", 3, "--json", "--algorithm")
     for algorithm in ("npsvor", "svr"):
-        found = document(run(server, *bench, algorithm))
-        assert (found["update"]["events"], found["predict"]["events"]) == (40, 5)
+        content = document(run(server, *bench, algorithm))
+        assert (content["update"]["events"], content["predict"]["events"]) == (40, 5)
 
 
 def test_a_bench_on_a_server_of_its_own() -> None:
-    found = document(run("http://127.0.0.1:1", "bench", "--start", "--updates", 2, "--requests", 5, "--json"))
-    assert not found["url"].endswith(":1")
-    assert not httpx.codes.is_success(_status(found["url"]))
+    content = document(run("http://127.0.0.1:1", "bench", "--start", "--updates", 2, "--requests", 5, "--json"))
+    assert not content["url"].endswith(":1")
+    assert not httpx.codes.is_success(_status(content["url"]))
 
 
 def _status(url: str) -> int:
@@ -623,12 +625,12 @@ def _status(url: str) -> int:
 
 
 def test_what_is_measured() -> None:
-    sent: list[bytes] = []
-    found = measure_requests("update", [bytes([k]) for k in range(50)], 10, sent.append)
-    assert len(sent) == 50  # the first 20 are not counted
-    assert (found.requests, found.events) == (30, 300)
-    told = found.to_json()
-    assert (told["warm_up_requests"], told["warm_up_events"]) == (20, 200)
+    requests: list[bytes] = []
+    result = measure_requests("update", [bytes([k]) for k in range(50)], 10, requests.append)
+    assert len(requests) == 50  # the first 20 are not counted
+    assert (result.requests, result.events) == (30, 300)
+    output = result.to_json()
+    assert (output["warm_up_requests"], output["warm_up_events"]) == (20, 200)
 
 
 # Completion
@@ -637,9 +639,9 @@ def test_what_is_measured() -> None:
 def completed(words: str, **environment: str) -> list[str]:
     settings = {"_RARESTREAM_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     command = [sys.executable, "-m", "service"]
-    found = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **settings, **environment})
-    assert (found.returncode, found.stderr) == (0, "")
-    return found.stdout.split()
+    process = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **settings, **environment})
+    assert (process.returncode, process.stderr) == (0, "")
+    return process.stdout.split()
 
 
 def test_the_objectives_that_the_shell_is_told_are_those_of_the_library() -> None:
@@ -704,7 +706,7 @@ def test_every_command_that_calls_the_service_has_the_same_options() -> None:
         commands
     )
     for name, command in commands.items():
-        options = {option for one in command.params for option in one.opts}
+        options = {option for param in command.params for option in param.opts}
         if name not in ("serve", "demo", "warm", "keys"):  # which call no service
             assert {"--url", "--key", "--json"} <= options, name
 
@@ -714,27 +716,27 @@ def helps(command: Any, *path: str) -> Iterator[tuple[str, str]]:
     for option in command.params:
         if option.param_type_name == "option":
             yield " ".join([*path, option.opts[0]]), option.help
-    for name, one in getattr(command, "commands", {}).items():
-        yield " ".join([*path, name]), one.get_short_help_str(1000)
-        yield from helps(one, *path, name)
+    for name, item in getattr(command, "commands", {}).items():
+        yield " ".join([*path, name]), item.get_short_help_str(1000)
+        yield from helps(item, *path, name)
 
 
 def test_no_help_has_a_mark_that_is_lost_in_zsh() -> None:
     """It writes a list of them in single quotes, each help in double ones."""
-    found = dict(helps(typer.main.get_command(app)))
-    assert {"snapshot", "keys create", "keys create --scope"} <= set(found)
-    assert [name for name, said in found.items() if set(said) & {"'", '"'}] == []
+    result = dict(helps(typer.main.get_command(app)))
+    assert {"snapshot", "keys create", "keys create --scope"} <= set(result)
+    assert [name for name, message in result.items() if set(message) & {"'", '"'}] == []
 
 
 def test_the_help_tells_the_statuses() -> None:
     text = " ".join(CliRunner().invoke(app, ["-h"]).stdout.split())
-    for said in ("3 no service answers", "4 no such learner", "5 refused", "6 partly done", "--install-completion"):
-        assert said in text
+    for message in ("3 no service answers", "4 no such learner", "5 refused", "6 partly done", "--install-completion"):
+        assert message in text
 
 
 @pytest.mark.parametrize(
-    ("count", "said"),
+    ("count", "message"),
     [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (20 * 2**20, "20 MiB"), (5 * 2**42, "20480 GiB")],
 )
-def test_sizes_for_people(count: int, said: str) -> None:
-    assert format_bytes(count) == said
+def test_sizes_for_people(count: int, message: str) -> None:
+    assert format_bytes(count) == message

@@ -50,30 +50,30 @@ def test_groups_are_listed_and_compared(server: Process, http: httpx.Client) -> 
     http.post("/groups/duel/update", json={"events": rows}).raise_for_status()
     listed = run(server, "groups").splitlines()
     assert [line.split() for line in listed] == [["group", "learners", "events"], ["duel", "better,", "worse", "400"]]
-    told = http.get("/groups/duel/compare").json()
-    said = run(server, "compare", "duel")
-    assert said.splitlines()[0] == verdict_of(
-        told["tests"][0], told["alpha"], told["window"]["differences"][0]["difference"]
+    document = http.get("/groups/duel/compare").json()
+    output = run(server, "compare", "duel")
+    assert output.splitlines()[0] == verdict_of(
+        document["tests"][0], document["alpha"], document["window"]["differences"][0]["difference"]
     )
-    assert "get a verdict with a probability of at most 5 %\n" in said
-    lines = [line.split() for line in said.splitlines()]
+    assert "get a verdict with a probability of at most 5 %\n" in output
+    lines = [line.split() for line in output.splitlines()]
     heads = next(line for line in lines if line[:3] == ["A", "-", "B"])
     assert " ".join(heads[3:]) == "difference of AUC 95 % interval evidence for A evidence for B"
-    for name, one in told["window"]["auc"].items():
-        low, high = one["interval"]
-        assert [name, f"{one['auc']:.4f}", f"{low:.4f}", "to", f"{high:.4f}"] in lines
+    for name, item in document["window"]["auc"].items():
+        low, high = item["interval"]
+        assert [name, f"{item['auc']:.4f}", f"{low:.4f}", "to", f"{high:.4f}"] in lines
     row = next(line for line in lines if line[:3] == ["better", "-", "worse"])
-    assert row[3] == f"{told['window']['differences'][0]['difference']:+.4f}"
+    assert row[3] == f"{document['window']['differences'][0]['difference']:+.4f}"
     assert row[-6:] == ["10\N{SUPERSCRIPT SIX}", "to", "1", "1", "to", "1"]
-    assert json.loads(run(server, "compare", "duel", "--json")) == told
+    assert json.loads(run(server, "compare", "duel", "--json")) == document
     assert json.loads(run(server, "groups", "--json")) == http.get("/groups").json()
 
 
 def test_a_group_that_is_not_there(server: Process) -> None:
-    said = run(server, "compare", "nobody", status=ExitStatus.NOT_FOUND)
-    assert said == "error: there is no group named nobody\n`rarestream groups` shows the groups.\n"
-    said = run(server, "compare", "Duell", status=ExitStatus.NOT_FOUND)
-    assert said == "error: there is no group named Duell\nDid you mean duel? `rarestream groups` shows all.\n"
+    output = run(server, "compare", "nobody", status=ExitStatus.NOT_FOUND)
+    assert output == "error: there is no group named nobody\n`rarestream groups` shows the groups.\n"
+    output = run(server, "compare", "Duell", status=ExitStatus.NOT_FOUND)
+    assert output == "error: there is no group named Duell\nDid you mean duel? `rarestream groups` shows all.\n"
 
 
 def outcome(verdict: str | None, a: float, b: float) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def outcome(verdict: str | None, a: float, b: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("test", "said"),
+    ("test", "message"),
     [
         (outcome(None, 0.0, 0.0), "x or y: not decided. Keep watching: evidence 1 to 1; 40 to 1 decides."),
         (
@@ -101,8 +101,8 @@ def outcome(verdict: str | None, a: float, b: float) -> dict[str, Any]:
         ),
     ],
 )
-def test_the_verdict_in_words(test: dict[str, Any], said: str) -> None:
-    assert verdict_of(test, 0.05) == said
+def test_the_verdict_in_words(test: dict[str, Any], message: str) -> None:
+    assert verdict_of(test, 0.05) == message
 
 
 def test_a_verdict_that_the_window_contradicts_says_so() -> None:

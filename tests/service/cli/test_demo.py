@@ -40,21 +40,21 @@ def until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
     """Read what it prints up to a line with the pattern."""
     assert process.stdout is not None
     for line in process.stdout:
-        if found := re.search(pattern, line):
-            return found
+        if match := re.search(pattern, line):
+            return match
     raise AssertionError(f"it ended without {pattern}: {process.communicate()}")
 
 
 def learners(url: str) -> dict[str, dict[str, Any]]:
-    found = httpx.get(f"{url}/v1/learners", trust_env=False, timeout=300).raise_for_status().json()["learners"]
-    return {one["name"]: one for one in found}
+    listing = httpx.get(f"{url}/v1/learners", trust_env=False, timeout=300).raise_for_status().json()["learners"]
+    return {item["name"]: item for item in listing}
 
 
 def compared(url: str) -> dict[str, Any]:
     """What the group says of the four."""
-    told = httpx.get(f"{url}/v1/groups/{GROUP}/compare", trust_env=False, timeout=300).raise_for_status().json()
-    assert told["learners"] == list(LEARNERS)
-    return dict(told)
+    document = httpx.get(f"{url}/v1/groups/{GROUP}/compare", trust_env=False, timeout=300).raise_for_status().json()
+    assert document["learners"] == list(LEARNERS)
+    return dict(document)
 
 
 def test_the_demo_streams_stops_and_goes_on(demo: Demo, tmp_path: Path) -> None:
@@ -77,19 +77,19 @@ def test_the_demo_streams_stops_and_goes_on(demo: Demo, tmp_path: Path) -> None:
     assert 0 < at < 3000
     until(process, r"All 3,000 events have been streamed\.$")
     until(process, r"Still serving; Ctrl-C stops\.$")
-    found = learners(url)
-    assert {one["events"] for one in found.values()} == {3000}
-    assert {one["sources"][SOURCE] for one in found.values()} == {3000}
+    listing = learners(url)
+    assert {item["events"] for item in listing.values()} == {3000}
+    assert {item["sources"][SOURCE] for item in listing.values()} == {3000}
     assert compared(url)["events"] == 3000  # over the stop
-    assert {one["class_counts"]["positive"] for one in found.values()} == {
-        next(iter(found.values()))["class_counts"]["positive"]
+    assert {item["class_counts"]["positive"] for item in listing.values()} == {
+        next(iter(listing.values()))["class_counts"]["positive"]
     }
     process.send_signal(signal.SIGTERM)
     process.communicate()
     assert process.returncode == 0
 
-    for asked in (3000, 1000):
-        process = demo(store, "--events", asked)
+    for count in (3000, 1000):
+        process = demo(store, "--events", count)
         until(process, r"The learners have learnt 3,000 events of the stream before\. --events N makes it longer\.$")
         rest = ""
         assert process.stdout is not None
@@ -116,23 +116,23 @@ def test_the_demo_on_a_full_disk(demo: Demo, tmp_path: Path) -> None:
 
 
 def test_why_a_stream_stands_still_is_said_late_and_once() -> None:
-    time, said = Time(), list[str]()
-    told = ["full; trying again in 0 s", "gone; trying again in 1 s"]
-    standstill = Standstill(said.append, time.clock)
+    time, messages = Time(), list[str]()
+    lines = ["full; trying again in 0 s", "gone; trying again in 1 s"]
+    standstill = Standstill(messages.append, time.clock)
     standstill.note("full", "trying again in 1 s")
     time.now += 2
     standstill.note("full", "trying again in 1 s")
-    assert said == []
+    assert messages == []
     time.now += 2
     for reason in ("full", "full", "gone", "full", "gone"):
-        standstill.note(reason, f"trying again in {len(said)} s")
-    assert said == told
+        standstill.note(reason, f"trying again in {len(messages)} s")
+    assert messages == lines
     standstill.over()
     standstill.note("full", "trying again in 1 s")
-    assert said == told
+    assert messages == lines
     time.now += 4
     standstill.note("full", "trying again in 1 s")
-    assert said == [*told, "full; trying again in 1 s"]
+    assert messages == [*lines, "full; trying again in 1 s"]
 
 
 def test_a_learner_that_is_ahead_of_the_others_learns_nothing_twice(demo: Demo, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_learner_that_is_ahead_of_the_others_learns_nothing_twice(demo: Demo, 
         httpx.get(f"{url}/v1/learners/demo-cbr-diag/metrics", trust_env=False, timeout=300).raise_for_status().json()
     )
     assert (figures["events"], figures["duplicates"]) == (2000, 10)
-    assert {one["events"] for one in learners(url).values()} == {2000}
+    assert {learner["events"] for learner in learners(url).values()} == {2000}
     process.send_signal(signal.SIGINT)
     process.communicate()
 
@@ -187,7 +187,7 @@ def test_a_learner_that_somebody_else_teaches_does_not_stop_the_stream(demo: Dem
     body = {"events": CardFraud(change=200).events(at, at + 50), "source": {"name": SOURCE, "offset": at}}
     httpx.post(f"{url}/v1/learners/demo-fofo/update", json=body, trust_env=False, timeout=300).raise_for_status()
     until(process, r"Still serving")
-    assert {one["events"] for one in learners(url).values()} == {400}
+    assert {learner["events"] for learner in learners(url).values()} == {400}
     assert compared(url)["events"] == 400
     process.send_signal(signal.SIGINT)
     process.communicate()
@@ -195,8 +195,8 @@ def test_a_learner_that_somebody_else_teaches_does_not_stop_the_stream(demo: Dem
 
 
 def test_the_demo_where_it_cannot(start: Commands, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         process = start("demo", "--port", port, "--store", f"sqlite:///{tmp_path / 'a.db'}")
         assert f"cannot listen on 127.0.0.1:{port}" in process.communicate()[1]
     assert process.returncode == 1

@@ -59,7 +59,7 @@ def test_figures_so_far_in_a_few_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fit", "said"),
+    ("fit", "message"),
     [
         (None, None),
         ({}, "none yet"),
@@ -69,8 +69,8 @@ def test_figures_so_far_in_a_few_words() -> None:
         ({"events": 5000, "failed": "too few"}, "after 5,000 events; the last one failed: too few"),
     ],
 )
-def test_how_far_the_fits_are(fit: dict[str, Any] | None, said: str | None) -> None:
-    assert fit_of({**READY, "fit": None if fit is None else FIT | fit}) == said
+def test_how_far_the_fits_are(fit: dict[str, Any] | None, message: str | None) -> None:
+    assert fit_of({**READY, "fit": None if fit is None else FIT | fit}) == message
 
 
 SCORED_NONE = "no event was scored by a fitted model yet"
@@ -79,7 +79,7 @@ UNDER_WAY = "a fit is running"
 
 
 @pytest.mark.parametrize(
-    ("fit", "said"),
+    ("fit", "message"),
     [
         ({}, [SCORED_NONE]),
         ({"running": True}, [SCORED_NONE, UNDER_WAY]),
@@ -88,9 +88,9 @@ UNDER_WAY = "a fit is running"
         ({"events": 800, "running": True}, [UNDER_WAY]),
     ],
 )
-def test_what_the_figures_of_a_batch_learner_do_not_show(fit: dict[str, Any], said: list[str]) -> None:
+def test_what_the_figures_of_a_batch_learner_do_not_show(fit: dict[str, Any], message: list[str]) -> None:
     document = {**READY, "events": 900, "fit": FIT | fit, "config": {"refit_every": 100}}
-    assert [line.split(":")[0] for line in behind(document)] == said
+    assert [line.split(":")[0] for line in behind(document)] == message
     assert behind({**document, "config": {"refit_every": None}}) == []  # an online learner's embedding
     assert behind({**document, "fit": None}) == []
 

@@ -85,16 +85,20 @@ def test_every_command_is_looked_at() -> None:
 @pytest.mark.parametrize("command", CALLS)
 @pytest.mark.parametrize("url", ["ftp://x", "localhost:8000", "http://x:port", "http://x:83637"])
 def test_a_url_that_is_none(command: str, url: str) -> None:
-    status, said = run(command, *CALLS[command], "--url", url)
-    assert (status, said.startswith("error: --url or RARESTREAM_URL: "), url in said) == (ExitStatus.USAGE, True, True)
+    status, output = run(command, *CALLS[command], "--url", url)
+    assert (status, output.startswith("error: --url or RARESTREAM_URL: "), url in output) == (
+        ExitStatus.USAGE,
+        True,
+        True,
+    )
     assert run(command, *CALLS[command], url=url)[0] == ExitStatus.USAGE
 
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("command", CALLS)
 def test_a_key_that_is_none(command: str, server: Process) -> None:
-    status, said = run(command, *CALLS[command], url=server.url, key="two words")
-    assert (status, said.startswith("error: --key or RARESTREAM_KEY: ")) == (ExitStatus.USAGE, True), said
+    status, output = run(command, *CALLS[command], url=server.url, key="two words")
+    assert (status, output.startswith("error: --key or RARESTREAM_KEY: ")) == (ExitStatus.USAGE, True), output
 
 
 @pytest.mark.parametrize("command", [*CALLS, *LOCAL])
@@ -104,7 +108,7 @@ def test_options_that_do_not_exist(command: str) -> None:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [
         ("list --sort size --sizes extra more", "unexpected extra argument"),
         ("list --sort nonsense", "'nonsense' is not one of 'name',"),
@@ -161,17 +165,17 @@ def test_options_that_do_not_exist(command: str) -> None:
         ("nonsense", "No such command"),
     ],
 )
-def test_wrong_usage(server: Process, command: str, said: str) -> None:
+def test_wrong_usage(server: Process, command: str, message: str) -> None:
     status, error = run(*command.split(), url=server.url)
     assert status == ExitStatus.USAGE, error
-    assert said in error
+    assert message in error
     assert "Value error" not in error  # pydantic's words
     learner = httpx.get(f"{server.url}/v1/learners/a", timeout=300, trust_env=False).raise_for_status().json()
     assert learner["events"] == 0
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("LOG_FORMAT", "yaml", "is 'yaml'; expected text or json"),
         ("ELSEWHERE", "prox", "is 'prox'; expected proxy or redirect"),
@@ -189,12 +193,12 @@ def test_wrong_usage(server: Process, command: str, said: str) -> None:
         ("WEBHOOK", "hooks.example/secret", "is no address to post to; expected http://... or https://... "),
     ],
 )
-def test_a_variable_that_is_wrong(monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str) -> None:
+def test_a_variable_that_is_wrong(monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str) -> None:
     monkeypatch.setenv(f"RARESTREAM_{name}", value)
     for command in ("serve", "demo"):
         status, error = run(command)
         assert status == ExitStatus.USAGE
-        assert error.startswith(f"error: some settings are wrong: RARESTREAM_{name}: {said}"), error
+        assert error.startswith(f"error: some settings are wrong: RARESTREAM_{name}: {message}"), error
         assert "secret" not in error
 
 
@@ -220,22 +224,22 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, buffered: str) -> None
     command += ["list", "--keys", str(keys)]
     environment = {**os.environ, "PYTHONUNBUFFERED": buffered}
     with open("/dev/full", "w") as full:
-        found = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
-    assert found.returncode == ExitStatus.FAILED
-    assert found.stderr == "error: the output cannot be written: No space left on device\n"
+        completed = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
+    assert completed.returncode == ExitStatus.FAILED
+    assert completed.stderr == "error: the output cannot be written: No space left on device\n"
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "w") as pipe:
-        found = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, env=environment)
-    assert (found.returncode, found.stderr) == (ExitStatus.FAILED, "")
+        completed = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, env=environment)
+    assert (completed.returncode, completed.stderr) == (ExitStatus.FAILED, "")
     for closed in (shlex.join(command), shlex.join([*command, "--json"])):  # by whoever wants none
-        found = subprocess.run(["sh", "-c", f"{closed} >&-"], capture_output=True, text=True, env=environment)
-        assert (found.returncode, found.stderr) == (ExitStatus.DONE, "")
+        completed = subprocess.run(["sh", "-c", f"{closed} >&-"], capture_output=True, text=True, env=environment)
+        assert (completed.returncode, completed.stderr) == (ExitStatus.DONE, "")
 
 
 def test_every_status_is_documented() -> None:
     text = (Path(__file__).parents[3] / "docs" / "reference" / "command-line.md").read_text()
-    told = [int(number) for row in re.findall(r"^\| ([\d, ]+) \|", text, re.MULTILINE) for number in row.split(",")]
-    assert told == [*ExitStatus, 130, 143]
+    lines = [int(number) for row in re.findall(r"^\| ([\d, ]+) \|", text, re.MULTILINE) for number in row.split(",")]
+    assert lines == [*ExitStatus, 130, 143]
     epilog = re.sub(r"\s+", " ", CliRunner().invoke(app, ["--help"]).stdout)
     assert all(f" {number:d} " in epilog for number in ExitStatus)

@@ -27,8 +27,8 @@ def leaves(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
     if not hasattr(command, "commands"):
         yield " ".join(path), command
         return
-    for name, one in command.commands.items():
-        yield from leaves(one, *path, name)
+    for name, subcommand in command.commands.items():
+        yield from leaves(subcommand, *path, name)
 
 
 COMMANDS = dict(leaves(typer.main.get_command(app)))
@@ -37,20 +37,20 @@ COMMANDS = dict(leaves(typer.main.get_command(app)))
 def line(process: subprocess.Popen[str]) -> dict[str, Any]:
     """The next document that it prints."""
     assert process.stdout is not None
-    found: dict[str, Any] = json.loads(process.stdout.readline())
-    return found
+    document: dict[str, Any] = json.loads(process.stdout.readline())
+    return document
 
 
 def ended(process: subprocess.Popen[str], number: signal.Signals = signal.SIGINT) -> tuple[list[Any], list[str]]:
     """Stopped by a signal: what it printed since then as documents, and the lines that it said on standard error."""
     process.send_signal(number)
     out, err = process.communicate(timeout=300)
-    return [json.loads(one) for one in out.splitlines()], err.splitlines()
+    return [json.loads(text) for text in out.splitlines()], err.splitlines()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_takes_it(command: str) -> None:
-    (option,) = [one for one in COMMANDS[command].params if "--json" in one.opts]
+    (option,) = [param for param in COMMANDS[command].params if "--json" in param.opts]
     assert option.is_flag
     assert "JSON" in option.help
 
@@ -64,9 +64,9 @@ def test_warm_tells_what_it_compiled_in_one_document(start: Commands) -> None:
     out, err = process.communicate()
     assert process.returncode == 0, err
     names = [name for name in algorithms() if not is_baseline(name)]
-    told = json.loads(out)
-    seconds = told.pop("seconds")
-    assert told == {"kernels": names, "cache": str(cache_directory())}
+    document = json.loads(out)
+    seconds = document.pop("seconds")
+    assert document == {"kernels": names, "cache": str(cache_directory())}
     assert seconds > 0
     assert err.splitlines() == [f"compiled {name}" for name in names]
 
@@ -74,13 +74,13 @@ def test_warm_tells_what_it_compiled_in_one_document(start: Commands) -> None:
 def test_serve_tells_where_it_listens_once_it_does(start: Commands, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'a.db'}"
     process = start("serve", "--json", "--port", 0, "--store", store)
-    told = line(process)
-    assert httpx.get(f"{told['url']}/v1/health/ready", trust_env=False, timeout=300).status_code == 200
-    assert told == {"url": told["url"], "pid": process.pid, "store": store, "workers": 1}
+    output = line(process)
+    assert httpx.get(f"{output['url']}/v1/health/ready", trust_env=False, timeout=300).status_code == 200
+    assert output == {"url": output["url"], "pid": process.pid, "store": store, "workers": 1}
     more, err = ended(process)
     assert (process.returncode, more) == (0, [])
-    log = [json.loads(one) for one in err]
-    assert [one["level"] for one in log] == ["info"] * len(log)
+    log = [json.loads(item) for item in err]
+    assert [item["level"] for item in log] == ["info"] * len(log)
     assert log[0]["message"].startswith("rarestream is ready in ")
     assert log[-1]["message"] == "stopped"
 
@@ -98,12 +98,12 @@ def test_the_form_of_the_log_may_be_another(start: Commands, by: str) -> None:
 def test_several_workers_are_told_of_once(start: Commands) -> None:
     with RedisServer() as redis:
         process = start("serve", "--json", "--port", 0, "--store", redis.url, "--workers", 2)
-        told = line(process)
-        assert told == {"url": told["url"], "pid": process.pid, "store": redis.url, "workers": 2}
-        assert httpx.get(f"{told['url']}/v1/health/ready", trust_env=False, timeout=300).status_code == 200
+        output = line(process)
+        assert output == {"url": output["url"], "pid": process.pid, "store": redis.url, "workers": 2}
+        assert httpx.get(f"{output['url']}/v1/health/ready", trust_env=False, timeout=300).status_code == 200
         more, err = ended(process)
     assert more == []
-    assert {1, 2} <= {json.loads(one).get("worker") for one in err}
+    assert {1, 2} <= {json.loads(item).get("worker") for item in err}
 
 
 def test_what_cannot_start_prints_no_document(start: Commands, tmp_path: Path) -> None:
@@ -116,21 +116,23 @@ def test_what_cannot_start_prints_no_document(start: Commands, tmp_path: Path) -
 def test_the_demo_is_lines_of_figures_behind_its_address(start: Commands, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'demo.db'}"
     process = start("demo", "--json", "--store", store, "--port", 0, "--events", 2000, "--rate", 0)
-    told = line(process)
-    assert told == {
+    output = line(process)
+    assert output == {
         "event": "ready",
-        "url": told["url"],
+        "url": output["url"],
         "pid": process.pid,
         "store": store,
         "learners": list(LEARNERS),
     }
     figures: dict[str, dict[str, Any]] = {}
-    while figures.keys() != LEARNERS.keys() or any(one["events"] < 2000 for one in figures.values()):
-        one = line(process)
-        assert one.pop("event") == "figures"
-        figures[one["name"]] = one
+    while figures.keys() != LEARNERS.keys() or any(item["events"] < 2000 for item in figures.values()):
+        item = line(process)
+        assert item.pop("event") == "figures"
+        figures[item["name"]] = item
     shown = (
-        httpx.get(f"{told['url']}/v1/learners/demo-cbr/metrics", trust_env=False, timeout=300).raise_for_status().json()
+        httpx.get(f"{output['url']}/v1/learners/demo-cbr/metrics", trust_env=False, timeout=300)
+        .raise_for_status()
+        .json()
     )
     assert figures["demo-cbr"] == shown
     _, err = ended(process)

@@ -68,12 +68,12 @@ def get(server: Process, path: str) -> Any:
 
 def figures(server: Process, name: str) -> dict[str, Any]:
     """The live figures, but for what tells how requests were cut."""
-    own = ("name", "position", "duplicates")
-    return {key: value for key, value in get(server, f"{name}/metrics").items() if key not in own}
+    excluded = ("name", "position", "duplicates")
+    return {key: value for key, value in get(server, f"{name}/metrics").items() if key not in excluded}
 
 
 @pytest.fixture(scope="module")
-def whole(server: Process, file: Path) -> str:
+def replayed(server: Process, file: Path) -> str:
     """A learner after an uninterrupted replay, with labels one hour late."""
     create(server, "whole")
     run(server, "replay", file, "--learner", "whole", *LATE)
@@ -89,7 +89,7 @@ def steps(batches: list[RequestBody]) -> list[Step]:
     return [(kinds[batch.kind], batch.offset + i) for batch in batches for i in range(batch.count)]
 
 
-def made(times: list[float], delay: Delay, **options: Any) -> list[RequestBody]:
+def make_requests(times: list[float], delay: Delay, **options: Any) -> list[RequestBody]:
     events = [{"id": str(i), "time": at, "label": i % 2, "x": [i]} for i, at in enumerate(times)]
     return list(schedule(iter(events), delay, "file#1", **{"learnt": 0, "size": 5, **options}))
 
@@ -97,18 +97,18 @@ def made(times: list[float], delay: Delay, **options: Any) -> list[RequestBody]:
 def naive(times: list[float], delay: Delay, limit: int | None = None) -> list[Step]:
     """One by one: before each event the labels, in the order of rows, that are known at the largest time so far."""
     order: list[Step] = []
-    known: list[float] = []
+    arrivals: list[float] = []
     clock = -np.inf
     labelled = 0
     for row, at in enumerate(times):
         if row == limit:
             return order
         clock = max(clock, at)
-        while labelled < row and max(known[: labelled + 1]) <= clock:
+        while labelled < row and max(arrivals[: labelled + 1]) <= clock:
             order.append(("label", labelled))
             labelled += 1
         order.append(("score", row))
-        known.append(delay.arrival_of(at))
+        arrivals.append(delay.arrival_of(at))
     if limit != len(times):
         order += [("label", row) for row in range(labelled, len(times))]
     return order
@@ -126,18 +126,18 @@ DELAYS = st.builds(Delay, st.integers(1, 40).map(float), st.sampled_from([0.0, 0
 def test_labels_and_events_alternate_as_their_times_say(
     times: list[float], delay: Delay, size: int, limit: int | None
 ) -> None:
-    batches = made(times, delay, size=size, limit=limit)
+    batches = make_requests(times, delay, size=size, limit=limit)
     assert steps(batches) == naive(times, delay, limit)
     assert all(0 < batch.count <= size for batch in batches)
 
 
 @given(TIMES, DELAYS, st.integers(1, 8), st.data())
 def test_a_schedule_goes_on_where_it_was_cut(times: list[float], delay: Delay, size: int, data: st.DataObject) -> None:
-    batches = made(times, delay, size=size)
+    batches = make_requests(times, delay, size=size)
     cut = data.draw(st.integers(0, len(batches)))
     before = steps(batches[:cut])
     learnt = sum(kind == "label" for kind, _ in before)
-    after = steps(made(times, delay, size=size, learnt=learnt))
+    after = steps(make_requests(times, delay, size=size, learnt=learnt))
     again = [step for step in after if step in before]
     assert [step for step in after if step not in before] == steps(batches[cut:])
     assert before[len(before) - len(again) :] == again  # only what was scored after the last label
@@ -150,11 +150,11 @@ def test_what_requests_carry() -> None:
         {"id": "b", "time": 25.0, "label": 0, "x": [2.0]},
     ]
     first, label, second, last = schedule(iter(events), Delay(12.0), "f#1", 0, 9)
-    assert [msgspec.json.decode(one.body) for one in (first, second)] == [
+    assert [msgspec.json.decode(item.body) for item in (first, second)] == [
         {"events": [{"id": "a", "time": 10.0, "x": [1.0]}]},
         {"events": [{"id": "b", "time": 25.0, "x": [2.0]}]},
     ]
-    assert [msgspec.json.decode(one.body) for one in (label, last)] == [
+    assert [msgspec.json.decode(item.body) for item in (label, last)] == [
         {
             "source": {"name": "f#1", "offset": 0},
             "events": [{"id": "a", "label": 1, "time": 22.0, "weight": 2.5}],
@@ -164,7 +164,7 @@ def test_what_requests_carry() -> None:
 
 
 def test_labels_that_are_not_known_yet_stay_away() -> None:
-    assert steps(made([0.0, 10.0, 20.0], Delay(100.0), now=111.0)) == [
+    assert steps(make_requests([0.0, 10.0, 20.0], Delay(100.0), now=111.0)) == [
         *(("score", row) for row in range(3)),
         *(("label", row) for row in range(2)),
     ]
@@ -186,7 +186,7 @@ def test_rounds_of_labels() -> None:
 # What is learnt
 
 
-def test_it_goes_as_if_each_event_were_sent_at_its_time(server: Process, whole: str) -> None:
+def test_it_goes_as_if_each_event_were_sent_at_its_time(server: Process, replayed: str) -> None:
     """Against single events, and labels at `/labels`, sent one by one in the order of time."""
     create(server, "by-hand")
     events = rows()
@@ -203,18 +203,18 @@ def test_it_goes_as_if_each_event_were_sent_at_its_time(server: Process, whole: 
             path = "predict" if kind == "score" else "labels"
             reply = http.post(path, json={"events": [body]}).raise_for_status().json()
             alerts += kind == "score" and reply["results"][0]["label"] == 1
-    expected, found = figures(server, "by-hand"), figures(server, whole)
-    assert found == expected
-    assert found["since_start"]["confusion"]["tp"] + found["since_start"]["confusion"]["fp"] == alerts > 0
-    assert found["window"]["label_delay_median"] == found["window"]["label_delay_p90"] == pytest.approx(3600.0)
-    assert found["since_start"]["label_coverage"] == 1.0
-    assert found["window"]["auc"] > 0.7
+    expected, metrics = figures(server, "by-hand"), figures(server, replayed)
+    assert metrics == expected
+    assert metrics["since_start"]["confusion"]["tp"] + metrics["since_start"]["confusion"]["fp"] == alerts > 0
+    assert metrics["window"]["label_delay_median"] == metrics["window"]["label_delay_p90"] == pytest.approx(3600.0)
+    assert metrics["since_start"]["label_coverage"] == 1.0
+    assert metrics["window"]["auc"] > 0.7
 
 
-def test_the_size_of_requests_changes_nothing(server: Process, file: Path, whole: str) -> None:
+def test_the_size_of_requests_changes_nothing(server: Process, file: Path, replayed: str) -> None:
     create(server, "small")
     run(server, "replay", file, "--learner", "small", *LATE, "--batch", 1)
-    assert get(server, "small/digest")["digest"] == get(server, f"{whole}/digest")["digest"]
+    assert get(server, "small/digest")["digest"] == get(server, f"{replayed}/digest")["digest"]
 
 
 def test_the_table_tells_of_labels(server: Process, file: Path) -> None:
@@ -240,33 +240,33 @@ def test_ranks_may_come_late(server: Process, tmp_path: Path) -> None:
     options = ["--features", "named", "--set", "features.bits=4", "--param", "ranks=3"]
     run(server, "create", "grades", "--algorithm", "npsvor", *options)
     result = run(server, "replay", path, "--learner", "grades", *FLAT, "--label-delay", "10m", "--json")
-    found = json.loads(result.stdout)
-    assert (found["applied"], found["scored"]) == (90, 90)
-    assert found["metrics"]["window"]["label_delay_median"] == 600.0
+    document = json.loads(result.stdout)
+    assert (document["applied"], document["scored"]) == (90, 90)
+    assert document["metrics"]["window"]["label_delay_median"] == 600.0
     assert "label coverage" in run(server, "replay", path, "--learner", "grades", *FLAT, "--label-delay", "10m").stdout
 
 
 # Going on
 
 
-def test_a_limit_leaves_labels_for_later(server: Process, file: Path, whole: str) -> None:
+def test_a_limit_leaves_labels_for_later(server: Process, file: Path, replayed: str) -> None:
     create(server, "limited")
     result = run(server, "replay", file, "--learner", "limited", *LATE, "--limit", 200)
     learnt = get(server, "limited")["events"]
     assert 0 < learnt < 200
     assert f"the labels of {200 - learnt} rows are not known yet" in result.stderr
     result = run(server, "replay", file, "--learner", "limited", *LATE, "--json")
-    found = json.loads(result.stdout)
+    document = json.loads(result.stdout)
     assert f"resuming at row {learnt}" in result.stderr
-    assert (found["start"], found["next"], found["applied"]) == (learnt, ROWS, ROWS - learnt)
-    assert ROWS - 200 <= found["scored"] <= ROWS - 200 + 5  # those between two labels may come again
-    assert figures(server, "limited") == figures(server, whole)
+    assert (document["start"], document["next"], document["applied"]) == (learnt, ROWS, ROWS - learnt)
+    assert ROWS - 200 <= document["scored"] <= ROWS - 200 + 5  # those between two labels may come again
+    assert figures(server, "limited") == figures(server, replayed)
     result = run(server, "replay", file, "--learner", "limited", *LATE)
     assert "no rows left: all were learnt before" in result.stderr
-    assert figures(server, "limited") == figures(server, whole)
+    assert figures(server, "limited") == figures(server, replayed)
 
 
-def test_stopped_and_killed_in_between(start: Commands, server: Process, file: Path, whole: str) -> None:
+def test_stopped_and_killed_in_between(start: Commands, server: Process, file: Path, replayed: str) -> None:
     create(server, "killed")
     learnt = 0
     for number, status in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
@@ -279,14 +279,14 @@ def test_stopped_and_killed_in_between(start: Commands, server: Process, file: P
         learnt = get(server, "killed")["events"]
     assert get(server, "killed")["events"] < ROWS
     run(server, "replay", file, "--learner", "killed", *LATE)
-    assert figures(server, "killed") == figures(server, whole)
+    assert figures(server, "killed") == figures(server, replayed)
 
 
 # Refusals
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--time", "time", "--label-delay", "1h"], "--label-delay: needs --id"),
         (["--id", "id", "--label-delay", "1h"], "--label-delay: needs --time"),
@@ -296,9 +296,9 @@ def test_stopped_and_killed_in_between(start: Commands, server: Process, file: P
         ([*FLAT, "--label-every", "1h"], "--label-every: is for a replay with --label-delay"),
     ],
 )
-def test_options_that_make_no_sense(server: Process, file: Path, options: list[str], said: str) -> None:
+def test_options_that_make_no_sense(server: Process, file: Path, options: list[str], message: str) -> None:
     text = run(server, "replay", file, "--learner", "none", *options, status=2).stderr
-    assert said in " ".join(text.replace("│", " ").split())
+    assert message in " ".join(text.replace("│", " ").split())
 
 
 def test_a_delay_beyond_what_is_remembered(server: Process, file: Path) -> None:
@@ -315,10 +315,10 @@ def test_a_file_that_was_replayed_otherwise(server: Process, file: Path, before:
     name = f"otherwise{len(before)}"
     create(server, name)
     run(server, "replay", file, "--learner", name, *FLAT, *before)
-    known = figures(server, name)
+    metrics = figures(server, name)
     text = run(server, "replay", file, "--learner", name, *LATE, status=2).stderr
     assert f"error: {name} has learnt 600 rows of this file by a replay with another label delay, or none" in text
-    assert figures(server, name) == known
+    assert figures(server, name) == metrics
 
 
 @pytest.mark.parametrize("member", ["id", "time"])
@@ -360,15 +360,15 @@ def test_what_is_not_remembered_is_scored_again() -> None:
         assert request.url.path.endswith("/predict")
         return httpx.Response(200, json={"remembered": remembered.pop(0), "stale_seconds": 0.1, "results": []})
 
-    told: list[str] = []
+    lines: list[str] = []
     transport = httpx.MockTransport(answer)
 
     def note(pause: RetryPause) -> None:
-        told.append(pause.error.detail)
+        lines.append(pause.error.detail)
 
     with Client("http://service", on_retry=note, sleep=lambda _: None, transport=transport) as client:
         client.learner("a").predict_json(b"{}", remember=2)
-    assert told == ["the service's store is away: it cannot remember the events it scores"] * 2
+    assert lines == ["the service's store is away: it cannot remember the events it scores"] * 2
     remembered = [1]
     with (
         Client("http://service", patience=0, transport=transport) as client,

@@ -78,15 +78,15 @@ def test_what_is_being_created_has_its_line() -> None:
 
 
 def test_what_there_is_no_room_for_is_told() -> None:
-    told = {}
+    values = {}
     for width in (80, 100, 200):
         out = Console(width=width, file=StringIO())
         out.print(_list_table([], ["tired"], [], {}, _figure_columns([]), out.width))
         assert isinstance(out.file, StringIO)
-        told[width] = " ".join(out.file.getvalue().partition("asleep")[2].split())
-    assert told[80] == "no space for positives, 95 %, alerts, threshold, label delay, alarms; --json shows all"
-    assert told[100] == "no space for positives, 95 %, label delay; --json shows all"
-    assert told[200] == ""
+        values[width] = " ".join(out.file.getvalue().partition("asleep")[2].split())
+    assert values[80] == "no space for positives, 95 %, alerts, threshold, label delay, alarms; --json shows all"
+    assert values[100] == "no space for positives, 95 %, label delay; --json shows all"
+    assert values[200] == ""
 
 
 def test_restore_asks(server: Process) -> None:
@@ -101,8 +101,8 @@ def test_restore_asks(server: Process) -> None:
             return count
 
         assert learnt() == 25
-        asked = CliRunner().invoke(app, ["restore", "of-many-000", str(position)], env=environment)
-        assert (asked.exit_code, "--yes" in asked.stderr) == (2, True)
+        request = CliRunner().invoke(app, ["restore", "of-many-000", str(position)], env=environment)
+        assert (request.exit_code, "--yes" in request.stderr) == (2, True)
         shown = in_terminal(
             "restore", "of-many-000", str(position), answer=("[y/N]", "n\n"), environment=environment, columns=200
         )

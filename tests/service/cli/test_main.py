@@ -46,14 +46,14 @@ def run(server: Process, *arguments: object, status: int = 0) -> Result:
 
 def config(server: Process, name: str) -> dict[str, Any]:
     document = httpx.get(f"{server.url}/v1/learners/{name}", trust_env=False, timeout=300).raise_for_status().json()
-    found: dict[str, Any] = document["config"]
-    return found
+    result: dict[str, Any] = document["config"]
+    return result
 
 
 def served_threshold(server: Process, name: str) -> float | None:
     document = httpx.get(f"{server.url}/v1/learners/{name}", trust_env=False, timeout=300).raise_for_status().json()
-    found: float | None = document["threshold"]
-    return found
+    result: float | None = document["threshold"]
+    return result
 
 
 # create
@@ -75,10 +75,10 @@ def test_create_a_table_learner(server: Process) -> None:
         "  position   1 in its log, 0 events learnt",
         "`rarestream update table` or `replay` teaches it, `rarestream show table` shows all settings",
     ]
-    found = config(server, "table")
-    assert found["algorithm"] == "cbr"
-    assert (found["params"]["C"], found["params"]["buffer"]) == (0.125, "reservoir")
-    assert found["features"] == {
+    settings = config(server, "table")
+    assert settings["algorithm"] == "cbr"
+    assert (settings["params"]["C"], settings["params"]["buffer"]) == (0.125, "reservoir")
+    assert settings["features"] == {
         "kind": "table",
         "fields": [
             {"name": "amount", "kind": "numeric", "log": True, "categories": 16},
@@ -88,9 +88,9 @@ def test_create_a_table_learner(server: Process) -> None:
         ],
         "extra": "ignore",
     }
-    kinds = (found["scaling"]["kind"], found["calibration"]["kind"], found["threshold"]["objective"])
+    kinds = (settings["scaling"]["kind"], settings["calibration"]["kind"], settings["threshold"]["objective"])
     assert kinds == ("maxabs", "platt", "f1")
-    assert (found["window"], found["seed"]) == (500, 3)
+    assert (settings["window"], settings["seed"]) == (500, 3)
     assert run(server, *options).stdout.startswith("table exists already, with this configuration\n")
     assert "error: " in run(server, *options[:-2], "--threshold", "fixed", status=5).stderr
 
@@ -122,8 +122,8 @@ def test_create_from_a_file(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "learner.json"
     path.write_text(json.dumps({"algorithm": "fofo", "features": {"kind": "dense", "dim": 3}, "window": 7}))
     run(server, "create", "from-file", "--config", path, "--window", 9)
-    found = config(server, "from-file")
-    assert (found["algorithm"], found["features"]["dim"], found["window"]) == ("fofo", 3, 9)
+    settings = config(server, "from-file")
+    assert (settings["algorithm"], settings["features"]["dim"], settings["window"]) == ("fofo", 3, 9)
     path.write_text("[")
     assert str(path) in run(server, "create", "x", "--config", path, status=2).stderr
     path.write_text("[]")
@@ -134,9 +134,9 @@ def test_create_a_learner_that_is_fitted_now_and_then(server: Process) -> None:
     fits = ["--set", "refit_every=700", "--set", "refit_window=900"]
     space = ["--set", "embedding.kind=fourier", "--set", "embedding.components=12"]
     run(server, "create", "fitted", "--algorithm", "nbauc", "--features", "dense", "--dim", 3, *fits, *space)
-    found = config(server, "fitted")
-    assert (found["refit_every"], found["refit_window"]) == (700, 900)
-    assert (found["embedding"]["kind"], found["embedding"]["components"]) == ("fourier", 12)
+    settings = config(server, "fitted")
+    assert (settings["refit_every"], settings["refit_window"]) == (700, 900)
+    assert (settings["embedding"]["kind"], settings["embedding"]["components"]) == ("fourier", 12)
     space = ["--set", "embedding.components=12", "--set", "embedding.warmup=30", "--set", "embedding.width=0.5"]
     run(server, "create", "usual", "--algorithm", "nsauc", "--features", "dense", "--dim", 3, *space)
     assert config(server, "usual")["embedding"] == {"kind": "nystroem", "components": 12, "warmup": 30, "width": 0.5}
@@ -187,34 +187,34 @@ def test_a_parameter_that_belongs_elsewhere_comes_with_its_place(server: Process
 def test_the_help_names_every_kind_of_a_part(command: str, option: str, kind: type[Parameters]) -> None:
     """By hand there: the library would have to be loaded for them, and the compiler with it."""
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    shown = next(one for one in commands[command].params if option in one.opts)
+    shown = next(param for param in commands[command].params if option in param.opts)
     choices = kind.schema()["properties"]["objective" if kind is Threshold else "kind"]["enum"]
     assert set(re.findall(r"[a-z0-9-]+", shown.help)) >= set(choices)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--log", "a", "--set", "features.bits=4"], "missing beside --log; expected one of"),
         (["--field", "a:numeric"], "missing beside --field; expected one of"),
     ],
 )
-def test_features_that_are_described_but_not_named(server: Process, options: list[object], said: str) -> None:
+def test_features_that_are_described_but_not_named(server: Process, options: list[object], message: str) -> None:
     text = run(server, "create", "x", "--algorithm", "cbr", *options, status=2).stderr
     assert "--features" in text
-    assert said in text
+    assert message in text
 
 
 def test_columns_by_themselves_are_dense(server: Process, tmp_path: Path) -> None:
     """As `dim=4` is in the library; but what a file says of features is not guessed away."""
-    made = json.loads(run(server, "create", "by-dim", "--algorithm", "cbr", "--dim", 4, "--json").stdout)
-    assert made["config"]["features"] == {"kind": "dense", "dim": 4}
+    document = json.loads(run(server, "create", "by-dim", "--algorithm", "cbr", "--dim", 4, "--json").stdout)
+    assert document["config"]["features"] == {"kind": "dense", "dim": 4}
     config = tmp_path / "config.json"
     config.write_text('{"algorithm": "cbr"}')
     run(server, "create", "by-dim-and-file", "--config", config, "--dim", 4)
     config.write_text('{"algorithm": "cbr-diag", "features": {"kind": "sparse", "dim": 9}}')
-    said = run(server, "create", "x", "--config", config, "--dim", 4, status=2).stderr
-    assert "missing beside --dim; expected dense or sparse" in said
+    error = run(server, "create", "x", "--config", config, "--dim", 4, status=2).stderr
+    assert "missing beside --dim; expected dense or sparse" in error
 
 
 @pytest.mark.parametrize(
@@ -235,10 +235,10 @@ def test_options_that_cannot_be_read(server: Process, options: list[str]) -> Non
 
 def test_a_misspelt_name_is_told_with_the_one_that_may_be_meant(server: Process, tmp_path: Path) -> None:
     options = ["--features", "named", "--param", "capcity=3", "--threshold", "budjet"]
-    said = run(server, "create", "x", "--algorithm", "cbr-diag", *options, status=5).stderr.splitlines()
-    assert set(said[-2:]) == {"Did you mean --threshold budget?", "Did you mean --param capacity?"}
-    said = run(server, "create", "x", "--algorithm", "cbr-dig", "--features", "named", status=5).stderr.splitlines()
-    assert said[-1] == "Did you mean --algorithm cbr-diag?"
+    error = run(server, "create", "x", "--algorithm", "cbr-diag", *options, status=5).stderr.splitlines()
+    assert set(error[-2:]) == {"Did you mean --threshold budget?", "Did you mean --param capacity?"}
+    error = run(server, "create", "x", "--algorithm", "cbr-dig", "--features", "named", status=5).stderr.splitlines()
+    assert error[-1] == "Did you mean --algorithm cbr-diag?"
     path = tmp_path / "misspelt.json"
     path.write_text('{"algoritm": "cbr-diag", "features": {"kind": "named"}}')
     assert "Did you mean /algorithm?" in run(server, "create", "x", "--config", path, status=5).stderr
@@ -264,16 +264,16 @@ def test_create_with_a_threshold_and_late_labels(server: Process) -> None:
         *("--label-ttl", "90d", "--set", "late.unlabelled=negative", "--set", "window_seconds=86400"),
     ]
     run(server, *options)
-    found = config(server, "budget")
-    threshold = found["threshold"]
+    settings = config(server, "budget")
+    threshold = settings["threshold"]
     assert [threshold[name] for name in ("objective", "alerts", "unit_seconds", "rate")] == [
         "budget",
         100,
         28_800,
         None,
     ]
-    assert (found["late"]["label_ttl"], found["late"]["unlabelled"]) == (7_776_000, "negative")
-    assert (found["window_seconds"], found["calibration"]["kind"]) == (86_400, "isotonic")
+    assert (settings["late"]["label_ttl"], settings["late"]["unlabelled"]) == (7_776_000, "negative")
+    assert (settings["window_seconds"], settings["calibration"]["kind"]) == (86_400, "isotonic")
 
 
 @pytest.mark.parametrize(
@@ -295,17 +295,17 @@ def test_a_threshold_may_change(server: Process, options: list[object], settings
     run(server, "update", name, *(json.dumps({"features": {"amount": y}, "label": y}) for y in (0, 1)))
     before = served_threshold(server, name)
     result = run(server, "threshold", name, *options)
-    told, moved = result.stdout.splitlines()
-    found = config(server, name)["threshold"]
-    assert found["objective"] == options[0]
-    shown = [f"{one}={value:g}" for one, value in settings.items() if isinstance(value, float)]
-    assert told.startswith(f"{name} has the threshold of {options[0]}")
-    assert all(one in told for one in shown)
+    lines, moved = result.stdout.splitlines()
+    configuration = config(server, name)["threshold"]
+    assert configuration["objective"] == options[0]
+    shown = [f"{setting}={value:g}" for setting, value in settings.items() if isinstance(value, float)]
+    assert lines.startswith(f"{name} has the threshold of {options[0]}")
+    assert all(setting in lines for setting in shown)
     costing = " (where amount is 1)" if options[0] == "cost" else ""
     assert moved == f"it was {before:.4g} and is {served_threshold(server, name):.4g} now{costing}"
-    assert {key: found[key] for key in settings} == settings
+    assert {key: configuration[key] for key in settings} == settings
     run(server, "create", f"{name}-new", *named, "--threshold", *options)
-    assert config(server, f"{name}-new")["threshold"] == found
+    assert config(server, f"{name}-new")["threshold"] == configuration
 
 
 def test_a_learner_that_is_not_ready_has_no_threshold_yet(server: Process) -> None:
@@ -328,12 +328,12 @@ def test_a_budget_may_change_its_kind(server: Process) -> None:
         (["--alerts", 7], [7, 86_400, None]),
     ]:
         run(server, "threshold", "kinds", "budget", *options)
-        found = config(server, "kinds")["threshold"]
-        assert [found[name] for name in ("alerts", "unit_seconds", "rate")] == expected
+        settings = config(server, "kinds")["threshold"]
+        assert [settings[name] for name in ("alerts", "unit_seconds", "rate")] == expected
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["recall"], "--target: is missing; recall needs a share"),
         (["f1", "--alerts", 5], "--alerts: is for budget; the objective is f1"),
@@ -345,14 +345,14 @@ def test_a_budget_may_change_its_kind(server: Process) -> None:
         (["nonsense"], "OBJECTIVE: is 'nonsense'; expected one of f1, f1-window"),
     ],
 )
-def test_a_threshold_that_is_refused_is_readable(server: Process, options: list[object], said: str) -> None:
+def test_a_threshold_that_is_refused_is_readable(server: Process, options: list[object], message: str) -> None:
     run(server, "create", "refuses", "--algorithm", "loam-ada", "--features", "dense", "--dim", 2)
     text = run(server, "threshold", "refuses", *options, status=5).stderr
     assert text.startswith("error: ")
-    assert f"  {said}" in text
+    assert f"  {message}" in text
     dense = ["--algorithm", "loam-ada", "--features", "dense", "--dim", 2]
     text = run(server, "create", "wrong", *dense, "--threshold", *options, status=5).stderr
-    assert f"  {said.replace('OBJECTIVE', '--threshold')}" in text
+    assert f"  {message.replace('OBJECTIVE', '--threshold')}" in text
 
 
 def test_a_threshold_of_a_learner_that_is_not_there(server: Process) -> None:
@@ -397,18 +397,18 @@ def test_replay_for_programs(server: Process, arrays: Path) -> None:
     run(server, "create", "json", "--algorithm", "loam-ada", "--features", "dense", "--dim", 3)
     run(server, "replay", arrays, "--learner", "json", "--limit", 1200)
     result = run(server, "replay", arrays, "--learner", "json", "--json")
-    found = json.loads(result.stdout)
+    document = json.loads(result.stdout)
     assert "resuming at row 1,200" in result.stderr
-    assert {key: found[key] for key in ("start", "next", "applied", "duplicate", "complete")} == {
+    assert {key: document[key] for key in ("start", "next", "applied", "duplicate", "complete")} == {
         "start": 1200,
         "next": 2500,
         "applied": 1300,
         "duplicate": 0,
         "complete": True,
     }
-    assert (found["learner"], found["file"]) == ("json", str(arrays))
-    assert found["events_per_second"] > 0
-    assert found["metrics"]["events"] == 2500
+    assert (document["learner"], document["file"]) == ("json", str(arrays))
+    assert document["events_per_second"] > 0
+    assert document["metrics"]["events"] == 2500
 
 
 def test_rows_read_otherwise_are_another_source(server: Process, tmp_path: Path) -> None:
@@ -465,13 +465,13 @@ def test_serve_says_when_it_is_ready_and_where(start: Commands, tmp_path: Path) 
         "serve", "--port", 0, "--store", store, "--log-level", "warning", RARESTREAM_STORE="sqlite:///elsewhere.db"
     )
     assert process.stdout is not None
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"rarestream is ready in (\d+\.\d) s: (http://127\.0\.0\.1:\d+) \(dashboard\), \2/docs, store (.*)\n",
         process.stdout.readline(),
     )
-    assert found is not None
-    assert found[3] == store
-    assert httpx.get(f"{found[2]}/v1/health/ready", trust_env=False, timeout=300).status_code == 200
+    assert match is not None
+    assert match[3] == store
+    assert httpx.get(f"{match[2]}/v1/health/ready", trust_env=False, timeout=300).status_code == 200
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
     assert (process.returncode, out, err) == (0, "", "")
@@ -479,13 +479,13 @@ def test_serve_says_when_it_is_ready_and_where(start: Commands, tmp_path: Path) 
 
 def test_serve_tells_of_variables_that_are_no_settings(start: Commands, tmp_path: Path) -> None:
     unknown = {"RARESTREAM_STOER": "sqlite:///a.db", "RARESTREAM_PROT": "0"}
-    known = {
+    variables = {
         "RARESTREAM_URL": "http://127.0.0.1:1",
         "RARESTREAM_KEY": "k",
         "RARESTREAM_LOG_LEVEL": "warning",
         "rarestream_max_learners": "7",
     }
-    process = start("serve", "--port", 0, "--store", f"sqlite:///{tmp_path / 'a.db'}", **unknown, **known)
+    process = start("serve", "--port", 0, "--store", f"sqlite:///{tmp_path / 'a.db'}", **unknown, **variables)
     assert process.stdout is not None
     assert "is ready" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
@@ -496,8 +496,8 @@ def test_serve_tells_of_variables_that_are_no_settings(start: Commands, tmp_path
 
 
 def test_serve_where_it_cannot(start: Commands, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         process = start("serve", "--port", port, "--store", f"sqlite:///{tmp_path / 'a.db'}")
         _, err = process.communicate()
     assert process.returncode == 1

@@ -44,7 +44,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(server: Process, file: Path) -> str:
+def uninterrupted_digest(server: Process, file: Path) -> str:
     """The digest after an uninterrupted replay."""
     create(server, "whole")
     replayed(server, file, "whole")
@@ -63,14 +63,14 @@ def create(server: Process, name: str) -> None:
 
 def figures(server: Process, name: str) -> dict[str, Any]:
     """All that a learner says of itself and of some events, but its name, its place in the log and the duplicates."""
-    found = get(server, f"{name}/metrics")
+    metrics = get(server, f"{name}/metrics")
     events = [{"features": {"amount": i / 3, "country": "abcdef"[i % 6]}} for i in range(50)]
     predict = f"{server.url}/v1/learners/{name}/predict"
     scores = (
         httpx.post(predict, json={"events": events}, trust_env=False, timeout=300).raise_for_status().json()["results"]
     )
-    own = ("name", "position", "duplicates")
-    return {"scores": scores, **{key: value for key, value in found.items() if key not in own}}
+    excluded = ("name", "position", "duplicates")
+    return {"scores": scores, **{key: value for key, value in metrics.items() if key not in excluded}}
 
 
 def digest(server: Process, name: str) -> str:
@@ -107,9 +107,13 @@ def some_are_learnt(server: Process, name: str, more_than: int = 0) -> int:
 
 def test_batches_carry_source_and_offset() -> None:
     events = ({"x": [i], "label": 0} for i in range(5))
-    made = list(batches(events, "rows.csv#1", 10, 2, lambda: 0.5))
-    assert [(batch.offset, batch.count, batch.fraction) for batch in made] == [(10, 2, 0.5), (12, 2, 0.5), (14, 1, 0.5)]
-    assert msgspec.json.decode(made[1].body) == {
+    created = list(batches(events, "rows.csv#1", 10, 2, lambda: 0.5))
+    assert [(batch.offset, batch.count, batch.fraction) for batch in created] == [
+        (10, 2, 0.5),
+        (12, 2, 0.5),
+        (14, 1, 0.5),
+    ]
+    assert msgspec.json.decode(created[1].body) == {
         "source": {"name": "rows.csv#1", "offset": 12},
         "events": [{"x": [2], "label": 0}, {"x": [3], "label": 0}],
     }
@@ -122,12 +126,12 @@ def test_batches_are_bounded_in_bytes() -> None:
 
 
 def test_the_next_batch_is_made_meanwhile_and_no_more_than_that() -> None:
-    made: list[int] = []
+    calls: list[int] = []
     third = threading.Event()
 
     def items() -> Iterator[int]:
         for i in range(10):
-            made.append(i)
+            calls.append(i)
             if i == 2:
                 third.set()
             yield i
@@ -135,7 +139,7 @@ def test_the_next_batch_is_made_meanwhile_and_no_more_than_that() -> None:
     pipeline = ahead(items())
     assert [next(pipeline), next(pipeline)] == [0, 1]
     assert third.wait(60)
-    assert made == [0, 1, 2]
+    assert calls == [0, 1, 2]
     assert list(pipeline) == list(range(2, 10))
 
 
@@ -196,24 +200,26 @@ def test_rows_of_the_same_file_read_otherwise_are_noticed() -> None:
 # Against a service
 
 
-def test_all_rows_are_learnt_in_order(server: Process, file: Path, whole: str) -> None:
+def test_all_rows_are_learnt_in_order(server: Process, file: Path, uninterrupted_digest: str) -> None:
     document = get(server, "whole")
     assert document["events"] == ROWS
     assert document["class_counts"]["positive"] == (ROWS + 6) // 7
     assert list(document["sources"].values()) == [ROWS]
     create(server, "small-batches")
     replayed(server, file, "small-batches", "--batch", "17")
-    assert digest(server, "small-batches") == whole
+    assert digest(server, "small-batches") == uninterrupted_digest
 
 
-def test_a_second_replay_finds_nothing_left(server: Process, file: Path, whole: str) -> None:
+def test_a_second_replay_finds_nothing_left(server: Process, file: Path, uninterrupted_digest: str) -> None:
     text = replayed(server, file, "whole")
     assert f"resuming at row {ROWS:,}" in text
     assert "no rows left" in text
-    assert digest(server, "whole") == whole
+    assert digest(server, "whole") == uninterrupted_digest
 
 
-def test_ctrl_c_stops_after_the_batch_in_flight(start: Commands, server: Process, file: Path, whole: str) -> None:
+def test_ctrl_c_stops_after_the_batch_in_flight(
+    start: Commands, server: Process, file: Path, uninterrupted_digest: str
+) -> None:
     create(server, "interrupted")
     process = replay(start, server, file, "interrupted", "--rate", "100", "--batch", "10")
     some_are_learnt(server, "interrupted")
@@ -227,10 +233,10 @@ def test_ctrl_c_stops_after_the_batch_in_flight(start: Commands, server: Process
     text = replayed(server, file, "interrupted")
     assert f"resuming at row {learnt:,}" in text
     assert f"rows {learnt:,} to {ROWS:,}: {ROWS - learnt:,} learnt, 0 duplicates" in text
-    assert digest(server, "interrupted") == whole
+    assert digest(server, "interrupted") == uninterrupted_digest
 
 
-def test_killed_again_and_again(start: Commands, server: Process, file: Path, whole: str) -> None:
+def test_killed_again_and_again(start: Commands, server: Process, file: Path, uninterrupted_digest: str) -> None:
     create(server, "killed")
     learnt = 0
     for _ in range(3):
@@ -239,7 +245,7 @@ def test_killed_again_and_again(start: Commands, server: Process, file: Path, wh
         process.kill()
         finish(process, status=-signal.SIGKILL)
     replayed(server, file, "killed")
-    assert digest(server, "killed") == whole
+    assert digest(server, "killed") == uninterrupted_digest
 
 
 @pytest.mark.usefixtures("whole")
@@ -329,11 +335,11 @@ def test_a_file_of_this_name_that_was_learnt_before_is_told_of_before_the_first_
         "sources": {"rows.csv#0123456789abcdef": 3000},
     }
     out = io.StringIO()
-    told: list[str] = []  # what had been printed when an update came
+    lines: list[str] = []  # what had been printed when an update came
 
     def answer(request: httpx.Request) -> httpx.Response:
         if request.method == "POST":
-            told.append(out.getvalue())
+            lines.append(out.getvalue())
             return httpx.Response(200, json={"applied": 10, "duplicate": 0, "position": 1})
         return httpx.Response(200, json={} if request.url.path.endswith("/metrics") else document)
 
@@ -341,8 +347,8 @@ def test_a_file_of_this_name_that_was_learnt_before_is_told_of_before_the_first_
         replay_file(
             ReplayPlan(path, "a", RowColumns(), batch=10), client, interruption, Console(file=out, soft_wrap=True)
         )
-    assert len(told) == 2
-    assert told[0].startswith("warning: the learner has learnt 3,000 rows of a file of this name, but with other ")
+    assert len(lines) == 2
+    assert lines[0].startswith("warning: the learner has learnt 3,000 rows of a file of this name, but with other ")
 
 
 def test_events_beyond_a_source_are_refused_for_good(server: Process) -> None:

@@ -65,12 +65,12 @@ def test_replay_to_an_ordinal_learner(server: Process, grades: Path) -> None:
     assert re.search(r"MSE\W+0\.\d{4}\W+0\.\d{4}", result.stdout)
     assert re.search(r"accuracy\W+0\.\d{4}\W+0\.\d{4}", result.stdout)
     result = run(server, "replay", grades, "--learner", "grades", *order, "--json")
-    found = json.loads(result.stdout)
+    document = json.loads(result.stdout)
     assert "resuming at row 500" in result.stderr
     assert "features:" not in result.stderr  # they were told
-    assert (found["applied"], found["ready"], found["not_ready"], found["fit"]) == (400, True, None, None)
-    assert found["metrics"]["since_start"]["accuracy"] > 0.6
-    assert list(found["metrics"]["class_counts"]) == ["1", "2", "3"]
+    assert (document["applied"], document["ready"], document["not_ready"], document["fit"]) == (400, True, None, None)
+    assert document["metrics"]["since_start"]["accuracy"] > 0.6
+    assert list(document["metrics"]["class_counts"]) == ["1", "2", "3"]
 
 
 def test_ranks_for_a_learner_of_two_classes(server: Process, arrays: Path) -> None:
@@ -104,9 +104,9 @@ def test_replay_says_what_a_learner_waits_for_and_when_it_was_fitted(server: Pro
         "batch is not ready: the first fit comes after 600 labelled events\n"
     )
     run(server, *replay)
-    while not (found := json.loads(run(server, *replay, "--json").stdout))["fit"]["events"]:
-        assert found["fit"]["failed"] is None
-    assert found["ready"]
+    while not (document := json.loads(run(server, *replay, "--json").stdout))["fit"]["events"]:
+        assert document["fit"]["failed"] is None
+    assert document["ready"]
     text = run(server, *replay).stderr
     assert "last fit: after 900 events\nthe model of the last fit has not scored an event yet: " in text
     assert "not ready" not in text
@@ -127,10 +127,10 @@ def test_replay_that_waits_for_fits_can_be_repeated(server: Process, arrays: Pat
         run(server, "create", name, "--algorithm", "ranksvm", "--features", "dense", "--dim", 3, *fits)
         part = ["replay", arrays, "--learner", name, "--batch", 150, "--wait", "--json"]
         run(server, *part, "--limit", 900)
-        found = json.loads(run(server, *part).stdout)
-        assert (found["start"], found["next"]) == (900, 2500)
-        assert (found["fit"]["events"], found["fit"]["running"]) == (2400, False)
-        assert {key: found["metrics"][key] for key in local} == local
+        document = json.loads(run(server, *part).stdout)
+        assert (document["start"], document["next"]) == (900, 2500)
+        assert (document["fit"]["events"], document["fit"]["running"]) == (2400, False)
+        assert {key: document["metrics"][key] for key in local} == local
 
 
 def test_replay_says_that_an_embedding_is_waited_for(server: Process, arrays: Path) -> None:

@@ -22,12 +22,12 @@ class Fitting:
     """
 
     def __init__(self, looks: int | None) -> None:
-        self.asked: list[str] = []  # the method of each request
+        self.methods: list[str] = []  # the method of each request
         self._looks = looks
         self._since: int | None = None  # looks since the last update
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.asked.append(request.method)
+        self.methods.append(request.method)
         if request.method == "POST":
             self._since = 0
             return httpx.Response(200, json={"applied": 10, "duplicate": 0, "position": 1})
@@ -62,10 +62,10 @@ def test_a_replay_that_waits_sends_nothing_while_a_fit_is_under_way(thirty: Path
     with Interruption() as interruption, Client("http://service", transport=httpx.MockTransport(service)) as client:
         outcome = replay_file(ReplayPlan(thirty, "a", RowColumns(), batch=10, wait=True), client, interruption, quiet)
     assert (outcome.rows.next, outcome.rows.complete) == (30, True)
-    sent = [number for number, method in enumerate(service.asked) if method == "POST"]
-    assert len(sent) == 3
-    ends = [*sent[1:], len(service.asked) - 2]  # at the end come the figures and the learner once more
-    assert all(end - start > 3 for start, end in zip(sent, ends, strict=True))
+    requests = [number for number, method in enumerate(service.methods) if method == "POST"]
+    assert len(requests) == 3
+    ends = [*requests[1:], len(service.methods) - 2]  # at the end come the figures and the learner once more
+    assert all(end - start > 3 for start, end in zip(requests, ends, strict=True))
 
 
 def test_a_wait_for_a_fit_can_be_stopped(thirty: Path) -> None:

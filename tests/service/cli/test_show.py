@@ -66,5 +66,5 @@ def test_alarms() -> None:
     fell = {"kind": "auc", "events": 4000, "before": 0.9, "after": 0.7}
     assert alarm_of(fell) == "after 4,000 events: the AUC fell from 0.9000 to 0.7000"
     changed = {"kind": "scores", "events": 4000, "before": 0.05, "after": 0.41}
-    said = "after 4,000 events: the served scores changed: 41 % exceed a score that 5 % exceeded before"
-    assert alarm_of(changed) == said
+    message = "after 4,000 events: the served scores changed: 41 % exceed a score that 5 % exceeded before"
+    assert alarm_of(changed) == message

@@ -39,8 +39,8 @@ def answering(reply: bytes, context: ssl.SSLContext | None = None, pause: float 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             with suppress(OSError):  # a handshake that is none, a client that has gone
-                own = self.request if context is None else context.wrap_socket(self.request, server_side=True)
-                with own as connection:
+                connection = self.request if context is None else context.wrap_socket(self.request, server_side=True)
+                with connection as connection:
                     connection.recv(65536)
                     time.sleep(pause)
                     connection.sendall(reply)
@@ -87,9 +87,9 @@ def test_who_is_told_of_the_scheme_is_not_asked_whether_it_runs(capsys: pytest.C
             with pytest.raises(typer.Exit) as caught, reporting(), connected(url, None) as client:
                 client.learners()
             assert caught.value.exit_code == ExitStatus.UNREACHABLE
-            said = capsys.readouterr().err.splitlines()
-            assert len(said) == 2
-            assert said[1].endswith(f": use {use}://{url.partition('://')[2]}")
+            lines = capsys.readouterr().err.splitlines()
+            assert len(lines) == 2
+            assert lines[1].endswith(f": use {use}://{url.partition('://')[2]}")
 
 
 def test_a_certificate_that_is_refused_is_told_by_what_helps(
@@ -125,16 +125,16 @@ def test_a_connection_that_is_cut_off_is_no_sign_of_tls() -> None:
 
 
 def test_attempts_that_fail_for_one_reason_are_told_once_in_a_while() -> None:
-    said: list[str] = []
+    messages: list[str] = []
     url = f"http://127.0.0.1:{free_port()}"
     with (
         pytest.raises(RequestFailed, match=r"\nGave up after \d s of retries$"),
-        connected(url, None, patience=0.5, wait=lambda _: False, notice=said.append) as client,
+        connected(url, None, patience=0.5, wait=lambda _: False, notice=messages.append) as client,
     ):
         client.learners()
-    assert len(said) == 1  # of many attempts
+    assert len(messages) == 1  # of many attempts
     assert re.fullmatch(
-        rf"cannot reach {url}: .*; trying again in [\d.e-]+ s, for \d s more \(--retry-seconds\)", said[0]
+        rf"cannot reach {url}: .*; trying again in [\d.e-]+ s, for \d s more \(--retry-seconds\)", messages[0]
     )
 
 
@@ -166,8 +166,8 @@ def test_errors_of_the_system_in_plain_words() -> None:
         socket.getaddrinfo("nobody.invalid", port)
     wrapped = RuntimeError("Error 111 connecting to it.")
     wrapped.__context__ = refused.value
-    said = "nothing listens there (connection refused)"
-    assert [reason_of(one) for one in (refused.value, wrapped)] == [said, said]
+    message = "nothing listens there (connection refused)"
+    assert [reason_of(item) for item in (refused.value, wrapped)] == [message, message]
     assert reason_of(nameless.value) == "the name of its host is not known"
     assert reason_of(TimeoutError()) == "it does not answer in time"
     assert reason_of(RuntimeError("closed.")) == "closed"
@@ -175,14 +175,14 @@ def test_errors_of_the_system_in_plain_words() -> None:
 
 
 def test_what_a_library_logs_is_told_once_and_in_plain_words(caplog: pytest.LogCaptureFixture) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     log = logging.getLogger("aiokafka.client")
-    with log_to_notes("Kafka", "aiokafka", said.append):
+    with log_to_notes("Kafka", "aiokafka", messages.append):
         for _ in range(3):
             log.error('Unable connect to "%s:%s": %s', "broker", 9092, ConnectionRefusedError(111, "refused"))
         log.warning("Heartbeat failed\nand more")
         log.info("nothing")
-    assert said == ["Kafka: no connection: nothing listens there (connection refused)", "Kafka: Heartbeat failed"]
+    assert messages == ["Kafka: no connection: nothing listens there (connection refused)", "Kafka: Heartbeat failed"]
     assert not caplog.records
     log.warning("again")
-    assert [one.message for one in caplog.records] == ["again"]
+    assert [record.message for record in caplog.records] == ["again"]

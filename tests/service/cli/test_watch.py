@@ -43,7 +43,7 @@ class Service:
 
     def __init__(self, *streams: list[ServerEvent] | ClientError) -> None:
         self.streams = list(streams)
-        self.asked: list[str | None] = []
+        self.positions: list[str | None] = []
 
     def learner(self, _: str) -> Service:
         return self
@@ -62,11 +62,11 @@ class Service:
 
     @contextmanager
     def events(self, last: str | None = None) -> Iterator[Iterator[ServerEvent]]:
-        self.asked.append(last)
-        found = self.streams.pop(0)
-        if isinstance(found, ClientError):
-            raise found
-        yield iter(found)
+        self.positions.append(last)
+        result = self.streams.pop(0)
+        if isinstance(result, ClientError):
+            raise result
+        yield iter(result)
 
 
 def test_events_of_a_stream() -> None:
@@ -82,8 +82,8 @@ def test_events_of_a_stream() -> None:
         "data: {}",
     ]
     decoder = EventDecoder()
-    found = [event for line in lines for event in decoder.feed(line)]
-    assert [tuple(one) for one in found] == [("point", {"auc": 0.5}, "1.2.3")]
+    values = [event for line in lines for event in decoder.feed(line)]
+    assert [tuple(item) for item in values] == [("point", {"auc": 0.5}, "1.2.3")]
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,13 @@ def test_a_stream_that_breaks_is_opened_again_where_it_was(monkeypatch: pytest.M
     last = [ServerEvent("gone", {"detail": "a was deleted"}, None)]
     away = ServiceUnreachable("cannot reach it")
     service = Service(first, away, away, last)
-    told: list[str] = []
+    lines: list[str] = []
     watched = WatchedLearner(service, "a")  # type: ignore[arg-type]
     with pytest.raises(CommandFailed, match="a was deleted") as error:
-        follow(service, watched, lambda kind, _: told.append(kind))  # type: ignore[arg-type]
+        follow(service, watched, lambda kind, _: lines.append(kind))  # type: ignore[arg-type]
     assert error.value.exit_status == ExitStatus.NOT_FOUND
-    assert service.asked == [None, "0.1.0", "0.1.0", "0.1.0"]
-    assert told == ["point", "trouble", "trouble", "trouble"]
+    assert service.positions == [None, "0.1.0", "0.1.0", "0.1.0"]
+    assert lines == ["point", "trouble", "trouble", "trouble"]
     assert pauses == [0.5, 1.0, 2.0]
 
 

@@ -31,16 +31,16 @@ def printed(server: Process, *arguments: str) -> list[str]:
 
 
 def test_a_decision_has_the_same_word_before_an_event_is_learnt_and_when_it_is(server: Process) -> None:
-    made = {**DENSE, "threshold": {"objective": "fixed", "value": 0.5}, "calibration": {"kind": "none"}}
-    httpx.put(f"{server.url}/v1/learners/a", json=made, timeout=300, trust_env=False).raise_for_status()
+    values = {**DENSE, "threshold": {"objective": "fixed", "value": 0.5}, "calibration": {"kind": "none"}}
+    httpx.put(f"{server.url}/v1/learners/a", json=values, timeout=300, trust_env=False).raise_for_status()
     rows = [{"id": str(i), "x": [float(i % 2), 1, 0], "label": i % 2} for i in range(200)]
     printed(server, "update", "a", json.dumps(rows))
     events = [{"id": f"n{i}", "x": [value, 1, 0]} for i, value in enumerate((5000, -5000))]
-    said = [line.split()[-1] for line in printed(server, "predict", "a", json.dumps(events))[1:]]
-    assert said == ["ALERT", "no"]
+    lines = [line.split()[-1] for line in printed(server, "predict", "a", json.dumps(events))[1:]]
+    assert lines == ["ALERT", "no"]
     learnt = printed(server, "labels", "a", "n0=1", "n1=0", "nobody=1")
     assert [line.split()[-1] for line in learnt[1:4]] == ["ALERT", "no", "-"]
-    again = [{**one, "id": f"m{i}", "label": 0} for i, one in enumerate(events)]
+    again = [{**event, "id": f"m{i}", "label": 0} for i, event in enumerate(events)]
     assert [line.split()[-1] for line in printed(server, "update", "a", json.dumps(again[1:]))[1:2]] == ["no"]
 
 
@@ -54,8 +54,8 @@ def test_a_number_that_there_is_not(server: Process, capsys: pytest.CaptureFixtu
 
 
 def test_what_is_not_decided_and_ranks() -> None:
-    assert [decision_of(one) for one in (None, 0, 1)] == ["not ready", "no", "ALERT"]
-    assert [decision_of(one, ranks=True) for one in (None, 1, 4)] == ["not ready", "1", "4"]
+    assert [decision_of(item) for item in (None, 0, 1)] == ["not ready", "no", "ALERT"]
+    assert [decision_of(item, ranks=True) for item in (None, 1, 4)] == ["not ready", "1", "4"]
 
 
 def test_a_keys_file_without_keys_is_told(server: Process, tmp_path: Path) -> None:

@@ -76,15 +76,15 @@ def test_labelled_messages_are_learnt_and_the_others_scored(
     assert did["positions"] == sources
     assert target.get()["sources"] == dict.fromkeys(sources, 30)
     assert target.learnt == 40
-    assert [broker.committed(f"rarestream-{target.name}", target.name, one) for one in (0, 1)] == [31, 31]
+    assert [broker.committed(f"rarestream-{target.name}", target.name, item) for item in (0, 1)] == [31, 31]
     written = broker.messages(scores, 20)
-    found = [json.loads(value) for _, value in written]
-    assert sorted((one["id"], one["source"]["partition"], one["source"]["offset"]) for one in found) == sorted(
+    document = [json.loads(value) for _, value in written]
+    assert sorted((item["id"], item["source"]["partition"], item["source"]["offset"]) for item in document) == sorted(
         (f"e{i}", i % 2, i // 2) for i in range(0, 60, 3)
     )
-    assert {one["source"]["topic"] for one in found} == {target.name}
-    assert [key for key, _ in written] == [one["id"].encode() for one in found]
-    expected = [one for one in found if one["label"] == 1]
+    assert {item["source"]["topic"] for item in document} == {target.name}
+    assert [key for key, _ in written] == [item["id"].encode() for item in document]
+    expected = [item for item in document if item["label"] == 1]
     assert expected
     assert [json.loads(value) for _, value in broker.messages(alerts, len(expected))] == expected
     # Once more: nothing is learnt, scored or written twice
@@ -175,9 +175,9 @@ def test_only_the_partitions_that_are_asked_for(broker: KafkaBroker, target: Tar
     reading = consumer(broker, target, tmp_path)
     did = reading.run("--partition", "2", "--partition", "0")
     assert did["positions"] == {f"kafka:{target.name}/0": 10, f"kafka:{target.name}/2": 10}
-    status, told = reading.fail("--partition", "3")
+    status, output = reading.fail("--partition", "3")
     assert status == 1
-    assert f"topic {target.name} has the partitions 0, 1, 2, not 3" in told
+    assert f"topic {target.name} has the partitions 0, 1, 2, not 3" in output
 
 
 @pytest.mark.parametrize("wanted", [[], [0]], ids=["all", "some"])
@@ -204,18 +204,18 @@ def test_a_partition_that_comes_is_told(
     did = consume(ConsumePlan(target.name), feed, lambda wait: connected(target.url, None, wait=wait), note)
     later.join()
     assert did["positions"] == {f"kafka:{target.name}/0": 0}
-    said = [f"kafka:{target.name}/{i} is new and is not read: restart to read it too" for i in (1, 2)]
-    assert [text for text in notes if "is new" in text] == (said if not wanted else [])  # once
+    messages = [f"kafka:{target.name}/{i} is new and is not read: restart to read it too" for i in (1, 2)]
+    assert [text for text in notes if "is new" in text] == (messages if not wanted else [])  # once
 
 
 def test_a_malformed_message_stops_it_or_is_skipped(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
     broker.create(**{target.name: 1})
     broker.produce(target.name, [(0, event(1)), (0, b"{}"), (0, b"?"), (0, event(3, x=["much"])), (0, event(2))])
     reading = consumer(broker, target, tmp_path, "--what", "update")
-    status, told = reading.fail()
+    status, error = reading.fail()
     assert status == 1
-    assert f"topic {target.name}, partition 0, offset 1: it has no label" in told
-    assert "--on-bad skip continues without such messages" in told
+    assert f"topic {target.name}, partition 0, offset 1: it has no label" in error
+    assert "--on-bad skip continues without such messages" in error
     did = reading.run("--on-bad", "skip")
     assert (did["skipped"], did["applied"]) == (3, 1)
     for offset in (1, 2, 3):
@@ -247,17 +247,17 @@ def test_messages_that_were_removed_before_they_were_read(
         plan = ConsumePlan(target.name, skip_lost=skip, once=True)
         with connected(target.url, None) as api, ThreadPoolExecutor(1) as threads:
             async with KafkaFeed(broker.address, target.name, [], target.name, "kafka:", Security()) as feed:
-                (whole,) = feed.partitions
-                partition = Shortened(whole._consumer, whole._partition, "kafka:")
+                (original,) = feed.partitions
+                partition = Shortened(original._consumer, original._partition, "kafka:")
                 reading, stop = Reading("auto", BinaryLabels()), threading.Event()
                 await Consumption(plan, feed, partition, reading, api, threads, stop, ReadCounts(), notes.append).run()
 
-    said = f"kafka:{target.name}/0: 7 messages from 5 on were removed before they were read"
-    with pytest.raises(CommandFailed, match=f"{said}; --on-lost skip continues without them"):
+    message = f"kafka:{target.name}/0: 7 messages from 5 on were removed before they were read"
+    with pytest.raises(CommandFailed, match=f"{message}; --on-lost skip continues without them"):
         asyncio.run(run(False))
     assert target.learnt == 5
     asyncio.run(run(True))
-    assert notes == [said]
+    assert notes == [message]
     assert target.learnt == 13
     assert target.get()["sources"] == {f"kafka:{target.name}/0": 20}
 
@@ -272,9 +272,9 @@ class Overtaken(KafkaPartition):
     ends: int | None = None  # where it ends then, if elsewhere
 
     async def bounds(self) -> OffsetRange:
-        found = await super().bounds()
-        end = self.ends or found.end
-        return OffsetRange(12, end, end) if self.gone else found
+        result = await super().bounds()
+        end = self.ends or result.end
+        return OffsetRange(12, end, end) if self.gone else result
 
     async def read(self, most: int, seconds: float) -> list[Message]:
         if not self.gone and (position := await self.position()) == 5:
@@ -298,22 +298,22 @@ def test_messages_that_are_removed_while_it_runs(
         plan = ConsumePlan(target.name, skip_lost=course != "stop", once=True, batch=5, linger=0.0)
         with connected(target.url, None) as api, ThreadPoolExecutor(1) as threads:
             async with KafkaFeed(broker.address, target.name, [], target.name, "kafka:", Security()) as feed:
-                (whole,) = feed.partitions
-                partition = Overtaken(whole._consumer, whole._partition, "kafka:")
+                (original,) = feed.partitions
+                partition = Overtaken(original._consumer, original._partition, "kafka:")
                 partition.ends = 3 if course == "anew" else None
                 reading, stop = Reading("auto", BinaryLabels()), threading.Event()
                 await Consumption(plan, feed, partition, reading, api, threads, stop, counts, notes.append).run()
 
     source = f"kafka:{target.name}/0"
-    said = f"{source}: 7 messages from 5 on were removed before they were read"
+    message = f"{source}: 7 messages from 5 on were removed before they were read"
     match course:
         case "skip":
             asyncio.run(run())
-            assert notes == [said]
+            assert notes == [message]
             assert (target.learnt, target.get()["sources"]) == (13, {source: 20})
             assert (counts.read, counts.learnt["applied"]) == (13, 13)
         case "stop":
-            with pytest.raises(CommandFailed, match=f"^{said}; --on-lost skip continues without them$"):
+            with pytest.raises(CommandFailed, match=f"^{message}; --on-lost skip continues without them$"):
                 asyncio.run(run())
             assert (target.learnt, target.get()["sources"]) == (5, {source: 5})
         case _:
@@ -331,28 +331,28 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(broker: KafkaBroker, tar
     broker.produce(target.name, [(0, event(i)) for i in range(3)])
     source = {"name": f"kafka:{target.name}/0", "offset": 100}
     target.post("/update", {"source": source, "events": [json.loads(event(0))]})
-    status, told = consumer(broker, target, tmp_path).fail()
+    status, error = consumer(broker, target, tmp_path).fail()
     assert status == 1
     assert (
         f"kafka:{target.name}/0 was read up to 101 but ends at 3: the topic was probably deleted and created again"
-        in told
+        in error
     )
 
 
 def test_what_cannot_be_reached_is_named(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
     broker.create(other=1)
-    status, told = consumer(broker, target, tmp_path).fail()
-    assert (status, f"kafka://{broker.address} has no topic {target.name}" in told) == (1, True)
+    status, error = consumer(broker, target, tmp_path).fail()
+    assert (status, f"kafka://{broker.address} has no topic {target.name}" in error) == (1, True)
     assert Consumer(target, "kafka://127.0.0.1:1/other", tmp_path).fail()[0] == 1
-    status, told = Consumer(target, f"kafka://{broker.address}/other", tmp_path).fail("--learner", "nobody")
-    assert (status, "nobody" in told) == (4, True)
-    status, told = Consumer(target, f"kafka://me:secret@{broker.address}/other", tmp_path).fail()
+    status, error = Consumer(target, f"kafka://{broker.address}/other", tmp_path).fail("--learner", "nobody")
+    assert (status, "nobody" in error) == (4, True)
+    status, error = Consumer(target, f"kafka://me:secret@{broker.address}/other", tmp_path).fail()
     assert status == 2
-    assert "secret" not in told
+    assert "secret" not in error
 
 
 @pytest.mark.parametrize(
-    ("options", "mechanism", "said"),
+    ("options", "mechanism", "message"),
     [
         ((), "SCRAM-SHA-512", "it does not support this login (--sasl, KAFKA_USERNAME)"),
         (("--authentication",), "SCRAM-SHA-256", "it refuses the login (KAFKA_USERNAME, KAFKA_PASSWORD, --sasl)"),
@@ -361,17 +361,17 @@ def test_what_cannot_be_reached_is_named(broker: KafkaBroker, target: Target, tm
     ],
 )
 def test_a_login_that_is_refused_is_named(
-    options: tuple[str, ...], mechanism: str, said: str, target: Target, tmp_path: Path
+    options: tuple[str, ...], mechanism: str, message: str, target: Target, tmp_path: Path
 ) -> None:
     with KafkaBroker(*options) as refusing:
         eventually(refusing.listens)
         login = {"KAFKA_USERNAME": "me", "KAFKA_PASSWORD": "tell-nobody"}
         reading = Consumer(target, f"kafka://{refusing.address}/t", tmp_path, "--sasl", mechanism, **login)
-        status, told = reading.fail()
+        status, error = reading.fail()
         assert status == 1
-        assert said in told
-        assert "tell-nobody" not in told
-        assert "Traceback" not in told
+        assert message in error
+        assert "tell-nobody" not in error
+        assert "Traceback" not in error
         feed = KafkaFeed(
             refusing.address, "t", [], "g", "kafka:", Security(False, None, None, None, "me", "x", mechanism)
         )
@@ -391,17 +391,17 @@ def test_a_login_that_is_refused_is_named(
 def test_without_the_extra_it_is_named(target: Target) -> None:
     program = "import sys; sys.modules['aiokafka'] = None; from service.cli.main import main; main()"
     arguments = ["consume", "kafka://127.0.0.1:1/topic", "--learner", target.name, "--url", target.url]
-    found = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
-    assert found.returncode == 1
-    assert found.stderr.strip().endswith("pip install '.[kafka]' in the clone")
-    assert "Traceback" not in found.stderr
+    completed = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
+    assert completed.returncode == 1
+    assert completed.stderr.strip().endswith("pip install '.[kafka]' in the clone")
+    assert "Traceback" not in completed.stderr
 
 
 def test_security_is_as_aiokafka_takes_it(tmp_path: Path) -> None:
     assert Security().options() == {"security_protocol": "PLAINTEXT"}
-    found = Security(tls=True, username="me", password="secret", mechanism="PLAIN").options()
-    assert found.pop("ssl_context").check_hostname
-    assert found == {
+    result = Security(tls=True, username="me", password="secret", mechanism="PLAIN").options()
+    assert result.pop("ssl_context").check_hostname
+    assert result == {
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "PLAIN",
         "sasl_plain_username": "me",

@@ -37,10 +37,10 @@ def test_an_event_goes_on_as_it_came(body: bytes, labelled: bool, id: str | int 
 @pytest.mark.parametrize("label", [b"null", b"1", b'{"deep": [1]}'])
 def test_what_is_scored_carries_neither_label_nor_weight(label: bytes) -> None:
     body = b'{"id": "a", "label": %b, %b, "weight": 2}' % (label, X)
-    found = read(body, "predict")
-    assert (found.labelled, json.loads(found.body)) == (False, {"id": "a", "x": [1.5, 2]})
+    result = read(body, "predict")
+    assert (result.labelled, json.loads(result.body)) == (False, {"id": "a", "x": [1.5, 2]})
     if label == b"null":
-        assert read(body) == found
+        assert read(body) == result
 
 
 def test_an_empty_message_is_no_event() -> None:
@@ -48,7 +48,7 @@ def test_an_empty_message_is_no_event() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (b"", "it has no event"),
         (b"{} {}", "it is not JSON"),
@@ -63,11 +63,11 @@ def test_an_empty_message_is_no_event() -> None:
         ({"amount": "1e999"}, None),
     ],
 )
-def test_what_is_malformed_is_told(value: bytes | Mapping[str, str], said: str | None) -> None:
-    if said is None:  # not a number: text, then
+def test_what_is_malformed_is_told(value: bytes | Mapping[str, str], message: str | None) -> None:
+    if message is None:  # not a number: text, then
         assert json.loads(read(value).body) == {"features": {"amount": "1e999"}}
         return
-    with pytest.raises(BadMessage, match=said):
+    with pytest.raises(BadMessage, match=message):
         read(value)
 
 
@@ -86,9 +86,9 @@ def test_flat_fields_are_members_and_features() -> None:
         "to": "?",
         "a": "x",
     }
-    found = read(fields, texts=frozenset({"shop"}))
-    assert (found.labelled, found.id) == (True, "7")
-    assert json.loads(found.body) == {
+    result = read(fields, texts=frozenset({"shop"}))
+    assert (result.labelled, result.id) == (True, "7")
+    assert json.loads(result.body) == {
         "id": "7",
         "time": 86400.0,
         "weight": 2.0,
@@ -112,11 +112,11 @@ json_like = st.recursive(
 )
 def test_any_message_is_an_event_or_malformed(value: Any, what: What) -> None:
     try:
-        found = read(value, what)
+        result = read(value, what)
     except BadMessage:
         return
     if value is not None:
-        body = json.loads(found.body)
+        body = json.loads(result.body)
         assert isinstance(body, dict)
-        assert found.labelled == (body.get("label") is not None)
-        assert found.id == body.get("id")
+        assert result.labelled == (body.get("label") is not None)
+        assert result.id == body.get("id")

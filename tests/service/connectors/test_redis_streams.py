@@ -77,18 +77,18 @@ def test_labelled_entries_are_learnt_and_the_others_scored(
     }  # fmt: skip
     assert target.learnt == 41
     scores, alerts = (entries(streams, f"{target.name}-{what}") for what in ("scores", "alerts"))
-    assert [one["id"] for one in scores] == ids[::3]
-    assert [one["source"] for one in scores] == [
+    assert [score["id"] for score in scores] == ids[::3]
+    assert [score["source"] for score in scores] == [
         {"stream": target.name, "entry": id_of(number)} for number in numbers[::3]
     ]
-    assert alerts == [one for one in scores if one["label"] == 1]
+    assert alerts == [score for score in scores if score["label"] == 1]
     assert alerts
-    assert all(0 <= one["probability"] <= 1 and one["position"] >= 1 for one in scores)
+    assert all(0 <= score["probability"] <= 1 and score["position"] >= 1 for score in scores)
     # Once more: nothing is learnt, scored or written twice; what comes now is
     add(streams, target.name, event(60, labelled=False, id="e60"), event(61))
     did = reading.run()
     assert (did["applied"], did["duplicate"], did["scored"]) == (1, 0, 1)
-    assert [one["id"] for one in entries(streams, f"{target.name}-scores")] == [*ids[::3], "e60"]
+    assert [score["id"] for score in entries(streams, f"{target.name}-scores")] == [*ids[::3], "e60"]
 
 
 def test_a_stream_that_is_not_there_is_named_and_awaited(streams: RedisServer, target: Target, tmp_path: Path) -> None:
@@ -104,10 +104,10 @@ def test_nothing_is_learnt_twice_or_lost_whatever_is_killed(
     total, kills = 3000, 8
     reading = consumer(streams, target, tmp_path, "--batch", "7", "--linger", "0")
     reading.start()
-    sent: list[tuple[int, bytes]] = []
+    requests: list[tuple[int, bytes]] = []
     for kill in range(kills):
         values = [event(i) for i in range(kill * total // kills, (kill + 1) * total // kills)]
-        sent += zip(add(streams, target.name, *values), values, strict=True)
+        requests += zip(add(streams, target.name, *values), values, strict=True)
         before = target.learnt
         eventually(lambda before=before: target.learnt > before)  # type: ignore[misc]
         time.sleep(rng.uniform(0, 0.2))
@@ -124,9 +124,9 @@ def test_nothing_is_learnt_twice_or_lost_whatever_is_killed(
     assert reading.stop() == 0
     source = f"redis:{target.name}"
     assert target.learnt == total
-    assert target.get()["sources"] == {source: sent[-1][0] + 1}
+    assert target.get()["sources"] == {source: requests[-1][0] + 1}
     probes = range(total, total + 50)  # digests differ where a request had to be repeated: repeats are counted
-    assert target.said_of(probes) == target.sent_at_once(source, sent).said_of(probes)
+    assert target.said_of(probes) == target.sent_at_once(source, requests).said_of(probes)
 
 
 def test_a_signal_ends_it_in_good_order(streams: RedisServer, target: Target, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_signal_ends_it_while_redis_is_away(target: Target, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "message"),
     [
         (b"{", "it is not JSON"),
         (b"\xff", "it is not JSON"),
@@ -170,7 +170,7 @@ def test_a_signal_ends_it_while_redis_is_away(target: Target, tmp_path: Path) ->
     ],
 )
 def test_a_malformed_entry_stops_it_or_is_skipped(
-    streams: RedisServer, service: Process, tmp_path: Path, bad: bytes, said: str
+    streams: RedisServer, service: Process, tmp_path: Path, bad: bytes, message: str
 ) -> None:
     target = Target(service.url, f"malformed-{hashlib.sha1(bad).hexdigest()}")
     before = add(streams, target.name, event(1), event(2, labelled=False))
@@ -178,10 +178,10 @@ def test_a_malformed_entry_stops_it_or_is_skipped(
     last = add(streams, target.name, event(3), event(4, labelled=False))[-1]
     reading = consumer(streams, target, tmp_path)
     for learnt in (1, 1):
-        status, told = reading.fail()
+        status, error = reading.fail()
         assert status == 1
-        assert f"stream {target.name}, entry {id_of(number)}: " in told
-        assert said in told.partition(id_of(number))[2]
+        assert f"stream {target.name}, entry {id_of(number)}: " in error
+        assert message in error.partition(id_of(number))[2]
         assert target.learnt == learnt
     assert target.get()["sources"] == {f"redis:{target.name}": before[0] + 1}
     did = reading.run("--on-bad", "skip")
@@ -222,17 +222,17 @@ def test_flat_entries_are_events(streams: RedisServer, service: Process, target:
     )
     features = {"amount": 12.5, "shop": "0881", "country": "DE"}
     time = 1767607200
-    found = [
+    values = [
         {"id": "tx-1", "time": time, "features": features, "label": 1},
         {"id": "tx-2", "time": time, "weight": 2, "features": features, "label": 0},
     ]
-    same.post("/update", {"events": found})
+    same.post("/update", {"events": values})
     probe = {"events": [{"features": {**features, "amount": 3}}]}
     assert named.post("/predict", probe)["results"] == same.post("/predict", probe)["results"]
     assert streams.command("XADD", "flat", "*", "amount", "1", "label", "maybe")
-    status, told = consumer(streams, named, tmp_path, "--entry", "flat").fail()
+    status, error = consumer(streams, named, tmp_path, "--entry", "flat").fail()
     assert status == 1
-    assert "maybe" in told
+    assert "maybe" in error
 
 
 def test_reading_begins_where_it_is_told_once(streams: RedisServer, target: Target, tmp_path: Path) -> None:
@@ -253,10 +253,10 @@ def test_what_a_stream_was_trimmed_of_is_warned_of(streams: RedisServer, target:
     streams.command("XTRIM", target.name, "MAXLEN", 1)
     assert reading.run()["read"] == 0
     assert "were trimmed" not in reading.said()  # the last that was read is still there
-    kept = add(streams, target.name, *(event(i) for i in range(5, 10)))[-2:]
+    stored = add(streams, target.name, *(event(i) for i in range(5, 10)))[-2:]
     streams.command("XTRIM", target.name, "MAXLEN", 2)
     assert reading.run()["applied"] == 2
-    assert f"and stream {target.name}, entry {id_of(kept[0])} were trimmed" in reading.said()
+    assert f"and stream {target.name}, entry {id_of(stored[0])} were trimmed" in reading.said()
 
 
 @pytest.mark.parametrize("binary", [VALKEY, REDIS], ids=["counts its entries", "does not"])
@@ -281,11 +281,11 @@ async def trimmed(streams: RedisServer, partition: Partition, stream: str, notes
     add(streams, stream, *(event(i) for i in range(6, 16)))
     assert len(await partition.read(3, 0.1)) == 3
     assert len(await partition.read(3, 0.1)) == 3
-    kept = add(streams, stream, event(16), event(17))[0]
+    stored = add(streams, stream, event(16), event(17))[0]
     streams.command("XTRIM", stream, "MAXLEN", 2)  # four are gone that were there at the last look
-    assert [one.offset for one in await partition.read(10, 0.1)][:1] == [kept]
+    assert [item.offset for item in await partition.read(10, 0.1)][:1] == [stored]
     assert await partition.read(10, 0.1) == []
-    last = "4 entries were trimmed" if counts else f"entries before {id_of(kept)} were trimmed"
+    last = "4 entries were trimmed" if counts else f"entries before {id_of(stored)} were trimmed"
     assert notes == [f"redis:{stream}: {last} before being read"]
     add(streams, stream, event(18))
     streams.command("XTRIM", stream, "MAXLEN", 0)
@@ -307,11 +307,11 @@ def test_a_stream_made_anew_is_not_taken_for_the_old_one(streams: RedisServer, t
     time.sleep(2)  # that is seen first
     streams.command("XADD", target.name, "6-0", "event", event(3))
     assert reading.wait() == 1
-    said = f"stream {target.name} was probably deleted and created again: its entry 6-0 is before"
-    assert said in reading.said()
-    status, told = reading.fail()
+    message = f"stream {target.name} was probably deleted and created again: its entry 6-0 is before"
+    assert message in reading.said()
+    status, error = reading.fail()
     assert status == 1
-    assert "the stream was probably deleted and created again, or lost its last messages" in told
+    assert "the stream was probably deleted and created again, or lost its last messages" in error
     assert target.learnt == 2
     add(streams, target.name, event(4))  # by the clock
     assert reading.run()["applied"] == 1
@@ -319,9 +319,9 @@ def test_a_stream_made_anew_is_not_taken_for_the_old_one(streams: RedisServer, t
 
 def test_an_id_beyond_what_a_number_holds_is_refused(streams: RedisServer, target: Target, tmp_path: Path) -> None:
     streams.command("XADD", target.name, "7-4096", "event", event(1))
-    status, told = consumer(streams, target, tmp_path).fail()
+    status, error = consumer(streams, target, tmp_path).fail()
     assert status == 1
-    assert "the entry 7-4096 is one of more than 4096 in its millisecond" in told
+    assert "the entry 7-4096 is one of more than 4096 in its millisecond" in error
 
 
 @pytest.mark.parametrize("id", ["0-1", "1-0", "1-4095", "1767607200000-17"])
@@ -338,8 +338,8 @@ async def test_a_password_that_the_server_repeats_is_in_no_message() -> None:
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         at = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        for url, given in ((f"redis://:a%20b%2Fc@{at}", None), (f"redis://{at}", "a b/c")):
-            async with RedisFeed(url, "s", "group", "redis:", password=given, patience=0.0, note=print) as feed:
+        for url, item in ((f"redis://:a%20b%2Fc@{at}", None), (f"redis://{at}", "a b/c")):
+            async with RedisFeed(url, "s", "group", "redis:", password=item, patience=0.0, note=print) as feed:
                 with pytest.raises(FeedError, match=r"unknown command `AUTH`.*\*\*\*") as caught:
                     await feed.partitions[0].bounds()
             assert "a b/c" not in str(caught.value)
@@ -349,8 +349,8 @@ def test_a_password_is_in_no_message(target: Target, tmp_path: Path) -> None:
     with RedisServer() as locked:
         locked.command("CONFIG", "SET", "requirepass", "tell-nobody")
         source = locked.url.replace("redis://", "redis://:wrong-one@")
-        status, told = Consumer(target, source, tmp_path, "--stream", "s").fail()
+        status, error = Consumer(target, source, tmp_path, "--stream", "s").fail()
         assert status == 1
-        assert "wrong-one" not in told
-        assert str(locked.port) in told
+        assert "wrong-one" not in error
+        assert str(locked.port) in error
         assert Consumer(target, locked.url, tmp_path, "--stream", "s", REDIS_PASSWORD="tell-nobody").run()["read"] == 0

@@ -67,9 +67,9 @@ def test_it_follows_the_sentinels_to_the_next_master(target: Target, tmp_path: P
             end = number_of(client.xrevrange("s", count=1)[0][0].decode())
         assert reading.stop() == 0
         assert reading.did()["positions"] == {"redis:s": end + 1}
-        said = reading.said()
-        assert f"redis+sentinel://127.0.0.1:1,127.0.0.1:{fleet.sentinel.port} cannot be reached" in said
-        assert "hidden" not in said
+        output = reading.said()
+        assert f"redis+sentinel://127.0.0.1:1,127.0.0.1:{fleet.sentinel.port} cannot be reached" in output
+        assert "hidden" not in output
 
 
 def committed(client: redis.Redis) -> str:
@@ -81,7 +81,7 @@ def test_it_reads_from_a_cluster_whose_master_ends(target: Target, tmp_path: Pat
     with cluster(node_timeout_ms=3000) as fleet:
         reading = Consumer(target, fleet.url, tmp_path, "--stream", "s", "--scores", "t", "--batch", "20")
         reading.start()
-        startup = [redis.cluster.ClusterNode("127.0.0.1", one.port) for one in fleet.servers]
+        startup = [redis.cluster.ClusterNode("127.0.0.1", server.port) for server in fleet.servers]
         with redis.RedisCluster(startup_nodes=startup) as client:
             fed(target, reading, client, range(EVENTS))
             for name in ("s", "t"):
@@ -96,7 +96,7 @@ def test_it_reads_from_a_cluster_whose_master_ends(target: Target, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ("redis+sentinel://me:hidden@h:1/0", "redis+sentinel://h:1 cannot be read, or one of its options; expected"),
         ("redis+cluster://me:hidden@h:1/2", "redis+cluster://h:1 cannot be read, or one of its options; expected"),
@@ -104,15 +104,15 @@ def test_it_reads_from_a_cluster_whose_master_ends(target: Target, tmp_path: Pat
     ],
     ids=["no-master", "database-of-a-cluster", "no-option"],
 )
-def test_what_is_no_address_of_several_servers(source: str, said: str, target: Target, tmp_path: Path) -> None:
-    status, told = Consumer(target, source, tmp_path, "--stream", "s").fail()
+def test_what_is_no_address_of_several_servers(source: str, message: str, target: Target, tmp_path: Path) -> None:
+    status, error = Consumer(target, source, tmp_path, "--stream", "s").fail()
     assert status == 2
-    assert said in told.replace("\n", " ")
-    assert "hidden" not in told
+    assert message in error.replace("\n", " ")
+    assert "hidden" not in error
 
 
 def test_sentinels_that_are_away_are_told_of(target: Target, tmp_path: Path) -> None:
     source = "redis+sentinel://127.0.0.1:1/0?master=main"
-    status, told = Consumer(target, source, tmp_path, "--stream", "s", "--retry-seconds", "1").fail()
+    status, error = Consumer(target, source, tmp_path, "--stream", "s", "--retry-seconds", "1").fail()
     assert status == 1
-    assert "redis+sentinel://127.0.0.1:1 cannot be reached: " in told.replace("\n", " ")
+    assert "redis+sentinel://127.0.0.1:1 cannot be reached: " in error.replace("\n", " ")

@@ -22,13 +22,13 @@ FLAT = {"amount": 1.5, "label": "1"}
 
 
 def read(
-    *given: str,
+    *value: str,
     kind: Literal["update", "predict", "labels"] = "update",
     columns: RowColumns | None = None,
     format: str = "",
     labels: BinaryLabels | Ranks | None = None,
 ) -> list[dict[str, Any]]:
-    return list(Inputs(given, kind, NAMED, columns or RowColumns(), format, labels or BinaryLabels()).events())
+    return list(Inputs(value, kind, NAMED, columns or RowColumns(), format, labels or BinaryLabels()).events())
 
 
 def stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
@@ -65,10 +65,10 @@ def test_flat_objects_are_their_features() -> None:
     assert read('{"amount": 1.5, "label": "1"}') == [{"features": {"amount": 1.5}, "label": 1}]
     columns = RowColumns("fraud", ("yes",), (), ("note",), "tx", "at", "w")
     row = '{"amount": 1, "fraud": "yes", "note": "x", "tx": 7, "at": 5, "w": 2}'
-    found = {"features": {"amount": 1}, "label": 1, "id": "7", "time": 5.0, "weight": 2.0}
-    assert read(row, columns=columns, labels=BinaryLabels(("yes",))) == [found]
-    found = {"features": {"amount": 1}, "id": "7", "time": 5.0}
-    assert read(row, kind="predict", columns=columns) == [found]
+    settings = {"features": {"amount": 1}, "label": 1, "id": "7", "time": 5.0, "weight": 2.0}
+    assert read(row, columns=columns, labels=BinaryLabels(("yes",))) == [settings]
+    settings = {"features": {"amount": 1}, "id": "7", "time": 5.0}
+    assert read(row, kind="predict", columns=columns) == [settings]
 
 
 def test_what_is_scored_carries_no_label() -> None:
@@ -88,14 +88,14 @@ def test_csv_as_replay_reads_it(packed: bool, tmp_path: Path, monkeypatch: pytes
     path = tmp_path / ("a.csv.gz" if packed else "a.csv")
     path.write_bytes(data)
     columns = RowColumns(id="tx")
-    found = [
+    values = [
         {"features": {"amount": 3.0, "country": "DE"}, "label": 0, "id": "r-1"},
         {"features": {"amount": 4.5, "country": None}, "label": 1, "id": "r-2"},
     ]
-    assert read(str(path), columns=columns) == found
+    assert read(str(path), columns=columns) == values
     stdin(monkeypatch, data)
-    assert read("-", columns=columns, format="csv") == found
-    bare = [{name: value for name, value in one.items() if name != "label"} for one in found]
+    assert read("-", columns=columns, format="csv") == values
+    bare = [{name: value for name, value in item.items() if name != "label"} for item in values]
     assert read(str(path), kind="predict", columns=columns) == bare
     without = "".join(line.rpartition(",")[0] + "\n" for line in CSV.splitlines())  # predict needs no label
     stdin(monkeypatch, without.encode())
@@ -106,7 +106,7 @@ def test_a_file_with_a_label_of_another_name(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("amount,fraud\n1,no\n2,yes\n")
     with pytest.raises(ReadError, match="there is no column 'label'"):
         read(str(tmp_path / "a.csv"))
-    assert [one["label"] for one in read(str(tmp_path / "a.csv"), columns=RowColumns("fraud"))] == [0, 1]
+    assert [item["label"] for item in read(str(tmp_path / "a.csv"), columns=RowColumns("fraud"))] == [0, 1]
 
 
 def test_files_of_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,8 +147,8 @@ def test_labels_with_times_and_as_arguments() -> None:
 
 def test_labels_with_times_and_ranks(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("a\thigh\t1970-01-01T00:01:00\nb\tlow\t\n")
-    found = [{"id": "a", "label": 2, "time": 60.0}, {"id": "b", "label": 1}]
-    assert read(str(tmp_path / "a.tsv"), kind="labels", labels=Ranks(("low", "high"))) == found
+    values = [{"id": "a", "label": 2, "time": 60.0}, {"id": "b", "label": 1}]
+    assert read(str(tmp_path / "a.tsv"), kind="labels", labels=Ranks(("low", "high"))) == values
 
 
 BAD = {
@@ -161,14 +161,14 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("given", BAD)
-def test_what_cannot_be_read_says_why(given: str) -> None:
-    with pytest.raises(ReadError, match=BAD[given].replace("[", r"\[")):
-        read(given)
+@pytest.mark.parametrize("value", BAD)
+def test_what_cannot_be_read_says_why(value: str) -> None:
+    with pytest.raises(ReadError, match=BAD[value].replace("[", r"\[")):
+        read(value)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a,1\nb\n", "line 2: has 1 cell; expected id,label"),
         ("a,1\nb,perhaps\n", "line 2: the labels seen are"),
@@ -177,9 +177,9 @@ def test_what_cannot_be_read_says_why(given: str) -> None:
         ('a,1\n"b,0\n', "line 2"),
     ],
 )
-def test_labels_that_cannot_be_read(text: str, said: str, tmp_path: Path) -> None:
+def test_labels_that_cannot_be_read(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(text)
-    with pytest.raises(ReadError, match=said):
+    with pytest.raises(ReadError, match=message):
         read(str(tmp_path / "a.csv"), kind="labels")
 
 
@@ -237,8 +237,8 @@ def test_standard_input_once_and_not_from_a_terminal(monkeypatch: pytest.MonkeyP
 
 def test_chunks_are_bounded_and_know_whether_they_may_be_repeated() -> None:
     events = [{"id": str(k)} for k in range(5)] + [{"x": [1]}]
-    found = list(chunks(iter(events), 2))
-    assert [(one.first, one.count, one.identified) for one in found] == [(0, 2, True), (2, 2, True), (4, 2, False)]
-    assert found[0].body == b'{"events":[{"id":"0"},{"id":"1"}]}'
+    result = list(chunks(iter(events), 2))
+    assert [(item.first, item.count, item.identified) for item in result] == [(0, 2, True), (2, 2, True), (4, 2, False)]
+    assert result[0].body == b'{"events":[{"id":"0"},{"id":"1"}]}'
     large = list(chunks(({"id": "x" * 2_000_000} for _ in range(5)), 1000))
-    assert [one.count for one in large] == [3, 2]
+    assert [item.count for item in large] == [3, 2]

@@ -30,11 +30,11 @@ class Time:
 def test_a_pace_spreads_events_over_time() -> None:
     time = Time()
     pace = Pace(100.0, time.wait, time.clock)
-    sent = []
+    requests = []
     for _ in range(5):
         assert not pace(50)
-        sent.append(time.now)
-    assert sent == [100.0, 100.5, 101.0, 101.5, 102.0]
+        requests.append(time.now)
+    assert requests == [100.0, 100.5, 101.0, 101.5, 102.0]
 
 
 def test_a_pace_makes_up_for_a_second_and_no_more() -> None:

@@ -149,10 +149,10 @@ def test_missing_and_repeated_columns(write: Write) -> None:
     path = write("b.csv", "a,b\n1,2\n")
     assert refusal(path) == "FILE: there is no column 'label'; the columns are a, b"
     assert "no column 'c'" in refusal(path, RowColumns(label="a", drop=("c",)))
-    for mark, told in ((";", "semicolons"), ("|", "bars")):
+    for mark, text in ((";", "semicolons"), ("|", "bars")):
         path = write("c.csv", f"a{mark}label\n1{mark}2\n")
-        said = f"there is no column 'label'; its only column is 'a{mark}label', which contains {told}"
-        assert refusal(path) == f"FILE: {said}: columns must be separated by commas"
+        message = f"there is no column 'label'; its only column is 'a{mark}label', which contains {text}"
+        assert refusal(path) == f"FILE: {message}: columns must be separated by commas"
     assert refusal(write("d.csv", "a\tlabel\n1\t2\n")).endswith("which contains tabs: use --format tsv")
     assert refusal(write("d.tsv", "a,label\n1,2\n")).endswith("contains commas: columns must be separated by tabs")
     assert refusal(write("e.csv", "only\n1\n")) == "FILE: there is no column 'label'; the columns are only"
@@ -404,11 +404,11 @@ def test_damaged_files(tmp_path: Path) -> None:
     assert "the gzip data is damaged or cut short" in refusal(path)
     path = tmp_path / "latin.csv"
     path.write_bytes("x,label\nKöln,0\n".encode("latin-1"))
-    said = "not UTF-8 text: it contains the byte 0xf6; save the file as UTF-8"
-    assert refusal(path) == f"FILE, line 2: {said}"
+    message = "not UTF-8 text: it contains the byte 0xf6; save the file as UTF-8"
+    assert refusal(path) == f"FILE, line 2: {message}"
     for newline in ("\n", "\r\n"):  # 50,000 bytes, which are decoded a part at a time
         path.write_bytes((newline.join(["x,label", *["1,0"] * 9999, "Köln,0"]) + newline).encode("latin-1"))
-        assert refusal(path) == f"FILE, line 10,001: {said}"
+        assert refusal(path) == f"FILE, line 10,001: {message}"
 
 
 @pytest.mark.parametrize(

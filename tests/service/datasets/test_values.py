@@ -56,8 +56,8 @@ def test_positive_labels_are_named(tmp_path: Path) -> None:
 def test_a_positive_label_that_is_spelt_otherwise_in_the_file(tmp_path: Path, label: str, positive: str) -> None:
     with pytest.raises(ReadError) as caught:
         open_rows(labelled(tmp_path, "ok", label, "other"), RowColumns(positive=(positive,)))
-    spelt, said = label.strip(), positive.strip()
-    assert f"the file has the label {spelt!r}, --positive says {said!r}" in str(caught.value)
+    spelt, message = label.strip(), positive.strip()
+    assert f"the file has the label {spelt!r}, --positive says {message!r}" in str(caught.value)
     assert f"the labels seen are 'ok', {spelt!r}, 'other'" in str(caught.value)
 
 

@@ -24,13 +24,13 @@ START = (T0 // DAY + 2) * DAY  # a unit's first second
 BUDGET = {**SETUPS["dense"], "threshold": {"objective": "budget", "alerts": ALERTS}}
 
 
-def asked(i: int, day: int = 0) -> dict[str, Any]:
+def budget_event(i: int, day: int = 0) -> dict[str, Any]:
     """An event that scores high, in the last second of a day: little is to come, so alerts are given freely."""
     return {"id": f"q{day}-{i}", "x": [1.0 + (i * 7 % 11) / 11, 0.5, 0.0], "time": START + (day + 1) * DAY - 1.0}
 
 
 def alerts(replies: list[dict[str, Any]]) -> int:
-    return sum(one["label"] for reply in replies for one in reply["results"])
+    return sum(result["label"] for reply in replies for result in reply["results"])
 
 
 async def trained(http: httpx.AsyncClient) -> None:
@@ -41,8 +41,8 @@ async def trained(http: httpx.AsyncClient) -> None:
 async def spent(engine: Any) -> list[int]:
     """Events decided and alerts of the present unit, once all that was served is applied."""
     await engine.get("a").log.catch_up()
-    found: list[int] = engine.get("a").learner.state()["threshold.spent"].tolist()
-    return found[:2]
+    result: list[int] = engine.get("a").learner.state()["threshold.spent"].tolist()
+    return result[:2]
 
 
 @pytest.mark.parametrize(("size", "work"), [(1, 2**23), (3, 2**23), (3, 0), (200, 2**23)])
@@ -55,9 +55,9 @@ async def test_never_more_alerts_than_the_unit_has(
     async with serving(store) as (http, engine):
         await trained(http)
         for day in range(3):
-            events = [asked(i, day) for i in range(200)]
+            events = [budget_event(i, day) for i in range(200)]
             requests = [events[start : start + size] for start in range(0, 200, size)]
-            replies = await asyncio.gather(*(posted(http, "/learners/a/predict", one) for one in requests))
+            replies = await asyncio.gather(*(posted(http, "/learners/a/predict", request) for request in requests))
             assert 0 < alerts(replies) <= ALERTS
             assert await spent(engine) == [200, alerts(replies)]
         assert await digest(http) == await replayed(store)
@@ -66,15 +66,17 @@ async def test_never_more_alerts_than_the_unit_has(
 async def test_what_is_logged_is_what_was_answered(store: Store) -> None:
     async with serving(store) as (http, engine):
         await trained(http)
-        events = [asked(i) for i in range(60)]
-        mixed = [one if i % 3 else {**one, "id": None} for i, one in enumerate(events)]
+        events = [budget_event(i) for i in range(60)]
+        mixed = [event if i % 3 else {**event, "id": None} for i, event in enumerate(events)]
         replies = await asyncio.gather(
             *(posted(http, "/learners/a/predict", mixed[i : i + 6]) for i in range(0, 60, 6))
         )
-        answered = {one["id"]: one["label"] for reply in replies for one in reply["results"] if one["id"]}
+        answered = {event["id"]: event["label"] for reply in replies for event in reply["results"] if event["id"]}
         birth = engine.get("a").birth
-        known = await posted(http, "/learners/a/labels", [{"id": one, "label": 0, "time": START} for one in answered])
-        assert {one["id"]: one["decision"] for one in known["results"]} == answered
+        document = await posted(
+            http, "/learners/a/labels", [{"id": event, "label": 0, "time": START} for event in answered]
+        )
+        assert {event["id"]: event["decision"] for event in document["results"]} == answered
         served = [unpack_record(entry.data, "") for entry in await whole_log(store, "a", birth)][2:-1]
         assert sum(int(record.decisions.sum()) for record in served) == sum(answered.values())  # type: ignore[union-attr]
 
@@ -83,7 +85,7 @@ async def test_without_an_id_nothing_is_counted(store: Store) -> None:
     async with serving(store) as (http, engine):
         await trained(http)
         before = await digest(http)
-        reply = await posted(http, "/learners/a/predict", [{**asked(i), "id": None} for i in range(50)])
+        reply = await posted(http, "/learners/a/predict", [{**budget_event(i), "id": None} for i in range(50)])
         assert reply["remembered"] == 0
         await engine.get("a").log.catch_up()
         assert await digest(http) == before
@@ -94,43 +96,45 @@ async def test_updates_and_labels_among_them_keep_the_bound(store: Store) -> Non
         await trained(http)
         calls = []
         for i in range(60):
-            calls.append(posted(http, "/learners/a/predict", [asked(i)]))
+            calls.append(posted(http, "/learners/a/predict", [budget_event(i)]))
             calls.append(
                 posted(
-                    http, "/learners/a/update", [{**one, "time": START} for one in labelled("dense", 200 + i, 201 + i)]
+                    http,
+                    "/learners/a/update",
+                    [{**result, "time": START} for result in labelled("dense", 200 + i, 201 + i)],
                 )
             )
             calls.append(posted(http, "/learners/a/labels", [{"id": f"q0-{i - 5}", "label": 1, "time": START}]))
         replies = await asyncio.gather(*calls)
-        said = alerts(replies[::3])
-        decided = sum(one["decision"] or 0 for reply in replies[1::3] for one in reply["results"])
-        assert 0 < said + decided <= ALERTS
-        assert (await spent(engine))[1] == said + decided
+        count = alerts(replies[::3])
+        decided = sum(result["decision"] or 0 for reply in replies[1::3] for result in reply["results"])
+        assert 0 < count + decided <= ALERTS
+        assert (await spent(engine))[1] == count + decided
         assert await digest(http) == await replayed(store)
 
 
 async def test_the_account_is_kept_over_a_crash_and_over_a_change(store: Store) -> None:
     async with serving(store) as (http, engine):
         await trained(http)
-        first = await posted(http, "/learners/a/predict", [asked(i) for i in range(40)])
+        first = await posted(http, "/learners/a/predict", [budget_event(i) for i in range(40)])
         had = await spent(engine)
     async with serving(store) as (http, engine):
         assert await spent(engine) == had == [40, alerts([first])]
-        more = await posted(http, "/learners/a/predict", [asked(i) for i in range(40, 300)])
+        more = await posted(http, "/learners/a/predict", [budget_event(i) for i in range(40, 300)])
         total = alerts([first, more])
         assert total <= ALERTS
         assert await spent(engine) == [300, total]
         wider = {"threshold": {"objective": "budget", "alerts": ALERTS + 5}}
         assert (await http.patch("/learners/a", json=wider)).status_code == 200
-        last = await posted(http, "/learners/a/predict", [asked(i) for i in range(300, 600)])
+        last = await posted(http, "/learners/a/predict", [budget_event(i) for i in range(300, 600)])
         assert total < alerts([first, more, last]) <= ALERTS + 5
 
 
 async def test_before_both_classes_were_met_nothing_is_spent() -> None:
     async with serving(MemoryStore()) as (http, engine):
         await http.put("/learners/a", json=BUDGET)
-        reply = await posted(http, "/learners/a/predict", [asked(i) for i in range(50)])
-        assert {one["label"] for one in reply["results"]} == {None}
+        reply = await posted(http, "/learners/a/predict", [budget_event(i) for i in range(50)])
+        assert {result["label"] for result in reply["results"]} == {None}
         assert await spent(engine) == [0, 0]  # nor do such probabilities count as traffic
 
 
@@ -144,10 +148,10 @@ class Away(MemoryStore):
     ) -> ServeReceipt:
         if self.before:
             raise StoreUnavailable("away")
-        found = await super().serve(learner, birth, record, after, remembered, bounds)
+        result = await super().serve(learner, birth, record, after, remembered, bounds)
         if self.after:
             raise StoreUnavailable("the answer was lost")
-        return found
+        return result
 
 
 @pytest.mark.parametrize("config", [BUDGET, SETUPS["dense"]], ids=["budget", "f1"])
@@ -159,19 +163,19 @@ async def test_without_the_store_predict_answers_and_says_that_nothing_is_rememb
         before = await digest(http)
         store.before = True
         for _ in range(2):  # the second knows already
-            reply = await posted(http, "/learners/a/predict", [asked(i) for i in range(5)])
+            reply = await posted(http, "/learners/a/predict", [budget_event(i) for i in range(5)])
             assert (reply["remembered"], len(reply["results"])) == (0, 5)
             assert reply["stale_seconds"] > 0
         store.before = False
         await engine.get("a").log.catch_up()
         assert await digest(http) == before
         store.after = True
-        reply = await posted(http, "/learners/a/predict", [asked(i) for i in range(5)])
+        reply = await posted(http, "/learners/a/predict", [budget_event(i) for i in range(5)])
         assert reply["remembered"] == 0
         store.after = False
         await engine.get("a").log.catch_up()  # it was written after all
         assert (await store.pending("a", engine.get("a").birth)).events == 5
-        reply = await posted(http, "/learners/a/predict", [asked(i) for i in range(5, 300)])
+        reply = await posted(http, "/learners/a/predict", [budget_event(i) for i in range(5, 300)])
         assert reply["remembered"] == 295
         assert await digest(http) == await replayed(store)
         if config is BUDGET:
@@ -188,7 +192,7 @@ async def test_a_caller_that_hangs_up_leaves_nothing_on_the_account(monkeypatch:
     monkeypatch.setattr(store, "serve", never)
     async with serving(store) as (http, engine):
         await trained(http)
-        call = asyncio.create_task(posted(http, "/learners/a/predict", [asked(i) for i in range(50)]))
+        call = asyncio.create_task(posted(http, "/learners/a/predict", [budget_event(i) for i in range(50)]))
         replica = engine.get("a")
         await eventually_async(lambda: len(replica.log.in_flight) == 1)
         call.cancel()
@@ -202,17 +206,17 @@ async def test_redis_away(redis_server: RedisServer) -> None:
         async with serving(store, follow_seconds=0.05) as (http, _):
             await trained(http)
             redis_server.kill()
-            reply = await posted(http, "/learners/a/predict", [asked(0)])
+            reply = await posted(http, "/learners/a/predict", [budget_event(0)])
             assert (reply["remembered"], reply["results"][0]["id"]) == (0, "q0-0")
             refused = await http.post("/learners/a/labels", json={"events": [{"id": "q0-0", "label": 1}]})
             assert (refused.status_code, refused.json()["code"]) == (503, "store-unavailable")
             redis_server.start()
 
             async def remembered() -> bool:
-                return bool((await posted(http, "/learners/a/predict", [asked(1)]))["remembered"])
+                return bool((await posted(http, "/learners/a/predict", [budget_event(1)]))["remembered"])
 
             await eventually_async(remembered)
-            known = await posted(http, "/learners/a/labels", [{"id": "q0-1", "label": 1, "time": START + DAY}])
-            assert known["applied"] == 1
+            document = await posted(http, "/learners/a/labels", [{"id": "q0-1", "label": 1, "time": START + DAY}])
+            assert document["applied"] == 1
     finally:
         await store.close()

@@ -25,7 +25,7 @@ def config(rng: random.Random) -> tuple[str, dict[str, Any]]:
     setup = rng.choice(list(SETUPS))
     two = setup != "ordinal"
     assumed = two and rng.random() < 0.5  # which asks for many ids
-    found = {
+    settings = {
         **SETUPS[setup],
         "window": rng.choice([1, 5, 50]),
         "window_seconds": rng.choice([None, 100.0]),
@@ -37,8 +37,8 @@ def config(rng: random.Random) -> tuple[str, dict[str, Any]]:
         },
     }
     if two and rng.random() < 0.5:
-        found["threshold"] = {"objective": "budget", "alerts": 3, "unit_seconds": 100}
-    return setup, found
+        settings["threshold"] = {"objective": "budget", "alerts": 3, "unit_seconds": 100}
+    return setup, settings
 
 
 async def rolled_back(http: httpx.AsyncClient) -> None:
@@ -64,11 +64,11 @@ def some(rng: random.Random, http: httpx.AsyncClient, setup: str, start: int) ->
         return changed(http, values)
     if kind == "roll back":
         return rolled_back(http)
-    known = late(setup, start, stop, rng.choice([0.0, 10.0, 1000.0]))
-    known = [{**one, "label": rng.choice([one["label"], 1])} for one in known]
+    events = late(setup, start, stop, rng.choice([0.0, 10.0, 1000.0]))
+    events = [{**item, "label": rng.choice([item["label"], 1])} for item in events]
     if kind == "labels":
-        return posted(http, "/learners/a/labels", known)
-    mixed = known + labelled(setup, start + 2, stop + 2)
+        return posted(http, "/learners/a/labels", events)
+    mixed = events + labelled(setup, start + 2, stop + 2)
     rng.shuffle(mixed)
     return posted(http, "/learners/a/update", mixed)
 
@@ -118,8 +118,8 @@ async def test_two_nodes_agree(seed: int) -> None:
     store = MemoryStore()
     options = {"snapshot_events": rng.choice([5, 100_000]), "trim_log": False, "follow_seconds": 0.01}
     async with (
-        serving(store, **options) as (here, one),
-        serving(MemoryStore(like=store), **options) as (there, two),
+        serving(store, **options) as (here, first),
+        serving(MemoryStore(like=store), **options) as (there, second),
     ):
         for http in (here, there):
             assert (await http.put("/learners/a", json=settings)).status_code in (200, 201)
@@ -133,9 +133,9 @@ async def test_two_nodes_agree(seed: int) -> None:
                 await asyncio.gather(*under_way)
                 under_way.clear()
         await asyncio.gather(*under_way)
-        await at_rest(one)
-        await at_rest(two)
-        await one.get("a").log.catch_up()  # what the other has assumed since
+        await at_rest(first)
+        await at_rest(second)
+        await first.get("a").log.catch_up()  # what the other has assumed since
         assert await digest(here) == await digest(there) == await replayed(store)
-        assert not one.get("a").served_events.busy
-        assert not two.get("a").served_events.busy
+        assert not first.get("a").served_events.busy
+        assert not second.get("a").served_events.busy

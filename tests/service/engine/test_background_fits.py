@@ -60,11 +60,11 @@ EACH = pytest.mark.parametrize("name", SETUPS)
 
 def labelled(name: str, count: int, start: int = 0) -> list[dict[str, Any]]:
     """Events with labels as the learner takes them."""
-    made = events(count, start)
+    batch_events = events(count, start)
     if name == "svr":
-        for event in made:
+        for event in batch_events:
             event["label"] = 1 + 2 * event["label"]
-    return made
+    return batch_events
 
 
 def batch_of(name: str, count: int, start: int = 0) -> Any:
@@ -115,9 +115,9 @@ async def test_fits_are_records_of_the_log(name: str, store: Store) -> None:
 @EACH
 async def test_two_nodes_agree_whoever_fits(name: str, store: Store, open_again: Any) -> None:
     second = await open_again()
-    async with engine(store, follow_seconds=0.02) as one, engine(second, follow_seconds=0.02) as two:
-        here, _ = await one.create("a", Config.of(SETUPS[name]))
-        there, _ = await two.create("a", Config.of(SETUPS[name]))
+    async with engine(store, follow_seconds=0.02) as node_a, engine(second, follow_seconds=0.02) as node_b:
+        here, _ = await node_a.create("a", Config.of(SETUPS[name]))
+        there, _ = await node_b.create("a", Config.of(SETUPS[name]))
         for start in range(0, 240, 20):
             await asyncio.gather(here.label(batch_of(name, 10, start)), there.label(batch_of(name, 10, start + 10)))
         await eventually_async(lambda: not here.fits.running and not there.fits.running and here.view.not_ready is None)
@@ -134,19 +134,19 @@ async def test_two_nodes_agree_whoever_fits(name: str, store: Store, open_again:
 async def test_one_node_makes_a_fit_and_the_others_wait_for_its_record(
     name: str, store: Store, open_again: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[Any] = []
+    calls: list[Any] = []
     run = BackgroundFits._run
 
     def counted(self: BackgroundFits, fitting: Any) -> Any:
-        made.append(self)
+        calls.append(self)
         return run(self, fitting)
 
     monkeypatch.setattr(BackgroundFits, "_run", counted)
     second = await open_again()
     settings = {"follow_seconds": 0.02, "trim_log": False}
-    async with engine(store, **settings) as one, engine(second, **settings) as two:
-        here, _ = await one.create("a", Config.of(SETUPS[name]))
-        there, _ = await two.create("a", Config.of(SETUPS[name]))
+    async with engine(store, **settings) as node_a, engine(second, **settings) as node_b:
+        here, _ = await node_a.create("a", Config.of(SETUPS[name]))
+        there, _ = await node_b.create("a", Config.of(SETUPS[name]))
         for start in range(0, 240, 20):
             await asyncio.gather(here.label(batch_of(name, 10, start)), there.label(batch_of(name, 10, start + 10)))
 
@@ -162,7 +162,7 @@ async def test_one_node_makes_a_fit_and_the_others_wait_for_its_record(
         await eventually_async(settled)
         await eventually_async(lambda: not here.fits.running and not there.fits.running)
         _, fits = await replayed(store, here.birth, here.position)
-        assert len(made) == fits >= 1
+        assert len(calls) == fits >= 1
 
 
 @EACH
@@ -187,7 +187,7 @@ async def test_where_the_node_that_has_the_claim_makes_no_fit_another_does(
         assert replica.fits.failure is None
 
 
-class Held:
+class BlockedFit:
     """A fit that waits until it is let go."""
 
     def __init__(self, fit: Any) -> None:
@@ -211,18 +211,18 @@ async def test_events_are_learnt_and_scored_while_a_fit_is_under_way(monkeypatch
             return bool(shown["ready"] and shown["fit"]["events"] == 50 and not shown["fit"]["running"])
 
         await eventually_async(fitted)
-        held = Held(algorithms()["ranksvm"].fit)  # type: ignore[attr-defined]
-        monkeypatch.setattr(algorithms()["ranksvm"], "fit", held)
+        blocked = BlockedFit(algorithms()["ranksvm"].fit)  # type: ignore[attr-defined]
+        monkeypatch.setattr(algorithms()["ranksvm"], "fit", blocked)
         await http.post(f"{url}/update", json={"events": events(60, 50)})
-        await eventually_async(held.begun.is_set)
+        await eventually_async(blocked.begun.is_set)
         fit = {"events": 50, "running": True, "waiting": False, "failed": None}
         assert (await http.get(url)).json()["fit"] == fit
         reply = (await http.post(f"{url}/update", json={"events": events(30, 110)})).json()
         assert reply["applied"] == 30
-        said = (await http.post(f"{url}/predict", json={"events": [{"x": [1.5, 0.1, 0]}]})).json()
-        assert said["ready"]
-        assert said["results"][0]["score"] != 0
-        held.go.set()
+        predictions = (await http.post(f"{url}/predict", json={"events": [{"x": [1.5, 0.1, 0]}]})).json()
+        assert predictions["ready"]
+        assert predictions["results"][0]["score"] != 0
+        blocked.go.set()
 
         async def fitted_again() -> bool:
             return bool((await http.get(url)).json()["fit"]["events"] == 110)
@@ -236,16 +236,16 @@ async def test_a_stop_does_not_wait_for_a_fit(
 ) -> None:
     fit = algorithms()["ranksvm"].fit  # type: ignore[attr-defined]
     for name, setup in (("a", SETUPS["ranksvm"]), ("b", SETUPS["nsauc"])):
-        held = Held(fit)
-        monkeypatch.setattr(algorithms()["ranksvm"], "fit", held)
-        monkeypatch.setattr("learners.features.kernel_approximation.fit", held)
+        blocked = BlockedFit(fit)
+        monkeypatch.setattr(algorithms()["ranksvm"], "fit", blocked)
+        monkeypatch.setattr("learners.features.kernel_approximation.fit", blocked)
         async with asyncio.timeout(300), client(f"sqlite:///{tmp_path / name}.db") as http:
             await http.put("/v1/learners/a", json=setup)
             update = asyncio.create_task(http.post("/v1/learners/a/update", json={"events": events(60)}))
-            await eventually_async(held.begun.is_set)
+            await eventually_async(blocked.begun.is_set)
             if name == "a":
                 assert (await update).status_code == 200
-        held.go.set()
+        blocked.go.set()
         assert (await update).status_code == 200
         monkeypatch.undo()
         async with client(f"sqlite:///{tmp_path / name}.db") as http:  # is fitted by the next start
@@ -264,24 +264,24 @@ def test_a_process_that_ends_in_the_middle_of_a_fit(way: str, tmp_path: Path) ->
     """The exit is clean, no event is lost, and the next start makes the fit."""
     long = {"embedding": {"components": 400}, "refit_every": 2000, "refit_window": 2000}
     X = np.random.default_rng(0).normal(size=(2000, 8)).tolist()
-    log, sent = tmp_path / "log", 0
+    log, count = tmp_path / "log", 0
     with Process(f"sqlite:///{tmp_path / 'store.db'}", log) as server:
         url = f"{server.url}/v1/learners/a"
         with httpx.Client(timeout=300, trust_env=False) as http:
             http.put(url, json={"algorithm": "nbauc", "features": {"kind": "dense", "dim": 8}, **long})
             while not http.get(url).json()["fit"]["running"]:  # again, where a fit was over before we looked
-                made = [{"x": x, "label": int(i % 3 == 0), "id": f"{sent + i}"} for i, x in enumerate(X)]
-                assert http.post(f"{url}/update", json={"events": made}).status_code == 200
-                sent += len(made)
+                batch_events = [{"x": x, "label": int(i % 3 == 0), "id": f"{count + i}"} for i, x in enumerate(X)]
+                assert http.post(f"{url}/update", json={"events": batch_events}).status_code == 200
+                count += len(batch_events)
         ended = getattr(server, way)()
         assert ended == {"stop": -signal.SIGTERM, "interrupt": 0, "kill": None}[way]
         assert not re.search(r"error|exception|corruption", log.read_text(), re.IGNORECASE)
         server.start()
         with httpx.Client(timeout=300, trust_env=False) as http:
-            while (shown := http.get(url).json())["fit"]["events"] < sent:
+            while (shown := http.get(url).json())["fit"]["events"] < count:
                 assert shown["fit"]["failed"] is None
-            assert (shown["events"], shown["ready"]) == (sent, True)
-            assert http.post(f"{url}/update", json={"events": made[:5]}).json()["duplicate"] == 5
+            assert (shown["events"], shown["ready"]) == (count, True)
+            assert http.post(f"{url}/update", json={"events": batch_events[:5]}).json()["duplicate"] == 5
 
 
 class Away(MemoryStore):
@@ -290,12 +290,14 @@ class Away(MemoryStore):
     away = False
     refused = 0
 
-    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[LogEntry]:
-        fits = [one for one in records if isinstance(unpack_record(one[1], "it"), FitResult)]
+    async def append(
+        self, learner: str, birth: bytes, records: Any, after: int, known_token: bytes = b""
+    ) -> list[LogEntry]:
+        fits = [record for record in records if isinstance(unpack_record(record[1], "it"), FitResult)]
         if self.away and fits:
             self.refused += 1
             raise StoreUnavailable("away")
-        return await super().append(learner, birth, records, after, known)
+        return await super().append(learner, birth, records, after, known_token)
 
 
 @pytest.mark.parametrize("name", ["nsauc", "ranksvm"])
@@ -303,9 +305,9 @@ async def test_a_fit_that_cannot_be_logged_is_kept_and_holds_nobody_up(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.engine.replica.background_fits._PAUSE", 0.05)
-    made = []
+    calls = []
     run = FitJob.run
-    monkeypatch.setattr(FitJob, "run", lambda self: made.append(1) or run(self))
+    monkeypatch.setattr(FitJob, "run", lambda self: calls.append(1) or run(self))
     store = Away()
     async with engine(store) as node:
         replica, _ = await node.create("a", Config.of(SETUPS[name]))
@@ -321,7 +323,7 @@ async def test_a_fit_that_cannot_be_logged_is_kept_and_holds_nobody_up(
         assert replica.view.not_ready is not None
         store.away = False
         await eventually_async(lambda: replica.view.not_ready is None and not replica.fits.running)
-        assert len(made) == 1
+        assert len(calls) == 1
         assert replica.view.fitted_events in (40, 50)
 
 
@@ -347,21 +349,21 @@ async def test_a_fit_that_is_too_large_for_the_log_is_refused_and_the_next_one_i
 async def test_an_urgent_fit_does_not_wait_for_another_learners_background_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    held = Held(algorithms()["ranksvm"].fit)  # type: ignore[attr-defined]
-    monkeypatch.setattr(algorithms()["ranksvm"], "fit", held)
+    blocked = BlockedFit(algorithms()["ranksvm"].fit)  # type: ignore[attr-defined]
+    monkeypatch.setattr(algorithms()["ranksvm"], "fit", blocked)
     async with client() as http:
         for name in ("slow", "next"):
             await http.put(f"/v1/learners/{name}", json=SETUPS["ranksvm"])
             await http.post(f"/v1/learners/{name}/update", json={"events": events(60)})
-        await eventually_async(held.begun.is_set)
+        await eventually_async(blocked.begun.is_set)
         await http.put("/v1/learners/k", json=SETUPS["nsauc"])
         for start in (0, 50):
             reply = await http.post("/v1/learners/k/update", json={"events": events(50, start)})
             assert reply.status_code == 200
         assert (await http.get("/v1/learners/k")).json()["ready"]
         fits = [(await http.get(f"/v1/learners/{name}")).json()["fit"] for name in ("slow", "next")]
-        assert [(one["running"], one["waiting"]) for one in fits] == [(True, False), (True, True)]
-        held.go.set()
+        assert [(fit["running"], fit["waiting"]) for fit in fits] == [(True, False), (True, True)]
+        blocked.go.set()
 
         async def fitted() -> bool:
             return bool((await http.get("/v1/learners/next")).json()["ready"])
@@ -370,14 +372,14 @@ async def test_an_urgent_fit_does_not_wait_for_another_learners_background_fit(
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (RuntimeError("a fault"), "an internal error, which the node's log shows"),
         (MemoryError(), "there is not enough memory"),
     ],
 )
 async def test_a_fit_that_ends_by_an_error_leaves_the_learner_alive(
-    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    error: Exception, message: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(*_: Any) -> Any:
         raise error
@@ -389,7 +391,7 @@ async def test_a_fit_that_ends_by_an_error_leaves_the_learner_alive(
         await http.post(f"{url}/update", json={"events": events(50)})
 
         async def failed() -> bool:
-            return bool((await http.get(url)).json()["fit"]["failed"] == said)
+            return bool((await http.get(url)).json()["fit"]["failed"] == message)
 
         await eventually_async(failed)
         assert ("a fault" in caplog.text) == isinstance(error, RuntimeError)
@@ -407,16 +409,20 @@ async def test_a_fit_that_ends_by_an_error_leaves_the_learner_alive(
 async def test_requests_of_any_size_end_the_warm_up_at_the_same_event(size: int) -> None:
     setup = SETUPS["nsauc"]
     learner = create("nsauc", **{key: value for key, value in setup.items() if key != "algorithm"})
-    made = events(200)
-    scores = learner.learn([one["x"] for one in made], [one["label"] for one in made], ids=[one["id"] for one in made])
+    batch_events = events(200)
+    scores = learner.learn(
+        [item["x"] for item in batch_events],
+        [item["label"] for item in batch_events],
+        ids=[item["id"] for item in batch_events],
+    )
     url = "/v1/learners/a"
     async with client() as http:
         await http.put(url, json=setup)
         results = []
         for start in range(0, 200, size):
-            reply = await http.post(f"{url}/update", json={"events": made[start : start + size]})
+            reply = await http.post(f"{url}/update", json={"events": batch_events[start : start + size]})
             results += reply.json()["results"]
-        assert [one["score"] for one in results] == scores.tolist()
+        assert [item["score"] for item in results] == scores.tolist()
         assert (await http.get(f"{url}/digest")).json()["digest"] == learner.digest()
         assert (await http.get(url)).json()["fit"]["events"] == 40
 
@@ -434,11 +440,11 @@ async def test_a_large_request_is_scored_beside_the_event_loop(monkeypatch: pyte
         await http.post("/v1/learners/a/update", json={"events": events(60)})
         monkeypatch.setattr(Scorer, "values", noted)
         few = [{"x": [0.5, 0.25, 1]}] * 3
-        said = [
+        predictions = [
             (await http.post("/v1/learners/a/predict", json={"events": few * times})).json()["results"][:3]
             for times in (1, 30_000)
         ]
-        assert said[0] == said[1]
+        assert predictions[0] == predictions[1]
         assert threads == [True, False]
 
 
@@ -482,16 +488,20 @@ RANKED: dict[str, Any] = {"algorithm": "npsvor", "features": FEATURES, "params":
 
 
 def ranked(count: int, start: int = 0) -> list[dict[str, Any]]:
-    made = events(count, start)
-    for event in made:
+    batch_events = events(count, start)
+    for event in batch_events:
         event["label"] = 1 + int(event["x"][0] > 0.6) + int(event["x"][0] > 1.2)
-    return made
+    return batch_events
 
 
 async def test_ranks_over_http_are_those_of_the_library() -> None:
     learner = create("npsvor", dim=3, ranks=3, capacity=50)
-    made = ranked(400)
-    ranks = learner.learn([one["x"] for one in made], [one["label"] for one in made], ids=[one["id"] for one in made])
+    batch_events = ranked(400)
+    ranks = learner.learn(
+        [item["x"] for item in batch_events],
+        [item["label"] for item in batch_events],
+        ids=[item["id"] for item in batch_events],
+    )
     url = "/v1/learners/a"
     async with client() as http:
         created = (await http.put(url, json=RANKED)).json()
@@ -502,23 +512,27 @@ async def test_ranks_over_http_are_those_of_the_library() -> None:
         assert early["results"] == [{"id": None, "score": 0.0, "rank": None}]
         results = []
         for start in range(0, 400, 50):
-            reply = (await http.post(f"{url}/update", json={"events": made[start : start + 50]})).json()
+            reply = (await http.post(f"{url}/update", json={"events": batch_events[start : start + 50]})).json()
             results += reply["results"]
-        assert [one["rank"] for one in results] == ranks.tolist()
+        assert [item["rank"] for item in results] == ranks.tolist()
         assert set(results[0]) == {"id", "status", "score", "rank"}
-        again = (await http.post(f"{url}/update", json={"events": made[:2]})).json()
+        again = (await http.post(f"{url}/update", json={"events": batch_events[:2]})).json()
         assert again["results"][1] == {"id": "e1", "status": "duplicate", "score": None, "rank": None}
         assert (await http.get(f"{url}/digest")).json()["digest"] != ""
-        learner.learn([one["x"] for one in made[:2]], [one["label"] for one in made[:2]], ids=["e0", "e1"])
+        learner.learn(
+            [item["x"] for item in batch_events[:2]], [item["label"] for item in batch_events[:2]], ids=["e0", "e1"]
+        )
         assert (await http.get(f"{url}/digest")).json()["digest"] == learner.digest()
         figures = (await http.get(f"{url}/metrics")).json()
         local = learner.figures()
         assert {key: figures[key] for key in local} == local
-        assert figures["window"]["mae"] == np.mean(np.abs(ranks - [one["label"] for one in made]))
+        assert figures["window"]["mae"] == np.mean(np.abs(ranks - [item["label"] for item in batch_events]))
         assert "threshold" not in figures
-        said = (await http.post(f"{url}/predict", json={"events": [{"x": [1.9, 0.5, 0]}, {"x": [0, 0.5, 0]}]})).json()
-        assert [one["rank"] for one in said["results"]] == [3, 1]
-        assert said["results"][0]["score"] > said["results"][1]["score"]
+        predictions = (
+            await http.post(f"{url}/predict", json={"events": [{"x": [1.9, 0.5, 0]}, {"x": [0, 0.5, 0]}]})
+        ).json()
+        assert [item["rank"] for item in predictions["results"]] == [3, 1]
+        assert predictions["results"][0]["score"] > predictions["results"][1]["score"]
         points = (await http.get(f"{url}/metrics/history")).json()["points"]
         assert points[-1]["accuracy"] > 0.5
         shown = (await http.get("/v1/learners")).json()["learners"][0]
@@ -528,13 +542,13 @@ async def test_ranks_over_http_are_those_of_the_library() -> None:
 @pytest.mark.parametrize("label", [0, 4, 1.5, True, None, "2", -1, 2**70])
 async def test_a_label_that_is_no_rank_is_refused_by_its_place(label: Any) -> None:
     url = "/v1/learners/a"
-    made = ranked(3)
-    made[1]["label"] = label
+    created = ranked(3)
+    created[1]["label"] = label
     async with client() as http:
         await http.put(url, json=RANKED)
-        reply = await http.post(f"{url}/update", json={"events": made})
+        reply = await http.post(f"{url}/update", json={"events": created})
         assert reply.status_code == 422
-        assert [one["pointer"] for one in reply.json()["errors"]] == ["/events/1/label"]
+        assert [error["pointer"] for error in reply.json()["errors"]] == ["/events/1/label"]
         assert "a whole number from 1 to 3" in reply.json()["errors"][0]["detail"]
         assert (await http.get(url)).json()["events"] == 0
 

@@ -33,9 +33,9 @@ def outcome(n: int, status: Status = Status.APPLIED) -> BatchOutcome:
 def test_the_first_batch_is_expected_to_take_what_the_algorithm_says() -> None:
     cheap, dear = BatchCost(config("fofo", 1000)), BatchCost(config("opauc", 1000))
     assert cheap.seconds(batch(100, 1000), 1000) < 1e-3 < 1e-2 < dear.seconds(batch(100, 1000), 1000)
-    one, two, three = (dear.seconds(batch(100 * k, 1000), 1000) for k in (1, 2, 3))
-    assert three - two == pytest.approx(two - one)
-    assert 0 < one - (two - one) < 1e-3  # what a batch takes however small it is
+    first, second, three = (dear.seconds(batch(100 * k, 1000), 1000) for k in (1, 2, 3))
+    assert three - second == pytest.approx(second - first)
+    assert 0 < first - (second - first) < 1e-3  # what a batch takes however small it is
     assert cheap.seconds(batch(0, 1000), 1000) == 0.0
 
 

@@ -65,21 +65,21 @@ RECORDS: dict[str, Record] = {
 EACH = pytest.mark.parametrize("name", RECORDS)
 
 
-def same(one: Any, other: Any) -> bool:
+def same(first: Any, other: Any) -> bool:
     """To the bit, dtypes included."""
-    if isinstance(one, np.ndarray):
-        return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
-    if type(one) is not type(other):
+    if isinstance(first, np.ndarray):
+        return (first.dtype, first.shape, first.tobytes()) == (other.dtype, other.shape, other.tobytes())
+    if type(first) is not type(other):
         return False
-    if is_dataclass(one):
-        return all(same(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
-    if isinstance(one, msgspec.Struct):
-        return same(msgspec.structs.asdict(one), msgspec.structs.asdict(other))
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(same(*pair) for pair in zip(one, other, strict=True))
-    return bool(one == other)
+    if is_dataclass(first):
+        return all(same(getattr(first, field.name), getattr(other, field.name)) for field in fields(first))
+    if isinstance(first, msgspec.Struct):
+        return same(msgspec.structs.asdict(first), msgspec.structs.asdict(other))
+    if isinstance(first, dict):
+        return first.keys() == other.keys() and all(same(first[name], other[name]) for name in first)
+    if isinstance(first, tuple):
+        return len(first) == len(other) and all(same(*pair) for pair in zip(first, other, strict=True))
+    return bool(first == other)
 
 
 @EACH
@@ -110,7 +110,7 @@ def test_the_arrays_of_a_record_can_be_written_to(name: str) -> None:
     """A kernel would be compiled a second time for those that cannot."""
     record = unpack_record(pack_record(RECORDS[name]), "record 2 of a")
     arrays = list(vars(record).values()) if is_dataclass(record) else []
-    arrays += [column for one in arrays if isinstance(one, tuple) for column in one]
+    arrays += [column for group in arrays if isinstance(group, tuple) for column in group]
     for array in arrays:
         if isinstance(array, np.ndarray):
             assert array.flags.writeable
@@ -131,9 +131,9 @@ def test_snapshots_of_learners_and_of_groups() -> None:
     comparison = GroupComparison(GROUP)
     comparison.apply(ComparedBatch(np.arange(4, dtype=np.uint64), np.ones(4), np.ones((4, 2)), np.full(4, np.nan)))
     for machine in (learner, comparison):
-        found = unpack_snapshot(pack_snapshot(9, machine.config, machine.state()), "snapshot 9 of a")
-        assert (found.position, found.config) == (9, machine.config)
-        assert same(found.state, {name: np.asarray(array) for name, array in machine.state().items()})
+        snapshot = unpack_snapshot(pack_snapshot(9, machine.config, machine.state()), "snapshot 9 of a")
+        assert (snapshot.position, snapshot.config) == (9, machine.config)
+        assert same(snapshot.state, {name: np.asarray(array) for name, array in machine.state().items()})
 
 
 def test_a_configuration_says_of_what_it_is() -> None:
@@ -169,6 +169,6 @@ def test_numbers_that_are_float32_take_half_the_room_and_come_back_to_the_bit(na
     assert (b"<f4" in data) == narrow
     back = unpack_record(data, "it")
     assert isinstance(back, LabelledBatch)
-    found = back.rows.data if isinstance(back.rows, Sparse) else back.rows
-    assert (found.dtype, found.shape, found.tobytes()) == (np.float64, X.shape, X.tobytes())
-    assert found.flags.writeable
+    result = back.rows.data if isinstance(back.rows, Sparse) else back.rows
+    assert (result.dtype, result.shape, result.tobytes()) == (np.float64, X.shape, X.tobytes())
+    assert result.flags.writeable

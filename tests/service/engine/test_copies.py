@@ -37,20 +37,20 @@ SETUPS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 async def http():
-    async with client(max_import_bytes=2**20) as one:
-        await one.put(f"{URL}/a", json=DENSE)
-        await one.post(f"{URL}/a/update", json={"events": events(40)})
-        yield one
+    async with client(max_import_bytes=2**20) as node:
+        await node.put(f"{URL}/a", json=DENSE)
+        await node.post(f"{URL}/a/update", json={"events": events(40)})
+        yield node
 
 
 async def digest_of(http: httpx.AsyncClient, name: str) -> str:
-    found: str = (await http.get(f"{URL}/{name}/digest")).json()["digest"]
-    return found
+    document: str = (await http.get(f"{URL}/{name}/digest")).json()["digest"]
+    return document
 
 
 def timed(count: int, start: int = 0) -> list[dict[str, Any]]:
     """Events whose times do not depend on when they are sent."""
-    return [{**one, "time": T0 + 60.0 * k} for k, one in enumerate(events(count, start), start)]
+    return [{**event, "time": T0 + 60.0 * k} for k, event in enumerate(events(count, start), start)]
 
 
 async def fitted(engine: Engine) -> None:
@@ -90,7 +90,7 @@ async def test_a_clone_has_the_state_of_its_source_and_goes_its_own_way(setup):
 
 
 async def test_what_was_served_stays_with_the_source(http):
-    served = [{key: one[key] for key in ("id", "x")} for one in events(1, 900)]
+    served = [{key: event[key] for key in ("id", "x")} for event in events(1, 900)]
     await http.post(f"{URL}/a/predict", json={"events": served})
     await http.post(f"{URL}/a/clone", json={"to": "b"})
     label = {"events": [{"id": "e900", "label": 1}]}
@@ -153,28 +153,28 @@ async def test_a_clone_is_there_whole_or_not_at_all(fails):
 
 async def test_a_clone_made_on_one_node_is_met_by_another():
     store = MemoryStore()
-    async with serving(store) as (one, first), serving(store) as (other, second):
-        await one.put("/learners/a", json=DENSE)
+    async with serving(store) as (node_a, first), serving(store) as (node_b, second):
+        await node_a.put("/learners/a", json=DENSE)
         await second.sync.check_heads()
-        await posted(other, "/learners/a/update", events(30))  # which the first node has not read yet
-        assert (await one.post("/learners/a/clone", json={"to": "b"})).status_code == 201
+        await posted(node_b, "/learners/a/update", events(30))  # which the first node has not read yet
+        assert (await node_a.post("/learners/a/clone", json={"to": "b"})).status_code == 201
         await second.sync.check_heads()
-        assert (await digest(one, "b"))[1] == (await digest(other, "b"))[1] == (await digest(other, "a"))[1]
+        assert (await digest(node_a, "b"))[1] == (await digest(node_b, "b"))[1] == (await digest(node_b, "a"))[1]
         await second.delete("b")
-        await other.put("/learners/b", json=DENSE)
+        await node_b.put("/learners/b", json=DENSE)
         await first.sync.check_heads()
-        assert (await one.get("/learners/b")).json()["events"] == 0
+        assert (await node_a.get("/learners/b")).json()["events"] == 0
 
 
 async def test_the_other_node_was_quicker():
     store = MemoryStore()
-    async with serving(store) as (one, _), serving(store) as (other, second):
-        await one.put("/learners/a", json=DENSE)
+    async with serving(store) as (node_a, _), serving(store) as (node_b, second):
+        await node_a.put("/learners/a", json=DENSE)
         await second.sync.check_heads()
-        await other.put("/learners/b", json={**DENSE, "seed": 5})
-        reply = await one.post("/learners/a/clone", json={"to": "b"})
+        await node_b.put("/learners/b", json={**DENSE, "seed": 5})
+        reply = await node_a.post("/learners/a/clone", json={"to": "b"})
         assert (reply.status_code, reply.json()["code"]) == (409, "name-taken")
-        assert (await one.get("/learners/b")).json()["config"]["seed"] == 5
+        assert (await node_a.get("/learners/b")).json()["config"]["seed"] == 5
 
 
 async def test_a_learner_that_sleeps_is_woken():
@@ -192,8 +192,8 @@ async def test_a_learner_that_sleeps_is_woken():
         engine.residency.evict_idle()
         assert engine.residency.eviction is not None
         await asyncio.wait([engine.residency.eviction])
-        taken = next(iter(engine.evicted))
-        reply = await http.post("/learners/copy/clone", json={"to": taken})
+        evicted_name = next(iter(engine.evicted))
+        reply = await http.post("/learners/copy/clone", json={"to": evicted_name})
         assert (reply.status_code, reply.json()["code"]) == (409, "name-taken")
         asleep = next(iter(engine.evicted))
         assert (await http.get(f"/learners/{asleep}/export")).status_code == 200
@@ -213,8 +213,8 @@ async def test_a_learner_that_sleeps_is_woken():
 async def test_a_clone_that_is_refused(http, body, status, pointer):
     reply = await http.post(f"{URL}/a/clone", json=body)
     assert reply.status_code == status
-    assert [one["pointer"] for one in reply.json()["errors"]] == ([] if pointer is None else [pointer])
-    assert [one["name"] for one in (await http.get(URL)).json()["learners"]] == ["a"]
+    assert [error["pointer"] for error in reply.json()["errors"]] == ([] if pointer is None else [pointer])
+    assert [error["name"] for error in (await http.get(URL)).json()["learners"]] == ["a"]
 
 
 async def test_a_clone_of_nobody_and_bodies_that_cannot_be_read(http):
@@ -253,8 +253,8 @@ def test_clones_survive_kill_9(tmp_path: Path) -> None:
             http.post("/a/clone", json={"to": name}).raise_for_status()
         process.kill()
         process.start()
-        found = {http.get(f"/{name}/digest").json()["digest"] for name in "abc"}
-        assert len(found) == 1
+        document = {http.get(f"/{name}/digest").json()["digest"] for name in "abc"}
+        assert len(document) == 1
 
 
 def test_clones_that_kill_9_cuts_short_are_whole_or_not_there(tmp_path: Path) -> None:
@@ -295,25 +295,25 @@ async def test_a_file_brings_the_state_elsewhere(http):
     assert reply.headers["content-type"] == "application/octet-stream"
     assert reply.headers["content-disposition"] == 'attachment; filename="a-2.rarestream"'
     headers = {"content-type": "application/octet-stream"}
-    async with client() as elsewhere:
-        made = await elsewhere.post(f"{URL}/b/import", content=reply.content, headers=headers)
-        assert made.status_code == 201
-        assert made.json()["events"] == 40
-        assert await digest_of(elsewhere, "b") == await digest_of(http, "a")
-        assert (await elsewhere.get(f"{URL}/b/export")).content[10:].endswith(reply.content[-1000:])
-        taken = await elsewhere.post(f"{URL}/b/import", content=reply.content)
-        assert (taken.status_code, taken.json()["code"]) == (409, "name-taken")
+    async with client() as other_http:
+        created = await other_http.post(f"{URL}/b/import", content=reply.content, headers=headers)
+        assert created.status_code == 201
+        assert created.json()["events"] == 40
+        assert await digest_of(other_http, "b") == await digest_of(http, "a")
+        assert (await other_http.get(f"{URL}/b/export")).content[10:].endswith(reply.content[-1000:])
+        conflict = await other_http.post(f"{URL}/b/import", content=reply.content)
+        assert (conflict.status_code, conflict.json()["code"]) == (409, "name-taken")
 
 
 async def test_files_that_are_refused(http):
     good = (await http.get(f"{URL}/a/export")).content
-    found: Snapshot = unpack_snapshot(good, "file")
-    assert isinstance(found.config, Config)
+    snapshot: Snapshot = unpack_snapshot(good, "file")
+    assert isinstance(snapshot.config, Config)
     other = Learner(Config.of({**DENSE, "features": {"kind": "dense", "dim": 4}}))
-    nan = {name: array.copy() for name, array in found.state.items()}
-    spoilt = next(name for name, one in nan.items() if name.startswith("algorithm.") and one.dtype == np.float64)
+    nan = {name: array.copy() for name, array in snapshot.state.items()}
+    spoilt = next(name for name, item in nan.items() if name.startswith("algorithm.") and item.dtype == np.float64)
     nan[spoilt][...] = np.nan
-    lacking = dict(found.state)
+    lacking = dict(snapshot.state)
     del lacking["ids.count"]
     wrong = {
         "is cut short": good[:7],
@@ -321,15 +321,15 @@ async def test_files_that_are_refused(http):
         "is no record or snapshot of rarestream": b"PK" + good,
         "is cut short: 0 bytes": b"",
         "format version 9": good[:4] + b"\x09" + good[5:],
-        "is not a snapshot": pack_record(Created(found.config.to_json())),
-        "does not fit its configuration": pack_snapshot(3, found.config, other.state()),
-        "does not fit its configuration: ": pack_snapshot(3, found.config, lacking),
-        "does not fit": pack_snapshot(3, found.config, nan),
+        "is not a snapshot": pack_record(Created(snapshot.config.to_json())),
+        "does not fit its configuration": pack_snapshot(3, snapshot.config, other.state()),
+        "does not fit its configuration: ": pack_snapshot(3, snapshot.config, lacking),
+        "does not fit": pack_snapshot(3, snapshot.config, nan),
     }
-    for said, data in wrong.items():
+    for message, data in wrong.items():
         reply = await http.post(f"{URL}/b/import", content=data)
-        assert reply.status_code == 422, said
-        assert said in reply.json()["detail"]
+        assert reply.status_code == 422, message
+        assert message in reply.json()["detail"]
         assert "nothing was created" in reply.json()["detail"]
     assert (await http.get(f"{URL}/b")).status_code == 404
 
@@ -341,8 +341,8 @@ async def test_a_bad_name_and_a_bad_file_are_refused_at_once(http):
     assert (both.status_code, name.status_code) == (422, 422)
     assert "does not match its checksum" in both.json()["detail"]
     assert both.json()["errors"] == name.json()["errors"]
-    assert [one["pointer"] for one in name.json()["errors"]] == ["/name"]
-    assert [one["name"] for one in (await http.get(URL)).json()["learners"]] == ["a"]
+    assert [error["pointer"] for error in name.json()["errors"]] == ["/name"]
+    assert [error["name"] for error in (await http.get(URL)).json()["learners"]] == ["a"]
 
 
 async def test_every_flipped_byte_is_noticed(http):
@@ -402,21 +402,21 @@ async def weights_of(http: httpx.AsyncClient, name: str, query: str = "") -> Any
 
 
 async def test_weights_are_those_that_score(http):
-    found = await weights_of(http, "a")
-    assert (found["total"], found["reason"]) == (3, None)
-    assert found["position"] == (await http.get(f"{URL}/a")).json()["position"]
-    sizes = [abs(one["weight"]) for one in found["weights"]]
+    weights = await weights_of(http, "a")
+    assert (weights["total"], weights["reason"]) == (3, None)
+    assert weights["position"] == (await http.get(f"{URL}/a")).json()["position"]
+    sizes = [abs(weight["weight"]) for weight in weights["weights"]]
     assert sizes == sorted(sizes, reverse=True)
-    assert {one["name"] for one in found["weights"]} == {"x[0]", "x[1]", "x[2]"}
-    assert (await weights_of(http, "a", "?top=1"))["weights"] == found["weights"][:1]
+    assert {weight["name"] for weight in weights["weights"]} == {"x[0]", "x[1]", "x[2]"}
+    assert (await weights_of(http, "a", "?top=1"))["weights"] == weights["weights"][:1]
     plain = {**DENSE, "scaling": {"kind": "none"}}
     await http.put(f"{URL}/plain", json=plain)
     await http.post(f"{URL}/plain/update", json={"events": events(40)})
-    found = await weights_of(http, "plain")
+    weights = await weights_of(http, "plain")
     x = [0.5, -2.0, 3.0]
     score = (await http.post(f"{URL}/plain/predict", json={"events": [{"x": x}]})).json()["results"][0]["score"]
-    by_name = {one["name"]: one["weight"] for one in found["weights"]}
-    assert score == pytest.approx(found["intercept"] + sum(x[k] * by_name[f"x[{k}]"] for k in range(3)))
+    by_name = {weight["name"]: weight["weight"] for weight in weights["weights"]}
+    assert score == pytest.approx(weights["intercept"] + sum(x[k] * by_name[f"x[{k}]"] for k in range(3)))
 
 
 async def test_names_of_sparse_columns(http):
@@ -424,8 +424,8 @@ async def test_names_of_sparse_columns(http):
     await http.put(f"{URL}/s", json=sparse)
     rows = [{"indices": [7, 900], "values": [1.0, 2.0], "label": k % 2} for k in range(6)]
     await http.post(f"{URL}/s/update", json={"events": rows})
-    found = await weights_of(http, "s")
-    assert ({one["name"] for one in found["weights"]}, found["total"]) == ({"[7]", "[900]"}, 2)
+    weights = await weights_of(http, "s")
+    assert ({weight["name"] for weight in weights["weights"]}, weights["total"]) == ({"[7]", "[900]"}, 2)
 
 
 async def test_names_of_hashed_features_where_they_are_known(http):
@@ -436,15 +436,15 @@ async def test_names_of_hashed_features_where_they_are_known(http):
     await http.put(f"{URL}/n", json=named)
     rows = [{"features": {"amount": 5.0 * k, "country": "XX"}, "label": k % 2} for k in range(1, 9)]
     await http.post(f"{URL}/n/update", json={"events": rows})
-    found = await weights_of(http, "n")
-    by_name = {one["name"]: one["weight"] for one in found["weights"]}
-    assert found["total"] == 2
+    weights = await weights_of(http, "n")
+    by_name = {weight["name"]: weight["weight"] for weight in weights["weights"]}
+    assert weights["total"] == 2
     assert "amount" in by_name
     assert len([name for name in by_name if name.startswith("column ")]) == 1
     event = {"features": {"amount": 30.0}}
-    said = (await http.post(f"{URL}/n/predict?explain=1", json={"events": [event]})).json()["results"][0]
-    told = said["explanation"]["features"][0]
-    assert told["contribution"] == pytest.approx(by_name["amount"] * np.log1p(30.0))  # its sign is the feature's own
+    predictions = (await http.post(f"{URL}/n/predict?explain=1", json={"events": [event]})).json()["results"][0]
+    output = predictions["explanation"]["features"][0]
+    assert output["contribution"] == pytest.approx(by_name["amount"] * np.log1p(30.0))  # its sign is the feature's own
 
 
 async def test_names_of_a_table(http):
@@ -452,15 +452,15 @@ async def test_names_of_a_table(http):
     await http.put(f"{URL}/t", json={"algorithm": "cbr", "features": {"kind": "table", "fields": fields}})
     rows = [{"features": {"amount": k, "country": "ABC"[k % 3]}, "label": k % 2} for k in range(12)]
     await http.post(f"{URL}/t/update", json={"events": rows})
-    found = await weights_of(http, "t")
-    assert {one["name"] for one in found["weights"]} == {
+    weights = await weights_of(http, "t")
+    assert {weight["name"] for weight in weights["weights"]} == {
         "amount", "amount (missing)", "country (category 1)", "country (category 2)", "country (others)"
     }  # fmt: skip
-    assert found["unnamed"] == 2
+    assert weights["unnamed"] == 2
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         (
             {"algorithm": "nsauc", "embedding": {"kind": "nystroem", "components": 4, "warmup": 20}},
@@ -470,11 +470,11 @@ async def test_names_of_a_table(http):
         ({"algorithm": "ranksvm", "refit_every": 500}, "weights need a model"),
     ],
 )
-async def test_where_there_are_no_weights(http, config, said):
+async def test_where_there_are_no_weights(http, config, message):
     await http.put(f"{URL}/x", json={"features": DENSE["features"], **config})
-    found = await weights_of(http, "x")
-    assert (found["intercept"], found["weights"], found["total"]) == (None, [], 0)
-    assert said in found["reason"]
+    weights = await weights_of(http, "x")
+    assert (weights["intercept"], weights["weights"], weights["total"]) == (None, [], 0)
+    assert message in weights["reason"]
 
 
 @pytest.mark.parametrize("query", ["top=0", f"top={MAX_TOP + 1}", "top=many", "most=3"])
@@ -493,7 +493,7 @@ async def test_the_openapi_document_has_them(http):
     assert "application/octet-stream" in paths["/v1/learners/{name}/export"]["get"]["responses"]["200"]["content"]
     assert "application/octet-stream" in paths["/v1/learners/{name}/import"]["post"]["requestBody"]["content"]
     top = paths["/v1/learners/{name}/weights"]["get"]["parameters"]
-    assert next(one for one in top if one["name"] == "top")["schema"] == {
+    assert next(item for item in top if item["name"] == "top")["schema"] == {
         "type": "integer", "maximum": MAX_TOP, "minimum": 1, "default": 20, "title": "Top",
         "description": "weights to give at most",
     }  # fmt: skip

@@ -57,7 +57,7 @@ async def engine(store: Store, **settings: Any) -> AsyncIterator[Engine]:
 
 async def crash(node: Engine) -> None:
     tasks = [replica.mailbox.task for replica in node.replicas.values()]
-    tasks += [one for replica in node.replicas.values() if (one := replica.snapshots._saving) is not None]
+    tasks += [item for replica in node.replicas.values() if (item := replica.snapshots._saving) is not None]
     tasks += [] if node.sync.task is None else [node.sync.task]
     for task in tasks:
         task.cancel()
@@ -69,9 +69,13 @@ async def crash(node: Engine) -> None:
 def library(config: dict[str, Any], count: int) -> str:
     """The digest of a learner that met the first `count` events without any service."""
     learner = Learner(Config.of(config))
-    met = events(count)
-    if met:
-        learner.learn([one["x"] for one in met], [one["label"] for one in met], ids=[one["id"] for one in met])
+    batch_events = events(count)
+    if batch_events:
+        learner.learn(
+            [item["x"] for item in batch_events],
+            [item["label"] for item in batch_events],
+            ids=[item["id"] for item in batch_events],
+        )
     return learner.digest()
 
 
@@ -83,17 +87,17 @@ async def digest(replica: LearnerReplica) -> str:
 async def test_stopped_after_any_append_it_recovers_to_the_same_bits(store, name):
     config = Config.of(CONFIGS[name])
     sizes = [1, 3, 1, 10, 2, 40, 5]
-    met = 0
+    count = 0
     for size in sizes:
         async with engine(store, snapshot_events=12) as node:
             replica, _ = await node.create("a", config)
-            assert await digest(replica) == library(CONFIGS[name], met)
-            learnt = await replica.label(batch_of(size, met))
-            met += size
+            assert await digest(replica) == library(CONFIGS[name], count)
+            learnt = await replica.label(batch_of(size, count))
+            count += size
             assert learnt.outcome.applied.all()
             assert learnt.position == replica.position
     async with engine(store) as node:
-        assert await digest(node.get("a")) == library(CONFIGS[name], met)
+        assert await digest(node.get("a")) == library(CONFIGS[name], count)
 
 
 async def test_concurrent_updates_become_few_records_and_each_gets_its_own_answer(store):
@@ -101,47 +105,47 @@ async def test_concurrent_updates_become_few_records_and_each_gets_its_own_answe
         replica, _ = await node.create("a", Config.of(DENSE))
         answers = await asyncio.gather(*(replica.label(batch_of(3, 3 * i)) for i in range(100)))
         assert replica.position < 100
-        assert sum(int(one.outcome.applied.sum()) for one in answers) == 300
-        assert [len(one.outcome.scores) for one in answers] == [3] * 100
+        assert sum(int(answer.outcome.applied.sum()) for answer in answers) == 300
+        assert [len(answer.outcome.scores) for answer in answers] == [3] * 100
         assert await digest(replica) == library(DENSE, 300)
 
 
 async def test_two_nodes_over_one_store_hold_the_same_bits(store):
-    async with engine(store, follow_seconds=0.05) as one, engine(store, follow_seconds=0.05) as two:
-        here, new = await one.create("a", Config.of(DENSE))
-        there, again = await two.create("a", Config.of(DENSE))
+    async with engine(store, follow_seconds=0.05) as first, engine(store, follow_seconds=0.05) as second:
+        here, new = await first.create("a", Config.of(DENSE))
+        there, again = await second.create("a", Config.of(DENSE))
         assert (new, again) == (True, False)
         await asyncio.gather(*((here if i % 2 else there).label(batch_of(2, 2 * i)) for i in range(60)))
         await asyncio.gather(here.log.catch_up(), there.log.catch_up())
         assert await here.log.digest() == await there.log.digest()
         assert here.view.figures.counts.sum() == 120
         with pytest.raises(NameTaken):
-            await two.create("a", Config.of(CONFIGS["cbr"]))
+            await second.create("a", Config.of(CONFIGS["cbr"]))
 
 
 async def test_a_node_follows_what_others_create_append_and_delete(store):
-    async with engine(store, follow_seconds=0.02) as one, engine(store, follow_seconds=0.02) as two:
-        here, _ = await one.create("a", Config.of(DENSE))
+    async with engine(store, follow_seconds=0.02) as first, engine(store, follow_seconds=0.02) as second:
+        here, _ = await first.create("a", Config.of(DENSE))
         await here.label(batch_of(20))
-        await eventually_async(lambda: "a" in two.replicas and two.replicas["a"].position == here.position)
-        assert await two.get("a").log.digest() == await here.log.digest()
-        await two.delete("a")
-        await eventually_async(lambda: "a" not in one.replicas)
+        await eventually_async(lambda: "a" in second.replicas and second.replicas["a"].position == here.position)
+        assert await second.get("a").log.digest() == await here.log.digest()
+        await second.delete("a")
+        await eventually_async(lambda: "a" not in first.replicas)
         with pytest.raises(LearnerGone):
             await here.label(batch_of(1))
         with pytest.raises(UnknownLearner):
-            one.get("a")
+            first.get("a")
 
 
 async def test_a_learner_that_another_node_has_just_created_is_found_at_once(store):
-    async with engine(store, follow_seconds=60) as one, engine(store, follow_seconds=60) as two:
-        here, _ = await one.create("a", Config.of(DENSE))
+    async with engine(store, follow_seconds=60) as first, engine(store, follow_seconds=60) as second:
+        here, _ = await first.create("a", Config.of(DENSE))
         await here.label(batch_of(20))
-        there = await two.load("a")
+        there = await second.load("a")
         await there.log.catch_up()
         assert await there.log.digest() == await here.log.digest()
-        await two.delete("a")
-        failures = await asyncio.gather(*(two.load("a") for _ in range(50)), return_exceptions=True)
+        await second.delete("a")
+        failures = await asyncio.gather(*(second.load("a") for _ in range(50)), return_exceptions=True)
         assert all(isinstance(failure, UnknownLearner) for failure in failures)
 
 
@@ -178,9 +182,9 @@ async def test_a_node_that_fell_behind_a_trimmed_log_goes_on_from_the_snapshot(s
 
 
 async def test_restore_rolls_back_every_node_and_survives_a_restart(store):
-    async with engine(store, follow_seconds=60) as one, engine(store, follow_seconds=60) as two:
-        here, _ = await one.create("a", Config.of(DENSE))
-        there, _ = await two.create("a", Config.of(DENSE))
+    async with engine(store, follow_seconds=60) as first, engine(store, follow_seconds=60) as second:
+        here, _ = await first.create("a", Config.of(DENSE))
+        there, _ = await second.create("a", Config.of(DENSE))
         await here.label(batch_of(10))
         info = await here.snapshots.save()
         await here.label(batch_of(10, 10))
@@ -241,25 +245,25 @@ async def test_no_figures_of_a_state_that_is_read_back_are_worked_out_at_the_sta
 
 
 @pytest.mark.parametrize("step", ["load_newest", "snapshots"])
-async def test_a_snapshot_taken_elsewhere_while_this_node_recovers(store, step):
+async def test_a_snapshot_taken_elsewhere_while_this_node_recovers(store, step, monkeypatch):
     """There is no snapshot yet, then another node takes one and trims the log that was to be read instead."""
     async with engine(store, follow_seconds=60) as ahead:
         there, _ = await ahead.create("a", Config.of(DENSE))
         await there.label(batch_of(10))
-        asked, answers = getattr(store, step), []
+        original, answers = getattr(store, step), []
 
         async def late(name: str, birth: bytes) -> Any:
-            found = await asked(name, birth)
-            answers.append(found)
+            result = await original(name, birth)
+            answers.append(result)
             if len(answers) == 1:
                 await there.snapshots.save()
-            return found
+            return result
 
         async def unreadable(*_: Any) -> Any:
             raise Damaged("it is not read at once")
 
         if step == "snapshots":
-            store.load_newest = unreadable
+            monkeypatch.setattr(store, "load_newest", unreadable)
         setattr(store, step, late)
         async with engine(store, follow_seconds=60) as behind:
             assert await behind.get("a").log.digest() == await there.log.digest()
@@ -274,7 +278,7 @@ async def test_a_clean_stop_takes_a_last_snapshot(tmp_path):
     await replica.label(batch_of(30))
     await node.stop()
     store = await open_store(url)
-    assert [one.position for one in await store.snapshots("a", replica.birth)] == [2]
+    assert [snapshot.position for snapshot in await store.snapshots("a", replica.birth)] == [2]
     async with engine(store) as again:
         assert await digest(again.get("a")) == library(DENSE, 30)
     await store.close()
@@ -303,10 +307,12 @@ class Failing(MemoryStore):
 
     before = after = False
 
-    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[LogEntry]:
+    async def append(
+        self, learner: str, birth: bytes, records: Any, after: int, known_token: bytes = b""
+    ) -> list[LogEntry]:
         if self.before:
             raise StoreUnavailable("away")
-        entries = await super().append(learner, birth, records, after, known)
+        entries = await super().append(learner, birth, records, after, known_token)
         if self.after:
             raise StoreUnavailable("the answer was lost")
         return entries
@@ -353,8 +359,8 @@ async def test_a_fault_of_our_own_leaves_nobody_waiting(monkeypatch, caplog):
             raise ZeroDivisionError(record)
 
         monkeypatch.setattr(replica.log.machine, "apply", broken)
-        done = await asyncio.gather(*(replica.label(batch_of(1, i)) for i in range(5)), return_exceptions=True)
-        assert [type(one) for one in done] == [ServiceError] * 5
+        outcomes = await asyncio.gather(*(replica.label(batch_of(1, i)) for i in range(5)), return_exceptions=True)
+        assert [type(item) for item in outcomes] == [ServiceError] * 5
         with pytest.raises(ServiceError, match="a restart recovers it"):
             await replica.label(batch_of(1))
     assert "internal error in the task of a" in caplog.text
@@ -387,17 +393,17 @@ async def test_a_stop_gives_up_a_long_record_and_the_next_start_learns_it_whole(
 async def test_a_stop_does_not_wait_for_a_store_that_does_not_answer(monkeypatch):
     monkeypatch.setattr("service.engine.replica.snapshots._LAST_SECONDS", 0.0)
     monkeypatch.setattr("service.engine.replica.snapshots.STOP_SECONDS", 0.0)
-    asked = []
+    requests = []
 
     class Silent(MemoryStore):
         async def save(self, *_: Any) -> SnapshotInfo | None:
-            asked.append("save")
+            requests.append("save")
             return await asyncio.Event().wait()
 
         async def lease(self, *words: Any) -> bool:
             if words[-1]:
                 return await super().lease(*words)
-            asked.append("let go")
+            requests.append("let go")
             return await asyncio.Event().wait()
 
     async with engine(Silent()) as node:
@@ -405,7 +411,7 @@ async def test_a_stop_does_not_wait_for_a_store_that_does_not_answer(monkeypatch
         await replica.label(batch_of(3))
         async with asyncio.timeout(300):
             await replica.close(save=True)
-        assert sorted(asked) == ["let go", "save"]
+        assert sorted(requests) == ["let go", "save"]
         assert replica.mailbox.task.done()
 
 
@@ -445,8 +451,8 @@ async def test_a_caller_that_hangs_up_does_not_disturb_the_others():
         await asyncio.sleep(0)
         for call in calls[5:10]:
             call.cancel()
-        done = await asyncio.gather(*calls, return_exceptions=True)
-        assert sum(isinstance(one, asyncio.CancelledError) for one in done) == 5
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(isinstance(item, asyncio.CancelledError) for item in outcomes) == 5
         assert replica.view.figures.counts.sum() >= 15
         assert (replica.queued_events, replica.queued_bytes) == (0, 0)
 
@@ -454,8 +460,10 @@ async def test_a_caller_that_hangs_up_does_not_disturb_the_others():
 async def test_the_queue_is_bounded_by_bytes():
     async with engine(MemoryStore(), queue_bytes=4096) as node:
         replica, _ = await node.create("a", Config.of(DENSE))
-        done = await asyncio.gather(*(replica.label(batch_of(5, 5 * i)) for i in range(100)), return_exceptions=True)
-        refused = [one for one in done if isinstance(one, QueueFull)]
+        outcomes = await asyncio.gather(
+            *(replica.label(batch_of(5, 5 * i)) for i in range(100)), return_exceptions=True
+        )
+        refused = [item for item in outcomes if isinstance(item, QueueFull)]
         assert refused
         assert replica.view.figures.counts.sum() == 5 * (100 - len(refused))
 
@@ -466,8 +474,8 @@ async def test_deleting_answers_those_who_wait():
         calls = [asyncio.create_task(replica.label(batch_of(1, i))) for i in range(20)]
         await asyncio.sleep(0)
         await node.delete("a")
-        done = await asyncio.gather(*calls, return_exceptions=True)
-        assert all(isinstance(one, LearnerGone) or one.outcome.applied.all() for one in done)
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert all(isinstance(item, LearnerGone) or item.outcome.applied.all() for item in outcomes)
 
 
 async def test_readers_see_whole_records_while_a_thread_learns():

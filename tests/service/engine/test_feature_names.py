@@ -16,7 +16,6 @@ from learners.config import Config
 from learners.features.base import Features
 from learners.features.named import Named, Table
 from learners.numerics.hashing import hash_strings
-from service.engine import feature_names
 from service.engine.engine import Engine
 from service.engine.feature_names import MAX_COLUMNS, ColumnName, FeatureNames
 from service.storage.memory import MemoryStore
@@ -40,20 +39,20 @@ def learning(count: int = 8) -> list[dict[str, Any]]:
     return [{"features": {**EVENT, "amount": 1.0 + k}, "label": k % 2} for k in range(count)]
 
 
-async def made(http: httpx.AsyncClient, config: dict[str, Any] = NAMED, name: str = "a") -> None:
+async def create_learner(http: httpx.AsyncClient, config: dict[str, Any] = NAMED, name: str = "a") -> None:
     assert (await http.put(f"/learners/{name}", json=config)).status_code in (200, 201)
     await posted(http, f"/learners/{name}/update", learning())
 
 
-async def told(http: httpx.AsyncClient, name: str = "a", top: int = 20) -> dict[str, Any]:
+async def read_weights(http: httpx.AsyncClient, name: str = "a", top: int = 20) -> dict[str, Any]:
     reply = await http.get(f"/learners/{name}/weights?top={top}")
     assert reply.status_code == 200, reply.text
-    found: dict[str, Any] = reply.json()
-    return found
+    document: dict[str, Any] = reply.json()
+    return document
 
 
 async def names(http: httpx.AsyncClient, name: str = "a") -> set[str]:
-    return {one["name"] for one in (await told(http, name))["weights"]}
+    return {weight["name"] for weight in (await read_weights(http, name))["weights"]}
 
 
 # The doors
@@ -79,7 +78,7 @@ async def by_columns(operation: str, http: httpx.AsyncClient, _: Engine) -> None
 
 
 async def by_a_group(operation: str, http: httpx.AsyncClient, _: Engine) -> None:
-    await made(http, TABLE, "other")
+    await create_learner(http, TABLE, "other")
     await http.put("/groups/g", json={"learners": ["a", "other"]})
     await posted(http, f"/groups/g/{operation}", [{"features": EVENT, **_label(operation)}])
 
@@ -89,7 +88,7 @@ async def by_text_frames(operation: str, http: httpx.AsyncClient, engine: Engine
     async with websocket(app_over(engine), "/v1/learners/a/ws") as end:
         for seq in (1, 2):  # the second may be put together with the first
             end.send({"seq": seq, "op": operation, "events": events})
-        assert [one["status"] for one in await end.replies(2)] == [200, 200]
+        assert [reply["status"] for reply in await end.replies(2)] == [200, 200]
 
 
 async def by_binary_frames(operation: str, http: httpx.AsyncClient, engine: Engine) -> None:  # noqa: ARG001
@@ -119,13 +118,13 @@ async def test_what_was_asked_for_is_named_by_the_next_event_that_has_it(
     operation: str, door: Callable[[str, httpx.AsyncClient, Engine], Awaitable[None]]
 ) -> None:
     async with serving(MemoryStore()) as (http, engine):
-        await made(http)
-        first = await told(http)
+        await create_learner(http)
+        first = await read_weights(http)
         assert first["unnamed"] == 2
-        assert all(one["name"].startswith("column ") for one in first["weights"])
+        assert all(weight["name"].startswith("column ") for weight in first["weights"])
         await door(operation, http, engine)
-        second = await told(http)
-        assert {one["name"] for one in second["weights"]} == NAMES
+        second = await read_weights(http)
+        assert {weight["name"] for weight in second["weights"]} == NAMES
         assert second["unnamed"] == 0
 
 
@@ -135,11 +134,11 @@ def test_a_predict_that_the_connection_answers_itself() -> None:
         service.http("PUT", path, json=NAMED)
         service.http("POST", f"{path}/update", json={"events": learning()})
         assert service.http("GET", f"{path}/weights").json()["unnamed"] == 2
-        asked = json.dumps({"events": [{"features": EVENT}]}).encode()
+        body = json.dumps({"events": [{"features": EVENT}]}).encode()
         with service.over_asgi(0):
-            assert service.ask(request(asked, f"{path}/predict")).status == 200
-        found = service.http("GET", f"{path}/weights").json()
-        assert {one["name"] for one in found["weights"]} == NAMES
+            assert service.ask(request(body, f"{path}/predict")).status == 200
+        weights = service.http("GET", f"{path}/weights").json()
+        assert {weight["name"] for weight in weights["weights"]} == NAMES
 
 
 async def test_a_body_so_large_that_a_thread_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,8 +151,8 @@ async def test_a_body_so_large_that_a_thread_reads_it(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(FeatureNames, "look", noted)
     async with serving(MemoryStore()) as (http, _):
-        await made(http)
-        await told(http)
+        await create_learner(http)
+        await read_weights(http)
         other = [{"features": {"body": "x" * 300}}] * 1000
         await posted(http, "/learners/a/predict", [*other, {"features": EVENT}])
         assert await names(http) == NAMES
@@ -163,12 +162,12 @@ async def test_a_body_so_large_that_a_thread_reads_it(monkeypatch: pytest.Monkey
 
 async def test_categories_of_a_table() -> None:
     async with serving(MemoryStore()) as (http, _):
-        await made(http, TABLE)
+        await create_learner(http, TABLE)
         await posted(http, "/learners/a/update", [{"features": {"amount": 1, "country": 7}, "label": 0}])
         numbers = {"amount", "amount (missing)", "country (others)"}
         rest = {f"country (category {k})" for k in (1, 2, 3)}
-        first = await told(http)
-        assert {one["name"] for one in first["weights"]} == numbers | rest
+        first = await read_weights(http)
+        assert {weight["name"] for weight in first["weights"]} == numbers | rest
         assert first["unnamed"] == 2  # the third is of no category yet, and nobody's name lacks
         await posted(http, "/learners/a/predict", [{"features": {"amount": None}}, {"features": {"country": "YY"}}])
         await posted(http, "/learners/a/predict", [{"features": {"amount": 2, "country": 7.0}}])
@@ -182,29 +181,29 @@ async def test_categories_of_a_table() -> None:
 
 async def test_a_weight_has_the_sign_of_its_feature() -> None:
     async with serving(MemoryStore()) as (http, _):
-        await made(http)
+        await create_learner(http)
         texts = [f"t{k}" for k in range(16)]
         rows = [{"features": {"kind": text}, "label": k % 2} for k, text in enumerate(texts * 3)]
         await posted(http, "/learners/a/update", rows)
-        raw = {one["name"]: one["weight"] for one in (await told(http))["weights"]}
-        asked = [{"features": {"kind": text}} for text in texts] + [{"features": {"amount": -2.0}}]
-        await posted(http, "/learners/a/predict", asked)
-        found = {one["name"]: one["weight"] for one in (await told(http))["weights"]}
-        assert {f"kind={text}" for text in texts} < found.keys()
-        assert sorted(map(abs, raw.values())) == sorted(map(abs, found.values()))
-        assert any(weight not in raw.values() for weight in found.values())  # half of the hashes are negative
-        said = (await http.post("/learners/a/predict?explain=1", json={"events": asked})).json()["results"]
-        for one, value in zip(said, [1.0] * 16 + [-2.0], strict=True):
-            (told_of,) = one["explanation"]["features"]
-            assert told_of["contribution"] == pytest.approx(value * found[told_of["name"]])
+        raw = {item["name"]: item["weight"] for item in (await read_weights(http))["weights"]}
+        events_ = [{"features": {"kind": text}} for text in texts] + [{"features": {"amount": -2.0}}]
+        await posted(http, "/learners/a/predict", events_)
+        result = {item["name"]: item["weight"] for item in (await read_weights(http))["weights"]}
+        assert {f"kind={text}" for text in texts} < result.keys()
+        assert sorted(map(abs, raw.values())) == sorted(map(abs, result.values()))
+        assert any(weight not in raw.values() for weight in result.values())  # half of the hashes are negative
+        predictions = (await http.post("/learners/a/predict?explain=1", json={"events": events_})).json()["results"]
+        for item, value in zip(predictions, [1.0] * 16 + [-2.0], strict=True):
+            (told_of,) = item["explanation"]["features"]
+            assert told_of["contribution"] == pytest.approx(value * result[told_of["name"]])
 
 
 async def test_neither_the_state_nor_the_log_knows_of_names(store: Store) -> None:
     async with serving(store) as (http, _):
-        await made(http)
-        await made(http, name="unasked")
+        await create_learner(http)
+        await create_learner(http, name="unasked")
         for _ in range(3):
-            await told(http)
+            await read_weights(http)
             for name in ("a", "unasked"):
                 await posted(http, f"/learners/{name}/update", learning(2))
         assert await names(http) == NAMES
@@ -223,12 +222,12 @@ def colliding(bits: int = 4) -> tuple[list[str], list[str]]:
     return np.array(texts)[mine & ~negative].tolist(), np.array(texts)[mine & negative].tolist()
 
 
-def looked(features: Features, asked: list[Any], *batches: list[dict[str, Any]]) -> FeatureNames:
-    found = FeatureNames(features)
-    found.request(asked)
+def looked(features: Features, columns: list[Any], *batches: list[dict[str, Any]]) -> FeatureNames:
+    column_names = FeatureNames(features)
+    column_names.request(columns)
     for batch in batches:
-        found.look(features.encode(batch), batch)
-    return found
+        column_names.look(features.encode(batch), batch)
+    return column_names
 
 
 def test_features_that_share_a_column_are_all_told() -> None:
@@ -249,9 +248,9 @@ def test_features_that_share_a_column_are_all_told() -> None:
 def test_a_number_that_is_declared_shares_its_column() -> None:
     (a, b, *_), _ = colliding()
     features = Named(bits=4, log=(a, "n0"), categorical=("n0",))
-    found = looked(features, [0], [{b: 1.0}])
+    column_names = looked(features, [0], [{b: 1.0}])
     assert FeatureNames(features).request([0]) == [ColumnName(a, 1.0)]
-    assert found.request([0]) == [ColumnName(f"{a} + {b}", 1.0)]
+    assert column_names.request([0]) == [ColumnName(f"{a} + {b}", 1.0)]
 
 
 def test_names_that_are_cut_or_odd() -> None:
@@ -260,15 +259,15 @@ def test_names_that_are_cut_or_odd() -> None:
         event = {"k": value}
         rows = features.encode([event])
         (column,) = rows.indices.tolist()  # type: ignore[union-attr]
-        found = looked(features, [column], [event]).request([column])
+        column_names = looked(features, [column], [event]).request([column])
         (name,) = features.names(event, [column])
-        assert found == [ColumnName(name, rows.data.item())]  # type: ignore[union-attr]
+        assert column_names == [ColumnName(name, rows.data.item())]  # type: ignore[union-attr]
 
 
 # What it costs, and what is kept
 
 
-def spied(found: FeatureNames, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def spied(column_names: FeatureNames, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The events whose features are spelt."""
     spelt: list[Any] = []
     names = Named.names
@@ -278,7 +277,7 @@ def spied(found: FeatureNames, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return names(self, value, columns)
 
     monkeypatch.setattr(Named, "names", noted)
-    assert not found.looking
+    assert not column_names.looking
     return spelt
 
 
@@ -286,59 +285,59 @@ async def test_nothing_is_looked_at_where_nobody_asked(monkeypatch: pytest.Monke
     calls: list[Any] = []
     monkeypatch.setattr(FeatureNames, "look", lambda *arguments: calls.append(arguments))
     async with serving(MemoryStore()) as (http, engine):
-        await made(http)
+        await create_learner(http)
         for door in DOORS:
             for operation in ("update", "predict"):
                 await door(operation, http, engine)
         for config in (NAMED["features"], {"kind": "dense", "dim": 2}, {"kind": "sparse", "dim": 9}):
             name = f"{config['kind']}-2"
             await http.put(f"/learners/{name}", json={**NAMED, "features": config})
-            await told(http, name)  # of one that has learnt nothing, or whose columns have names of their own
+            await read_weights(http, name)  # of one that has learnt nothing, or whose columns have names of their own
             assert not engine.get(name).feature_names.looking
         assert calls == []
 
 
 def test_few_events_are_looked_at_for_each_question(monkeypatch: pytest.MonkeyPatch) -> None:
     features = Named()
-    found = FeatureNames(features)
-    spelt = spied(found, monkeypatch)
+    column_names = FeatureNames(features)
+    spelt = spied(column_names, monkeypatch)
     events = [{**EVENT, "other": k} for k in range(2000)]
     rows = features.encode(events)
     columns = features.encode([EVENT]).indices.tolist()  # type: ignore[union-attr]
-    for asked in (1, 2):
-        found.request(columns)
-        assert found.looking
-        found.look(rows, events)
-        found.look(rows, events)
-        assert not found.looking
-        assert len(spelt) == asked * feature_names._LOOKS
-    found.request([*columns, 5])
-    found.look(rows, events)
-    assert found.looking  # for the one that nothing has
+    for count in (1, 2):
+        column_names.request(columns)
+        assert column_names.looking
+        column_names.look(rows, events)
+        column_names.look(rows, events)
+        assert not column_names.looking
+        assert len(spelt) == count * column_names._LOOKS
+    column_names.request([*columns, 5])
+    column_names.look(rows, events)
+    assert column_names.looking  # for the one that nothing has
     del spelt[:]
-    found.look(rows, events)
+    column_names.look(rows, events)
     assert spelt == []  # and nothing else is
 
 
 def test_columns_with_the_same_last_bits_are_not_taken_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     features = Named(bits=24)
-    found = FeatureNames(features)
-    spelt = spied(found, monkeypatch)
+    column_names = FeatureNames(features)
+    spelt = spied(column_names, monkeypatch)
     (column,) = features.encode([{"amount": 1.0}]).indices.tolist()  # type: ignore[union-attr]
-    found.request([column ^ feature_names._TABLE])
-    found.look(features.encode([{"amount": 1.0}]), [{"amount": 1.0}])
+    column_names.request([column ^ column_names._TABLE])
+    column_names.look(features.encode([{"amount": 1.0}]), [{"amount": 1.0}])
     assert spelt == []
-    assert found.request([column ^ feature_names._TABLE]) == [None]
+    assert column_names.request([column ^ column_names._TABLE]) == [None]
 
 
 def test_categories_of_two_fields_are_not_taken_for_each_other() -> None:
     features = Table.of({"fields": [{"name": name, "kind": "categorical"} for name in "ab"]})
     event = {"a": "x", "b": "x"}
     ((_, hashed),) = features.encode([event]).tolist()  # type: ignore[union-attr]
-    found = looked(features, [(1, hashed)], [{"a": "x"}])
-    assert found.request([(0, hashed), (1, hashed)]) == [None, None]
-    found.look(features.encode([event]), [event])
-    assert found.request([(0, hashed), (1, hashed)]) == [ColumnName("a=x", 1.0), ColumnName("b=x", 1.0)]
+    column_names = looked(features, [(1, hashed)], [{"a": "x"}])
+    assert column_names.request([(0, hashed), (1, hashed)]) == [None, None]
+    column_names.look(features.encode([event]), [event])
+    assert column_names.request([(0, hashed), (1, hashed)]) == [ColumnName("a=x", 1.0), ColumnName("b=x", 1.0)]
 
 
 def test_those_asked_for_longest_ago_are_forgotten() -> None:
@@ -346,14 +345,14 @@ def test_those_asked_for_longest_ago_are_forgotten() -> None:
     events = [{f"n{k}": 1.0} for k in range(MAX_COLUMNS + 10)]
     rows = features.encode(events)
     columns = list(dict.fromkeys(rows.indices.tolist()))[: MAX_COLUMNS + 2]  # type: ignore[union-attr]
-    found = FeatureNames(features)
-    found.request(columns[:MAX_COLUMNS])
-    found.look(rows, events)
-    found.request(columns[1:MAX_COLUMNS])  # all but the first one are asked for again, and then two others
-    assert found.request(columns[MAX_COLUMNS:]) == [None, None]
-    assert len(found._columns) == MAX_COLUMNS
-    assert None not in found.request(columns[2:MAX_COLUMNS])
-    assert found.request(columns[:2]) == [None, None]
+    column_names = FeatureNames(features)
+    column_names.request(columns[:MAX_COLUMNS])
+    column_names.look(rows, events)
+    column_names.request(columns[1:MAX_COLUMNS])  # all but the first one are asked for again, and then two others
+    assert column_names.request(columns[MAX_COLUMNS:]) == [None, None]
+    assert len(column_names._columns) == MAX_COLUMNS
+    assert None not in column_names.request(columns[2:MAX_COLUMNS])
+    assert column_names.request(columns[:2]) == [None, None]
 
 
 def test_several_threads_at_once() -> None:
@@ -361,7 +360,7 @@ def test_several_threads_at_once() -> None:
     events = [{f"n{k}": 1.0, "all": 1.0} for k in range(600)]
     rows = features.encode(events)
     columns = sorted(set(rows.indices.tolist()))  # type: ignore[union-attr]
-    found = FeatureNames(features)
+    column_names = FeatureNames(features)
     failures: list[BaseException] = []
 
     def run(work: Callable[[], object]) -> None:
@@ -372,53 +371,57 @@ def test_several_threads_at_once() -> None:
             failures.append(error)
             raise
 
-    works = [lambda: found.request(columns), lambda: found.look(rows, events), lambda: found.request(columns[::2])] * 2
+    works = [
+        lambda: column_names.request(columns),
+        lambda: column_names.look(rows, events),
+        lambda: column_names.request(columns[::2]),
+    ] * 2
     threads = [threading.Thread(target=run, args=(work,)) for work in works]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert not failures
-    found.look(rows, events)
-    assert None not in found.request(columns)
+    column_names.look(rows, events)
+    assert None not in column_names.request(columns)
 
 
 async def test_a_restart_and_a_sleep_forget_names_until_the_next_events(store: Store) -> None:
     async with serving(store) as (http, _):
-        await made(http)
-        await told(http)
+        await create_learner(http)
+        await read_weights(http)
         await posted(http, "/learners/a/update", learning(1))
         assert await names(http) == NAMES
         before = await digest(http)
     async with serving(store) as (http, engine):
         assert await digest(http) == before
-        assert (await told(http))["unnamed"] == 2
+        assert (await read_weights(http))["unnamed"] == 2
         await posted(http, "/learners/a/predict", [{"features": EVENT}])
         assert await names(http) == NAMES
         await engine.residency.evict(engine.get("a"))
         assert "a" in engine.evicted
-        assert (await told(http))["unnamed"] == 2
+        assert (await read_weights(http))["unnamed"] == 2
 
 
 async def test_a_learner_of_the_same_name_begins_without_names() -> None:
     async with serving(MemoryStore()) as (http, _):
-        await made(http)
-        await told(http)
+        await create_learner(http)
+        await read_weights(http)
         await posted(http, "/learners/a/predict", [{"features": EVENT}])
         assert await names(http) == NAMES
         await http.post("/learners/a/clone", json={"to": "copy"})
-        assert (await told(http, "copy"))["unnamed"] == 2
+        assert (await read_weights(http, "copy"))["unnamed"] == 2
         await http.delete("/learners/a")
-        await made(http)
-        assert (await told(http))["unnamed"] == 2
+        await create_learner(http)
+        assert (await read_weights(http))["unnamed"] == 2
 
 
 async def test_a_roll_back_keeps_names(store: Store) -> None:
     async with serving(store) as (http, _):
-        await made(http)
+        await create_learner(http)
         position = (await http.post("/learners/a/snapshots")).json()["position"]
         await posted(http, "/learners/a/update", [{"features": {"first": 1.0, **EVENT}, "label": 1}])
-        await told(http)
+        await read_weights(http)
         await posted(http, "/learners/a/predict", [{"features": {"first": 1.0, **EVENT}}])
         assert await names(http) == {*NAMES, "first"}
         assert (await http.post(f"/learners/a/snapshots/{position}/restore")).status_code == 200
@@ -427,8 +430,8 @@ async def test_a_roll_back_keeps_names(store: Store) -> None:
 
 async def test_each_node_notes_the_names_of_its_own_events(store: Store) -> None:
     async with serving(store) as (http, _), serving(store) as (other, _):
-        await made(http)
-        position = (await told(http))["position"]
+        await create_learner(http)
+        position = (await read_weights(http))["position"]
         reply = await other.get(f"/learners/a/weights?at_least={position}")
         assert reply.json()["unnamed"] == 2
         position = (await posted(http, "/learners/a/update", learning(1)))["position"]
@@ -442,8 +445,8 @@ async def test_each_node_notes_the_names_of_its_own_events(store: Store) -> None
 async def test_no_name_is_in_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with serving(MemoryStore()) as (http, _):
-        await made(http)
-        await told(http)
+        await create_learner(http)
+        await read_weights(http)
         await posted(http, "/learners/a/predict", [{"features": EVENT}])
         assert await names(http) == NAMES
     assert "country" not in caplog.text
@@ -455,6 +458,6 @@ def test_a_label_by_id_has_no_features() -> None:
 
     config = Config.of(NAMED)
     late = json.dumps({"events": [{"id": "e", "label": 1}]}).encode()
-    for coding, sent in ((CODING, late), (NDJSON, b'{"id": "e", "label": 1}\n')):
-        events, carried = coding.decode_labels(sent, config)
+    for coding, item in ((CODING, late), (NDJSON, b'{"id": "e", "label": 1}\n')):
+        events, carried = coding.decode_labels(item, config)
         assert (list(carried), len(events.rows.indptr)) == ([], 1)  # type: ignore[union-attr]

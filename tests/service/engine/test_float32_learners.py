@@ -18,13 +18,13 @@ URL = "/v1/learners/half"
 
 async def test_created_shown_and_told_apart() -> None:
     async with client() as http:
-        made = await http.put(URL, json=SINGLE)
-        assert made.status_code == 201
+        created = await http.put(URL, json=SINGLE)
+        assert created.status_code == 201
         assert (await http.get(URL)).json()["config"]["precision"] == "float32"
         assert (await http.put(URL, json=SINGLE)).status_code == 200
         other = await http.put(URL, json={**SINGLE, "precision": "float64"})
         assert other.status_code == 409
-        assert [one["pointer"] for one in other.json()["errors"]] == ["/precision"]
+        assert [error["pointer"] for error in other.json()["errors"]] == ["/precision"]
         assert (await http.put("/v1/learners/usual", json=DENSE)).json()["config"]["precision"] == "float64"
         changed = await http.patch(URL, json={"precision": "float64"})
         assert changed.status_code == 422
@@ -35,15 +35,15 @@ async def test_another_precision_is_refused_by_name() -> None:
         for value in ("float16", 32):
             refused = await http.put(URL, json={**SINGLE, "precision": value})
             assert refused.status_code == 422
-            assert [one["pointer"] for one in refused.json()["errors"]] == ["/precision"]
+            assert [error["pointer"] for error in refused.json()["errors"]] == ["/precision"]
         assert (await http.get(URL)).status_code == 404
 
 
 async def test_the_catalogue_offers_it_and_says_what_events_cost() -> None:
     async with client() as http:
-        told = (await http.get("/v1/algorithms")).json()
-    assert told["parts"]["learner"]["properties"]["precision"]["enum"] == ["float64", "float32"]
-    costs = {one["name"]: one["cost"] for one in told["algorithms"]}
+        document = (await http.get("/v1/algorithms")).json()
+    assert document["parts"]["learner"]["properties"]["precision"]["enum"] == ["float64", "float32"]
+    costs = {algorithm["name"]: algorithm["cost"] for algorithm in document["algorithms"]}
     assert costs["loam-ilsc"] == "O(dim^2) per event"
     assert all(cost.startswith("O(") for cost in costs.values())
 
@@ -53,11 +53,11 @@ async def test_the_log_and_snapshots_hold_it(tmp_path: Any) -> None:
     async with client(store) as http:
         await http.put(URL, json=SINGLE)
         await http.post(URL + "/update", json={"events": events(40)})
-        taken = (await http.post(URL + "/snapshots")).json()["position"]
+        document = (await http.post(URL + "/snapshots")).json()["position"]
         before = (await http.get(URL + "/digest")).json()["digest"]
         await http.post(URL + "/update", json={"events": events(40, 40)})
         after = (await http.get(URL + "/digest")).json()["digest"]
-        rolled = await http.post(f"{URL}/snapshots/{taken}/restore")
+        rolled = await http.post(f"{URL}/snapshots/{document}/restore")
         assert rolled.status_code == 200
         assert (await http.get(URL + "/digest")).json()["digest"] == before
         await http.post(URL + "/update", json={"events": events(40, 40)})
@@ -75,11 +75,11 @@ def test_a_snapshot_has_float32_and_half_the_bytes(algorithm: str) -> None:
         X = np.random.default_rng(0).normal(size=(300, 200))
         learner.learn(X, (X[:, 0] > 1.0) * 1.0)
         packed = pack_snapshot(7, learner.config, learner.state())
-        found = unpack_snapshot(packed, "it")
-        assert found.config == learner.config
-        assert {name: array.dtype for name, array in found.state.items()} == {
+        snapshot = unpack_snapshot(packed, "it")
+        assert snapshot.config == learner.config
+        assert {name: array.dtype for name, array in snapshot.state.items()} == {
             name: array.dtype for name, array in learner.state().items()
         }
-        assert Learner.restored(learner.config, found.state).digest() == learner.digest()
+        assert Learner.restored(learner.config, snapshot.state).digest() == learner.digest()
         sizes.append(len(packed))
     assert sizes[1] < 0.65 * sizes[0]

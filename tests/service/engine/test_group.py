@@ -46,8 +46,8 @@ async def created(http: httpx.AsyncClient, group: dict[str, Any] = GROUP) -> Non
 async def compared(http: httpx.AsyncClient) -> dict[str, Any]:
     reply = await http.get(f"{URL}/compare")
     assert reply.status_code == 200, reply.text
-    found: dict[str, Any] = reply.json()
-    return found
+    document: dict[str, Any] = reply.json()
+    return document
 
 
 async def aucs(http: httpx.AsyncClient) -> dict[str, float]:
@@ -55,17 +55,17 @@ async def aucs(http: httpx.AsyncClient) -> dict[str, float]:
     return {name: (await http.get(f"/learners/{name}/metrics")).json()["window"]["auc"] for name in MEMBERS}
 
 
-def same(found: dict[str, Any], own: dict[str, float]) -> bool:
-    told = {name: one["auc"] for name, one in found["window"]["auc"].items()}
-    return told == pytest.approx(own, abs=1e-12)
+def same(value: dict[str, Any], expected: dict[str, float]) -> bool:
+    output = {name: item["auc"] for name, item in value["window"]["auc"].items()}
+    return output == pytest.approx(expected, abs=1e-12)
 
 
 async def settled(engine: Any) -> dict[str, str]:
     """The digests of all learners and groups of a node that has caught up."""
     hosts = {**engine.replicas, **{f"@{name}": group for name, group in engine.groups.items()}}
-    for one in hosts.values():
-        await one.log.catch_up()
-    return {name: (await one.log.digest())[1] for name, one in hosts.items()}
+    for host in hosts.values():
+        await host.log.catch_up()
+    return {name: (await host.log.digest())[1] for name, host in hosts.items()}
 
 
 # Groups as such
@@ -87,13 +87,13 @@ async def test_create_list_show_delete(store: Store) -> None:
         assert (await http.put(URL, json={**GROUP, "alpha": 0.05})).status_code == 200
         other = await http.put(URL, json={**GROUP, "window": 5})
         assert (other.status_code, other.json()["code"]) == (409, "name-taken")
-        assert [one["pointer"] for one in other.json()["errors"]] == ["/window"]
+        assert [error["pointer"] for error in other.json()["errors"]] == ["/window"]
         await http.put("/groups/one", json={"learners": ["two", "one"]})  # learners and groups have names of their own
         listed = (await http.get("/groups")).json()["groups"]
-        assert [one["name"] for one in listed] == ["g", "one"]
+        assert [error["name"] for error in listed] == ["g", "one"]
         assert (await http.get(URL)).json() == listed[0]
         learners = (await http.get("/learners")).json()
-        assert ([one["name"] for one in learners["learners"]], learners["unavailable"]) == (sorted(MEMBERS), {})
+        assert ([error["name"] for error in learners["learners"]], learners["unavailable"]) == (sorted(MEMBERS), {})
         assert (await http.get("/health/ready")).json()["learners"] == 3
         assert (await http.delete(URL)).status_code == 204
         for reply in (await http.get(URL), await http.delete(URL), await http.get(f"{URL}/compare")):
@@ -124,7 +124,7 @@ async def test_a_bad_group_is_refused(group: Any, pointers: list[str]) -> None:
             await http.put(f"/learners/{name}", json=config)
         reply = await http.put(URL, json=group)
         assert (reply.status_code, reply.json()["code"]) == (422, "invalid")
-        assert sorted(one["pointer"] for one in reply.json()["errors"]) == pointers
+        assert sorted(error["pointer"] for error in reply.json()["errors"]) == pointers
         assert (await http.get("/groups")).json() == {"groups": [], "unavailable": {}}
         assert (await http.put("/groups/a b", json={"learners": ["one", "two"]})).status_code == 422
 
@@ -139,18 +139,21 @@ async def test_every_member_learns_and_what_they_said_is_compared(store: Store) 
             reply = await posted(http, f"{URL}/update", labelled(start, start + 30))
             assert reply["compared"] == 30
             assert list(reply["learners"]) == list(MEMBERS)
-            assert {one["applied"] for one in reply["learners"].values()} == {30}
-        found = await compared(http)
-        assert (found["events"], found["duplicates"], found["corrections"]) == (300, 0, 0)
-        assert found["window"]["class_counts"] == {"negative": 240, "positive": 60}
-        assert found["clock"] == T0 + 2990
-        assert same(found, await aucs(http))
-        told = {(one["a"], one["b"]): one["difference"] for one in found["window"]["differences"]}
-        own = await aucs(http)
+            assert {difference["applied"] for difference in reply["learners"].values()} == {30}
+        result = await compared(http)
+        assert (result["events"], result["duplicates"], result["corrections"]) == (300, 0, 0)
+        assert result["window"]["class_counts"] == {"negative": 240, "positive": 60}
+        assert result["clock"] == T0 + 2990
+        assert same(result, await aucs(http))
+        output = {
+            (difference["a"], difference["b"]): difference["difference"]
+            for difference in result["window"]["differences"]
+        }
+        expected = await aucs(http)
         names = list(MEMBERS)
         pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
-        assert told == pytest.approx({(a, b): own[a] - own[b] for a, b in pairs}, abs=1e-12)
-        assert {(one["a"], one["b"]) for one in found["tests"]} == set(pairs)
+        assert output == pytest.approx({(a, b): expected[a] - expected[b] for a, b in pairs}, abs=1e-12)
+        assert {(difference["a"], difference["b"]) for difference in result["tests"]} == set(pairs)
         alone = await http.put("/learners/alone", json=MEMBERS["two"])
         assert alone.status_code == 201
         await posted(http, "/learners/alone/update", labelled(0, 300))
@@ -162,35 +165,35 @@ async def test_labels_by_id_compare_what_was_served(store: Store) -> None:
         await created(http)
         await posted(http, f"{URL}/update", labelled(0, 50))
         served = await posted(http, f"{URL}/predict", [event(i) for i in range(50, 100)])
-        assert {one["remembered"] for one in served["learners"].values()} == {50}
+        assert {learner["remembered"] for learner in served["learners"].values()} == {50}
         await posted(http, f"{URL}/update", labelled(100, 150))
         labels = [{"id": f"e{i}", "label": int(i % 5 == 0), "time": T0 + 1500} for i in range(50, 100)]
         reply = await posted(http, f"{URL}/labels", [*labels, {"id": "never", "label": 1}])
         assert reply["compared"] == 50
         for name, answer in reply["learners"].items():
             assert (answer["applied"], answer["unknown"]) == (50, 1)
-            said = [one["score"] for one in served["learners"][name]["results"]]
-            assert [one["score"] for one in answer["results"][:50]] == said
+            messages = [learner["score"] for learner in served["learners"][name]["results"]]
+            assert [learner["score"] for learner in answer["results"][:50]] == messages
         assert same(await compared(http), await aucs(http))
         wrong = [{**labels[0], "label": 0}, {**labels[1], "label": 1}]
         reply = await posted(http, f"{URL}/labels", wrong)
-        assert {one["relabelled"] for one in reply["learners"].values()} == {2}
-        found = await compared(http)
-        assert (found["events"], found["corrections"]) == (150, 2)
-        assert same(found, await aucs(http))
+        assert {learner["relabelled"] for learner in reply["learners"].values()} == {2}
+        result = await compared(http)
+        assert (result["events"], result["corrections"]) == (150, 2)
+        assert same(result, await aucs(http))
 
 
 async def test_the_window_of_the_group_is_its_own(store: Store) -> None:
     async with serving(store) as (http, _):
         await created(http, {**GROUP, "window": 40})
         first = await posted(http, f"{URL}/update", labelled(0, 100))
-        found = await compared(http)
-        assert (found["events"], found["window"]["events"]) == (100, 40)
+        outcome = await compared(http)
+        assert (outcome["events"], outcome["window"]["events"]) == (100, 40)
         truth = [int(i % 5 == 0) for i in range(60, 100)]
-        for name, one in found["window"]["auc"].items():
+        for name, item in outcome["window"]["auc"].items():
             scores = [result["score"] for result in first["learners"][name]["results"][60:]]
-            assert one["auc"] == pytest.approx(roc_auc_score(truth, scores), abs=1e-12)
-            assert one["interval"][0] <= one["auc"] <= one["interval"][1]
+            assert item["auc"] == pytest.approx(roc_auc_score(truth, scores), abs=1e-12)
+            assert item["interval"][0] <= item["auc"] <= item["interval"][1]
 
 
 async def test_a_body_that_one_member_does_not_take_is_refused_as_a_whole(store: Store) -> None:
@@ -199,7 +202,7 @@ async def test_a_body_that_one_member_does_not_take_is_refused_as_a_whole(store:
         await posted(http, f"{URL}/update", labelled(0, 20))
         before = await settled(engine)
         unfit = [
-            {**one, "features": {**one["features"], "more": 1.0}} for one in labelled(20, 25)
+            {**item, "features": {**item["features"], "more": 1.0}} for item in labelled(20, 25)
         ]  # no field of the table
         for body in (unfit, [{**labelled(20, 21)[0], "label": 2}], [{"x": [1, 2], "label": 1}], []):
             reply = await http.post(f"{URL}/update", json={"events": body})
@@ -212,7 +215,7 @@ async def test_without_a_member_nothing_is_learnt_but_the_comparison_stays(store
     async with serving(store) as (http, engine):
         await created(http)
         await posted(http, f"{URL}/update", labelled(0, 60))
-        found = await compared(http)
+        result = await compared(http)
         await http.delete("/learners/two")
         before = await settled(engine)
         for path, body in (
@@ -224,8 +227,8 @@ async def test_without_a_member_nothing_is_learnt_but_the_comparison_stays(store
             assert (reply.status_code, reply.json()["code"]) == (404, "unknown-learner")
             assert "two" in reply.json()["detail"]
         assert await settled(engine) == before
-        assert found["gone"] == []
-        assert await compared(http) == {**found, "gone": ["two"]}
+        assert result["gone"] == []
+        assert await compared(http) == {**result, "gone": ["two"]}
         await http.delete("/learners/three")
         assert (await compared(http))["gone"] == ["two", "three"]
         reply = await http.post(f"{URL}/update", json={"events": labelled(60, 70)})
@@ -249,20 +252,22 @@ class Failing(MemoryStore):
     log: str | None = None
     after = False
 
-    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[LogEntry]:
+    async def append(
+        self, learner: str, birth: bytes, records: Any, after: int, known_token: bytes = b""
+    ) -> list[LogEntry]:
         fails = learner == self.log
         if fails:
             self.log = None
             if not self.after:
                 raise StoreUnavailable("away")
-        entries = await super().append(learner, birth, records, after, known)
+        entries = await super().append(learner, birth, records, after, known_token)
         if fails:
             raise StoreUnavailable("the answer was lost")
         return entries
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["not written", "written"])
-@pytest.mark.parametrize("log", ["one", "two", "three", "@g"])
+@pytest.mark.parametrize("log", ["learner", "two", "three", "@g"])
 async def test_a_request_repeated_after_a_failure_compares_nothing_twice_and_misses_nothing(
     log: str, after: bool
 ) -> None:
@@ -275,13 +280,13 @@ async def test_a_request_repeated_after_a_failure_compares_nothing_twice_and_mis
         assert (failed.status_code, failed.json()["code"]) == (503, "store-unavailable")
         again = await posted(http, f"{URL}/update", labelled(50, 70))
         assert again["compared"] == 20
-        assert {one["applied"] + one["duplicate"] for one in again["learners"].values()} == {20}
+        assert {learner["applied"] + learner["duplicate"] for learner in again["learners"].values()} == {20}
         await posted(http, f"{URL}/update", labelled(70, 100))
-        found = await compared(http)
-        assert (found["events"], found["window"]["class_counts"]["positive"]) == (100, 20)
-        assert same(found, await aucs(http))
+        result = await compared(http)
+        assert (result["events"], result["window"]["class_counts"]["positive"]) == (100, 20)
+        assert same(result, await aucs(http))
         once_more = await posted(http, f"{URL}/update", labelled(60, 80))  # repeated without any need
-        assert {one["duplicate"] for one in once_more["learners"].values()} == {20}
+        assert {learner["duplicate"] for learner in once_more["learners"].values()} == {20}
         assert (await compared(http))["events"] == 100
 
 
@@ -290,18 +295,18 @@ async def test_groups_survive_a_crash_and_a_snapshot(store: Store) -> None:
         await created(http)
         await posted(http, f"{URL}/update", labelled(0, 60))
         await posted(http, f"{URL}/predict", [event(i) for i in range(60, 80)])
-        before, found = await settled(engine), await compared(http)
+        before, result = await settled(engine), await compared(http)
     async with serving(store) as (http, engine):
         assert await settled(engine) == before
-        assert await compared(http) == found
+        assert await compared(http) == result
         for group in engine.groups.values():
             await group.snapshots.save()  # trims its log
         labels = [{"id": f"e{i}", "label": 0, "time": T0 + 800} for i in range(60, 80)]
         assert (await posted(http, f"{URL}/labels", labels))["compared"] == 20
-        before, found = await settled(engine), await compared(http)
+        before, result = await settled(engine), await compared(http)
     async with serving(store) as (http, engine):
         assert await settled(engine) == before
-        assert await compared(http) == found
+        assert await compared(http) == result
 
 
 async def test_a_group_that_cannot_be_recovered_is_left_out_alone(store: Store) -> None:
@@ -314,7 +319,7 @@ async def test_a_group_that_cannot_be_recovered_is_left_out_alone(store: Store) 
         await store.save("@g", bad.birth, bad.position, b"rubbish", 1, True)
     async with serving(store) as (http, _):
         listed = (await http.get("/groups")).json()
-        assert [one["name"] for one in listed["groups"]] == ["good"]
+        assert [group["name"] for group in listed["groups"]] == ["good"]
         assert list(listed["unavailable"]) == ["g"]
         assert listed["unavailable"]["g"].startswith("the group g cannot be recovered: snapshot 2 of the group g")
         assert (await http.get("/learners")).json()["unavailable"] == {}
@@ -349,9 +354,9 @@ async def test_learners_and_groups_share_one_limit() -> None:
 
 async def test_two_nodes_agree(store: Store, open_again: Any) -> None:
     settings = {"follow_seconds": 0.02}
-    async with serving(store, **settings) as (here, one), serving(await open_again(), **settings) as (there, two):
+    async with serving(store, **settings) as (here, first), serving(await open_again(), **settings) as (there, second):
         await created(here)
-        await eventually_async(lambda: set(two.groups) == {"g"} and set(two.replicas) == set(MEMBERS))
+        await eventually_async(lambda: set(second.groups) == {"g"} and set(second.replicas) == set(MEMBERS))
         requests = []
         for start in range(0, 200, 10):
             requests.append(posted(here if start % 20 else there, f"{URL}/update", labelled(start, start + 10)))
@@ -360,12 +365,12 @@ async def test_two_nodes_agree(store: Store, open_again: Any) -> None:
         await posted(there, f"{URL}/predict", [event(i) for i in range(200, 220)])
         labels = [{"id": f"e{i}", "label": 0, "time": T0 + 2200} for i in range(200, 220)]
         assert (await posted(here, f"{URL}/labels", labels))["compared"] == 20
-        assert await settled(one) == await settled(two)
-        found = await compared(here)
-        assert found == await compared(there)
-        assert found["events"] == 220
+        assert await settled(first) == await settled(second)
+        result = await compared(here)
+        assert result == await compared(there)
+        assert result["events"] == 220
         await there.delete(URL)
-        await eventually_async(lambda: not one.groups)
+        await eventually_async(lambda: not first.groups)
         assert (await here.post(f"{URL}/update", json={"events": labelled(300, 301)})).status_code == 404
 
 
@@ -375,6 +380,6 @@ async def test_the_log_of_a_group_holds_what_each_had_said(store: Store) -> None
         reply = await posted(http, f"{URL}/update", labelled(0, 10))
         birth = (await engine.group("g")).birth
         record = unpack_record((await whole_log(store, "@g", birth))[1].data, "record 2")
-        scores = [[one["score"] for one in answer["results"]] for answer in reply["learners"].values()]
+        scores = [[result["score"] for result in answer["results"]] for answer in reply["learners"].values()]
         assert record.scores.T.tolist() == scores  # type: ignore[union-attr]
         assert record.labels.tolist() == [1, -1, -1, -1, -1] * 2  # type: ignore[union-attr]

@@ -13,42 +13,42 @@ from tests.service.engine.test_group import MEMBERS, URL, Failing, created, even
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["not written", "written"])
-@pytest.mark.parametrize("log", ["one", "two", "three", "@g"])
+@pytest.mark.parametrize("log", ["item", "two", "three", "@g"])
 @pytest.mark.parametrize("start", [0, 30], ids=["first", "later"])
 @pytest.mark.parametrize("ids", [False, True], ids=["by source", "by source and ids"])
 async def test_a_request_of_a_source_is_repeated_after_a_failure(ids: bool, start: int, log: str, after: bool) -> None:
     def body(first: int, stop: int) -> dict[str, Any]:
-        rows = [one if ids else {k: one[k] for k in one if k != "id"} for one in labelled(first, stop)]
+        rows = [item if ids else {k: item[k] for k in item if k != "id"} for item in labelled(first, stop)]
         return {"source": {"name": "file", "offset": first}, "events": rows}
 
-    async def sent(first: int, stop: int) -> httpx.Response:
+    async def post_range(first: int, stop: int) -> httpx.Response:
         return await http.post(f"{URL}/update", json=body(first, stop))
 
     store = Failing()
     async with serving(store) as (http, _):
         await created(http)
         if start:
-            assert (await sent(0, start)).status_code == 200
+            assert (await post_range(0, start)).status_code == 200
         store.log, store.after = log, after
-        failed = await sent(start, 50)
+        failed = await post_range(start, 50)
         assert (failed.status_code, failed.json()["code"]) == (503, "store-unavailable")
         if log != "@g" and not after:  # one of the learners lacks these, so nothing is learnt of what comes next
-            gap = await sent(50, 60)
+            gap = await post_range(50, 60)
             assert (gap.status_code, gap.json()["code"]) == (409, "source-gap")
-        again = await sent(start, 50)
+        again = await post_range(start, 50)
         assert again.status_code == 200, again.text
-        told = again.json()
-        assert {one["applied"] + one["duplicate"] for one in told["learners"].values()} == {50 - start}
-        assert told["compared"] == (50 - start if ids else 0)
-        assert (await sent(50, 80)).status_code == 200
+        document = again.json()
+        assert {item["applied"] + item["duplicate"] for item in document["learners"].values()} == {50 - start}
+        assert document["compared"] == (50 - start if ids else 0)
+        assert (await post_range(50, 80)).status_code == 200
         for name, config in MEMBERS.items():
             learner = (await http.get(f"/learners/{name}")).json()
             assert (learner["events"], learner["sources"]) == (80, {"file": 80})
             await http.put("/learners/alone", json=config)
             assert (await http.post("/learners/alone/update", json=body(0, 80))).status_code == 200
-            asked = [{"features": event(i)["features"]} for i in range(20)]
-            said = [await posted(http, f"/learners/{one}/predict", asked) for one in ("alone", name)]
-            assert said[0]["results"] == said[1]["results"]  # it has learnt each event once
+            requests = [{"features": event(i)["features"]} for i in range(20)]
+            predictions = [await posted(http, f"/learners/{item}/predict", requests) for item in ("alone", name)]
+            assert predictions[0]["results"] == predictions[1]["results"]  # it has learnt each event once
             await http.delete("/learners/alone")
 
 
@@ -64,8 +64,8 @@ async def test_a_learner_that_does_not_know_a_source_does_not_begin_in_its_middl
             assert (refused.status_code, refused.json()["code"]) == (409, "source-gap")
             assert "one at 30, two has no offset, three at 30" in refused.json()["detail"]
         body = {"source": {"name": "file", "offset": 0}, "events": labelled(0, 20)}
-        told = (await http.post(f"{URL}/update", json=body)).json()["learners"]
-        assert [told[name]["applied"] for name in MEMBERS] == [0, 20, 0]
+        document = (await http.post(f"{URL}/update", json=body)).json()["learners"]
+        assert [document[name]["applied"] for name in MEMBERS] == [0, 20, 0]
         body = {"source": {"name": "file", "offset": 20}, "events": labelled(20, 40)}
-        told = (await http.post(f"{URL}/update", json=body)).json()["learners"]
-        assert [told[name]["applied"] for name in MEMBERS] == [10, 20, 10]
+        document = (await http.post(f"{URL}/update", json=body)).json()["learners"]
+        assert [document[name]["applied"] for name in MEMBERS] == [10, 20, 10]

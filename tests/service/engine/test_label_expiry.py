@@ -35,8 +35,8 @@ def assumed(engine: Engine) -> int:
 
 
 async def figures(http: Any, name: str = "a") -> dict[str, Any]:
-    found: dict[str, Any] = (await http.get(f"/learners/{name}/metrics")).json()
-    return found
+    metrics: dict[str, Any] = (await http.get(f"/learners/{name}/metrics")).json()
+    return metrics
 
 
 async def test_a_label_is_late_by_its_own_time_and_an_event_goes_by_the_learners_clock(store: Store) -> None:
@@ -46,14 +46,14 @@ async def test_a_label_is_late_by_its_own_time_and_an_event_goes_by_the_learners
         in_time = await posted(http, "/learners/a/labels", [{"id": "e0", "label": 1, "time": T0 + TTL}])
         assert in_time["applied"] == 1
         await posted(http, "/learners/a/update", labelled("dense", 300, 301))  # whose time says nothing of the labels
-        labels = [{**one, "time": T0 + TTL + 35} for one in late("dense", 1, 10)]
+        labels = [{**item, "time": T0 + TTL + 35} for item in late("dense", 1, 10)]
         answer = await posted(http, "/learners/a/labels", labels)
-        assert [one["status"] for one in answer["results"]] == ["expired"] * 3 + ["applied"] * 6
+        assert [item["status"] for item in answer["results"]] == ["expired"] * 3 + ["applied"] * 6
         assert (await pending(engine)).expired == 0  # the store drops them with what is served next
         await posted(http, "/learners/a/predict", [event("dense", 301)])
-        found = await pending(engine)
-        assert (found.events, found.expired) == (1, 10)
-        assert (await http.get("/learners/a")).json()["pending"] == found._asdict()
+        result = await pending(engine)
+        assert (result.events, result.expired) == (1, 10)
+        assert (await http.get("/learners/a")).json()["pending"] == result._asdict()
         answer = await posted(http, "/learners/a/labels", [{"id": "e1", "label": 1, "time": T0}])
         assert answer["expired"] == 1  # known by its tombstone
 
@@ -62,10 +62,10 @@ async def test_more_than_max_events_are_not_remembered(store: Store) -> None:
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=config(max_events=5))
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(8)])
-        found = await pending(engine)
-        assert (found.events, found.evicted, found.expired) == (5, 3, 0)
+        result = await pending(engine)
+        assert (result.events, result.evicted, result.expired) == (5, 3, 0)
         answer = await posted(http, "/learners/a/labels", late("dense", 0, 8, 0.0))
-        assert [one["status"] for one in answer["results"]] == ["expired"] * 3 + ["applied"] * 5
+        assert [outcome["status"] for outcome in answer["results"]] == ["expired"] * 3 + ["applied"] * 5
 
 
 async def test_more_than_max_bytes_are_not_remembered(store: Store) -> None:
@@ -73,12 +73,12 @@ async def test_more_than_max_bytes_are_not_remembered(store: Store) -> None:
         await http.put("/learners/a", json=config(max_bytes=1024))
         for i in range(40):
             await posted(http, "/learners/a/predict", [event("dense", i)])
-        found = await pending(engine)
-        assert 0 < found.bytes <= 1024
-        assert found.events + found.evicted == 40
-        assert 5 <= found.events <= 20
+        result = await pending(engine)
+        assert 0 < result.bytes <= 1024
+        assert result.events + result.evicted == 40
+        assert 5 <= result.events <= 20
         last = await posted(http, "/learners/a/labels", late("dense", 0, 40, 0.0))
-        assert last["applied"] == found.events
+        assert last["applied"] == result.events
 
 
 async def test_after_label_ttl_it_is_learnt_as_negative(store: Store) -> None:
@@ -93,32 +93,32 @@ async def test_after_label_ttl_it_is_learnt_as_negative(store: Store) -> None:
         await posted(http, "/learners/a/predict", [event("dense", 150)])  # which moves the clock past all of them
         await eventually_async(lambda: assumed(engine) == 9)
 
-        told = await figures(http)
-        assert (told["assumed"], told["events"], told["class_counts"]["positive"]) == (9, 40, 7)
-        found = await pending(engine)
-        assert found.events == 11  # what was assumed stays: a label may come after all; so does what has its label
-        assert found.expired == 0  # the one that got its label was forgotten for that, not for its age
-        assert (await http.get("/learners/a")).json()["pending"] == found._asdict()
-        assert told["window"]["label_delay_median"] == 0.0  # nobody gave the others a label: no delay, no coverage
-        assert told["served"]["labelled"] == 1
+        metrics = await figures(http)
+        assert (metrics["assumed"], metrics["events"], metrics["class_counts"]["positive"]) == (9, 40, 7)
+        result = await pending(engine)
+        assert result.events == 11  # what was assumed stays: a label may come after all; so does what has its label
+        assert result.expired == 0  # the one that got its label was forgotten for that, not for its age
+        assert (await http.get("/learners/a")).json()["pending"] == result._asdict()
+        assert metrics["window"]["label_delay_median"] == 0.0  # nobody gave the others a label: no delay, no coverage
+        assert metrics["served"]["labelled"] == 1
         others = [event("dense", i, label=0) for i in range(30, 40) if i != 35]
         await posted(http, "/learners/b/update", others)
         a, b = (engine.get(name).learner.state() for name in "ab")
         assert all((a[name] == b[name]).all() for name in a if name.startswith(("algorithm.", "scaling.")))
 
         answer = await posted(http, "/learners/a/labels", late("dense", 30, 33, 0.0))
-        assert [one["status"] for one in answer["results"]] == ["relabelled", "duplicate", "duplicate"]
+        assert [outcome["status"] for outcome in answer["results"]] == ["relabelled", "duplicate", "duplicate"]
         assert answer["results"][0]["score"] == served["results"][0]["score"]
         again = await figures(http)
         assert (again["corrections"], again["assumed"], again["events"]) == (1, 9, 40)
         assert again["class_counts"]["positive"] == 8
-        assert again["duplicates"] == told["duplicates"] + 2
+        assert again["duplicates"] == metrics["duplicates"] + 2
         remembered = (await pending(engine)).events
         confirmed = await posted(http, "/learners/a/labels", late("dense", 33, 35, 0.0))
         assert confirmed["duplicate"] == 2
         assert {**await figures(http), "position": 0} == {**again, "duplicates": again["duplicates"] + 2, "position": 0}
-        found = await pending(engine)
-        assert (found.events, found.expired) == (remembered, 0)
+        result = await pending(engine)
+        assert (result.events, result.expired) == (remembered, 0)
         assert await digest(http) == await replayed(store)
 
 
@@ -135,7 +135,7 @@ async def test_many_are_assumed_in_turns(store: Store, monkeypatch: pytest.Monke
 
 def _stream(setup: str) -> list[dict[str, Any]]:
     """Labelled events and labels by id whose times make those served fall due, one by one and several at once."""
-    labels = {one["id"]: one for one in late(setup, 0, 40, 2 * TTL)}
+    labels = {item["id"]: item for item in late(setup, 0, 40, 2 * TTL)}
     return [
         *labelled(setup, 95, 110),
         {**labels["e20"], "time": T0 + 1150},  # in time
@@ -148,7 +148,7 @@ def _stream(setup: str) -> list[dict[str, Any]]:
         {**labels["e7"], "label": 1, "time": T0 + 1340},
         {**labels["e7"], "label": 0, "time": T0 + 1345},
         labels["e36"],  # its time moves the clock past all the others'
-        *[{**one, "time": T0} for one in labelled(setup, 200, 205)],  # late themselves
+        *[{**item, "time": T0} for item in labelled(setup, 200, 205)],  # late themselves
         {**labels["e37"], "label": 1, "time": T0 + 1000},
         event(setup, 38, label=1),  # one that was served comes with its features
         {**labels["e38"], "label": 0},
@@ -156,7 +156,7 @@ def _stream(setup: str) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("setup", [one for one in SETUPS if one != "ordinal"])
+@pytest.mark.parametrize("setup", [cut for cut in SETUPS if cut != "ordinal"])
 @pytest.mark.parametrize(
     ("policy", "first", "assumed"), [("negative", 0, 39), ("negative", 30, 37), ("nothing", 0, 0)], ids=str
 )
@@ -166,25 +166,25 @@ async def test_how_a_stream_is_cut_into_requests_changes_nothing(
     """Nor how many may be assumed in one record. The others wait for the one that was served `first`."""
     events = _stream(setup)
     served = [event(setup, first), *[event(setup, i) for i in range(40) if i != first]]
-    found = set()
+    result = set()
     statuses = []
     async with serving(store) as (http, engine):
         for name, size, most in [("a", 1, 5000), ("b", 3, 5000), ("c", 8, 2), ("d", len(events), 5), ("e", 100, 5000)]:
             monkeypatch.setattr("service.engine.replica.label_expiry._EXPIRED", most)
             await http.put(f"/learners/{name}", json=config(setup, unlabelled=policy))
             await posted(http, f"/learners/{name}/predict", served)
-            said: list[str] = []
+            messages: list[str] = []
             for start in range(0, len(events), size):
                 answer = await posted(http, f"/learners/{name}/update", events[start : start + size])
-                said += [one["status"] for one in answer["results"]]
-            assert len(said) == len(events)
-            statuses.append(said)
+                messages += [cut["status"] for cut in answer["results"]]
+            assert len(messages) == len(events)
+            statuses.append(messages)
             replica = engine.get(name)
-            found.add(replica.learner.digest())
-            told = await figures(http, name)
-            assert told["assumed"] == assumed  # all but e20, and what had its label by the time of the first
-    assert len(found) == 1
-    assert all(said == statuses[0] for said in statuses)
+            result.add(replica.learner.digest())
+            metrics = await figures(http, name)
+            assert metrics["assumed"] == assumed  # all but e20, and what had its label by the time of the first
+    assert len(result) == 1
+    assert all(messages == statuses[0] for messages in statuses)
 
 
 async def test_another_nodes_change_is_met_before_labels_are_assumed(store: Store, open_again: Any) -> None:
@@ -233,21 +233,21 @@ async def test_a_store_that_cannot_settle_fails_nobody(store: Store, monkeypatch
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
         await posted(http, "/learners/a/update", labelled("dense", 300, 301))
         monkeypatch.undo()
-        told = await figures(http)
-        assert (told["assumed"], told["events"]) == (10, 11)
+        metrics = await figures(http)
+        assert (metrics["assumed"], metrics["events"]) == (10, 11)
     async with serving(store) as (http, engine):  # as after a crash
         await posted(http, "/learners/a/update", labelled("dense", 400, 401))
         engine.get("a").tick()
         await engine.get("a").log.catch_up()
-        told = await figures(http)
-        assert (told["assumed"], told["events"], told["duplicates"]) == (10, 12, 0)
+        metrics = await figures(http)
+        assert (metrics["assumed"], metrics["events"], metrics["duplicates"]) == (10, 12, 0)
         assert await digest(http) == await replayed(store)
 
 
 async def _waiting(engine: Engine, events: int) -> bool:
     """Whether so many events are remembered whose labels may still be assumed."""
-    found = await engine.node.store.expired("a", engine.get("a").birth, math.inf, 1000)
-    return found.labelled.count(False) == events
+    result = await engine.node.store.expired("a", engine.get("a").birth, math.inf, 1000)
+    return result.labelled.count(False) == events
 
 
 async def test_a_label_in_time_and_the_assumption_meet(store: Store) -> None:
@@ -259,39 +259,39 @@ async def test_a_label_in_time_and_the_assumption_meet(store: Store) -> None:
         await posted(http, "/learners/a/predict", [event("dense", 500)])
         replica = engine.get("a")
         await replica.log.catch_up()
-        labels = [{**one, "label": 1} for one in late("dense", 20, 40, 0.0)]
+        labels = [{**item, "label": 1} for item in late("dense", 20, 40, 0.0)]
         answers = [asyncio.create_task(posted(http, "/learners/a/labels", labels[i : i + 1])) for i in range(20)]
         replica.tick()
         for answer in await asyncio.gather(*answers):
             assert answer["applied"] + answer["relabelled"] == 1
         await eventually_async(lambda: _waiting(engine, 1))
-        told = await figures(http)
-        assert told["events"] == 40
-        assert told["class_counts"]["positive"] == 24
-        assert told["assumed"] == told["corrections"]
+        metrics = await figures(http)
+        assert metrics["events"] == 40
+        assert metrics["class_counts"]["positive"] == 24
+        assert metrics["assumed"] == metrics["corrections"]
         assert await digest(http) == await replayed(store)
 
 
 async def test_two_nodes_do_not_assume_twice(store: Store, open_again: Any) -> None:
     second = await open_again()
     settings = {"follow_seconds": 0.02}
-    async with serving(store, **settings) as (here, one), serving(second, **settings) as (there, two):
+    async with serving(store, **settings) as (here, node_a), serving(second, **settings) as (there, node_b):
         for http in (here, there):
             await http.put("/learners/a", json=config(unlabelled="negative"))
         for round_ in range(4):
             start = 400 * round_
-            asked = [event("dense", start + i) for i in range(20)]
+            requests = [event("dense", start + i) for i in range(20)]
             await asyncio.gather(
-                posted(here, "/learners/a/predict", asked[:10]), posted(there, "/learners/a/predict", asked[10:])
+                posted(here, "/learners/a/predict", requests[:10]), posted(there, "/learners/a/predict", requests[10:])
             )
             await posted(here, "/learners/a/predict", [event("dense", start + 399)])
-            await eventually_async(lambda n=21 * round_ + 20: assumed(one) >= n)
-        await eventually_async(lambda: _waiting(one, 1))
-        await asyncio.gather(one.get("a").log.catch_up(), two.get("a").log.catch_up())
-        await eventually_async(lambda: one.get("a").position == two.get("a").position)
+            await eventually_async(lambda n=21 * round_ + 20: assumed(node_a) >= n)
+        await eventually_async(lambda: _waiting(node_a, 1))
+        await asyncio.gather(node_a.get("a").log.catch_up(), node_b.get("a").log.catch_up())
+        await eventually_async(lambda: node_a.get("a").position == node_b.get("a").position)
         assert await digest(here) == await digest(there) == await replayed(store)
-        told = await figures(there)
-        assert (told["assumed"], told["events"]) == (83, 83)
+        metrics = await figures(there)
+        assert (metrics["assumed"], metrics["events"]) == (83, 83)
 
 
 def calls(engine: Engine) -> dict[str, int]:
@@ -302,22 +302,22 @@ def calls(engine: Engine) -> dict[str, int]:
 async def test_nodes_that_follow_leave_to_the_others_what_these_see_to(store: Store, open_again: Any) -> None:
     settings = {"follow_seconds": 0.02, "trim_log": False}
     async with AsyncExitStack() as nodes:
-        http, one = await nodes.enter_async_context(serving(store, **settings))
+        http, first = await nodes.enter_async_context(serving(store, **settings))
         await http.put("/learners/a", json=config(unlabelled="negative"))
-        assert await one.get("a").lease.take()
-        _, two = await nodes.enter_async_context(serving(await open_again(), **settings))
+        assert await first.get("a").lease.take()
+        _, second = await nodes.enter_async_context(serving(await open_again(), **settings))
         _, three = await nodes.enter_async_context(serving(await open_again(), **settings))
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(5)])
         for i in range(5, 45):
             await posted(http, "/learners/a/update", labelled("dense", i, i + 1))
             await posted(http, "/learners/a/predict", [event("dense", 1000 + i)])
-        await one.get("a").log.catch_up()
+        await first.get("a").log.catch_up()
         assert (await figures(http))["assumed"] == 5
-        one.get("a").tick()
-        await eventually_async(lambda: calls(one)["labelled"] >= 1)
-        for node in (two, three):
+        first.get("a").tick()
+        await eventually_async(lambda: calls(first)["labelled"] >= 1)
+        for node in (second, three):
             await node.get("a").log.catch_up()
-            assert node.get("a").learner.digest() == one.get("a").learner.digest()
+            assert node.get("a").learner.digest() == first.get("a").learner.digest()
             assert set(calls(node).values()) == {0}, calls(node)
 
 
@@ -328,26 +328,26 @@ async def test_what_a_node_that_ended_has_not_seen_to_another_does(
     monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.2)
     settings = {"follow_seconds": 0.02, "trim_log": False}
     second = await open_again()
-    async with serving(second, **settings) as (other, two):
-        async with serving(store, follow_seconds=3600, trim_log=False) as (http, one):
+    async with serving(second, **settings) as (other, node_b):
+        async with serving(store, follow_seconds=3600, trim_log=False) as (http, node_a):
             await http.put("/learners/a", json=config(unlabelled="negative"))
-            await eventually_async(lambda: "a" in two.replicas)
+            await eventually_async(lambda: "a" in node_b.replicas)
             monkeypatch.setattr(
-                one.get("a").label_expiry, "_expire", one.get("a").label_expiry._take_lease
+                node_a.get("a").label_expiry, "_expire", node_a.get("a").label_expiry._take_lease
             )  # does nothing
             await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
-            labels = [{**sent, "label": 1} for sent in late("dense", 0, 4, 0.0)]
+            labels = [{**item, "label": 1} for item in late("dense", 0, 4, 0.0)]
             await posted(http, "/learners/a/labels", labels)
             await posted(http, "/learners/a/predict", [event("dense", 500)])
-        await eventually_async(lambda: assumed(two) >= 6)
-        await eventually_async(lambda: _waiting(two, 1))
-        told = await figures(other)
-        assert (told["assumed"], told["events"], told["class_counts"]["positive"]) == (6, 10, 4)
-        await two.get("a").log.catch_up()
+        await eventually_async(lambda: assumed(node_b) >= 6)
+        await eventually_async(lambda: _waiting(node_b, 1))
+        metrics = await figures(other)
+        assert (metrics["assumed"], metrics["events"], metrics["class_counts"]["positive"]) == (6, 10, 4)
+        await node_b.get("a").log.catch_up()
         assert await digest(other) == await replayed(second)
-        birth = two.get("a").birth
-        due = await second.expired("a", birth, math.inf, 100)  # all else is settled
-        assert [found.id for found in due.events] == [event("dense", 500)["id"]]
+        birth = node_b.get("a").birth
+        jobs = await second.expired("a", birth, math.inf, 100)  # all else is settled
+        assert [entry.id for entry in jobs.events] == [event("dense", 500)["id"]]
 
 
 async def test_who_hears_of_a_snapshot_forgets_what_that_node_has_told(store: Store, open_again: Any) -> None:
@@ -377,12 +377,12 @@ async def test_an_event_that_was_learnt_with_its_features_is_not_assumed(store: 
         await posted(http, "/learners/a/update", labelled("dense", 0, 9))
         await posted(http, "/learners/a/predict", [event("dense", 300)])
         await eventually_async(lambda: _waiting(engine, 1))
-        told = await figures(http)
-        assert (told["assumed"], told["events"], told["duplicates"]) == (1, 10, 0)
+        metrics = await figures(http)
+        assert (metrics["assumed"], metrics["events"], metrics["duplicates"]) == (1, 10, 0)
 
 
 async def test_ranks_are_never_assumed(store: Store) -> None:
     async with serving(store) as (http, _):
         reply = await http.put("/learners/a", json=config("ordinal", unlabelled="negative"))
         assert reply.status_code == 422
-        assert [one["pointer"] for one in reply.json()["errors"]] == ["/late/unlabelled"]
+        assert [error["pointer"] for error in reply.json()["errors"]] == ["/late/unlabelled"]

@@ -210,10 +210,10 @@ async def test_what_was_served_and_lost_is_let_go_of(
         await posted(http, URL, events(0, 20))
         replica, serve, backup = node.get("a"), store.serve, copied(redis_server)
 
-        async def lost(*given: Any) -> Any:
-            found = await serve(*given)
+        async def lost(*value: Any) -> Any:
+            result = await serve(*value)
             put_back(redis_server, backup)
-            return found if follows else found._replace(before=b"")
+            return result if follows else result._replace(before=b"")
 
         monkeypatch.setattr(store, "serve", lost)
         await posted(http, "/learners/a/predict", [{"id": "q", "x": [1, 2, 3], "time": T0 + 30}])
@@ -245,8 +245,8 @@ async def test_a_group_that_is_ahead_begins_again_too(redis_server: RedisServer)
         put_back(redis_server, backup)
         for i in range(3):  # to the same position, by other events
             await posted(http, group, events(100 + i, 101 + i, label=1))
-        found = (await http.get("/groups/g/compare")).json()
-        assert (found["position"], found != before) == (before["position"], True)
+        document = (await http.get("/groups/g/compare")).json()
+        assert (document["position"], document != before) == (before["position"], True)
         await peer.sync.check_heads()
         for hosts in (node, peer):
             await (await hosts.group("g")).log.catch_up()
@@ -278,10 +278,10 @@ async def test_a_fail_over_that_loses_records_is_survived_without_a_restart() ->
                     assert reply.status_code == 503
                     await asyncio.sleep(0.05)
                 assert reply.status_code == 200
-            position, found = await digest(http)
-            assert (position, found) == await replayed(first)
+            position, result = await digest(http)
+            assert (position, result) == await replayed(first)
             await caught_up(peer)
-            assert await digest(other) == (position, found)
+            assert await digest(other) == (position, result)
             assert node.node.timings.rewound == 1
         await first.close()
         await second.close()
@@ -290,18 +290,18 @@ async def test_a_fail_over_that_loses_records_is_survived_without_a_restart() ->
 async def test_a_snapshot_that_another_node_has_overtaken_is_not_told_as_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     """It falls behind while it is written: the one that stands is told."""
     store = MemoryStore()
-    kept: dict[str, Any] = {"snapshots_kept": 1, "trim_log": True}
-    async with serving(store, **kept) as (http, _), serving(store, **kept) as (other, _):
+    settings: dict[str, Any] = {"snapshots_kept": 1, "trim_log": True}
+    async with serving(store, **settings) as (http, _), serving(store, **settings) as (other, _):
         assert (await http.put("/learners/a", json=DENSE)).status_code == 201
         await posted(http, URL, events(0, 20))
         save = store.save
         overtaking: dict[str, Any] = {}
 
-        async def overtaken(*given: Any) -> bool:
+        async def overtaken(*value: Any) -> bool:
             monkeypatch.setattr(store, "save", save)
             await posted(other, URL, events(20, 40))
             overtaking.update((await other.post("/learners/a/snapshots")).json())
-            return await save(*given)
+            return await save(*value)
 
         async def unheard(*_: Any) -> None:
             """No node is told of the other's snapshot: nobody may rely on that."""
@@ -311,4 +311,4 @@ async def test_a_snapshot_that_another_node_has_overtaken_is_not_told_as_saved(m
         reply = await http.post("/learners/a/snapshots")
         assert reply.status_code == 201
         listed = (await other.get("/learners/a/snapshots")).json()["snapshots"]
-        assert [one["position"] for one in listed] == [overtaking["position"]] == [reply.json()["position"]] == [3]
+        assert [item["position"] for item in listed] == [overtaking["position"]] == [reply.json()["position"]] == [3]

@@ -15,14 +15,14 @@ class Owner:
     """What plans the background work of a mailbox."""
 
     def __init__(self) -> None:
-        self.due: list[Job] = []
+        self.jobs: list[Job] = []
         self.gone = 0
         self.order: list[str] = []
         self.mailbox = Mailbox("a", self.plan, self.report_gone)
 
     def plan(self) -> Iterator[Job]:
-        due, self.due = self.due, []
-        yield from due
+        jobs, self.jobs = self.jobs, []
+        yield from jobs
 
     def report_gone(self) -> None:
         self.gone += 1
@@ -47,19 +47,19 @@ async def owner() -> AsyncIterator[Owner]:
 
 
 async def test_jobs_run_alone_and_in_order_but_for_urgent_ones(owner: Owner) -> None:
-    done = [owner.mailbox.submit(owner.job(name, pause=3).run) for name in "abc"]
-    done.append(owner.mailbox.submit(owner.job("d").run, urgent=True))
-    assert owner.mailbox.last is done[2]
-    await asyncio.gather(*done)
+    values = [owner.mailbox.submit(owner.job(name, pause=3).run) for name in "abc"]
+    values.append(owner.mailbox.submit(owner.job("d").run, urgent=True))
+    assert owner.mailbox.last is values[2]
+    await asyncio.gather(*values)
     assert owner.order == [f"{name} {what}" for name in "dabc" for what in ("begins", "ends")]
     assert not owner.mailbox.busy
     assert owner.mailbox.last is None
 
 
 async def test_what_is_due_is_asked_for_after_each_job_and_when_woken(owner: Owner) -> None:
-    owner.due = [owner.job("due"), owner.job("urgent")._replace(urgent=True)]
+    owner.jobs = [owner.job("due"), owner.job("urgent")._replace(urgent=True)]
     await asyncio.gather(*(owner.mailbox.submit(owner.job(name).run) for name in "ab"))
-    owner.due = [owner.job("woken")]
+    owner.jobs = [owner.job("woken")]
     assert "woken begins" not in owner.order
     owner.mailbox.wake()
     await owner.mailbox.run(owner.job("last").run)
@@ -87,9 +87,9 @@ async def test_after_some_errors_no_further_job_runs(owner: Owner, error: Servic
     with owner.mailbox.watch() as changed:
         first = owner.mailbox.submit(owner.job("a", error).run)
         second = owner.mailbox.submit(owner.job("b").run)
-        found = await asyncio.gather(first, second, return_exceptions=True)
+        outcomes = await asyncio.gather(first, second, return_exceptions=True)
         await asyncio.wait_for(changed.wait(), 10)
-    assert found == [error, error]
+    assert outcomes == [error, error]
     assert owner.gone == gone
     assert owner.order == ["a begins"]
     with pytest.raises(type(error)):
@@ -98,15 +98,15 @@ async def test_after_some_errors_no_further_job_runs(owner: Owner, error: Servic
 
 async def test_a_bug_in_a_job_leaves_nobody_waiting(owner: Owner) -> None:
     jobs = [owner.job("a", ZeroDivisionError()), owner.job("b")]
-    found = await asyncio.gather(*(owner.mailbox.submit(job.run) for job in jobs), return_exceptions=True)
-    assert [type(error) for error in found] == [ServiceError] * 2
+    outcomes = await asyncio.gather(*(owner.mailbox.submit(job.run) for job in jobs), return_exceptions=True)
+    assert [type(error) for error in outcomes] == [ServiceError] * 2
 
 
 async def test_a_close_runs_what_waits_and_plans_nothing_more(owner: Owner) -> None:
-    done = [owner.mailbox.submit(owner.job(name).run) for name in "ab"]
-    owner.due = [owner.job("due")]
+    values = [owner.mailbox.submit(owner.job(name).run) for name in "ab"]
+    owner.jobs = [owner.job("due")]
     await owner.mailbox.close()
-    assert all(future.done() and future.exception() is None for future in done)
+    assert all(future.done() and future.exception() is None for future in values)
     assert owner.order == ["a begins", "a ends", "b begins", "b ends"]
     with pytest.raises(LearnerGone):
         await owner.mailbox.run(owner.job("c").run)

@@ -99,34 +99,34 @@ async def test_a_node_that_is_not_heard_of_is_gone(placed: Placed) -> None:
 
 
 async def test_nodes_have_a_key_in_common_that_a_store_gets_back(placed: Placed, redis_server: RedisServer) -> None:
-    one, two = [await placed(f"http://10.0.0.{i}:8000") for i in range(2)]
-    await one.update_membership(alive=False)
-    await two.update_membership(alive=False)
-    (key,) = one.keys
+    first, second = [await placed(f"http://10.0.0.{i}:8000") for i in range(2)]
+    await first.update_membership(alive=False)
+    await second.update_membership(alive=False)
+    (key,) = first.keys
     assert len(key) == 32
-    assert two.keys == (key,)
+    assert second.keys == (key,)
     redis_server.flush()
-    await two.update_membership()
-    await one.update_membership()
-    assert one.keys == two.keys == (key,)
+    await second.update_membership()
+    await first.update_membership()
+    assert first.keys == second.keys == (key,)
     redis_server.command("SET", KEY, b"another store's")
-    await one.update_membership()
-    assert one.keys == (b"another store's", key)  # of nodes that have not heard of it yet
-    await two.update_membership()
-    assert two.keys == one.keys
+    await first.update_membership()
+    assert first.keys == (b"another store's", key)  # of nodes that have not heard of it yet
+    await second.update_membership()
+    assert second.keys == first.keys
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [({"replication": 1, "advertise": "http://a:1"}, "one of Redis"), ({"replication": 0}, None)],
 )
-def test_replication_needs_a_shared_store(settings: dict[str, Any], told: str | None) -> None:
+def test_replication_needs_a_shared_store(settings: dict[str, Any], message: str | None) -> None:
     node = Node(MemoryStore(), Settings(store="memory:", **settings))
-    if told is None:
+    if message is None:
         assert Placement(node).hosts("anything")
         assert not Placement(node).spread
         return
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         Placement(node)
 
 
@@ -150,7 +150,7 @@ def test_an_address_is_one_of_a_node(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("value", "message"),
     [
         ("http://10.0.0.7:8000", None),
         ("https://Node-1.Example.:8443", "https://node-1.example.:8443"),
@@ -160,19 +160,19 @@ def test_an_address_is_one_of_a_node(address: str) -> None:
         ("http://[10.0.0.7]:8000", "http://10.0.0.7:8000"),  # as the chart tells that of a pod
     ],
 )
-def test_an_address_has_one_form(given: str, told: str | None) -> None:
-    assert Settings(advertise=given).advertise == (told or given)
-    assert str(URL((told or given) + "/v1", encoded=True)) == (told or given) + "/v1"
+def test_an_address_has_one_form(value: str, message: str | None) -> None:
+    assert Settings(advertise=value).advertise == (message or value)
+    assert str(URL((message or value) + "/v1", encoded=True)) == (message or value) + "/v1"
 
 
 async def test_an_address_that_cannot_be_called_is_no_node(placed: Placed, redis_server: RedisServer) -> None:
     """It may stem from another release."""
-    one = await placed("http://10.0.0.0:8000")
+    item = await placed("http://10.0.0.0:8000")
     for number, address in enumerate(("http://fd00::7:8000", "http://a:99999", "")):
         redis_server.command("SET", f"{NODE}{number}", address)
         redis_server.command("SADD", IDS, str(number))
-    await one.update_membership()
-    assert one.addresses == ("http://10.0.0.0:8000",)
+    await item.update_membership()
+    assert item.addresses == ("http://10.0.0.0:8000",)
 
 
 # Over real processes
@@ -195,7 +195,7 @@ class Spread:
         (address,) = self.get(0, f"/nodes?learner={name}")["hosts"]
         return [node.url for node in self.nodes].index(address)
 
-    def elsewhere(self, name: str) -> int:
+    def other_node(self, name: str) -> int:
         """A node that does not host it."""
         return (self.host(name) + 1) % len(self.nodes)
 
@@ -204,7 +204,7 @@ class Spread:
         (line,) = [line for line in text.splitlines() if line.startswith("rarestream_forwarded_requests_total ")]
         return float(line.split()[1])
 
-    def asked(self, node: int) -> float:
+    def request_count(self, node: int) -> float:
         """How often a node was asked for all its learners."""
         text = self.http.get(f"{self.nodes[node].url}/metrics").text
         lines = [line for line in text.splitlines() if "_count{" in line and 'route="/v1/learners",' in line]
@@ -223,14 +223,14 @@ class Spread:
 
     def agreed(self, name: str, nodes: Iterable[int]) -> dict[str, Any]:
         """The position and the digest that the nodes tell, once they have all read what others wrote."""
-        told: list[dict[str, Any]] = []
+        lines: list[dict[str, Any]] = []
 
-        def asked() -> bool:
-            told[:] = [self.get(node, f"/learners/{name}/digest") for node in nodes]
-            return all(one == told[0] for one in told)
+        def all_agree() -> bool:
+            lines[:] = [self.get(node, f"/learners/{name}/digest") for node in nodes]
+            return all(item == lines[0] for item in lines)
 
-        eventually(asked)
-        return told[0]
+        eventually(all_agree)
+        return lines[0]
 
 
 @pytest.fixture(scope="module")
@@ -257,8 +257,8 @@ def spread(running_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory)
 
 
 def listed(spread: Spread, node: int) -> set[str]:
-    found = spread.get(node, "/learners")
-    return {one["name"] for one in found["learners"]} | set(found["asleep"])
+    result = spread.get(node, "/learners")
+    return {learner["name"] for learner in result["learners"]} | set(result["asleep"])
 
 
 def event(i: int) -> dict[str, Any]:
@@ -287,21 +287,21 @@ def test_each_learner_is_in_memory_at_its_host_alone(spread: Spread) -> None:
 
     def settled() -> bool:
         here = [
-            {one["name"] for one in spread.passed_on(i, "/v1/learners").json()["learners"]}
+            {item["name"] for item in spread.passed_on(i, "/v1/learners").json()["learners"]}
             for i in range(len(spread.nodes))
         ]
         return all({name for name in NAMES if hosts[name] == i} == here[i] & set(NAMES) for i in range(3))
 
     eventually(settled)
     for figures in ("", "?figures=true"):
-        told = [spread.get(node, f"/learners{figures}") for node in range(3)]
-        for one in told:  # each node tells of all
-            assert set(NAMES) <= {learner["name"] for learner in one["learners"]}
+        lines = [spread.get(node, f"/learners{figures}") for node in range(3)]
+        for item in lines:  # each node tells of all
+            assert set(NAMES) <= {learner["name"] for learner in item["learners"]}
 
 
 def test_a_request_that_was_passed_on_is_answered_where_it_came_to(spread: Spread) -> None:
     name = NAMES[0]
-    node = spread.elsewhere(name)
+    node = spread.other_node(name)
     before = spread.forwarded(node)
     assert spread.passed_on(node, f"/v1/learners/{name}").status_code == 200
     assert spread.forwarded(node) == before
@@ -309,21 +309,21 @@ def test_a_request_that_was_passed_on_is_answered_where_it_came_to(spread: Sprea
 
 def test_nobody_but_a_node_can_say_that_it_passed_a_request_on(spread: Spread) -> None:
     name = NAMES[0]
-    node = spread.elsewhere(name)
+    node = spread.other_node(name)
     url = f"{spread.nodes[node].url}/v1/learners"
     of_another = spread.mark(node, f"/v1/learners/{NAMES[1]}")
-    for said in ("http://elsewhere:1", spread.nodes[spread.host(name)].url, "", of_another):
+    for origin in ("http://elsewhere:1", spread.nodes[spread.host(name)].url, "", of_another):
         before = spread.forwarded(node)
-        reply = spread.http.get(f"{url}/{name}", headers={"x-rarestream-forwarded": said})
+        reply = spread.http.get(f"{url}/{name}", headers={"x-rarestream-forwarded": origin})
         assert reply.status_code == 200
         assert spread.forwarded(node) == before + 1
-        reply = spread.http.get(url, headers={"x-rarestream-forwarded": said})
-        assert set(NAMES) <= {one["name"] for one in reply.json()["learners"]} | set(reply.json()["asleep"])
+        reply = spread.http.get(url, headers={"x-rarestream-forwarded": origin})
+        assert set(NAMES) <= {learner["name"] for learner in reply.json()["learners"]} | set(reply.json()["asleep"])
 
 
 def test_replies_are_those_of_the_host(spread: Spread) -> None:
     name = NAMES[1]
-    url = f"{spread.nodes[spread.elsewhere(name)].url}/v1/learners/{name}"
+    url = f"{spread.nodes[spread.other_node(name)].url}/v1/learners/{name}"
     refused = spread.http.post(f"{url}/update", json={"events": [{"x": [1]}]}, headers={"x-request-id": "mine"})
     assert refused.status_code == 422
     assert refused.json()["request_id"] == "mine"
@@ -341,7 +341,7 @@ def test_replies_are_those_of_the_host(spread: Spread) -> None:
 
 def test_streams_pass_through(spread: Spread) -> None:
     name = NAMES[2]
-    url = f"{spread.nodes[spread.elsewhere(name)].url}/v1/learners/{name}"
+    url = f"{spread.nodes[spread.other_node(name)].url}/v1/learners/{name}"
     lines = b"".join(json.dumps({"x": [i % 7, i % 5]}).encode() + b"\n" for i in range(200_000))
 
     def pieces() -> Iterator[bytes]:
@@ -365,22 +365,22 @@ def test_streams_pass_through(spread: Spread) -> None:
 
 def test_the_stream_of_all_learners_tells_those_of_every_node(spread: Spread) -> None:
     name = NAMES[5]
-    node = spread.elsewhere(name)
+    node = spread.other_node(name)
     url = spread.nodes[node].url
     with ExitStack() as stack:
         streams = [stack.enter_context(Live(spread.http, f"{url}/v1/stream")) for _ in range(3)]
-        asked, began = [spread.asked(i) for i in range(3)], time.monotonic()
-        for one in streams:
-            ((_, whole),) = one.until("learners")
-            assert {row["name"] for row in whole["learners"]} | set(whole["asleep"]) == set(NAMES)
+        requests, began = [spread.request_count(i) for i in range(3)], time.monotonic()
+        for stream in streams:
+            ((_, listing),) = stream.until("learners")
+            assert {row["name"] for row in listing["learners"]} | set(listing["asleep"]) == set(NAMES)
         body = {"events": [event(i) for i in range(20_000, 20_050)]}
         assert spread.http.post(f"{url}/v1/learners/{name}/update", json=body).status_code == 200
         learnt = spread.get(node, f"/learners/{name}")["events"]
-        for one in streams:
-            changed = (data for kind, data in one if kind == "changed")
+        for stream in streams:
+            changed = (data for kind, data in stream if kind == "changed")
             assert any((row["name"], row["events"]) == (name, learnt) for data in changed for row in data["learners"])
         for i in {0, 1, 2} - {node}:  # once in two seconds, however many streams there are
-            assert spread.asked(i) - asked[i] <= (time.monotonic() - began) / 2 + 1
+            assert spread.request_count(i) - requests[i] <= (time.monotonic() - began) / 2 + 1
 
 
 def test_a_websocket_takes_messages_for_learners_of_every_node(spread: Spread) -> None:
@@ -406,8 +406,8 @@ def test_where_the_host_does_not_answer_another_node_does(spread: Spread) -> Non
         for i in others:  # at once, before anybody has noticed
             assert spread.get(i, f"/learners/{name}/digest") == before
         eventually(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 2 for i in others))
-        for one in NAMES:
-            spread.agreed(one, others)
+        for entry in NAMES:
+            spread.agreed(entry, others)
     finally:
         spread.nodes[host].start()
     eventually(lambda: all(len(spread.get(i, "/nodes")["nodes"]) == 3 for i in range(3)))
@@ -461,9 +461,10 @@ def test_our_clients_follow_with_their_key(tmp_path: Path) -> None:
     ring = Keyring(tmp_path)
     admin, key = ring.make("admin", "admin"), ring.secret("admin")
     settings = {"replication": 1, "follow_seconds": 0.2, "elsewhere": "redirect", "keys": ring.path}
-    with RedisServer() as own, ExitStack() as stack:
+    with RedisServer() as server, ExitStack() as stack:
         here, there = (
-            stack.enter_context(Process(own.url, tmp_path / f"{i}.log", advertised=True, **settings)) for i in range(2)
+            stack.enter_context(Process(server.url, tmp_path / f"{i}.log", advertised=True, **settings))
+            for i in range(2)
         )
         for node in (here, there):
             node.wait_for("live nodes: http://127.0.0.1:", 2)
@@ -481,8 +482,8 @@ def test_our_clients_follow_with_their_key(tmp_path: Path) -> None:
         assert learner.metrics()["events"] == 2
         with learner.events() as events:
             assert next(events)
-        taken: list[bytes] = []
-        assert learner.export(taken.append) == sum(map(len, taken)) > 0
+        requests: list[bytes] = []
+        assert learner.export(requests.append) == sum(map(len, requests)) > 0
 
 
 async def _digest(url: str, key: str, name: str) -> dict[str, Any]:
@@ -491,7 +492,7 @@ async def _digest(url: str, key: str, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "location", "followed"),
+    ("position", "status", "location", "followed"),
     [
         ("http://a:1/v1/learners/x?y=1", 307, "http://b:2/v1/learners/x?y=1", True),
         ("https://proxy/fraud/v1/learners/x", 307, "https://b:2/v1/learners/x", True),
@@ -506,9 +507,9 @@ async def _digest(url: str, key: str, name: str) -> dict[str, Any]:
         ("http://a:1/v1/learners/x", 307, None, False),
     ],
 )
-def test_only_what_a_node_would_say_is_followed(asked: str, status: int, location: str | None, followed: bool) -> None:
+def test_only_what_a_node_would_say_is_followed(target: str, status: int, location: str | None, followed: bool) -> None:
     headers = {} if location is None else {"location": location}
-    response = httpx.Response(status, headers=headers, request=httpx.Request("GET", asked))
+    response = httpx.Response(status, headers=headers, request=httpx.Request("GET", target))
     assert redirect_target(response) == (location if followed else None)
 
 
@@ -517,7 +518,7 @@ def test_redirects(running_redis: RedisServer, spread: Spread, tmp_path: Path) -
                    advertised=True)  # fmt: skip
     with node:
         eventually(lambda: len(spread.get(0, "/nodes")["nodes"]) == 4)
-        found = spread.http.get(f"{node.url}/v1/nodes").json()["nodes"]
+        document = spread.http.get(f"{node.url}/v1/nodes").json()["nodes"]
         name = next(name for name in NAMES if spread.get(0, f"/nodes?learner={name}")["hosts"] != [node.url])
 
         def redirected() -> bool:
@@ -528,7 +529,7 @@ def test_redirects(running_redis: RedisServer, spread: Spread, tmp_path: Path) -
         reply = spread.http.get(f"{node.url}/v1/learners/{name}/digest?x=%20")
         (host,) = spread.get(0, f"/nodes?learner={name}")["hosts"]
         assert reply.headers["location"] == f"{host}/v1/learners/{name}/digest?x=%20"
-        assert host in found
+        assert host in document
         followed = spread.http.post(
             f"{node.url}/v1/learners/{name}/predict", json={"events": [{"x": [1, 2]}]}, follow_redirects=True
         )

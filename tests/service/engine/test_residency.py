@@ -32,7 +32,7 @@ def events(name: str, start: int, stop: int) -> list[dict[str, Any]]:
 
 
 def unlabelled(name: str, start: int, stop: int) -> list[dict[str, Any]]:
-    return [{key: value for key, value in one.items() if key != "label"} for one in events(name, start, stop)]
+    return [{key: value for key, value in event.items() if key != "label"} for event in events(name, start, stop)]
 
 
 async def created(http: httpx.AsyncClient) -> None:
@@ -55,11 +55,11 @@ async def course(http: httpx.AsyncClient) -> dict[str, tuple[int, str]]:
     for start in range(0, 40, 10):
         for name in NAMES:
             await posted(http, f"/learners/{name}/update", events(name, start, start + 5))
-            said = await posted(http, f"/learners/{name}/predict", unlabelled(name, start + 5, start + 10))
-            assert said["remembered"] == 5
+            predictions = await posted(http, f"/learners/{name}/predict", unlabelled(name, start + 5, start + 10))
+            assert predictions["remembered"] == 5
         for name in reversed(NAMES):
-            taken = events(name, start + 5, start + 10)
-            late = [{key: one[key] for key in ("id", "label", "time")} for one in taken]
+            batch_events = events(name, start + 5, start + 10)
+            late = [{key: item[key] for key in ("id", "label", "time")} for item in batch_events]
             answer = await posted(http, f"/learners/{name}/labels", late)
             assert answer["applied"] == 5
             assert (await posted(http, f"/learners/{name}/labels", late))["duplicate"] == 5
@@ -69,13 +69,13 @@ async def course(http: httpx.AsyncClient) -> dict[str, tuple[int, str]]:
 async def test_nobody_notices(open_again: Opener) -> None:
     async with serving(await open_again(), max_resident=1, trim_log=False) as (http, engine):
         await created(http)
-        found = await course(http)
+        result = await course(http)
         await rested(engine)
         assert len(engine.evicted) == 5
     again = await open_again()
     for name in NAMES:
-        assert found[name] == await replayed(again, name)
-        assert found[name][0] == 1 + 4 * 4  # a record each: learnt, served, and labelled; a duplicate is one too
+        assert result[name] == await replayed(again, name)
+        assert result[name][0] == 1 + 4 * 4  # a record each: learnt, served, and labelled; a duplicate is one too
 
 
 async def test_figures_go_on_behind_a_sleep(store: Store) -> None:
@@ -95,7 +95,7 @@ async def test_who_sleeps_is_told(store: Store) -> None:
         await created(http)
         await rested(engine)
         listed = (await http.get("/learners")).json()
-        assert [one["name"] for one in listed["learners"]] == NAMES[-2:]  # those that were used last
+        assert [learner["name"] for learner in listed["learners"]] == NAMES[-2:]  # those that were used last
         assert listed["asleep"] == NAMES[:-2]
         assert (await http.get("/health/ready")).json()["learners"] == 6
         shown = await http.get("/learners/l0")
@@ -132,14 +132,14 @@ async def test_a_limit_counts_those_that_sleep(store: Store) -> None:
 async def test_many_at_once(open_again: Opener) -> None:
     """Requests that come while a learner falls asleep or awakes wait for it; each event is learnt once."""
     draw = random.Random(4)
-    asked = [(name, i) for i in range(30) for name in NAMES]
-    draw.shuffle(asked)
+    requests = [(name, i) for i in range(30) for name in NAMES]
+    draw.shuffle(requests)
     async with serving(await open_again(), max_resident=1, trim_log=False) as (http, engine):
         await created(http)
         answers = await asyncio.gather(
-            *(posted(http, f"/learners/{name}/update", events(name, i, i + 1)) for name, i in asked)
+            *(posted(http, f"/learners/{name}/update", events(name, i, i + 1)) for name, i in requests)
         )
-        assert sum(answer["applied"] for answer in answers) == len(asked)
+        assert sum(answer["applied"] for answer in answers) == len(requests)
         await rested(engine)
         for name in NAMES:
             shown = (await http.get(f"/learners/{name}")).json()
@@ -156,12 +156,12 @@ async def test_whoever_asks_while_a_learner_awakes_finds_all_that_was_acknowledg
     async with serving(await open_again(), max_resident=1) as (http, engine):
         assert "l5" in engine.evicted
 
-        async def asked(i: int) -> int:
+        async def predict_at(i: int) -> int:
             for _ in range(i):
                 await asyncio.sleep(0)
             return int((await posted(http, "/learners/l5/predict", [{"x": [0.5, 1]}]))["position"])
 
-        assert await asyncio.gather(*(asked(i) for i in range(0, 400, 20))) == [last] * 20
+        assert await asyncio.gather(*(predict_at(i) for i in range(0, 400, 20))) == [last] * 20
 
 
 async def test_no_rush_of_requests_fills_the_memory(store: Store) -> None:
@@ -184,8 +184,8 @@ async def test_no_rush_of_requests_fills_the_memory(store: Store) -> None:
 
 
 async def test_a_learner_that_another_node_deleted_can_be_created_anew_at_once(open_again: Opener) -> None:
-    one, two = await open_again(), await open_again()
-    async with serving(one, max_resident=1) as (here, engine), serving(two) as (there, _):
+    first, second = await open_again(), await open_again()
+    async with serving(first, max_resident=1) as (here, engine), serving(second) as (there, _):
         await created(here)
         await rested(engine)
         for name in ("l0", "l1"):
@@ -196,23 +196,23 @@ async def test_a_learner_that_another_node_deleted_can_be_created_anew_at_once(o
         assert (await here.delete("/learners/l1")).status_code == 404
         assert "l1" not in engine.evicted
         answers = await asyncio.gather(here.delete("/learners/l2"), here.put("/learners/l2", json=CONFIG))
-        assert [one.status_code for one in answers] == [204, 201]
+        assert [first.status_code for first in answers] == [204, 201]
 
 
 async def test_a_node_starts_with_as_many_as_may_be_in_memory(open_again: Opener) -> None:
     async with serving(await open_again()) as (http, _):
         await created(http)
-        found = await course(http)
+        result = await course(http)
     async with serving(await open_again(), max_resident=2) as (http, engine):
         assert len(engine.replicas) == 2
         assert len(engine.evicted) == 4
-        assert {name: await digest(http, name) for name in NAMES} == found
+        assert {name: await digest(http, name) for name in NAMES} == result
         await rested(engine)
 
 
 async def test_what_another_node_does_to_a_learner_that_sleeps_here(open_again: Opener) -> None:
-    one, two = await open_again(), await open_again()
-    async with serving(one, max_resident=1) as (here, engine), serving(two) as (there, _):
+    first, second = await open_again(), await open_again()
+    async with serving(first, max_resident=1) as (here, engine), serving(second) as (there, _):
         await created(here)
         await rested(engine)
         assert "l0" in engine.evicted
@@ -319,10 +319,10 @@ def uncollected() -> Iterator[None]:
         gc.enable()
 
 
-async def gone(one: weakref.ref[Any]) -> None:
+async def gone(first: weakref.ref[Any]) -> None:
     """Until nothing refers to it: the answer to a request comes before the last line that handles it."""
     async with asyncio.timeout(300):
-        while one() is not None:  # noqa: ASYNC110 (nothing tells of it)
+        while first() is not None:  # noqa: ASYNC110 (nothing tells of it)
             await asyncio.sleep(0.01)
 
 
@@ -335,7 +335,7 @@ async def test_who_falls_asleep_or_is_deleted_leaves_the_memory_at_once(store: S
             for start in range(0, 400, 50):
                 await posted(http, f"/learners/{name}/update", events(name, start, start + 50))
             await posted(http, f"/learners/{name}/predict", unlabelled(name, 400, 410))
-            late = [{key: one[key] for key in ("id", "label", "time")} for one in events(name, 400, 410)]
+            late = [{key: event[key] for key in ("id", "label", "time")} for event in events(name, 400, 410)]
             await posted(http, f"/learners/{name}/labels", late)
             assert (await http.post(f"/learners/{name}/snapshots")).status_code in (200, 201)
             assert (await http.get(f"/learners/{name}")).status_code == 200

@@ -25,7 +25,7 @@ def bits(array: Any) -> bytes:
 
 
 @st.composite
-def said(draw: st.DrawFn, n: int) -> tuple[Predictions, np.ndarray | None]:
+def draw_predictions(draw: st.DrawFn, n: int) -> tuple[Predictions, np.ndarray | None]:
     column = arrays(np.float64, n, elements=NUMBERS)
     decisions = draw(arrays(np.int64, n, elements=st.integers(0, 127)))
     two = draw(st.booleans())
@@ -44,22 +44,22 @@ def sparse(draw: st.DrawFn, n: int) -> Sparse:
 
 def check(rows: Any, scores: Predictions, costs: Any, like: Any) -> None:
     n = len(scores.scores)
-    kept = pack_served(rows, scores, costs, 2**53)
-    told = unpack_served(kept, like, "what was remembered of a")
-    for one, other in zip(
+    packed_event = pack_served(rows, scores, costs, 2**53)
+    output = unpack_served(packed_event, like, "what was remembered of a")
+    for item, other in zip(
         rows if isinstance(rows, Sparse) else [rows],
-        told.rows if isinstance(told.rows, Sparse) else [told.rows],
+        output.rows if isinstance(output.rows, Sparse) else [output.rows],
         strict=True,
     ):
-        assert (one.dtype, one.shape) == (other.dtype, other.shape)
-        assert bits(one) == bits(other)
-    assert bits(told.scores) == bits(scores.scores)
-    assert told.decisions.tolist() == scores.decisions.tolist()
-    for column, found in ((scores.probabilities, told.probabilities), (scores.thresholds, told.thresholds)):
-        assert np.isnan(found).all() if column is None else bits(found) == bits(column)
-    assert told.costs.tolist() == ([1.0] * n if costs is None else costs.tolist())
+        assert (item.dtype, item.shape) == (other.dtype, other.shape)
+        assert bits(item) == bits(other)
+    assert bits(output.scores) == bits(scores.scores)
+    assert output.decisions.tolist() == scores.decisions.tolist()
+    for column, entry in ((scores.probabilities, output.probabilities), (scores.thresholds, output.thresholds)):
+        assert np.isnan(entry).all() if column is None else bits(entry) == bits(column)
+    assert output.costs.tolist() == ([1.0] * n if costs is None else costs.tolist())
     order = np.arange(n)[::-1]  # they come back one by one, in the order of their labels
-    again = unpack_served([kept[i] for i in order], like, "what")
+    again = unpack_served([packed_event[i] for i in order], like, "what")
     assert bits(again.scores) == bits(scores.scores[order])
 
 
@@ -67,14 +67,14 @@ def check(rows: Any, scores: Predictions, costs: Any, like: Any) -> None:
 @given(st.data(), st.integers(0, 5))
 def test_dense_rows_come_back_to_the_bit(data: st.DataObject, n: int) -> None:
     rows = data.draw(arrays(np.float64, (n, 3), elements=NUMBERS))
-    check(rows, *data.draw(said(n)), like=np.empty((0, 3)))
+    check(rows, *data.draw(draw_predictions(n)), like=np.empty((0, 3)))
 
 
 @settings(max_examples=60)
 @given(st.data(), st.integers(0, 5))
 def test_sparse_rows_come_back_to_the_bit(data: st.DataObject, n: int) -> None:
     like = Sparse(np.empty(0), np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
-    check(data.draw(sparse(n)), *data.draw(said(n)), like=like)
+    check(data.draw(sparse(n)), *data.draw(draw_predictions(n)), like=like)
 
 
 def test_a_part_of_other_rows_and_a_column_that_is_not_in_one_piece() -> None:
@@ -85,20 +85,20 @@ def test_a_part_of_other_rows_and_a_column_that_is_not_in_one_piece() -> None:
     check(np.arange(12.0).reshape(2, 6)[:, ::2], scores, np.array([1.0, 5.0]), np.empty((0, 3)))
 
 
-def kept() -> bytes:
+def packed_event() -> bytes:
     scores = Predictions(np.array([1.5]), np.array([1]), np.array([0.5]), np.array([0.25]))
     return pack_served(np.array([[1.0, 2.0, 3.0]]), scores, None, 7)[0]
 
 
 def changed(place: int, value: Any) -> bytes:
     """The bytes with another member at `place`."""
-    parts = msgspec.msgpack.decode(kept())
+    parts = msgspec.msgpack.decode(packed_event())
     parts[place] = value
     return msgspec.msgpack.encode(parts)
 
 
 def test_its_form_is_as_documented() -> None:
-    parts = msgspec.msgpack.decode(kept())
+    parts = msgspec.msgpack.decode(packed_event())
     assert parts == [1, 1.5, 0.5, 0.25, 1, 1.0, 7, np.array([1.0, 2.0, 3.0]).tobytes(), None]
 
 
@@ -107,8 +107,8 @@ def test_its_form_is_as_documented() -> None:
     [
         (b"", "not readable"),
         (b"\xff rubbish", "not readable"),
-        (kept()[:-1], "not readable"),
-        (kept() + b"\x00", "not readable"),
+        (packed_event()[:-1], "not readable"),
+        (packed_event() + b"\x00", "not readable"),
         (changed(4, "one"), "not readable"),
         (changed(0, 2), "another release"),
         (changed(7, np.array([1.0, 2.0]).tobytes()), "the wrong width"),
@@ -119,7 +119,7 @@ def test_its_form_is_as_documented() -> None:
 )
 def test_what_is_not_whole_is_refused(data: bytes, words: str) -> None:
     with pytest.raises(Damaged, match=rf"^what was remembered of a .*{words}"):
-        unpack_served([kept(), data], np.empty((0, 3)), "what was remembered of a")
+        unpack_served([packed_event(), data], np.empty((0, 3)), "what was remembered of a")
 
 
 @pytest.mark.parametrize("columns", [None, b"", b"123", np.arange(2, dtype="<u4").tobytes()])

@@ -64,8 +64,8 @@ def model_of(learner: Learner) -> dict[str, Any]:
     return {name: array for name, array in learner.state().items() if name.startswith(parts)}
 
 
-def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+def same(first: dict[str, Any], other: dict[str, Any]) -> bool:
+    return first.keys() == other.keys() and all(np.array_equal(first[name], other[name]) for name in first)
 
 
 def library(setup: str, batches: list[list[dict[str, Any]]]) -> Learner:
@@ -73,9 +73,10 @@ def library(setup: str, batches: list[list[dict[str, Any]]]) -> Learner:
     learner = Learner(Config.of(SETUPS[setup]))
     for batch in batches:
         carried = [
-            (one["indices"], one["values"]) if setup == "sparse" else one.get("x", one.get("features")) for one in batch
+            (item["indices"], item["values"]) if setup == "sparse" else item.get("x", item.get("features"))
+            for item in batch
         ]
-        learner.learn(carried, [one["label"] for one in batch], ids=[one["id"] for one in batch])
+        learner.learn(carried, [item["label"] for item in batch], ids=[item["id"] for item in batch])
     return learner
 
 
@@ -84,38 +85,38 @@ async def test_a_label_learns_the_served_features_and_counts_the_served_score(st
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=SETUPS[setup])
         first = await posted(http, "/learners/a/update", labelled(setup, 0, 40))
-        asked = [event(setup, i) for i in range(40, 60)]
-        served = await posted(http, "/learners/a/predict", asked)
+        requests = [event(setup, i) for i in range(40, 60)]
+        served = await posted(http, "/learners/a/predict", requests)
         assert served["remembered"] == 20
         second = await posted(http, "/learners/a/update", labelled(setup, 60, 100))
-        anonymous = [{name: value for name, value in one.items() if name != "id"} for one in asked]
+        anonymous = [{name: value for name, value in item.items() if name != "id"} for item in requests]
         now = await posted(http, "/learners/a/predict", anonymous)
-        assert [one["score"] for one in now["results"]] != [one["score"] for one in served["results"]]
+        assert [item["score"] for item in now["results"]] != [item["score"] for item in served["results"]]
 
         answer = await posted(http, "/learners/a/labels", late(setup, 40, 60))
         assert (answer["applied"], answer["position"]) == (20, second["position"] + 1)
         called = "rank" if setup == "ordinal" else "label"
-        for said, counted in zip(served["results"], answer["results"], strict=True):
+        for prediction, counted in zip(served["results"], answer["results"], strict=True):
             assert counted["status"] == "applied"
             for name in {"score", "probability", "threshold", "rank"} & counted.keys():
-                assert counted[name] == said[name]
-            assert counted.get("decision", counted.get("rank")) == said[called]
+                assert counted[name] == prediction[name]
+            assert counted.get("decision", counted.get("rank")) == prediction[called]
 
         figures = (await http.get("/learners/a/metrics")).json()
-        results = [one for part in (first, second, answer) for one in part["results"]]
+        results = [item for part in (first, second, answer) for item in part["results"]]
         truth = np.array([label_of(setup, i) for i in [*range(40), *range(60, 100), *range(40, 60)]])
         if setup == "ordinal":
-            ranks = np.array([one["rank"] for one in results])
+            ranks = np.array([item["rank"] for item in results])
             assert figures["window"]["mae"] == np.abs(ranks - truth).mean()
         else:
-            scores = [one["score"] for one in results]
-            decisions = np.array([one["decision"] for one in results])
+            scores = [item["score"] for item in results]
+            decisions = np.array([item["decision"] for item in results])
             assert figures["window"]["auc"] == pytest.approx(roc_auc_score(truth, scores), abs=1e-12)
             assert figures["window"]["accuracy"] == pytest.approx((decisions == truth).mean(), abs=1e-12)
             assert figures["served"] == {
                 "events": 20,
                 "labelled": 20,
-                "alert_rate": np.mean([one["label"] for one in served["results"]]),
+                "alert_rate": np.mean([item["label"] for item in served["results"]]),
             }
         assert figures["window"]["label_delay_median"] == figures["window"]["label_delay_p90"] == 3600.0
         assert figures["since_start"]["label_delay_median"] == pytest.approx(3600.0, rel=0.01)
@@ -172,16 +173,16 @@ async def test_one_request_with_every_status(store: Store, path: str) -> None:
             body.insert(3, event("dense", 1604, label=1))
             expected.insert(3, "applied")
         answer = await posted(http, f"/learners/a/{path}", body)
-        assert [one["status"] for one in answer["results"]] == expected
+        assert [result["status"] for result in answer["results"]] == expected
         assert {name: answer[name] for name in set(expected)} == {name: expected.count(name) for name in set(expected)}
-        for one in answer["results"]:
-            assert (one["score"] is None) == (one["status"] not in ("applied", "relabelled"))
+        for result in answer["results"]:
+            assert (result["score"] is None) == (result["status"] not in ("applied", "relabelled"))
         after = (await http.get("/learners/a/metrics")).json()
         assert after["corrections"] == before["corrections"] + 2
         assert after["duplicates"] == before["duplicates"] + 2
         assert after["events"] == before["events"] + expected.count("applied")
         corrected = expected.count("relabelled")  # both from negative to positive
-        positives = sum(status == "applied" and one["label"] for one, status in zip(body, expected, strict=True))
+        positives = sum(status == "applied" and result["label"] for result, status in zip(body, expected, strict=True))
         assert after["class_counts"]["positive"] == before["class_counts"]["positive"] + positives + corrected
         assert await digest(http) == await replayed(store)
 
@@ -193,14 +194,14 @@ async def test_what_was_served_last_under_an_id_counts(store: Store) -> None:
         await posted(http, "/learners/a/predict", [event("dense", 50)])
         await posted(http, "/learners/a/update", labelled("dense", 40, 45))
         twice = [event("dense", 50), {**event("dense", 55), "id": "e50"}]
-        said = await posted(http, "/learners/a/predict", twice)
+        predictions = await posted(http, "/learners/a/predict", twice)
         answer = await posted(http, "/learners/a/labels", late("dense", 50, 51))
-        assert answer["results"][0]["score"] == said["results"][1]["score"] != said["results"][0]["score"]
+        assert answer["results"][0]["score"] == predictions["results"][1]["score"] != predictions["results"][0]["score"]
         replica = engine.get("a")
         assert (await store.pending("a", replica.birth)).events == 1
         assert (await http.get("/learners/a/metrics")).json()["served"]["events"] == 1
-        met = [labelled("dense", 0, 45), [{**event("dense", 55, label=1), "id": "e50"}]]
-        assert same(model_of(replica.learner), model_of(library("dense", met)))
+        events = [labelled("dense", 0, 45), [{**event("dense", 55, label=1), "id": "e50"}]]
+        assert same(model_of(replica.learner), model_of(library("dense", events)))
 
 
 async def test_ids_of_any_text_and_whole_numbers(store: Store) -> None:
@@ -209,13 +210,13 @@ async def test_ids_of_any_text_and_whole_numbers(store: Store) -> None:
     async with serving(store) as (http, _):
         await http.put("/learners/a", json=SETUPS["dense"])
         await posted(http, "/learners/a/update", labelled("dense", 0, 20))
-        asked = [{**event("dense", 20 + i), "id": name} for i, name in enumerate(names)]
-        served = await posted(http, "/learners/a/predict", [*asked, {**event("dense", 60), "id": 7}])
-        assert [one["id"] for one in served["results"]] == [*names, "7"]
-        known = [{"id": one, "label": 0, "time": T0 + 700} for one in [*names, "7"]]
-        answer = await posted(http, "/learners/a/labels", known)
+        requests = [{**event("dense", 20 + i), "id": name} for i, name in enumerate(names)]
+        served = await posted(http, "/learners/a/predict", [*requests, {**event("dense", 60), "id": 7}])
+        assert [item["id"] for item in served["results"]] == [*names, "7"]
+        labels = [{"id": item, "label": 0, "time": T0 + 700} for item in [*names, "7"]]
+        answer = await posted(http, "/learners/a/labels", labels)
         assert answer["applied"] == len(names) + 1
-        assert [one["score"] for one in answer["results"]] == [one["score"] for one in served["results"]]
+        assert [item["score"] for item in answer["results"]] == [item["score"] for item in served["results"]]
         for bad in ("", "\n", "\u200d", "x" * 257, True, 1.5, None, "\ud800"):
             for path in ("labels", "update"):
                 body = json.dumps({"events": [{"id": bad, "label": 1}]})  # as ASCII: a lone surrogate is no UTF-8
@@ -233,11 +234,11 @@ async def test_weights_and_times_of_labels(store: Store) -> None:
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(30, 40)])
         delays = [5.0, 60.0, 60.0, 100.0, 100.0, 300.0, 900.0, 1000.0, 2000.0, 7000.0]
         weighted = [
-            {**one, "weight": 1.0 + k, "time": T0 + 10 * (30 + k) + delays[k]}
-            for k, one in enumerate(late("dense", 30, 40))
+            {**item, "weight": 1.0 + k, "time": T0 + 10 * (30 + k) + delays[k]}
+            for k, item in enumerate(late("dense", 30, 40))
         ]
         await posted(http, "/learners/a/labels", weighted)
-        plain = [{**one, "weight": 1.0 + k} for k, one in enumerate(labelled("dense", 30, 40))]
+        plain = [{**item, "weight": 1.0 + k} for k, item in enumerate(labelled("dense", 30, 40))]
         await posted(http, "/learners/b/update", plain)
         assert same(model_of(engine.get("a").learner), model_of(engine.get("b").learner))
         figures = (await http.get("/learners/a/metrics")).json()
@@ -272,7 +273,7 @@ async def test_a_time_more_than_a_day_ahead_is_refused(path: str) -> None:
         for bad in (time.time() + 90_000.0, -1e13, 1e300):
             reply = await http.post(f"/learners/a/{path}", json={"events": [bare, {**bare, "time": bad}]})
             assert reply.status_code == 422
-            assert [one["pointer"] for one in reply.json()["errors"]] == ["/events/1/time"]
+            assert [error["pointer"] for error in reply.json()["errors"]] == ["/events/1/time"]
         assert await digest(http) == before
         await posted(http, f"/learners/a/{path}", [{**bare, "time": time.time() + 80_000.0}])
 
@@ -282,7 +283,7 @@ async def test_a_correction_in_the_warm_up_changes_what_is_retained(store: Store
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=SETUPS["embedded"])
         await posted(http, "/learners/a/predict", [event("embedded", i) for i in range(10)])
-        wrong = [{**one, "label": 1 - one["label"]} for one in late("embedded", 0, 10)]
+        wrong = [{**item, "label": 1 - item["label"]} for item in late("embedded", 0, 10)]
         await posted(http, "/learners/a/labels", wrong)
         answer = await posted(http, "/learners/a/labels", late("embedded", 0, 10))
         assert answer["relabelled"] == 10
@@ -301,8 +302,8 @@ async def test_a_batch_algorithm_retains_what_was_served_under_its_right_label(s
         await http.put("/learners/a", json=config)
         served = await posted(http, "/learners/a/predict", [event("dense", i) for i in range(30)])
         assert served["ready"] is False
-        assert {(one["score"], one["label"]) for one in served["results"]} == {(0.0, None)}
-        wrong = [{**one, "label": 1 - one["label"]} for one in late("dense", 0, 30)]
+        assert {(item["score"], item["label"]) for item in served["results"]} == {(0.0, None)}
+        wrong = [{**item, "label": 1 - item["label"]} for item in late("dense", 0, 30)]
         await posted(http, "/learners/a/labels", wrong)
         await posted(http, "/learners/a/update", late("dense", 0, 30))
         state = engine.get("a").learner.state()
@@ -331,8 +332,8 @@ async def test_a_learnt_event_without_its_features_is_corrected_in_the_figures(s
 async def test_requests_that_threads_work_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many events at once: decoded, scored, packed, recalled and learnt in threads or in steps, with the same bits."""
     events = [event("dense", i) for i in range(40, 3040)]
-    known = [{**one, "time": T0 + 40_000} for one in late("dense", 40, 3040)]
-    found = set()
+    batch_events = [{**item, "time": T0 + 40_000} for item in late("dense", 40, 3040)]
+    result = set()
     async with serving(store) as (http, engine):
         for name, size in (("a", 3000), ("b", 250)):
             monkeypatch.setattr("service.engine.replica.label_join._INLINE_WORK", 0 if name == "a" else 2**40)
@@ -342,11 +343,11 @@ async def test_requests_that_threads_work_on(store: Store, monkeypatch: pytest.M
                 served = await posted(http, f"/learners/{name}/predict", events[start : start + size])
                 assert served["remembered"] == size
             for start in range(0, 3000, size):
-                answer = await posted(http, f"/learners/{name}/labels", known[start : start + size])
+                answer = await posted(http, f"/learners/{name}/labels", batch_events[start : start + size])
                 assert answer["applied"] == size
-            found.add((await engine.get(name).log.digest())[1])
+            result.add((await engine.get(name).log.digest())[1])
             assert await digest(http, name) == await replayed(store, name)
-    assert len(found) == 1
+    assert len(result) == 1
 
 
 async def test_a_429_means_that_nothing_was_taken_of_labels_that_become_several_records(
@@ -359,11 +360,11 @@ async def test_a_429_means_that_nothing_was_taken_of_labels_that_become_several_
         replica = engine.get("a")
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(30)])
         first = store.shut("a")
-        known = [{**one, "time": T0 + 1000} for one in late("dense", 0, 30)]
-        labelling = asyncio.create_task(posted(http, "/learners/a/labels", known))
+        events = [{**item, "time": T0 + 1000} for item in late("dense", 0, 30)]
+        labelling = asyncio.create_task(posted(http, "/learners/a/labels", events))
         await store.asked.wait()
         others: list[asyncio.Task[httpx.Response]] = []
-        while not any(one.done() for one in others):  # until the queue is full behind the first record
+        while not any(item.done() for item in others):  # until the queue is full behind the first record
             body = {"events": labelled("dense", 100 + len(others), 101 + len(others))}
             others.append(asyncio.create_task(http.post("/learners/a/update", json=body)))
             for _ in range(50):
@@ -374,11 +375,11 @@ async def test_a_429_means_that_nothing_was_taken_of_labels_that_become_several_
             await asyncio.sleep(0)
             assert not labelling.done()
         assert replica.queued_bytes > 4096
-        refused = await http.post("/learners/a/labels", json={"events": known})
+        refused = await http.post("/learners/a/labels", json={"events": events})
         assert (refused.status_code, refused.json()["code"]) == (429, "queue-full")
         second.set()
         assert (await labelling)["applied"] == 30
-        assert sorted({(await one).status_code for one in others}) == [200, 429]
+        assert sorted({(await item).status_code for item in others}) == [200, 429]
         assert (replica.queued_events, replica.queued_bytes) == (0, 0)
         assert replica.view.figures.counts.sum() == 30 + len(others) - 1
         assert await digest(http) == await replayed(store)
@@ -414,9 +415,9 @@ async def test_many_events_are_served_in_several_records(store: Store, monkeypat
             assert engine.get(name).position - before == (5 if name == "a" else 1)
             assert answer["remembered"] == 30
             if name == "a":
-                told = answer["results"]
-        assert answer["results"] == told
-        assert 0 < sum(one["label"] for one in told) <= 3
+                output = answer["results"]
+        assert answer["results"] == output
+        assert 0 < sum(item["label"] for item in output) <= 3
         digests = [engine.get(name).learner.digest() for name in "ab"]
         assert digests[0] == digests[1]
         joined = await posted(http, "/learners/a/labels", late("dense", 40, 70))

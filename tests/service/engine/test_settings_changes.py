@@ -55,7 +55,7 @@ async def fed(http: Any, setup: str = "named", count: int = 100) -> None:
     await posted(http, "/learners/a/predict", [event(setup, i) for i in range(count, count + 10)])
 
 
-def kept(engine: Any) -> dict[str, Any]:
+def state_of(engine: Any) -> dict[str, Any]:
     """Copies of what a change must not touch."""
     state = engine.get("a").learner.state()
     return {name: array.copy() for name, array in state.items() if not name.startswith("threshold.")}
@@ -66,7 +66,7 @@ async def test_what_was_learnt_stays_and_the_threshold_follows_at_once(store: St
     async with serving(store) as (http, engine):
         await fed(http)
         await engine.get("a").log.catch_up()
-        before, document = kept(engine), (await http.get("/learners/a")).json()
+        before, document = state_of(engine), (await http.get("/learners/a")).json()
         figures = (await http.get("/learners/a/metrics")).json()
         reply = await http.patch("/learners/a", json=CHANGES[change])
         assert reply.status_code == 200, reply.text
@@ -80,20 +80,20 @@ async def test_what_was_learnt_stays_and_the_threshold_follows_at_once(store: St
         assert {name: after["config"][name] for name in unchanged} == {
             name: document["config"][name] for name in unchanged
         }
-        now = kept(engine)
+        now = state_of(engine)
         assert now.keys() == before.keys()
         assert all(np.array_equal(now[name], before[name], equal_nan=before[name].dtype.kind == "f") for name in now)
-        told = (await http.get("/learners/a/metrics")).json()
-        assert told["window"]["confusion"] == figures["window"]["confusion"]
-        assert told["window"]["auc"] == figures["window"]["auc"]
+        metrics = (await http.get("/learners/a/metrics")).json()
+        assert metrics["window"]["confusion"] == figures["window"]["confusion"]
+        assert metrics["window"]["auc"] == figures["window"]["auc"]
         if change in FITTING:
-            assert told["threshold"] == FITTING[change]
+            assert metrics["threshold"] == FITTING[change]
         if change == "figures":
-            precision, recall = told["window"]["precision"], told["window"]["recall"]
-            assert told["window"]["fbeta"] == pytest.approx(5 * precision * recall / (4 * precision + recall))
-            assert told["window"]["precision_at_k"] != figures["window"]["precision_at_k"]
-        said = (await posted(http, "/learners/a/predict", [{**event("named", 7), "id": None}]))["results"][0]
-        assert said["label"] == int(said["probability"] >= said["threshold"])
+            precision, recall = metrics["window"]["precision"], metrics["window"]["recall"]
+            assert metrics["window"]["fbeta"] == pytest.approx(5 * precision * recall / (4 * precision + recall))
+            assert metrics["window"]["precision_at_k"] != figures["window"]["precision_at_k"]
+        predictions = (await posted(http, "/learners/a/predict", [{**event("named", 7), "id": None}]))["results"][0]
+        assert predictions["label"] == int(predictions["probability"] >= predictions["threshold"])
         at = await digest(http)
         assert at == await replayed(store)
     async with serving(store) as (http, _):  # after a crash
@@ -111,8 +111,8 @@ async def test_the_cost_of_a_field_is_that_of_the_event_when_it_was_served(store
         await http.patch("/learners/a", json=CHANGES["cost of a field"])
         dear, cheap = ({**event("named", 3), "features": {"amount": amount, "shop": "s0"}} for amount in (99.0, 0.0))
         cheap["id"] = "cheap"
-        said = (await posted(http, "/learners/a/predict", [dear, cheap]))["results"]
-        assert [one["threshold"] for one in said] == [0.01, 1.0]
+        predictions = (await posted(http, "/learners/a/predict", [dear, cheap]))["results"]
+        assert [item["threshold"] for item in predictions] == [0.01, 1.0]
         learnt = await posted(http, "/learners/a/labels", [{**late("named", 3, 4)[0], "label": 1}])
         assert learnt["duplicate"] + learnt["relabelled"] == 1  # e3 was learnt before it was served
         learnt = await posted(http, "/learners/a/labels", [{"id": "cheap", "label": 1, "time": dear["time"]}])
@@ -120,7 +120,7 @@ async def test_the_cost_of_a_field_is_that_of_the_event_when_it_was_served(store
         missing = {**event("named", 200), "features": {"shop": "s1"}}
         reply = await http.post("/learners/a/predict", json={"events": [missing]})
         assert reply.status_code == 422
-        assert [one["pointer"] for one in reply.json()["errors"]] == ["/events/0/features/amount"]
+        assert [item["pointer"] for item in reply.json()["errors"]] == ["/events/0/features/amount"]
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -132,7 +132,7 @@ async def test_a_refused_change_changes_nothing(case: str) -> None:
         before, document = await digest(http), (await http.get("/learners/a")).json()
         reply = await http.patch("/learners/a", json=values)
         assert (reply.status_code, reply.json()["code"]) == (422, "invalid")
-        assert sorted(one["pointer"] for one in reply.json()["errors"]) == sorted(pointers)
+        assert sorted(error["pointer"] for error in reply.json()["errors"]) == sorted(pointers)
         assert await digest(http) == before
         assert (await http.get("/learners/a")).json() == document
 
@@ -154,7 +154,7 @@ async def test_a_change_has_to_go_with_what_is_fixed(setup: str, values: dict[st
         before = await digest(http)
         reply = await http.patch("/learners/a", json=values)
         assert reply.status_code == 422
-        assert [one["pointer"] for one in reply.json()["errors"]] == [pointer]
+        assert [error["pointer"] for error in reply.json()["errors"]] == [pointer]
         assert (await digest(http))[1] == before[1]
 
 
@@ -169,7 +169,7 @@ async def test_a_cost_that_no_event_carries_is_refused_but_read_from_a_log(
             await http.patch("/learners/a", json=unfit),
         ):
             assert (reply.status_code, reply.json()["code"]) == (422, "invalid")
-            assert [one["pointer"] for one in reply.json()["errors"]] == ["/threshold/field"]
+            assert [error["pointer"] for error in reply.json()["errors"]] == ["/threshold/field"]
         assert (await http.get("/learners/b")).status_code == 404
         with monkeypatch.context() as earlier:  # as an earlier build took it
             earlier.setattr(Config, "objections", lambda _, **__: [])
@@ -190,7 +190,7 @@ async def test_a_field_that_is_declared_twice_is_refused_but_read_from_a_log(
     unfit = {"algorithm": "cbr-diag", "features": {"kind": "named", "categorical": ["a"], "log": ["b", "a"]}}
     async with serving(store) as (http, _):
         reply = await http.put("/learners/a", json=unfit)
-        assert (reply.status_code, [one["pointer"] for one in reply.json()["errors"]]) == (422, ["/features/log/1"])
+        assert (reply.status_code, [error["pointer"] for error in reply.json()["errors"]]) == (422, ["/features/log/1"])
         with monkeypatch.context() as earlier:  # as an earlier build took it
             earlier.setattr(Config, "objections", lambda _, **__: [])
             assert (await http.put("/learners/a", json=unfit)).status_code == 201
@@ -229,15 +229,15 @@ async def test_a_roll_back_brings_the_settings_of_then_back(store: Store) -> Non
 
 
 async def test_other_nodes_follow(store: Store, open_again: Any) -> None:
-    async with serving(store) as (here, one), serving(await open_again()) as (there, two):
+    async with serving(store) as (here, first), serving(await open_again()) as (there, second):
         for http in (here, there):
             await http.put("/learners/a", json=NAMED)
         await posted(here, "/learners/a/update", labelled("named", 0, 50))
         await here.patch("/learners/a", json=CHANGES["precision"])
         await posted(there, "/learners/a/update", labelled("named", 50, 60))  # applies what came before it
         await there.patch("/learners/a", json=CHANGES["figures"])
-        await one.get("a").log.catch_up()
-        await two.get("a").log.catch_up()
+        await first.get("a").log.catch_up()
+        await second.get("a").log.catch_up()
         assert await digest(here) == await digest(there) == await replayed(store)
         configs = [(await http.get("/learners/a")).json()["config"] for http in (here, there)]
         assert configs[0] == configs[1]
@@ -250,9 +250,9 @@ async def test_changes_among_updates_lose_nothing(store: Store) -> None:
         updates = [posted(http, "/learners/a/update", labelled("named", 200 + i, 201 + i)) for i in range(60)]
         predicts = [posted(http, "/learners/a/predict", [event("named", 400 + i)]) for i in range(20)]
         changes = [http.patch("/learners/a", json=CHANGES[name]) for name in CHANGES]
-        calls = [asyncio.ensure_future(one) for one in (*updates[:30], *changes, *updates[30:], *predicts)]
-        done = await asyncio.gather(*calls)
-        assert {one.status_code for one in done[30 : 30 + len(changes)]} == {200}
+        calls = [asyncio.ensure_future(item) for item in (*updates[:30], *changes, *updates[30:], *predicts)]
+        outcomes = await asyncio.gather(*calls)
+        assert {item.status_code for item in outcomes[30 : 30 + len(changes)]} == {200}
         await engine.get("a").log.catch_up()
         document = (await http.get("/learners/a")).json()
         assert document["events"] == 160

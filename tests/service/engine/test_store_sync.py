@@ -37,18 +37,18 @@ def deaf(engine: Engine) -> None:
 
 async def test_what_one_node_does_the_other_hears_of(open_again: Opener, kind: str) -> None:
     settings = SLOW if kind != "sqlite" else {"follow_seconds": 60}
-    async with node(await open_again(), **settings) as one, node(await open_again(), **settings) as two:
-        here, _ = await one.create("a", Config.of(DENSE))
-        await eventually_async(lambda: "a" in two.replicas)
-        there = two.get("a")
+    async with node(await open_again(), **settings) as first, node(await open_again(), **settings) as second:
+        here, _ = await first.create("a", Config.of(DENSE))
+        await eventually_async(lambda: "a" in second.replicas)
+        there = second.get("a")
         for i in range(5):
             await here.label(batch_of(3, 3 * i))
             await eventually_async(lambda: there.position == here.position)
         await there.label(batch_of(3, 15))
         await eventually_async(lambda: there.position == here.position)
         assert await there.log.digest() == await here.log.digest()
-        await two.delete("a")
-        await eventually_async(lambda: "a" not in one.replicas)
+        await second.delete("a")
+        await eventually_async(lambda: "a" not in first.replicas)
 
 
 async def test_a_group_is_heard_of_too(open_again: Opener) -> None:
@@ -62,29 +62,31 @@ async def test_a_group_is_heard_of_too(open_again: Opener) -> None:
 
 
 async def test_what_was_served_is_heard_of_too(open_again: Opener) -> None:
-    async with serving(await open_again(), **SLOW) as (http, one), node(await open_again(), **SLOW) as two:
+    async with serving(await open_again(), **SLOW) as (http, first), node(await open_again(), **SLOW) as second:
         await http.put("/learners/a", json=DENSE)
         await posted(http, "/learners/a/predict", [{"id": "x", "x": [1, 2, 3]}])
-        await eventually_async(lambda: "a" in two.replicas and two.get("a").position == one.get("a").position == 2)
+        await eventually_async(
+            lambda: "a" in second.replicas and second.get("a").position == first.get("a").position == 2
+        )
 
 
 async def test_who_sleeps_is_not_woken(open_again: Opener) -> None:
     resident = {**SLOW, "max_resident": 1}
-    async with node(await open_again(), **SLOW) as one, node(await open_again(), **resident) as two:
+    async with node(await open_again(), **SLOW) as first, node(await open_again(), **resident) as second:
         names = "abcd"
         for name in names:
-            await one.create(name, Config.of(DENSE))
-        await eventually_async(lambda: {*two.replicas, *two.evicted} == {*names})
-        sleeping = set(two.evicted)
+            await first.create(name, Config.of(DENSE))
+        await eventually_async(lambda: {*second.replicas, *second.evicted} == {*names})
+        sleeping = set(second.evicted)
         assert len(sleeping) == 3
         for i in range(3):
             for name in names:
-                await one.get(name).label(batch_of(3, 3 * i))
-        (awake,) = two.replicas
-        await eventually_async(lambda: two.get(awake).position == one.get(awake).position)
-        assert set(two.evicted) == sleeping
-        found = await two.load(sleeping.pop())
-        assert await found.log.digest() == await one.get(found.name).log.digest()
+                await first.get(name).label(batch_of(3, 3 * i))
+        (awake,) = second.replicas
+        await eventually_async(lambda: second.get(awake).position == first.get(awake).position)
+        assert set(second.evicted) == sleeping
+        result = await second.load(sleeping.pop())
+        assert await result.log.digest() == await first.get(result.name).log.digest()
 
 
 async def test_what_nobody_tells_is_found_by_looking() -> None:
@@ -93,10 +95,10 @@ async def test_what_nobody_tells_is_found_by_looking() -> None:
             raise StoreUnavailable("nobody hears this")
 
     first = Mute()
-    async with node(first, follow_seconds=0.05) as one, node(MemoryStore(like=first), follow_seconds=0.05) as two:
-        here, _ = await one.create("a", Config.of(DENSE))
+    async with node(first, follow_seconds=0.05) as node_a, node(MemoryStore(like=first), follow_seconds=0.05) as node_b:
+        here, _ = await node_a.create("a", Config.of(DENSE))
         await here.label(batch_of(5))
-        await eventually_async(lambda: "a" in two.replicas and two.get("a").position == here.position)
+        await eventually_async(lambda: "a" in node_b.replicas and node_b.get("a").position == here.position)
 
 
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
@@ -112,25 +114,25 @@ async def test_over_sqlite_a_node_looks_when_another_process_has_written(
         looks += 1
         return await heads()
 
-    asked = asyncio.Event()
+    checked = asyncio.Event()
 
     async def probed(name: str) -> LogHead | None:
-        asked.set()
+        checked.set()
         return await head(name)
 
     monkeypatch.setattr(store, "heads", counted)
     monkeypatch.setattr(store, "head", probed)
-    async with node(store, follow_seconds=0.05) as one:
-        here, _ = await one.create("a", Config.of(DENSE))
+    async with node(store, follow_seconds=0.05) as first:
+        here, _ = await first.create("a", Config.of(DENSE))
         for i in range(5):
             await here.label(batch_of(1, i))
         await eventually_async(lambda: looks >= 1)  # as at first nobody knows what others did
-        asked.clear()
-        await asyncio.wait_for(asked.wait(), 300)  # instead of looking it asks whether the store is there
-        async with node(await open_again(), **SLOW) as two:
+        checked.clear()
+        await asyncio.wait_for(checked.wait(), 300)  # instead of looking it asks whether the store is there
+        async with node(await open_again(), **SLOW) as second:
             before = looks
-            await two.create("b", Config.of(DENSE))
-            await eventually_async(lambda: "b" in one.replicas)
+            await second.create("b", Config.of(DENSE))
+            await eventually_async(lambda: "b" in first.replicas)
             assert looks > before
         monkeypatch.setattr(store_sync, "_QUIET", 1.0)
         before = looks
@@ -148,11 +150,11 @@ async def test_a_node_that_hears_nothing_for_a_while_goes_on_hearing() -> None:
             return await super().poll(node, after, seconds)
 
     first = MemoryStore()
-    async with node(first, **SLOW) as one, node(Broken(like=first), follow_seconds=0.2) as two:
-        here, _ = await one.create("a", Config.of(DENSE))
+    async with node(first, **SLOW) as node_a, node(Broken(like=first), follow_seconds=0.2) as node_b:
+        here, _ = await node_a.create("a", Config.of(DENSE))
         for i in range(20):
             await here.label(batch_of(1, i))
-            await eventually_async(lambda: "a" in two.replicas and two.get("a").position == here.position)
+            await eventually_async(lambda: "a" in node_b.replicas and node_b.get("a").position == here.position)
 
 
 async def test_that_the_store_is_away_is_told_now_and_then(
@@ -168,18 +170,18 @@ async def test_that_the_store_is_away_is_told_now_and_then(
 
     monkeypatch.setattr(store_sync, "_WARN_SECONDS", 0.05)
     store = Away()
-    async with node(store, follow_seconds=0.01) as one:
+    async with node(store, follow_seconds=0.01) as observer:
 
-        def told() -> int:
+        def count_warnings() -> int:
             return sum("is waited for: by the test" in line for line in caplog.messages)
 
-        await eventually_async(lambda: told() > 3)
+        await eventually_async(lambda: count_warnings() > 3)
         assert any("has not answered for" in line for line in caplog.messages)
         store.away = False
-        await eventually_async(lambda: one.ready)
-        before = told()
+        await eventually_async(lambda: observer.ready)
+        before = count_warnings()
         await asyncio.sleep(0.2)
-        assert told() == before
+        assert count_warnings() == before
 
 
 # Snapshots
@@ -189,7 +191,7 @@ async def test_one_node_takes_the_snapshots_and_the_others_count_from_them(open_
     settings = {"follow_seconds": 0.05, "snapshot_events": 20, "snapshot_seconds": 3600, "snapshots_kept": 2}
     stores = [await open_again() for _ in range(3)]
     async with AsyncExitStack() as running:
-        engines = [await running.enter_async_context(node(one, **settings)) for one in stores]
+        engines = [await running.enter_async_context(node(store, **settings)) for store in stores]
         await engines[0].create("a", Config.of(DENSE))
         await eventually_async(lambda: all("a" in engine.replicas for engine in engines))
         hosts = [engine.get("a") for engine in engines]
@@ -207,7 +209,7 @@ async def test_one_node_takes_the_snapshots_and_the_others_count_from_them(open_
         if kind != "sqlite":  # whose nodes hear of snapshots when one of their own is due
             newest = retained[0].position
             await eventually_async(
-                lambda: all(one.snapshots.newest and one.snapshots.newest.position == newest for one in hosts)
+                lambda: all(store.snapshots.newest and store.snapshots.newest.position == newest for store in hosts)
             )
             after = 150 - 5 * (newest - 1)
             assert [host.snapshots.unsaved for host in hosts] == [after] * 3
@@ -217,24 +219,24 @@ async def test_where_the_node_that_takes_them_is_gone_the_next_one_does(open_aga
     monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.5)
     settings = {"follow_seconds": 0.05, "snapshot_events": 10, "snapshot_seconds": 3600}
     async with AsyncExitStack() as running:
-        async with node(await open_again(), **settings) as one:
-            here, _ = await one.create("a", Config.of(DENSE))
+        async with node(await open_again(), **settings) as first:
+            here, _ = await first.create("a", Config.of(DENSE))
             await here.label(batch_of(10))
             await eventually_async(lambda: here.snapshots.newest is not None)  # with the lease
-            two = await running.enter_async_context(node(await open_again(), **settings))
-            await eventually_async(lambda: "a" in two.replicas and two.get("a").position == here.position)
-        there = two.get("a")
+            second = await running.enter_async_context(node(await open_again(), **settings))
+            await eventually_async(lambda: "a" in second.replicas and second.get("a").position == here.position)
+        there = second.get("a")
         position = (await there.label(batch_of(20, 10))).position
         await eventually_async(lambda: there.mailbox.wake() or there.snapshots.newest is not None)
         await eventually_async(lambda: (there.mailbox.wake() or there.snapshots.newest.position) == position)
 
 
 async def test_a_snapshot_that_is_ahead_of_this_node_counts_from_where_it_stands(open_again: Opener) -> None:
-    async with node(await open_again(), **SLOW) as one, node(await open_again(), **SLOW) as two:
-        here, _ = await one.create("a", Config.of(DENSE))
-        await eventually_async(lambda: "a" in two.replicas)
-        deaf(two)
-        there = two.get("a")
+    async with node(await open_again(), **SLOW) as first, node(await open_again(), **SLOW) as second:
+        here, _ = await first.create("a", Config.of(DENSE))
+        await eventually_async(lambda: "a" in second.replicas)
+        deaf(second)
+        there = second.get("a")
         for i in range(4):
             await here.label(batch_of(5, 5 * i))
         info = await here.snapshots.save()
@@ -247,11 +249,11 @@ async def test_a_snapshot_that_is_ahead_of_this_node_counts_from_where_it_stands
 
 async def test_who_stops_lets_go_of_the_claim(open_again: Opener) -> None:
     keeping = await open_again()
-    one = Engine(await open_again(), Settings(store="memory:"))
-    await one.start()
-    here, _ = await one.create("a", Config.of(DENSE))
+    item = Engine(await open_again(), Settings(store="memory:"))
+    await item.start()
+    here, _ = await item.create("a", Config.of(DENSE))
     await here.label(batch_of(5))
-    await one.stop()
+    await item.stop()
     assert [snapshot.position for snapshot in await keeping.snapshots("a", here.birth)] == [2]
     assert await keeping.lease("a", here.birth, b"another node, 16", 60.0)
 
@@ -262,16 +264,16 @@ async def test_who_stops_lets_go_of_the_claim(open_again: Opener) -> None:
 async def test_a_predict_waits_for_the_position_that_it_asks_for(open_again: Opener) -> None:
     async with (
         serving(await open_again(), **SLOW) as (here, _),
-        serving(await open_again(), **SLOW) as (there, two),
+        serving(await open_again(), **SLOW) as (there, second),
     ):
         await here.put("/learners/a", json=DENSE)
-        await eventually_async(lambda: "a" in two.replicas)
-        deaf(two)
+        await eventually_async(lambda: "a" in second.replicas)
+        deaf(second)
         for i in range(5):
             position = (await posted(here, "/learners/a/update", events(4, 4 * i)))["position"]
-            one = (await posted(here, "/learners/a/predict", [{"x": [1, 2, 3]}]))["results"]
-            said = await posted(there, f"/learners/a/predict?at_least={position}", [{"x": [1, 2, 3]}])
-            assert (said["position"], said["results"]) == (position, one)
+            first = (await posted(here, "/learners/a/predict", [{"x": [1, 2, 3]}]))["results"]
+            predictions = await posted(there, f"/learners/a/predict?at_least={position}", [{"x": [1, 2, 3]}])
+            assert (predictions["position"], predictions["results"]) == (position, first)
         for i, path in enumerate(("", "/metrics", "/digest", "/weights"), 5):
             position = (await posted(here, "/learners/a/update", events(4, 4 * i)))["position"]
             reply = await there.get(f"/learners/a{path}?at_least={position}")
@@ -329,22 +331,28 @@ async def test_a_position_that_is_not_in_the_log_is_told_from_one_that_is_not_le
 
 
 async def test_who_waits_hears_that_the_learner_was_deleted(open_again: Opener) -> None:
-    async with node(await open_again(), **SLOW) as one, node(await open_again(), at_least_seconds=60, **SLOW) as two:
-        await one.create("a", Config.of(DENSE))
-        await eventually_async(lambda: "a" in two.replicas)
-        waiting = asyncio.create_task(two.get("a").log.wait_for(99))
+    async with (
+        node(await open_again(), **SLOW) as first,
+        node(await open_again(), at_least_seconds=60, **SLOW) as second,
+    ):
+        await first.create("a", Config.of(DENSE))
+        await eventually_async(lambda: "a" in second.replicas)
+        waiting = asyncio.create_task(second.get("a").log.wait_for(99))
         await asyncio.sleep(0.05)
         assert not waiting.done()
-        await one.delete("a")
+        await first.delete("a")
         with pytest.raises(LearnerGone):
             await waiting
 
 
 async def test_who_waits_is_served_as_soon_as_it_is_there(open_again: Opener) -> None:
-    async with node(await open_again(), **SLOW) as one, node(await open_again(), at_least_seconds=60, **SLOW) as two:
-        here, _ = await one.create("a", Config.of(DENSE))
-        await eventually_async(lambda: "a" in two.replicas)
-        there = two.get("a")
+    async with (
+        node(await open_again(), **SLOW) as first,
+        node(await open_again(), at_least_seconds=60, **SLOW) as second,
+    ):
+        here, _ = await first.create("a", Config.of(DENSE))
+        await eventually_async(lambda: "a" in second.replicas)
+        there = second.get("a")
         waiting = [asyncio.create_task(there.log.wait_for(here.position + 1 + i)) for i in range(3)]
         for i in range(3):
             await asyncio.sleep(0.02)
@@ -356,13 +364,13 @@ async def test_who_waits_is_served_as_soon_as_it_is_there(open_again: Opener) ->
                 await hasty.get("a").log.wait_for(99)
 
 
-@pytest.mark.parametrize("asked", ["0", "-1", "x", "1.5", "", str(2**53 + 1)])
-async def test_what_is_no_position_is_refused(asked: str) -> None:
+@pytest.mark.parametrize("position", ["0", "-1", "x", "1.5", "", str(2**53 + 1)])
+async def test_what_is_no_position_is_refused(position: str) -> None:
     async with serving(MemoryStore(), **SLOW) as (http, _):
         await http.put("/learners/a", json=DENSE)
         for reply in (
-            await http.post(f"/learners/a/predict?at_least={asked}", json={"events": [{"x": [1, 2, 3]}]}),
-            await http.get(f"/learners/a/digest?at_least={asked}"),
+            await http.post(f"/learners/a/predict?at_least={position}", json={"events": [{"x": [1, 2, 3]}]}),
+            await http.get(f"/learners/a/digest?at_least={position}"),
         ):
             assert reply.status_code == 422
             assert reply.json()["errors"][0]["pointer"] == "/at_least"
@@ -371,11 +379,14 @@ async def test_what_is_no_position_is_refused(asked: str) -> None:
 
 
 async def test_a_message_waits_too(open_again: Opener) -> None:
-    async with node(await open_again(), **SLOW) as one, node(await open_again(), at_least_seconds=0.2, **SLOW) as two:
-        here, _ = await one.create("a", Config.of(DENSE))
-        await eventually_async(lambda: "a" in two.replicas)
-        deaf(two)
-        async with websocket(app_over(two), "/v1/learners/a/ws") as client:
+    async with (
+        node(await open_again(), **SLOW) as first,
+        node(await open_again(), at_least_seconds=0.2, **SLOW) as second,
+    ):
+        here, _ = await first.create("a", Config.of(DENSE))
+        await eventually_async(lambda: "a" in second.replicas)
+        deaf(second)
+        async with websocket(app_over(second), "/v1/learners/a/ws") as client:
             for i in range(3):
                 position = (await here.label(batch_of(4, 4 * i))).position
                 client.send({"seq": i, "op": "predict", "events": [{"x": [1, 2, 3]}], "at_least": position})

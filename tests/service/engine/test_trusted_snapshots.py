@@ -29,15 +29,15 @@ def batch_of(count: int, start: int = 0) -> Any:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     """The configurations of states that were looked at."""
-    found: list[Config] = []
+    values: list[Config] = []
     check = learner.check_state
 
     def looked(config: Config, state: Any) -> None:
-        found.append(config)
+        values.append(config)
         check(config, state)
 
     monkeypatch.setattr(learner, "check_state", looked)
-    return found
+    return values
 
 
 async def slept(node: Engine) -> None:
@@ -86,9 +86,9 @@ async def test_what_was_changed_while_it_slept_is_refused(
         await replica.label(batch_of(10))
         before, birth, position = await replica.log.digest(), replica.birth, replica.position
         await slept(node)
-        found = await store.load("a", birth)
-        assert found is not None
-        state = unpack_snapshot(found[1], "it").state
+        result = await store.load("a", birth)
+        assert result is not None
+        state = unpack_snapshot(result[1], "it").state
         state["metrics.window_scores"][0] = np.nan
         await store.save("a", birth, position, pack_snapshot(position, CONFIG, state), 1, trim_log)
         if trim_log:
@@ -100,9 +100,9 @@ async def test_what_was_changed_while_it_slept_is_refused(
 
 
 def test_a_digest_is_of_the_process() -> None:
-    one, other = TrustedSnapshots(9), TrustedSnapshots(9)
-    assert one.digest(b"data") == one.digest(b"data") != one.digest(b"date")
-    assert one.digest(b"data") != other.digest(b"data")
+    item, other = TrustedSnapshots(9), TrustedSnapshots(9)
+    assert item.digest(b"data") == item.digest(b"data") != item.digest(b"date")
+    assert item.digest(b"data") != other.digest(b"data")
 
 
 def test_it_remembers_the_last_snapshot_of_so_many_logs() -> None:
@@ -112,5 +112,7 @@ def test_it_remembers_the_last_snapshot_of_so_many_logs() -> None:
         sound.add(birth, digest)
         assert sound.trusts(birth, digest)
     assert [sound.has_log(birth) for birth in (b"a", b"b", b"c")] == [True, False, True]
-    known = [sound.trusts(birth, digest) for birth, digest in [(b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4")]]
-    assert known == [False, False, True, True]
+    trusted = [
+        sound.trusts(birth, digest) for birth, digest in [(b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4")]
+    ]
+    assert trusted == [False, False, True, True]

@@ -244,8 +244,8 @@ async def test_a_row_of_another_type_is_told_in_plain_words_and_is_no_other_lear
             await posted(http, f"/learners/{name}/predict", [{"id": "s", "x": [1.0, 2.0, 3.0]}])
     await store.close()
     table = change.split()[1]
-    own = {"part": "snapshot IN (SELECT id FROM snapshot WHERE learner = 1)", "learner": "id = 1"}
-    where = f"{'AND' if 'WHERE' in change else 'WHERE'} {own.get(table, 'learner = 1')}"
+    conditions = {"part": "snapshot IN (SELECT id FROM snapshot WHERE learner = 1)", "learner": "id = 1"}
+    where = f"{'AND' if 'WHERE' in change else 'WHERE'} {conditions.get(table, 'learner = 1')}"
     with sqlite3.connect(path) as db:
         assert db.execute(f"{change} {where}").rowcount > 0
     db.close()
@@ -254,10 +254,10 @@ async def test_a_row_of_another_type_is_told_in_plain_words_and_is_no_other_lear
     try:
         try:
             async with node(store) as engine, over(engine) as http:
-                sent = {"events": [{"id": "s", "label": 1}]}
+                body = {"events": [{"id": "s", "label": 1}]}
                 for path_of in ("update", "labels"):
-                    assert (await http.post(f"/learners/b/{path_of}", json=sent)).status_code == 200
-                    reply = await http.post(f"/learners/a/{path_of}", json=sent)
+                    assert (await http.post(f"/learners/b/{path_of}", json=body)).status_code == 200
+                    reply = await http.post(f"/learners/a/{path_of}", json=body)
                     assert reply.status_code == 200 or reply.json()["code"] in ("damaged", "store-unavailable")
                 reply = await http.get("/learners/a/snapshots")
                 assert reply.status_code == 200 or reply.json()["code"] == "damaged"

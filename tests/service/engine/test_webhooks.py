@@ -47,11 +47,11 @@ class Receiver:
 
 @asynccontextmanager
 async def receiver(*answers: int) -> AsyncIterator[Receiver]:
-    one = Receiver(list(answers))
-    server = await asyncio.start_server(one.answer, "127.0.0.1", 0)
-    one.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/alarms?key=secret"
+    item = Receiver(list(answers))
+    server = await asyncio.start_server(item.answer, "127.0.0.1", 0)
+    item.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/alarms?key=secret"
     try:
-        yield one
+        yield item
     finally:
         server.close()
 
@@ -76,16 +76,16 @@ async def test_an_alarm_is_posted_once_and_never_on_a_replay(store: Store, open_
             await drifted(http)
             await eventually_async(lambda: len(received.got) > 0)
             await eventually_async(lambda: "a" in follower.replicas and follower.get("a").view.figures.alarm_count == 1)
-            (told,) = received.got
-            assert told == {"learner": "a", **(await http.get("/learners/a/alarms")).json()["alarms"][0]}
-            assert (told["kind"], told["events"], told["clock"]) == ("scores", 50, T0 + DRIFTED - 1)
+            (output,) = received.got
+            assert output == {"learner": "a", **(await http.get("/learners/a/alarms")).json()["alarms"][0]}
+            assert (output["kind"], output["events"], output["clock"]) == ("scores", 50, T0 + DRIFTED - 1)
         async with serving(store, **settings) as (http, engine):  # after a crash, the log is applied again
             await engine.get("a").log.catch_up()
             assert (await http.get("/learners/a/alarms")).json()["counts"]["scores"] == 1
             await http.put("/learners/b", json=DENSE)
             await drifted(http, "b")  # goes behind whatever else might have been sent
             await eventually_async(lambda: len(received.got) > 1)
-        assert [one["learner"] for one in received.got] == ["a", "b"]
+        assert [item["learner"] for item in received.got] == ["a", "b"]
 
 
 @pytest.mark.usefixtures("at_once")
@@ -96,7 +96,7 @@ async def test_what_fails_is_tried_again_and_order_is_kept(caplog: pytest.LogCap
             webhook.send("a", {**ALARM, "number": number})
         await eventually_async(lambda: len(received.got) == 6)
         await closed(webhook)
-        assert [one["number"] for one in received.got] == [0, 0, 0, 1, 1, 2]
+        assert [item["number"] for item in received.got] == [0, 0, 0, 1, 1, 2]
         assert "cannot send" not in caplog.text
 
 
@@ -110,7 +110,7 @@ async def test_an_alarm_that_comes_after_a_pause_is_sent_too() -> None:
             for _ in range(number):  # at different moments of what goes on after an answer
                 await asyncio.sleep(0)
         await closed(webhook)
-        assert [one["number"] for one in received.got] == list(range(5))
+        assert [item["number"] for item in received.got] == list(range(5))
 
 
 @pytest.mark.usefixtures("at_once")
@@ -121,15 +121,15 @@ async def test_what_cannot_be_sent_is_given_up_and_shows_no_address(caplog: pyte
         webhook.send("b", ALARM)
         await eventually_async(lambda: len(received.got) == 6)
         await closed(webhook)
-        assert [one["learner"] for one in received.got] == ["a"] * 5 + ["b"]
+        assert [record["learner"] for record in received.got] == ["a"] * 5 + ["b"]
     assert "cannot send an alarm of a: the response was 500" in caplog.text
     for url in (f"http://127.0.0.1:{free_port()}/?key=secret", "no address?key=secret", "http://[?key=secret"):
         webhook = Webhook(url)
         webhook.send("c", ALARM)
         await eventually_async(lambda: "cannot send an alarm of c" in caplog.text)
         await webhook.close()
-        ours = [one.getMessage() for one in caplog.records if one.name == "rarestream.webhook"]
-        assert not any("secret" in one for one in ours)
+        ours = [record.getMessage() for record in caplog.records if record.name == "rarestream.webhook"]
+        assert not any("secret" in record for record in ours)
         caplog.clear()
 
 
