@@ -500,7 +500,7 @@ def test_progress_is_for_terminals(server: Process, tmp_path: Path) -> None:
 
 @contextmanager
 def running(server: Process, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A command as a process of its own, which does not outlive its test."""
+    """Run a command as a process that ends with its test."""
     command = [sys.executable, "-m", "service", *arguments, "--url", server.url]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
@@ -712,7 +712,7 @@ def test_every_command_that_calls_the_service_has_the_same_options() -> None:
 
 
 def helps(command: Any, *path: str) -> Iterator[tuple[str, str]]:
-    """What the shell shows beside each command and option, by its name."""
+    """Yield the help that the shell shows for each command and option, by name."""
     for option in command.params:
         if option.param_type_name == "option":
             yield " ".join([*path, option.opts[0]]), option.help
@@ -722,7 +722,7 @@ def helps(command: Any, *path: str) -> Iterator[tuple[str, str]]:
 
 
 def test_no_help_has_a_mark_that_is_lost_in_zsh() -> None:
-    """It writes a list of them in single quotes, each help in double ones."""
+    """zsh writes the list in single quotes, and each help in double quotes."""
     result = dict(helps(typer.main.get_command(app)))
     assert {"snapshot", "keys create", "keys create --scope"} <= set(result)
     assert [name for name, message in result.items() if set(message) & {"'", '"'}] == []

@@ -28,7 +28,7 @@ Demo = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def demo(start: Commands) -> Demo:
-    """Starts the demo on a store with options."""
+    """Start the demo on a store with options."""
 
     def started(store: str, *options: object) -> subprocess.Popen[str]:
         return start("demo", "--store", store, "--port", 0, *options, PYTHONUNBUFFERED="1")
@@ -37,7 +37,7 @@ def demo(start: Commands) -> Demo:
 
 
 def until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
-    """Read what it prints up to a line with the pattern."""
+    """Read the output up to a line with the pattern."""
     assert process.stdout is not None
     for line in process.stdout:
         if match := re.search(pattern, line):
@@ -51,7 +51,7 @@ def learners(url: str) -> dict[str, dict[str, Any]]:
 
 
 def compared(url: str) -> dict[str, Any]:
-    """What the group says of the four."""
+    """Return the group's comparison of the four learners."""
     document = httpx.get(f"{url}/v1/groups/{GROUP}/compare", trust_env=False, timeout=300).raise_for_status().json()
     assert document["learners"] == list(LEARNERS)
     return dict(document)
@@ -178,7 +178,7 @@ def test_a_stream_of_which_no_event_is_of_a_time_to_come(demo: Demo, tmp_path: P
 
 
 def test_a_learner_that_somebody_else_teaches_does_not_stop_the_stream(demo: Demo, tmp_path: Path) -> None:
-    """What it has learnt is a duplicate to it, of which it is known what it said: all are level, and compared."""
+    """It reports duplicates, whose first scores are known, so all learners catch up and are compared."""
     process = demo(f"sqlite:///{tmp_path / 'demo.db'}", "--events", 400, "--rate", 40)
     url = until(process, r"dashboard +(http://\S+)/$")[1]
     until(process, r"demo-fofo +[\d,]+ events")

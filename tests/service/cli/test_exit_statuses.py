@@ -50,7 +50,7 @@ LOCAL = ("serve", "demo", "warm", "keys")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the files that the commands name."""
+    """Make a folder with the files of the commands."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.csv").write_text("p,q,r,label\n" + "1,2,3,0\n4,5,6,1\n" * 3)
     (tmp_path / "exported").write_bytes(b"rare, and cut off")
@@ -71,7 +71,7 @@ def put(server: Process, name: str) -> None:
 
 
 def run(*arguments: str, url: str | None = None, key: str | None = None) -> tuple[int, str]:
-    """The status of a command, and what it said on standard error."""
+    """Run a command; return its status and its standard error."""
     result = CliRunner().invoke(app, arguments, env={"RARESTREAM_URL": url, "RARESTREAM_KEY": key})
     return result.exit_code, re.sub(r"[\s│]+", " ", result.stderr)  # without typer's frame and its line ends
 

@@ -23,7 +23,7 @@ from tests.harness.redis_server import RedisServer
 
 
 def leaves(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
-    """Every command that does something, by its whole name."""
+    """Yield every leaf command by its full name."""
     if not hasattr(command, "commands"):
         yield " ".join(path), command
         return
@@ -35,14 +35,14 @@ COMMANDS = dict(leaves(typer.main.get_command(app)))
 
 
 def line(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """The next document that it prints."""
+    """Read the next document of the output."""
     assert process.stdout is not None
     document: dict[str, Any] = json.loads(process.stdout.readline())
     return document
 
 
 def ended(process: subprocess.Popen[str], number: signal.Signals = signal.SIGINT) -> tuple[list[Any], list[str]]:
-    """Stopped by a signal: what it printed since then as documents, and the lines that it said on standard error."""
+    """Stop a process by a signal; return its remaining documents and the lines of its standard error."""
     process.send_signal(number)
     out, err = process.communicate(timeout=300)
     return [json.loads(text) for text in out.splitlines()], err.splitlines()

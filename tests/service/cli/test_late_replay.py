@@ -67,14 +67,14 @@ def get(server: Process, path: str) -> Any:
 
 
 def figures(server: Process, name: str) -> dict[str, Any]:
-    """The live figures, but for what tells how requests were cut."""
+    """Return the live metrics that do not depend on the size of requests."""
     excluded = ("name", "position", "duplicates")
     return {key: value for key, value in get(server, f"{name}/metrics").items() if key not in excluded}
 
 
 @pytest.fixture(scope="module")
 def replayed(server: Process, file: Path) -> str:
-    """A learner after an uninterrupted replay, with labels one hour late."""
+    """Replay the file without interruption, with labels one hour late; return the learner."""
     create(server, "whole")
     run(server, "replay", file, "--learner", "whole", *LATE)
     return "whole"
@@ -84,7 +84,7 @@ def replayed(server: Process, file: Path) -> str:
 
 
 def steps(batches: list[RequestBody]) -> list[Step]:
-    """The events of all requests, one by one."""
+    """List the events of all requests."""
     kinds = {"unlabelled": "score", "labels": "label"}
     return [(kinds[batch.kind], batch.offset + i) for batch in batches for i in range(batch.count)]
 
@@ -95,7 +95,7 @@ def make_requests(times: list[float], delay: Delay, **options: Any) -> list[Requ
 
 
 def naive(times: list[float], delay: Delay, limit: int | None = None) -> list[Step]:
-    """One by one: before each event the labels, in the order of rows, that are known at the largest time so far."""
+    """List rows and labels in order: before each event, the labels that have arrived by the largest time so far."""
     order: list[Step] = []
     arrivals: list[float] = []
     clock = -np.inf
@@ -187,7 +187,7 @@ def test_rounds_of_labels() -> None:
 
 
 def test_it_goes_as_if_each_event_were_sent_at_its_time(server: Process, replayed: str) -> None:
-    """Against single events, and labels at `/labels`, sent one by one in the order of time."""
+    """Compare with single events and labels at `/labels`, sent in the order of time."""
     create(server, "by-hand")
     events = rows()
     url = f"{server.url}/v1/learners/by-hand/"

@@ -40,7 +40,7 @@ def list_of(server: Process, *options: str) -> str:
 
 
 def requests(server: Process) -> int:
-    """That were answered below /v1 so far."""
+    """Count the requests below /v1 so far."""
     text = httpx.get(f"{server.url}/metrics", trust_env=False, timeout=300).text
     counts = re.findall(r'^rarestream_request_seconds_count\{.*route="/v1/.*\} (\S+)$', text, re.MULTILINE)
     return round(sum(map(float, counts)))

@@ -45,7 +45,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def uninterrupted_digest(server: Process, file: Path) -> str:
-    """The digest after an uninterrupted replay."""
+    """Return the digest after an uninterrupted replay."""
     create(server, "whole")
     replayed(server, file, "whole")
     return digest(server, "whole")
@@ -62,7 +62,7 @@ def create(server: Process, name: str) -> None:
 
 
 def figures(server: Process, name: str) -> dict[str, Any]:
-    """All that a learner says of itself and of some events, but its name, its place in the log and the duplicates."""
+    """Return a learner's metrics and some predictions, without its name, position and duplicates."""
     metrics = get(server, f"{name}/metrics")
     events = [{"features": {"amount": i / 3, "country": "abcdef"[i % 6]}} for i in range(50)]
     predict = f"{server.url}/v1/learners/{name}/predict"
@@ -84,14 +84,14 @@ def replay(start: Commands, server: Process, file: Path, name: str, *options: st
 
 
 def finish(process: subprocess.Popen[str], status: int = 0) -> str:
-    """What it printed, after it has ended with this status."""
+    """Wait for the end with this status; return the output."""
     text = process.communicate()[0]
     assert process.returncode == status, text
     return text
 
 
 def replayed(server: Process, file: Path, name: str, *options: str, status: int = 0) -> str:
-    """What one printed, from its start to its end."""
+    """Run a replay; return its output."""
     with Commands() as start:
         return finish(replay(start, server, file, name, *options), status)
 
@@ -177,7 +177,7 @@ def test_a_source_is_the_file_and_what_shapes_its_rows(file: Path, tmp_path: Pat
 
 
 def test_a_source_name_stays_what_it_was(tmp_path: Path) -> None:
-    """Replays that an earlier version began are to go on."""
+    """Replays of an earlier version resume."""
     path = tmp_path / "a.csv"
     path.write_text("x,label\n1,0\n")
     assert source_name(path, RowColumns(positive=("1",), drop=("b",)), "csv") == "a.csv#8e2ba90d3ac37f71"

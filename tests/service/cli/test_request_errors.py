@@ -33,7 +33,7 @@ class Time:
 
 
 def error_of(answer: httpx.Response | Exception, *, repeatable: bool = True) -> ClientError:
-    """The error of an update that has this answer."""
+    """Return the error of an update with this response."""
 
     def reply(_: httpx.Request) -> httpx.Response:
         if isinstance(answer, Exception):

@@ -31,9 +31,9 @@ from tests.harness.terminal import in_terminal
 
 @contextmanager
 def answering(reply: bytes, context: ssl.SSLContext | None = None, pause: float = 0.0) -> Iterator[int]:
-    """A server that answers each connection with these bytes, on the port that is given.
+    """Run a server that answers each connection with these bytes; yield its port.
 
-    `context`: by TLS. `pause`: after so many seconds.
+    `context`: of TLS. `pause`: seconds before the answer.
     """
 
     class Handler(socketserver.BaseRequestHandler):

@@ -24,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 def printed(server: Process, *arguments: str) -> list[str]:
-    """The lines of a command that is done."""
+    """Run a command; return its lines."""
     result = CliRunner().invoke(app, arguments, env={"RARESTREAM_URL": server.url})
     assert result.exit_code == 0, result.output
     return result.stdout.splitlines()

@@ -43,7 +43,7 @@ def target(service: Process, request: pytest.FixtureRequest) -> Iterator[Target]
 
 
 def add(server: RedisServer, stream: str, *values: bytes) -> list[int]:
-    """Entries of an event each; their numbers."""
+    """Add an entry per event; return their numbers."""
     with redis.Redis(port=server.port) as client, client.pipeline(transaction=False) as pipe:
         for value in values:
             pipe.xadd(stream, {"event": value})
@@ -51,7 +51,7 @@ def add(server: RedisServer, stream: str, *values: bytes) -> list[int]:
 
 
 def entries(server: RedisServer, stream: str) -> list[dict[str, Any]]:
-    """The events of a stream."""
+    """Read the events of a stream."""
     with redis.Redis(port=server.port) as client:
         return [json.loads(fields[b"event"]) for _, fields in client.xrange(stream)]
 

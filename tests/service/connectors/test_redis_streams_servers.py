@@ -34,7 +34,7 @@ def target(service: Process, request: pytest.FixtureRequest) -> Iterator[Target]
 
 
 def fed(target: Target, reading: Consumer, client: redis.Redis, numbers: range) -> None:
-    """Labelled events, and one that is scored, into the stream `s`, up to when they are learnt."""
+    """Add labelled events and an unlabelled one to the stream `s`, and wait until they are learnt."""
     before = target.learnt
     for i in numbers:
         client.xadd("s", {"event": event(i, id=f"e{i}")})
@@ -73,7 +73,7 @@ def test_it_follows_the_sentinels_to_the_next_master(target: Target, tmp_path: P
 
 
 def committed(client: redis.Redis) -> str:
-    """The id that the group of the stream stands at."""
+    """Return the last id of the stream's group."""
     return str(client.xinfo_groups("s")[0]["last-delivered-id"].decode())
 
 

@@ -24,7 +24,7 @@ Write = Callable[[str, str], Path]
 
 @pytest.fixture(params=["plain", "gzipped"])
 def write(request: pytest.FixtureRequest, tmp_path: Path) -> Write:
-    """Writes a text file, once as it is and once gzipped with .gz behind its name."""
+    """Write text files: once plain, and once gzipped with the suffix .gz."""
 
     def write(name: str, text: str) -> Path:
         if request.param == "plain":

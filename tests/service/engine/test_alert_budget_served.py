@@ -25,7 +25,7 @@ BUDGET = {**SETUPS["dense"], "threshold": {"objective": "budget", "alerts": ALER
 
 
 def budget_event(i: int, day: int = 0) -> dict[str, Any]:
-    """An event that scores high, in the last second of a day: little is to come, so alerts are given freely."""
+    """Make an event with a high score in the last second of a day, when the budget is spent freely."""
     return {"id": f"q{day}-{i}", "x": [1.0 + (i * 7 % 11) / 11, 0.5, 0.0], "time": START + (day + 1) * DAY - 1.0}
 
 

@@ -21,7 +21,7 @@ REQUESTS = 40
 
 
 def config(rng: random.Random) -> tuple[str, dict[str, Any]]:
-    """A learner whose windows, ids and memory are small enough to overflow."""
+    """Return the configuration of a learner whose windows, ids and memory overflow soon."""
     setup = rng.choice(list(SETUPS))
     two = setup != "ordinal"
     assumed = two and rng.random() < 0.5  # which asks for many ids

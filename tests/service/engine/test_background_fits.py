@@ -72,7 +72,7 @@ def batch_of(name: str, count: int, start: int = 0) -> Any:
 
 
 async def replayed(store: Store, birth: bytes, position: int) -> tuple[Learner, int]:
-    """The library over the log's records up to a position, and how many fits were among them."""
+    """Apply the log's records up to a position with the library; return the learner and the number of fits."""
     learner, fits = None, 0
     for entry in await whole_log(store, "a", birth):
         record = unpack_record(entry.data, "a record")

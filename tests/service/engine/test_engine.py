@@ -46,7 +46,7 @@ def batch_of(count: int, start: int = 0) -> Any:
 
 @asynccontextmanager
 async def engine(store: Store, **settings: Any) -> AsyncIterator[Engine]:
-    """A node over a store that outlives it: as after a crash, nothing is snapshotted or closed at the end."""
+    """Run a node over a store that outlives it; like a crash, the end takes no snapshot and closes nothing."""
     node = Engine(store, Settings(**settings))
     await node.start()
     try:
@@ -67,7 +67,7 @@ async def crash(node: Engine) -> None:
 
 
 def library(config: dict[str, Any], count: int) -> str:
-    """The digest of a learner that met the first `count` events without any service."""
+    """Return the digest of a library learner after the first `count` events."""
     learner = Learner(Config.of(config))
     batch_events = events(count)
     if batch_events:

@@ -63,7 +63,7 @@ async def by_json(operation: str, http: httpx.AsyncClient, _: Engine) -> None:
 
 
 async def by_odd_json(operation: str, http: httpx.AsyncClient, _: Engine) -> None:
-    """A body that is read the precise way: a label of an odd make, or a whole number beyond what the fast one takes."""
+    """Send a body that takes the slow path of the decoder."""
     odd = {**EVENT, "amount": 2**70}
     await posted(http, f"/learners/a/{operation}", [{"features": odd, **_label(operation)}])
 
@@ -268,7 +268,7 @@ def test_names_that_are_cut_or_odd() -> None:
 
 
 def spied(column_names: FeatureNames, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The events whose features are spelt."""
+    """Record the events whose features are spelt."""
     spelt: list[Any] = []
     names = Named.names
 

@@ -61,7 +61,7 @@ def same(value: dict[str, Any], expected: dict[str, float]) -> bool:
 
 
 async def settled(engine: Any) -> dict[str, str]:
-    """The digests of all learners and groups of a node that has caught up."""
+    """Return the digests of all learners and groups of a node after catching up."""
     hosts = {**engine.replicas, **{f"@{name}": group for name, group in engine.groups.items()}}
     for host in hosts.values():
         await host.log.catch_up()

@@ -24,7 +24,7 @@ def config(setup: str = "dense", **late: Any) -> dict[str, Any]:
 
 
 async def pending(engine: Engine) -> Any:
-    """What the store remembers, as it says itself."""
+    """Return what the store remembers."""
     replica = engine.get("a")
     return await engine.node.store.pending("a", replica.birth)
 

@@ -173,7 +173,7 @@ async def test_a_node_that_is_ahead_begins_again_by_the_log(
 
 
 async def caught_up(engine: Engine) -> None:
-    """It knows the learner, and what is in its log."""
+    """Let a node catch up with the store."""
     await engine.sync.check_heads()
     await engine.get("a").log.catch_up()
 

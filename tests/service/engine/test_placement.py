@@ -41,7 +41,7 @@ Placed = Callable[..., Awaitable[Placement]]
 
 @pytest.fixture
 async def placed(redis_server: RedisServer) -> AsyncIterator[Placed]:
-    """Makes placements over one Redis."""
+    """Return a function that makes placements over one Redis."""
     nodes: list[Node] = []
 
     async def make(address: str | None, replication: int = 2) -> Placement:
@@ -196,7 +196,7 @@ class Spread:
         return [node.url for node in self.nodes].index(address)
 
     def other_node(self, name: str) -> int:
-        """A node that does not host it."""
+        """Return a node that does not host a learner."""
         return (self.host(name) + 1) % len(self.nodes)
 
     def forwarded(self, node: int) -> float:
@@ -211,18 +211,18 @@ class Spread:
         return sum(float(line.split()[-1]) for line in lines)
 
     def mark(self, node: int, target: str) -> str:
-        """What another node sends along where it passes a GET of this target on."""
+        """Return the header that a node sends with a forwarded GET."""
         key = self.redis.command("GET", KEY)
         assert isinstance(key, bytes)
         return _mark(key, self.nodes[node].url, "GET", target).decode()
 
     def passed_on(self, node: int, target: str) -> httpx.Response:
-        """The reply of a node to a request that another passes on."""
+        """Send a node a request as another node forwards it; return the reply."""
         headers = {"x-rarestream-forwarded": self.mark(node, target)}
         return self.http.get(self.nodes[node].url + target, headers=headers)
 
     def agreed(self, name: str, nodes: Iterable[int]) -> dict[str, Any]:
-        """The position and the digest that the nodes tell, once they have all read what others wrote."""
+        """Wait until all nodes report the same position and digest; return them."""
         lines: list[dict[str, Any]] = []
 
         def all_agree() -> bool:

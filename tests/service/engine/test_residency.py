@@ -51,7 +51,7 @@ async def rested(engine: Any) -> None:
 
 
 async def course(http: httpx.AsyncClient) -> dict[str, tuple[int, str]]:
-    """Some weeks of several learners in turn, and where each of them ends."""
+    """Run some weeks of several learners in turn; return their final states."""
     for start in range(0, 40, 10):
         for name in NAMES:
             await posted(http, f"/learners/{name}/update", events(name, start, start + 5))

@@ -91,7 +91,7 @@ def packed_event() -> bytes:
 
 
 def changed(place: int, value: Any) -> bytes:
-    """The bytes with another member at `place`."""
+    """Return the bytes with another member at `place`."""
     parts = msgspec.msgpack.decode(packed_event())
     parts[place] = value
     return msgspec.msgpack.encode(parts)

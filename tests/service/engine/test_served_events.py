@@ -54,12 +54,12 @@ def labelled(setup: str, start: int, stop: int) -> list[dict[str, Any]]:
 
 
 def late(setup: str, start: int, stop: int, delay: float = 3600.0) -> list[dict[str, Any]]:
-    """The labels of events that were served, as long after them."""
+    """Return the labels of served events, `delay` seconds after them."""
     return [{"id": f"e{i}", "label": label_of(setup, i), "time": T0 + 10 * i + delay} for i in range(start, stop)]
 
 
 def model_of(learner: Learner) -> dict[str, Any]:
-    """What the learner has learnt of the features."""
+    """Return the arrays that were learnt from features."""
     parts = ("algorithm.", "scaling.", "columns.", "retained.", "embedding.")
     return {name: array for name, array in learner.state().items() if name.startswith(parts)}
 
@@ -69,7 +69,7 @@ def same(first: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def library(setup: str, batches: list[list[dict[str, Any]]]) -> Learner:
-    """A learner of the same configuration that met labelled events at once, in this order."""
+    """Return a library learner of the same configuration after labelled events in this order."""
     learner = Learner(Config.of(SETUPS[setup]))
     for batch in batches:
         carried = [

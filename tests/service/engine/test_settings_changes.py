@@ -49,14 +49,14 @@ FITTING = {"fixed": 0.25, "cost": 0.25, "cost of a field": 0.5}  # the live thre
 
 
 async def fed(http: Any, setup: str = "named", count: int = 100) -> None:
-    """A learner that has met some events, and has served some more."""
+    """Create a learner that has learnt some events and served more."""
     await http.put("/learners/a", json=NAMED if setup == "named" else SETUPS[setup])
     await posted(http, "/learners/a/update", labelled(setup, 0, count))
     await posted(http, "/learners/a/predict", [event(setup, i) for i in range(count, count + 10)])
 
 
 def state_of(engine: Any) -> dict[str, Any]:
-    """Copies of what a change must not touch."""
+    """Copy the state that a change must not touch."""
     state = engine.get("a").learner.state()
     return {name: array.copy() for name, array in state.items() if not name.startswith("threshold.")}
 

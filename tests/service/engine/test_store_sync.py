@@ -27,7 +27,7 @@ SLOW = {"follow_seconds": 3600}  # nothing is found by looking
 
 
 def deaf(engine: Engine) -> None:
-    """It hears and looks at nothing any more: what it does not read itself it does not know."""
+    """Stop the node from following the store."""
     assert engine.sync.task is not None
     engine.sync.task.cancel()
 

@@ -28,7 +28,7 @@ def batch_of(count: int, start: int = 0) -> Any:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
-    """The configurations of states that were looked at."""
+    """Record the configurations of validated states."""
     values: list[Config] = []
     check = learner.check_state
 

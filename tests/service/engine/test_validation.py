@@ -138,7 +138,7 @@ BEYOND = [("mean", 1e300), ("m2", 1e300), ("mean", -1e40)]
 
 
 def scaled(name: str, value: float) -> tuple[Learner, dict[str, Any]]:
-    """A learner, and its state with such a number among those that features are scaled by."""
+    """Return a learner, and its state with such a number in its scaling."""
     learner = Learner(Config.of(SCALED))
     learner.learn(np.arange(30.0).reshape(10, 3), np.arange(10) % 2)
     state = {key: array.copy() for key, array in learner.state().items()}
