@@ -1,7 +1,7 @@
 """A learner or a group on this node: a state machine that follows its log.
 
 Start with `learner_replica`, which owns a `mailbox` (jobs, one at a time) and a `log_follower` (append, read, apply).
-Beside these stand snapshots, fits, served events and label expiry; `lease` decides which node does such work.
+Snapshots, fits, the join of labels and label expiry use these; `lease` decides which node does such work.
 """
 
 from service.engine.replica.group_replica import GroupReplica

@@ -6,8 +6,8 @@ One of the nodes that have the learner makes the fit: the one with the lease (`l
 record for a while. After that they make the fit too, and the first one in the log counts.
 
 A fit of a batch algorithm runs in the background. Events in the queue wait for the fit of an online learner's
-embedding: what is learnt without it would have to be learnt again. An outcome that cannot be appended because the store
-is away is retried behind whatever else waits.
+embedding, because anything learnt without it would have to be learnt again. If the store is away, the append of an
+outcome is retried after the other jobs.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class BackgroundFits:
         return join_outcomes(outcomes)
 
     async def close(self) -> None:
-        """Cancel what runs: its thread is left behind, and nobody needs what it finds."""
+        """Cancel the running fit; its thread ends later, without a use for the outcome."""
         for task in (self._renewal, self._task):
             if task is not None and not task.done():
                 task.cancel()

@@ -41,8 +41,8 @@ from service.wire import Events, Labelled, Learnt
 
 __all__ = ["GroupLearnt", "GroupReplica"]
 
-_INLINE = 2**12  # events of a record, of which more are compared by a thread
-_SMALL = 2**10  # events of a record, of which more are packed by a thread
+_INLINE = 2**12  # events of a record; a thread compares larger ones
+_SMALL = 2**10  # events of a record; a thread packs larger ones
 
 
 class GroupLearnt(NamedTuple):
@@ -210,7 +210,7 @@ class GroupReplica:
 
     def _observe(self, step: Applied | Jumped) -> None:
         self.snapshots.observe(step)
-        if isinstance(step, Jumped):  # what is kept for a position is of another comparison
+        if isinstance(step, Jumped):  # the cached results belong to another comparison
             self._comparison = self._tests = None
 
 

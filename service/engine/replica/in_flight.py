@@ -95,7 +95,7 @@ class InFlightRecords:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Take out what the store lost: what was logged before the block and is not applied after it.
+        """Take out lost records: those logged before the block and not applied after it.
 
         The block reads the log to its end.
         """
@@ -111,11 +111,11 @@ class InFlightRecords:
         self._lose(list(self._records))
 
     def note(self, token: bytes, decided: _Decided) -> None:
-        """Note what was decided for a record."""
+        """Note the decisions of a record."""
         self._records[token].decided = decided
 
     def decisions(self) -> list[_Decided]:
-        """Return what was decided for the records in flight, in order."""
+        """Return the decisions of the records in flight, in order."""
         return [record.decided for record in self._records.values() if record.decided is not None]
 
     def _lose(self, tokens: list[bytes]) -> None:

@@ -3,15 +3,14 @@
     the clock passes an event's time + label_ttl -> has its label arrived? -> a batch of labels, before the event that
                                                                               moved the clock, in the same record
 
-What is overdue depends on the log alone: an event waits for those that were served before it, labelled or not. If the
-store does not know yet that a label has arrived, the learner does. So the result does not depend on how a stream is cut
-into requests.
+Only the log decides which events are overdue: an event waits for those served before it, labelled or not. If the store
+does not know yet that a label has arrived, the learner does. So the result does not depend on the batching of requests.
 
-The node that appends a record also expires what that record makes overdue: before the events of a batch, or behind
+The node that appends a record also expires the events that become overdue by it: before the events of a batch, or after
 another record. A node may die between the two, so the node with the lease (`lease.py`) checks now and then; labels that
-another node has expired meanwhile are not learnt again. The same node tells the store which labels have arrived and how
-far labels have expired, now and then and before each snapshot. The other nodes keep what the store has to be told until
-they hear of a snapshot. After a crash, what the log has beyond that snapshot is met again.
+another node has expired meanwhile are not learnt again. The same node reports to the store which labels have arrived
+and how far labels have expired, now and then and before each snapshot. The other nodes keep their reports until they
+hear of a snapshot. After a crash, the records beyond that snapshot are applied again.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from service.storage import ServedEvent
 __all__ = ["LabelExpiry"]
 
 _EXPIRED = 5000  # labels per record, at most
-_UNREPORTED = 100_000  # ids of labels kept for the store; beyond that it is told, whichever node has the lease
+_UNREPORTED = 100_000  # ids of labels kept for a report; beyond that each node reports, even without the lease
 
 
 class _Overdue(NamedTuple):
@@ -47,8 +46,8 @@ class _Overdue(NamedTuple):
     labels: LabelledBatch  # that they are negative
     places: NDArray[np.int64]  # (n,) of the event in the batch before which each is overdue
     stop: int  # up to this event of the batch no others are overdue
-    upto: int  # where the store settles once they are learnt
-    more: bool  # whether others may be overdue besides
+    upto: int  # number up to which the store settles once they are learnt
+    more: bool  # whether more events may be overdue
 
 
 class LabelExpiry:
@@ -60,9 +59,9 @@ class LabelExpiry:
         self._fits = fits
         self._busy = False  # a job is queued or runs
         self._expire_due = self._report_due = self._check_due = False
-        self._upto = 0  # what was served up to this number is done: expired, or labelled before
-        self._settled = 0  # the same as far as the store knows
-        self._since = -math.inf  # what was overdue by this time is done
+        self._upto = 0  # events served up to this number are expired or labelled
+        self._settled = 0  # the same, as reported to the store
+        self._since = -math.inf  # events overdue by this time are expired or labelled
         self._reopened = 0  # position of a roll-back that the store does not know yet; 0: none
         # positions, and the ids whose labels arrived there and the store does not know yet
         self._labelled: deque[tuple[int, list[str]]] = deque()
@@ -74,7 +73,7 @@ class LabelExpiry:
     # What happens
 
     def observe(self, step: Applied | Jumped) -> None:
-        """Note what the log has led to."""
+        """Note a step of the log follower."""
         if isinstance(step, Jumped):
             self._note_jump(step.back)
             return
@@ -83,7 +82,7 @@ class LabelExpiry:
         elif isinstance(step.record, Rollback):
             self._note_roll_back()
         self._unchecked = True
-        # a batch of this node has what it makes overdue in itself
+        # a batch of this node already includes the events that it makes overdue
         if step.appended_here and not isinstance(step.record, LabelledBatch) and self._assumes and not self._busy:
             self._expire_due = True
 
@@ -161,7 +160,7 @@ class LabelExpiry:
             self._since = -math.inf
 
     def _note_roll_back(self) -> None:
-        """Start again from the beginning: what has expired since the snapshot has not any more.
+        """Start again from the beginning: labels that expired after the snapshot are open again.
 
         What was overdue by the clock of the snapshot had expired before it was taken, see `flush`.
         """
@@ -174,7 +173,7 @@ class LabelExpiry:
     # What is done about it, only in a job
 
     async def learn(self, batch: LabelledBatch) -> BatchOutcome:
-        """Append a batch and learn it, and before each of its events what is overdue by its time.
+        """Append a batch and learn it; before each of its events, learn the events that are overdue by its time.
 
         So it does not matter how events are cut into batches. The outcome is that of the batch alone.
         """
@@ -193,19 +192,19 @@ class LabelExpiry:
         return join_outcomes(outcomes)
 
     async def flush(self) -> None:
-        """Expire all that is overdue and tell the store: before a snapshot, what lies behind it is not met again."""
+        """Expire all overdue events and report to the store, before a snapshot covers these records."""
         if self._assumes:
             while await self._expire_some():
                 pass
             await self._report()
 
     async def _check(self) -> None:
-        """Expire what is overdue and tell the store, unless another node has the lease."""
+        """Expire overdue events and report to the store, unless another node has the lease."""
         if await self._take_lease():
             await self._expire()
 
     async def _expire(self) -> None:
-        """Expire what is overdue, then tell the store if this node has the lease."""
+        """Expire overdue events, then report to the store if this node has the lease."""
         if await self._expire_some():
             self._expire_due = True  # after whatever else waits
         elif await self._take_lease():
@@ -222,7 +221,7 @@ class LabelExpiry:
         return True
 
     async def _expire_some(self) -> bool:
-        """Learn what is overdue although no event arrives that it could precede; tell whether there was any."""
+        """Learn overdue events without a new event; tell whether there were any."""
         overdue = await self._find_overdue(None)
         if overdue is None:
             return False
@@ -252,7 +251,7 @@ class LabelExpiry:
             self._reopened, self._settled = 0, 0
 
     async def _find_overdue(self, batch: LabelledBatch | None) -> _Overdue | None:
-        """Find what has waited too long for its label by the end of a batch, or by now."""
+        """Find the events that are overdue by the end of a batch, or by now."""
         log = self._log
         while self._assumes:
             learner, ttl = self._learner, self._learner.config.late.label_ttl

@@ -1,4 +1,4 @@
-"""A learner on this node: its mailbox, its log, and what happens beside learning.
+"""A learner on this node: its mailbox, its log, and its background work.
 
     update -> queue -> (drain) one record -> store.append -> Learner.apply, in log order -> reply
 
@@ -129,7 +129,7 @@ class LearnerReplica:
     def update(self, batch: LabelledBatch) -> asyncio.Future[Learnt]:
         """Queue events to be logged and learnt; the future has the result of each, or a `StoreError`.
 
-        Whoever cancels the future before they are logged takes them back. Raises `QueueFull`.
+        Cancelling the future before they are logged withdraws them. Raises `QueueFull`.
         """
         self.mailbox.check()
         size = memory_bytes(batch)
@@ -177,7 +177,7 @@ class LearnerReplica:
         return scores[0]
 
     async def change(self, values: object, grant: Grant = FREE) -> bool:
-        """Change settings that may change, and keep what was learnt; tell whether anything changed.
+        """Change settings that may change, and keep the model; tell whether anything changed.
 
         Raises `Invalid`.
         """

@@ -186,7 +186,7 @@ class Mailbox:
                 if not job.future.done():
                     job.future.set_result(None)
             self._running = None
-            del job  # and what it refers to: the next one may be long in coming
+            del job  # and its references: the next job may take long to arrive
             self._queue_due()
 
     def _queue_due(self) -> None:

@@ -31,7 +31,7 @@ __all__ = ["Snapshots", "load_roll_back"]
 
 logger = logging.getLogger("rarestream.snapshots")
 
-_LAST_SECONDS = 5.0  # grace period at a stop for what is being applied or written
+_LAST_SECONDS = 5.0  # grace period at a stop for running applications and writes
 _RECORDS = 2**16  # whose events are counted one by one, for another node's snapshot that lies before the last of them
 
 
@@ -140,7 +140,7 @@ class Snapshots:
         if not (self.unsaved and await self._lease.take()):
             await self._lease.release()
             return
-        # side by side, as each takes a commit, and whoever needs the memory of an evicted replica waits for both
+        # in parallel, because each takes a commit, and a load that needs the memory waits for both
         await asyncio.gather(self._save(), self._lease.release())
 
     async def _begin(self) -> None:
