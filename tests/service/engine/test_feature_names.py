@@ -16,6 +16,7 @@ from learners.config import Config
 from learners.features.base import Features
 from learners.features.named import Named, Table
 from learners.numerics.hashing import hash_strings
+from service.engine import feature_names
 from service.engine.engine import Engine
 from service.engine.feature_names import MAX_COLUMNS, ColumnName, FeatureNames
 from service.storage.memory import MemoryStore
@@ -310,7 +311,7 @@ def test_few_events_are_looked_at_for_each_question(monkeypatch: pytest.MonkeyPa
         column_names.look(rows, events)
         column_names.look(rows, events)
         assert not column_names.looking
-        assert len(spelt) == count * column_names._LOOKS
+        assert len(spelt) == count * feature_names._LOOKS
     column_names.request([*columns, 5])
     column_names.look(rows, events)
     assert column_names.looking  # for the one that nothing has
@@ -324,10 +325,10 @@ def test_columns_with_the_same_last_bits_are_not_taken_for_each_other(monkeypatc
     column_names = FeatureNames(features)
     spelt = spied(column_names, monkeypatch)
     (column,) = features.encode([{"amount": 1.0}]).indices.tolist()  # type: ignore[union-attr]
-    column_names.request([column ^ column_names._TABLE])
+    column_names.request([column ^ feature_names._TABLE])
     column_names.look(features.encode([{"amount": 1.0}]), [{"amount": 1.0}])
     assert spelt == []
-    assert column_names.request([column ^ column_names._TABLE]) == [None]
+    assert column_names.request([column ^ feature_names._TABLE]) == [None]
 
 
 def test_categories_of_two_fields_are_not_taken_for_each_other() -> None:
