@@ -43,8 +43,8 @@ def test_groups_are_listed_and_compared(server: Process, http: httpx.Client) -> 
         http.put(f"/learners/{name}", json={**DENSE, **more}).raise_for_status()
     http.put("/groups/duel", json={"learners": ["better", "worse"]}).raise_for_status()
     assert run(server, "compare", "duel").splitlines()[0] == (
-        "Nothing is compared yet. Send events to /v1/groups/duel/update: they go to each learner. What its learners "
-        "get otherwise is not compared."
+        "Nothing is compared yet. Send events to /v1/groups/duel/update, for all its learners. Events that are sent to "
+        "a single learner are not compared."
     )
     rows = [{"id": str(i), "x": [i * 7 % 10 + 4 * (i % 5 == 0)], "label": int(i % 5 == 0)} for i in range(400)]
     http.post("/groups/duel/update", json={"events": rows}).raise_for_status()
