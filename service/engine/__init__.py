@@ -1,7 +1,7 @@
 """Learners over a store: replicas, groups, copies, and the synchronisation of nodes.
 
 Start with `engine`, the facade, then `replica.learner_replica`, a learner on this node. `records` encodes the log,
-`cluster` keeps up with other nodes, `node` has the store, the threads and recovery.
+`cluster` keeps up with other nodes, `node_resources` has the store, the threads and recovery.
 """
 
 from service.engine import copies

@@ -1,8 +1,8 @@
 """The engine: finds, creates, copies and deletes the learners and groups of this node.
 
-The registry (`registry.py`) lists them. Not all learners are in memory: the others are evicted to the store
-(`cluster/residency.py`), and `use` keeps a learner in memory. `cluster/sync.py` follows the other nodes over the same
-store.
+The registry (`replica_registry.py`) lists them. Not all learners are in memory: the others are evicted to the store
+(`cluster/residency.py`), and `use` keeps a learner in memory. `cluster/store_sync.py` follows the other nodes over the
+same store.
 
 Learners that other nodes host (`cluster/placement.py`) are evicted here, and the API forwards requests for them. Some
 requests are served here all the same: those of websockets and groups, and those whose host does not answer. Any node

@@ -1,7 +1,7 @@
 """The registry of a node: its learners and groups in memory, the evicted ones, and those that it cannot host.
 
-`engine.py`, `cluster/residency.py` and `cluster/sync.py` read and update it. The log of a group is named @NAME; no
-learner's name begins with @.
+`engine.py`, `cluster/residency.py` and `cluster/store_sync.py` read and update it. The log of a group is named @NAME;
+no learner's name begins with @.
 """
 
 from __future__ import annotations

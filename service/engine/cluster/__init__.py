@@ -1,4 +1,4 @@
-"""Coordination of nodes: notifications, placement, residency and synchronisation. Start with `sync`."""
+"""Coordination of nodes: notifications, placement, residency and synchronisation. Start with `store_sync`."""
 
 from service.engine.cluster.notifier import Notifier
 from service.engine.cluster.placement import Placement

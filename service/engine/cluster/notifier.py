@@ -1,7 +1,7 @@
 """Announces appended records to the other nodes over a store, and subscribes to their announcements.
 
 An announcement is only a hint. If a node dies before its announcement, or misses one, the others only lose time,
-because every node checks all heads now and then (`sync.py`).
+because every node checks all heads now and then (`store_sync.py`).
 """
 
 from __future__ import annotations
