@@ -7,7 +7,7 @@ are larger then, and labels are delayed by one round at most.
 
 Labels are sent in the order of rows, as updates without features. So label k is event k of the replay's source, and the
 learner's state keeps the number of learnt labels. (`/labels` has no sources, but is the same otherwise.) Nothing keeps
-the number of scored rows. But labels and rows alternate in a fixed order: every row before the last learnt label was
+the number of scored rows. But labels and rows alternate in a fixed order. Every row before the last learnt label was
 scored, and of the others only those before the next label may have been. A resumed replay scores these again. That is
 harmless: nothing was learnt since, so the service remembers the same predictions, and none of their labels has arrived.
 (An alert budget and the detector of drifting scores count them twice.) A row whose label was learnt is never scored
@@ -97,8 +97,8 @@ def schedule(
 ) -> Iterator[RequestBody]:
     """Yield requests of up to `size` events or about 4 MB for the events of a file, after `learnt` labels.
 
-    If the events end before `limit`, the remaining labels follow, except for those that arrive after `now` (seconds
-    since the epoch), because a service refuses labels from the future. The labels of one delay are in memory.
+    If the events end before `limit`, the remaining labels follow. Labels after `now` (seconds since the epoch) do not,
+    because a service refuses labels from the future. The labels of one delay are in memory.
     """
     waiting: deque[tuple[float, Event]] = deque()  # arrival, label
     scoring = _Scoring(size, fraction)

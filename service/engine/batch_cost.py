@@ -48,8 +48,8 @@ def work_units(batch: LabelledBatch) -> int:
 class _Factor:
     """The measured time of batches relative to the estimate.
 
-    A slow measurement counts for longer than a fast one, but only if a second one confirms it: a single one may be
-    chance, because the machine was busy or a row of the history was due.
+    A slow measurement counts for longer than a fast one, but only if a second one confirms it. A single one may be
+    chance: the machine was busy, or a row of the history was due.
     """
 
     def __init__(self) -> None:

@@ -17,8 +17,8 @@ _ROUNDS = 3  # each narrows the range by a factor of `_GRID`
 def score_threshold(scorer: Scorer, edges: Sequence[float]) -> float | None:
     """Return the least score in the range of `edges` (ascending) whose probability reaches the threshold.
 
-    It is exact to 1e-7 of the range. None if there is no range, no model or no threshold yet, if no score of the range
-    or every score reaches the threshold, and if probabilities do not rise with the scores.
+    It is exact to 1e-7 of the range. None if there is no range, no model or no threshold yet. Also None if no score or
+    every score of the range reaches the threshold, or if probabilities do not rise with the scores.
     """
     threshold = scorer.threshold
     if len(edges) < 2 or threshold is None or not scorer.has_model:

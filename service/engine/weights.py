@@ -3,8 +3,8 @@
     score(x) = intercept + sum_j weight_j x_j
 
 x are the features *as scored*: encoded, then scaled by the learner's `scaling`. A weight is the change of the score
-for one standard deviation of the feature (standard scaling), for its largest value so far (maxabs), or for one unit of
-the number or of its logarithm (none). Indicators are 0 or 1 and not scaled.
+for one unit of x. With standard scaling that is one standard deviation of the feature, with maxabs its largest value so
+far, and without scaling one unit of the number or of its logarithm. Indicators are 0 or 1 and not scaled.
 
     dense    `x[3]`; sparse: `[7]`, as in `indices`
     table    `amount`; `amount (missing)` is the change if the number is missing; a categorical field has `country=DE`

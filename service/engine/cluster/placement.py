@@ -1,6 +1,6 @@
 """Decides which nodes host which learners: all nodes, or with `replication` only so many of the live nodes.
 
-Every node computes the same placement by rendezvous hashing (Thaler and Ravishankar 1998): it hashes each address with
+Every node computes the same placement by rendezvous hashing (Thaler and Ravishankar 1998). It hashes each address with
 the learner's name, and the addresses with the highest hashes host the learner. A new address takes its share from all
 others, a lost one leaves its share to all others, and nothing else moves. Processes behind one address are one place,
 because a request to the address may reach any of them.

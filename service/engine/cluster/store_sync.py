@@ -97,8 +97,8 @@ class StoreSync:
     def _is_check_due(self, now: float) -> bool:
         """Tell whether a check is due without an announcement.
 
-        It is if the store does not report every write, if something is wrong, and now and then, because a cancelled
-        request may have left its work unfinished.
+        It is if the store does not report every write, or if something is wrong. It also is now and then, because a
+        cancelled request may have left its work unfinished.
         """
         here = self._registry
         amiss = here.unavailable or not here.ready or self._node.unreachable is not None

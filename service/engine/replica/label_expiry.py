@@ -7,7 +7,7 @@ Only the log decides which events are overdue: an event waits for those served b
 does not know yet that a label has arrived, the learner does. So the result does not depend on the batching of requests.
 
 The node that appends a record also expires the events that become overdue by it: before the events of a batch, or after
-another record. A node may die between the two, so the node with the lease (`lease.py`) checks now and then; labels that
+another record. A node may die between the two, so the node with the lease (`lease.py`) checks now and then. Labels that
 another node has expired meanwhile are not learnt again. The same node reports to the store which labels have arrived
 and how far labels have expired, now and then and before each snapshot. The other nodes keep their reports until they
 hear of a snapshot. After a crash, the records beyond that snapshot are applied again.

@@ -1,7 +1,7 @@
 """Apply records to a learner: short work on the event loop, long work piece by piece in a thread.
 
 Readers take `view`. It is a live view while the learner moves on the event loop, and a frozen copy while a thread moves
-it, so reading waits for nothing and never sees half a record.
+it. So reading waits for nothing and never sees half a record.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class LearnerMachine:
     async def apply(self, record: LearnerRecord) -> BatchOutcome | None:
         """Move the learner by a record.
 
-        Pieces (the result is the same to the bit) let other learners have the thread, and let a stop or a deletion end
-        a long record half-way: the log has it, and the next start learns it whole.
+        Long records are applied in pieces, with the same result to the bit. So other learners get the thread, and a
+        stop or a deletion can end a record half-way. The log has it, and the next start learns all of it.
         """
         if not self._cost.metrics_loaded:  # compiling them here would delay every request
             await self._node.in_thread(self._cost.load_metrics)

@@ -150,7 +150,7 @@ class LearnerReplica:
         """Learn as `update` does, with events among them that carry no features but the id of a served event.
 
         Many of these become several records, because the served events are read back in steps of a bounded size.
-        `QueueFull` is raised before the first only, so that it always means that nothing was learnt: each request in
+        `QueueFull` is raised only before the first, so that it always means that nothing was learnt. So each request in
         progress may exceed the bound of the queue by one record.
         """
         self.mailbox.check()
