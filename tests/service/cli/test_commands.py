@@ -1,4 +1,4 @@
-"""The commands that call a service: what they print, on a terminal and elsewhere, and what they return."""
+"""Commands that call a service: their output, on a terminal and elsewhere, and their exit statuses."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_names_that_are_taken_or_none(server: Process) -> None:
 
 
 class _ForeignServer(http.server.BaseHTTPRequestHandler):
-    """Answers everything with a status, and keeps what was sent."""
+    """Answers every request with a status, and records the requests."""
 
     status = 401
     seen: list[Any] = []  # noqa: RUF012 (one server at a time)

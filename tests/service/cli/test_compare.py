@@ -1,4 +1,4 @@
-"""Groups on the command line: which learner is better, in words."""
+"""Groups on the command line, and the verdict on which learner is better."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_the_verdict_in_words(test: dict[str, Any], message: str) -> None:
 
 
 def test_a_verdict_that_the_window_contradicts_says_so() -> None:
-    """It is on all events; whoever is to choose by it is told that the other one is ahead of late."""
+    """The verdict is about all events, and the text says that the other learner has been ahead lately."""
     behind = ": in the window its AUC is behind by 0.0123."
     for test, difference in ((outcome("a", 3.0, 0.0), -0.0123), (outcome("b", 0.0, 3.0), 0.0123)):
         plain = verdict_of(test, 0.05)

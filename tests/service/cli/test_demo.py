@@ -1,4 +1,4 @@
-"""The demo: it streams, shows, stops cleanly and goes on where it was."""
+"""The demo streams, shows progress, stops cleanly and resumes."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_the_demo_streams_stops_and_goes_on(demo: Demo, tmp_path: Path) -> None:
 
 
 def test_the_demo_on_a_full_disk(demo: Demo, tmp_path: Path) -> None:
-    """The store's files may grow no more: as on a full disk, every append fails."""
+    """The store's files cannot grow, so every append fails, as on a full disk."""
     process = demo(f"sqlite:///{tmp_path / 'demo.db'}", "--events", 100_000, "--rate", 1000)
     until(process, r"demo-fofo +[\d,]+ events")
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))

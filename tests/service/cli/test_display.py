@@ -1,4 +1,4 @@
-"""What the command line shows of a replay and of learners, on a terminal and elsewhere."""
+"""Displays of replays and learners, on a terminal and elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The status that each command ends with: wrong usage is 2, whatever the command, and nothing was done then."""
+"""The exit status of each command; usage errors are 2 and change nothing."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_a_variable_that_is_wrong(monkeypatch: pytest.MonkeyPatch, name: str, va
 
 @pytest.mark.usefixtures("folder")
 def test_the_other_ends(server: Process) -> None:
-    """Refused, partly done, not there, no service."""
+    """Other exit statuses: refused, partly done, not found, no service."""
     assert run("create", "a", "--algorithm", "cbr", "--features", "dense", url=server.url)[0] == ExitStatus.REFUSED
     assert run("import", "exported", "b", url=server.url)[0] == ExitStatus.REFUSED
     put(server, "partly")

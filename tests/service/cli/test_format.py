@@ -1,4 +1,4 @@
-"""Lengths of time as they are written and read."""
+"""Durations are formatted and parsed."""
 
 from __future__ import annotations
 

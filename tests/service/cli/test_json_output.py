@@ -1,4 +1,4 @@
-"""`--json`: every command takes it, and what runs on tells a script where it is, and how it goes."""
+"""`--json`: every command supports it, and running commands report their address and progress."""
 
 from __future__ import annotations
 

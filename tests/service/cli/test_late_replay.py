@@ -1,4 +1,4 @@
-"""Replays whose labels come late: what goes out when, what is learnt, how they go on, what they refuse."""
+"""Replays with delayed labels: the order of requests, the result, resuming, and refusals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 def rows() -> list[dict[str, Any]]:
-    """Events that differ, about one a minute, one in five positive."""
+    """Write different events, about one a minute, one in five positive."""
     rng = np.random.default_rng(0)
     labels = (rng.random(ROWS) < 0.2).astype(int).tolist()
     times = (START + np.cumsum(rng.exponential(60, ROWS))).round(3).tolist()
@@ -343,7 +343,7 @@ def test_labels_from_the_future_are_left_for_later(server: Process, tmp_path: Pa
 
 
 def test_labels_that_come_too_late_are_told_of(server: Process, tmp_path: Path) -> None:
-    """There is room for one event, so that the others are forgotten before their labels come."""
+    """The service remembers only one event, so the others expire before their labels arrive."""
     path = tmp_path / "crowd.jsonl"
     path.write_text("".join(json.dumps({**row, "time": START + i}) + "\n" for i, row in enumerate(rows()[:4])))
     config = {"algorithm": "fofo", "features": {"kind": "named"}, "late": {"max_events": 1}}
@@ -353,7 +353,7 @@ def test_labels_that_come_too_late_are_told_of(server: Process, tmp_path: Path) 
 
 
 def test_what_is_not_remembered_is_scored_again() -> None:
-    """The service answers without its store, but labels could not come by id then."""
+    """The service answers without its store, but cannot remember events for their labels."""
     remembered = [0, 0, 2]
 
     def answer(request: httpx.Request) -> httpx.Response:

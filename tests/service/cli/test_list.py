@@ -1,4 +1,4 @@
-"""`rarestream list` where there are hundreds of learners, and `restore`, which asks."""
+"""`rarestream list` with hundreds of learners, and the confirmation of `restore`."""
 
 from __future__ import annotations
 

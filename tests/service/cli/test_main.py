@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it returns, what it imports."""
+"""The command line: its output, its exit statuses, and its imports."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_a_parameter_that_belongs_elsewhere_comes_with_its_place(server: Process
     ],
 )
 def test_the_help_names_every_kind_of_a_part(command: str, option: str, kind: type[Parameters]) -> None:
-    """By hand there: the library would have to be loaded for them, and the compiler with it."""
+    """The help lists them by hand, because loading the library takes too long."""
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     shown = next(param for param in commands[command].params if option in param.opts)
     choices = kind.schema()["properties"]["objective" if kind is Threshold else "kind"]["enum"]
@@ -206,7 +206,7 @@ def test_features_that_are_described_but_not_named(server: Process, options: lis
 
 
 def test_columns_by_themselves_are_dense(server: Process, tmp_path: Path) -> None:
-    """As `dim=4` is in the library; but what a file says of features is not guessed away."""
+    """`--dim` alone means dense features, unless a file says otherwise."""
     document = json.loads(run(server, "create", "by-dim", "--algorithm", "cbr", "--dim", 4, "--json").stdout)
     assert document["config"]["features"] == {"kind": "dense", "dim": 4}
     config = tmp_path / "config.json"

@@ -1,4 +1,4 @@
-"""Replays against a running service: everything once, in order, whatever is killed when."""
+"""Replays to a running service: every row exactly once, in order, even after kills."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows that differ, with an id each, one in seven positive."""
+    """Write different rows with ids, one in seven positive."""
     path = tmp_path_factory.mktemp("data") / "rows.csv"
     lines = [f"r{i},{i * 37 % 101 / 10 + i % 7},{'abcde'[i * i % 5]},{int(i % 7 == 0)}\n" for i in range(ROWS)]
     path.write_text("id,amount,country,label\n" + "".join(lines))
@@ -78,7 +78,7 @@ def digest(server: Process, name: str) -> str:
 
 
 def replay(start: Commands, server: Process, file: Path, name: str, *options: str) -> subprocess.Popen[str]:
-    """One that runs on."""
+    """Start a replay."""
     command = ("replay", file, "--learner", name, "--url", server.url, *options)
     return start(*command, stderr=subprocess.STDOUT)
 

@@ -1,4 +1,4 @@
-"""Replays to ordinal learners, and to those that are fitted now and then: labels, figures, what is waited for."""
+"""Replays to ordinal learners and to batch algorithms: labels, metrics and waiting for fits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def arrays(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def grades(tmp_path: Path) -> Path:
-    """Rows of three grades in words, that a line through the features tells apart."""
+    """Write rows of three grades in words, which a line through the features separates."""
     path = tmp_path / "grades.csv"
     rng = np.random.default_rng(0)
     grade = rng.integers(0, 3, 900)
@@ -113,7 +113,7 @@ def test_replay_says_what_a_learner_waits_for_and_when_it_was_fitted(server: Pro
 
 
 def test_replay_that_waits_for_fits_can_be_repeated(server: Process, arrays: Path) -> None:
-    """As the library, which makes each fit when it is due."""
+    """The metrics equal those of the library, which makes each fit when it is due."""
     config: dict[str, Any] = {"refit_every": 300, "refit_window": 500}
     learner = create("ranksvm", dim=3, **config)
     with np.load(arrays) as rows:

@@ -16,9 +16,9 @@ from service.datasets.values import RowColumns
 
 
 class Fitting:
-    """A service whose learner is fitted after each update, until it was looked at so often; None: for ever.
+    """A service whose learner is fitted after each update, until `looks` reads of it; None: forever.
 
-    Then, Ctrl-C comes at the third look.
+    In that case Ctrl-C arrives at the third read.
     """
 
     def __init__(self, looks: int | None) -> None:

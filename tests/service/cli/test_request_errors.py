@@ -1,4 +1,4 @@
-"""Failed requests of commands: exit status, retries, and the notice of a slow first answer."""
+"""Failed requests of commands: exit status, retries, and the notice of a slow first response."""
 
 from __future__ import annotations
 

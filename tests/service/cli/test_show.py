@@ -1,4 +1,4 @@
-"""Figures as people read them: a rate is in per cent wherever one is shown."""
+"""Metrics for people: rates are in per cent everywhere."""
 
 from __future__ import annotations
 

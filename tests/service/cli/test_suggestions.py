@@ -1,4 +1,4 @@
-"""What a refused setting is called, and where one belongs that is no parameter of the algorithm."""
+"""Refused settings are named by their options, and misplaced parameters get a hint."""
 
 from __future__ import annotations
 

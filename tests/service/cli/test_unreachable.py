@@ -1,4 +1,4 @@
-"""What is said where a service cannot be reached, or a source: by real connections, in plain words."""
+"""Messages about an unreachable service or source, by real connections."""
 
 from __future__ import annotations
 

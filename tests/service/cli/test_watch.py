@@ -1,4 +1,4 @@
-"""Server-sent events as they are read, curves in text, and a watch that outlives its service."""
+"""Server-sent events, curves in text, and a watch that survives a restart of its service."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def figures(count: int, **window: Any) -> dict[str, Any]:
 
 
 class Service:
-    """Answers as the service does; each stream gives its lines, or fails."""
+    """A fake service whose streams give their lines, or fail."""
 
     def __init__(self, *streams: list[ServerEvent] | ClientError) -> None:
         self.streams = list(streams)

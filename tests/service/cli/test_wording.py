@@ -1,4 +1,4 @@
-"""What commands say to people: the same thing in the same words, and something where there is nothing."""
+"""Commands use the same words for the same things, and a word for missing values."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def target(service: Process, request: pytest.FixtureRequest) -> Iterator[Target]
 
 
 def consumer(broker: KafkaBroker, target: Target, folder: Path, *options: str) -> Consumer:
-    """Of the topic that is named as the learner is."""
+    """Make a consumer of the topic with the learner's name."""
     return Consumer(target, f"kafka://{broker.address}/{target.name}", folder, *options)
 
 
@@ -224,7 +224,7 @@ def test_a_malformed_message_stops_it_or_is_skipped(broker: KafkaBroker, target:
 
 
 class Shortened(KafkaPartition):
-    """A partition whose first messages were removed, as it tells; the broker of the tests cannot do that."""
+    """A partition that reports its first messages as removed, which the broker of the tests cannot do."""
 
     async def bounds(self) -> OffsetRange:
         return (await super().bounds())._replace(first=12)
@@ -234,7 +234,7 @@ class Shortened(KafkaPartition):
 def test_messages_that_were_removed_before_they_were_read(
     ahead: bool, broker: KafkaBroker, target: Target, tmp_path: Path
 ) -> None:
-    """`ahead`: the group has gone further than the learner, as after a roll-back."""
+    """`ahead`: the group is ahead of the learner, as after a roll-back."""
     broker.create(**{target.name: 1})
     broker.produce(target.name, [(0, event(i)) for i in range(5)])
     assert consumer(broker, target, tmp_path).run()["applied"] == 5
@@ -263,9 +263,9 @@ def test_messages_that_were_removed_before_they_were_read(
 
 
 class Overtaken(KafkaPartition):
-    """A partition whose messages up to 12 are removed when 5 were read, as it tells: the broker of the tests cannot.
+    """A partition that reports messages up to 12 as removed after 5 reads; the broker of the tests cannot do that.
 
-    aiokafka has the error from where it puts what brokers answer.
+    aiokafka finds the error where it keeps the responses of brokers.
     """
 
     gone = False

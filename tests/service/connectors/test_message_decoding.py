@@ -1,4 +1,4 @@
-"""Messages as events: what is said of them, and that nothing breaks the reading of them."""
+"""Messages are decoded to events, and malformed ones are refused."""
 
 from __future__ import annotations
 

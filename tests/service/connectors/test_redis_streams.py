@@ -261,7 +261,7 @@ def test_what_a_stream_was_trimmed_of_is_warned_of(streams: RedisServer, target:
 
 @pytest.mark.parametrize("binary", [VALKEY, REDIS], ids=["counts its entries", "does not"])
 async def test_what_is_trimmed_past_one_that_runs_is_warned_of(binary: str) -> None:
-    """A Redis before 7 shows that entries are gone which it had shown before; a newer one counts them."""
+    """Redis before 7 shows only that known entries have gone; newer versions count them."""
     counts, stream, notes = binary is VALKEY, "s", list[str]()
     with RedisServer(binary) as streams:
         async with RedisFeed(streams.url, stream, "group", "redis:", note=notes.append) as feed:
@@ -294,7 +294,7 @@ async def trimmed(streams: RedisServer, partition: Partition, stream: str, notes
 
 
 def test_a_stream_made_anew_is_not_taken_for_the_old_one(streams: RedisServer, target: Target, tmp_path: Path) -> None:
-    """Its new entries come before those that were read: they would be passed over."""
+    """Its new entries are before the position, so they would be skipped."""
     add(streams, target.name, event(0), event(1))
     reading = consumer(streams, target, tmp_path)
     assert reading.run()["applied"] == 2

@@ -1,4 +1,4 @@
-"""`rarestream consume` of a Redis stream where there are several servers: a fail-over by a Sentinel, a Cluster."""
+"""`rarestream consume` of a Redis stream on several servers: a fail-over by Sentinel, and a Cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated stream: reproducible piece by piece, about 1 % fraud, rankable but not perfectly, and it changes."""
+"""The simulated stream: reproducible in parts, about 1 % fraud, not perfectly rankable, with a change."""
 
 from __future__ import annotations
 

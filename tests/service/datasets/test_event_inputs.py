@@ -1,4 +1,4 @@
-"""Events from arguments, files and standard input, whatever form they have."""
+"""Events from arguments, files and standard input, in every form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rates kept, speeds told, signals noted."""
+"""The rate limit, the meter of the speed, and signals."""
 
 from __future__ import annotations
 

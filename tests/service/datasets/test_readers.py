@@ -1,4 +1,4 @@
-"""Files to events: every format, gzipped or not, and what is said of the rows that cannot be read."""
+"""Files are read as events, in every format, gzipped or not; malformed rows are reported."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_skipped_rows_are_not_looked_at(write: Write) -> None:
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """Of 30 MB, reading keeps the rows looked at ahead, about 4 MB, and no more."""
+    """Of 30 MB, reading keeps only the surveyed rows, about 4 MB."""
     path = tmp_path / "a.csv"
     with path.open("w") as file:
         file.write("x,label\n")
@@ -194,7 +194,7 @@ def test_fraction_of_the_file(write: Write) -> None:
 
 
 def test_rows_that_were_only_looked_at_do_not_count(tmp_path: Path) -> None:
-    """Of 20,000 equal rows, 10,000 are looked at ahead; the fraction goes by those that were given out."""
+    """Of 20,000 equal rows, 10,000 are surveyed; the fraction counts only yielded rows."""
     path = tmp_path / "a.csv"
     path.write_text("x,label\n" + "12345678,0\n" * 20_000)
     with open_rows(path, RowColumns()) as rows:

@@ -1,4 +1,4 @@
-"""Which rows go to which learner, and what is said of those that do not."""
+"""Rows are matched to learners, and mismatches are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What label values mean, and what is said of those that mean nothing."""
+"""Meanings of label values, and errors for those without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A budget of alerts over HTTP: never more decisions 1 in a unit than it has, however requests come."""
+"""An alert budget over HTTP is never exceeded, whatever the order of requests."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def trained(http: httpx.AsyncClient) -> None:
 
 
 async def spent(engine: Any) -> list[int]:
-    """Events decided and alerts of the present unit, once all that was served is applied."""
+    """Return the decided events and the alerts of the present unit, after all served events are applied."""
     await engine.get("a").log.catch_up()
     result: list[int] = engine.get("a").learner.state()["threshold.spent"].tolist()
     return result[:2]
@@ -139,7 +139,7 @@ async def test_before_both_classes_were_met_nothing_is_spent() -> None:
 
 
 class Away(MemoryStore):
-    """A store that is away on demand: before what is served is written, or after it was."""
+    """A store that is away on demand: before or after it writes served events."""
 
     before = after = False
 

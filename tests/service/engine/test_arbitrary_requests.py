@@ -1,4 +1,4 @@
-"""Any course of requests, side by side: the state is what the log says, a sound one, and is there after a crash."""
+"""Any concurrent sequence of requests leaves a valid state that follows from the log, also after a crash."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def changed(http: httpx.AsyncClient, values: dict[str, Any]) -> None:
 
 
 def some(rng: random.Random, http: httpx.AsyncClient, setup: str, start: int) -> Awaitable[Any]:
-    """One request about events from `start` on."""
+    """Send a request about events from `start` on."""
     stop = start + rng.randrange(1, 8)
     kind = rng.choice(["update", "predict", "labels", "mixed", "change", "roll back"])
     if kind == "update":
@@ -74,7 +74,7 @@ def some(rng: random.Random, http: httpx.AsyncClient, setup: str, start: int) ->
 
 
 async def at_rest(engine: Engine) -> None:
-    """From here on the node looks for nothing, and assumes nothing that it has not assumed yet."""
+    """Stop the node's checks and its label expiry."""
     replica = engine.get("a")
     assert engine.sync.task is not None
     engine.sync.task.cancel()

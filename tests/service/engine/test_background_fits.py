@@ -1,4 +1,4 @@
-"""Fits in the service: in the background, logged, the same on every node, in nobody's way; and ordinal learners."""
+"""Fits in the service: in the background, logged, the same on every node; and ordinal learners."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ EACH = pytest.mark.parametrize("name", SETUPS)
 
 
 def labelled(name: str, count: int, start: int = 0) -> list[dict[str, Any]]:
-    """Events with labels as the learner takes them."""
+    """Return events with labels of the library."""
     batch_events = events(count, start)
     if name == "svr":
         for event in batch_events:
@@ -188,7 +188,7 @@ async def test_where_the_node_that_has_the_claim_makes_no_fit_another_does(
 
 
 class BlockedFit:
-    """A fit that waits until it is let go."""
+    """A fit that waits until the test releases it."""
 
     def __init__(self, fit: Any) -> None:
         self._fit = fit
@@ -285,7 +285,7 @@ def test_a_process_that_ends_in_the_middle_of_a_fit(way: str, tmp_path: Path) ->
 
 
 class Away(MemoryStore):
-    """A store that can be away for fits alone."""
+    """A store that can be away only for fits."""
 
     away = False
     refused = 0

@@ -1,4 +1,4 @@
-"""How long work is expected to take: by the algorithm's word before anything was measured, then by what was."""
+"""The expected time of a batch: from the algorithm first, from measurements later."""
 
 from __future__ import annotations
 

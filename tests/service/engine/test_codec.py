@@ -1,4 +1,4 @@
-"""Records and snapshots as bytes: each comes back to the bit, and what is not whole is refused."""
+"""Records and snapshots are encoded and decoded to the bit, and malformed ones are refused."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ EACH = pytest.mark.parametrize("name", RECORDS)
 
 
 def same(first: Any, other: Any) -> bool:
-    """To the bit, dtypes included."""
+    """Compare to the bit, including dtypes."""
     if isinstance(first, np.ndarray):
         return (first.dtype, first.shape, first.tobytes()) == (other.dtype, other.shape, other.tobytes())
     if type(first) is not type(other):
@@ -107,7 +107,7 @@ def test_a_record_that_was_cut_or_changed_is_refused(name: str) -> None:
 
 @EACH
 def test_the_arrays_of_a_record_can_be_written_to(name: str) -> None:
-    """A kernel would be compiled a second time for those that cannot."""
+    """Read-only arrays would make numba compile a kernel a second time."""
     record = unpack_record(pack_record(RECORDS[name]), "record 2 of a")
     arrays = list(vars(record).values()) if is_dataclass(record) else []
     arrays += [column for group in arrays if isinstance(group, tuple) for column in group]

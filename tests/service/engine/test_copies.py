@@ -1,4 +1,4 @@
-"""Clones, exports, imports and weights: equal states, whole or not at all, and what is refused."""
+"""Clones, exports, imports and weights: equal states, complete or not at all, and refusals."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ async def digest_of(http: httpx.AsyncClient, name: str) -> str:
 
 
 def timed(count: int, start: int = 0) -> list[dict[str, Any]]:
-    """Events whose times do not depend on when they are sent."""
+    """Return events with fixed times."""
     return [{**event, "time": T0 + 60.0 * k} for k, event in enumerate(events(count, start), start)]
 
 
 async def fitted(engine: Engine) -> None:
-    """Wait until no fit of a is under way."""
+    """Wait until no fit of a is running."""
     while engine.get("a").fits.running:  # noqa: ASYNC110 (there is no event of it)
         await asyncio.sleep(0.01)
 
@@ -121,7 +121,7 @@ async def test_a_clone_survives_a_crash_at_any_later_moment(open_again, trim):
 
 
 class Failing(MemoryStore):
-    """A store whose creations fail before or after they are carried out, as where the process is killed there."""
+    """A store whose creations fail before or after they are written, like a crash."""
 
     fails: str | None = None
 

@@ -1,4 +1,4 @@
-"""The engine over each store: log first, recovery from any point, many nodes, one failing learner, no lost reply."""
+"""The engine over each store: log first, recovery from any point, many nodes, no lost reply."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ async def test_a_learner_without_a_readable_snapshot_or_a_log_from_the_start_is_
 
 
 async def test_no_figures_of_a_state_that_is_read_back_are_worked_out_at_the_start(store, monkeypatch):
-    """Should one not be worked out, that is told to whoever asks for it: the node starts."""
+    """A metric that cannot be computed fails its request, not the start of the node."""
     async with engine(store) as node:
         replica, _ = await node.create("a", Config.of(DENSE))
         await replica.label(batch_of(10))
@@ -246,7 +246,7 @@ async def test_no_figures_of_a_state_that_is_read_back_are_worked_out_at_the_sta
 
 @pytest.mark.parametrize("step", ["load_newest", "snapshots"])
 async def test_a_snapshot_taken_elsewhere_while_this_node_recovers(store, step, monkeypatch):
-    """There is no snapshot yet, then another node takes one and trims the log that was to be read instead."""
+    """Without a snapshot, this node reads the log, which another node trims after a first snapshot."""
     async with engine(store, follow_seconds=60) as ahead:
         there, _ = await ahead.create("a", Config.of(DENSE))
         await there.label(batch_of(10))
@@ -303,7 +303,7 @@ async def test_snapshots_come_by_events_and_by_time_and_are_bounded(store, monke
 
 
 class Failing(MemoryStore):
-    """A store whose appends fail on demand: before anything is written, or after it was."""
+    """A store whose appends fail on demand, before or after the write."""
 
     before = after = False
 

@@ -1,4 +1,4 @@
-"""Names of hashed columns: noted from the events that come after somebody asked for them, by whatever door."""
+"""Names of hashed columns are noted from later events, through every door."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COLUMNS = {"features": {"amount": array([3.0], "float64"), "country": ["XX"]}}
 
 
 def learning(count: int = 8) -> list[dict[str, Any]]:
-    """Events after which every weight is something."""
+    """Return events after which no weight is 0."""
     return [{"features": {**EVENT, "amount": 1.0 + k}, "label": k % 2} for k in range(count)]
 
 
@@ -215,7 +215,7 @@ async def test_neither_the_state_nor_the_log_knows_of_names(store: Store) -> Non
 
 
 def colliding(bits: int = 4) -> tuple[list[str], list[str]]:
-    """Names that fall on one column: those with a positive sign, those with a negative one."""
+    """Return names of the same column: those with a positive sign, and those with a negative one."""
     texts = [f"n{k}" for k in range(400)]
     hashes = hash_strings(texts)
     mine = hashes & np.uint64((1 << bits) - 1) == np.uint64(0)

@@ -1,4 +1,4 @@
-"""A learner of precision "float32" by HTTP: created, logged, snapshotted, rolled back, and told apart from another."""
+"""A learner of precision "float32" over HTTP: created, logged, snapshotted and rolled back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups: learners that receive the same stream, and what their comparison says of it."""
+"""Groups: learners that receive the same stream, and their comparison."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def compared(http: httpx.AsyncClient) -> dict[str, Any]:
 
 
 async def aucs(http: httpx.AsyncClient) -> dict[str, float]:
-    """Each learner's own."""
+    """Return the AUC of each learner."""
     return {name: (await http.get(f"/learners/{name}/metrics")).json()["window"]["auc"] for name in MEMBERS}
 
 
@@ -247,7 +247,7 @@ async def test_without_a_member_nothing_is_learnt_but_the_comparison_stays(store
 
 
 class Failing(MemoryStore):
-    """A store whose next append to some log fails: before anything is written, or after it was."""
+    """A store whose next append to a log fails, before or after the write."""
 
     log: str | None = None
     after = False

@@ -1,4 +1,4 @@
-"""A group's updates by a source: repeated after a failure half-way, and where a learner does not know the source."""
+"""Updates of a group by a source: repeated after a failure, and with a learner that lacks the source."""
 
 from __future__ import annotations
 

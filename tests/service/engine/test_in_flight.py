@@ -1,4 +1,4 @@
-"""Records of served events between their append and their application, and the account that counts them."""
+"""Records of served events between append and application, and the account that counts them."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Budget:
 
 
 def test_an_account_counts_the_records_in_flight_as_if_they_were_applied() -> None:
-    """Decisions are the same whether the records before are applied at once, later, or never in between."""
+    """Decisions do not depend on when the records before them are applied."""
     at_once, later = Budget(), Budget()
     expected, decided, waiting = [], [], []
     for i in range(30):

@@ -1,4 +1,4 @@
-"""Labels that never come: how long an event waits for its own, and what it becomes."""
+"""Label expiry: how long an event waits for its label, and what it becomes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def pending(engine: Engine) -> Any:
 
 
 def assumed(engine: Engine) -> int:
-    """Labels that were taken for negative, as this node has it."""
+    """Return the number of expired labels on this node."""
     return int(engine.get("a").view.figures.counters[2])
 
 
@@ -134,7 +134,7 @@ async def test_many_are_assumed_in_turns(store: Store, monkeypatch: pytest.Monke
 
 
 def _stream(setup: str) -> list[dict[str, Any]]:
-    """Labelled events and labels by id whose times make those served fall due, one by one and several at once."""
+    """Return labelled events and labels by id that make served events overdue, alone and in groups."""
     labels = {item["id"]: item for item in late(setup, 0, 40, 2 * TTL)}
     return [
         *labelled(setup, 95, 110),
@@ -163,7 +163,7 @@ def _stream(setup: str) -> list[dict[str, Any]]:
 async def test_how_a_stream_is_cut_into_requests_changes_nothing(
     store: Store, setup: str, policy: str, first: int, assumed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor how many may be assumed in one record. The others wait for the one that was served `first`."""
+    """The number of expired labels per record does not matter either. Others wait for the event served `first`."""
     events = _stream(setup)
     served = [event(setup, first), *[event(setup, i) for i in range(40) if i != first]]
     result = set()
@@ -222,7 +222,7 @@ async def test_a_roll_back_takes_back_what_was_assumed_since(store: Store) -> No
 
 
 async def test_a_store_that_cannot_settle_fails_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it was not told it gives again, and that is known."""
+    """The store returns unreported events again, and the learner recognises them."""
 
     async def away(*_: Any) -> None:
         raise StoreUnavailable("away")
@@ -245,13 +245,13 @@ async def test_a_store_that_cannot_settle_fails_nobody(store: Store, monkeypatch
 
 
 async def _waiting(engine: Engine, events: int) -> bool:
-    """Whether so many events are remembered whose labels may still be assumed."""
+    """Tell whether so many events still wait for their labels."""
     result = await engine.node.store.expired("a", engine.get("a").birth, math.inf, 1000)
     return result.labelled.count(False) == events
 
 
 async def test_a_label_in_time_and_the_assumption_meet(store: Store) -> None:
-    """Whichever comes first: the label is what stands in the end."""
+    """The label wins in either order."""
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=config(unlabelled="negative"))
         await posted(http, "/learners/a/update", labelled("dense", 0, 20))
@@ -295,7 +295,7 @@ async def test_two_nodes_do_not_assume_twice(store: Store, open_again: Any) -> N
 
 
 def calls(engine: Engine) -> dict[str, int]:
-    """How often a node has asked the store what is due, and told it of labels."""
+    """Return how often a node has read overdue events and reported labels."""
     return {name: engine.node.timings.store[name].count for name in ("expired", "labelled", "settle", "reopen")}
 
 
@@ -324,7 +324,7 @@ async def test_nodes_that_follow_leave_to_the_others_what_these_see_to(store: St
 async def test_what_a_node_that_ended_has_not_seen_to_another_does(
     store: Store, open_again: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ended between its record and what that made due, and had told the store of no label."""
+    """The node ended after its record, before it expired labels and reported others."""
     monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.2)
     settings = {"follow_seconds": 0.02, "trim_log": False}
     second = await open_again()

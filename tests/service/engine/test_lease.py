@@ -1,4 +1,4 @@
-"""Claims on what one of several nodes does for all; how they pass on is with what is done by them."""
+"""Leases of work that one node does for all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that has lost records which were acknowledged, and applied: tokens show it, and nodes begin again."""
+"""A store that has lost acknowledged records: tokens show it, and nodes begin again."""
 
 from __future__ import annotations
 
@@ -110,12 +110,12 @@ async def test_a_snapshot_beyond_the_log_goes_with_the_next(redis_store: RedisSt
 
 
 def copied(server: RedisServer) -> dict[str, Any]:
-    """Everything in it, to be put back."""
+    """Return a copy of the store's content."""
     return {key: server.command("DUMP", key) for key in server.key_names()}
 
 
 def put_back(server: RedisServer, backup: dict[str, Any], but: str = "nothing") -> None:
-    """As after a fail-over to a replica that lacked what was written since."""
+    """Restore a copy, like a fail-over to a replica that lacks later writes."""
     for key in server.key_names():
         if not key.endswith(but) and ":part:" not in key:
             server.command("DEL", key)
@@ -141,7 +141,7 @@ URL = "/learners/a/update"
 async def test_a_node_that_is_ahead_begins_again_by_the_log(
     others: int, quiet: bool, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody has appended since, or another node has: up to where this one stands, or past that."""
+    """Either nobody has appended since, or another node has, up to this node's position or beyond."""
     first, second = RedisStore(redis_server.url), RedisStore(redis_server.url)
     async with serving(first, trim_log=False) as (http, node), serving(second, trim_log=False) as (other, peer):
         assert (await http.put("/learners/a", json=DENSE)).status_code == 201
@@ -202,7 +202,7 @@ async def test_a_snapshot_of_what_was_lost_is_not_kept(redis_server: RedisServer
 async def test_what_was_served_and_lost_is_let_go_of(
     follows: bool, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What follows directly was applied already, so the node begins again; else nothing more comes."""
+    """If the next record was applied already, the node begins again; else no record follows."""
     store = RedisStore(redis_server.url)
     budget = {**DENSE, "threshold": {"objective": "budget", "alerts": 7}}
     async with serving(store) as (http, node):
@@ -255,7 +255,7 @@ async def test_a_group_that_is_ahead_begins_again_too(redis_server: RedisServer)
 
 
 async def test_a_fail_over_that_loses_records_is_survived_without_a_restart() -> None:
-    """Sentinel promotes a replica that had stopped following: what was acknowledged since is lost, and nothing else."""
+    """Sentinel promotes a replica that had stopped following, so only later acknowledged records are lost."""
     with watched() as servers:
         first, second = await open_store(servers.url), await open_store(servers.url)
         quick = {"follow_seconds": 0.1, "trim_log": False}
@@ -288,7 +288,7 @@ async def test_a_fail_over_that_loses_records_is_survived_without_a_restart() ->
 
 
 async def test_a_snapshot_that_another_node_has_overtaken_is_not_told_as_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It falls behind while it is written: the one that stands is told."""
+    """The snapshot falls behind while it is written, and the reply names the newer one."""
     store = MemoryStore()
     settings: dict[str, Any] = {"snapshots_kept": 1, "trim_log": True}
     async with serving(store, **settings) as (http, _), serving(store, **settings) as (other, _):
@@ -304,7 +304,7 @@ async def test_a_snapshot_that_another_node_has_overtaken_is_not_told_as_saved(m
             return await save(*value)
 
         async def unheard(*_: Any) -> None:
-            """No node is told of the other's snapshot: nobody may rely on that."""
+            """Drop the announcements of snapshots, on which no node may rely."""
 
         monkeypatch.setattr(store, "publish", unheard)
         monkeypatch.setattr(store, "save", overtaken)

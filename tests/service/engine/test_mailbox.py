@@ -1,4 +1,4 @@
-"""The mailbox of a replica: jobs run alone and in order, and nobody is left without an answer."""
+"""The mailbox of a replica: jobs run alone and in order, and every caller gets an answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.errors import Damaged, LearnerGone, ServiceError, StoreUnavailable
 
 
 class Owner:
-    """What plans the background work of a mailbox."""
+    """An owner that plans the background work of its mailbox."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []

@@ -1,4 +1,4 @@
-"""Learners spread over nodes: where each is hosted, and that any node answers for all of them."""
+"""Learners spread over nodes: their hosts, and that any node answers for all of them."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_an_address_has_one_form(value: str, message: str | None) -> None:
 
 
 async def test_an_address_that_cannot_be_called_is_no_node(placed: Placed, redis_server: RedisServer) -> None:
-    """It may stem from another release."""
+    """Another release may have registered it."""
     item = await placed("http://10.0.0.0:8000")
     for number, address in enumerate(("http://fd00::7:8000", "http://a:99999", "")):
         redis_server.command("SET", f"{NODE}{number}", address)
@@ -205,7 +205,7 @@ class Spread:
         return float(line.split()[1])
 
     def request_count(self, node: int) -> float:
-        """How often a node was asked for all its learners."""
+        """Return how often a node was asked for all its learners."""
         text = self.http.get(f"{self.nodes[node].url}/metrics").text
         lines = [line for line in text.splitlines() if "_count{" in line and 'route="/v1/learners",' in line]
         return sum(float(line.split()[-1]) for line in lines)
@@ -457,7 +457,7 @@ def test_a_host_that_stands_still_holds_nobody_up(spread: Spread) -> None:
 
 
 def test_our_clients_follow_with_their_key(tmp_path: Path) -> None:
-    """Where nodes do not pass requests on; others drop the key on their way to another address."""
+    """With redirects, other HTTP clients drop the key on the way to another address."""
     ring = Keyring(tmp_path)
     admin, key = ring.make("admin", "admin"), ring.secret("admin")
     settings = {"replication": 1, "follow_seconds": 0.2, "elsewhere": "redirect", "keys": ring.path}

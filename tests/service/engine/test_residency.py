@@ -1,4 +1,4 @@
-"""Learners that are swapped out to the store, and what their users notice of it: nothing."""
+"""Learners are evicted to the store, and their users do not notice."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def created(http: httpx.AsyncClient) -> None:
 
 
 async def rested(engine: Any) -> None:
-    """As a moment later, when nobody asks for anything: no more learners are in memory than may be."""
+    """Wait until no more learners are in memory than allowed."""
     async with asyncio.timeout(300):
         while len(engine.replicas) > engine.node.settings.max_resident:
             engine.residency.evict_idle()
@@ -130,7 +130,7 @@ async def test_a_limit_counts_those_that_sleep(store: Store) -> None:
 
 
 async def test_many_at_once(open_again: Opener) -> None:
-    """Requests that come while a learner falls asleep or awakes wait for it; each event is learnt once."""
+    """Requests wait while a learner is evicted or loaded, and each event is learnt once."""
     draw = random.Random(4)
     requests = [(name, i) for i in range(30) for name in NAMES]
     draw.shuffle(requests)
@@ -148,7 +148,7 @@ async def test_many_at_once(open_again: Opener) -> None:
 
 
 async def test_whoever_asks_while_a_learner_awakes_finds_all_that_was_acknowledged(open_again: Opener) -> None:
-    """What is behind its newest snapshot is learnt anew first: after a crash that may be much."""
+    """A load first applies the records after the newest snapshot, which may be many after a crash."""
     async with serving(await open_again(), snapshot_events=10**6, snapshot_seconds=10**6) as (http, _):
         await created(http)
         for i in range(300):
@@ -165,7 +165,7 @@ async def test_whoever_asks_while_a_learner_awakes_finds_all_that_was_acknowledg
 
 
 async def test_no_rush_of_requests_fills_the_memory(store: Store) -> None:
-    """A few more than may be, while they come and go, and as many as are asked for at the same time."""
+    """Only a few learners beyond the limit are in memory, plus those with concurrent requests."""
     many = [f"m{i}" for i in range(120)]
     most = 0
     async with serving(store, max_resident=10) as (http, engine):
@@ -239,7 +239,7 @@ async def test_what_another_node_does_to_a_learner_that_sleeps_here(open_again: 
 
 
 async def there_until(http: httpx.AsyncClient, name: str) -> None:
-    """Until another node has met a learner."""
+    """Wait until another node lists a learner."""
     while (await http.get(f"/learners/{name}")).status_code != 200:
         app: Any = http._transport.app  # type: ignore[attr-defined]
         await app.state.engine.sync.check_heads()
@@ -279,7 +279,7 @@ async def test_those_in_use_stay_awake(store: Store) -> None:
 
 
 async def test_nobody_waits_for_the_slowest_that_falls_asleep() -> None:
-    """Who wants a learner waits until there is room, not until all have fallen asleep that are to."""
+    """A load waits for space, not for the end of all evictions."""
     go_on = asyncio.Event()
     names = [f"l{i}" for i in range(12)]
     async with serving(MemoryStore(), max_resident=1) as (http, engine), AsyncExitStack() as hands:
@@ -310,7 +310,7 @@ async def test_nobody_waits_for_the_slowest_that_falls_asleep() -> None:
 
 @pytest.fixture
 def uncollected() -> Iterator[None]:
-    """Without the collector of cycles, which comes when it likes."""
+    """Disable the garbage collector of cycles."""
     gc.collect()
     gc.disable()
     try:
@@ -320,7 +320,7 @@ def uncollected() -> Iterator[None]:
 
 
 async def gone(first: weakref.ref[Any]) -> None:
-    """Until nothing refers to it: the answer to a request comes before the last line that handles it."""
+    """Wait until nothing refers to an object; a reply arrives before its handler has ended."""
     async with asyncio.timeout(300):
         while first() is not None:  # noqa: ASYNC110 (nothing tells of it)
             await asyncio.sleep(0.01)

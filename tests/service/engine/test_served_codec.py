@@ -1,4 +1,4 @@
-"""Served events as bytes: what is kept of each comes back to the bit, and what is not whole is refused."""
+"""Served events are encoded and decoded to the bit, and malformed ones are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels that come late, by id: what was served is learnt and counted, and each request says what became of each."""
+"""Late labels by id: served events are learnt and counted, and each request reports the result of each."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ EACH = pytest.mark.parametrize("setup", SETUPS)
 
 
 def label_of(setup: str, i: int) -> int:
-    """One in five is positive, or of the highest rank."""
+    """Return the label: one in five is positive, or of the highest rank."""
     positive = int(i % 5 == 0)
     return 1 + 2 * positive if setup == "ordinal" else positive
 
 
 def event(setup: str, i: int, **more: Any) -> dict[str, Any]:
-    """Event `i` without its label, 10 s after the one before it."""
+    """Return event `i` without its label, 10 s after the one before it."""
     x = [(i % 5 == 0) + (i * 7 % 11) / 11, (i * 3 % 13) / 13, float(i % 2)]
     carried: dict[str, Any] = {"x": x}
     if setup in ("table", "named"):
@@ -400,7 +400,7 @@ async def test_labels_that_complete_a_warm_up(store: Store) -> None:
 
 
 async def test_many_events_are_served_in_several_records(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reply is that of one; so is what a budget spends."""
+    """The reply and the spent budget equal those of a single record."""
     monkeypatch.setattr("service.engine.replica.label_join._SERVED", 7)
     budget = {"threshold": {"objective": "budget", "alerts": 3, "unit_seconds": 1000}}
     events = [event("dense", i) for i in range(40, 70)] + [event("dense", 41), {"x": [0.0, 0.0, 0.0]}]

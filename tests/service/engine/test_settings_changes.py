@@ -1,4 +1,4 @@
-"""PATCH: settings that change while a learner lives. What was learnt stays, on every node and over restarts."""
+"""PATCH changes settings of a live learner; the model stays, on every node and over restarts."""
 
 from __future__ import annotations
 

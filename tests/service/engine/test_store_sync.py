@@ -1,4 +1,4 @@
-"""Nodes follow each other at once, one of them takes the snapshots, and what one wrote can be read on all."""
+"""Nodes follow each other at once, and one of them takes the snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known to be sound is not looked at again when a learner awakes; everything else is, whole."""
+"""Trusted snapshots skip the validation when a learner is loaded; all others are validated."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_what_another_process_wrote_is_looked_at_once(store: Store, looks:
 async def test_what_was_changed_while_it_slept_is_refused(
     store: Store, caplog: pytest.LogCaptureFixture, trim_log: bool
 ) -> None:
-    """Whole by its checksum, of the same names, dtypes and shapes, and no state that events lead to."""
+    """The checksum, names, dtypes and shapes are right, but no events lead to this state."""
     async with engine(store, trim_log=trim_log, snapshots_kept=1) as node:
         replica, _ = await node.create("a", CONFIG)
         await replica.label(batch_of(10))

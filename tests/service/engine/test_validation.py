@@ -1,4 +1,4 @@
-"""Records in a log, and rows of a store, that this service cannot have written: refused before the learner moves."""
+"""Records and rows that this service cannot have written are refused before the learner applies them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alarms are posted to the address of the settings: once each, again where that fails, never on a replay."""
+"""Alarms are posted once, retried after failures, and never sent by a replay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALARM = {"number": 0, "kind": "auc", "events": 5, "clock": None, "before": 0.9, 
 
 
 class Receiver:
-    """A small HTTP server that keeps what is posted to it; the first answers are those that it is given."""
+    """A small HTTP server that records posts; `answers` are its first responses."""
 
     def __init__(self, answers: list[int]) -> None:
         self.got: list[dict[str, Any]] = []
@@ -58,12 +58,12 @@ async def receiver(*answers: int) -> AsyncIterator[Receiver]:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No pauses between tries."""
+    """Remove the pauses between retries."""
     monkeypatch.setattr(webhooks, "_PAUSES", (0.0,) * 4)
 
 
 async def closed(webhook: Webhook) -> None:
-    """Everything that waits has been seen to."""
+    """Wait until the queue is empty."""
     await eventually_async(lambda: webhook._alarms.empty())
     await webhook.close()
 
