@@ -21,7 +21,15 @@ from rich.table import Table
 from service.cli.format import format_duration, rough_duration
 from service.text import counted, figure, share
 
-__all__ = ["FiguresLines", "LearnersDisplay", "ReplayDisplay", "behind", "figures_table", "fit_of", "so_far"]
+__all__ = [
+    "FiguresLines",
+    "LearnersDisplay",
+    "ReplayDisplay",
+    "describe_fit",
+    "describe_metrics",
+    "figures_table",
+    "fit_notes",
+]
 
 Figures = Mapping[str, Any]  # a learner's metrics of the API
 Document = Mapping[str, Any]  # a learner of the API
@@ -62,7 +70,7 @@ class ReplayDisplay:
             self._bar.stop()
 
     def show(self, rows: int, fraction: float, speed: float | None, figures: str) -> None:
-        """Show the learnt rows, their fraction of the file, and the metrics by `so_far`."""
+        """Show the learnt rows, their fraction of the file, and the metrics by `describe_metrics`."""
         left, rate = self._left(fraction), _rate(speed)
         if self._bar:
             self._bar.update(self._task, completed=fraction, rows=rows, speed=rate, left=left, figures=figures)
@@ -82,7 +90,7 @@ class ReplayDisplay:
         return f"{rough_duration(since / progress * (1 - fraction))} left"
 
 
-def so_far(metrics: Figures, learner: Document) -> str:
+def describe_metrics(metrics: Figures, learner: Document) -> str:
     """Return the main metrics since the start, or why the learner is not ready."""
     if not learner["ready"]:
         return f"not ready: {learner['not_ready']}"
@@ -92,7 +100,7 @@ def so_far(metrics: Figures, learner: Document) -> str:
     return f"AUC so far {figure(start['auc'])}"
 
 
-def fit_of(learner: Document) -> str | None:
+def describe_fit(learner: Document) -> str | None:
     """Describe the state of a learner's fits; None if it has none."""
     fit = learner["fit"]
     if fit is None:
@@ -105,7 +113,7 @@ def fit_of(learner: Document) -> str | None:
     return "; ".join(parts)
 
 
-def behind(learner: Document) -> list[str]:
+def fit_notes(learner: Document) -> list[str]:
     """Return notes on events that the metrics of a batch learner do not cover yet."""
     fit = learner["fit"]
     if fit is None or learner["config"]["refit_every"] is None:

@@ -29,7 +29,7 @@ from service.datasets import MAX_BODY, Event, RequestBody, batches
 from service.exits import WrongUsage
 from service.text import counted
 
-__all__ = ["Delay", "check", "late_source", "needed", "schedule"]
+__all__ = ["Delay", "check_delay", "late_source", "require_id_and_time", "schedule"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def late_source(source: str, delay: Delay) -> str:
     return f"{source}+{delay.seconds:.10g}{rounds}"
 
 
-def check(learner: dict[str, Any], source: str, delay: Delay) -> None:
+def check_delay(learner: dict[str, Any], source: str, delay: Delay) -> None:
     """Raise `WrongUsage` if labels with this delay make no sense for the learner of this document."""
     late = late_source(source, delay)
     ttl = learner["config"]["late"]["label_ttl"]
@@ -73,7 +73,7 @@ def check(learner: dict[str, Any], source: str, delay: Delay) -> None:
             )
 
 
-def needed(adapt: Callable[[Event], Event] | None) -> Callable[[Event], Event]:
+def require_id_and_time(adapt: Callable[[Event], Event] | None) -> Callable[[Event], Event]:
     """Wrap `adapt`, which may be None, to raise ValueError for a row without id or time."""
 
     def adapted(event: Event) -> Event:

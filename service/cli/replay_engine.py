@@ -28,8 +28,8 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from rarestream import Client, ClientError, RemoteLearner
-from service.cli.display import ReplayDisplay, behind, figures_table, fit_of, so_far
-from service.cli.late_replay import Delay, check, late_source, needed, schedule
+from service.cli.display import ReplayDisplay, describe_fit, describe_metrics, figures_table, fit_notes
+from service.cli.late_replay import Delay, check_delay, late_source, require_id_and_time, schedule
 from service.cli.request_errors import RequestFailed, similar_learners
 from service.datasets import (
     BinaryLabels,
@@ -56,7 +56,7 @@ from service.datasets import (
 from service.exits import CommandFailed, ExitStatus, WrongUsage
 from service.text import counted
 
-__all__ = ["Outcome", "ReplayPlan", "Replayed", "ahead", "numbered_rows", "print_outcome", "replay", "replay_file"]
+__all__ = ["Outcome", "ReplayPlan", "Replayed", "numbered_rows", "prefetch", "print_outcome", "replay", "replay_file"]
 
 Item = TypeVar("Item")
 
@@ -81,7 +81,7 @@ class Replayed:
     reached: int = 0  # the row after the last scored one
 
 
-def ahead(items: Iterator[Item]) -> Generator[Item]:
+def prefetch(items: Iterator[Item]) -> Generator[Item]:
     """Yield the items; a thread computes the next one while the caller handles one."""
     with ThreadPoolExecutor(max_workers=1) as thread:
         future = thread.submit(next, items, None)
@@ -104,7 +104,7 @@ def replay(
     `ReadError` at a malformed row, after sending the batches before it.
     """
     replayed = Replayed(start, start)
-    with closing(ahead(work)) as pipeline:
+    with closing(prefetch(work)) as pipeline:
         for batch in pipeline:
             if pace(0 if batch.kind == "labels" else batch.count):
                 return replayed
@@ -210,7 +210,7 @@ def replay_file(plan: ReplayPlan, client: Client, interruption: Interruption, no
             rows.adapt = adapter(rows.shape, features)
             source = source_name(plan.file, plan.columns, format)
             if plan.delay is not None:
-                check(document, source, plan.delay)
+                check_delay(document, source, plan.delay)
                 source = late_source(source, plan.delay)
             start = document["sources"].get(source, 0)
             if start == 0:
@@ -244,7 +244,7 @@ def _work(plan: ReplayPlan, rows: Rows[Any], source: str, start: int) -> Iterato
     """Yield the remaining requests, from row `start` of the file on."""
     size = plan.batch if plan.rate is None else max(1, min(plan.batch, int(plan.rate)))
     if plan.delay is not None:
-        rows.adapt = needed(rows.adapt)
+        rows.adapt = require_id_and_time(rows.adapt)
         return schedule(rows.events(), plan.delay, source, start, size, plan.limit, time.time(), rows.fraction)
     left = None if plan.limit is None else max(0, plan.limit - start)
     return batches(islice(rows.events(start), left), source, start, size, rows.fraction)
@@ -283,7 +283,7 @@ class _Progress:
             self._row = row
         if time.monotonic() - self._looked >= _LOOK_EVERY:
             self._looked = time.monotonic()
-            self._figures = so_far(self._learner.metrics(), self._learner.describe())
+            self._figures = describe_metrics(self._learner.metrics(), self._learner.describe())
         limit = self._plan.limit
         fraction = batch.fraction if limit is None else max(batch.fraction, self._row / limit)
         self._display.show(self._row, fraction, self._meter.speed(), self._figures)
@@ -293,7 +293,7 @@ class _Progress:
         """Return the metrics and the learner after the last batch, and show them."""
         metrics, learner = self._learner.metrics(), self._learner.describe()
         if self._figures:
-            self._display.show(self._row, 1.0, self._meter.speed(), so_far(metrics, learner))
+            self._display.show(self._row, 1.0, self._meter.speed(), describe_metrics(metrics, learner))
         return metrics, learner
 
     def wait(self) -> None:
@@ -346,7 +346,7 @@ def _check_positive(plan: ReplayPlan, document: dict[str, Any], format: str) -> 
 class _AnyLabels(BinaryLabels):
     """Accepts any labels, for a look at a file before its learner exists."""
 
-    def check(self, values: Iterable[Any]) -> None:
+    def check_delay(self, values: Iterable[Any]) -> None:
         """Accept all labels."""
         del values
 
@@ -377,9 +377,9 @@ def print_outcome(outcome: Outcome, plan: ReplayPlan, notes: Console, out: Conso
     if outcome.metrics is not None:
         out.print(figures_table(outcome.metrics, outcome.speed))
     if outcome.learner is not None:
-        if (fit := fit_of(outcome.learner)) is not None:
+        if (fit := describe_fit(outcome.learner)) is not None:
             notes.print(f"last fit: {fit}")
-        for line in behind(outcome.learner):
+        for line in fit_notes(outcome.learner):
             notes.print(line)
         if not outcome.learner["ready"]:
             notes.print(f"{plan.learner} is not ready: {outcome.learner['not_ready']}")

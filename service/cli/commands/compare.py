@@ -104,8 +104,8 @@ def verdict_of(test: Document, alpha: float, difference: float | None = None) ->
     since = f"event {test['since_events']:,}"
     if test["since_clock"] is not None:
         since = f"{datetime.fromtimestamp(test['since_clock']).astimezone().isoformat(' ', 'seconds')} ({since})"
-    behind = f"{(difference or 0) * (-1 if test['verdict'] == 'a' else 1):.4f}"
-    late = f": in the window its AUC is behind by {behind}." if float(behind) > 0 else "."
+    deficit = f"{(difference or 0) * (-1 if test['verdict'] == 'a' else 1):.4f}"
+    late = f": in the window its AUC is behind by {deficit}." if float(deficit) > 0 else "."
     if log >= decides:
         return f"{better} is better than {other}: {_certainty(log)} sure since {since}; keep watching{late}"
     present = f"the evidence is {_odds(log)} to 1 by now"

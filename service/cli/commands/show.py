@@ -29,7 +29,7 @@ from service.text import counted, figure, share
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["alarm_of", "list_learners", "show"]
+__all__ = ["describe_alarm", "list_learners", "show"]
 
 Document = Mapping[str, Any]
 
@@ -252,7 +252,7 @@ def _about(learner: Document, alarms: Document) -> Table:
     for what, text in (*format_config(learner["config"]), *_progress(learner)):
         table.add_row(what, text)
     counts = ", ".join(f"{count} of the {_ALARMS.get(kind, kind)}" for kind, count in alarms["counts"].items() if count)
-    last = f"; the last {alarm_of(alarms['alarms'][-1])}" if alarms["alarms"] else ""
+    last = f"; the last {describe_alarm(alarms['alarms'][-1])}" if alarms["alarms"] else ""
     table.add_row("alarms", (counts or "none") + last)
     return table
 
@@ -260,7 +260,7 @@ def _about(learner: Document, alarms: Document) -> Table:
 _ALARMS = {"auc": "AUC", "scores": "scores"}
 
 
-def alarm_of(alarm: Document) -> str:
+def describe_alarm(alarm: Document) -> str:
     """Describe an alarm in a few words."""
     before, after = alarm["before"], alarm["after"]
     what = {
@@ -272,7 +272,7 @@ def alarm_of(alarm: Document) -> str:
 
 def _progress(learner: Document) -> Iterator[tuple[str, str]]:
     """Yield the progress and the sizes of a learner."""
-    from service.cli.display import fit_of
+    from service.cli.display import describe_fit
 
     ordinal = learner["config"]["threshold"] is None
     rank = "of rank " if ordinal else ""
@@ -281,7 +281,7 @@ def _progress(learner: Document) -> Iterator[tuple[str, str]]:
     if not ordinal:
         now = learner["threshold"]
         yield "threshold", "none yet" if now is None else f"probability {figure(now)}"
-    if (fit := fit_of(learner)) is not None:
+    if (fit := describe_fit(learner)) is not None:
         yield "fit", fit
     if learner["pending"] is not None:
         pending = learner["pending"]

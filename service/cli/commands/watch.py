@@ -11,7 +11,7 @@ from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-from service.cli.commands.show import alarm_of
+from service.cli.commands.show import describe_alarm
 from service.cli.options import flag
 from service.cli.options_service import DEFAULT_URL, Key, Name, Url, connected, console, print_json, reporting
 from service.exits import CommandFailed, ExitStatus
@@ -167,7 +167,7 @@ class WatchedLearner:
         if not self.learner["ready"] and self.metrics["window"].get(self._axis) is None:
             body.add_row("", Text(f"not ready: {self.learner['not_ready']}", "yellow"))
         for alarm in self.alarms:
-            body.add_row(Text("alarm", "red"), alarm_of(alarm))
+            body.add_row(Text("alarm", "red"), describe_alarm(alarm))
         if self.trouble is not None:
             body.add_row("", Text(self.trouble, "yellow"))
         window = self.metrics["window"]["size"]
@@ -261,7 +261,7 @@ def _line(out: Console, watched: WatchedLearner, kind: str, data: Document) -> N
         learnt = counted(watched.metrics["events"], "event")
         out.print("  ".join(filter(None, [now, learnt, *words, watched.rates()])))
     elif kind == "alarm":
-        out.print(f"{now}  ALARM {alarm_of(data)}")
+        out.print(f"{now}  ALARM {describe_alarm(data)}")
     elif kind == "reset":
         out.print(f"{now}  rolled back")
     elif kind == "trouble":

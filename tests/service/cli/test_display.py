@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from service.cli.display import LearnersDisplay, ReplayDisplay, behind, fit_of, so_far
+from service.cli.display import LearnersDisplay, ReplayDisplay, describe_fit, describe_metrics, fit_notes
 from tests.service.cli.test_request_errors import Time
 
 
@@ -50,12 +50,12 @@ READY: dict[str, Any] = {"ready": True, "not_ready": None, "fit": None}
 
 
 def test_figures_so_far_in_a_few_words() -> None:
-    assert so_far({**BINARY, "since_start": {"auc": 0.93121}}, READY) == "AUC so far 0.9312"
-    assert so_far({**BINARY, "since_start": {"auc": None}}, READY) == "AUC so far -"
+    assert describe_metrics({**BINARY, "since_start": {"auc": 0.93121}}, READY) == "AUC so far 0.9312"
+    assert describe_metrics({**BINARY, "since_start": {"auc": None}}, READY) == "AUC so far -"
     ranked = {**ORDINAL, "since_start": {"mae": 0.25, "accuracy": 0.75}}
-    assert so_far(ranked, READY) == "MAE so far 0.2500, accuracy 0.7500"
+    assert describe_metrics(ranked, READY) == "MAE so far 0.2500, accuracy 0.7500"
     waiting = {**READY, "ready": False, "not_ready": "the first fit comes after 600 labelled events"}
-    assert so_far(ranked, waiting) == "not ready: the first fit comes after 600 labelled events"
+    assert describe_metrics(ranked, waiting) == "not ready: the first fit comes after 600 labelled events"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_figures_so_far_in_a_few_words() -> None:
     ],
 )
 def test_how_far_the_fits_are(fit: dict[str, Any] | None, message: str | None) -> None:
-    assert fit_of({**READY, "fit": None if fit is None else FIT | fit}) == message
+    assert describe_fit({**READY, "fit": None if fit is None else FIT | fit}) == message
 
 
 SCORED_NONE = "no event was scored by a fitted model yet"
@@ -90,9 +90,9 @@ UNDER_WAY = "a fit is running"
 )
 def test_what_the_figures_of_a_batch_learner_do_not_show(fit: dict[str, Any], message: list[str]) -> None:
     document = {**READY, "events": 900, "fit": FIT | fit, "config": {"refit_every": 100}}
-    assert [line.split(":")[0] for line in behind(document)] == message
-    assert behind({**document, "config": {"refit_every": None}}) == []  # an online learner's embedding
-    assert behind({**document, "fit": None}) == []
+    assert [line.split(":")[0] for line in fit_notes(document)] == message
+    assert fit_notes({**document, "config": {"refit_every": None}}) == []  # an online learner's embedding
+    assert fit_notes({**document, "fit": None}) == []
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from rarestream import Client, RequestRefused, RetryPause
-from service.cli.replay_engine import ReplayPlan, ahead, replay_file
+from service.cli.replay_engine import ReplayPlan, prefetch, replay_file
 from service.datasets.batches import batches, earlier_rows, source_name
 from service.datasets.pacing import Interruption
 from service.datasets.values import RowColumns
@@ -136,7 +136,7 @@ def test_the_next_batch_is_made_meanwhile_and_no_more_than_that() -> None:
                 third.set()
             yield i
 
-    pipeline = ahead(items())
+    pipeline = prefetch(items())
     assert [next(pipeline), next(pipeline)] == [0, 1]
     assert third.wait(60)
     assert calls == [0, 1, 2]
@@ -148,7 +148,7 @@ def test_what_goes_wrong_ahead_comes_after_what_was_made_before() -> None:
         yield 0
         raise RequestRefused("no more")
 
-    pipeline = ahead(items())
+    pipeline = prefetch(items())
     assert next(pipeline) == 0
     with pytest.raises(RequestRefused, match="no more"):
         next(pipeline)

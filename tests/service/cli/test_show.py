@@ -10,7 +10,7 @@ from rich.console import Console
 
 from learners import InvalidInput, create
 from learners.comparison import GroupConfig
-from service.cli.commands.show import _figure_columns, alarm_of
+from service.cli.commands.show import _figure_columns, describe_alarm
 from service.cli.commands.watch import WatchedLearner
 from service.cli.display import figures_table
 from service.text import counted, figure, share
@@ -32,7 +32,7 @@ def test_counts(n: int, text: str) -> None:
 
 def test_one_event_is_one_wherever_events_are_counted() -> None:
     alarm = {"kind": "auc", "events": 1, "before": 0.9, "after": 0.7}
-    assert alarm_of(alarm) == "after 1 event: the AUC fell from 0.9000 to 0.7000"
+    assert describe_alarm(alarm) == "after 1 event: the AUC fell from 0.9000 to 0.7000"
     learner = create("loam-ada", dim=1)
     learner.learn(np.ones((1, 1)), np.ones(1))
     assert figures_table({**learner.figures(), "name": "cards", "threshold": 0.0}).title == "cards: 1 event"
@@ -64,7 +64,7 @@ def test_the_alert_rate_reads_the_same_in_show_watch_and_list() -> None:
 
 def test_alarms() -> None:
     fell = {"kind": "auc", "events": 4000, "before": 0.9, "after": 0.7}
-    assert alarm_of(fell) == "after 4,000 events: the AUC fell from 0.9000 to 0.7000"
+    assert describe_alarm(fell) == "after 4,000 events: the AUC fell from 0.9000 to 0.7000"
     changed = {"kind": "scores", "events": 4000, "before": 0.05, "after": 0.41}
     message = "after 4,000 events: the served scores changed: 41 % exceed a score that 5 % exceeded before"
-    assert alarm_of(changed) == message
+    assert describe_alarm(changed) == message
