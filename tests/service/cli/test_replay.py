@@ -248,7 +248,7 @@ def test_killed_again_and_again(start: Commands, server: Process, file: Path, un
     assert digest(server, "killed") == uninterrupted_digest
 
 
-@pytest.mark.usefixtures("whole")
+@pytest.mark.usefixtures("uninterrupted_digest")
 def test_the_service_may_be_killed_as_well(start: Commands, server: Process, file: Path, tmp_path: Path) -> None:
     expected = figures(server, "whole")
     with Process(f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log") as other:

@@ -59,7 +59,7 @@ def test_the_alert_rate_reads_the_same_in_show_watch_and_list() -> None:
     watched = WatchedLearner(Service(), "a")  # type: ignore[arg-type]
     watched.take("figures", figures(50, alert_rate=rate))
     assert ("alert rate", share(rate)) in watched.words()
-    assert _figure_columns([])["alerts"].told({"window": {"alert_rate": rate}}) == share(rate)
+    assert _figure_columns([])["alerts"].text({"window": {"alert_rate": rate}}) == share(rate)
 
 
 def test_alarms() -> None:

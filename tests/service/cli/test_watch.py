@@ -157,9 +157,9 @@ def test_a_frame_of_ranks_and_one_without_figures() -> None:
     lines = [line.strip("│ ") for line in console.export_text().splitlines()]
     assert [line for line in lines if line.startswith(("AUC", "MAE", "trend"))] == [
         "AUC     -",
-        "course  -",
+        "trend   -",
         "MAE     0.2500",
-        "course  ▅  lowest 0.2500, highest 0.2500",
+        "trend   ▅  lowest 0.2500, highest 0.2500",
     ]
 
 
