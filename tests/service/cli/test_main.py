@@ -417,7 +417,7 @@ def test_rows_read_otherwise_are_another_source(server: Process, tmp_path: Path)
     run(server, "create", "otherwise", "--algorithm", "cbr-diag", "--features", "named")
     run(server, "replay", path, "--learner", "otherwise")
     result = run(server, "replay", path, "--learner", "otherwise", "--drop", "b")
-    assert "has learnt 20 rows of a file of this name before" in result.stderr
+    assert "has learnt 20 rows of a file of this name, but with other content" in result.stderr
     assert "20 learnt" in result.stderr
 
 
