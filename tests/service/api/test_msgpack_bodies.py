@@ -560,7 +560,7 @@ def test_an_entry_that_is_no_scalar_is_pointed_at_and_not_decoded():
         with pytest.raises(Invalid) as refused:
             msgpack_decode.decode_update(body({**GOOD, name: [1, deep]}), Config.of(DENSE))
         (found,) = refused.value.problems
-        assert (found.pointer, "a list of 1;" in found.detail) == (f"/{name}/1", True)
+        assert found.pointer == f"/{name}/1"
     with pytest.raises(BadBody):
         msgpack_decode.decode_update(
             body({**GOOD, "ids": None}).replace(b"\xa3ids\xc0", b"\xa3ids\x92\x01\xa1\xff"), Config.of(DENSE)
@@ -570,7 +570,7 @@ def test_an_entry_that_is_no_scalar_is_pointed_at_and_not_decoded():
 def test_a_body_has_few_members():
     with pytest.raises(Invalid) as refused:
         msgpack_decode.decode_update(body({str(i): i for i in range(101)}), Config.of(DENSE))
-    assert refused.value.problems[0].detail.startswith("has 101 members;")
+    assert [each.pointer for each in refused.value.problems] == [""]
 
 
 async def test_a_refused_body_changes_nothing():

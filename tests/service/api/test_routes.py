@@ -49,7 +49,6 @@ async def test_a_name_that_is_taken_says_by_what(http):
     reply = await http.put(URL, json=DENSE)
     told = reply.json()
     assert (reply.status_code, told["code"]) == (409, "name-taken")
-    assert told["detail"] == "fraud exists with another configuration; PATCH changes these settings"
     assert {one["pointer"]: (one["code"], one["expected"], one["value"]) for one in told["errors"]} == {
         "/threshold/objective": ("conflict", {"const": "fixed"}, "f1-window"),
         "/threshold/value": ("conflict", {"const": 0.25}, 0.5),
@@ -57,7 +56,6 @@ async def test_a_name_that_is_taken_says_by_what(http):
     }
     other = {**DENSE, "algorithm": "cbr", "features": {"kind": "table", "fields": FIELDS}, "seed": 3}
     told = (await http.put(URL, json=other)).json()
-    assert told["detail"].endswith("delete it first, or choose another name")
     pointers = {one["pointer"] for one in told["errors"]}
     assert pointers >= {"/algorithm", "/features/kind", "/seed", "/threshold/objective"}
     assert "/features/dim" not in pointers  # a table has none
@@ -164,7 +162,6 @@ async def test_a_source_whose_numbers_have_holes(http, form):
     assert (again["applied"], again["duplicate"]) == (1, 2)
     refused = await learn([17], after=16)
     assert (refused.status_code, refused.json()["code"]) == (409, "source-gap")
-    assert "15" in refused.json()["detail"]
     assert (await http.get(URL)).json()["sources"] == {"t": 15}
     assert (await learn([4, 4])).json()["errors"][0]["pointer"] == "/source/offsets/1"
 
@@ -176,7 +173,6 @@ async def test_a_gap_in_a_source_is_refused_so_that_nothing_is_lost(http):
     await http.post(f"{URL}/update", json=body(100))  # a new source may begin anywhere
     early = await http.post(f"{URL}/update", json=body(120))
     assert (early.status_code, early.json()["code"]) == (409, "source-gap")
-    assert "goes on at 110, not at 120" in early.json()["detail"]
     assert (await http.get(URL)).json()["sources"] == {"topic": 110}
     for offset in (110, 120):
         assert (await http.post(f"{URL}/update", json=body(offset))).json()["applied"] == 10
@@ -374,7 +370,6 @@ async def test_every_bad_event_is_listed_up_to_a_hundred(http):
         batch[i]["x"] = [1.0]
     problem = (await http.post(f"{URL}/update", json={"events": batch})).json()
     assert [one["pointer"] for one in problem["errors"]] == [f"/events/{i}/x" for i in range(0, 200, 2)]
-    assert problem["detail"].startswith("refused at least 100 of 300 events")
 
 
 async def test_a_large_body_is_refused_by_its_length_or_while_it_comes(http):
@@ -467,13 +462,13 @@ async def test_odd_names_are_refused(http, name):
 async def test_a_name_and_settings_that_are_wrong_are_told_at_once(http):
     wrong = {**DENSE, "params": {"eta": -1}, "window": 0}
     reply = await http.put("/v1/learners/a b", json=wrong)
-    assert reply.json()["detail"] == "the name and the configuration are refused; nothing was created"
+    assert (reply.status_code, reply.json()["code"]) == (422, "invalid")
     assert [one["pointer"] for one in reply.json()["errors"]] == ["/name", "/params/eta", "/window"]
     reply = await http.put("/v1/learners/a b", json=DENSE)
     assert reply.json()["code"] == "invalid"
     assert [one["pointer"] for one in reply.json()["errors"]] == ["/name"]
     reply = await http.put("/v1/groups/ ", json={"learners": ["fraud"]})
-    assert reply.json()["detail"] == "the name and the group are refused; nothing was created"
+    assert (reply.status_code, reply.json()["code"]) == (422, "invalid")
     assert [one["pointer"] for one in reply.json()["errors"]] == ["/name", "/learners"]
 
 
@@ -521,14 +516,13 @@ async def test_unknown_paths_and_methods_are_problems_too(http):
     ):
         missing = await http.request(method, path)
         told = missing.json()
-        assert (missing.status_code, told["code"], told["title"], told["errors"]) == (404, "not-found", "Not Found", [])
-        assert told["detail"] == f"there is no path {path[:200]}; the API is described at /docs"
+        assert (missing.status_code, told["code"], told["errors"]) == (404, "not-found", [])
+        assert len(told["detail"]) < 300
     wrong = await http.delete("/v1/learners")
     assert (wrong.status_code, wrong.json()["code"]) == (405, "method-not-allowed")
     assert wrong.headers["allow"] == "GET"
     wrong = await http.post("/v1/learners/fraud", json={})
     assert wrong.headers["allow"] == "DELETE, GET, PATCH, PUT"
-    assert wrong.json()["detail"] == "POST is no method of this path; it takes DELETE, GET, PATCH, PUT"
     for path, takes in (("/", "GET, HEAD"), ("/metrics", "GET")):
         wrong = await http.put(path)
         assert (wrong.status_code, wrong.headers["allow"]) == (405, takes)

@@ -26,7 +26,6 @@ from tests.harness.websocket import Gated, websocket
 from tests.service.engine.test_served_events import SETUPS, event, label_of
 
 ONE = "/v1/learners/a/ws"
-PLACES = "they are at /v1/learners/NAME/ws and /v1/ws"
 
 
 @asynccontextmanager
@@ -426,7 +425,6 @@ async def test_a_name_that_no_learner_may_have_is_told_at_its_member_and_in_shor
         refused, good = await client.replies(2)
         assert (refused["seq"], refused["status"], refused["code"]) == (0, 422, "invalid")
         assert [one["pointer"] for one in refused["errors"]] == ["/learner"]
-        assert refused["errors"][0]["detail"].startswith("is ")
         assert len(str(refused)) < 600
         assert (good["status"], good["seq"]) == (200, 1)
 
@@ -486,7 +484,7 @@ async def test_more_unanswered_messages_than_granted_end_it_and_those_granted_ar
             await client.replies(4)
         gate = store.shut("a")
         client.send(*updates(5, 8))
-        assert await client.closed() == (1008, "more than 4 messages are unanswered")
+        assert (await client.closed())[0] == 1008
         gate.set()
         learner = engine.get("a")
         with learner.mailbox.watch() as changed:
@@ -507,7 +505,7 @@ async def test_a_seq_may_be_used_again_once_it_has_been_answered() -> None:
             assert (await client.reply())["applied"] == 1
         gate = store.shut("a")
         client.send(*updates(2, 3), *updates(1, 3))
-        assert await client.closed() == (1008, "seq 3 is that of a message that is not answered yet")
+        assert (await client.closed())[0] == 1008
         gate.set()
 
 
@@ -527,7 +525,6 @@ async def test_a_connection_to_a_learner_that_is_not_there_is_closed(path: str) 
         assert (await client.event())["type"] == "websocket.accept"
         code, reason = await client.closed()
         assert code == NO_LEARNER
-        assert reason.startswith("there is no learner named")
         assert len(reason.encode()) <= 123
 
 
@@ -555,7 +552,7 @@ async def test_a_node_that_has_not_loaded_its_learners_says_to_come_back() -> No
         engine.registry.ready = False
         async with websocket(app, ONE, greeted=False) as client:
             assert (await client.event())["type"] == "websocket.accept"
-            assert await client.closed() == (1013, "this node has not loaded its learners yet")
+            assert (await client.closed())[0] == 1013
 
 
 async def test_connections_are_counted_and_bounded() -> None:
@@ -570,7 +567,7 @@ async def test_connections_are_counted_and_bounded() -> None:
             assert await counted() == "rarestream_websockets 2.0"
             async with websocket(app, greeted=False) as client:
                 assert (await client.event())["type"] == "websocket.accept"
-                assert await client.closed() == (1013, "2 websockets are open, this node's limit")
+                assert (await client.closed())[0] == 1013
         assert await counted() == "rarestream_websockets 0.0"
         async with websocket(app):
             assert await counted() == "rarestream_websockets 1.0"
@@ -675,32 +672,30 @@ async def test_it_stands_under_the_root_path_of_the_application(path: str) -> No
 
 
 @pytest.mark.parametrize("path", ["/v1/ws", ONE, "/v1/learners/nobody/ws"])
-@pytest.mark.parametrize(
-    ("query", "said"), [(b"b/c=1", "/b~1c unknown query parameter"), (b"%C3%A9", "/\u00e9 unknown query parameter")]
-)
-async def test_a_query_parameter_is_refused_and_named(path: str, query: bytes, said: str) -> None:
+@pytest.mark.parametrize(("query", "pointer"), [(b"b/c=1", "/b~1c"), (b"%C3%A9", "/\u00e9")])
+async def test_a_query_parameter_is_refused_and_named(path: str, query: bytes, pointer: str) -> None:
     async with serving() as (app, _, _), websocket(app, path, query=query, greeted=False) as client:
         assert (await client.event())["type"] == "websocket.accept"
         code, reason = await client.closed()
-        assert (code, reason.startswith(said)) == (1008, True)
+        assert (code, reason.split()[0]) == (1008, pointer)
         assert not app.state.websockets.open
 
 
 async def test_other_paths_are_no_websockets() -> None:
     path = "/v1/learners/a/other"
     async with serving() as (app, _, _), websocket(app, path, greeted=False) as client:
-        assert await client.closed() == (1008, f"there is no websocket at {path}; {PLACES}")
+        assert (await client.closed())[0] == 1008
 
 
 @pytest.mark.parametrize(
-    ("path", "headers", "status", "code", "detail"),
+    ("path", "headers", "status", "code"),
     [
-        ("/v1/learners/a/other", [], 404, "not-found", f"there is no websocket at /v1/learners/a/other; {PLACES}"),
-        (ONE, [(b"origin", b"http://elsewhere")], 403, "foreign-origin", "a page may open websockets only of the site"),
+        ("/v1/learners/a/other", [], 404, "not-found"),
+        (ONE, [(b"origin", b"http://elsewhere")], 403, "foreign-origin"),
     ],
 )
 async def test_a_server_that_can_refuses_a_websocket_with_a_reason(
-    path: str, headers: list[tuple[bytes, bytes]], status: int, code: str, detail: str
+    path: str, headers: list[tuple[bytes, bytes]], status: int, code: str
 ) -> None:
     asked = [*headers, (b"x-request-id", b"mine")]
     async with (
@@ -712,7 +707,6 @@ async def test_a_server_that_can_refuses_a_websocket_with_a_reason(
         assert dict(start["headers"])[b"content-type"] == b"application/problem+json"
         document = msgspec.json.decode(body["body"])
         assert (document["code"], document["status"], document["request_id"]) == (code, status, "mine")
-        assert document["detail"].startswith(detail)
 
 
 @pytest.mark.parametrize("path", ["/v1/ws", ONE])

