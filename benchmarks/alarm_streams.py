@@ -1,6 +1,6 @@
-"""Streams of scores and labels without a learner, and what tests and alarms say of them; see `benchmarks.alarms`.
+"""Streams of scores and labels without a learner, with verdicts of the tests and alarms; see `benchmarks.alarms`.
 
-Scores are normal, those of the positives moved up such that the AUC is the one asked for.
+Scores are normal; those of positives are shifted up to give the wanted AUC.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def compared(setting: Setting, n: int, aucs: tuple[float, float], random: np.ran
 
 @kernel
 def _until_verdict(state, limit, labels, scores):  # type: ignore[no-untyped-def]
-    """Positives met when the first verdict comes, of scorer 0 over 1 or the other way round; -1 if none comes."""
+    """Count positives until the first verdict for either scorer; -1 without a verdict."""
     positives = 0
     for i in range(labels.shape[0]):
         label = 1 if labels[i] > 0.0 else 0
@@ -100,26 +100,26 @@ def _until_verdict(state, limit, labels, scores):  # type: ignore[no-untyped-def
 
 
 def verdicts(setting: Setting, effort: Effort, second: float) -> NDArray[np.int64]:
-    """Positives until a verdict on scorers of AUC .8 and `second`, per stream; -1 where none comes."""
+    """Count positives until a verdict on scorers of AUC .8 and `second`, per stream; -1 without a verdict."""
     equal = second == 0.8
     positives = effort.positives if equal else effort.most_positives
     n = int((positives if setting.share > 0.02 else positives / 10) / setting.share)
     random = np.random.default_rng([1, SETTINGS.index(setting), round(1000 * second)])
-    found = []
+    counts = []
     for _ in range(effort.streams if equal else effort.powers):
         state, positives_met = sequential_tests.init(2), -1
         for _ in range(10):  # in parts: most verdicts come early
             labels, scores = compared(setting, n // 10, (0.8, second), random)
-            met = _until_verdict(state, sequential_tests.wealth_limit(ALPHA), labels, scores)
-            positives_met = max(positives_met, 0) + (met if met >= 0 else int(labels.sum()))
-            if met >= 0:
+            count = _until_verdict(state, sequential_tests.wealth_limit(ALPHA), labels, scores)
+            positives_met = max(positives_met, 0) + (count if count >= 0 else int(labels.sum()))
+            if count >= 0:
                 break
-        found.append(positives_met if state.verdicts[0] else -1)
-    return np.array(found)
+        counts.append(positives_met if state.verdicts[0] else -1)
+    return np.array(counts)
 
 
-def met(labels: Vector, auc: Vector | float, random: np.random.Generator, levels: float = 0.0) -> Drift:
-    """The drift alarms after a stream of these labels (n,), with the AUC at each event; `levels` as in `Setting`."""
+def drift_after(labels: Vector, auc: Vector | float, random: np.random.Generator, levels: float = 0.0) -> Drift:
+    """Return the drift alarms after a stream of labels (n,), with the AUC at each event; `levels` as in `Setting`."""
     scores = random.normal(size=len(labels)) + labels * np.sqrt(2) * ndtri(auc)
     if levels:
         scores = np.round(scores / levels) * levels
@@ -134,7 +134,7 @@ def false_alarms(auc: float, levels: float, share: float, effort: Effort) -> tup
     total = 0
     for _ in range(effort.stationary):
         labels = (random.random(effort.events) < share).astype(np.float64)
-        total += int(met(labels, auc, random, levels).count[0])
+        total += int(drift_after(labels, auc, random, levels).count[0])
     return total, effort.stationary * effort.events
 
 
@@ -149,7 +149,7 @@ def falls(before: float, share: float, streams: int) -> tuple[NDArray[np.int64],
         labels[places] = 1.0
         at = places[RUN_IN - 1] + 1
         auc = np.where(np.arange(len(labels)) < at, before, before - 0.1)
-        alarms = [alarm["events"] for alarm in met(labels, auc, random).alarms()]
+        alarms = [alarm["events"] for alarm in drift_after(labels, auc, random).alarms()]
         early += int(bool(alarms) and alarms[0] <= at)
         late = [events for events in alarms if events > at]
         if late:
@@ -220,7 +220,7 @@ def costs(effort: Effort) -> list[dict[str, Any]]:
     random = np.random.default_rng(5)
     n = min(20_000, effort.events)
     labels, none = np.where(random.random(n) < 0.1, 1.0, -1.0), np.full(n, np.nan)
-    found = []
+    rows = []
 
     def add(what: str, unit: str, scale: float, call: Callable[[], object]) -> None:
         call()
@@ -229,7 +229,7 @@ def costs(effort: Effort) -> list[dict[str, Any]]:
             began = time.perf_counter()
             call()
             times.append(time.perf_counter() - began)
-        found.append({"what": what, "unit": unit, "median": scale * float(np.median(times))})
+        rows.append({"what": what, "unit": unit, "median": scale * float(np.median(times))})
 
     for m in (2, 8):
         group = GroupComparison(GroupConfig(tuple("abcdefgh"[:m])))
@@ -241,4 +241,4 @@ def costs(effort: Effort) -> list[dict[str, Any]]:
     add("drift, a labelled negative", "ns", 1e9 / n, lambda: drift.learn(uniform, -np.ones(n), 0, none))
     add("drift, a labelled positive", "ns", 1e9 / n, lambda: drift.learn(uniform, np.ones(n), 0, none))
     add("drift, a served event", "ns", 1e9 / n, lambda: drift.serve(uniform, 0, none))
-    return found
+    return rows

@@ -1,18 +1,17 @@
-"""How often alarms and verdicts are wrong, and how soon they come when they are right.
+"""How often alarms and verdicts are wrong, and how soon right ones come.
 
     python -m benchmarks.alarms [--quick] [--streams 1000] [--json FILE]
 
 Streams of scores and labels without a learner (`alarm_streams.py`). Three questions:
 
-1. The tests by betting (`learners/metrics/sequential_tests.py`), looked at after every event: how many streams of two
-   different scorers of equal AUC get a verdict (at most 5 % may), and how many positives it takes where one scorer is
-      better.
-2. The drift alarms (`learners/metrics/drift.py`): false alarms per 100,000 stationary events, and the delay of a fall
-   by ten points after 500 positives; and of the scores of served events, those
-   of learners that learn among them.
-3. What an event costs, and a poll.
+1. The sequential tests (`learners/metrics/sequential_tests.py`), read after every event: the share of streams of two
+   different scorers of equal AUC with a verdict (at most 5 %), and the positives until a verdict if one is better.
+2. The drift alarms (`learners/metrics/drift.py`): false alarms per 100,000 stationary events, and the delay after a
+fall
+   by ten points after 500 positives. The same for the scores of served events, also of learners that go on learning.
+3. The cost of an event and of a poll.
 
-Limits are 95 % upper limits: of shares those of Clopper and Pearson, of rates those of Garwood.
+Limits are 95 % upper limits: Clopper-Pearson for shares, Garwood for rates.
 """
 
 from __future__ import annotations
@@ -54,12 +53,12 @@ QUICK = Effort(40, 10, 2_000, 10_000, 2, 100_000, 0.05)
 
 
 def most_of(k: int, n: int) -> float:
-    """The 95 % upper limit of a share of which k of n were seen."""
+    """Return the 95 % upper limit of a share, from k of n."""
     return 1.0 if k == n else float(beta.ppf(0.95, k + 1, n - k))
 
 
 def most_rate(k: int) -> float:
-    """The 95 % upper limit of a Poisson variable's mean of which k were seen."""
+    """Return the 95 % upper limit of the mean of a Poisson variable, from a count k."""
     return float(chi2.ppf(0.95, 2 * k + 2) / 2)
 
 
@@ -98,14 +97,14 @@ def measured(effort: Effort, console: Console) -> dict[str, Any]:
     rows = figures["differences"] = []
     for setting in SETTINGS[:4]:
         for difference in (0.02, 0.05, 0.1):
-            found = verdicts(setting, effort, 0.8 + difference)
-            delays = np.where(found < 0, np.inf, found)
+            counts = verdicts(setting, effort, 0.8 + difference)
+            delays = np.where(counts < 0, np.inf, counts)
             middle = float(np.median(delays))
             rows.append(
                 {
                     "setting": setting.name,
                     "difference": difference,
-                    "found": float((found >= 0).mean()),
+                    "found": float((counts >= 0).mean()),
                     "median": middle if np.isfinite(middle) else None,
                 }
             )

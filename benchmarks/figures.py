@@ -1,12 +1,12 @@
-"""What the live figures cost: microseconds per labelled event in a batch, and milliseconds of a poll.
+"""Cost of the live metrics: microseconds per labelled event in a batch, and milliseconds per poll.
 
     python -m benchmarks.figures [--quick] [--json FILE]
 
-Windows of 10,000 and 100,000 events with 1 % and 50 % positives are filled, then batches of 1,000 events go through all
-that a learner counts: window, sketch since the start, traffic, history and drift detectors. A poll is the whole
-document of `/metrics` after one more event, so that nothing is remembered from the poll before. Medians of several
-calls; processor time, so that other work on the machine counts less. Beside it, in the same run, what a poll would cost
-that sorts the window: scikit-learn's AUC and average precision of the same scores.
+Windows of 10,000 and 100,000 events with 1 % and 50 % positives are filled. Then batches of 1,000 events go through all
+metrics of a learner: window, sketch since the start, stream statistics, history and drift detectors. A poll makes the
+document of `/metrics` after one more event, so nothing is cached from the poll before. The numbers are medians of
+several calls, in processor time. For comparison, the same run times a poll that sorts the window: AUC and average
+precision of scikit-learn for the same scores.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What decisions came to, and what the best fixed threshold on the same probabilities would have come to."""
+"""Metrics of decisions, and of the best fixed threshold for the same probabilities in hindsight."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Figures = dict[str, float]
 
 
 class Curve(NamedTuple):
-    """What every fixed threshold would have led to, from calling nothing positive to calling all, (thresholds + 1,)."""
+    """Counts for every fixed threshold, from no predicted positives to all, (thresholds + 1,)."""
 
-    hits: Vector  # positives called positive
+    hits: Vector  # true positives
     calls: Vector
     positives: int
     negatives: int
@@ -38,47 +38,47 @@ class Curve(NamedTuple):
         return cls(hits[at], at.astype(np.float64), positives, len(y) - positives)
 
     def f_beta(self, beta: float) -> float:
-        """The largest."""
+        """Return the largest F_beta."""
         bottom = beta**2 * self.positives + self.calls
         return float(np.max((1 + beta**2) * self.hits / np.maximum(bottom, 1e-9)))
 
     def jaccard(self) -> float:
-        """The largest."""
+        """Return the largest Jaccard index."""
         return float(np.max(self.hits / np.maximum(self.positives + self.calls - self.hits, 1)))
 
     def accuracy(self) -> float:
-        """The largest."""
+        """Return the largest accuracy."""
         alarms = self.calls - self.hits
         return float(np.max(self.hits + self.negatives - alarms)) / max(self.positives + self.negatives, 1)
 
     def recall_at_fpr(self, target: float) -> float:
-        """The largest of those thresholds that keep the share."""
-        kept = self.calls - self.hits <= target * self.negatives
-        return float(self.hits[kept].max()) / max(self.positives, 1)
+        """Return the largest recall at a false positive rate of at most `target`."""
+        allowed = self.calls - self.hits <= target * self.negatives
+        return float(self.hits[allowed].max()) / max(self.positives, 1)
 
     def recall_at_precision(self, target: float) -> float:
-        """The largest of those thresholds that have the precision; 0 where none has."""
-        kept = self.hits >= target * self.calls
-        return float(self.hits[kept].max()) / max(self.positives, 1)
+        """Return the largest recall at a precision of at least `target`; 0 if no threshold has it."""
+        allowed = self.hits >= target * self.calls
+        return float(self.hits[allowed].max()) / max(self.positives, 1)
 
     def precision_at_recall(self, target: float) -> float:
-        """The largest of those thresholds that have the recall."""
-        kept = self.hits >= target * self.positives
-        return float(np.max(self.hits[kept] / np.maximum(self.calls[kept], 1)))
+        """Return the largest precision at a recall of at least `target`."""
+        allowed = self.hits >= target * self.positives
+        return float(np.max(self.hits[allowed] / np.maximum(self.calls[allowed], 1)))
 
     def precision_at(self, calls: int) -> float:
-        """Of the threshold with so many events above, NaN for none; events that tie at it count by expectation."""
+        """Return the precision of the `calls` highest events, NaN for 0; ties count by expectation."""
         return float(np.interp(calls, self.calls, self.hits)) / calls if calls else np.nan
 
     def cost(self) -> float:
-        """The least, per event."""
+        """Return the least cost per event."""
         alarm, miss = COSTS
         costs = alarm * (self.calls - self.hits) + miss * (self.positives - self.hits)
         return float(np.min(costs)) / max(self.positives + self.negatives, 1)
 
 
 def figures_of(called: Flags, y: Vector, clocks: Vector) -> Figures:
-    """What the decisions about some events came to."""
+    """Compute the metrics of decisions."""
     positive = y > 0.0
     n, positives, calls = len(y), int(positive.sum()), int(called.sum())
     hits = int((called & positive).sum())

@@ -1,17 +1,17 @@
-"""What an event costs: nanoseconds per event of every online algorithm of the catalogue.
+"""Cost of an event: nanoseconds per event of every online algorithm.
 
     python -m benchmarks.kernels [--quick] [--algorithm cbr] [--json FILE]
 
-Three tables. First each algorithm at 10, 54 and 300 dense columns: standard normal rows of which a tenth is positive
-and hard to tell apart, so that most events move the model; buffers are those of the papers, 50 examples per class. The
-model has met both classes before the clock starts: compiling and filling buffers do not count. The figure is the median
-of several calls, each long enough for the clock, in the thread's processor time; the spread is that of their quartiles.
-Batch algorithms are not among these: they are fitted now and then, and learn nothing from a single event.
+There are three tables. The first has each algorithm at 10, 54 and 300 dense columns, with standard normal rows. A tenth
+of them is positive and hard to separate, so most events move the model. Buffers have 50 examples per class, as in the
+papers. The model has seen both classes before the clock starts, so compiling and filling buffers do not count. The
+number is the median of several calls in processor time of the thread, each long enough for the clock; the spread is
+half the distance of the quartiles. Batch algorithms are excluded: they learn nothing from a single event.
 
-Then each that takes sparse rows: 30 words of a vocabulary of 4,096, the frequent ones much oftener, hashed to 2^12 and
-to 2^22 columns, and renumbered as a learner does, which is part of the time; with the memory of the state in the end:
-of 2^12 columns fewer are met, as words meet in one. Then the kernels that have a target, beside it and beside C, where
-there is a compiler: see `targets.py`.
+The second has each algorithm for sparse rows: 30 words of a Zipf-like vocabulary of 4,096, hashed to 2^12 and to 2^22
+columns. The time includes the renumbering of columns. The table shows the memory of the final state; 2^12 columns take
+less because several words share one. The third compares the kernels that have a target with it, and with C if there is
+a compiler: see `targets.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from rich.table import Table
 from benchmarks import native, targets
 from learners import algorithms
 from learners.features.base import Dense, SparseColumns
-from learners.features.column_map import Columns, columns_of
+from learners.features.column_map import ColumnMap, columns_of
 from learners.numerics.arrays import Rows, Sparse, Vector
 
 __all__ = ["Cost", "SparseCost", "main", "measure", "measure_sparse"]
@@ -63,17 +63,17 @@ class Cost(NamedTuple):
 
 
 class SparseCost(NamedTuple):
-    """What one algorithm costs with sparse rows of so many columns."""
+    """Cost of one algorithm with sparse rows of `dim` columns."""
 
     algorithm: str
     dim: int
     ns: float  # per event, median of the calls
-    met: int  # columns
+    columns: int  # used by the learner
     memory: int  # bytes of its state in the end
 
 
 def labels(n: int, ranks: int | None, random: np.random.Generator) -> Vector:
-    """Labels of which a tenth is +1, or ranks that come equally often."""
+    """Draw labels, a tenth of them +1, or equally frequent ranks."""
     if ranks is not None:
         return random.integers(1, ranks + 1, n).astype(np.float64)
     return np.where(random.random(n) < 0.1, 1.0, -1.0)
@@ -101,7 +101,7 @@ def hashed(n: int, dim: int, ranks: int | None, seed: int) -> tuple[Rows, Vector
 
 
 def _settings(name: str, algorithm: Any) -> tuple[Any, int | None]:
-    """The parameters that it is measured with, and its number of ranks."""
+    """Return the parameters for the measurement, and the number of ranks."""
     ranks = RANKS if algorithm.TRAITS.ordinal else None
     chosen: dict[str, Any] = {"ranks": ranks} if ranks else {}
     if name in BUFFERED:
@@ -109,13 +109,15 @@ def _settings(name: str, algorithm: Any) -> tuple[Any, int | None]:
     return algorithm.Params(**chosen), ranks
 
 
-def _calls(name: str, stage: Columns, made: Any, most: int, calls: int, seconds: float) -> tuple[list[float], int, Any]:
-    """ns per event of so many calls of about so many seconds each, their events, and the state in the end."""
+def _calls(
+    name: str, stage: ColumnMap, rows_of: Any, most: int, calls: int, seconds: float
+) -> tuple[list[float], int, Any]:
+    """Time `calls` calls of about `seconds` each; return ns per event of each, events per call, and the final state."""
     algorithm: Any = algorithms()[name]
     params, ranks = _settings(name, algorithm)
 
     def learn(state: Any, n: int, seed: int) -> tuple[Any, float]:
-        X, y = made(n, stage.features.columns, ranks, seed)
+        X, y = rows_of(n, stage.features.columns, ranks, seed)
         weight, scores = np.ones(n), np.empty((n, ranks) if ranks else n)
         began, dim = time.thread_time(), stage.dim
         rows = stage.learn(X)
@@ -126,15 +128,15 @@ def _calls(name: str, stage: Columns, made: Any, most: int, calls: int, seconds:
 
     state, _ = learn(algorithm.init(params, stage.dim, 0), WARM, 0)
     n = 16
-    state, taken = learn(state, n, 1)
-    while taken < seconds / 4 and n < most:  # the clock's steps and the call itself must not show
+    state, spent = learn(state, n, 1)
+    while spent < seconds / 4 and n < most:  # neither the resolution of the clock nor the call itself may matter
         n = min(most, 4 * n)
-        state, taken = learn(state, n, 1)
-    n = int(min(most, max(16, n * seconds / max(taken, 1e-9))))
+        state, spent = learn(state, n, 1)
+    n = int(min(most, max(16, n * seconds / max(spent, 1e-9))))
     each = []
     for call in range(calls):
-        state, taken = learn(state, n, 2 + call)
-        each.append(1e9 * taken / n)
+        state, spent = learn(state, n, 2 + call)
+        each.append(1e9 * spent / n)
     return each, n, state
 
 
@@ -172,26 +174,32 @@ def _sparse_table(costs: list[SparseCost]) -> Table:
         table.add_column("memory", justify="right")
     for name in dict.fromkeys(cost.algorithm for cost in costs):
         mine = [cost for cost in costs if cost.algorithm == name]
-        table.add_row(name, *(said for cost in mine for said in (f"{cost.ns:,.0f}", f"{cost.memory / 1024:,.0f} KiB")))
+        table.add_row(name, *(cell for cost in mine for cell in (f"{cost.ns:,.0f}", f"{cost.memory / 1024:,.0f} KiB")))
     return table
 
 
-def _target_table(found: list[targets.Measured]) -> Table:
-    beside = f"C: {native.version()}, {' '.join(native.FLAGS)}" if found and found[0].c > 0 else "no C compiler here"
+def _target_table(measurements: list[targets.Measured]) -> Table:
+    beside = (
+        f"C: {native.version()}, {' '.join(native.FLAGS)}"
+        if measurements and measurements[0].c > 0
+        else "no C compiler here"
+    )
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
     table.title = f"kernels with a target: ns per event, medians of turns; {beside}"
     for column in ("algorithm", "capacity", "columns", "steps", "target", "measured", "C", "ratio to C"):
         table.add_column(column, justify="left" if column == "algorithm" else "right")
-    for one in found:
-        figures = [f"{one.steps:.1f}", f"{one.target:,}" if one.target else "", f"{one.ns:,.0f}", f"{one.c:,.0f}"]
-        shown = ["" if figure == "nan" else figure for figure in (*figures, f"{one.ratio:.2f}")]
-        table.add_row(one.algorithm, str(one.capacity or ""), str(one.dim), *shown)
+    for item in measurements:
+        figures = [f"{item.steps:.1f}", f"{item.target:,}" if item.target else "", f"{item.ns:,.0f}", f"{item.c:,.0f}"]
+        shown = ["" if figure == "nan" else figure for figure in (*figures, f"{item.ratio:.2f}")]
+        table.add_row(item.algorithm, str(item.capacity or ""), str(item.dim), *shown)
     return table
 
 
 def main() -> None:
     """Measure, print tables, write JSON."""
-    online = [name for name, one in algorithms().items() if hasattr(one, "learn") and one.TRAITS.dense]
+    online = [
+        name for name, algorithm in algorithms().items() if hasattr(algorithm, "learn") and algorithm.TRAITS.dense
+    ]
     parser = argparse.ArgumentParser(
         "python -m benchmarks.kernels", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -215,12 +223,12 @@ def main() -> None:
     aimed = _pairs([key for key in targets.TARGETS if key[0] in names], DIMS)
     with tempfile.TemporaryDirectory() as folder:
         library = native.compiled(Path(folder))
-        found = [targets.against(*key, dim, library, turns, turn) for key, dim in each(aimed, "beside C")]
+        measurements = [targets.against(*key, dim, library, turns, turn) for key, dim in each(aimed, "beside C")]
     console.print(_dense_table(costs, calls))
     if hashes:
         console.print(_sparse_table(hashes))
-    if found:
-        console.print(_target_table(found))
+    if measurements:
+        console.print(_target_table(measurements))
     machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()}
     versions = {"python": platform.python_version(), "numpy": np.__version__, "numba": numba.__version__}
     if library is not None:
@@ -230,7 +238,7 @@ def main() -> None:
         "machine": machine | versions,
         "costs": [cost._asdict() for cost in costs],
         "sparse": [cost._asdict() for cost in hashes],
-        "targets": [{k: None if v != v else v for k, v in one._asdict().items()} for one in found],
+        "targets": [{k: None if v != v else v for k, v in item._asdict().items()} for item in measurements],
     }
     chosen.json.parent.mkdir(parents=True, exist_ok=True)
     chosen.json.write_text(json.dumps(figures, indent=1))
@@ -238,7 +246,7 @@ def main() -> None:
 
 
 def _pairs(first: Any, second: Any) -> list[tuple[Any, Any]]:
-    return [(one, other) for one in first for other in second]
+    return [(item, other) for item in first for other in second]
 
 
 if __name__ == "__main__":

@@ -1,21 +1,21 @@
-"""A budget of alerts a day where labels come a week late: precision, day by day, on simulated card transactions.
+"""An alert budget with labels a week late: precision by day on simulated card transactions.
 
     python -m benchmarks.late_labels --datasets DIR [--days 30] [--alerts 100] [--delay-days 7] [--algorithm cbr-diag]
 
-One service process on an SQLite store. The transactions of DIR/card_sim.csv.gz (the simulation of the Fraud Detection
-Handbook: 9,600 a day, 0.84 % fraud) go to `/predict` in their order, with id and time; the label of each goes to
-`/labels` by its id, dated the delay after the transaction. Before each request of up to 500 transactions every label
-goes out that is known by the first of them, so nothing is scored by what was not known at its time. Labels that are
-left at the end are sent then.
+There is one service process with an SQLite store. The transactions of DIR/card_sim.csv.gz (the simulation of the Fraud
+Detection Handbook: 9,600 a day, 0.84 % fraud) go to `/predict` in order, with id and time. The label of each goes to
+`/labels` by its id, dated the delay after the transaction. Before each request of up to 500 transactions, the benchmark
+sends every label that is available by the time of the first transaction. So no score uses a label from the future. The
+remaining labels follow at the end.
 
-`--algorithm` names any for two classes that takes named features. Of those tried cbr-diag ranks best here; its settings
-were chosen on the first 35 days: bigger steps (C) than usual, as labels are few, and more stored examples.
+`--algorithm` is any algorithm for two classes and named features. cbr-diag ranked best here. Its settings were chosen
+on the first 35 days: larger steps (C) than the default, because labels are few, and more stored examples.
 
-Alerts and the frauds among them are counted from the replies alone. No day may have more than the budget: else the
-exit status is 1. Nothing is called an alert before the first labels are in, so the first week has none.
+Alerts and the frauds among them are counted from the replies only. If a day exceeds the budget, the exit status is 1.
+There are no alerts before the first labels, so the first week has none.
 
-The features are the amount, the customer and the terminal, the last two as names: fraud sits at compromised terminals
-for weeks, with stolen cards, and in high amounts.
+The features are the amount, the customer and the terminal, the last two as names. Fraud occurs for weeks at compromised
+terminals, with stolen cards, and in high amounts.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ HEADER = "day          events  frauds  alerts  precision"
 
 
 def config(algorithm: str, alerts: float) -> dict[str, Any]:
-    """The learner: of this algorithm, with so many alerts a day."""
+    """Return the configuration of the learner, with `alerts` a day."""
     return {
         "algorithm": algorithm,
         "params": PARAMS.get(algorithm, {}),
@@ -91,7 +91,7 @@ def config(algorithm: str, alerts: float) -> dict[str, Any]:
 
 
 def requests(events: Iterator[Event]) -> Iterator[list[Event]]:
-    """Requests of up to `BATCH` events."""
+    """Yield requests of up to `BATCH` events."""
     while batch := list(islice(events, BATCH)):
         yield batch
 
@@ -154,17 +154,17 @@ class Stream:
     def _post(self, what: str, events: list[dict[str, Any]]) -> dict[str, Any]:
         reply = self._http.post(what, content=json.dumps({"events": events}))
         reply.raise_for_status()
-        found: dict[str, Any] = reply.json()
-        return found
+        reply_body: dict[str, Any] = reply.json()
+        return reply_body
 
 
 def last(metrics: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """The figures at the end; delays are the exact ones of the window."""
+    """Return the final metrics; label delays are those of the window, which are exact."""
     window, start = metrics["window"], metrics["since_start"]
-    told = ("auc", "auc_interval", "average_precision")
+    names = ("auc", "auc_interval", "average_precision")
     return {
-        "since_start": {name: start[name] for name in told},
-        "window": {name: window[name] for name in ("events", *told)},
+        "since_start": {name: start[name] for name in names},
+        "window": {name: window[name] for name in ("events", *names)},
         "label_coverage": start["label_coverage"],
         "label_delay_median": window["label_delay_median"],
         "label_delay_p90": window["label_delay_p90"],
@@ -200,8 +200,8 @@ def main() -> None:
     path = chosen.datasets / "card_sim.csv.gz"
     with tempfile.TemporaryDirectory() as folder, serving(f"sqlite:///{Path(folder) / 'log.db'}", Path(folder)) as base:
         url = f"{base}/v1/learners/cards"
-        made = httpx.put(url, json=config(chosen.algorithm, chosen.alerts), timeout=60, trust_env=False)
-        made.raise_for_status()
+        response = httpx.put(url, json=config(chosen.algorithm, chosen.alerts), timeout=60, trust_env=False)
+        response.raise_for_status()
         print(HEADER)
         began = time.perf_counter()
         with (

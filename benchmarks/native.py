@@ -1,8 +1,7 @@
-"""Kernels again in C (`kernels.c`), compiled by this machine's compiler: what the compiled Python is measured against.
+"""Twins of the kernels in C (`kernels.c`), compiled on this machine as a reference for the speed of compiled Python.
 
-`cc -O3 -march=native` is what a C programmer would ask for, with sums written for SIMD by hand as in the kernels. Each
-twin works on the arrays of an algorithm's own state, so both can be given the same state and the same rows, and what
-comes out compared.
+`cc -O3 -march=native` is the usual choice in C; sums use SIMD by hand, as in the kernels. Each twin works on the arrays
+of the state of the algorithm. So both run on the same state and rows, and their results can be compared.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from learners.numerics.arrays import Floats, Matrix, Vector, normal_quantile
 
 __all__ = ["FLAGS", "TWINS", "Twin", "compiled", "version"]
 
-FLAGS = ("-O3", "-march=native", "-fno-math-errno")  # with errno, no loop that takes a root is vectorised
+FLAGS = ("-O3", "-march=native", "-fno-math-errno")  # with errno, loops with a square root are not vectorised
 SOURCE = Path(__file__).with_name("kernels.c")
 
 Twin = Callable[..., Callable[[], int]]
@@ -26,7 +25,7 @@ Twin = Callable[..., Callable[[], int]]
 
 
 def compiled(folder: Path) -> ctypes.CDLL | None:
-    """The twins as a library, made in `folder`; None where there is no compiler that makes it."""
+    """Compile the twins to a library in `folder`; return None without a working compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         return None
@@ -38,23 +37,23 @@ def compiled(folder: Path) -> ctypes.CDLL | None:
 
 
 def version() -> str:
-    """What the compiler calls itself."""
-    said = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=False).stdout
-    return said.partition("\n")[0]
+    """Return the name and version of the compiler."""
+    output = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=False).stdout
+    return output.partition("\n")[0]
 
 
 def _call(function: Any, *arguments: float | Floats | Any) -> Callable[[], int]:
-    """The call of a C function with whole numbers, floats and arrays, which it keeps alive."""
-    given: list[Any] = []
+    """Bind a C function to integers, floats and arrays; the result keeps them alive."""
+    converted: list[Any] = []
     for argument in arguments:
         if isinstance(argument, float):
-            given.append(ctypes.c_double(argument))
+            converted.append(ctypes.c_double(argument))
         elif isinstance(argument, int):
-            given.append(ctypes.c_long(argument))
+            converted.append(ctypes.c_long(argument))
         else:
-            given.append(ctypes.c_void_p(argument.ctypes.data))
+            converted.append(ctypes.c_void_p(argument.ctypes.data))
     function.restype = ctypes.c_long
-    return lambda: int(function(*given) if arguments else 0)
+    return lambda: int(function(*converted) if arguments else 0)
 
 
 def _cbr(library: Any, params: Any, state: Any, X: Matrix, y: Vector, weight: Vector, scores: Vector) -> Any:

@@ -1,12 +1,12 @@
-"""What precision "float32" saves and costs: nanoseconds per event, bytes of the state and AUC beside float64.
+"""Gain and cost of precision "float32": nanoseconds per event, bytes of the state and AUC, compared with float64.
 
     python -m benchmarks.precision [--quick] [--json FILE]
 
-Each algorithm learns the same stream in both precisions, call by call in turn, so that a busy machine slows both alike;
-the figures are medians of the calls in the thread's processor time, after a first call that compiles and fills buffers.
-Dense rows are normal with correlated columns of variance 1, a twentieth positive; sparse rows have 30 numbers in random
-ones of their columns, all of which the state has from the start. Bytes are those of the algorithm's state alone. AUC is
-the prequential one over everything learnt.
+Each algorithm learns the same stream in both precisions, call by call in turn, so a busy machine slows both equally. A
+first call compiles and fills buffers. The times are medians of the later calls, in processor time of the thread. Dense
+rows are normal with correlated columns of variance 1, a twentieth of them positive. Sparse rows have 30 numbers in
+random columns; the state has all columns from the start. Bytes are those of the state of the algorithm. The AUC is
+prequential, over all events.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def measure(case: Case, events: int, calls: int) -> list[Figures]:
     algorithm: Any = algorithms()[case.algorithm]
     params = algorithm.Params(**case.params)
     precisions = get_args(Precision)
-    states = [initial(algorithm, params, case.dim, 0, one) for one in precisions]
-    taken: list[list[float]] = [[] for _ in precisions]
-    said: list[list[Vector]] = [[] for _ in precisions]
+    states = [initial(algorithm, params, case.dim, 0, precision) for precision in precisions]
+    nanoseconds: list[list[float]] = [[] for _ in precisions]
+    scores_of: list[list[Vector]] = [[] for _ in precisions]
     labels = []
     random = np.random.default_rng(0)
     for _ in range(1 + calls):
@@ -95,17 +95,17 @@ def measure(case: Case, events: int, calls: int) -> list[Figures]:
             scores = np.empty(events)
             began = time.thread_time()
             states[k] = algorithm.learn(params, states[k], rows, y, np.ones(events), scores)
-            taken[k].append(1e9 * (time.thread_time() - began) / events)
-            said[k].append(scores)
-    known = np.concatenate(labels)
+            nanoseconds[k].append(1e9 * (time.thread_time() - began) / events)
+            scores_of[k].append(scores)
+    truth = np.concatenate(labels)
     return [
         Figures(
-            one,
-            float(np.median(taken[k][1:])),
+            precision,
+            float(np.median(nanoseconds[k][1:])),
             sum(array.nbytes for array in states[k]),
-            _auc(np.concatenate(said[k]), known),
+            _auc(np.concatenate(scores_of[k]), truth),
         )
-        for k, one in enumerate(precisions)
+        for k, precision in enumerate(precisions)
     ]
 
 
@@ -136,11 +136,11 @@ def main() -> None:
         table.add_row(
             case.algorithm + "".join(f" {name}={value}" for name, value in case.params.items()),
             f"{case.dim:,}" + (" sparse" if case.sparse else ""),
-            *(f"{one.ns:,.0f}" for one in pair),
-            *(f"{one.bytes:,}" for one in pair),
-            *(f"{one.auc:.4f}" for one in pair),
+            *(f"{item.ns:,.0f}" for item in pair),
+            *(f"{item.bytes:,}" for item in pair),
+            *(f"{item.auc:.4f}" for item in pair),
         )
-        results += [{**case._asdict(), **one._asdict()} for one in pair]
+        results += [{**case._asdict(), **item._asdict()} for item in pair]
     console = Console(width=120)
     console.print(table)
     chosen.json.parent.mkdir(parents=True, exist_ok=True)

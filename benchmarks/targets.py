@@ -1,8 +1,8 @@
-"""Kernels against their targets, and against the same algorithm in C.
+"""Kernels compared with their targets, and with the same algorithm in C.
 
-Both learn the same dense rows from the same state, in turns, so that what else runs on the machine hits both alike.
-The classes are as far apart as makes about a quarter of the pairs of cbr move the model. The time is the processor's,
-of the thread; a call is long enough for the clock, and its rows stay in the cache, as those of a request do.
+Both learn the same dense rows from the same state, in turns, so other work on the machine slows both equally. The
+distance of the classes lets about a quarter of the pairs of cbr move the model. The time is processor time of the
+thread. A call is long enough for the clock, and its rows stay in the cache, like those of a request.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def stream(n: int, dim: int, seed: int) -> tuple[Matrix, Vector]:
 
 
 def copied(state: Any) -> Any:
-    """A copy of a state, its arrays at multiples of 64 bytes as they come to be."""
+    """Copy a state, with its arrays at multiples of 64 bytes."""
     return type(state)(*(at_lines(array) if array.dtype == np.float64 else array.copy() for array in state))
 
 
@@ -88,8 +88,8 @@ def against(
     X, y = stream(most, dim, 1)
     weight = np.ones(most)
     n = min(16, most)
-    while (taken := ours(n)[0]) < seconds / 2 and n < most:
-        n = min(most, max(2 * n, int(0.75 * n * seconds / max(taken, 1e-6))))
+    while (spent := ours(n)[0]) < seconds / 2 and n < most:
+        n = min(most, max(2 * n, int(0.75 * n * seconds / max(spent, 1e-6))))
     turned = [(ours(n), theirs(n) if library is not None else None) for _ in range(turns)]
     mine = [1e9 * we[0] / n for we, _ in turned]
     other = [1e9 * they[0] / n for _, they in turned if they is not None]
@@ -102,14 +102,14 @@ def against(
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds of this thread's processor time, and what came out."""
+    """Return the processor seconds of this thread, and the result of the call."""
     began = time.thread_time()
-    found = call()
-    return time.thread_time() - began, found
+    result = call()
+    return time.thread_time() - began, result
 
 
 def compare(name: str, we: tuple[float, Any, Vector, int], they: tuple[float, Any, Vector, int]) -> None:
-    """Raise ValueError where the scores or the states differ by more than rounding."""
+    """Raise ValueError if the scores or the states differ by more than rounding."""
     for array, mine, other in zip(("scores", *we[1]._fields), (we[2], *we[1]), (they[2], *they[1]), strict=True):
         if not np.allclose(mine, other, rtol=AGREE, atol=AGREE * np.abs(mine).max(initial=0.0)):
             raise ValueError(f"{name}: C has other {array}")

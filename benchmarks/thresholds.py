@@ -1,19 +1,19 @@
-"""How near each objective of the threshold comes to the best fixed threshold, known only in hindsight.
+"""Each objective of the threshold, compared with the best fixed threshold in hindsight.
 
     python -m benchmarks.thresholds --datasets DIR [--quick] [--only a9a] [--json FILE]
 
-The data sets are those of the FOFO paper that are found in DIR (benchmarks/papers/datasets.py), and two of text. A
-stream is a set in random order; figures are means over five orders, of sets of more than 200,000 rows over two. It is
-met twice: as it is ("whole"), and with three of four positives left out of its second half, at random ("before" and
-"after" that fall of their share).
+The data sets are those of the FOFO paper in DIR (benchmarks/papers/datasets.py), and two sets of text. A stream is a
+set in random order. The numbers are means over five orders, or two orders for sets of more than 200,000 rows. Each
+stream runs twice: unchanged ("whole"), and without three of four positives in its second half ("before" and "after" the
+fall of their share).
 
-A model passes over the stream once; each score is of an event not yet learnt. Over these scores calibration and
-threshold then pass, each label told right after its decision, and all objectives meet the same. fofo's scores are taken
-for log-odds as they are, with the step that suits the rows: 8 with columns in [0, 1] or rows of unit norm, 1 with
-binary ones. cbr-diag, with buffers of 50 and rows of unit norm, only ranks, so its scores are calibrated.
+A model passes over the stream once and scores each event before learning it. Then calibration and threshold pass over
+these scores, with each label right after its decision. All objectives get the same scores. The scores of fofo are
+log-odds without calibration, with the step that suits the rows: 8 for columns in [0, 1] or rows of unit norm, 1 for
+binary rows. cbr-diag, with buffers of 50 and rows of unit norm, only ranks, so its scores are calibrated.
 
-"Hindsight" is the fixed threshold that is best for the very probabilities of the part that is judged: of the whole, or
-of what comes after the fall. One that moves with the stream can be better still.
+"Hindsight" is the best fixed threshold for the probabilities of the part in question: the whole stream, or the part
+before or after the fall. A threshold that moves with the stream can be even better.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ MODELS = (
 
 
 def thinned(y: Vector, random: np.random.Generator) -> Counts:
-    """The events that stay, ascending: all of the first half, and of the second a quarter of the positives."""
+    """Return the events that stay, ascending: all but three of four positives of the second half."""
     half = len(y) // 2
     late = half + np.flatnonzero(y[half:] > 0.0)
     gone = random.choice(late, len(late) - round(LEFT * len(late)), replace=False)
@@ -139,7 +139,7 @@ def thinned(y: Vector, random: np.random.Generator) -> Counts:
 
 
 def made_up_clocks(n: int, random: np.random.Generator) -> Vector:
-    """Times of n events, ascending, in seconds: days of about A_DAY events, most of them around noon."""
+    """Draw ascending times of n events in seconds: days of about A_DAY events, most of them around noon."""
     longest = 3 + 11 * n // (10 * A_DAY)  # days: more than chance makes of them
     days = np.linspace(0.0, longest, 100 * longest + 1)
     mass = A_DAY * (days - 0.8 * np.sin(2 * np.pi * days) / (2 * np.pi))  # events until then, as expected
@@ -147,7 +147,7 @@ def made_up_clocks(n: int, random: np.random.Generator) -> Vector:
 
 
 def rows_for(task: Task, data: Data, algorithm: str) -> tuple[Rows, Kind]:
-    """The rows as the algorithm likes them, and how they are scaled."""
+    """Return the rows in the form that suits the algorithm, and their scaling."""
     kind: Kind = "zero-one"
     if algorithm != "fofo" or task.file in TEXT:
         kind = "unit"
@@ -157,7 +157,7 @@ def rows_for(task: Task, data: Data, algorithm: str) -> tuple[Rows, Kind]:
 
 
 def scores_of(model: Model, kind: Kind, rows: Rows, dim: int, y: Vector) -> Vector:
-    """The score of each event before it was learnt, (n,)."""
+    """Score each event before learning it, (n,)."""
     algorithm: Any = algorithms()[model.algorithm]
     params = dict(model.params)
     if model.algorithm == "fofo":
@@ -189,7 +189,7 @@ Runs = dict[Key, list[Figures]]  # one of each order
 def judged(
     model: Model, scores: Vector, y: Vector, clocks: Vector, parts: Mapping[str, slice]
 ) -> Iterator[tuple[Key, Figures]]:
-    """What all objectives of a model make of its scores, by part."""
+    """Judge all objectives on the scores of a model, by part."""
     for calibrated, names in model.passes.items():
         settings = Calibration(kind=calibrated)
         probabilities = calibration.learn(settings, calibration.init(settings), scores, y)
@@ -248,7 +248,7 @@ def _columns(
     kinds: Sequence[str] = ("posterior",),
     model: str = "fofo",
 ) -> list[Shown]:
-    """What the objectives are judged by beside the best in hindsight, and before both what `more` there is to show."""
+    """Return the columns of a table: `more`, then the metrics of the objectives beside the best in hindsight."""
     return [
         Shown(
             f"{name if len(kinds) == 1 else kind}\n{part}\n{_WORDS.get(figure, figure)}",
@@ -287,9 +287,9 @@ def _tables() -> Iterator[tuple[str, list[Shown]]]:
     yield a_day, _columns(("10 a day",), both, "alert_rate", "most_a_day")
     alarm, miss = COSTS
     errors = f"{alarm:g} of a false alarm, {miss:g} of a missed positive: positive where p >= 1/{1 + miss / alarm:g}"
-    for one in MODELS:
-        columns = _columns(("cost",), both, kinds=tuple(one.passes), model=one.algorithm)
-        yield f"cost per event, {errors}; {one.algorithm}", columns
+    for item in MODELS:
+        columns = _columns(("cost",), both, kinds=tuple(item.passes), model=item.algorithm)
+        yield f"cost per event, {errors}; {item.algorithm}", columns
 
 
 class Result(NamedTuple):
@@ -326,17 +326,17 @@ def _print(results: Sequence[Result], console: Console) -> None:
     first = Table(Column("data set", no_wrap=True), box=box.SIMPLE_HEAD, pad_edge=False)
     for head in ("events", "positives", *(f"AUC, {model.algorithm}" for model in MODELS)):
         first.add_column(head, justify="right")
-    for one in results:
-        aucs = [f"{np.mean(one.aucs[model.algorithm]):.3f}" for model in MODELS]
-        first.add_row(escape(one.task), f"{one.events:,}", f"{one.positives / one.events:.2%}", *aucs)
+    for result in results:
+        aucs = [f"{np.mean(result.aucs[model.algorithm]):.3f}" for model in MODELS]
+        first.add_row(escape(result.task), f"{result.events:,}", f"{result.positives / result.events:.2%}", *aucs)
     console.print("the streams", highlight=False)
     console.print(first)
     for title, columns in _tables():
         table = Table(Column("data set", no_wrap=True), box=box.SIMPLE_HEAD, pad_edge=False)
         for shown in columns:
             table.add_column(shown.head, justify="right")
-        for one in results:
-            table.add_row(escape(one.task), *(one.mean(shown) for shown in columns))
+        for result in results:
+            table.add_row(escape(result.task), *(result.mean(shown) for shown in columns))
         console.print(title, highlight=False)
         console.print(table)
 
@@ -367,7 +367,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     versions = {"python": platform.python_version(), "numpy": np.__version__, "numba": numba.__version__}
     figures = {"quick": chosen.quick, "machine": machine | versions}
     chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_text(json.dumps(figures | {"tasks": [one.as_json() for one in results]}, indent=1))
+    chosen.json.write_text(json.dumps(figures | {"tasks": [result.as_json() for result in results]}, indent=1))
     console.print(f"Written: {chosen.json}", highlight=False, soft_wrap=True)
 
 

@@ -186,10 +186,10 @@ class Config:
         name, algorithm = values.get("algorithm"), reader.algorithm()
         features = reader.features()
         parts = reader.parts(algorithm, features)
-        whole = reader.learner_settings(algorithm, features, parts["embedding"])
+        settings = reader.learner_settings(algorithm, features, parts["embedding"])
         if reader.problems:
             raise InvalidInput(reader.problems)
-        config = cls(algorithm=str(name), features=features, **parts, **whole)
+        config = cls(algorithm=str(name), features=features, **parts, **settings)
         if problems := _violations(_CHANGEABLE_CONDITIONS, config):
             raise InvalidInput(problems)
         return config
@@ -506,29 +506,29 @@ class _Reader:
         """Read the settings of the learner itself, with the defaults of a batch algorithm."""
         try:
             chosen = {key: self.values[key] for key in _LEARNER_SETTINGS if self.values.get(key) is not None}
-            whole = LearnerSettings.of(chosen).to_json()
+            settings = LearnerSettings.of(chosen).to_json()
         except InvalidInput as error:
             self.problems += error.problems
             return {}
         if algorithm is None or features is None:
-            return whole
+            return settings
         if not hasattr(algorithm, "fit"):
             detail = f"is for batch algorithms; {self.values.get('algorithm')} learns from each event"
-            self.problems += [Problem(f"/{key}", detail, "conflict") for key in _REFITS if whole[key] is not None]
-            return whole
+            self.problems += [Problem(f"/{key}", detail, "conflict") for key in _REFITS if settings[key] is not None]
+            return settings
         widest = features.columns
         if space is not None and space.kind != "none":
             widest = max(widest, space.components)
         most = MAX_RETAINED if features.sparse else MAX_RETAINED // widest
         usual = {**_REFITS, **algorithm.TRAITS.defaults.get("learner", {})}
-        if whole["refit_every"] is None:
-            whole["refit_every"] = usual["refit_every"]
-        if whole["refit_window"] is None:
-            whole["refit_window"] = max(2, min(usual["refit_window"], most))
-        elif whole["refit_window"] > most:
-            detail = f"is {whole['refit_window']}; expected at most {most} with {widest} columns or components"
+        if settings["refit_every"] is None:
+            settings["refit_every"] = usual["refit_every"]
+        if settings["refit_window"] is None:
+            settings["refit_window"] = max(2, min(usual["refit_window"], most))
+        elif settings["refit_window"] > most:
+            detail = f"is {settings['refit_window']}; expected at most {most} with {widest} columns or components"
             self.problems.append(Problem("/refit_window", detail))
-        return whole
+        return settings
 
 
 def _default_scaling(traits: Traits, features: Features | None, value: Any) -> dict[str, Any]:

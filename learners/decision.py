@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithms import Ordinal, registry
+from learners.algorithms import OrdinalAlgorithm, registry
 from learners.config import Config
 from learners.decisions import Calibration, CalibrationState, Threshold, calibration, threshold
 from learners.model import Arrays, copied
@@ -146,7 +146,7 @@ class BinaryDecision:
 class OrdinalDecision:
     """The decision rule of an ordinal algorithm; it learns nothing."""
 
-    def __init__(self, algorithm: Ordinal, params: Any) -> None:
+    def __init__(self, algorithm: OrdinalAlgorithm, params: Any) -> None:
         self._algorithm = algorithm
         self._params = params
 
@@ -205,4 +205,4 @@ def decision_of(config: Config) -> Decision:
     """Create the decision stage of a configuration, before any event."""
     if config.calibration is not None and config.threshold is not None:
         return BinaryDecision(config.calibration, config.threshold)
-    return OrdinalDecision(cast(Ordinal, registry.algorithms()[config.algorithm]), config.params)
+    return OrdinalDecision(cast(OrdinalAlgorithm, registry.algorithms()[config.algorithm]), config.params)

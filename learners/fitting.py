@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithms import Batch, registry
+from learners.algorithms import BatchAlgorithm, registry
 from learners.config import Config
 from learners.features import kernel_approximation
 from learners.numerics import Rows, Sparse, Vector, stored
@@ -48,7 +48,7 @@ class FitJob:
             dim = kernel_approximation.columns(space)
         algorithm: Any = registry.algorithms()[config.algorithm]
         if config.batch:
-            model = cast(Batch, algorithm).fit(config.params, rows, dim, self.y, self.weights, config.seed)
+            model = cast(BatchAlgorithm, algorithm).fit(config.params, rows, dim, self.y, self.weights, config.seed)
             model = stored(config.precision, model, algorithm.TRAITS.halved)
             arrays |= {f"algorithm.{name}": array for name, array in model._asdict().items()}
         for name, array in arrays.items():

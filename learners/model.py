@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithms import Linear, Online, linear_scores, registry
+from learners.algorithms import Linear, OnlineAlgorithm, linear_scores, registry
 from learners.config import MAX_RETAINED, Config
 from learners.features import Retained, columns_of, scaling
 from learners.features import kernel_approximation as embedding
@@ -82,7 +82,7 @@ class Model:
         if self._batch:
             return linear_scores(self.weights(), rows)
         values = np.empty((len(y), len(self.weights().w)) if self._ordinal else len(y))
-        learn = cast(Online, self._algorithm).learn
+        learn = cast(OnlineAlgorithm, self._algorithm).learn
         self._model = learn(self.config.params, self._model, rows, y, weights, values)
         return values
 

@@ -341,8 +341,8 @@ def merge_batches(
     order = np.argsort(np.concatenate([2 * np.arange(n) + 1, 2 * places]), kind="stable")
     at = np.empty(n + k, dtype=np.int64)
     at[order] = np.arange(n + k)
-    whole = join_batches([batch, others])
-    has = np.ones(n + k, dtype=np.bool_) if whole.late is None else ~whole.late.bare
+    joined = join_batches([batch, others])
+    has = np.ones(n + k, dtype=np.bool_) if joined.late is None else ~joined.late.bare
     row = np.cumsum(has[order]) - 1  # index of the row of each event in the new order
     segments = []
     for segment in batch.segments:
@@ -353,14 +353,14 @@ def merge_batches(
             after = segment.offset + start if start else segment.after
             segments.append(Segment(first, first + stop - start, segment.name, segment.offset + start, after))
     return LabelledBatch(
-        scatter_rows([(whole.rows, row[at[has]])], int(np.count_nonzero(has)), whole.rows),
-        whole.labels[order],
-        None if whole.weights is None else whole.weights[order],
-        None if whole.times is None else whole.times[order],
-        None if whole.ids is None else tuple(whole.ids[i] for i in order.tolist()),
+        scatter_rows([(joined.rows, row[at[has]])], int(np.count_nonzero(has)), joined.rows),
+        joined.labels[order],
+        None if joined.weights is None else joined.weights[order],
+        None if joined.times is None else joined.times[order],
+        None if joined.ids is None else tuple(joined.ids[i] for i in order.tolist()),
         tuple(segments),
-        None if whole.costs is None else whole.costs[order],
-        None if whole.late is None else LateColumns._make(column[order] for column in whole.late),
+        None if joined.costs is None else joined.costs[order],
+        None if joined.late is None else LateColumns._make(column[order] for column in joined.late),
     ), at[:n]
 
 

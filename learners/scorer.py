@@ -14,7 +14,7 @@ from learners.algorithms import Linear, linear_scores
 from learners.config import Config
 from learners.decision import BinaryDecision, Decision, Predictions
 from learners.decisions import dense_inputs, score_dense
-from learners.features import Columns, EmbeddingState, scaling
+from learners.features import ColumnMap, EmbeddingState, scaling
 from learners.features import kernel_approximation as embedding
 from learners.metrics import BinaryMetricsView, RankMetricsView
 from learners.numerics import Matrix, Rows, Sparse, Vector, nearest
@@ -27,7 +27,7 @@ class Scorer:
     """Scores events as the learner does at one moment."""
 
     config: Config
-    columns: Columns
+    columns: ColumnMap
     scaled: NDArray[np.bool_]
     scaling: scaling.ScalingState
     embedding: EmbeddingState | None  # None: the model takes the scaled rows

@@ -88,7 +88,7 @@ class InvalidInput(ValueError):
         super().__init__("; ".join(f"{p.pointer}: {p.detail}" if p.pointer else p.detail for p in self.problems))
 
     def under(self, prefix: str) -> InvalidInput:
-        """The same problems as seen from a document that holds the input at `prefix`."""
+        """Return the same problems for a document that contains the input at `prefix`."""
         return InvalidInput([problem.under(prefix) for problem in self.problems])
 
 
@@ -269,8 +269,8 @@ def _fits(value: Any, hint: Any) -> tuple[bool, Any]:
         fits = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= 1.7e308
         return (True, float(value)) if fits and math.isfinite(value) else (False, value)
     if hint is int:
-        whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 2**53)
-        return (True, int(value)) if whole and not isinstance(value, bool) else (False, value)
+        is_integer = isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 2**53)
+        return (True, int(value)) if is_integer and not isinstance(value, bool) else (False, value)
     if hint is bool:
         return isinstance(value, bool), value
     if hint is str:  # half a surrogate pair fits into neither UTF-8 nor a record of the log

@@ -71,19 +71,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _unknown(names: Sequence[str], tables: Sequence[Table], folder: Path | None) -> str | None:
-    """What is wrong with names of data sets that none of the tables has; None where there are no such names."""
-    known = sorted({task.file for table in tables for task in table.tasks})
-    unknown = [name for name in names if name not in known]
+    """Describe the names of data sets that no table has; return None if there are none."""
+    files = sorted({task.file for table in tables for task in table.tasks})
+    unknown = [name for name in names if name not in files]
     if not unknown:
         return None
-    said = f"no data set of {'this table' if len(tables) == 1 else 'these tables'}: {', '.join(unknown)}"
-    said += f"; expected some of {', '.join(known)}"
-    absent = [name for name in known if folder is not None and file_of(folder, name) is None]
-    return said + (f" (of which not in {folder}: {', '.join(absent)})" if absent else "")
+    message = f"no data set of {'this table' if len(tables) == 1 else 'these tables'}: {', '.join(unknown)}"
+    message += f"; expected some of {', '.join(files)}"
+    absent = [name for name in files if folder is not None and file_of(folder, name) is None]
+    return message + (f" (of which not in {folder}: {', '.join(absent)})" if absent else "")
 
 
 def _narrowed(table: Table, names: Sequence[str]) -> Table:
-    """The table of these data sets alone."""
+    """Restrict a table to these data sets."""
     return replace(table, tasks=tuple(task for task in table.tasks if task.file in names))
 
 

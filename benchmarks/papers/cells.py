@@ -44,14 +44,14 @@ class Cell:
 
     def path(self, folder: Path, out: Path) -> Path:
         """Where its figures are kept, given where the data sets are."""
-        whole = {**asdict(self), "data": fingerprint(folder, self.task), "sources": sources(self.method)}
-        key = hashlib.blake2b(json.dumps(whole, sort_keys=True).encode(), digest_size=8).hexdigest()
+        parts = {**asdict(self), "data": fingerprint(folder, self.task), "sources": sources(self.method)}
+        key = hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=8).hexdigest()
         name = re.sub(r"[^\w.-]+", "_", f"{self.task.name}-{self.method.name}-{self.trial}.{self.fold}-{key}.json")
         return out / "cells" / name
 
 
 def cells_of(table: Table, folder: Path) -> list[Cell]:
-    """The runs of a table, of those tasks whose files are there and those methods whose algorithms are."""
+    """List the runs of a table for tasks with a data file and methods with an algorithm."""
     return [
         Cell(table.protocol, task, method, trial, fold)
         for task in table.tasks
@@ -80,7 +80,7 @@ def finish(cell: Cell, folder: Path, out: Path) -> None:
 
 
 def read(cell: Cell, folder: Path, out: Path) -> dict[str, Any] | None:
-    """The figures of a finished cell."""
+    """Read the results of a finished cell."""
     path = cell.path(folder, out)
     if not path.is_file():
         return None
@@ -129,6 +129,6 @@ def _imports(file: Path) -> list[Path]:
 
 
 def _file_of(module: str) -> Path | None:
-    """The file of a module of the library; None for a package and for other libraries."""
+    """Return the file of a module of the library; None for a package and for other libraries."""
     file = _LIBRARY.parent / f"{module.replace('.', '/')}.py"
     return file if file.is_relative_to(_LIBRARY) and file.is_file() else None

@@ -102,13 +102,13 @@ class Data(NamedTuple):
 
 
 def file_of(folder: Path, name: str) -> Path | None:
-    """The file of a data set, if it is there."""
-    found = (folder / f"{name}{ending}" for ending in (".npz", ".svm"))
-    return next((path for path in found if path.is_file()), None)
+    """Return the file of a data set, or None."""
+    candidates = (folder / f"{name}{ending}" for ending in (".npz", ".svm"))
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def fingerprint(folder: Path, task: Task) -> str:
-    """A hash of the task's files."""
+    """Hash the files of a task."""
     return "-".join(_digest(path) for name in task.files if (path := file_of(folder, name)))
 
 
@@ -146,7 +146,7 @@ def load(folder: Path, name: str) -> tuple[Rows, int, Counts]:
 
 
 def make(folder: Path, task: Task, most: int | None = None) -> Data:
-    """The task's data; with `most`, a sample of that many rows that keeps the shares of the classes, and rare ones."""
+    """Load the data of a task; with `most`, a sample of that many rows with the same class shares."""
     rows, dim, labels = load(folder, task.file)
     train = task.train
     if task.test:
@@ -162,14 +162,14 @@ def make(folder: Path, task: Task, most: int | None = None) -> Data:
     else:
         y = 1.0 + np.unique(labels, return_inverse=True)[1].reshape(-1)
     random = np.random.default_rng(zlib.crc32(task.name.encode()))
-    kept = np.arange(len(y))
+    picked = np.arange(len(y))
     if task.share:
-        kept = _thinned(y, task.share, random)
-    if most is not None and len(kept) > most:
-        kept = _sample(kept, y, most, train, random)
-    if len(kept) < len(y):
-        rows, y = pick(rows, kept), y[kept]
-        train = None if train is None else int((kept < train).sum())
+        picked = _thinned(y, task.share, random)
+    if most is not None and len(picked) > most:
+        picked = _sample(picked, y, most, train, random)
+    if len(picked) < len(y):
+        rows, y = pick(rows, picked), y[picked]
+        train = None if train is None else int((picked < train).sum())
     return Data(rows, dim, y, train)
 
 
@@ -180,20 +180,20 @@ def _thinned(y: Vector, share: float, random: np.random.Generator) -> Counts:
     return np.sort(np.concatenate([negatives, random.choice(positives, count, replace=False)]))
 
 
-def _sample(kept: Counts, y: Vector, most: int, train: int | None, random: np.random.Generator) -> Counts:
-    """About `most` of the rows `kept`, in order: of each class and part its share, but 30 if there are so many."""
-    part = (kept >= train) if train is not None else np.zeros(len(kept), dtype=bool)
+def _sample(candidates: Counts, y: Vector, most: int, train: int | None, random: np.random.Generator) -> Counts:
+    """Pick about `most` of `candidates` in order: from each class and part its share, but 30 if there are as many."""
+    part = (candidates >= train) if train is not None else np.zeros(len(candidates), dtype=bool)
     chosen = []
-    for label in np.unique(y[kept]):
+    for label in np.unique(y[candidates]):
         for side in (False, True):
-            rows = kept[(y[kept] == label) & (part == side)]
-            count = min(len(rows), max(30, round(most * len(rows) / len(kept))))
+            rows = candidates[(y[candidates] == label) & (part == side)]
+            count = min(len(rows), max(30, round(most * len(rows) / len(candidates))))
             chosen.append(random.choice(rows, count, replace=False))
     return np.sort(np.concatenate(chosen))
 
 
 def pick(rows: Rows, index: NDArray[np.int64]) -> Rows:
-    """The rows of these numbers, in this order."""
+    """Return the rows with these numbers, in this order."""
     if not isinstance(rows, Sparse):
         return np.ascontiguousarray(rows[index])
     sizes = np.diff(rows.indptr)[index]
@@ -204,7 +204,7 @@ def pick(rows: Rows, index: NDArray[np.int64]) -> Rows:
 
 
 def stack(first: Rows, second: Rows) -> Rows:
-    """The rows of both."""
+    """Concatenate two sets of rows."""
     if isinstance(first, Sparse) and isinstance(second, Sparse):
         return Sparse(
             np.concatenate([first.data, second.data]),
@@ -217,7 +217,7 @@ def stack(first: Rows, second: Rows) -> Rows:
 
 
 def dense(rows: Sparse, dim: int) -> Matrix:
-    """The rows written out."""
+    """Return the rows as a dense matrix."""
     X = np.zeros((length(rows), dim))
     X[np.repeat(np.arange(length(rows)), np.diff(rows.indptr)), rows.indices] = rows.data
     return X

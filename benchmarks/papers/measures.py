@@ -56,11 +56,11 @@ def f1(y: Vector, called: NDArray[np.bool_]) -> float:
 
 
 def ranking(scores: Vector, y: Vector) -> dict[str, float]:
-    """The measures of a ranker."""
+    """Compute the metrics of a ranker."""
     return {"auc": auc(scores, y), "optroc": optroc_accuracy(scores, y)}
 
 
 def ordinal(ranks: Counts, y: Vector) -> dict[str, float]:
-    """The measures of predicted ranks."""
+    """Compute the metrics of predicted ranks."""
     off = ranks - y
     return {"mae": float(np.abs(off).mean()), "mse": float((off * off).mean()), "accuracy": float((off == 0).mean())}

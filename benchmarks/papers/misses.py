@@ -37,9 +37,9 @@ Split = tuple[Matrix, Vector, Matrix, Vector]  # training rows and labels, test 
 def _read(folder: Path, name: str, rows: int | None) -> tuple[Matrix, Vector]:
     """Rows and the source's labels, in random order."""
     X, dim, labels = load(folder, name)
-    whole = dense(X, dim) if isinstance(X, Sparse) else X
+    matrix = dense(X, dim) if isinstance(X, Sparse) else X
     order = np.random.default_rng(0).permutation(len(labels))[:rows]
-    return np.ascontiguousarray(whole[order], dtype=np.float64), labels[order].astype(np.float64)
+    return np.ascontiguousarray(matrix[order], dtype=np.float64), labels[order].astype(np.float64)
 
 
 def _split(X: Matrix, y: Vector, part: int = 0) -> Split:
@@ -50,7 +50,7 @@ def _split(X: Matrix, y: Vector, part: int = 0) -> Split:
 
 
 def _score(name: str, split: Split, kind: Kind, train: int | None = None, embed: bool = False, **params: Any) -> float:
-    """The AUC of an algorithm after one pass over, or a fit to, the first `train` training rows."""
+    """Return the AUC of an algorithm after one pass over, or a fit to, the first `train` training rows."""
     X, y, Z, z = split
     A, B = scaled(kind, X, Z, X.shape[1])
     assert not isinstance(A, Sparse)
@@ -91,8 +91,8 @@ def _covtype(folder: Path, rows: int | None) -> None:
         (1, "unit", 0),
     )
     for positive, kind, c in variants:
-        found = _score("cbr", _split(X, _signed(labels, (positive,))), kind, C=2.0**c, capacity=50)
-        print(f"covtype [{positive}], rows {kind}, C = 2^{c}: {found:.4f}", flush=True)
+        value = _score("cbr", _split(X, _signed(labels, (positive,))), kind, C=2.0**c, capacity=50)
+        print(f"covtype [{positive}], rows {kind}, C = 2^{c}: {value:.4f}", flush=True)
 
 
 def _vehicle(folder: Path, rows: int | None) -> None:
@@ -100,23 +100,23 @@ def _vehicle(folder: Path, rows: int | None) -> None:
     for size in (1, 2):
         for classes in itertools.combinations((1, 2, 3, 4), size):
             y = _signed(labels, classes)
-            found = np.mean([_score("loam-ilsc", _split(X, y, part), "range", lam=0.1) for part in range(5)])
-            print(f"vehicle {list(classes)}, LOAM_ILSC: {found:.4f}", flush=True)
+            value = np.mean([_score("loam-ilsc", _split(X, y, part), "range", lam=0.1) for part in range(5)])
+            print(f"vehicle {list(classes)}, LOAM_ILSC: {value:.4f}", flush=True)
 
 
 def _usps(folder: Path, rows: int | None) -> None:
     (X, digits), (Z, others) = _read(folder, "usps", rows), _read(folder, "usps_test", rows)
     split = (X, _signed(digits, (0, 1, 2, 3, 4)), Z, _signed(others, (0, 1, 2, 3, 4)))
     for kind, c in itertools.product(_PIXELS, (12, 14, 16)):
-        found = _score("nbauc", split, kind, embed=True, C=2.0**c)
-        print(f"usps [0-4], NBAUC, rows {kind}, C = 2^{c}: {found:.4f}", flush=True)
+        value = _score("nbauc", split, kind, embed=True, C=2.0**c)
+        print(f"usps [0-4], NBAUC, rows {kind}, C = 2^{c}: {value:.4f}", flush=True)
 
 
 def _ijcnn1(folder: Path, rows: int | None) -> None:
     X, labels = _read(folder, "ijcnn1", rows)
     for train in (5_000, 10_000, 20_000, None):
-        found = _score("nbauc", _split(X, _signed(labels, (1,))), "standard", train, embed=True, C=2.0**18)
-        print(f"ijcnn1 [1], NBAUC, {train or 'all'} training rows, C = 2^18: {found:.4f}", flush=True)
+        value = _score("nbauc", _split(X, _signed(labels, (1,))), "standard", train, embed=True, C=2.0**18)
+        print(f"ijcnn1 [1], NBAUC, {train or 'all'} training rows, C = 2^18: {value:.4f}", flush=True)
 
 
 _EXPERIMENTS: dict[str, Callable[[Path, int | None], None]] = {
@@ -137,7 +137,7 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     for name in chosen.only or _EXPERIMENTS:
         needed = ("usps", "usps_test") if name == "usps" else (name,)
-        if any(file_of(chosen.datasets, one) is None for one in needed):
+        if any(file_of(chosen.datasets, item) is None for item in needed):
             print(f"{name}: not in {chosen.datasets}")
             continue
         _EXPERIMENTS[name](chosen.datasets, chosen.rows)

@@ -36,7 +36,7 @@ class Method:
     most: int | None = None  # training rows: more would take too long
 
     def words(self, points: int | None = None) -> str:
-        """What is tuned, with a grid of so many points, and what else differs from the defaults."""
+        """Describe the tuned parameters, the size of their grid, and other settings that are not defaults."""
         parts = [f"{name} in {_span(values)}" for name, values in self.grid_of(points).items()]
         parts += [f"{name} = {value}" for name, value in self.fixed.items()]
         if self.threshold:
@@ -50,7 +50,7 @@ class Method:
         return f"{self.name} ({self.algorithm}): " + ("; ".join(parts) or "nothing to tune")
 
     def grid_of(self, points: int | None) -> dict[str, tuple[float, ...]]:
-        """The grid with at most so many values of each parameter, two thirds of that where several are tuned."""
+        """Return the grid with at most this many values per parameter; two thirds of that if several are tuned."""
         if points is None:
             return dict(self.grid)
         each = points if len(self.grid) == 1 else max(1, 2 * points // 3)
@@ -58,7 +58,7 @@ class Method:
 
 
 def _span(values: Sequence[float]) -> str:
-    """The values of a grid, which are powers of two."""
+    """Return the powers of two of a grid."""
     shown = [f"2^{math.log2(value):g}" for value in values]
     return ", ".join(shown) if len(shown) <= 3 else f"{shown[0]}, {shown[1]}, ... {shown[-1]}"
 
@@ -98,7 +98,7 @@ class Protocol:
         return list(itertools.product(range(self.trials), range(folds)))
 
     def quickly(self) -> Protocol:
-        """The same on a sample, with one trial, two folds and a coarse grid."""
+        """Return the protocol for a quick run: a sample, one trial, two folds and a coarse grid."""
         return replace(
             self,
             trials=1 if self.folds > 1 else 2,
@@ -134,7 +134,7 @@ class Protocol:
         return "; ".join(parts)
 
     def choices(self, method: Method) -> list[dict[str, float]]:
-        """The settings of the grid, the first parameter turning slowest."""
+        """List the settings of the grid; the first parameter changes slowest."""
         grid = method.grid_of(self.grid_points)
         return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 

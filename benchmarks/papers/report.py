@@ -63,13 +63,13 @@ class Row:
 
 
 def rows_of(table: Table, folder: Path, out: Path) -> list[Row]:
-    """The rows of all finished cells, task by task."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    """Return the rows of all finished cells, task by task."""
+    finished: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for cell in cells_of(table, folder):
         result = read(cell, folder, out)
         if result is not None:
-            found.setdefault((cell.task.name, cell.method.name), []).append(result)
-    return [_row(table, task, method, results) for (task, method), results in found.items()]
+            finished.setdefault((cell.task.name, cell.method.name), []).append(result)
+    return [_row(table, task, method, results) for (task, method), results in finished.items()]
 
 
 def _row(table: Table, task: str, method: str, results: Sequence[Mapping[str, Any]]) -> Row:
@@ -99,7 +99,7 @@ def ranks(values: Sequence[float | None], lower_is_better: bool) -> list[int | N
 
 
 def order(rows: Sequence[Row], paper: bool) -> str:
-    """The methods from the best to the worst, ours or the paper's, as far as there are figures."""
+    """Sort the methods from best to worst by our results or those of the paper, if there are any."""
     values = [row.paper if paper else row.mean for row in rows]
     places = ranks(values, rows[0].lower_is_better) if rows else []
     tiers: dict[int, list[str]] = {}
@@ -110,7 +110,7 @@ def order(rows: Sequence[Row], paper: bool) -> str:
 
 
 def print_head(table: Table, folder: Path, console: Console) -> None:
-    """What the table is, its protocol in words, and what of it cannot run."""
+    """Print the title and protocol of a table, and the parts that cannot run."""
     console.rule(f"[bold]{table.name}[/bold]  {table.title}" + ("  (quick)" if table.protocol.quick else ""))
     console.print(f"Protocol: {table.protocol.words}.", highlight=False)
     for method in table.methods:
@@ -146,7 +146,7 @@ def _legend(table: Table) -> list[str]:
 
 
 def print_rows(table: Table, rows: Sequence[Row], console: Console) -> None:
-    """The table, the orders, and how many of the paper's figures are reached: of a quick run that means nothing."""
+    """Print the table, the orders, and how many results of the paper are reached; a quick run says nothing there."""
     judged = not table.protocol.quick
     printed = Printed(box=box.SIMPLE_HEAD, pad_edge=False)
     printed.add_column("data set", no_wrap=True)
@@ -161,7 +161,7 @@ def print_rows(table: Table, rows: Sequence[Row], console: Console) -> None:
         group = [row for row in rows if row.task == task]
         ours = ranks([row.mean for row in group], group[0].lower_is_better)
         theirs = ranks([row.paper for row in group], group[0].lower_is_better)
-        known = sum(row.paper is not None for row in group)
+        in_paper = sum(row.paper is not None for row in group)
         for k, row in enumerate(group):
             cells = [
                 task if k == 0 else "",
@@ -171,7 +171,7 @@ def print_rows(table: Table, rows: Sequence[Row], console: Console) -> None:
                 _number(row.sd),
                 _number(row.difference, "+.4f"),
                 *((_REACHED[row.reached],) if judged else ()),
-                f"{ours[k] or '-'} / {theirs[k] or '-'}" if known > 1 else str(ours[k] or "-"),
+                f"{ours[k] or '-'} / {theirs[k] or '-'}" if in_paper > 1 else str(ours[k] or "-"),
                 _number(row.seconds, ".3g"),
             ]
             if table.also:
@@ -180,7 +180,7 @@ def print_rows(table: Table, rows: Sequence[Row], console: Console) -> None:
             if row.why_not:
                 remarks.append(f"{task}, {row.method}: {row.why_not}")
         orders.append(f"{task}  ours: {order(group, paper=False)}")
-        if known > 1:
+        if in_paper > 1:
             orders.append(f"{'':{len(task)}}  the paper's: {order(group, paper=True)}")
     console.print(printed, markup=False)
     for line in orders + remarks:

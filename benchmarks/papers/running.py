@@ -48,23 +48,23 @@ class Part(NamedTuple):
 
 
 def seed_of(task: Task, trial: int) -> int:
-    """The seed of a trial: all methods meet the same splits and orders."""
+    """Return the seed of a trial: all methods get the same splits and orders."""
     return zlib.crc32(f"{task.name} {trial}".encode())
 
 
 def split_of(protocol: Protocol, data: Data, seed: int, fold: int) -> splits.Split:
-    """The training rows, in the order of learning, and the test rows; online: the stream, and the rows tuned on."""
+    """Return the training rows in learning order, and the test rows; online: the stream, and the rows for tuning."""
     if protocol.kind == "online":
         return splits.holdout(data.y, 0.1, seed)
     if data.train is not None:
-        return splits.given(len(data.y), data.train, seed)
+        return splits.as_divided(len(data.y), data.train, seed)
     if protocol.folds > 1:
         return splits.folds(data.y, protocol.folds, seed)[fold]
     return splits.holdout(data.y, 0.2, seed)
 
 
 def run(protocol: Protocol, method: Method, task: Task, data: Data, trial: int, fold: int) -> dict[str, Any]:
-    """The measures of one run, what was chosen for it, and the seconds that the final training took.
+    """Return the metrics of one run, the chosen settings, and the seconds of the final training.
 
     Raises `Unfit`, and ValueError where the algorithm finds no model.
     """
@@ -136,32 +136,32 @@ def _prepared(
 def _tuned(
     protocol: Protocol, method: Method, choices: list[dict[str, float]], part: Part, dim: int, seed: int
 ) -> dict[str, float]:
-    """The first of the best choices by cross-validation on `part` (online: by the F of one pass over it)."""
+    """Return the first of the best settings by cross-validation on `part` (online: by F of one pass over it)."""
     y = part.y
     if len(y) > protocol.tuning_rows:
-        kept = splits.holdout(y, protocol.tuning_rows / len(y), seed).test
-        part, y = Part(pick(part.rows, kept), y[kept]), y[kept]
+        sample = splits.holdout(y, protocol.tuning_rows / len(y), seed).test
+        part, y = Part(pick(part.rows, sample), y[sample]), y[sample]
     if protocol.kind == "online":
         order = np.random.default_rng(seed).permutation(len(y))
         pairs = [(Part(pick(part.rows, order), y[order]), part)]
     else:
         pairs = [
-            (Part(pick(part.rows, one.train), y[one.train]), Part(pick(part.rows, one.test), y[one.test]))
-            for one in splits.folds(y, protocol.tuning_folds, seed)
+            (Part(pick(part.rows, fold.train), y[fold.train]), Part(pick(part.rows, fold.test), y[fold.test]))
+            for fold in splits.folds(y, protocol.tuning_folds, seed)
         ]
     sign = -1.0 if protocol.criterion in measures.LOWER_IS_BETTER else 1.0
-    best, found = -np.inf, choices[0]
+    best, best_choice = -np.inf, choices[0]
     for choice in choices:
         value = float(np.mean([sign * _quality(protocol, method, choice, *pair, dim, seed) for pair in pairs]))
         if value > best:  # never of NaN
-            best, found = value, choice
-    return found
+            best, best_choice = value, choice
+    return best_choice
 
 
 def _quality(
     protocol: Protocol, method: Method, choice: Mapping[str, float], train: Part, test: Part, dim: int, seed: int
 ) -> float:
-    """The criterion of one setting on one fold; NaN where it gives no model."""
+    """Return the criterion of one setting on one fold; NaN if there is no model."""
     try:
         model = _train(method, choice, train, dim, seed)
     except ValueError:
@@ -189,7 +189,7 @@ def _train(method: Method, chosen: Mapping[str, float], part: Part, dim: int, se
 
 
 def _measured(protocol: Protocol, method: Method, model: Model, test: Part) -> dict[str, float]:
-    """The measures of a model on rows that it has not seen. Raises ValueError where its scores are not finite."""
+    """Compute the metrics of a model on unseen rows. Raises ValueError if a score is not finite."""
     algorithm: Any = algorithms()[method.algorithm]
     values = linear_scores(algorithm.weights(model.params, model.state), test.rows)
     if not np.isfinite(values).all():

@@ -8,7 +8,7 @@ import numpy as np
 
 from learners.numerics.arrays import Counts, Vector
 
-__all__ = ["Split", "folds", "given", "holdout"]
+__all__ = ["Split", "as_divided", "folds", "holdout"]
 
 
 class Split(NamedTuple):
@@ -41,6 +41,6 @@ def holdout(y: Vector, share: float, seed: int) -> Split:
     return Split(random.permutation(np.setdiff1d(np.arange(len(y)), test)), test)
 
 
-def given(n: int, train: int, seed: int) -> Split:
-    """The parts that the data set comes in: the first `train` of n rows, and the others."""
+def as_divided(n: int, train: int, seed: int) -> Split:
+    """Split as the data set does: the first `train` of n rows, in random order, and the others."""
     return Split(np.random.default_rng(seed).permutation(train), np.arange(train, n))

@@ -92,11 +92,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _machine(cores: Cores) -> str:
-    said = (
+    text = (
         f"Python {platform.python_version()}, {os.cpu_count()} cores: server on {cores.server}, "
         f"sender on {cores.client}, Redis on {cores.redis}; load {os.getloadavg()[0]:.1f} before the start"
     )
-    return f"{said}\nONE CORE ONLY: the sender takes its time from the server" if cores.shared else said
+    return f"{text}\nONE CORE ONLY: the sender takes its time from the server" if cores.shared else text
 
 
 if __name__ == "__main__":

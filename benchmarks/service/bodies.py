@@ -63,19 +63,19 @@ def stream(n: int, datasets: Path | None = None) -> Stream:
 
 
 def array(values: NDArray[Any]) -> dict[str, Any]:
-    """The array as it stands in a MessagePack body."""
+    """Encode an array for a MessagePack body."""
     return {"dtype": str(values.dtype), "shape": list(values.shape), "data": values.tobytes()}
 
 
 def event(x: NDArray[np.float32], media_type: str, **members: Any) -> dict[str, Any]:
-    """The body of a request to score one row, (DIM,); `members` stand beside the event's (JSON) or the columns."""
+    """Return the body of a request to score one row (DIM,), with further `members` at the top level."""
     if media_type == MSGPACK:
         return {**members, "x": array(x[None])}
     return {**members, "events": [{"x": _numbers(x)}]}
 
 
 def update(X: NDArray[np.float32], y: NDArray[np.int8], media_type: str, ids: bool, **members: Any) -> dict[str, Any]:
-    """The body of a request to learn rows (n, DIM); with `ids`, which takes one row, under the id FIRST."""
+    """Return the body of a request to learn rows (n, DIM); with `ids`, of one row with the id FIRST."""
     if media_type == MSGPACK:
         columns = {"x": array(X), "labels": array(y)}
         return {**members, **columns, "ids": [str(FIRST)]} if ids else {**members, **columns}
@@ -87,7 +87,7 @@ def update(X: NDArray[np.float32], y: NDArray[np.int8], media_type: str, ids: bo
 
 
 def _numbers(x: NDArray[np.float32]) -> list[float]:
-    numbers: list[float] = x.astype(np.float64).round(4).tolist()  # as a program writes them, not a float32's long tail
+    numbers: list[float] = x.astype(np.float64).round(4).tolist()  # without the long tail of a float32
     return numbers
 
 
@@ -99,17 +99,17 @@ def encoded(body: dict[str, Any], media_type: str) -> bytes:
 
 
 def requests(path: str, bodies: Iterable[dict[str, Any]], media_type: str, method: str = "POST") -> list[bytes]:
-    """Whole HTTP/1.1 requests."""
-    made = []
+    """Return HTTP/1.1 requests with these bodies."""
+    messages = []
     for body in bodies:
         content = encoded(body, media_type)
         head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {media_type}\r\n"
-        made.append(f"{head}content-length: {len(content)}\r\n\r\n".encode() + content)
-    return made
+        messages.append(f"{head}content-length: {len(content)}\r\n\r\n".encode() + content)
+    return messages
 
 
 def numbered(templates: Sequence[bytes], first: int = FIRST) -> Iterator[bytes]:
-    """The templates in turn, for ever, with `first`, then the next number, and so on, wherever FIRST stands."""
+    """Repeat the templates endlessly, with ascending numbers from `first` in place of FIRST."""
     digits, packed = str(FIRST).encode(), FIRST.to_bytes(8, "big")
     prepared = [
         template.replace(b"%", b"%%").replace(digits, b"%(digits)b").replace(packed, b"%(packed)b")

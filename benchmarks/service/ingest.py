@@ -58,25 +58,25 @@ def measure(run: Run) -> Case:
                 contestants[_named(store, coding)] = partial(_turn, server, bodies[media], media, numbers)
         contestants["ceiling of sqlite"] = partial(_ceiling, sqlite_write, run.cores)
         contestants["ceiling of redis"] = partial(_ceiling, redis_write, run.cores)
-        held = contest(contestants, run.rounds, run.seconds)
+        result = contest(contestants, run.rounds, run.seconds)
     verdicts = [
         Verdict(
             f"events/s by the ceiling of {store}, MessagePack",
-            held.ratio(_named(store, "MessagePack"), f"ceiling of {store}", _rate),
+            result.ratio(_named(store, "MessagePack"), f"ceiling of {store}", _rate),
             OF_CEILING,
         )
         for store in STORES[1:]
     ]
-    verdicts.append(Verdict("events/s, JSON, sqlite", held.median(_named("sqlite", "JSON"), _rate), JSON_EVENTS))
-    reached = held.median(_named("memory", "MessagePack"), _rate)
+    verdicts.append(Verdict("events/s, JSON, sqlite", result.median(_named("sqlite", "JSON"), _rate), JSON_EVENTS))
+    reached = result.median(_named("memory", "MessagePack"), _rate)
     verdicts.append(Verdict("events/s, MessagePack, no log", reached, MEMORY_EVENTS))
     title = f"/update, {BATCH:,} x {DIM} float32 a request into loam-ada, {IN_FLIGHT} in flight"
     notes = [f"a ceiling's row counts blobs of {BLOB:,} bytes, {BATCH:,} events each", fsync_note(run.folder)]
-    return Case(title, held.rows(), verdicts, notes)
+    return Case(title, result.rows(), verdicts, notes)
 
 
-def _rate(one: Sample) -> float:
-    return one.events_per_second
+def _rate(item: Sample) -> float:
+    return item.events_per_second
 
 
 def _named(store: str, coding: str) -> str:
@@ -86,8 +86,8 @@ def _named(store: str, coding: str) -> str:
 def _turn(server: Server, bodies: list[dict[str, object]], media: str, numbers: count[int], seconds: float) -> Sample:
     path = server.taught(f"batches-{next(numbers)}")
     try:
-        sent = cycle(requests(f"{path}/update", bodies, media))
-        return sample(drive(server.port, sent, IN_FLIGHT, seconds, server.cpu), BATCH)
+        messages = cycle(requests(f"{path}/update", bodies, media))
+        return sample(drive(server.port, messages, IN_FLIGHT, seconds, server.cpu), BATCH)
     finally:
         server.delete(path)
 
@@ -98,22 +98,22 @@ Write = Callable[[list[bytes] | None], None]  # blobs, durable on return; None: 
 def _ceiling(write: Write, cores: Cores, seconds: float) -> Sample:
     random = np.random.default_rng(0)
     blobs = [random.bytes(BLOB) for _ in range(IN_FLIGHT)]
-    taken: list[float] = []
+    milliseconds: list[float] = []
     with pinned(cores.server):
         used, began = process_time(), perf_counter()
-        while (now := perf_counter()) < began + seconds or not taken:
+        while (now := perf_counter()) < began + seconds or not milliseconds:
             write(blobs)
-            taken.append(1000 * (perf_counter() - now))
+            milliseconds.append(1000 * (perf_counter() - now))
         elapsed, used = perf_counter() - began, process_time() - used
     write(None)
-    answered = len(taken) * IN_FLIGHT
-    p50, p99, p999 = np.percentile(taken, [50, 99, 99.9]).tolist()
+    answered = len(milliseconds) * IN_FLIGHT
+    p50, p99, p999 = np.percentile(milliseconds, [50, 99, 99.9]).tolist()
     return Sample(answered, answered * BATCH, elapsed, used, used, (p50, p99, p999))
 
 
 @contextmanager
 def _sqlite(path: Path) -> Iterator[Write]:
-    """A table of blobs in a file of its own, WAL and synchronous=FULL, as the store has it."""
+    """Open a table of blobs in a new file with WAL and synchronous=FULL, like the store."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
@@ -132,7 +132,7 @@ def _sqlite(path: Path) -> Iterator[Write]:
 
 @contextmanager
 def _redis(url: str) -> Iterator[Write]:
-    """A stream of blobs."""
+    """Open a Redis stream of blobs."""
     with Redis.from_url(url) as client:
 
         def write(blobs: list[bytes] | None) -> None:

@@ -20,7 +20,7 @@ __all__ = ["measure"]
 LEARNERS, QUICK = 10_000, 20
 DIM = 50
 TAUGHT = 20  # events of each learner
-ASKED = 100  # learners whose first request is timed
+TIMED_LEARNERS = 100  # learners whose first request is timed
 CONNECTIONS = 8
 GIBIBYTE = 2**30
 MEMORY = 1.0  # GiB of the process
@@ -40,9 +40,9 @@ def measure(run: Run) -> Case:
         created = _each(server.port, [requests(path, [_CONFIG], JSON, "PUT")[0] for path in paths], CONNECTIONS)
         learnt = _each(server.port, [requests(f"{path}/update", [taught], JSON)[0] for path in paths], CONNECTIONS)
         full = server.resident()
-        oldest = paths[: run.few(ASKED, QUICK // 2)]
-        asked = [requests(f"{path}/predict", [event(X[TAUGHT], JSON)], JSON)[0] for path in oldest]
-        first, second = _each(server.port, asked, 1), _each(server.port, asked, 1)
+        oldest = paths[: run.few(TIMED_LEARNERS, QUICK // 2)]
+        messages = [requests(f"{path}/predict", [event(X[TAUGHT], JSON)], JSON)[0] for path in oldest]
+        first, second = _each(server.port, messages, 1), _each(server.port, messages, 1)
     rows = [
         _row("create", created),
         _row(f"learn {TAUGHT} events", learnt),
@@ -62,8 +62,8 @@ def measure(run: Run) -> Case:
     return Case(f"{n:,} learners of {DIM} columns (loam-ada) in one process", rows, verdicts, notes)
 
 
-def _each(port: int, sent: list[bytes], connections: int) -> Traffic:
-    return drive(port, iter(sent), connections)
+def _each(port: int, messages: list[bytes], connections: int) -> Traffic:
+    return drive(port, iter(messages), connections)
 
 
 def _row(what: str, traffic: Traffic) -> dict[str, Any]:

@@ -38,11 +38,11 @@ SERVED, SERVED_QUICK = 4_000, 200  # the first of them, which go to services
 IN_FLIGHT = 16
 _START = 600.0  # seconds for a library to learn the stream
 IN_PROCESS, DURABLE = "rarestream, loam-ilsc", "rarestream, loam-ilsc, sqlite"  # what peers are compared with
-ONE, MANY, SOCKET = "in process, one by one", "in process, 1,000 a call", "HTTP, one event a request"
+SINGLE, MANY, SOCKET = "in process, one by one", "in process, 1,000 a call", "HTTP, one event a request"
 
 
 class Round(NamedTuple):
-    """What came out of one round."""
+    """Result of one round."""
 
     scores: NDArray[np.float64]
     seconds: float
@@ -68,12 +68,12 @@ class Library(NamedTuple):
 
 
 LIBRARIES = (
-    Library("loam-ilsc", IN_PROCESS, ONE),
-    Library("loam-ada", "rarestream, loam-ada", ONE),
-    Library("river", "river, scaler | LogisticRegression", ONE, ("river",)),
-    Library("vw-text", "Vowpal Wabbit, lines of text", ONE, ("vowpalwabbit",)),
-    Library("vw-prepared", "Vowpal Wabbit, prepared examples", ONE, ("vowpalwabbit",)),
-    Library("sklearn", "scikit-learn, partial_fit", ONE, ("scikit-learn",)),
+    Library("loam-ilsc", IN_PROCESS, SINGLE),
+    Library("loam-ada", "rarestream, loam-ada", SINGLE),
+    Library("river", "river, scaler | LogisticRegression", SINGLE, ("river",)),
+    Library("vw-text", "Vowpal Wabbit, lines of text", SINGLE, ("vowpalwabbit",)),
+    Library("vw-prepared", "Vowpal Wabbit, prepared examples", SINGLE, ("vowpalwabbit",)),
+    Library("sklearn", "scikit-learn, partial_fit", SINGLE, ("scikit-learn",)),
     Library("loam-ilsc-many", IN_PROCESS, MANY),
     Library("loam-ada-many", "rarestream, loam-ada", MANY),
     Library("river-many", "river, learn_many", MANY, ("river", "pandas")),
@@ -144,13 +144,13 @@ def measure(run: Run) -> Case:
     np.savez(run.folder / "stream.npz", X=drawn.X, y=drawn.y)
     with ExitStack() as running:
         peers = [*_libraries(run), *_services(run, served, running)]
-        absent = [one for one in peers if isinstance(one, dict)]
-        present = [one for one in peers if isinstance(one, Peer)]
+        absent = [peer for peer in peers if isinstance(peer, dict)]
+        present = [peer for peer in peers if isinstance(peer, Peer)]
         rounds: list[list[Round]] = [[] for _ in present]
         for _ in range(run.rounds):
-            for peer, done in zip(present, rounds, strict=True):
-                done.append(peer.run())
-    rows = [_row(peer, done, drawn.y) for peer, done in zip(present, rounds, strict=True)]
+            for peer, results in zip(present, rounds, strict=True):
+                results.append(peer.run())
+    rows = [_row(peer, results, drawn.y) for peer, results in zip(present, rounds, strict=True)]
     held_against = {
         row["job"]: row for peer, row in zip(present, rows, strict=True) if peer.name in (IN_PROCESS, DURABLE)
     }
@@ -169,23 +169,23 @@ def _row(peer: Peer, rounds: list[Round], y: NDArray[np.int8]) -> dict[str, Any]
     return {
         "job": peer.job,
         "who": peer.name,
-        "events/s": median(n / one.seconds for one in rounds),
-        "per core-second": median(n / max(one.used, TICK) for one in rounds),
+        "events/s": median(n / item.seconds for item in rounds),
+        "per core-second": median(n / max(item.used, TICK) for item in rounds),
         "AUC": float(roc_auc_score(y[:n], scores)),
     }
 
 
 def _compared(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
-    """How rarestream stands to a peer, plainly."""
+    """Compare rarestream with a peer in words."""
     speed, auc = ours["events/s"] / theirs["events/s"], ours["AUC"] - theirs["AUC"]
     faster = f"{speed:.1f} x as fast" if speed >= 1 else f"SLOWER, {speed:.2f} x"
     return f"{faster}; AUC {auc:+.3f}" + ("" if auc >= 0 else " BEHIND")
 
 
 def _libraries(run: Run) -> Iterator[Peer | dict[str, Any]]:
-    installed = _versions(run.peers_python, {needed for one in LIBRARIES for needed in one.distributions})
+    installed = _versions(run.peers_python, {needed for library in LIBRARIES for needed in library.distributions})
     for library in LIBRARIES:
-        if lacking := tuple(one for one in library.distributions if one not in installed):
+        if lacking := tuple(distribution for distribution in library.distributions if distribution not in installed):
             yield _missing(f"{library.name}, {library.job}", lacking)
         elif library.distributions:
             name = f"{library.name} ({installed[library.distributions[0]]})"
@@ -200,10 +200,10 @@ def _learning(run: Run, python: Path, entry: str) -> Callable[[], Round]:
 
     def learn() -> Round:
         with pinned(run.cores.server):
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_START, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{entry} failed: {done.stderr[-2000:]}")
-        seconds, used = map(float, done.stdout.split()[-2:])
+            results = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_START, check=False)
+        if results.returncode:
+            raise RuntimeError(f"{entry} failed: {results.stderr[-2000:]}")
+        seconds, used = map(float, results.stdout.split()[-2:])
         return Round(np.load(scores), seconds, used)
 
     return learn
@@ -217,15 +217,15 @@ def _services(run: Run, served: Stream, running: ExitStack) -> Iterator[Peer | d
             path = server.blank(algorithm, {"algorithm": algorithm, "features": {"kind": "dense", "dim": DIM}})
             name = f"rarestream, {algorithm}, {'no log' if store == 'memory' else store}"
             yield Peer(name, SOCKET, _ours(server, path, served), ours=True)
-    wanted = {one for service in SERVICES for one in service.distributions}
+    wanted = {distribution for service in SERVICES for distribution in service.distributions}
     installed = _versions(run.peers_python, wanted)
     for service in SERVICES:
-        if lacking := tuple(one for one in service.distributions if one not in installed):
+        if lacking := tuple(distribution for distribution in service.distributions if distribution not in installed):
             yield _missing(f"{service.name}, {SOCKET}", lacking)
             continue
         try:
             server = running.enter_context(_started(run, service))
-        except RuntimeError as error:  # another's fault: the others go on
+        except RuntimeError as error:  # a failure of one peer does not stop the others
             yield {"what": f"{service.name}, {SOCKET}", "absent": str(error)}
             continue
         name = f"{service.name} ({installed[service.distributions[0]]})"
@@ -247,25 +247,25 @@ def _started(run: Run, service: Service) -> Iterator[Server]:
 
 def _ours(server: Server, path: str, served: Stream) -> Callable[[], Round]:
     bodies = (update(served.X[[i]], served.y[[i]], JSON, ids=False) for i in range(len(served.y)))
-    sent = requests(f"{path}/update", bodies, JSON)
-    return lambda: _sent(server, sent, lambda reply: float(reply["results"][0]["score"]))
+    messages = requests(f"{path}/update", bodies, JSON)
+    return lambda: _round(server, messages, lambda reply: float(reply["results"][0]["score"]))
 
 
 def _theirs(server: Server, service: Service, served: Stream) -> Callable[[], Round]:
     rows = served.X.astype(np.float64).round(4).tolist()
     bodies = (service.body(x, label) for x, label in zip(rows, served.y.tolist(), strict=True))
-    sent = requests(service.path, bodies, JSON)
-    return lambda: _sent(server, sent, service.score)
+    messages = requests(service.path, bodies, JSON)
+    return lambda: _round(server, messages, service.score)
 
 
-def _sent(server: Server, sent: list[bytes], score: Callable[[Any], float]) -> Round:
-    traffic = drive(server.port, iter(sent), IN_FLIGHT, meter=server.cpu, kept=True)
+def _round(server: Server, messages: list[bytes], score: Callable[[Any], float]) -> Round:
+    traffic = drive(server.port, iter(messages), IN_FLIGHT, meter=server.cpu, keep_replies=True)
     scores = np.array([score(json.loads(reply)) for reply in traffic.replies])
     return Round(scores, traffic.seconds, traffic.server)
 
 
 def _versions(python: Path, distributions: set[str]) -> dict[str, str]:
-    """The versions of those that an interpreter has."""
+    """Return the versions of the distributions that an interpreter has."""
     program = (
         "import importlib.metadata as m, json, sys; found = {}\n"
         "for name in sys.argv[1:]:\n"
@@ -273,9 +273,11 @@ def _versions(python: Path, distributions: set[str]) -> dict[str, str]:
         "    except m.PackageNotFoundError: pass\n"
         "print(json.dumps(found))"
     )
-    said = subprocess.run([python, "-c", program, *sorted(distributions)], capture_output=True, text=True, check=True)
-    found: dict[str, str] = json.loads(said.stdout)
-    return found
+    process = subprocess.run(
+        [python, "-c", program, *sorted(distributions)], capture_output=True, text=True, check=True
+    )
+    versions: dict[str, str] = json.loads(process.stdout)
+    return versions
 
 
 def _missing(what: str, distributions: tuple[str, ...]) -> dict[str, Any]:

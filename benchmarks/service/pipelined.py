@@ -41,25 +41,25 @@ def measure(run: Run) -> Case:
         contestants: dict[str, Measure] = {}
         turns = count(FIRST, _A_TURN)
         for coding, media in CODINGS.items():
-            asked = _frames((event(drawn.X[i], media, seq=FIRST, op="predict") for i in rows), media)
+            predictions = _frames((event(drawn.X[i], media, seq=FIRST, op="predict") for i in rows), media)
             taught = _frames(
                 (update(drawn.X[[i]], drawn.y[[i]], media, ids=True, seq=FIRST, op="update") for i in rows), media
             )
             path = f"{ours.taught(f'predict-{coding.lower()}')}/ws"
-            contestants[f"rarestream predict, {coding}"] = partial(_turn, ours, path, asked, turns)
-            contestants[f"echo, {coding}"] = partial(_turn, bare, "/", asked, turns)
+            contestants[f"rarestream predict, {coding}"] = partial(_turn, ours, path, predictions, turns)
+            contestants[f"echo, {coding}"] = partial(_turn, bare, "/", predictions, turns)
             for store, server in (("sqlite", ours), ("no log", memory)):
                 path = f"{server.taught(f'update-{coding.lower()}')}/ws"
                 contestants[f"rarestream update, {store}, {coding}"] = partial(_turn, server, path, taught, turns)
-        held = contest(contestants, run.rounds, run.seconds)
+        result = contest(contestants, run.rounds, run.seconds)
     verdicts = []
     for coding in CODINGS:
-        ratio = held.ratio(f"rarestream predict, {coding}", f"echo, {coding}", lambda one: one.per_core_second)
+        ratio = result.ratio(f"rarestream predict, {coding}", f"echo, {coding}", lambda item: item.per_core_second)
         verdicts.append(Verdict(f"messages per core-second of predict by the echo's, {coding}", ratio, OF_ECHO))
-        rate = held.median(f"rarestream update, sqlite, {coding}", lambda one: one.events_per_second)
+        rate = result.median(f"rarestream update, sqlite, {coding}", lambda item: item.events_per_second)
         verdicts.append(Verdict(f"events/s of predict and update in one, durable, {coding}", rate, DURABLE))
     title = f"websocket, one event of 54 floats a message, {WINDOW} under way"
-    return Case(title, held.rows(), verdicts, [VOWPAL_WABBIT])
+    return Case(title, result.rows(), verdicts, [VOWPAL_WABBIT])
 
 
 def _frames(messages: Iterable[dict[str, Any]], media: str) -> list[bytes]:
@@ -68,5 +68,5 @@ def _frames(messages: Iterable[dict[str, Any]], media: str) -> list[bytes]:
 
 
 def _turn(server: Server, path: str, frames: list[bytes], turns: count[int], seconds: float) -> Sample:
-    sent = numbered(frames, next(turns))
-    return sample(drive(server.port, path, sent, WINDOW, seconds, server.cpu, greeting=path != "/"))
+    messages = numbered(frames, next(turns))
+    return sample(drive(server.port, path, messages, WINDOW, seconds, server.cpu, greeting=path != "/"))

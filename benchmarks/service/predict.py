@@ -1,6 +1,6 @@
-"""One event of 54 floats through `/predict`, beside what uvicorn alone costs and what FastAPI with pydantic costs.
+"""One event of 54 floats through `/predict`, compared with bare uvicorn and with FastAPI and pydantic.
 
-The event has no id: nothing is remembered, so that the three do the same.
+The event has no id, so the service stores nothing and the three do the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CODINGS = {"JSON": JSON, "MessagePack": MSGPACK}
 
 
 def measure(run: Run) -> Case:
-    """Requests per core-second and tails."""
+    """Measure requests per core-second and tail latencies."""
     rows = stream(64).X
     with (
         rarestream(run.cores, run.folder, sqlite(run.folder)) as ours,
@@ -39,25 +39,25 @@ def measure(run: Run) -> Case:
                 who.append((TWIN, framework, "/predict"))
             for connections in CONNECTIONS:
                 for name, server, at in who:
-                    sent = requests(at, (event(x, media_type) for x in rows), media_type)
-                    contestants[_named(name, coding, connections)] = partial(_turn, server, sent, connections)
-        held = contest(contestants, run.rounds, run.seconds)
-    verdicts = [verdict for coding in CODINGS for verdict in _verdicts(held, coding)]
-    return Case("/predict, one event of 54 floats a request", held.rows(), verdicts)
+                    messages = requests(at, (event(x, media_type) for x in rows), media_type)
+                    contestants[_named(name, coding, connections)] = partial(_turn, server, messages, connections)
+        result = contest(contestants, run.rounds, run.seconds)
+    verdicts = [verdict for coding in CODINGS for verdict in _verdicts(result, coding)]
+    return Case("/predict, one event of 54 floats a request", result.rows(), verdicts)
 
 
-def _verdicts(held: Contest, coding: str) -> Iterator[Verdict]:
+def _verdicts(result: Contest, coding: str) -> Iterator[Verdict]:
     for connections in CONNECTIONS:
-        said = f"{coding}, {connections} connection{'s' if connections > 1 else ''}"
-        for other, asked in ((ECHO, OF_ECHO), (TWIN, OF_TWIN)):
+        setting = f"{coding}, {connections} connection{'s' if connections > 1 else ''}"
+        for other, target in ((ECHO, OF_ECHO), (TWIN, OF_TWIN)):
             if other == TWIN and CODINGS[coding] != JSON:
                 continue
             names = _named(OURS, coding, connections), _named(other, coding, connections)
-            ratio = held.ratio(*names, lambda one: one.per_core_second)
-            yield Verdict(f"requests per core-second by those of {other}, {said}", ratio, asked)
+            ratio = result.ratio(*names, lambda item: item.per_core_second)
+            yield Verdict(f"requests per core-second by those of {other}, {setting}", ratio, target)
             if other == ECHO and connections == CONNECTIONS[-1]:
                 yield Verdict(
-                    f"p99 by that of {other}, {said}", held.ratio(*names, lambda one: one.p99), TAIL, "at most"
+                    f"p99 by that of {other}, {setting}", result.ratio(*names, lambda item: item.p99), TAIL, "at most"
                 )
 
 
@@ -65,5 +65,5 @@ def _named(who: str, coding: str, connections: int) -> str:
     return f"{who}, {coding}, {connections}"
 
 
-def _turn(server: Server, sent: list[bytes], connections: int, seconds: float) -> Sample:
-    return sample(drive(server.port, numbered(sent), connections, seconds, server.cpu))
+def _turn(server: Server, messages: list[bytes], connections: int, seconds: float) -> Sample:
+    return sample(drive(server.port, numbered(messages), connections, seconds, server.cpu))

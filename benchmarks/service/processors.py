@@ -48,16 +48,16 @@ def _siblings(core: int) -> set[int]:
     path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
     if not path.exists():
         return {core}
-    found: set[int] = set()
+    siblings: set[int] = set()
     for part in path.read_text().strip().split(","):
         first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return found
+        siblings.update(range(int(first), int(last or first) + 1))
+    return siblings
 
 
 @contextmanager
 def pinned(core: int) -> Iterator[None]:
-    """This thread on one core, and what it starts meanwhile: processes and threads keep it."""
+    """Pin this thread, and the processes and threads that it starts, to one core."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:
@@ -67,14 +67,13 @@ def pinned(core: int) -> Iterator[None]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far, of all its threads and of the processes that it has started and that
-    run; counted in ticks of a hundredth."""
+    """Return user and system seconds of a process, its threads and its running children, in ticks of 1/100 s."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    own = (int(fields[11]) + int(fields[12])) / _TICKS  # fields 14 and 15; the second, a name, may hold spaces
+    used = (int(fields[11]) + int(fields[12])) / _TICKS  # fields 14 and 15; field 2, a name, may contain spaces
     started = [child for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
-    return own + sum(cpu_seconds(int(child)) for child in started)
+    return used + sum(cpu_seconds(int(child)) for child in started)
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of a process that is in RAM."""
+    """Return the resident memory of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE

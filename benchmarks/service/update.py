@@ -1,6 +1,6 @@
-"""One event through `/update`, durable, by how many requests are under way: what group commit gets out of a store.
+"""One event through `/update`, durable, by the number of requests in flight: the gain of group commit.
 
-Each event has a new id. The same server without a log (its store is memory) is what durability is compared with.
+Each event has a new id. The same server without a log (its store is memory) shows the cost of durability.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from benchmarks.service.servers import STORES, Server, fsync_note, rarestream, s
 __all__ = ["measure"]
 
 IN_FLIGHT = (1, 16, 64, 256)
-ASKED = {64: 0.5, 256: 0.8}  # events/s by those of the server without a log, at so many requests in flight
-_A_TURN = 10**8  # numbers that a turn has for its ids
+TARGETS = {64: 0.5, 256: 0.8}  # by requests in flight: events/s, as a share of the server without a log
+_A_TURN = 10**8  # numbers for the ids of a turn
 
 
 def measure(run: Run) -> Case:
-    """Events per second and tails."""
+    """Measure events per second and tail latencies."""
     drawn = stream(64)
     with (
         store_urls(run.cores, run.folder) as urls,
@@ -35,21 +35,21 @@ def measure(run: Run) -> Case:
             for store, server in zip(STORES, (memory, sqlite, redis), strict=True):
                 path = server.taught(f"in-flight-{in_flight}")
                 bodies = (update(drawn.X[[i]], drawn.y[[i]], JSON, ids=True) for i in range(len(drawn.y)))
-                sent = requests(f"{path}/update", bodies, JSON)
-                contestants[_named(store, in_flight)] = partial(_turn, server, sent, turns, in_flight)
-        held = contest(contestants, run.rounds, run.seconds)
+                messages = requests(f"{path}/update", bodies, JSON)
+                contestants[_named(store, in_flight)] = partial(_turn, server, messages, turns, in_flight)
+        result = contest(contestants, run.rounds, run.seconds)
     fsync = fsync_note(run.folder)
     verdicts = [
         Verdict(
             f"events/s by those without a log, {store}, {in_flight} in flight",
-            held.ratio(_named(store, in_flight), _named("memory", in_flight), lambda one: one.events_per_second),
-            asked,
+            result.ratio(_named(store, in_flight), _named("memory", in_flight), lambda item: item.events_per_second),
+            target,
         )
         for store in STORES[1:]
-        for in_flight, asked in ASKED.items()
+        for in_flight, target in TARGETS.items()
     ]
     return Case(
-        "/update, one event a request: SQLite synchronous=FULL, Redis AOF everysec", held.rows(), verdicts, [fsync]
+        "/update, one event a request: SQLite synchronous=FULL, Redis AOF everysec", result.rows(), verdicts, [fsync]
     )
 
 
@@ -57,5 +57,5 @@ def _named(store: str, in_flight: int) -> str:
     return f"{'no log' if store == 'memory' else store}, {in_flight} in flight"
 
 
-def _turn(server: Server, sent: list[bytes], turns: count[int], in_flight: int, seconds: float) -> Sample:
-    return sample(drive(server.port, numbered(sent, next(turns)), in_flight, seconds, server.cpu))
+def _turn(server: Server, messages: list[bytes], turns: count[int], in_flight: int, seconds: float) -> Sample:
+    return sample(drive(server.port, numbered(messages, next(turns)), in_flight, seconds, server.cpu))

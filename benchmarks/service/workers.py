@@ -29,17 +29,17 @@ __all__ = ["measure"]
 
 PROCESSES = (1, 2, 4)
 JOBS = ("update of one learner", "update of many learners", "predict")
-LEARNERS = 16  # that are many
+LEARNERS = 16
 IN_FLIGHT = 32
-_A_TURN = 10**8  # numbers that a turn has for its ids
+_A_TURN = 10**8  # numbers for the ids of a turn
 
 
 def measure(run: Run) -> Case:
-    """Requests per second, tails, and what a request costs."""
+    """Measure requests per second, tail latencies, and the cost of a request."""
     drawn = stream(64)
     learners = run.few(LEARNERS, 2)
     spent: dict[str, list[float]] = {}
-    with redis(run.cores) as url, client.Redis.from_url(url) as asked, ExitStack() as running:
+    with redis(run.cores) as url, client.Redis.from_url(url) as connection, ExitStack() as running:
         turns = count(FIRST, _A_TURN)
         contestants: dict[str, Measure] = {}
         servers = {
@@ -51,7 +51,7 @@ def measure(run: Run) -> Case:
                 named = job.replace(" ", "-")
                 paths = [server.taught(f"{named}-{n}") for n in range(learners if "many" in job else 1)]
                 if job == "predict":
-                    sent = requests(f"{paths[0]}/predict", (event(x, JSON) for x in drawn.X), JSON)
+                    messages = requests(f"{paths[0]}/predict", (event(x, JSON) for x in drawn.X), JSON)
                 else:
                     each = [
                         requests(
@@ -61,28 +61,30 @@ def measure(run: Run) -> Case:
                         )
                         for path in paths
                     ]
-                    sent = list(chain.from_iterable(zip(*each, strict=True)))
+                    messages = list(chain.from_iterable(zip(*each, strict=True)))
                 name = _named(job, processes)
                 spent[name] = []
-                contestants[name] = partial(_turn, server, sent, turns, asked, spent[name])
-        held = contest(contestants, run.rounds, run.seconds)
-    costs = {name: 1e6 * median(found[1:] or found) for name, found in spent.items()}  # the first turn does not count
-    rows = [{**row, "Redis us each": costs[row["what"]]} for row in held.rows()]
+                contestants[name] = partial(_turn, server, messages, turns, connection, spent[name])
+        result = contest(contestants, run.rounds, run.seconds)
+    costs = {
+        name: 1e6 * median(costs_of_job[1:] or costs_of_job) for name, costs_of_job in spent.items()
+    }  # the first turn does not count
+    rows = [{**row, "Redis us each": costs[row["what"]]} for row in result.rows()]
     title = f"processes behind one port over one Redis, one event a request, {IN_FLIGHT} in flight"
-    return Case(title, rows, notes=[f"{os.cpu_count()} cores for all of it", *_implied(held, costs)])
+    return Case(title, rows, notes=[f"{os.cpu_count()} cores for all of it", *_implied(result, costs)])
 
 
-def _implied(held: Contest, costs: Mapping[str, float]) -> Iterator[str]:
-    """What a request costs, and what as many cores as there are processes would carry by that."""
+def _implied(result: Contest, costs: Mapping[str, float]) -> Iterator[str]:
+    """Describe the cost of a request, and the rate that one core per process would carry."""
     for job in JOBS:
-        told = []
+        parts = []
         for processes in PROCESSES:
             name = _named(job, processes)
-            cost = held.median(name, lambda one: 1e6 * one.server / one.answered)
+            cost = result.median(name, lambda item: 1e6 * item.server / item.answered)
             assert cost is not None
             carried = min(1e6 * processes / cost, 1e6 / max(costs[name], 1e-3))
-            told.append(f"{processes}: {cost:.0f} us, at most {carried:,.0f}/s")
-        yield f"{job}, with a core for each process and one for Redis: {'; '.join(told)}"
+            parts.append(f"{processes}: {cost:.0f} us, at most {carried:,.0f}/s")
+        yield f"{job}, with a core for each process and one for Redis: {'; '.join(parts)}"
 
 
 def _named(job: str, processes: int) -> str:
@@ -90,13 +92,13 @@ def _named(job: str, processes: int) -> str:
 
 
 def _database(url: str, number: int) -> str:
-    """Another database of the same Redis: who shares one shares all learners."""
+    """Return another database of the same Redis; nodes with the same database share all learners."""
     return f"{url.rpartition('/')[0]}/{number}"
 
 
 @contextmanager
 def _served(folder: Path, store: str, processes: int) -> Iterator[Server]:
-    """So many processes, each on whichever core is free."""
+    """Run `processes` workers on any cores."""
     port = free_port()
     command = [sys.executable, "-m", "service", "serve", "--store", store, "--port", str(port)]
     log = folder / f"server-{port}.log"
@@ -108,7 +110,7 @@ def _served(folder: Path, store: str, processes: int) -> Iterator[Server]:
             f"http://127.0.0.1:{port}/v1/health/ready",
             log,
             {"RARESTREAM_LOG_REQUESTS": "errors"},
-            said="rarestream is ready",
+            log_line="rarestream is ready",
         )
         with process as running:
             os.sched_setaffinity(0, before)
@@ -119,19 +121,19 @@ def _served(folder: Path, store: str, processes: int) -> Iterator[Server]:
 
 def _turn(
     server: Server,
-    sent: Sequence[bytes],
+    messages: Sequence[bytes],
     turns: count[int],
-    asked: client.Redis,
+    connection: client.Redis,
     spent: list[float],
     seconds: float,
 ) -> Sample:
-    before = _redis_seconds(asked)
-    found = sample(drive(server.port, numbered(sent, next(turns)), IN_FLIGHT, seconds, server.cpu))
-    spent.append((_redis_seconds(asked) - before) / found.answered)
-    return found
+    before = _redis_seconds(connection)
+    result = sample(drive(server.port, numbered(messages, next(turns)), IN_FLIGHT, seconds, server.cpu))
+    spent.append((_redis_seconds(connection) - before) / result.answered)
+    return result
 
 
-def _redis_seconds(asked: client.Redis) -> float:
-    """Processor seconds that Redis has used."""
-    told: Any = asked.info("cpu")
-    return float(told["used_cpu_sys"]) + float(told["used_cpu_user"])
+def _redis_seconds(connection: client.Redis) -> float:
+    """Return the processor seconds of Redis."""
+    parts: Any = connection.info("cpu")
+    return float(parts["used_cpu_sys"]) + float(parts["used_cpu_user"])

@@ -1,17 +1,17 @@
-"""Update rules, one file each, found by their file.
+"""The algorithms, one file each.
 
-Start with `base`, what an algorithm is, then read `auc/cbr_diag.py`. `registry` finds them. The families: `auc` ranks,
-`fmeasure` optimises F-measure, `ordinal` has ranks for labels, `baselines` are what the papers compare with.
-Files that begin with an underscore are steps that several algorithms share.
+Start with the protocol in `base`, then read `auc/cbr_diag.py`. `registry` finds the files. There are four families:
+`auc` maximises AUC, `fmeasure` optimises the F-measure, `ordinal` predicts ranks, and `baselines` has the algorithms
+that the papers compare with. Files that begin with an underscore hold steps that several algorithms share.
 """
 
 from learners.algorithms import registry
 from learners.algorithms.base import (
     Algorithm,
-    Batch,
+    BatchAlgorithm,
     Linear,
-    Online,
-    Ordinal,
+    OnlineAlgorithm,
+    OrdinalAlgorithm,
     Size,
     Traits,
     dense_scores,
@@ -21,10 +21,10 @@ from learners.algorithms.registry import algorithms, describe, is_baseline
 
 __all__ = [
     "Algorithm",
-    "Batch",
+    "BatchAlgorithm",
     "Linear",
-    "Online",
-    "Ordinal",
+    "OnlineAlgorithm",
+    "OrdinalAlgorithm",
     "Size",
     "Traits",
     "algorithms",

@@ -1,9 +1,9 @@
-"""Running means and covariances of the two classes, and the steps that one-pass AUC methods make by them.
+"""Running means and covariances of the two classes, and the gradient steps of one-pass AUC methods.
 
-The squared loss of one example over its pairs with *all* examples of the other class needs no more of them than their
-mean c and covariance Gamma:
+The squared loss of one example over its pairs with *all* examples of the other class depends only on their mean c and
+covariance Gamma:
 
-    z = x - c,  s = +-1:   gradient  lam w - s z + z (z.w) + Gamma w        its curvature: lam I + z z^T + Gamma
+    z = x - c,  s = +-1:   gradient  lam w - s z + z (z.w) + Gamma w        curvature: lam I + z z^T + Gamma
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["absorb", "descend_in_ball", "gradient"]
 
 @kernel
 def absorb(x, n, mean, gamma, delta):  # type: ignore[no-untyped-def]
-    """Take in the n-th row of a class: `mean` (dim,), `gamma` (dim, dim) change in place; `delta` (dim,) is scratch.
+    """Add the n-th row of a class to `mean` (dim,) and `gamma` (dim, dim), in place; `delta` (dim,) is scratch.
 
-    With delta = x - mean before: Gamma = (1 - 1/n) Gamma + (1/n)(1 - 1/n) delta delta^T. delta_i delta_j is the same
-    number as delta_j delta_i, so Gamma stays symmetric to the bit. O(dim^2).
+    With delta = x - mean of the rows before: Gamma = (1 - 1/n) Gamma + (1/n)(1 - 1/n) delta delta^T. delta_i delta_j is
+    the same number as delta_j delta_i, so Gamma stays symmetric to the bit. O(dim^2).
     """
     dim = x.shape[0]
     share = 1.0 / n
@@ -60,10 +60,10 @@ def gradient(x, y, w, lam, mean, gamma, z, g):  # type: ignore[no-untyped-def]
 
 @kernel
 def descend_in_ball(w, g, step, bound, lam):  # type: ignore[no-untyped-def]
-    """w -= step g, with the step at most 2 / `bound` of the curvature; then back to |w| <= 1 / sqrt(lam). O(dim).
+    """Step w -= step g, with the step at most 2 / `bound`, and scale back to |w| <= 1 / sqrt(lam). O(dim).
 
-    The loss at 0 is 1/2 and the penalty lam/2 |w|^2, so the minimiser is in that ball. Where the curvature is only
-    estimated, and the estimate is not quite positive, w would leave it along such a direction for good.
+    The loss at 0 is 1/2 and the penalty lam/2 |w|^2, so the minimiser is in that ball. An estimate of the curvature
+    need not be positive in all directions; without the ball, w would grow along such a direction without bound.
     """
     if step * bound > 2.0:
         step = 2.0 / bound

@@ -1,9 +1,9 @@
-"""What the linear support vector machines for ranks share: their settings, LIBLINEAR behind one door, parallel planes.
+"""Shared parts of the linear support vector machines for ranks: settings, calls of LIBLINEAR, parallel planes.
 
-LIBLINEAR is scikit-learn's: dual coordinate descent on the hinge loss or the epsilon-insensitive loss, the losses of
-the paper of npsvor, which compares with these machines. An intercept b is the weight of a column that is
-`intercept_scaling` (s) everywhere, and that weight is penalised like any other: by (b / s)^2 / 2. A large s leaves b
-nearly free and takes more sweeps.
+scikit-learn ships LIBLINEAR: dual coordinate descent on the hinge loss or the epsilon-insensitive loss. The paper of
+npsvor compares with machines of these losses. An intercept b is the weight of a column with the value
+`intercept_scaling` (s) everywhere. It is penalised like any other weight, by (b / s)^2 / 2. A large s leaves b nearly
+free and takes more sweeps.
 """
 
 from __future__ import annotations
@@ -33,47 +33,47 @@ __all__ = [
     "solve_svr",
 ]
 
-# LIBLINEAR shuffles by one generator for the whole process and runs without the GIL: two fits at once would share it,
-# and neither could be repeated.
+# LIBLINEAR has one random generator for the whole process and runs without the GIL. Two fits at once would share the
+# generator, and neither would be reproducible.
 _SOLVER = threading.Lock()
 
-_MOST_ENTRIES = 2**27  # of a matrix: 12 bytes each and 16 more in LIBLINEAR's copy, together 3.5 GiB
+_MOST_ENTRIES = 2**27  # of a matrix, with 12 bytes each and 16 in the copy of LIBLINEAR: 3.5 GiB in all
 
 
 @dataclass(frozen=True)
 class MachineParams(Parameters):
-    """Settings that all the machines have."""
+    """Settings of every machine."""
 
     ranks: int = param(5, "how many ranks there are: labels are 1 to this", least=2, most=64)
     C: float = param(1.0, "weight of the losses against the penalty", above=0, most=2.0**20)
     intercept_scaling: float = param(
-        1.0, "value of the constant column: the larger, the less intercepts are penalised", least=2.0**-10, most=2.0**10
+        1.0, "value of the constant column; a larger one penalises intercepts less", least=2.0**-10, most=2.0**10
     )
-    tolerance: float = param(1e-4, "violation of the optimality conditions that may be left", least=1e-12, most=1)
-    sweeps: int = param(1000, "at most so many sweeps over the events per plane", least=1, most=1_000_000)
+    tolerance: float = param(1e-4, "largest violation of the optimality conditions at the end", least=1e-12, most=1)
+    sweeps: int = param(1000, "most sweeps over the events per plane", least=1, most=1_000_000)
 
 
 class Examples(NamedTuple):
-    """The n events that count."""
+    """The n events with a positive weight."""
 
-    X: Any  # (n, dim) scipy CSR with 32-bit indices, as LIBLINEAR wants them
+    X: Any  # (n, dim) scipy CSR with 32-bit indices, as LIBLINEAR needs them
     y: Counts  # (n,) ranks
     weight: Vector  # (n,) above 0
 
 
 class Planes(NamedTuple):
-    """What LIBLINEAR found: k planes w.x + bias."""
+    """k planes w.x + bias from LIBLINEAR."""
 
     w: Matrix  # (k, dim)
     bias: Vector  # (k,)
-    sweeps: Counts  # (1,) made; for the plane that took most
+    sweeps: Counts  # (1,) of the plane that took most
 
 
 def examples(params: MachineParams, rows: Rows, dim: int, y: Vector, weight: Vector) -> Examples:
-    """The events whose weight is above 0.
+    """Select the events with a weight above 0.
 
-    Raises ValueError if a label is not a rank, unless two ranks occur, and for more than 2^27 entries. O(entries) time
-    and memory; the arguments are not written to.
+    Raises ValueError for a label that is not a rank, for fewer than two different ranks, and for more than 2^27
+    entries. O(entries) time and memory; the arguments do not change.
     """
     counted = weight > 0.0
     labels = y[counted]
@@ -91,23 +91,23 @@ def examples(params: MachineParams, rows: Rows, dim: int, y: Vector, weight: Vec
 
 
 def check_entries(count: int) -> None:
-    """Raises ValueError if a matrix of `count` entries is too large to fit by."""
+    """Raise ValueError if a matrix of `count` entries is too large for a fit."""
     if count > _MOST_ENTRIES:
         raise ValueError(f"there are {count} entries to fit by; expected at most {_MOST_ENTRIES}")
 
 
 def solve_svc(params: MachineParams, X: Any, y: Counts, weight: Vector, seed: int, *, intercept: bool = True) -> Planes:
-    """One-vs-rest machines with the hinge loss: a plane per value of `y`, ascending; of two only the second's.
+    """Fit one-vs-rest machines with the hinge loss: a plane per value of `y`, ascending; for two values one plane.
 
     Raises ValueError if the rows are too large for finite planes.
     """
-    from sklearn.svm import LinearSVC  # half a second that only a fit should wait for
+    from sklearn.svm import LinearSVC  # takes half a second, so only a fit imports it
 
     return _solve(LinearSVC(loss="hinge", fit_intercept=intercept, **_options(params, seed)), X, y, weight)
 
 
 def solve_svr(params: MachineParams, X: Any, y: Counts, weight: Vector, seed: int, *, eps: float) -> Planes:
-    """A regression of `y` with the epsilon-insensitive loss: one plane. Raises ValueError as `solve_svc` does."""
+    """Fit a regression of `y` with the epsilon-insensitive loss: one plane. Raises ValueError as `solve_svc` does."""
     from sklearn.svm import LinearSVR
 
     machine = LinearSVR(loss="epsilon_insensitive", epsilon=eps, **_options(params, seed))
@@ -129,7 +129,8 @@ def _solve(machine: Any, X: Any, y: Any, weight: Vector) -> Planes:
     from sklearn.exceptions import ConvergenceWarning
 
     with _SOLVER, warnings.catch_warnings():
-        # the last sweep's planes are taken as they are: on raw data they may come no nearer; the state's `sweeps` tells
+        # use the planes of the last sweep: on raw data more sweeps may not help, and `sweeps` in the state shows the
+        # limit
         warnings.simplefilter("ignore", ConvergenceWarning)
         machine.fit(X, y, sample_weight=weight)
     w = np.array(np.atleast_2d(machine.coef_), dtype=np.float64, order="C")
@@ -140,13 +141,13 @@ def _solve(machine: Any, X: Any, y: Any, weight: Vector) -> Planes:
 
 
 def parallel(w: Vector, thresholds: Vector) -> Linear:
-    """The planes w.x - threshold, all with one w (dim,): k views of it, not copies."""
-    # not np.broadcast_to, whose read-only rows would have the kernels compiled once more
+    """Return the planes w.x - threshold with one w (dim,): k views of it, not copies."""
+    # np.broadcast_to gives read-only rows, for which the kernels would be compiled once more
     shared = np.lib.stride_tricks.as_strided(w, (len(thresholds), len(w)), (0, w.strides[0]))
     return Linear(shared, -thresholds)
 
 
 def ranks_above(values: Matrix) -> Counts:
-    """The ranks (n,) that parallel planes' values (n, ranks - 1) say: 1 + how many are above 0."""
+    """Return the ranks (n,) from the values (n, ranks - 1) of parallel planes: 1 + the number above 0."""
     ranks: Counts = 1 + np.count_nonzero(values > 0.0, axis=1).astype(np.int64)
     return ranks

@@ -1,7 +1,7 @@
 """Soft confidence-weighted learning (SCW-I): how far one constraint moves a Gaussian N(mu, Sigma) over linear models.
 
-For a direction z with v = z.Sigma z and margin m = y mu.z the constraint "right with probability eta" reads
-m >= phi sqrt(v), phi = Phi^-1(eta). Where it fails, the nearest Gaussian (in KL, slack paid at the rate `cap`) has
+For a direction z with v = z.Sigma z and margin m = y mu.z, the constraint "correct with probability eta" is
+m >= phi sqrt(v), phi = Phi^-1(eta). If it fails, the nearest Gaussian (in KL, with slack at the rate `cap`) has
 
     mu + alpha y Sigma z    and    Sigma - beta (Sigma z)(Sigma z)^T,  that is  Sigma^-1 + growth z z^T
     psi = 1 + phi^2/2,  zeta = 1 + phi^2,  r = sqrt(m^2 phi^4/4 + v phi^2 zeta),  alpha = min(cap, (r - m psi)/(v zeta))
@@ -24,10 +24,10 @@ __all__ = ["coefficients"]
 
 @kernel
 def coefficients(m, v, cap, phi):  # type: ignore[no-untyped-def]
-    """(alpha, beta, growth) for the margin m and the variance v > 0; all 0 where the constraint holds already.
+    """Return (alpha, beta, growth) for the margin m and the variance v > 0; all are 0 if the constraint holds.
 
-    Finite wherever m^2 is: v is divided away before it meets another small factor, and `cap` cuts alpha before a
-    division could overflow.
+    The result is finite if m^2 is: v is divided out before another small factor multiplies it, and `cap` bounds alpha
+    before a division could overflow.
     """
     squared = phi * phi
     if m > 0.0 and m * m >= squared * v:
@@ -39,7 +39,7 @@ def coefficients(m, v, cap, phi):  # type: ignore[no-untyped-def]
         over, under = squared - m / v * m, m * psi + r
     else:
         over, under = r - m * psi, v * zeta
-    if not over > 0.0:  # short by less than rounding
+    if not over > 0.0:  # the constraint fails by less than rounding
         return 0.0, 0.0, 0.0
     alpha = cap if over >= cap * under else over / under
     p = alpha * v * phi

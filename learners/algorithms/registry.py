@@ -1,6 +1,6 @@
-"""The catalogue: every algorithm by name, found by its file.
+"""The registry: every algorithm by name.
 
-A module of this package that has `TRAITS` is an algorithm; `cbr_diag.py` is "cbr-diag". Nothing has to be registered.
+A module of a family package with `TRAITS` is an algorithm; `cbr_diag.py` is "cbr-diag". No list of them is needed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FAMILIES = ("auc", "fmeasure", "ordinal", "baselines")  # packages of algorithm
 
 @functools.cache
 def algorithms() -> dict[str, Algorithm]:
-    """Name -> module, in alphabetical order."""
+    """Return the modules of all algorithms by name, in alphabetical order."""
     package = __name__.rpartition(".")[0]
     modules = {}
     for family in _FAMILIES:
@@ -32,21 +32,21 @@ def algorithms() -> dict[str, Algorithm]:
 
 
 def is_baseline(name: str) -> bool:
-    """Return whether an algorithm exists for comparison, as in the tables of the papers."""
+    """Return whether an algorithm is a baseline of the papers."""
     return ".baselines." in algorithms()[name].Params.__module__
 
 
-# What a corrected label does to a model. Nothing that learns from each event keeps what it would take to undo a step:
-# the steps after it followed from it. What is retained for a fit is corrected where it stands.
-_CORRECTED = "exact: the retained event gets its right label, and the next fit is as if it had always had it"
+# How a corrected label changes a model. Online algorithms cannot undo a step, because later steps depend on it. Events
+# that a batch algorithm retains for the next fit are corrected in place.
+_CORRECTED = "exact: the retained event gets the corrected label, and the next fit is as if it had always had it"
 _ANEW = (
-    "learnt as a new event with its right label, where its features are at hand; exact before an embedding is fitted, "
-    "since all is learnt anew behind it"
+    "learnt as a new event with the corrected label if its features are available; exact before an embedding is "
+    "fitted, because the fit starts the model afresh"
 )
 
 
 def describe(name: str) -> dict[str, Any]:
-    """An algorithm's entry for the HTTP catalogue: what it is, what it takes, a JSON schema of its parameters."""
+    """Describe an algorithm for `GET /v1/algorithms`: its text, properties and the JSON schema of its parameters."""
     module = algorithms()[name]
     traits = module.TRAITS
     text = (module.__doc__ or "").strip()

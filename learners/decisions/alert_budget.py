@@ -229,17 +229,17 @@ def _rest(account, unit, alerts):  # type: ignore[no-untyped-def]
     if math.isnan(account.clock[0]):
         return _EVENTS_PER_ALERT * alerts + _ENDLESS * events
     usual = account.traffic[1]
-    known, average = 0, 0.0
+    known_slots, average = 0, 0.0
     for s in range(SLOTS):
         if usual[s] >= 0.0:
-            known += 1
+            known_slots += 1
             average += usual[s]
     prior = _PRIOR
     if average < _NO_TRAFFIC:
-        known, average, prior = 0, _EVENTS_PER_ALERT * alerts / SLOTS, _FIRST_PRIOR
+        known_slots, average, prior = 0, _EVENTS_PER_ALERT * alerts / SLOTS, _FIRST_PRIOR
     else:
-        average /= known
-    first = known == 0
+        average /= known_slots
+    first = known_slots == 0
     total = average * SLOTS
     if not first:
         total = 0.0
@@ -264,8 +264,8 @@ def _planned(account, unit, alerts):  # type: ignore[no-untyped-def]
     """Return the alerts planned by now, the events still to come in the unit, and all events of the unit."""
     events = float(account.spent[0])
     rest = _rest(account, unit, alerts)
-    whole = max(events + rest, 1.0)
-    return alerts * (events / whole), rest, whole
+    unit_events = max(events + rest, 1.0)
+    return alerts * (events / unit_events), rest, unit_events
 
 
 @bare_kernel
@@ -300,10 +300,10 @@ def lookback(account, unit, alerts, rate, count, paced):  # type: ignore[no-unty
         changed = credit > SLACK or credit + rate < 1.0 - SLACK
         short = _FEWEST / rate
     else:
-        planned, _, whole = _planned(account, unit, alerts)
+        planned, _, unit_events = _planned(account, unit, alerts)
         spent = float(account.spent[1])
         changed = planned - spent > _visible(alerts) or spent > _slack(account, planned, alerts)
-        short = max(_SHORT, _FEWEST / alerts) * whole
+        short = max(_SHORT, _FEWEST / alerts) * unit_events
     return min(memory, max(short, _SHORTEST)) if changed else memory
 
 
@@ -323,20 +323,20 @@ def allowed_share(account, unit, alerts, rate):  # type: ignore[no-untyped-def]
     left = math.floor(alerts) - spent
     if left < 1.0:
         return 0.0, False
-    planned, rest, whole = _planned(account, unit, alerts)
+    planned, rest, unit_events = _planned(account, unit, alerts)
     if spent > _slack(account, planned, alerts):
         return 0.0, False
-    share = min(left / max(rest, left), _STEEPEST * alerts / whole)
+    share = min(left / max(rest, left), _STEEPEST * alerts / unit_events)
     lag, visible = planned - spent, _visible(alerts)
     share *= exp(_LOG_2 * max(_DOUBLED * (lag / visible - 1.0), 0.0))
     return min(share, 1.0), lag > max(1.0, alerts / 10.0)
 
 
 @bare_kernel
-def quantile(masses, share, whole):  # type: ignore[no-untyped-def]
+def quantile(masses, share, lower_edge):  # type: ignore[no-untyped-def]
     """Return the probability with a share of the events in the sketch's bins above it; 1 for an empty sketch.
 
-    `whole`: the lower edge of its bin. The result is below 1 even if many probabilities are 1; the account limits them.
+    `lower_edge`: return the lower edge of its bin. The result is below 1 even if many probabilities are 1.
     """
     total = 0.0
     for b in range(BINS):
@@ -351,7 +351,7 @@ def quantile(masses, share, whole):  # type: ignore[no-untyped-def]
         if masses[b] > wanted:
             low = -REACH + b * width if b > 0 else -_EDGE
             high = -REACH + (b + 1) * width if b < BINS - 1 else _EDGE
-            if whole:
+            if lower_edge:
                 return sigmoid(low) if b > 0 else 0.0
             return min(sigmoid(high - (high - low) * (wanted / masses[b])), _BELOW_ONE)
         wanted -= masses[b]

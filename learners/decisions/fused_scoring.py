@@ -30,7 +30,7 @@ _CALIBRATIONS = {
     "histogram": _BINNED,
     "isotonic": _BINNED,
 }
-_ONE = np.ones(1)  # cost of a single event: a new array would take longer than scoring it
+_UNIT_COST = np.ones(1)  # cost of a single event: a new array would take longer than scoring it
 
 
 @bare_kernel
@@ -119,6 +119,6 @@ def score_dense(inputs: tuple[Any, ...], rows: Matrix, costs: Vector | None) -> 
     n = len(rows)
     scores, probabilities, thresholds = np.empty(n), np.empty(n), np.empty(n)
     decisions = np.empty(n, dtype=np.int64)
-    factors = costs if costs is not None else _ONE if n == 1 else np.ones(n)
+    factors = costs if costs is not None else _UNIT_COST if n == 1 else np.ones(n)
     _score(*inputs, rows, factors, np.empty_like(rows), scores, probabilities, thresholds, decisions)
     return scores, decisions, probabilities, thresholds

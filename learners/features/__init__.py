@@ -6,7 +6,7 @@ pipeline, then `kernel_approximation`.
 
 from learners.features import kernel_approximation, retained_events, scaling
 from learners.features.base import LARGEST, MAX_COLUMNS, MAX_NONZERO, MAX_PROBLEMS, Dense, Features, SparseColumns
-from learners.features.column_map import Columns, OneHot, columns_of
+from learners.features.column_map import ColumnMap, OneHot, columns_of
 from learners.features.costs import costs_of, futile, misfit
 from learners.features.kernel_approximation import Embedding, EmbeddingState
 from learners.features.labels import Labels, as_array
@@ -20,7 +20,7 @@ __all__ = [
     "MAX_COLUMNS",
     "MAX_NONZERO",
     "MAX_PROBLEMS",
-    "Columns",
+    "ColumnMap",
     "Dense",
     "Embedding",
     "EmbeddingState",

@@ -311,8 +311,8 @@ class SparseColumns(Features):
         else:
             before = -1
             for k, column in enumerate(indices):
-                whole = isinstance(column, int) and not isinstance(column, bool)
-                if not whole or not 0 <= column < self.dim:
+                is_integer = isinstance(column, int) and not isinstance(column, bool)
+                if not is_integer or not 0 <= column < self.dim:
                     detail = f"is {show(column)}; expected a whole number from 0 to {self.dim - 1}"
                     problems.add(i, f"/indices/{k}", detail)
                     return

@@ -18,10 +18,10 @@ from learners.features.base import Features
 from learners.features.named import Table
 from learners.numerics import Counts, Issues, Matrix, Rows, Sparse, Vector, kernel, not_finite, outside
 
-__all__ = ["Columns", "OneHot", "Renumbered", "capacity_for", "columns_of"]
+__all__ = ["ColumnMap", "OneHot", "Renumbered", "capacity_for", "columns_of"]
 
 
-class Columns:
+class ColumnMap:
     """The stage for `Dense` rows, and the base of the others: rows pass unchanged."""
 
     def __init__(self, features: Features) -> None:
@@ -64,7 +64,7 @@ class Columns:
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the arrays of a state."""
 
-    def frozen(self) -> Columns:
+    def frozen(self) -> ColumnMap:
         """Return a copy whose `look` does not change."""
         return self
 
@@ -107,7 +107,7 @@ def _one_hot(X, fields, values, used, out, moving):  # type: ignore[no-untyped-d
             out[i, start + place] = 1.0
 
 
-class OneHot(Columns):
+class OneHot(ColumnMap):
     """The stage for `Table` rows. O(fields + categories compared) per event."""
 
     def __init__(self, features: Table) -> None:
@@ -118,7 +118,7 @@ class OneHot(Columns):
         categories = np.where(numeric, 0, widths - 1)
         self._fields = _Fields(numeric, np.cumsum(widths) - widths, categories, np.cumsum(categories) - categories)
         self.values: Vector = np.zeros(int(categories.sum()))  # category hashes by slot
-        self.taken: Counts = np.zeros(len(widths), dtype=np.int64)  # per field
+        self.category_counts: Counts = np.zeros(len(widths), dtype=np.int64)  # per field
 
     def scaled(self) -> NDArray[np.bool_]:
         """Mark numeric values only: a 0/1 indicator needs no scale."""
@@ -127,42 +127,42 @@ class OneHot(Columns):
         return mask
 
     def sources(self) -> Counts:
-        """Return the field of each column, ascending; see `Columns.sources`."""
+        """Return the field of each column, ascending; see `ColumnMap.sources`."""
         return np.repeat(np.arange(len(self.table.fields)), [field.width for field in self.table.fields])
 
     def _map(self, rows: Rows, moving: bool) -> Matrix:
         assert not isinstance(rows, Sparse)
         out = np.zeros((len(rows), self.dim))
-        _one_hot(rows, self._fields, self.values, self.taken, out, moving)
+        _one_hot(rows, self._fields, self.values, self.category_counts, out, moving)
         return out
 
     def learn(self, rows: Rows) -> Rows:
-        """Map and learn, as `Columns.learn`."""
+        """Map and learn, as `ColumnMap.learn`."""
         return self._map(rows, True)
 
     def look(self, rows: Rows) -> Rows:
-        """Map without learning, as `Columns.look`."""
+        """Map without learning, as `ColumnMap.look`."""
         return self._map(rows, False)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return category hashes and how many each field has."""
-        return {"values": self.values, "taken": self.taken}
+        return {"values": self.values, "taken": self.category_counts}
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
-        """Find impossible values, as `Columns.problems`; the shapes are already checked."""
+        """Find impossible values, as `ColumnMap.problems`; the shapes are already checked."""
         yield from not_finite("values", state["values"])
-        taken = state["taken"].astype(np.int64)
-        yield from outside("taken", taken, 0, int(self._fields.categories.max(initial=0)))
-        if (taken > self._fields.categories).any():
+        category_counts = state["taken"].astype(np.int64)
+        yield from outside("taken", category_counts, 0, int(self._fields.categories.max(initial=0)))
+        if (category_counts > self._fields.categories).any():
             yield "taken", "has more categories than a field has columns"
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the arrays of a state."""
         self.values = np.array(state["values"], dtype=np.float64)
-        self.taken = np.array(state["taken"], dtype=np.int64)
+        self.category_counts = np.array(state["taken"], dtype=np.int64)
 
     def frozen(self) -> OneHot:
-        """Copy, as `Columns.frozen`."""
+        """Copy, as `ColumnMap.frozen`."""
         copy = OneHot(self.table)
         copy.restore(self.state())
         return copy
@@ -247,7 +247,7 @@ def _renumber(data, indices, indptr, keys, places, order, count, moving, new_dat
     return count
 
 
-class Renumbered(Columns):
+class Renumbered(ColumnMap):
     """The stage for sparse and hashed rows. O(k log k) per event of k non-zeros; O(columns seen) memory."""
 
     def __init__(self, features: Features) -> None:
@@ -267,7 +267,7 @@ class Renumbered(Columns):
         return self._count
 
     def sources(self) -> Counts:
-        """Return encoded columns in order of first appearance; see `Columns.sources`."""
+        """Return encoded columns in order of first appearance; see `ColumnMap.sources`."""
         return self._order[: self._count]
 
     def _index(self, size: int) -> None:
@@ -296,7 +296,7 @@ class Renumbered(Columns):
         return Sparse(data, indices, rows.indptr)
 
     def learn(self, rows: Rows) -> Rows:
-        """Map and learn, as `Columns.learn`."""
+        """Map and learn, as `ColumnMap.learn`."""
         return self._map(rows, True)
 
     def look(self, rows: Rows) -> Rows:
@@ -308,7 +308,7 @@ class Renumbered(Columns):
         return {"order": self._order[: self._count]}
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
-        """Find impossible values, for any length; see `Columns.problems`."""
+        """Find impossible values, for any length; see `ColumnMap.problems`."""
         yield from outside("order", state["order"], 0, self.features.columns - 1)
         if len(np.unique(state["order"])) < len(state["order"]):
             yield "order", "has a column twice"
@@ -320,15 +320,15 @@ class Renumbered(Columns):
         self._index(1 << max(8, (4 * self._count - 1).bit_length()))
 
     def frozen(self) -> Renumbered:
-        """Copy, as `Columns.frozen`."""
+        """Copy, as `ColumnMap.frozen`."""
         copy = Renumbered(self.features)
         copy._order, copy._count = self._order[: self._count].copy(), self._count
         copy._keys, copy._places = self._keys.copy(), self._places.copy()
         return copy
 
 
-def columns_of(features: Features) -> Columns:
+def columns_of(features: Features) -> ColumnMap:
     """Create the stage for this kind of features."""
     if isinstance(features, Table):
         return OneHot(features)
-    return Renumbered(features) if features.sparse else Columns(features)
+    return Renumbered(features) if features.sparse else ColumnMap(features)

@@ -262,7 +262,7 @@ class Table(Features):
     def _layout_problems(self) -> list[Problem]:
         if not self.fields:
             return [Problem("/fields", "is empty; expected at least one field", expected={"minItems": 1})]
-        names = [one.name for one in self.fields]
+        names = [field.name for field in self.fields]
         first = {name: i for i, name in reversed(list(enumerate(names)))}
         problems = [
             Problem(

@@ -231,11 +231,11 @@ class BinaryMetrics(LiveMetrics[BinaryMetricsView]):
         )
         start = 0
         while start < n:
-            due = start + self._history.due(self.steps)
-            stop = min(n, due)
+            end = start + self._history.steps_to_next(self.steps)
+            stop = min(n, end)
             part = columns[:-1] if stop - start == n else [column[start:stop] for column in columns[:-1]]
             _take(parts, self.size, self._window.age, *part)
-            if stop == due:
+            if stop == end:
                 self._add_due_row(float(thresholds[stop - 1]), float(clocks[stop - 1]))
             start = stop
 

@@ -62,8 +62,8 @@ def _numbers(values: NDArray[np.float64]) -> list[float | None]:
     return [value if np.isfinite(value) else None for value in values.tolist()]
 
 
-def _share(part: float, whole: float) -> float | None:
-    return part / whole if whole else None
+def _share(part: float, total: float) -> float | None:
+    return part / total if total else None
 
 
 def curves(

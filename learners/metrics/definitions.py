@@ -113,10 +113,10 @@ class Undefined(NamedTuple):
         """Note that a metric is undefined. `reason` says what is missing; where it is missing is added."""
         self.reasons[f"/{self.scope}/{name}"] = f"{reason} {'in the window' if self.scope == 'window' else 'yet'}"
 
-    def ratio(self, name: str, part: float, whole: float, reason: str) -> float | None:
-        """Return part / whole; None, and note the reason, if `whole` is 0."""
-        if whole:
-            return part / whole
+    def ratio(self, name: str, part: float, total: float, reason: str) -> float | None:
+        """Return part / whole; None, and note the reason, if `total` is 0."""
+        if total:
+            return part / total
         self.add(name, reason)
         return None
 
@@ -215,8 +215,8 @@ def confusion_values(confusion: Sequence[int], beta: float) -> tuple[float | Non
     mcc = None
     if negatives and positives and alerts and events - alerts:
         # whole numbers under the root: each factor is rounded once
-        whole = math.sqrt(alerts * positives) * math.sqrt((events - alerts) * negatives)
-        mcc = (tp * tn - fp * fn) / whole
+        norm = math.sqrt(alerts * positives) * math.sqrt((events - alerts) * negatives)
+        mcc = (tp * tn - fp * fn) / norm
     return (
         2 * tp / (2 * tp + fp + fn) if some else None,
         (1 + b2) * tp / ((1 + b2) * tp + b2 * fn + fp) if some else None,
@@ -259,8 +259,8 @@ def probability_values(events: int, brier: int, log_loss: int, gap: int) -> tupl
     """
     if not events:
         return None, None, None
-    whole = events << 2 * _STEP
-    return brier / whole, log_loss / whole, gap / whole
+    total = events << 2 * _STEP
+    return brier / total, log_loss / total, gap / total
 
 
 def probability_figures(

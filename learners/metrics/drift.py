@@ -84,7 +84,7 @@ __all__ = ["KINDS", "Drift", "DriftState", "DriftView"]
 
 KINDS = ("auc", "scores")  # of alarms
 
-_KEPT = 8192  # negatives, among which positives are placed
+_RESERVOIR = 8192  # negatives, among which positives are placed
 
 _NEGATIVES = 100  # before the first placement that counts
 _BINS = 256  # of the reference of placements
@@ -230,11 +230,11 @@ def _learn(parts, members, events, scores, y, clocks):  # type: ignore[no-untype
         if y[i] > 0.0:
             if seen >= _NEGATIVES:
                 below, not_above = order_statistics.counts(negatives, score)
-                recent = min(seen, _KEPT)
+                recent = min(seen, _RESERVOIR)
                 _place(state, below / recent, not_above / recent, events + i + 1, clocks[i])
             continue
-        slot = seen % _KEPT
-        if seen >= _KEPT:
+        slot = seen % _RESERVOIR
+        if seen >= _RESERVOIR:
             order_statistics.leave(negatives, state.scores[slot])
         order_statistics.enter(negatives, score)
         state.scores[slot] = score
@@ -316,11 +316,11 @@ class Drift:
 
     def capacity(self, negatives: int) -> int:
         """Return the slots of the ring after so many negatives: a power of two from 64 to 8192."""
-        return ring_capacity(negatives, _KEPT)
+        return ring_capacity(negatives, _RESERVOIR)
 
     def _rebuild(self) -> None:
         """Derive the negatives in order from the ring."""
-        recent = min(int(self.arrays.negatives[0]), _KEPT)
+        recent = min(int(self.arrays.negatives[0]), _RESERVOIR)
         self._negatives: Ordered = order_statistics.ordered(np.sort(self.arrays.scores[:recent]))
 
     def _reserve(self, negatives: int) -> None:
@@ -336,7 +336,7 @@ class Drift:
         is the number of labelled events before these. `clocks` (n,) is the learner's clock after each, NaN if unknown.
         An alarm notes the events learnt so far, including its own.
         """
-        if len(self.arrays.scores) < _KEPT:
+        if len(self.arrays.scores) < _RESERVOIR:
             self._reserve(int(self.arrays.negatives[0]) + len(y) - int(np.count_nonzero(y > 0)))
         for start in range(0, len(y), WAITING):
             part = slice(start, start + WAITING)

@@ -65,7 +65,7 @@ class MetricHistory:
         self.count: Counts = np.zeros(1, dtype=np.int64)
         self.rows: Cube = np.zeros((1, ROWS, len(columns)))
 
-    def due(self, steps: int) -> int:
+    def steps_to_next(self, steps: int) -> int:
         """Return the steps until the next row is due; 0: now. `steps` so far are at least those of the last row."""
         return (int(self.count[0]) + 1) * self.stride - steps
 
@@ -203,8 +203,8 @@ class MetricHistoryView(NamedTuple):
         return np.concatenate(parts[::-1]) if parts else np.empty((0, len(self.columns)))
 
     def _as_dicts(self, rows: Matrix) -> list[dict[str, Any]]:
-        whole = {"events", "served", *self.counts}
-        convert = [int if name in whole else _number for name in self.columns]
+        integers = {"events", "served", *self.counts}
+        convert = [int if name in integers else _number for name in self.columns]
         return [{name: to(x) for name, to, x in zip(self.columns, convert, row, strict=True)} for row in rows.tolist()]
 
 

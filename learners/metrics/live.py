@@ -223,7 +223,7 @@ class LiveMetrics(ABC, Generic[ViewT]):
         alerts = self._alerts(decisions)
         start = 0
         while start < len(hashes):
-            stop = start + self._stats.serve(hashes[start:], alerts[start:], self._history.due(self.steps))
+            stop = start + self._stats.serve(hashes[start:], alerts[start:], self._history.steps_to_next(self.steps))
             clock = float(clocks[stop - 1])
             self.advance(clock)
             self._add_due_row(None if thresholds is None else float(thresholds[stop - 1]), clock)
@@ -240,7 +240,7 @@ class LiveMetrics(ABC, Generic[ViewT]):
 
         The clock of the stream statistics may be that of a later event.
         """
-        if not self._history.due(self.steps):
+        if not self._history.steps_to_next(self.steps):
             row = self._row(threshold, self._stats.view()._replace(clock=clock))
             self._history.add(np.array(row, dtype=np.float64))  # None becomes NaN
 

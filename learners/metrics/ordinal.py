@@ -236,7 +236,7 @@ class RankMetrics(LiveMetrics[RankMetricsView]):
         self._view = None
         start = 0
         while start < len(y):
-            cut = slice(start, min(len(y), start + self._history.due(self.steps)))
+            cut = slice(start, min(len(y), start + self._history.steps_to_next(self.steps)))
             self._reserve(self.events + len(y[cut]))
             labels = y[cut].astype(np.float64)
             _learn(self.arrays, self._derived, self.size, self._age, labels, decisions[cut], clocks[cut])

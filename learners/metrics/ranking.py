@@ -72,12 +72,12 @@ def _passed(ascending, left, x, equal):  # type: ignore[no-untyped-def]
 
 
 @bare_kernel
-def _sweep(negatives, positives, max_fpr, k, whole, real):  # type: ignore[no-untyped-def]
-    """Fill `whole` (5,) int64 and `real` (3,) from the ascending scores of the classes; constants name the indices.
+def _sweep(negatives, positives, max_fpr, k, counts, real):  # type: ignore[no-untyped-def]
+    """Fill `counts` (5,) int64 and `real` (3,) from the ascending scores of the classes; constants name the indices.
 
-    `whole`: sums of squared pairs of each class, pairs, the largest TP n - FP m, the largest TP with FP / n <= max_fpr.
-    `real`: the sum over positives of the precision at their score, the area left of max_fpr in units of one pair, the
-    expected positives among the k highest scores (-1 if there are fewer events).
+    `counts`: sums of squared pairs of each class, pairs, the largest TP n - FP m, the largest TP with FP / n <=
+    max_fpr. `real`: the sum over positives of the precision at their score, the area left of max_fpr in units of one
+    pair, the expected positives among the k highest scores (-1 if there are fewer events).
     """
     n = negatives.shape[0]
     m = positives.shape[0]
@@ -131,11 +131,11 @@ def _sweep(negatives, positives, max_fpr, k, whole, real):  # type: ignore[no-un
         area += (limit - fp) * m
     if top < 0.0 and m + n >= k:
         top = float(m)
-    whole[_SQUARES_NEGATIVE] = squares_negative
-    whole[_SQUARES_POSITIVE] = squares_positive
-    whole[_PAIRS] = pairs
-    whole[_GAP] = gap
-    whole[_RECALLED] = recalled
+    counts[_SQUARES_NEGATIVE] = squares_negative
+    counts[_SQUARES_POSITIVE] = squares_positive
+    counts[_PAIRS] = pairs
+    counts[_GAP] = gap
+    counts[_RECALLED] = recalled
     real[_PRECISIONS] = precisions
     real[_AREA] = area
     real[_TOP] = top

@@ -43,20 +43,20 @@ def reciprocals(a, count):  # type: ignore[no-untyped-def]
     a + k - 1/2 to a + k + 1/2. So c terms are at most ln(1 + c / (a + 1/2)) = 2 atanh(s), s = c / (2 a + 1 + c);
     c <= a makes s <= 1/3.
     """
-    done = min(count, _SINGLY)
+    count_so_far = min(count, _SINGLY)
     total = 0.0
-    for k in range(1, done + 1):
+    for k in range(1, count_so_far + 1):
         total += 1.0 / (a + k)
-    while done < count:
-        from_ = a + done
-        c = min(count - done, np.int64(from_))
+    while count_so_far < count:
+        from_ = a + count_so_far
+        c = min(count - count_so_far, np.int64(from_))
         s = c / (2.0 * from_ + 1.0 + c)
         square = s * s
         series = 0.0
         for k in range(33, 0, -2):
             series = series * square + 1.0 / k
         total += 2.0 * s * series
-        done += c
+        count_so_far += c
     return total
 
 

@@ -243,14 +243,14 @@ class StreamStats:
         """
         alerts = decisions.astype(np.int64, copy=False)
         until = _NO_LIMIT if most is None else self.served + most
-        done = 0
-        while (done := _serve(self.arrays, self.derived, self.size, hashes, alerts, done, until)) < len(hashes):
+        position = 0
+        while (position := _serve(self.arrays, self.derived, self.size, hashes, alerts, position, until)) < len(hashes):
             if self.served == until:
                 break
             arrays, slots = self.arrays, ring_capacity(self.served + 1, self.size)
             self.arrays = arrays._replace(ids=lengthen(arrays.ids, slots), flags=lengthen(arrays.flags, slots))
             self.derived = self.derived._replace(table=hash_table.table_for(self.arrays.ids, 0))
-        return done
+        return position
 
     def reserve(self, events: int, delayed: int) -> None:
         """Make room for so many labelled events, of which `delayed` have a known delay."""

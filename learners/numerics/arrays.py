@@ -67,12 +67,12 @@ def dot(a, b):  # type: ignore[no-untyped-def]
     Trailing zeros do not change the result.
     """
     n = a.shape[0]
-    whole = n - n % 8
+    full = n - n % 8
     lanes = spread(0.0)
-    for i in range(0, whole, 8):
+    for i in range(0, full, 8):
         lanes = lanes + load(a, i) * load(b, i)
-    for i in range(whole, n, 8):  # at most once
-        lanes = lanes + load_first(a, i, n - whole) * load_first(b, i, n - whole)
+    for i in range(full, n, 8):  # at most once
+        lanes = lanes + load_first(a, i, n - full) * load_first(b, i, n - full)
     return total(lanes)
 
 

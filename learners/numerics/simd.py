@@ -298,22 +298,22 @@ def _row_of(array: Any, i: Any, k: Any = None) -> Any:
 
 @_compiled(row, _row_of)
 def _row(context: Any, builder: Any, kinds: Any, array: Any, *index: Any) -> Any:
-    made = context.make_array(kinds[0])(context, builder, array)
+    view = context.make_array(kinds[0])(context, builder, array)
     before: Any = _INT64(0)
     for axis, i in enumerate(index):
-        before = builder.mul(builder.add(before, i), builder.extract_value(made.shape, axis + 1))
-    return builder.gep(made.data, [before])
+        before = builder.mul(builder.add(before, i), builder.extract_value(view.shape, axis + 1))
+    return builder.gep(view.data, [before])
 
 
 def _one_by_one(context: Any, builder: Any, kind: Any, a: Any, i: Any, n: Any) -> Any:
     """Load the first n lanes from a strided array; the others are 0, and their memory is not accessed."""
-    made = context.make_array(kind)(context, builder, a)
-    stride = builder.extract_value(made.strides, 0)
+    view = context.make_array(kind)(context, builder, a)
+    stride = builder.extract_value(view.strides, 0)
     lanes: Any = ir.Constant(_VECTOR, ir.Undefined)
     for k in range(WIDTH):
         inside = builder.icmp_signed("<", _INT64(k), n)
         before = builder.mul(builder.add(i, builder.select(inside, _INT64(k), _INT64(0))), stride)
-        start = builder.bitcast(made.data, ir.IntType(8).as_pointer())
+        start = builder.bitcast(view.data, ir.IntType(8).as_pointer())
         number = builder.load(builder.bitcast(builder.gep(start, [before]), _DOUBLE.as_pointer()))
         lanes = builder.insert_element(lanes, builder.select(inside, number, _DOUBLE(0.0)), _INT64(k))
     return lanes
@@ -417,18 +417,18 @@ _operator(operator.truediv, "fdiv")
 @kernel
 def pad(source, n, target):  # type: ignore[no-untyped-def]
     """target[i] = source[i] for the first n places; up to the next multiple of 8 it becomes 0."""
-    whole = n - n % WIDTH
-    for i in range(0, whole, WIDTH):
+    full = n - n % WIDTH
+    for i in range(0, full, WIDTH):
         store(target, i, load(source, i))
-    for i in range(whole, n, WIDTH):  # at most once
-        store(target, i, load_first(source, i, n - whole))
+    for i in range(full, n, WIDTH):  # at most once
+        store(target, i, load_first(source, i, n - full))
 
 
 @kernel
 def unpad(source, n, target):  # type: ignore[no-untyped-def]
     """target[i] = source[i] for the first n places, and no others."""
-    whole = n - n % WIDTH
-    for i in range(0, whole, WIDTH):
+    full = n - n % WIDTH
+    for i in range(0, full, WIDTH):
         store(target, i, load(source, i))
-    for i in range(whole, n, WIDTH):  # at most once
-        store_first(target, i, n - whole, load_first(source, i, n - whole))
+    for i in range(full, n, WIDTH):  # at most once
+        store_first(target, i, n - full, load_first(source, i, n - full))

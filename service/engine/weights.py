@@ -133,7 +133,7 @@ def _categories(columns: OneHot) -> Vector:
     """Return the hash of the category of each column of a table; NaN for numbers and for unassigned columns."""
     parts = []
     slot = 0
-    for field, assigned in zip(columns.table.fields, columns.taken.tolist(), strict=True):
+    for field, assigned in zip(columns.table.fields, columns.category_counts.tolist(), strict=True):
         hashes = np.full(field.width, math.nan)
         if field.kind == "categorical":
             hashes[:assigned] = columns.values[slot : slot + assigned]

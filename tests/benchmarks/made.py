@@ -48,7 +48,7 @@ def write_sparse(folder: Path, name: str, X: Rows, y: Labels) -> None:
 
 
 def main(folder: Path) -> None:
-    """A handful of sets: dense, sparse, with ranks."""
+    """Write a handful of data sets: dense, sparse, with ranks."""
     folder.mkdir(parents=True, exist_ok=True)
     write_dense(folder, "heart", *binary(270, 13))
     write_dense(folder, "svmguide3", *binary(600, 21, seed=1))

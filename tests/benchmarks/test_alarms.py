@@ -64,8 +64,8 @@ def test_a_large_fall_and_a_large_difference_are_found() -> None:
     assert len(delays) == 5
     assert early == 0
     assert delays.max() <= alarm_streams.WITHIN
-    found = alarm_streams.verdicts(SETTINGS[3], TINY._replace(most_positives=1000), 0.9)
-    assert (found > 10).all()
+    verdicts = alarm_streams.verdicts(SETTINGS[3], TINY._replace(most_positives=1000), 0.9)
+    assert (verdicts > 10).all()
 
 
 def test_upper_limits() -> None:

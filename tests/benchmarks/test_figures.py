@@ -14,6 +14,6 @@ def test_it_prints_a_row_for_each_share_and_writes_them(tmp_path: Path, capsys: 
     main(["--quick", "--json", str(tmp_path / "out" / "figures.json")])
     printed = capsys.readouterr().out
     assert "1,000" in printed
-    found = json.loads((tmp_path / "out" / "figures.json").read_text())
-    assert [(cost["window"], cost["share"]) for cost in found] == [(1000, 0.01), (1000, 0.5)]
-    assert all(cost["event"] > 0 and cost["poll"] > 0 and cost["sorted_poll"] > 0 for cost in found)
+    result = json.loads((tmp_path / "out" / "figures.json").read_text())
+    assert [(cost["window"], cost["share"]) for cost in result] == [(1000, 0.01), (1000, 0.5)]
+    assert all(cost["event"] > 0 and cost["poll"] > 0 and cost["sorted_poll"] > 0 for cost in result)

@@ -33,16 +33,16 @@ def test_it_measures_and_writes(
         ("npsvor", 3),
     ]
     assert all(0 < cost["low"] <= cost["ns"] <= cost["high"] and cost["events"] >= 16 for cost in costs)
-    sparse = {(one["algorithm"], one["dim"]): one for one in figures["sparse"]}
+    sparse = {(item["algorithm"], item["dim"]): item for item in figures["sparse"]}
     assert sparse.keys() == {(name, dim) for name in ("fofo", "npsvor") for dim in (8, 64)}
     assert sparse["fofo", 8]["met"] == 8
     assert sparse["fofo", 64]["memory"] == 2 * 64 * 8 + 4 * 8  # w and lag, and two numbers and two counts
-    assert all(one["ns"] > 0 for one in sparse.values())
-    assert [(one["algorithm"], one["dim"], one["target"]) for one in figures["targets"]] == [
+    assert all(item["ns"] > 0 for item in sparse.values())
+    assert [(target["algorithm"], target["dim"], target["target"]) for target in figures["targets"]] == [
         ("fofo", 2, None),
         ("fofo", 3, 10**9),
     ]
-    assert all(one["ns"] > 0 for one in figures["targets"])
+    assert all(target["ns"] > 0 for target in figures["targets"])
     printed = capsys.readouterr().out
     assert "1,000,000,000" in printed
     assert "npsvor" in printed
@@ -55,20 +55,20 @@ def test_c_says_the_same(name: str, capacity: int | None, tmp_path: Path, monkey
     monkeypatch.setattr(targets, "WARM", 120)
     library = native.compiled(tmp_path)
     for dim in (3, 8, 21):
-        found = targets.against(name, capacity, dim, library, 2, 1e-4)
-        assert (found.algorithm, found.capacity, found.dim, found.target) == (name, capacity, dim, None)
-        assert found.ns > 0
+        result = targets.against(name, capacity, dim, library, 2, 1e-4)
+        assert (result.algorithm, result.capacity, result.dim, result.target) == (name, capacity, dim, None)
+        assert result.ns > 0
         compared = library is not None
-        assert [math.isnan(figure) for figure in (found.c, found.ratio, found.steps)] == [not compared] * 3
-        assert not compared or found.steps > 0
+        assert [math.isnan(figure) for figure in (result.c, result.ratio, result.steps)] == [not compared] * 3
+        assert not compared or result.steps > 0
 
 
 def test_without_a_compiler_there_is_no_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert native.compiled(tmp_path) is None
-    found = targets.against("fofo", None, 3, None, 1, 1e-4)
-    assert found.ns > 0
-    assert math.isnan(found.ratio)
+    result = targets.against("fofo", None, 3, None, 1, 1e-4)
+    assert result.ns > 0
+    assert math.isnan(result.ratio)
 
 
 def test_a_source_that_does_not_compile_is_no_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +106,6 @@ def test_a_batch_algorithm_has_no_cost_per_event(
     monkeypatch.setattr("sys.argv", ["kernels", "--algorithm", "ranksvm"])
     with pytest.raises(SystemExit, match="2"):
         kernels.main()
-    said = capsys.readouterr().err
-    assert said.startswith("usage: python -m benchmarks.kernels ")
-    assert "invalid choice: 'ranksvm'" in said
+    output = capsys.readouterr().err
+    assert output.startswith("usage: python -m benchmarks.kernels ")
+    assert "invalid choice: 'ranksvm'" in output

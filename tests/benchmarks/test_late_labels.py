@@ -46,13 +46,13 @@ class Service:
     """Answers as a service whose learner calls every event in three an alert, and keeps what it was sent."""
 
     def __init__(self, learns: bool = True) -> None:
-        self.sent: list[tuple[str, list[dict[str, Any]]]] = []
+        self.requests: list[tuple[str, list[dict[str, Any]]]] = []
         self._learns = learns
         self._scored = 0
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         what, events = request.url.path.rpartition("/")[2], json.loads(request.content)["events"]
-        self.sent.append((what, events))
+        self.requests.append((what, events))
         if what == "labels":
             return httpx.Response(200, json={"applied": len(events) if self._learns else 0})
         first = self._scored
@@ -77,17 +77,19 @@ def test_nothing_is_scored_by_what_was_not_known(monkeypatch: pytest.MonkeyPatch
         ("2018-04-02", 24, 4, 8, 4),
     ]
     assert days[0].precision == 0.5
-    assert all(len(sent) <= 4 for _, sent in service.sent)
+    assert all(len(body_events) <= 4 for _, body_events in service.requests)
     labelled: list[str] = []
-    for what, sent in service.sent:
+    for what, body_events in service.requests:
         if what == "labels":
-            labelled += [one["id"] for one in sent]
-            assert [one["time"] for one in sent] == [FIRST + int(one["id"]) * apart + delay for one in sent]
-            assert [one["label"] for one in sent] == [int(int(one["id"]) % 6 == 0) for one in sent]
+            labelled += [item["id"] for item in body_events]
+            assert [item["time"] for item in body_events] == [
+                FIRST + int(item["id"]) * apart + delay for item in body_events
+            ]
+            assert [item["label"] for item in body_events] == [int(int(item["id"]) % 6 == 0) for item in body_events]
         else:
-            known = [str(i) for i in range(48) if FIRST + i * apart + delay <= sent[0]["time"]]
-            assert labelled == known
-            assert all("label" not in one for one in sent)
+            ready = [str(i) for i in range(48) if FIRST + i * apart + delay <= body_events[0]["time"]]
+            assert labelled == ready
+            assert all("label" not in item for item in body_events)
     assert labelled == [str(i) for i in range(48)]
 
 
@@ -108,17 +110,17 @@ def test_a_run_on_a_small_file(
     monkeypatch.setattr("sys.argv", ["late_labels", *map(str, options)])
     late_labels.main()
     printed = capsys.readouterr().out.splitlines()
-    found = json.loads(out.read_text())
-    assert [day["day"] for day in found["days"]] == [f"2018-04-0{day}" for day in range(1, 8)]
-    assert [day["events"] for day in found["days"]] == [150] * 7
-    assert [day["frauds"] for day in found["days"]] == [sum(day) for day in labels[:7]]
-    alerts = [day["alerts"] for day in found["days"]]
+    result = json.loads(out.read_text())
+    assert [day["day"] for day in result["days"]] == [f"2018-04-0{day}" for day in range(1, 8)]
+    assert [day["events"] for day in result["days"]] == [150] * 7
+    assert [day["frauds"] for day in result["days"]] == [sum(day) for day in labels[:7]]
+    alerts = [day["alerts"] for day in result["days"]]
     assert alerts[:2] == [0, 0]  # no label is known yet
     assert max(alerts) <= 9
     assert sum(alerts) > 9
-    assert sum(day["hits"] for day in found["days"]) > 0.5 * sum(alerts)
-    assert (found["label_coverage"], found["label_delay_median"]) == (1.0, 2 * DAY)
-    assert found["window"]["auc"] > 0.7
+    assert sum(day["hits"] for day in result["days"]) > 0.5 * sum(alerts)
+    assert (result["label_coverage"], result["label_delay_median"]) == (1.0, 2 * DAY)
+    assert result["window"]["auc"] > 0.7
     assert printed[0] == late_labels.HEADER
     assert printed[1].split() == ["2018-04-01", "150", str(sum(labels[0])), "0", "-"]
     assert "label coverage 1.0000, label delay: median 2 d, p90 2 d" in printed
@@ -129,8 +131,8 @@ def test_a_day_above_the_budget_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path, days=4, a_day=150)
-    asked = late_labels.config
-    monkeypatch.setattr(late_labels, "config", lambda algorithm, alerts: asked(algorithm, 20 * alerts))
+    original = late_labels.config
+    monkeypatch.setattr(late_labels, "config", lambda algorithm, alerts: original(algorithm, 20 * alerts))
     options = ["--datasets", tmp_path, "--alerts", 1, "--delay-days", 1, "--algorithm", "loam-ada"]
     monkeypatch.setattr("sys.argv", ["late_labels", *map(str, options)])
     with pytest.raises(SystemExit) as ended:

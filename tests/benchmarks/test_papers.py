@@ -31,7 +31,7 @@ QUIET = Console(quiet=True)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A data set of each kind that some table asks for."""
+    """Write a data set of each kind that some table needs."""
     data = tmp_path / "data"
     data.mkdir()
     write_dense(data, "heart", *binary(90, 4))
@@ -96,7 +96,7 @@ def test_only_leaves_out_tables_that_have_none_of_the_sets(
 
 def test_only_a_set_that_no_table_has(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--table", "npsvor3", "--only", "ord_lev", "--only", "nosuch", "--only", "heart"]
-    known = "expected some of ord_era, ord_esl, ord_lev, ord_swd, treebank_npsvor"
+    expected = "expected some of ord_era, ord_esl, ord_lev, ord_swd, treebank_npsvor"
     for place, absent in (
         ([], ""),
         (["--datasets", str(folder)], f" (of which not in {folder}: ord_era, ord_esl, ord_swd, treebank_npsvor)"),
@@ -104,9 +104,9 @@ def test_only_a_set_that_no_table_has(folder: Path, tmp_path: Path, capsys: pyte
         with pytest.raises(SystemExit) as ended:
             main([*arguments, *place, "--out", str(tmp_path / "out")])
         assert ended.value.code == 2
-        said = capsys.readouterr().err
-        assert said.startswith("usage: python -m benchmarks.papers ")
-        assert said.endswith(f"error: no data set of this table: nosuch, heart; {known}{absent}\n")
+        output = capsys.readouterr().err
+        assert output.startswith("usage: python -m benchmarks.papers ")
+        assert output.endswith(f"error: no data set of this table: nosuch, heart; {expected}{absent}\n")
     assert not (tmp_path / "out").exists()
 
 
@@ -138,9 +138,9 @@ def test_tables_of_one_protocol_share_their_runs(
 
 
 def test_finished_cells_are_not_run_again(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = cells_of(SMALL, folder)
-    assert len(found) == 4
-    assert pool.run_missing(found[:3], folder, tmp_path, 1, QUIET) == 3
+    result = cells_of(SMALL, folder)
+    assert len(result) == 4
+    assert pool.run_missing(result[:3], folder, tmp_path, 1, QUIET) == 3
     ran: list[Cell] = []
     finish = cells.finish
 
@@ -149,26 +149,26 @@ def test_finished_cells_are_not_run_again(folder: Path, tmp_path: Path, monkeypa
         finish(cell, folder, out)
 
     monkeypatch.setattr(pool, "finish", counted)
-    assert pool.run_missing(found, folder, tmp_path, 1, QUIET) == 1
-    assert ran == found[3:]
-    assert pool.run_missing(found, folder, tmp_path, 1, QUIET) == 0
+    assert pool.run_missing(result, folder, tmp_path, 1, QUIET) == 1
+    assert ran == result[3:]
+    assert pool.run_missing(result, folder, tmp_path, 1, QUIET) == 0
     assert not list(tmp_path.glob("cells/*[!n]")), "nothing but finished JSON"
 
 
 def test_no_bar_where_nothing_is_left_to_run(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = cells_of(SMALL, folder)[:1]
-    assert pool.run_missing(found, folder, tmp_path, 1, Console(width=120)) == 1
+    result = cells_of(SMALL, folder)[:1]
+    assert pool.run_missing(result, folder, tmp_path, 1, Console(width=120)) == 1
     assert "done" in capsys.readouterr().out
-    assert pool.run_missing(found, folder, tmp_path, 1, Console(width=120)) == 0
+    assert pool.run_missing(result, folder, tmp_path, 1, Console(width=120)) == 0
     assert capsys.readouterr().out == ""
 
 
 def test_cells_run_in_processes_of_their_own_give_the_same(folder: Path, tmp_path: Path) -> None:
-    found = cells_of(SMALL, folder)
+    result = cells_of(SMALL, folder)
     here, there = tmp_path / "here", tmp_path / "there"
-    pool.run_missing(found, folder, here, 1, QUIET)
-    pool.run_missing(found, folder, there, 2, QUIET)
-    for cell in found:
+    pool.run_missing(result, folder, here, 1, QUIET)
+    pool.run_missing(result, folder, there, 2, QUIET)
+    for cell in result:
         mine, other = read(cell, folder, here), read(cell, folder, there)
         assert mine is not None
         assert other is not None
@@ -258,9 +258,9 @@ def test_set_that_an_algorithm_cannot_take_is_reported_not_run(tmp_path: Path) -
     X[np.arange(40), np.arange(40) % 5] = 1.0
     write_sparse(tmp_path, "wide", X, np.where(np.arange(40) % 3, -1, 1))
     table = replace(SMALL, tasks=(Task("wide", (1,)),), methods=(Method("OPAUC", "opauc"), UNI_EXP))
-    found = cells_of(table, tmp_path)
-    pool.run_missing(found, tmp_path, tmp_path, 1, QUIET)
-    results = [read(cell, tmp_path, tmp_path) for cell in found]
+    outcome = cells_of(table, tmp_path)
+    pool.run_missing(outcome, tmp_path, tmp_path, 1, QUIET)
+    results = [read(cell, tmp_path, tmp_path) for cell in outcome]
     assert all("2000 columns are too many" in str(result) for result in results[:4])
     assert all(result is not None and "auc" in result for result in results[4:])
 

@@ -40,7 +40,7 @@ def test_holdout_is_disjoint_stratified_and_seeded() -> None:
 
 
 def test_given_split_keeps_the_parts_and_shuffles_only_the_training() -> None:
-    part = splits.given(10, 7, seed=0)
+    part = splits.as_divided(10, 7, seed=0)
     assert sorted(part.train.tolist()) == list(range(7))
     assert part.test.tolist() == [7, 8, 9]
 
@@ -112,9 +112,9 @@ def test_sample_keeps_both_parts_and_rare_classes(tmp_path: Path) -> None:
     X, y = binary(3000, 2, share=0.02)
     write_dense(tmp_path, "train", X[:2000], y[:2000])
     write_dense(tmp_path, "test", X[2000:], y[2000:])
-    whole = make(tmp_path, Task("train", (1,), test="test"))
-    assert whole.train == 2000
-    assert len(whole.y) == 3000
+    dataset = make(tmp_path, Task("train", (1,), test="test"))
+    assert dataset.train == 2000
+    assert len(dataset.y) == 3000
     part = make(tmp_path, Task("train", (1,), test="test"), most=300)
     assert part.train is not None
     assert len(part.y) < 400

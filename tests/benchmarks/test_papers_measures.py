@@ -48,8 +48,8 @@ def test_f1_curve_counts_from_the_first_event() -> None:
 
 
 def test_ordinal_measures() -> None:
-    found = measures.ordinal(np.array([1, 2, 3, 5]), np.array([1.0, 3.0, 3.0, 3.0]))
-    assert found == {"mae": 0.75, "mse": 1.25, "accuracy": 0.5}
+    result = measures.ordinal(np.array([1, 2, 3, 5]), np.array([1.0, 3.0, 3.0, 3.0]))
+    assert result == {"mae": 0.75, "mse": 1.25, "accuracy": 0.5}
 
 
 def test_places() -> None:

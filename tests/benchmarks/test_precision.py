@@ -29,6 +29,6 @@ def test_it_measures_and_writes(
     monkeypatch.setattr(precision, "CASES", (Case("loam-ada", 3), Case("oam", 16, sparse=True, params={"capacity": 2})))
     monkeypatch.setattr("sys.argv", ["precision", "--quick", "--json", str(path)])
     precision.main()
-    found = [(one["algorithm"], one["precision"]) for one in json.loads(path.read_text())]
-    assert found == [(name, kind) for name in ("loam-ada", "oam") for kind in ("float64", "float32")]
+    result = [(item["algorithm"], item["precision"]) for item in json.loads(path.read_text())]
+    assert result == [(name, kind) for name in ("loam-ada", "oam") for kind in ("float64", "float32")]
     assert "oam capacity=2" in capsys.readouterr().out

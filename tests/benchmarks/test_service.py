@@ -16,18 +16,18 @@ from tests.benchmarks.made import binary, write_dense
 
 
 def run(case: str, folder: Path) -> dict[str, Any]:
-    """What a quick run of one case writes."""
+    """Return the document of a quick run of one case."""
     written = folder / "out" / "figures.json"
     main(["--quick", "--rounds", "1", "--case", case, "--json", str(written)])
     document = json.loads(written.read_text())
     assert document["rounds"] == 1
-    (found,) = document["cases"]
-    return dict(found)
+    (case_document,) = document["cases"]
+    return dict(case_document)
 
 
-def names(found: dict[str, Any]) -> list[str]:
-    """Who was measured, or is said to be absent."""
-    return sorted(row["what"] for row in found["rows"])
+def names(document: dict[str, Any]) -> list[str]:
+    """Return the names of all contestants, the absent ones included."""
+    return sorted(row["what"] for row in document["rows"])
 
 
 EXPECTED = {
@@ -64,71 +64,73 @@ VERDICTS = {"workers": 0, "predict": 8, "update": 4, "ingest": 4, "socket": 4, "
 
 @pytest.mark.parametrize("case", EXPECTED)
 def test_a_contest_measures_everyone(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = run(case, tmp_path)
-    assert names(found) == sorted(EXPECTED[case])
-    assert len(found["verdicts"]) == VERDICTS[case]
-    measured = [row for row in found["rows"] if "absent" not in row]
+    document = run(case, tmp_path)
+    assert names(document) == sorted(EXPECTED[case])
+    assert len(document["verdicts"]) == VERDICTS[case]
+    measured = [row for row in document["rows"] if "absent" not in row]
     assert measured
     for row in measured:
         assert row["events/s"] >= row["per second"] > 0
         assert 0 < row["p50 ms"] <= row["p99 ms"] <= row["p99.9 ms"]
         assert row["sender busy"] >= 0
-    reached = [verdict for verdict in found["verdicts"] if verdict["reached"] is not None]
+    reached = [verdict for verdict in document["verdicts"] if verdict["reached"] is not None]
     assert all(verdict["reached"] > 0 for verdict in reached)
     printed = capsys.readouterr().out
-    assert found["title"].split(",")[0] in printed
+    assert document["title"].split(",")[0] in printed
     assert "1 rounds" in printed
 
 
 def test_many_learners_are_created_taught_and_asked(tmp_path: Path) -> None:
-    found = run("memory", tmp_path)
-    requests = {row["what"]: row["requests"] for row in found["rows"]}
+    document = run("memory", tmp_path)
+    requests = {row["what"]: row["requests"] for row in document["rows"]}
     assert requests == {
         "create": 20,
         "learn 20 events": 20,
         "predict, untouched the longest": 10,
         "predict, once more": 10,
     }
-    memory, cold = found["verdicts"]
+    memory, cold = document["verdicts"]
     assert 0 < memory["reached"] < 8
-    assert cold["reached"] == next(row["max ms"] for row in found["rows"] if row["what"].endswith("longest"))
+    assert cold["reached"] == next(row["max ms"] for row in document["rows"] if row["what"].endswith("longest"))
 
 
 def test_peers_score_the_stream_before_they_learn_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # of those that the tests' environment is sure to have, and one that none has
     monkeypatch.setattr(
-        peers, "LIBRARIES", [one for one in peers.LIBRARIES if one.distributions in ((), ("scikit-learn",))]
+        peers, "LIBRARIES", [library for library in peers.LIBRARIES if library.distributions in ((), ("scikit-learn",))]
     )
     nowhere = peers.SERVICES[0]._replace(name="Nowhere", distributions=("nowhere-at-all", "fastapi"))
     monkeypatch.setattr(peers, "SERVICES", [nowhere])
-    found = run("peers", tmp_path)
-    rows = [row for row in found["rows"] if "absent" not in row]
-    assert [row["absent"] for row in found["rows"] if "absent" in row] == ["not installed: pip install nowhere-at-all"]
-    assert sorted(row["job"] for row in rows) == sorted([peers.SOCKET] * 6 + [peers.MANY] * 3 + [peers.ONE] * 3)
+    document = run("peers", tmp_path)
+    rows = [row for row in document["rows"] if "absent" not in row]
+    assert [row["absent"] for row in document["rows"] if "absent" in row] == [
+        "not installed: pip install nowhere-at-all"
+    ]
+    assert sorted(row["job"] for row in rows) == sorted([peers.SOCKET] * 6 + [peers.MANY] * 3 + [peers.SINGLE] * 3)
     assert all(row["events/s"] > 0 and row["per core-second"] > 0 and 0.3 < row["AUC"] < 1 for row in rows)
     for ours in ("rarestream, loam-ilsc", "rarestream, loam-ada"):
-        one, many = (row["AUC"] for row in rows if row["who"] == ours)
-        assert one == many  # prequential however the stream is cut
+        single, many = (row["AUC"] for row in rows if row["who"] == ours)
+        assert single == many  # prequential however the stream is cut
     assert sum("rarestream is" in row for row in rows) == 2
 
 
 @pytest.mark.parametrize(
-    ("theirs", "said"),
+    ("theirs", "message"),
     [
         ({"events/s": 50.0, "AUC": 0.8}, "2.0 x as fast; AUC +0.100"),
         ({"events/s": 200.0, "AUC": 0.95}, "SLOWER, 0.50 x; AUC -0.050 BEHIND"),
     ],
 )
-def test_where_a_peer_is_ahead_it_is_said(theirs: dict[str, float], said: str) -> None:
-    assert peers._compared({"events/s": 100.0, "AUC": 0.9}, theirs) == said
+def test_where_a_peer_is_ahead_it_is_said(theirs: dict[str, float], message: str) -> None:
+    assert peers._compared({"events/s": 100.0, "AUC": 0.9}, theirs) == message
 
 
 def test_peers_are_left_out_unless_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    met: list[tuple[str, Run]] = []
+    runs: list[tuple[str, Run]] = []
 
     def recorded(name: str) -> Any:
-        def measure(given: Run) -> Case:
-            met.append((name, given))
+        def measure(chosen: Run) -> Case:
+            runs.append((name, chosen))
             return Case(name, [{"what": name, "figure": np.pi}])
 
         return measure
@@ -137,23 +139,23 @@ def test_peers_are_left_out_unless_asked_for(monkeypatch: pytest.MonkeyPatch, tm
     for name in everything:
         monkeypatch.setitem(CASES, name, recorded(name))
     main([])
-    assert [name for name, _ in met] == [name for name in everything if name != "peers"]
-    assert met[0][1].rounds == 5
-    assert not met[0][1].quick
-    met.clear()
+    assert [name for name, _ in runs] == [name for name in everything if name != "peers"]
+    assert runs[0][1].rounds == 5
+    assert not runs[0][1].quick
+    runs.clear()
     write_dense(tmp_path, "covtype", *binary(20, 54, labels=(1, 7)))
     main(["--peers", "--quick", "--datasets", str(tmp_path)])
-    assert [name for name, _ in met] == everything
-    assert met[-1][1].datasets == tmp_path
-    assert met[-1][1].quick
-    met.clear()
+    assert [name for name, _ in runs] == everything
+    assert runs[-1][1].datasets == tmp_path
+    assert runs[-1][1].quick
+    runs.clear()
     main(["--case", "socket", "--case", "update", "--case", "socket", "--peers", "--rounds", "3", "--seconds", "0.5"])
-    assert [name for name, _ in met] == ["socket", "update", "peers"]
-    assert (met[0][1].rounds, met[0][1].seconds) == (3, 0.5)
+    assert [name for name, _ in runs] == ["socket", "update", "peers"]
+    assert (runs[0][1].rounds, runs[0][1].seconds) == (3, 0.5)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--datasets", "nowhere"], "nowhere has no covtype.npz and no covtype.svm"),
         (["--rounds", "0"], "--rounds and --seconds have to be more than 0"),
@@ -162,8 +164,8 @@ def test_peers_are_left_out_unless_asked_for(monkeypatch: pytest.MonkeyPatch, tm
     ],
 )
 def test_what_cannot_be_measured_is_said_at_once(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

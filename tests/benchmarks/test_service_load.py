@@ -26,7 +26,7 @@ from tests.benchmarks.made import binary, write_dense
 
 @contextmanager
 def looping(start: Callable[[], Awaitable[asyncio.Server | Server]]) -> Iterator[int]:
-    """A server in a thread of its own; its port."""
+    """Run a server in a thread; yield its port."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -56,7 +56,7 @@ def looping(start: Callable[[], Awaitable[asyncio.Server | Server]]) -> Iterator
 
 @contextmanager
 def aborted(writer: asyncio.StreamWriter) -> Iterator[None]:
-    """A connection that is closed at the block's end, whatever is still to be sent."""
+    """Close a connection at the end of the block, even with unsent data."""
     try:
         yield
     finally:
@@ -65,7 +65,7 @@ def aborted(writer: asyncio.StreamWriter) -> Iterator[None]:
 
 @contextmanager
 def http(answer: Callable[[bytes], list[bytes]]) -> Iterator[int]:
-    """A server that writes, for each request's body, these pieces one after the other; the port."""
+    """Run a server that writes these pieces, one after the other, for each body; yield its port."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with aborted(writer), suppress(asyncio.IncompleteReadError, ConnectionError):  # the client has what it wants
@@ -95,23 +95,25 @@ def posted(bodies: list[bytes]) -> list[bytes]:
 @pytest.mark.parametrize("size", [1, 7, 60, 100_000])
 @pytest.mark.parametrize("connections", [1, 3])
 def test_every_request_is_answered_once_however_replies_are_cut(size: int, connections: int) -> None:
-    met: list[bytes] = []
+    received: list[bytes] = []
 
     def answer(body: bytes) -> list[bytes]:
-        met.append(body)
-        whole = reply(body * 3, length=b"content-length")
-        return [whole[at : at + size] for at in range(0, len(whole), size)]
+        received.append(body)
+        reply_bytes = reply(body * 3, length=b"content-length")
+        return [reply_bytes[at : at + size] for at in range(0, len(reply_bytes), size)]
 
     bodies = [b"%d" % number for number in range(10)]
     readings = chain([2.0], repeat(5.0))
     with http(answer) as port:
-        found = http_load.drive(port, iter(posted(bodies)), connections, meter=lambda: next(readings), kept=True)
-    assert sorted(met) == bodies
-    assert found.replies == [body * 3 for body in bodies]  # in the order of the requests
-    assert len(found.latencies) == 10
-    assert (found.latencies > 0).all()
-    assert found.seconds > 0
-    assert found.server == 3.0
+        result = http_load.drive(
+            port, iter(posted(bodies)), connections, meter=lambda: next(readings), keep_replies=True
+        )
+    assert sorted(received) == bodies
+    assert result.replies == [body * 3 for body in bodies]  # in the order of the requests
+    assert len(result.latencies) == 10
+    assert (result.latencies > 0).all()
+    assert result.seconds > 0
+    assert result.server == 3.0
 
 
 def test_a_connection_may_be_closed_that_waits_for_others() -> None:
@@ -134,26 +136,26 @@ def test_a_connection_may_be_closed_that_waits_for_others() -> None:
             await reader.read()
 
     with looping(lambda: asyncio.start_server(connected, "127.0.0.1", 0)) as port:
-        found = http_load.drive(port, iter(posted([b"0", b"1"])), 2, kept=True)
-    assert found.replies == [b"soon", b"late"]
+        result = http_load.drive(port, iter(posted([b"0", b"1"])), 2, keep_replies=True)
+    assert result.replies == [b"soon", b"late"]
 
 
 def test_it_stops_in_time_with_all_answered() -> None:
-    met: list[bytes] = []
+    received: list[bytes] = []
 
     def answer(body: bytes) -> list[bytes]:
-        met.append(body)
+        received.append(body)
         return [reply(b"")]
 
     endless = (request for number in range(10**9) for request in posted([b"%d" % number]))
     with http(answer) as port:
-        found = http_load.drive(port, endless, 2, seconds=0.05)
-    assert len(found.latencies) == len(met) >= 2
-    assert found.replies == []
+        result = http_load.drive(port, endless, 2, seconds=0.05)
+    assert len(result.latencies) == len(received) >= 2
+    assert result.replies == []
 
 
 @pytest.mark.parametrize(
-    ("pieces", "status", "said"),
+    ("pieces", "status", "message"),
     [
         ([reply(b'{"code":"x","detail":"no such thing"}', 404)], 404, "HTTP 404: no such thing"),
         ([reply(b"oh", 500)[:-1], b"h"], 500, "HTTP 500: oh"),
@@ -162,10 +164,10 @@ def test_it_stops_in_time_with_all_answered() -> None:
         ([], 0, "the server closed a connection"),
     ],
 )
-def test_what_is_no_answer_ends_it(pieces: list[bytes], status: int, said: str) -> None:
+def test_what_is_no_answer_ends_it(pieces: list[bytes], status: int, message: str) -> None:
     with http(lambda _: pieces) as port, pytest.raises(LoadFailed) as failed:
         http_load.drive(port, iter(posted([b"1", b"2"])), 1)
-    assert str(failed.value).startswith(said)
+    assert str(failed.value).startswith(message)
     assert failed.value.status == status
 
 
@@ -176,22 +178,22 @@ def test_numbers_are_new_in_each_request_and_of_one_width() -> None:
             encoded(update(X[[i]], y[[i]], media, ids=True, seq=FIRST, op="update", note="5 %s"), media)
             for i in range(3)
         ]
-        made = list(islice(numbered(bodies, FIRST + 7), 5))
-        decoded = [decode(body) for body in made]
-        assert [one["seq"] for one in decoded] == list(range(FIRST + 7, FIRST + 12))
-        ids = [one["ids"][0] if media == MSGPACK else one["events"][0]["id"] for one in decoded]
+        created = list(islice(numbered(bodies, FIRST + 7), 5))
+        decoded = [decode(body) for body in created]
+        assert [item["seq"] for item in decoded] == list(range(FIRST + 7, FIRST + 12))
+        ids = [item["ids"][0] if media == MSGPACK else item["events"][0]["id"] for item in decoded]
         assert ids == [str(number) for number in range(FIRST + 7, FIRST + 12)]
-        assert {one["note"] for one in decoded} == {"5 %s"}
-        assert [len(body) for body in made] == [len(bodies[i % 3]) for i in range(5)]
+        assert {item["note"] for item in decoded} == {"5 %s"}
+        assert [len(body) for body in created] == [len(bodies[i % 3]) for i in range(5)]
 
 
 def test_both_codings_carry_the_same_events() -> None:
     drawn = stream(4)
     spelt, packed = (update(drawn.X, drawn.y, media, ids=False) for media in (JSON, MSGPACK))
     rows = np.frombuffer(packed["x"]["data"], packed["x"]["dtype"]).reshape(packed["x"]["shape"])
-    np.testing.assert_array_equal(rows, np.array([one["x"] for one in spelt["events"]], dtype=np.float32))
+    np.testing.assert_array_equal(rows, np.array([item["x"] for item in spelt["events"]], dtype=np.float32))
     assert packed["labels"] == {"dtype": "int8", "shape": [4], "data": drawn.y.tobytes()}
-    assert [one["label"] for one in spelt["events"]] == drawn.y.tolist()
+    assert [item["label"] for item in spelt["events"]] == drawn.y.tolist()
     assert event(drawn.X[2], MSGPACK)["x"]["shape"] == [1, DIM]
     (request,) = requests("/path", [event(drawn.X[2], JSON)], JSON)
     head, _, body = request.partition(b"\r\n\r\n")
@@ -203,17 +205,17 @@ def test_both_codings_carry_the_same_events() -> None:
 def test_the_peers_stream_is_covtype_where_it_is_there(tmp_path: Path) -> None:
     X, labels = binary(300, DIM, labels=(2, 7), share=0.2)
     write_dense(tmp_path, "covtype", X, labels)
-    found = stream(300, tmp_path)
-    assert found.name.startswith("covtype")
-    assert found.X.dtype == np.float32
-    assert sorted(map(tuple, found.X)) == sorted(map(tuple, X.astype(np.float32)))
+    result = stream(300, tmp_path)
+    assert result.name.startswith("covtype")
+    assert result.X.dtype == np.float32
+    assert sorted(map(tuple, result.X)) == sorted(map(tuple, X.astype(np.float32)))
     of = {tuple(row): label for row, label in zip(X.astype(np.float32), labels, strict=True)}
-    assert [7 if label else 2 for label in found.y] == [of[tuple(row)] for row in found.X]
+    assert [7 if label else 2 for label in result.y] == [of[tuple(row)] for row in result.X]
     again = stream(300, tmp_path)
-    np.testing.assert_array_equal(found.X, again.X)
+    np.testing.assert_array_equal(result.X, again.X)
     fewer = stream(50, tmp_path)
     assert len(fewer.y) == 50
-    np.testing.assert_array_equal(fewer.X, found.X[:50])
+    np.testing.assert_array_equal(fewer.X, result.X[:50])
     assert stream(50).name.startswith("made up")
 
 
@@ -224,14 +226,14 @@ def test_frames_are_a_clients(size: int, opcode: int) -> None:
     reader = StreamReader()
     reader.feed_data(frame(payload[:size], opcode))
     parsing = Frame.parse(reader.read_exact, mask=True)  # refuses what is not masked
-    with pytest.raises(StopIteration) as done:
+    with pytest.raises(StopIteration) as stop:
         next(parsing)
-    assert done.value.value == Frame(Opcode(opcode), payload[:size])
+    assert stop.value.value == Frame(Opcode(opcode), payload[:size])
 
 
 @contextmanager
 def socket(handler: Callable[[ServerConnection], Awaitable[None]]) -> Iterator[int]:
-    """A websocket server; its port."""
+    """Run a websocket server; yield its port."""
 
     with looping(lambda: serve(handler, "127.0.0.1", 0, compression=None)) as port:
         yield port
@@ -243,7 +245,7 @@ def messages(count: int) -> Iterator[bytes]:
 
 
 def test_a_window_is_kept_full_and_never_beyond_the_credit() -> None:
-    most, met = 0, list[int]()
+    most, received = 0, list[int]()
 
     async def handler(connection: ServerConnection) -> None:
         nonlocal most
@@ -259,18 +261,18 @@ def test_a_window_is_kept_full_and_never_beyond_the_credit() -> None:
         answering = asyncio.create_task(answer())
         try:
             async for message in connection:
-                met.append(json.loads(message)["seq"])
-                waiting.put_nowait(met[-1])
+                received.append(json.loads(message)["seq"])
+                waiting.put_nowait(received[-1])
                 most = max(most, waiting.qsize())
         finally:
             answering.cancel()
 
     with socket(handler) as port:
-        found = socket_load.drive(port, "/", messages(50), 64, seconds=60)
-    assert met == list(range(FIRST, FIRST + 50))
+        result = socket_load.drive(port, "/", messages(50), 64, seconds=60)
+    assert received == list(range(FIRST, FIRST + 50))
     assert 1 <= most <= 3
-    assert len(found.latencies) == 50
-    assert found.seconds > 0
+    assert len(result.latencies) == 50
+    assert result.seconds > 0
 
 
 @pytest.mark.parametrize("size", [1, 125, 126, 300, 70_000])
@@ -280,30 +282,30 @@ def test_replies_of_every_length_are_counted(size: int) -> None:
             await connection.send(b"z" * size)
 
     with socket(handler) as port:
-        found = socket_load.drive(port, "/", messages(20), 4, seconds=60, greeting=False)
-    assert len(found.latencies) == 20
+        result = socket_load.drive(port, "/", messages(20), 4, seconds=60, greeting=False)
+    assert len(result.latencies) == 20
 
 
 @pytest.mark.parametrize(
-    ("sent", "said"),
+    ("answer", "message"),
     [
         ('{"seq":1,"status":422,"code":"invalid","title":"no"}', "a message was refused: "),
         (msgspec.msgpack.encode({"seq": 1, "status": 422, "code": "invalid"}), "a message was refused: "),
         (None, "the server closed: 03f0 beyond the credit"),
     ],
 )
-def test_a_refusal_ends_it(sent: str | bytes | None, said: str) -> None:
+def test_a_refusal_ends_it(answer: str | bytes | None, message: str) -> None:
     async def handler(connection: ServerConnection) -> None:
         await connection.recv()
-        if sent is None:
+        if answer is None:
             await connection.close(1008, "beyond the credit")
         else:
-            await connection.send(sent)
+            await connection.send(answer)
             await connection.wait_closed()
 
     with socket(handler) as port, pytest.raises(LoadFailed) as failed:
         socket_load.drive(port, "/", messages(5), 1, seconds=60, greeting=False)
-    assert str(failed.value).startswith(said)
+    assert str(failed.value).startswith(message)
 
 
 def test_where_no_websocket_is_it_says_so() -> None:

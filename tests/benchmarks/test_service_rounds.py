@@ -19,7 +19,7 @@ from benchmarks.service.report import shown
 from benchmarks.service.rounds import Case, Sample, Verdict, contest, sample
 
 
-def made(answered: int, server: float = 1.0, p99: float = 2.0) -> Sample:
+def sample_of(answered: int, server: float = 1.0, p99: float = 2.0) -> Sample:
     return Sample(answered, 10 * answered, 2.0, server, 0.5, (1.0, p99, 3.0))
 
 
@@ -29,21 +29,21 @@ def test_contestants_take_turns_and_figures_are_medians_of_rounds() -> None:
 
     def measured(name: str, seconds: float) -> Sample:
         turns.append((name, seconds))
-        return made(figures[name][len([one for one, _ in turns if one == name]) - 1])
+        return sample_of(figures[name][len([turn for turn, _ in turns if turn == name]) - 1])
 
     def refused(seconds: float) -> Sample:
         turns.append(("c", seconds))
         raise LoadFailed(415, "not that")
 
     contestants = {"a": lambda s: measured("a", s), "c": refused, "b": lambda s: measured("b", s)}
-    held = contest(contestants, 3, 7.0)
+    result = contest(contestants, 3, 7.0)
     assert turns == [("a", 0.3), ("c", 0.3), ("b", 0.3), *[("a", 7.0), ("b", 7.0)] * 3]
-    assert held.absent == {"c": "HTTP 415: not that"}
-    assert held.median("a", lambda one: one.answered) == 200
-    assert held.ratio("a", "b", lambda one: one.answered) == 2.0  # of 2, 3 and 0.5: round by round
-    assert held.ratio("a", "c", lambda one: one.answered) is None
-    assert held.median("c", lambda one: one.answered) is None
-    a, b, c = held.rows()
+    assert result.absent == {"c": "HTTP 415: not that"}
+    assert result.median("a", lambda item: item.answered) == 200
+    assert result.ratio("a", "b", lambda item: item.answered) == 2.0  # of 2, 3 and 0.5: round by round
+    assert result.ratio("a", "c", lambda item: item.answered) is None
+    assert result.median("c", lambda item: item.answered) is None
+    a, b, c = result.rows()
     assert (a["what"], a["per second"], a["events/s"], a["per core-second"]) == ("a", 100.0, 1000.0, 200.0)
     assert (a["CPU us each"], a["p99 ms"], a["sender busy"]) == (5000.0, 2.0, 0.25)
     assert b["what"] == "b"
@@ -51,7 +51,7 @@ def test_contestants_take_turns_and_figures_are_medians_of_rounds() -> None:
 
 
 def test_who_fails_later_ends_the_contest() -> None:
-    calls = iter([made(1)])
+    calls = iter([sample_of(1)])
 
     def fails(_: float) -> Sample:
         try:
@@ -64,17 +64,22 @@ def test_who_fails_later_ends_the_contest() -> None:
 
 
 def test_a_sample_of_traffic() -> None:
-    found = sample(Traffic(np.arange(1.0, 1001.0), 4.0, 0.5, 0.25, []), 20)
-    assert (found.answered, found.events, found.per_second, found.events_per_second) == (1000, 20_000, 250.0, 5000.0)
-    assert found.per_core_second == 4000.0
-    assert found.tails == pytest.approx((500.5, 990.01, 999.001))
-    assert found.p99 == found.tails[1]
-    idle = found._replace(server=0.0)
+    result = sample(Traffic(np.arange(1.0, 1001.0), 4.0, 0.5, 0.25, []), 20)
+    assert (result.answered, result.events, result.per_second, result.events_per_second) == (
+        1000,
+        20_000,
+        250.0,
+        5000.0,
+    )
+    assert result.per_core_second == 4000.0
+    assert result.tails == pytest.approx((500.5, 990.01, 999.001))
+    assert result.p99 == result.tails[1]
+    idle = result._replace(server=0.0)
     assert idle.per_core_second == 100_000.0  # less than a tick counts as one
 
 
 @pytest.mark.parametrize(
-    ("reached", "asked", "bound", "said"),
+    ("reached", "target", "bound", "text"),
     [
         (0.6, 0.6, "at least", "reached"),
         (0.45, 0.6, "at least", "short by 25%"),
@@ -83,10 +88,10 @@ def test_a_sample_of_traffic() -> None:
         (None, 1.5, "at most", "not measured"),
     ],
 )
-def test_a_verdict_says_by_how_much(reached: float | None, asked: float, bound: str, said: str) -> None:
-    verdict = Verdict("what", reached, asked, bound)  # type: ignore[arg-type]
-    assert verdict.said == said
-    assert verdict.as_json() == {"what": "what", "reached": reached, bound: asked, "verdict": said}
+def test_a_verdict_says_by_how_much(reached: float | None, target: float, bound: str, text: str) -> None:
+    verdict = Verdict("what", reached, target, bound)  # type: ignore[arg-type]
+    assert verdict.text == text
+    assert verdict.as_json() == {"what": "what", "reached": reached, bound: target, "verdict": text}
 
 
 def test_a_case_is_printed_whole() -> None:
@@ -98,7 +103,7 @@ def test_a_case_is_printed_whole() -> None:
     out = io.StringIO()
     verdicts = [Verdict("speed", 120.04, 50.0), Verdict("tail", None, 1.5, "at most")]
     shown(Case("the title", rows, verdicts, ["a note"]), Console(file=out, width=150))
-    said = out.getvalue()
+    output = out.getvalue()
     for part in (
         "the title",
         "1,234,568",
@@ -109,9 +114,9 @@ def test_a_case_is_printed_whole() -> None:
         "120.0",
         "a note",
     ):
-        assert part in said
-    assert "reached" in said
-    assert "not measured" in said
+        assert part in output
+    assert "reached" in output
+    assert "not measured" in output
 
 
 def test_cores_share_no_hardware_thread_where_there_are_enough() -> None:
@@ -130,9 +135,9 @@ def test_what_is_started_while_pinned_stays_there() -> None:
     core = max(before)
     with pinned(core):
         program = "import os; print(sorted(os.sched_getaffinity(0)))"
-        said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         assert os.sched_getaffinity(0) == {core}
-    assert said.stdout.strip() == f"[{core}]"
+    assert process.stdout.strip() == f"[{core}]"
     assert os.sched_getaffinity(0) == before
 
 
@@ -151,12 +156,12 @@ def test_what_a_process_has_used_is_the_kernels_account_of_it_and_its_children()
     command = [sys.executable, "-c", _ABOVE]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        own, below = map(float, process.stdout.readline().split())
-        found = cpu_seconds(process.pid)
+        own_time, below = map(float, process.stdout.readline().split())
+        result = cpu_seconds(process.pid)
         process.communicate("done")
     assert below > 0
     # user and system time are cut to ticks of a hundredth, each; both do next to nothing after they have told theirs
-    assert own + below - 0.04 - 1e-9 <= found <= own + below + 0.1
+    assert own_time + below - 0.04 - 1e-9 <= result <= own_time + below + 0.1
     assert resident_bytes(os.getpid()) % processors._PAGE == 0 < resident_bytes(os.getpid()) < 2**40
 
 

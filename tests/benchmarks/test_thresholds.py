@@ -31,16 +31,16 @@ def test_hindsight_is_the_best_of_all_fixed_thresholds(levels: int | None) -> No
     curve = Curve.of(p, y)
     calls = [p >= threshold for threshold in (*np.unique(p), 2.0)]  # every set that a threshold can call positive
     each = [figures_of(called, y, np.zeros(len(y))) for called in calls]
-    precise = [one for one in each if not one["precision"] < 0.4]
-    assert curve.f_beta(1.0) == pytest.approx(max(one["f1"] for one in each))
-    assert curve.f_beta(2.0) == pytest.approx(max(one["f2"] for one in each))
-    assert curve.jaccard() == pytest.approx(max(one["jaccard"] for one in each))
-    assert curve.accuracy() == pytest.approx(max(one["accuracy"] for one in each))
-    assert curve.cost() == pytest.approx(min(one["cost"] for one in each))
-    assert curve.recall_at_fpr(0.1) == pytest.approx(max(one["recall"] for one in each if one["fpr"] <= 0.1))
-    assert curve.recall_at_precision(0.4) == pytest.approx(max(one["recall"] for one in precise))
+    precise = [item for item in each if not item["precision"] < 0.4]
+    assert curve.f_beta(1.0) == pytest.approx(max(item["f1"] for item in each))
+    assert curve.f_beta(2.0) == pytest.approx(max(item["f2"] for item in each))
+    assert curve.jaccard() == pytest.approx(max(item["jaccard"] for item in each))
+    assert curve.accuracy() == pytest.approx(max(item["accuracy"] for item in each))
+    assert curve.cost() == pytest.approx(min(item["cost"] for item in each))
+    assert curve.recall_at_fpr(0.1) == pytest.approx(max(item["recall"] for item in each if item["fpr"] <= 0.1))
+    assert curve.recall_at_precision(0.4) == pytest.approx(max(item["recall"] for item in precise))
     assert curve.precision_at_recall(0.8) == pytest.approx(
-        max(one["precision"] for one in each if one["recall"] >= 0.8)
+        max(item["precision"] for item in each if item["recall"] >= 0.8)
     )
 
 
@@ -85,14 +85,14 @@ def test_the_most_alerts_of_a_day() -> None:
 
 def test_a_fall_of_the_share_keeps_the_first_half_and_all_negatives() -> None:
     y = stream(1001, share=0.4)[1]
-    kept = thinned(y, np.random.default_rng(0))
-    assert (np.diff(kept) > 0).all()
-    assert kept[:500].tolist() == list(range(500))
+    selection = thinned(y, np.random.default_rng(0))
+    assert (np.diff(selection) > 0).all()
+    assert selection[:500].tolist() == list(range(500))
     late = int((y[500:] > 0).sum())
-    assert int((y[kept[500:]] > 0).sum()) == round(late / 4)
-    assert int((y[kept] < 0).sum()) == int((y < 0).sum())
-    assert kept.tolist() == thinned(y, np.random.default_rng(0)).tolist()
-    assert kept.tolist() != thinned(y, np.random.default_rng(1)).tolist()
+    assert int((y[selection[500:]] > 0).sum()) == round(late / 4)
+    assert int((y[selection] < 0).sum()) == int((y < 0).sum())
+    assert selection.tolist() == thinned(y, np.random.default_rng(0)).tolist()
+    assert selection.tolist() != thinned(y, np.random.default_rng(1)).tolist()
 
 
 def test_made_up_days_have_about_a_thousand_events_most_around_noon() -> None:
@@ -127,20 +127,20 @@ def test_what_is_judged_are_the_events_of_each_part(tmp_path: Path) -> None:
     data = make(tmp_path, task)
     runs, aucs = compared(task, data, 2)
     fixed = {part: runs["fofo", "posterior", "fixed 0.5", part] for part in ("whole", "before", "after")}
-    assert [len(found) for found in fixed.values()] == [2, 2, 2]
-    assert all(0.5 < auc < 1.0 for found in aucs.values() for auc in found)
+    assert [len(results) for results in fixed.values()] == [2, 2, 2]
+    assert all(0.5 < auc < 1.0 for results in aucs.values() for auc in results)
     assert fixed["whole"] != fixed["before"]
     random = np.random.default_rng(zlib.crc32(b"ijcnn1 [1] 0"))
     y = data.y[random.permutation(200)]
     after = thinned(y, random)[100:]
     # what a figure was a share of tells which events were counted
     for part, labels in (("whole", y), ("before", y[:100]), ("after", y[after])):
-        one = fixed[part][0]
-        assert one["recall"] * (labels > 0).sum() == pytest.approx(round(one["recall"] * (labels > 0).sum()))
-        assert one["fpr"] * (labels < 0).sum() == pytest.approx(round(one["fpr"] * (labels < 0).sum()))
-        assert one["f1"] <= one["hindsight"] + 1e-12
+        result = fixed[part][0]
+        assert result["recall"] * (labels > 0).sum() == pytest.approx(round(result["recall"] * (labels > 0).sum()))
+        assert result["fpr"] * (labels < 0).sum() == pytest.approx(round(result["fpr"] * (labels < 0).sum()))
+        assert result["f1"] <= result["hindsight"] + 1e-12
     again = compared(task, data, 1)[0]
-    assert {key: found[:1] for key, found in runs.items()} == again
+    assert {key: results[:1] for key, results in runs.items()} == again
 
 
 def test_a_run_on_made_up_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,14 +152,14 @@ def test_a_run_on_made_up_data(tmp_path: Path, capsys: pytest.CaptureFixture[str
     main(["--datasets", str(tmp_path), "--quick", "--only", "w8a", "--only", "ijcnn1", "--json", str(path)])
     printed = capsys.readouterr().out
     written = json.loads(path.read_text(), parse_constant=pytest.fail)  # no NaN
-    tasks = [one["task"] for one in written["tasks"]]
+    tasks = [task["task"] for task in written["tasks"]]
     assert tasks == ["w8a [1]", "ijcnn1 [1]", "ijcnn1 [1] 2%"]
     assert all(name in printed for name in tasks)
     assert "farm-ads" not in printed
-    for one in written["tasks"]:
-        assert {row["objective"] for row in one["rows"]} == set(OBJECTIVES)
-        assert {row["part"] for row in one["rows"]} == {"whole", "before", "after"}
-        for row in one["rows"]:
+    for task in written["tasks"]:
+        assert {row["objective"] for row in task["rows"]} == set(OBJECTIVES)
+        assert {row["part"] for row in task["rows"]} == {"whole", "before", "after"}
+        for row in task["rows"]:
             assert len(row["f1"]) == 1
             assert 0.0 <= row["f1"][0] <= 1.0
             assert row["hindsight_of"] in row
@@ -167,10 +167,12 @@ def test_a_run_on_made_up_data(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert title in printed
 
 
-@pytest.mark.parametrize(("arguments", "said"), [([], "has none of a9a, w8a"), (["--only", "heart"], "invalid choice")])
+@pytest.mark.parametrize(
+    ("arguments", "message"), [([], "has none of a9a, w8a"), (["--only", "heart"], "invalid choice")]
+)
 def test_without_data_it_says_what_it_wants(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["--datasets", str(tmp_path), *arguments])
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -166,7 +166,7 @@ async def test_a_learner_is_created_from_the_catalogue(service: Serving, visit: 
     page = await visit(service.url, "#/create?algorithm=cbr")
     parameters = page.get_by_role("group", name="Parameters of the algorithm")
     await expect(parameters.get_by_label("eta")).to_have_attribute("placeholder", "0.7")
-    await expect(parameters).to_contain_text("probability of a right order that is asked of each pair")
+    await expect(parameters).to_contain_text("probability of the correct order that each pair must reach")
     await expect(parameters).to_contain_text("more than 0, at most 1,048,576")
     await expect(page.get_by_label("kind").first.locator("option")).to_have_count(2)  # cbr is for dense rows
     create = page.get_by_role("button", name="Create it")

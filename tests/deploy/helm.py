@@ -55,7 +55,7 @@ CASES = {"least": LEAST, "keyed": KEYED, "full": FULL, "spread": SPREAD}
 
 
 def helm(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """A run of the Helm on PATH."""
+    """Run the Helm on PATH."""
     return subprocess.run(["helm", *arguments], check=check, capture_output=True, text=True)
 
 
@@ -66,24 +66,24 @@ def template(*options: str, release: str = "rs", check: bool = True) -> subproce
 
 def rendered(*options: str, release: str = "rs") -> dict[tuple[str, str], dict[str, Any]]:
     """Every object of the chart, by kind and name."""
-    documents = [one for one in yaml.safe_load_all(template(*options, release=release).stdout) if one]
-    found = {(one["kind"], one["metadata"]["name"]): one for one in documents}
-    assert len(found) == len(documents), "two objects have one name"
-    return found
+    documents = [item for item in yaml.safe_load_all(template(*options, release=release).stdout) if item]
+    objects = {(document["kind"], document["metadata"]["name"]): document for document in documents}
+    assert len(objects) == len(documents), "two objects have one name"
+    return objects
 
 
 def node(*options: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """The Deployment, its pod, and the pod's only container."""
-    (deployment,) = (one for (kind, _), one in rendered(*options).items() if kind == "Deployment")
+    """Return the Deployment, its pod, and the only container of the pod."""
+    (deployment,) = (item for (kind, _), item in rendered(*options).items() if kind == "Deployment")
     pod = deployment["spec"]["template"]["spec"]
     (only,) = pod["containers"]
     return deployment, pod, only
 
 
 def environment(container: dict[str, Any]) -> dict[str, Any]:
-    names = [one["name"] for one in container["env"]]
+    names = [item["name"] for item in container["env"]]
     assert len(names) == len(set(names))
-    return {one["name"]: one.get("value", one.get("valueFrom")) for one in container["env"]}
+    return {item["name"]: item.get("value", item.get("valueFrom")) for item in container["env"]}
 
 
 def main() -> None:

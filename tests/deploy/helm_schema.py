@@ -13,11 +13,11 @@ from typing import Any
 from service.settings import ACKS, Settings
 from tests.deploy.helm import CHART
 
-__all__ = ["OWN", "PATH", "at_least", "at_most", "of_settings", "written"]
+__all__ = ["CHART_SETTINGS", "PATH", "at_least", "at_most", "of_settings", "written"]
 
 PATH = CHART / "values.schema.json"
 # What the chart sets itself. The schema lets them through to its templates, which refuse them and say why.
-OWN = ("STORE", "HOST", "PORT", "KEYS", "INSECURE", "TLS_CERTIFICATE", "TLS_KEY", "ADVERTISE")
+CHART_SETTINGS = ("STORE", "HOST", "PORT", "KEYS", "INSECURE", "TLS_CERTIFICATE", "TLS_KEY", "ADVERTISE")
 _ORIGIN = r"[a-z][a-z0-9+.-]*://[A-Za-z0-9._:\[\]-]+/?"
 _TEXT = {  # what validators check, and the model's schema does not say
     "acks": ACKS,
@@ -27,22 +27,24 @@ _TEXT = {  # what validators check, and the model's schema does not say
 
 
 def of_settings() -> dict[str, Any]:
-    """The schema of `settings`: each that can be set there, and no other."""
+    """Return the schema of `settings`: every setting that the chart allows there, and no other."""
     fields = Settings.model_json_schema()["properties"]
-    settable = {name.upper(): _value(name, said) for name, said in fields.items() if name.upper() not in OWN}
-    own = {f"^({'|'.join(OWN)})$": {}}
-    return {"type": "object", "additionalProperties": False, "properties": settable, "patternProperties": own}
+    settable = {
+        name.upper(): _value(name, field) for name, field in fields.items() if name.upper() not in CHART_SETTINGS
+    }
+    reserved = {f"^({'|'.join(CHART_SETTINGS)})$": {}}
+    return {"type": "object", "additionalProperties": False, "properties": settable, "patternProperties": reserved}
 
 
 def written() -> str:
-    """The whole schema with that in it, as the file should be."""
+    """Return the full schema with the schema of `settings`, as the file should be."""
     schema = json.loads(PATH.read_text())
     schema["properties"]["settings"] = of_settings()
     return json.dumps(schema, indent=2) + "\n"
 
 
 def at_least(low: int) -> str:
-    """A pattern of the whole numbers from `low` on, without its anchors."""
+    """Return a pattern, without anchors, for whole numbers of at least `low`."""
     digits = str(low)
     longer = f"[1-9][0-9]{{{len(digits)},}}"
     above = [
@@ -54,7 +56,7 @@ def at_least(low: int) -> str:
 
 
 def at_most(high: int) -> str:
-    """A pattern of the whole numbers up to `high`, without its anchors; `high` is 10 or more."""
+    """Return a pattern, without anchors, for whole numbers of at most `high`, which is 10 or more."""
     digits = str(high)
     shorter = ["0", f"[1-9][0-9]{{0,{len(digits) - 2}}}"]
     below = [
@@ -71,24 +73,24 @@ def _more(digits: str, i: int) -> str:
     return f"[0-9]{{{behind}}}" if behind else ""
 
 
-def _value(name: str, said: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a setting's text, by what the model says of its value."""
-    kind = said.get("type", "string")  # what has none may be null
+def _value(name: str, field: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of the text of a setting, from the model of its value."""
+    kind = field.get("type", "string")  # what has none may be null
     if kind == "boolean":
         return {"enum": ["true", "false"]}
-    if "enum" in said:
-        return {"enum": said["enum"]}
+    if "enum" in field:
+        return {"enum": field["enum"]}
     if kind == "string":
         return {"type": "string", **({"pattern": _TEXT[name]} if name in _TEXT else {})}
     fraction = r"(\.[0-9]+)?" if kind == "number" else ""
-    if "exclusiveMinimum" in said:
-        assert said["exclusiveMinimum"] == 0, name
+    if "exclusiveMinimum" in field:
+        assert field["exclusiveMinimum"] == 0, name
         return {"type": "string", "pattern": rf"^({at_least(1)}{fraction}|0\.[0-9]*[1-9][0-9]*)$"}
-    patterns = [f"^{at_least(int(said['minimum']))}{fraction}$"]
-    if "maximum" in said:
+    patterns = [f"^{at_least(int(field['minimum']))}{fraction}$"]
+    if "maximum" in field:
         assert kind == "integer", name
-        patterns.append(f"^{at_most(said['maximum'])}$")
-    both = {"allOf": [{"pattern": one} for one in patterns]}
+        patterns.append(f"^{at_most(field['maximum'])}$")
+    both = {"allOf": [{"pattern": pattern} for pattern in patterns]}
     return {"type": "string", **({"pattern": patterns[0]} if len(patterns) == 1 else both)}
 
 

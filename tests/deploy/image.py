@@ -51,14 +51,14 @@ LOOPBACK_UP = (
 
 
 def instructions(text: str | None = None) -> list[tuple[str, str]]:
-    """The Dockerfile as (INSTRUCTION, the rest), comments left out and continued lines joined."""
+    """Parse the Dockerfile into (INSTRUCTION, rest) without comments, with continued lines joined."""
     text = DOCKERFILE.read_text() if text is None else text
     lines = "\n".join(line for line in text.splitlines() if not line.startswith("#")).replace("\\\n", " ").splitlines()
     return [(line.split()[0], line.split(maxsplit=1)[1]) for line in lines if line.strip()]
 
 
 def refused() -> str:
-    """What keeps this process from carrying out the steps, as the machine says it; "" where nothing does.
+    """Return the error that prevents this process from executing the steps; "" if there is none.
 
     Tried is what they need: processes, a network and mounts of their own, chroot, and to become a user without rights.
     """
@@ -78,36 +78,36 @@ def refused() -> str:
             shlex.join(["chroot", "/", *NOBODY, "--reuid=1", "--regid=1", "true"]),
         ]
         command = [*UNSHARE, "--net", "sh", "-c", "\n".join(["set -eu", *tried])]
-        done = subprocess.run(
+        process = subprocess.run(
             command, check=False, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True
         )
-    return "" if done.returncode == 0 else " ".join(done.stderr.split()) or f"it ended with {done.returncode}"
+    return "" if process.returncode == 0 else " ".join(process.stderr.split()) or f"it ended with {process.returncode}"
 
 
 # The build context
 
 
 def _expression(pattern: str) -> re.Pattern[str]:
-    """A pattern of .dockerignore."""
+    """Compile a pattern of .dockerignore."""
     parts = {"**/": "(.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    found = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
-    return re.compile("".join(parts.get(one, re.escape(one)) for one in found))
+    tokens = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
+    return re.compile("".join(parts.get(item, re.escape(item)) for item in tokens))
 
 
 def context(root: Path = ROOT) -> list[str]:
-    """The files that reach the build, relative to the root: the last pattern that fits it or a folder of it decides."""
+    """Return the files of the build context relative to the root; the last matching pattern decides on each."""
     lines = [line.strip() for line in (root / ".dockerignore").read_text().splitlines()]
     patterns = [
         (line.startswith("!"), _expression(line.lstrip("!"))) for line in lines if line and not line.startswith("#")
     ]
 
-    def kept(path: Path) -> bool:
+    def is_in_context(path: Path) -> bool:
         names = [str(path), *(str(parent) for parent in path.parents)]
-        decided = [keeps for keeps, pattern in patterns if any(pattern.fullmatch(name) for name in names)]
+        decided = [include for include, pattern in patterns if any(pattern.fullmatch(name) for name in names)]
         return decided[-1] if decided else True
 
-    found = (path for path in root.rglob("*") if path.is_file() and ".git" not in path.parts)
-    return sorted(str(path.relative_to(root)) for path in found if kept(path.relative_to(root)))
+    paths = (path for path in root.rglob("*") if path.is_file() and ".git" not in path.parts)
+    return sorted(str(path.relative_to(root)) for path in paths if is_in_context(path.relative_to(root)))
 
 
 # Stages
@@ -122,7 +122,7 @@ class Stage:
     arguments: dict[str, str] = field(default_factory=dict)
     user: str = "0:0"
     workdir: str = "/"
-    said: dict[str, str] = field(default_factory=dict)  # the last of every other instruction
+    others: dict[str, str] = field(default_factory=dict)  # the last of every other instruction
     steps: list[tuple[str, float]] = field(default_factory=list)  # and the seconds it took
 
     @property
@@ -151,23 +151,23 @@ class Stage:
             f"mount -t proc proc {root}/proc",
             f"mount -t tmpfs tmpfs {root}/dev/shm",
         ]
-        lines += [f"mount --bind /dev/{one} {root}/dev/{one}" for one in ("null", "zero", "random", "urandom")]
+        lines += [f"mount --bind /dev/{item} {root}/dev/{item}" for item in ("null", "zero", "random", "urandom")]
         if not Path(sys.base_prefix).is_relative_to("/usr"):
             lines.append(f"mount --bind -o ro {shlex.quote(sys.base_prefix)} {root}{shlex.quote(sys.base_prefix)}")
         return "\n".join(lines) + "\n"
 
     def command(self, arguments: list[str], **environment: str) -> str:
-        """The shell line that becomes a command of the image, as its user, in its directory and environment."""
+        """Return the shell line that runs a command of the image as its user, in its directory and environment."""
         uid, gid = self.user.split(":")
-        given = [f"{name}={value}" for name, value in {**self.environment, **environment}.items()]
-        wrapped = ["chroot", str(self.root), "env", "-i", f"--chdir={self.workdir}", *given]
+        assignments = [f"{name}={value}" for name, value in {**self.environment, **environment}.items()]
+        wrapped = ["chroot", str(self.root), "env", "-i", f"--chdir={self.workdir}", *assignments]
         if uid != "0":  # rights as an engine leaves them with cap_drop: ALL and no-new-privileges
             wrapped += [*NOBODY, f"--reuid={uid}", f"--regid={gid}"]
         return "exec " + shlex.join(wrapped + arguments) + "\n"
 
 
 def _base(folder: Path) -> Stage:
-    """What stands for the base image: a Linux with `python` and `pip`."""
+    """Make a substitute for the base image: a Linux with `python` and `pip`."""
     stage = Stage(folder)
     folders = ["proc", "dev/shm", "tmp", "var/cache", "var/tmp", "root", "opt", "home", "usr"]
     for name in [*folders, sys.base_prefix.lstrip("/")]:
@@ -222,8 +222,8 @@ def _copied(stage: Stage, stages: dict[str, Stage], rest: str) -> None:
 
 def _filled(stage: Stage, text: str) -> str:
     """With variables of the stage in their places."""
-    known = {**stage.arguments, **stage.environment}
-    return re.sub(r"\$\{?(\w+)\}?", lambda match: known[match[1]], text)
+    variables = {**stage.arguments, **stage.environment}
+    return re.sub(r"\$\{?(\w+)\}?", lambda match: variables[match[1]], text)
 
 
 def _pairs(rest: str) -> Iterator[tuple[str, str]]:
@@ -252,7 +252,7 @@ def build(folder: Path) -> Stage:
                 stage = _base(at)
             stages[alias or str(number)] = stage
         elif name == "RUN":
-            passed = {one: os.environ[one] for one in PASSED if one in os.environ}
+            passed = {item: os.environ[item] for item in PASSED if item in os.environ}
             line = stage.command(["/bin/sh", "-c", rest], **stage.arguments, **passed)
             command = [*UNSHARE, "sh", "-c", stage.mounts() + line]
             reply = subprocess.run(
@@ -268,7 +268,7 @@ def build(folder: Path) -> Stage:
         elif name == "COPY":
             _copied(stage, stages, rest)
         elif name == "ENV":
-            stage.environment |= {one: _filled(stage, value) for one, value in _pairs(rest)}
+            stage.environment |= {name: _filled(stage, value) for name, value in _pairs(rest)}
         elif name == "ARG":
             stage.arguments |= dict(_pairs(rest))
         elif name == "USER":
@@ -287,14 +287,14 @@ def build(folder: Path) -> Stage:
 def sizes(stage: Stage) -> dict[str, int]:
     """Bytes of what the last stage has from the build, by directory, and of the largest packages."""
     (site,) = stage.path("/opt/rarestream/lib").glob("python*/site-packages")
-    top = {f"/opt/rarestream/{one.name}": _bytes(one) for one in sorted(stage.path("/opt/rarestream").iterdir())}
-    packages = {f"  {one.name}": _bytes(one) for one in site.iterdir()}
-    return top | dict(sorted(packages.items(), key=lambda one: -one[1])[:15])
+    top = {f"/opt/rarestream/{item.name}": _bytes(item) for item in sorted(stage.path("/opt/rarestream").iterdir())}
+    packages = {f"  {item.name}": _bytes(item) for item in site.iterdir()}
+    return top | dict(sorted(packages.items(), key=lambda item: -item[1])[:15])
 
 
 def _bytes(path: Path) -> int:
     if path.is_dir() and not path.is_symlink():
-        return sum(one.lstat().st_size for one in path.rglob("*") if one.is_symlink() or one.is_file())
+        return sum(item.lstat().st_size for item in path.rglob("*") if item.is_symlink() or item.is_file())
     return path.lstat().st_size
 
 
@@ -348,13 +348,13 @@ class Container:
         return int((children.read_text().split() or ["0"])[0])
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """A command in it, as by `docker exec`."""
+        """Run a command in the container, as `docker exec` does."""
         into = ["nsenter", f"--target={self.pid}", "--mount", "--pid", "--net", "sh", "-c"]
         line = self.stage.command([*arguments], **self.environment, **environment)
         return subprocess.run([*into, line], check=False, capture_output=True, text=True)
 
     def healthy(self, seconds: float = 120) -> float:
-        """Waits for the health check to succeed; returns the seconds since the start. Or else raises RuntimeError."""
+        """Wait for the health check; return the seconds since the start. Raises RuntimeError if it fails."""
         check = json.loads(self.stage.said["HEALTHCHECK"].partition(" CMD ")[2])
         while time.perf_counter() - self.began < seconds and self.process.poll() is None:
             if self.pid and self.run(*check).returncode == 0:
@@ -363,7 +363,7 @@ class Container:
         raise RuntimeError(f"it does not get healthy:\n{self.stop()}")
 
     def stop(self, seconds: float = 60) -> str:
-        """Sends the image's stop signal to process 1 and waits for its end, then kills it; returns what it printed."""
+        """Send the stop signal of the image to process 1 and wait for its end, else kill it; return its output."""
         if self.printed is not None:
             return self.printed
         if self.process.poll() is None:

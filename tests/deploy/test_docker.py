@@ -41,20 +41,20 @@ COMPOSE: dict[str, Any] = DOCUMENT["services"]
 
 
 def last_stage() -> dict[str, str]:
-    """The last of each instruction of the final stage."""
+    """Return the last of each instruction of the final stage."""
     stages = instructions()
     begin = max(i for i, (name, _) in enumerate(stages) if name == "FROM")
     return dict(stages[begin:])
 
 
 def image_environment() -> dict[str, str]:
-    """What the final stage sets."""
+    """Return the environment of the final stage."""
     return dict(pair.split("=", 1) for pair in shlex.split(last_stage()["ENV"]))
 
 
 def mounted(service: str) -> dict[str, str]:
-    """What is mounted from this repository, by where it is in the container."""
-    pairs = [one.split(":") for one in COMPOSE[service]["volumes"] if one.startswith(".")]
+    """Return the mounts from this repository, by their path in the container."""
+    pairs = [volume.split(":") for volume in COMPOSE[service]["volumes"] if volume.startswith(".")]
     assert all(rest == ["ro"] for _, _, *rest in pairs)
     return {target: source for source, target, _ in pairs}
 
@@ -82,12 +82,12 @@ def test_linters(command: list[str]) -> None:
 
 
 def test_every_setting_exists_and_its_value_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = image_environment() | COMPOSE["rarestream"]["environment"]
-    own = {name: value for name, value in given.items() if name.startswith("RARESTREAM_")}
-    for name, value in own.items():
+    variables = image_environment() | COMPOSE["rarestream"]["environment"]
+    ours = {name: value for name, value in variables.items() if name.startswith("RARESTREAM_")}
+    for name, value in ours.items():
         monkeypatch.setenv(name, value)
     settings = Settings()
-    for name, value in own.items():
+    for name, value in ours.items():
         field = name.removeprefix("RARESTREAM_").lower()
         assert str(getattr(settings, field)).lower() == value
 
@@ -141,9 +141,9 @@ def test_the_image_installs_what_is_asked_for(extras: str, tmp_path: Path) -> No
     command = step.partition("&&")[0].replace("python -c", f"{sys.executable} -c")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True, env={**os.environ, "EXTRAS": extras})
-    found = (tmp_path / "requirements.txt").read_text().splitlines()
-    assert any(one.startswith("fastapi") for one in found)
-    assert any(one.startswith("aiokafka") for one in found) == (extras == "kafka")
+    requirements = (tmp_path / "requirements.txt").read_text().splitlines()
+    assert any(item.startswith("fastapi") for item in requirements)
+    assert any(item.startswith("aiokafka") for item in requirements) == (extras == "kafka")
 
 
 def test_build_context_holds_what_the_image_is_made_of_and_no_more() -> None:
@@ -154,13 +154,13 @@ def test_build_context_holds_what_the_image_is_made_of_and_no_more() -> None:
     assert {Path(file).parts[0] for file in files} - {"LICENSE"} == {
         *("learners", "service", "docker", "pyproject.toml", "constraints.txt", "README.md")
     }
-    tracked = {str(path.relative_to(ROOT)) for one in ("learners", "service") for path in (ROOT / one).rglob("*.py")}
+    tracked = {str(path.relative_to(ROOT)) for item in ("learners", "service") for path in (ROOT / item).rglob("*.py")}
     assert tracked <= set(files)
     assert not any("__pycache__" in file or file.endswith(".db") for file in files)
 
 
 def test_the_build_context_by_docker_s_rules(tmp_path: Path) -> None:
-    """The last pattern that fits decides; `**/` is any number of folders; a folder stands for what is in it."""
+    """The last matching pattern decides; `**/` is any number of folders; a folder includes its contents."""
     for file in ("a/b.py", "a/__pycache__/b.pyc", "c.py", "d/e/f.db", "d/e/f.py", "d/g"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
@@ -195,7 +195,7 @@ class Health(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def serving() -> Iterator[Callable[..., int]]:
-    """Starts a server of a status, with TLS where it is given a certificate; returns its port."""
+    """Start a server that answers with a status, with TLS if it gets a certificate; return its port."""
     servers = []
 
     def start(status: int, certificate: Path | None = None) -> int:
@@ -216,10 +216,10 @@ def serving() -> Iterator[Callable[..., int]]:
 
 
 def checked(*arguments: str, **environment: str) -> int:
-    """The exit status of the health check; whatever proxy the environment names is not there."""
-    given = {"PATH": os.environ["PATH"], "http_proxy": "http://127.0.0.1:1", **environment}
+    """Return the exit status of the health check; the proxy in the environment does not exist."""
+    variables = {"PATH": os.environ["PATH"], "http_proxy": "http://127.0.0.1:1", **environment}
     command = [sys.executable, str(DOCKER / "healthcheck.py"), *arguments]
-    return subprocess.run(command, env=given, check=False, capture_output=True).returncode
+    return subprocess.run(command, env=variables, check=False, capture_output=True).returncode
 
 
 def test_the_health_check_asks_the_port_that_is_set(serving: Callable[..., int]) -> None:
@@ -303,7 +303,7 @@ def test_every_service_is_looked_after() -> None:
 
 
 def test_prometheus_scrapes_the_service_by_the_rules() -> None:
-    arguments = dict(one.lstrip("-").split("=", 1) for one in COMPOSE["prometheus"]["command"])
+    arguments = dict(item.lstrip("-").split("=", 1) for item in COMPOSE["prometheus"]["command"])
     ((target, source),) = mounted("prometheus").items()
     folder = (DOCKER / source).resolve()
     config = yaml.safe_load((folder / Path(arguments["config.file"]).relative_to(target)).read_text())
@@ -328,7 +328,7 @@ def test_grafana_shows_the_dashboard_to_whoever_looks_and_has_no_account() -> No
     environment = grafana["environment"]
     home = Path(environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
     dashboard = json.loads((shown / home.relative_to(provider["options"]["path"])).read_text())
-    (variable,) = (one for one in dashboard["templating"]["list"] if one["type"] == "datasource")
+    (variable,) = (item for item in dashboard["templating"]["list"] if item["type"] == "datasource")
     assert variable["query"] == source["type"] == "prometheus"
     assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
     assert environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"

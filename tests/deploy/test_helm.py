@@ -71,12 +71,14 @@ def test_what_is_there_by_default_and_what_can_be() -> None:
 @with_helm
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
 def test_every_setting_exists_and_its_value_is_taken(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    given = environment(node(*options)[2])
-    own = {name: value for name, value in given.items() if name.startswith("RARESTREAM_") and isinstance(value, str)}
-    for name, value in own.items():
+    variables = environment(node(*options)[2])
+    ours = {
+        name: value for name, value in variables.items() if name.startswith("RARESTREAM_") and isinstance(value, str)
+    }
+    for name, value in ours.items():
         monkeypatch.setenv(name, value.replace("$(POD_IP)", "fd00::7"))
     settings = Settings()
-    for name, value in own.items():
+    for name, value in ours.items():
         field = name.removeprefix("RARESTREAM_").lower()
         assert str(getattr(settings, field)).lower() == value.replace("$(POD_IP)", "fd00::7")
 
@@ -113,12 +115,12 @@ def test_probes_and_ports(options: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
 def test_no_container_has_rights(options: tuple[str, ...]) -> None:
     user = int(dict(instructions())["USER"].split(":")[0])
-    found = 0
+    count = 0
     for (kind, name), document in rendered(*options).items():
         if kind not in ("Deployment", "StatefulSet", "Pod"):
             continue
         pod = document["spec"] if kind == "Pod" else document["spec"]["template"]["spec"]
-        found += 1
+        count += 1
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["runAsUser"] == (999 if name.endswith("-redis") else user)
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -133,10 +135,10 @@ def test_no_container_has_rights(options: tuple[str, ...]) -> None:
             }
             assert container["resources"]["requests"].keys() == {"cpu", "memory"}
             assert "memory" in container["resources"]["limits"]
-    assert found == (3 if options is FULL else 2)
+    assert count == (3 if options is FULL else 2)
     assert all(
-        one["automountServiceAccountToken"] is False
-        for (kind, _), one in rendered(*options).items()
+        item["automountServiceAccountToken"] is False
+        for (kind, _), item in rendered(*options).items()
         if "Account" in kind
     )
 
@@ -182,18 +184,18 @@ def test_keys_and_addresses_are_in_secrets_alone() -> None:
         (KEYED, ("keys", "k.json"), ("redis", "url")),
     ):
         _, pod, container = node(*options)
-        given = environment(container)
-        assert given["RARESTREAM_STORE"] == {"secretKeyRef": {"name": store[0], "key": store[1]}}
-        (volume,) = (one["secret"] for one in pod["volumes"] if one["name"] == "keys")
+        variables = environment(container)
+        assert variables["RARESTREAM_STORE"] == {"secretKeyRef": {"name": store[0], "key": store[1]}}
+        (volume,) = (volume["secret"] for volume in pod["volumes"] if volume["name"] == "keys")
         assert (volume["secretName"], volume["items"]) == (keys[0], [{"key": keys[1], "path": "keys.json"}])
-        (mount,) = (one for one in container["volumeMounts"] if one["name"] == "keys")
-        assert given["RARESTREAM_KEYS"] == f"{mount['mountPath']}/keys.json"
+        (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "keys")
+        assert variables["RARESTREAM_KEYS"] == f"{mount['mountPath']}/keys.json"
         assert "subPath" not in mount  # with it, a changed Secret would not reach the pod
-        assert "RARESTREAM_INSECURE" not in given
+        assert "RARESTREAM_INSECURE" not in variables
     assert environment(node(*LEAST)[2])["RARESTREAM_INSECURE"] == "true"
 
-    changed = node(*(one.replace("keys.file=[]", "keys.file=[1]") for one in FULL))[0]
-    before, after = (one["spec"]["template"]["metadata"]["annotations"] for one in (node(*FULL)[0], changed))
+    changed = node(*(item.replace("keys.file=[]", "keys.file=[1]") for item in FULL))[0]
+    before, after = (item["spec"]["template"]["metadata"]["annotations"] for item in (node(*FULL)[0], changed))
     assert before["checksum/secret"] != after["checksum/secret"]
     assert (before["note"], node(*FULL)[0]["spec"]["template"]["metadata"]["labels"]["team"]) == ("x", "risk")
 
@@ -201,11 +203,11 @@ def test_keys_and_addresses_are_in_secrets_alone() -> None:
 @with_helm
 def test_certificates_and_addresses_of_nodes() -> None:
     _, pod, container = node(*FULL)
-    (mount,) = (one for one in container["volumeMounts"] if one["name"] == "tls")
-    given = environment(container)
-    assert given["RARESTREAM_TLS_CERTIFICATE"] == f"{mount['mountPath']}/tls.crt"  # as kubernetes.io/tls names them
-    assert given["RARESTREAM_TLS_KEY"] == f"{mount['mountPath']}/tls.key"
-    assert next(one["secret"]["secretName"] for one in pod["volumes"] if one["name"] == "tls") == "certificate"
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "tls")
+    variables = environment(container)
+    assert variables["RARESTREAM_TLS_CERTIFICATE"] == f"{mount['mountPath']}/tls.crt"  # as kubernetes.io/tls names them
+    assert variables["RARESTREAM_TLS_KEY"] == f"{mount['mountPath']}/tls.key"
+    assert next(volume["secret"]["secretName"] for volume in pod["volumes"] if volume["name"] == "tls") == "certificate"
 
     spread = environment(node(*SPREAD)[2])
     names = list(spread)
@@ -213,19 +215,19 @@ def test_certificates_and_addresses_of_nodes() -> None:
     assert names.index("POD_IP") < names.index("RARESTREAM_ADVERTISE")  # only what stands before it is put in
     assert spread["RARESTREAM_REPLICATION"] == "2"
     assert spread["RARESTREAM_ACKS"] == "aof"
-    assert given["RARESTREAM_HOST"] == "0.0.0.0"
+    assert variables["RARESTREAM_HOST"] == "0.0.0.0"
     assert environment(node(*FULL, "--set-string", "listen=::")[2])["RARESTREAM_HOST"] == "::"
 
 
 @with_helm
 def test_the_image_writes_where_it_may() -> None:
     deployment, pod, container = node(*FULL)
-    mounts = {one["mountPath"] for one in container["volumeMounts"]}
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
     (cache,) = (
         pair.removeprefix("NUMBA_CACHE_DIR=") for pair in dict(instructions())["ENV"].split() if "CACHE_DIR" in pair
     )
     assert {"/tmp", cache} <= mounts
-    assert {one["name"] for one in pod["volumes"]} == {one["name"] for one in container["volumeMounts"]}
+    assert {volume["name"] for volume in pod["volumes"]} == {mount["name"] for mount in container["volumeMounts"]}
     assert container["image"] == f"rarestream:0.1.0@sha256:{'0' * 64}"
     assert "command" not in container  # the image's entrypoint and command
     assert deployment["metadata"]["labels"]["app.kubernetes.io/version"] == "0.1.0"
@@ -257,12 +259,12 @@ def test_selectors_find_their_pods() -> None:
             (container,) = objects["StatefulSet" if name.endswith("redis") else "Deployment", name]["spec"]["template"][
                 "spec"
             ]["containers"]
-            assert port["port"] in {one["name"] for one in container["ports"]}
+            assert port["port"] in {item["name"] for item in container["ports"]}
     monitored = objects["ServiceMonitor", "rs-rarestream"]["spec"]["selector"]["matchLabels"]
     services = [
         name
-        for (kind, name), one in objects.items()
-        if kind == "Service" and monitored.items() <= one["metadata"]["labels"].items()
+        for (kind, name), item in objects.items()
+        if kind == "Service" and monitored.items() <= item["metadata"]["labels"].items()
     ]
     assert services == ["rs-rarestream"]
 
@@ -274,7 +276,7 @@ def test_a_monitor_scrapes_as_the_rules_expect() -> None:
     service = rendered(*FULL)["Service", "rs-rarestream"]
     assert service["metadata"]["labels"][monitor["jobLabel"]] == "rarestream"
     (endpoint,) = monitor["endpoints"]
-    assert endpoint["port"] in {one["name"] for one in service["spec"]["ports"]}
+    assert endpoint["port"] in {item["name"] for item in service["spec"]["ports"]}
     assert (endpoint["path"], endpoint["scheme"]) == ("/metrics", "https")
     assert endpoint["authorization"] == {"type": "Bearer", "credentials": {"name": "scrape", "key": "key"}}
     assert endpoint["tlsConfig"] == {"serverName": "rarestream"}
@@ -300,15 +302,15 @@ def test_redis_keeps_what_it_acknowledges() -> None:
     objects = rendered(*FULL)
     secret = objects["Secret", "rs-rarestream-redis"]["stringData"]
     lines = [line.split(maxsplit=1) for line in secret["redis.conf"].splitlines() if not line.startswith("#")]
-    said = dict(lines)
-    assert said["requirepass"] == secret["password"] == PASSWORD
-    assert (said["appendonly"], said["appendfsync"], said["save"]) == ("yes", "always", '""')
-    assert said["maxmemory-policy"] == "noeviction"
+    directives = dict(lines)
+    assert directives["requirepass"] == secret["password"] == PASSWORD
+    assert (directives["appendonly"], directives["appendfsync"], directives["save"]) == ("yes", "always", '""')
+    assert directives["maxmemory-policy"] == "noeviction"
     spec = objects["StatefulSet", "rs-rarestream-redis"]["spec"]
     (container,) = spec["template"]["spec"]["containers"]
-    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     (claim,) = spec["volumeClaimTemplates"]
-    assert mounts[claim["metadata"]["name"]] == said["dir"] == "/data"
+    assert mounts[claim["metadata"]["name"]] == directives["dir"] == "/data"
     assert claim["spec"]["storageClassName"] == "ssd"
     assert container["args"] == ["redis-server", f"{mounts['settings']}/redis.conf"]
     assert spec["template"]["spec"]["imagePullSecrets"] == [{"name": "r"}]
@@ -326,10 +328,10 @@ def test_nodes_reach_what_they_may() -> None:
     objects = rendered(*LEAST, "--set-json", f"networkPolicy.egress={json.dumps([rule])}")
     policy = objects["NetworkPolicy", "rs-rarestream"]["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
-    own, given = policy["egress"]
+    first, second = policy["egress"]
     labels = objects["Deployment", "rs-rarestream"]["spec"]["template"]["metadata"]["labels"]
-    assert own["to"][0]["podSelector"]["matchLabels"].items() <= labels.items()
-    assert given == rule
+    assert first["to"][0]["podSelector"]["matchLabels"].items() <= labels.items()
+    assert second == rule
     kubernetes_validate.validate(objects["NetworkPolicy", "rs-rarestream"], "1.37.0", strict=True)
 
 

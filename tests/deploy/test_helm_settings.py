@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from service.settings import Settings
 from tests.deploy.helm import CHART, LEAST, environment, helm, node, template, with_helm
-from tests.deploy.helm_schema import OWN, PATH, at_least, at_most, of_settings, written
+from tests.deploy.helm_schema import CHART_SETTINGS, PATH, at_least, at_most, of_settings, written
 
 SCHEMA: dict[str, dict[str, Any]] = of_settings()["properties"]
 LOOSE = {"HOSTS"}  # any text
@@ -21,12 +21,12 @@ VALUES = (CHART / "values.yaml").read_text()
 
 def takes(name: str, value: str) -> bool:
     """Whether the schema takes the value of a setting."""
-    said = SCHEMA[name]
-    return value in said["enum"] if "enum" in said else all(re.search(one, value) for one in patterns(said))
+    field = SCHEMA[name]
+    return value in field["enum"] if "enum" in field else all(re.search(pattern, value) for pattern in patterns(field))
 
 
-def patterns(said: dict[str, Any]) -> list[str]:
-    return [one["pattern"] for one in said.get("allOf", [said]) if "pattern" in one]
+def patterns(field: dict[str, Any]) -> list[str]:
+    return [item["pattern"] for item in field.get("allOf", [field]) if "pattern" in item]
 
 
 def served(name: str, value: str) -> bool:
@@ -43,8 +43,8 @@ def test_the_schema_is_that_of_the_settings() -> None:
 
 
 def test_the_schema_has_each_setting_and_no_other() -> None:
-    assert sorted([*SCHEMA, *OWN]) == sorted(map(str.upper, Settings.model_fields))
-    free = {name for name, said in SCHEMA.items() if "enum" not in said and not patterns(said)}
+    assert sorted([*SCHEMA, *CHART_SETTINGS]) == sorted(map(str.upper, Settings.model_fields))
+    free = {name for name, field in SCHEMA.items() if "enum" not in field and not patterns(field)}
     assert free == LOOSE, "nothing is said of their values"
 
 
@@ -59,8 +59,8 @@ def test_the_schema_takes_the_defaults() -> None:
 @settings(max_examples=20)
 @given(data=st.data())
 def test_a_node_takes_what_the_schema_takes(name: str, data: st.DataObject) -> None:
-    said = SCHEMA[name]
-    values = st.sampled_from(said["enum"]) if "enum" in said else st.from_regex(patterns(said)[-1], fullmatch=True)
+    field = SCHEMA[name]
+    values = st.sampled_from(field["enum"]) if "enum" in field else st.from_regex(patterns(field)[-1], fullmatch=True)
     assert served(name, data.draw(values.filter(lambda value: takes(name, value))))
 
 
@@ -114,7 +114,7 @@ def test_what_is_misspelt_or_wrong_is_named(setting: str, message: str) -> None:
 
 
 @with_helm
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", CHART_SETTINGS)
 def test_what_the_chart_sets_itself_is_refused_by_it(name: str) -> None:
     reply = template(*LEAST, "--set-string", f"settings.{name}=x", check=False)
     assert reply.returncode != 0
@@ -131,6 +131,6 @@ def test_every_value_that_is_documented_is_rendered() -> None:
         default = Settings.model_fields[name.lower()].default
         if name not in shown and default is not None:
             shown[name] = str(default).lower()
-    options = (one for name, value in shown.items() for one in ("--set-string", f"settings.{name}={value}"))
-    found = environment(node(*LEAST, *options)[2])
-    assert {name: found[f"RARESTREAM_{name}"] for name in shown} == shown
+    options = (item for name, value in shown.items() for item in ("--set-string", f"settings.{name}={value}"))
+    variables = environment(node(*LEAST, *options)[2])
+    assert {name: variables[f"RARESTREAM_{name}"] for name in shown} == shown

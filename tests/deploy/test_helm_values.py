@@ -60,7 +60,7 @@ def test_what_is_refused(options: tuple[str, ...], message: str) -> None:
 def test_every_value_is_documented_and_in_the_schema() -> None:
     """Each default has a line of comment before it or before the group it stands in, and the schema knows no others."""
     lines = (CHART / "values.yaml").read_text().splitlines()
-    told = {after.strip().split(":")[0] for line, after in pairwise(lines) if line.strip().startswith("#")}
+    documented = {after.strip().split(":")[0] for line, after in pairwise(lines) if line.strip().startswith("#")}
 
     def compare(values: dict[str, Any], schema: dict[str, Any], path: str) -> None:
         assert schema["additionalProperties"] is False, path
@@ -90,9 +90,9 @@ def test_every_value_is_documented_and_in_the_schema() -> None:
         "podAnnotations",
         "podLabels",
     }
-    assert set(VALUES) - plain - placing <= told
+    assert set(VALUES) - plain - placing <= documented
     for group in plain - {"service"}:
-        assert set(VALUES[group]) & told, group
+        assert set(VALUES[group]) & documented, group
 
 
 def test_the_chart_is_of_this_release() -> None:

@@ -53,15 +53,15 @@ with_promtool = pytest.mark.skipif(promtool is None, reason="promtool is not ins
 
 def of_the_dashboard() -> list[str]:
     """Every expression of it, with what Grafana puts in their place for its variables."""
-    found = [target["expr"] for panel in PANELS for target in panel.get("targets", [])]
-    found += [one["expr"] for one in DASHBOARD["annotations"]["list"] if "expr" in one]
+    expressions = [target["expr"] for panel in PANELS for target in panel.get("targets", [])]
+    expressions += [item["expr"] for item in DASHBOARD["annotations"]["list"] if "expr" in item]
     for variable in DASHBOARD["templating"]["list"]:
         if variable["type"] == "query":
             selector = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["definition"])
             assert selector, variable["definition"]
             assert variable["query"]["query"] == variable["definition"]
-            found.append(f"count by ({selector[2]}) ({selector[1]})")
-    return [one.replace("$__rate_interval", "5m") for one in found]
+            expressions.append(f"count by ({selector[2]}) ({selector[1]})")
+    return [item.replace("$__rate_interval", "5m") for item in expressions]
 
 
 EXPRESSIONS = sorted({*of_the_dashboard(), *(rule["expr"] for rule in RULES)})
@@ -105,30 +105,32 @@ def scraped() -> Scraped:
     return Scraped(text, samples)
 
 
-class Asked(NamedTuple):
-    """What an expression names."""
+class Selectors(NamedTuple):
+    """The metrics and labels of an expression."""
 
     selectors: list[tuple[str, list[tuple[str, str, str]]]]  # metric, and (label, operator, value) of each matcher
-    labels: set[str]  # that it groups or matches by
+    labels: set[str]  # for grouping or matching
 
 
-def asked(expression: str) -> Asked:
-    """Raises ValueError where it is no PromQL, or mixes types."""
-    found = Asked([], set())
+def selectors_of(expression: str) -> Selectors:
+    """Parse PromQL. Raises ValueError for other text and for mixed types."""
+    parts = Selectors([], set())
 
     def visit(node: Any) -> None:
         if isinstance(node, promql_parser.VectorSelector):
-            matchers = [(one.name, str(one.op).rpartition(".")[2], one.value) for one in node.matchers.matchers]
-            found.selectors.append((node.name, matchers))
+            matchers = [
+                (matcher.name, str(matcher.op).rpartition(".")[2], matcher.value) for matcher in node.matchers.matchers
+            ]
+            parts.selectors.append((node.name, matchers))
         elif isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
-            found.labels.update(node.modifier.labels)
+            parts.labels.update(node.modifier.labels)
         elif isinstance(node, promql_parser.BinaryExpr) and node.modifier is not None:
             if node.modifier.matching is not None:
-                found.labels.update(node.modifier.matching.labels)
-            found.labels.update(node.modifier.group_labels or ())
+                parts.labels.update(node.modifier.matching.labels)
+            parts.labels.update(node.modifier.group_labels or ())
 
     promql_parser.walk(promql_parser.parse(expression), visit)
-    return found
+    return parts
 
 
 def matches(labels: dict[str, str], matchers: list[tuple[str, str, str]]) -> bool:
@@ -136,23 +138,23 @@ def matches(labels: dict[str, str], matchers: list[tuple[str, str, str]]) -> boo
     for name, operator, value in matchers:
         if name in OF_PROMETHEUS or name in RARE or value.startswith("$"):
             continue
-        own = labels.get(name, "")
-        held = own == value if operator in ("Equal", "NotEqual") else re.fullmatch(value, own) is not None
-        if held != (operator in ("Equal", "Re")):
+        actual = labels.get(name, "")
+        matched = actual == value if operator in ("Equal", "NotEqual") else re.fullmatch(value, actual) is not None
+        if matched != (operator in ("Equal", "Re")):
             return False
     return True
 
 
 def test_there_is_something_to_test() -> None:
     assert len(EXPRESSIONS) > 80
-    assert sum(len(asked(one).selectors) for one in EXPRESSIONS) > 120
+    assert sum(len(selectors_of(expression).selectors) for expression in EXPRESSIONS) > 120
     with pytest.raises(ValueError, match="expected type matrix"):
-        asked("rate(rarestream_events_total)")
+        selectors_of("rate(rarestream_events_total)")
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_every_expression_asks_for_what_is_told(expression: str, scraped: Scraped) -> None:
-    names = asked(expression)
+    names = selectors_of(expression)
     assert names.selectors
     grouped = set(OF_PROMETHEUS)
     for metric, matchers in names.selectors:
@@ -162,18 +164,18 @@ def test_every_expression_asks_for_what_is_told(expression: str, scraped: Scrape
             grouped.add("learner")
             continue
         assert metric in scraped.samples, f"{metric} is not told"
-        told = scraped.samples[metric]
-        labels = set().union(*told)
+        samples = scraped.samples[metric]
+        labels = set().union(*samples)
         assert {name for name, _, _ in matchers} <= labels | OF_PROMETHEUS
-        assert any(matches(one, matchers) for one in told), f"no {metric} has {matchers}"
+        assert any(matches(item, matchers) for item in samples), f"no {metric} has {matchers}"
         grouped |= labels
     assert names.labels <= grouped
 
 
 def test_every_metric_of_a_learner_is_on_the_dashboard(scraped: Scraped) -> None:
-    shown = {metric for one in of_the_dashboard() for metric, _ in asked(one).selectors}
-    told = {name for name, labels in scraped.samples.items() if "learner" in labels[0]}
-    ours = {name for name in told if not name.endswith("_created")}
+    shown = {metric for item in of_the_dashboard() for metric, _ in selectors_of(item).selectors}
+    samples = {name for name, labels in scraped.samples.items() if "learner" in labels[0]}
+    ours = {name for name in samples if not name.endswith("_created")}
     not_shown = {
         "rarestream_fit_failed",  # alerts tell these
         "rarestream_remembered_bytes",
@@ -188,7 +190,7 @@ def test_every_metric_of_a_learner_is_on_the_dashboard(scraped: Scraped) -> None
 def test_the_dashboard_is_of_a_current_schema_and_of_no_one_s_own_data_source() -> None:
     assert DASHBOARD["schemaVersion"] >= 39
     assert (DASHBOARD["uid"], DASHBOARD["id"]) == ("rarestream", None)
-    variables = {one["name"]: one for one in DASHBOARD["templating"]["list"]}
+    variables = {item["name"]: item for item in DASHBOARD["templating"]["list"]}
     assert list(variables) == ["datasource", "instance", "learner"]
     assert (variables["datasource"]["type"], variables["datasource"]["query"]) == ("datasource", "prometheus")
     source = {"type": "prometheus", "uid": "${datasource}"}
@@ -201,14 +203,14 @@ def test_the_dashboard_is_of_a_current_schema_and_of_no_one_s_own_data_source() 
             assert all(target["datasource"] == source for target in panel["targets"])
 
 
-def lost(given: Any, kept: Any, at: str = "") -> set[str]:
-    """Where `kept` has not what was given, by JSON pointers."""
-    if isinstance(given, dict) and isinstance(kept, dict):
-        return {place for key in given for place in lost(given[key], kept.get(key, ...), f"{at}/{key}")}
-    if isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
-        pairs = enumerate(zip(given, kept, strict=True))
+def lost(document: Any, shipped: Any, at: str = "") -> set[str]:
+    """Where `shipped` has not what was given, by JSON pointers."""
+    if isinstance(document, dict) and isinstance(shipped, dict):
+        return {place for key in document for place in lost(document[key], shipped.get(key, ...), f"{at}/{key}")}
+    if isinstance(document, list) and isinstance(shipped, list) and len(document) == len(shipped):
+        pairs = enumerate(zip(document, shipped, strict=True))
         return {place for i, pair in pairs for place in lost(*pair, f"{at}/{i}")}
-    return set() if given == kept else {at}
+    return set() if document == shipped else {at}
 
 
 def test_grafana_s_own_types_know_all_that_the_dashboard_says() -> None:
@@ -225,7 +227,7 @@ def test_grafana_s_own_types_know_all_that_the_dashboard_says() -> None:
         "/templating/list/2/definition",
     }
     assert unknown(DASHBOARD) == {"/id", *open_ended}
-    (at, panel) = next((i, one) for i, one in enumerate(PANELS) if one["type"] == "timeseries")
+    (at, panel) = next((i, panel) for i, panel in enumerate(PANELS) if panel["type"] == "timeseries")
     assert panel["fieldConfig"]["defaults"]["custom"]["lineWidth"]
     misspelt = copy.deepcopy(DASHBOARD)
     custom = misspelt["panels"][at]["fieldConfig"]["defaults"]["custom"]
@@ -237,13 +239,13 @@ def test_panels_stand_in_their_rows_and_do_not_overlap() -> None:
     assert [panel["title"] for panel in PANELS if panel["type"] == "row"] == ROWS
     ids = Counter(panel["id"] for panel in PANELS)
     assert max(ids.values()) == 1
-    taken: set[tuple[int, int]] = set()
+    occupied: set[tuple[int, int]] = set()
     for panel in PANELS:
         at = panel["gridPos"]
         assert at["x"] + at["w"] <= 24, panel["title"]
         cells = {(at["x"] + i, at["y"] + j) for i in range(at["w"]) for j in range(at["h"])}
-        assert not taken & cells, panel["title"]
-        taken |= cells
+        assert not occupied & cells, panel["title"]
+        occupied |= cells
         if panel["type"] != "row":
             assert panel["title"]
             assert panel["description"].endswith("."), panel["title"]
@@ -254,7 +256,7 @@ def test_panels_stand_in_their_rows_and_do_not_overlap() -> None:
 
 def test_every_expression_of_the_dashboard_takes_the_chosen_nodes_and_learners() -> None:
     for expression in of_the_dashboard():
-        for metric, matchers in asked(expression).selectors:
+        for metric, matchers in selectors_of(expression).selectors:
             chosen = {(name, value) for name, _, value in matchers if value.startswith("$")}
             if metric.startswith(("rarestream_", "process_", "python_")) and "count by (instance)" not in expression:
                 limit = metric in ("rarestream_queue_limit_bytes", "rarestream_body_limit_bytes")
@@ -298,7 +300,7 @@ def test_what_alerts_tell_of_is_there() -> None:
     for rule in ALERTS:
         text = " ".join(rule["annotations"].values())
         wanted = set(re.findall(r"\$labels\.(\w+)", text))
-        names = asked(rule["expr"])
+        names = selectors_of(rule["expr"])
         assert wanted <= names.labels | OF_PROMETHEUS | {"learner"}, rule["alert"]
         if "learner" in wanted:
             assert "learner" in names.labels or any("learner:" in metric for metric, _ in names.selectors)
@@ -313,9 +315,9 @@ def test_what_alerts_tell_of_is_there() -> None:
 )
 def test_the_alerts_on_replies_tell_of_every_reason(alert: str, statuses: list[int]) -> None:
     (text,) = [rule["annotations"] for rule in ALERTS if rule["alert"] == alert]
-    told = [code for code, status in codes() if status in statuses]
-    assert len(told) >= 4
-    for code in told:
+    samples = [code for code, status in codes() if status in statuses]
+    assert len(samples) >= 4
+    for code in samples:
         assert f"{code}: " in text["description"], code
     assert "full" not in text["summary"]
 
@@ -324,9 +326,9 @@ def test_every_alert_is_tested_to_fire() -> None:
     tests = yaml.safe_load((PROMETHEUS / "rarestream.tests.yaml").read_text())["tests"]
     fired = set()
     for test in tests:
-        for one in test["promql_expr_test"]:
-            (selector,) = asked(one["expr"]).selectors
-            if one["exp_samples"]:
+        for item in test["promql_expr_test"]:
+            (selector,) = selectors_of(item["expr"]).selectors
+            if item["exp_samples"]:
                 fired |= {value for name, _, value in selector[1] if name == "alertname"}
     assert fired == {rule["alert"] for rule in ALERTS}
 
@@ -334,8 +336,8 @@ def test_every_alert_is_tested_to_fire() -> None:
 def test_series_of_the_rules_tests_are_what_is_told(scraped: Scraped) -> None:
     tests = yaml.safe_load((PROMETHEUS / "rarestream.tests.yaml").read_text())["tests"]
     for test in tests:
-        for one in test["input_series"]:
-            ((metric, matchers),) = asked(one["series"]).selectors
+        for series in test["input_series"]:
+            ((metric, matchers),) = selectors_of(series["series"]).selectors
             if metric != "up":
                 labels = {name for name, _, _ in matchers} - OF_PROMETHEUS
                 assert labels <= set(scraped.samples[metric][0]), metric
@@ -353,27 +355,27 @@ def test_series_of_the_rules_tests_are_what_is_told(scraped: Scraped) -> None:
 )
 def test_promtool_agrees(arguments: list[str]) -> None:
     assert promtool is not None
-    done = subprocess.run([promtool, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run([promtool, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, timeout=300)
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 @with_promtool
 def test_promtool_has_nothing_to_say_against_a_scrape(scraped: Scraped) -> None:
     assert promtool is not None
-    done = subprocess.run(
+    process = subprocess.run(
         [promtool, "check", "metrics"], input=scraped.text, capture_output=True, text=True, timeout=120
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
 
 
 def test_the_documented_metrics_are_those_that_are_told(scraped: Scraped) -> None:
     """By name, type, labels and meaning."""
     rows = re.findall(r"^\| `(rarestream_\w+)` \| (\w+) \| (.+) \| (.+) \|$", README, re.MULTILINE)
-    told = []
+    samples = []
     for family in text_string_to_metric_families(scraped.text):
         if family.name.startswith("rarestream_"):
             labels = sorted(set().union(*(sample.labels for sample in family.samples)) - {"le", "learner"})
             shown = ", ".join(f"`{label}`" for label in labels) or "-"
             name = f"{family.name}_total" if family.type == "counter" else family.name
-            told.append((name, family.type, shown, family.documentation))
-    assert sorted(rows) == sorted(told)
+            samples.append((name, family.type, shown, family.documentation))
+    assert sorted(rows) == sorted(samples)

@@ -64,14 +64,14 @@ def _fence(pages: int) -> int | None:
 
 
 def _allocated(size: int, filled: int) -> int | None:
-    kept = max(8, -(-size // 8) * 8)  # as numbers are aligned
-    pages = -(-kept // _PAGE) * _PAGE
+    aligned_size = max(8, -(-size // 8) * 8)  # as numbers are aligned
+    pages = -(-aligned_size // _PAGE) * _PAGE
     start = _fence(pages)
     if start is None:
         return None  # which NumPy raises as a MemoryError
-    address = start + pages - kept
-    ctypes.memset(address, filled, kept)
-    _blocks[address] = start, pages, kept
+    address = start + pages - aligned_size
+    ctypes.memset(address, filled, aligned_size)
+    _blocks[address] = start, pages, aligned_size
     return address
 
 

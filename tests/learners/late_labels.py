@@ -19,28 +19,28 @@ Vector = NDArray[np.float64]
 
 
 def some(*names: str) -> Any:
-    """The pipelines of these algorithms behind dense rows."""
-    chosen = [one for one in PIPELINES if one.algorithm in names and one.kind == "dense"]
+    """Return the pipelines of these algorithms for dense rows."""
+    chosen = [pipeline for pipeline in PIPELINES if pipeline.algorithm in names and pipeline.kind == "dense"]
     assert len(chosen) == len(names)
-    return pytest.mark.parametrize("pipeline", chosen, ids=lambda one: one.algorithm)
+    return pytest.mark.parametrize("pipeline", chosen, ids=lambda item: item.algorithm)
 
 
 SEVERAL = some("cbr-diag", "fofo", "ranksvm", "npsvor", "nsauc")
 
 
 def one_of(name: str, kind: str = "dense") -> Pipeline:
-    """The pipeline of one algorithm."""
-    (pipeline,) = (one for one in PIPELINES if (one.algorithm, one.kind) == (name, kind))
+    """Return the pipeline of one algorithm."""
+    (pipeline,) = (pipeline for pipeline in PIPELINES if (pipeline.algorithm, pipeline.kind) == (name, kind))
     return pipeline
 
 
 def named(n: int, first: int = 0) -> tuple[str, ...]:
-    """The ids of n events from number `first` on."""
+    """Return the ids of n events from number `first` on."""
     return tuple(f"e{i}" for i in range(first, first + n))
 
 
 def said_of(pipeline: Pipeline, n: int, seed: int = 0, y: Vector | None = None) -> LateColumns:
-    """What was said of n served events, whatever a model would say; with `y` it has something to do with the labels."""
+    """Draw predictions for n served events, independent of a model; with `y` they depend on the labels."""
     random = np.random.default_rng(seed)
     scores = random.normal(size=n) + (0.0 if y is None else 0.7 * y)
     probabilities = 1.0 / (1.0 + np.exp(-np.round(scores, 1)))
@@ -65,12 +65,12 @@ def bare(labels: Vector, ids: tuple[str, ...], learner: Learner, **columns: Any)
 
 
 def other_labels(pipeline: Pipeline, y: Vector) -> Vector:
-    """A label for each that is not the one it has."""
+    """Return another label for each event."""
     return y % 5 + 1 if pipeline.traits.ordinal else -y
 
 
 def outcome_of(learner: Learner, record: LabelledBatch) -> BatchOutcome:
-    """What became of the events of a batch."""
+    """Return the outcomes of the events of a batch."""
     outcome = learner.apply(record)
     assert outcome is not None
     return outcome
@@ -86,12 +86,12 @@ def same(a: Learner, b: Learner, parts: Iterable[str]) -> bool:
 
 
 def state_but(learner: Learner, *names: str) -> State:
-    """The bytes of a state by name, without some arrays."""
+    """Return the bytes of a state by name, without some arrays."""
     return {name: array.tobytes() for name, array in learner.state().items() if name not in names}  # type: ignore[misc]
 
 
 def scopes(learner: Learner) -> dict[str, Any]:
-    """The figures that follow from the labels and what was said, for both scopes."""
+    """Return the metrics that depend on labels and predictions, for both scopes."""
     figures = learner.figures()
     return {name: figures[name] for name in ("events", "class_counts", "window", "since_start")}
 
@@ -103,7 +103,7 @@ def refit(learner: Learner) -> None:
 
 
 def agree(figures: dict[str, Any], y: Vector, outcome: BatchOutcome, cut: slice | list[int]) -> None:
-    """That the figures of the window are those of these events, by scikit-learn."""
+    """Check the metrics of the window against scikit-learn."""
     assert outcome.probabilities is not None
     probabilities, called = outcome.probabilities[cut], outcome.decisions[cut] > 0
     assert figures["auc"] == pytest.approx(roc_auc_score(y, outcome.scores[cut]), abs=1e-12)
@@ -118,8 +118,8 @@ def agree(figures: dict[str, Any], y: Vector, outcome: BatchOutcome, cut: slice 
 
 
 def said_columns(pipeline: Pipeline, n: int, seed: int = 5) -> tuple[Any, ...]:
-    """The same as a record of served events has it."""
-    said = said_of(pipeline, n, seed)
+    """Return the same predictions as columns of a record of served events."""
+    predictions = said_of(pipeline, n, seed)
     if pipeline.traits.ordinal:
-        return said.scores, said.decisions
-    return said.scores, said.decisions, said.probabilities, said.thresholds
+        return predictions.scores, predictions.decisions
+    return predictions.scores, predictions.decisions, predictions.probabilities, predictions.thresholds

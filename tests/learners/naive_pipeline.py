@@ -25,7 +25,7 @@ def mix(z: int) -> int:
 
 
 def hash_text(text: str) -> int:
-    """The 64-bit hash of a string: its length, then its UTF-8 bytes in little-endian words of eight."""
+    """Hash a string to 64 bits: its length, then its UTF-8 bytes in little-endian words of eight."""
     data = text.encode("utf-8", "surrogatepass")
     h = mix(len(data) + 0x9E3779B97F4A7C15)
     for start in range(0, len(data) // 8 * 8, 8):
@@ -34,7 +34,7 @@ def hash_text(text: str) -> int:
 
 
 def spelling(value: Any) -> str:
-    """A category as text: booleans as in JSON, and whole numbers alike as int and as float."""
+    """Spell a category as text: booleans as in JSON, whole numbers the same as int and as float."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(int(value)) if isinstance(value, float) and value == int(value) else str(value)
@@ -47,7 +47,7 @@ def signed_log(value: float) -> float:
 def named_tokens(
     event: Mapping[str, Any], text: Sequence[str] = (), categorical: Sequence[str] = (), log: Sequence[str] = ()
 ) -> list[tuple[str, float]]:
-    """What an event's features are spelt as, with the number of each."""
+    """Spell the features of an event, with the number of each."""
     out: list[tuple[str, float]] = []
     for name, value in event.items():
         if isinstance(value, list):
@@ -100,13 +100,13 @@ def by_largest(X: Any) -> Any:
 
 def by_norm(X: Any) -> Any:
     """Each row by its Euclidean norm."""
-    known = np.nan_to_num(X)
-    norms = np.array([math.hypot(*row) for row in known])[:, None]
-    return np.divide(known, norms, out=np.zeros_like(known), where=norms > 0)
+    finite = np.nan_to_num(X)
+    norms = np.array([math.hypot(*row) for row in finite])[:, None]
+    return np.divide(finite, norms, out=np.zeros_like(finite), where=norms > 0)
 
 
 def platt(scores: Any, y: Any, memory: int) -> list[float]:
-    """The probability of each event before it was learnt: online Newton steps on the log loss, with forgetting."""
+    """Return the probability of each event before learning it: online Newton steps on the log loss, with forgetting."""
     beta, H = np.array([1.0, 0.0]), np.zeros((2, 2))
     power = count = 0.0
     out = []
@@ -128,7 +128,7 @@ def platt(scores: Any, y: Any, memory: int) -> list[float]:
 
 
 def plain(scores: Any, memory: int) -> list[float]:
-    """The probability of each event before it was learnt, by its score in running root mean squares."""
+    """Return the probability of each event before learning it, by its score in running root mean squares."""
     power = count = 0.0
     out = []
     for t, score in enumerate(scores):
@@ -139,7 +139,7 @@ def plain(scores: Any, memory: int) -> list[float]:
 
 
 def score_bin(score: float) -> int:
-    """The bin of a score: 16 to an octave from 2^-24 to 2^16, of equal width within it; 641 is 0."""
+    """Return the bin of a score: 16 of equal width per octave from 2^-24 to 2^16; 641 is 0."""
     size = abs(score)
     if size < 2.0**-24:
         return 641
@@ -154,13 +154,13 @@ def score_bin(score: float) -> int:
 
 
 def bin_edge(b: int) -> float:
-    """The lower edge of a bin as a score."""
+    """Return the lower edge of a bin as a score."""
     j = b - 642 if b >= 642 else 641 - b
     return math.copysign(2.0 ** (j // 16 - 24) * (1 + j % 16 / 16), b - 641.5)
 
 
 def binned(scores: Any, y: Any, memory: int, rising: bool) -> list[float]:
-    """The probability of each event before it was learnt, by groups of a fading histogram of scores."""
+    """Return the probability of each event before learning it, by groups of a fading histogram of scores."""
     places = np.array([score_bin(score) for score in scores])
     positive = np.asarray(y) > 0
     weight = np.zeros(0)
@@ -193,8 +193,8 @@ def fitted(places: Any, positive: Any, weight: Any, rising: bool) -> Any:
     mass = sum(row / (2 * row.sum()) for row in counts if row.sum())
     groups, start = [], 0
     for b in range(1283):
-        done, left = mass[start : b + 1].sum(), mass[b + 1 :].sum()
-        if b == 1282 or min(done, left) >= (1 - 1e-9) / most:
+        before, left = mass[start : b + 1].sum(), mass[b + 1 :].sum()
+        if b == 1282 or min(before, left) >= (1 - 1e-9) / most:
             groups.append(slice(start, b + 1))
             start = b + 1
     sizes = np.array([counts[:, group].sum() + 2 for group in groups])
@@ -220,10 +220,10 @@ def fitted(places: Any, positive: Any, weight: Any, rising: bool) -> Any:
     x, v = [spread[0]], [0.0]
     for p in np.unique(risen):
         pool = [g for g, value in zip(groups, risen, strict=True) if value == p]
-        whole = slice(pool[0].start, pool[-1].stop)
-        n, hits = counts[:, whole].sum(), counts[1, whole].sum()
-        mean = (counts[:, whole].sum(axis=0) @ middles[whole]) / n
-        x.append((mean + (counts[1, whole] @ middles[whole] + mean) / (hits + 1)) / 2)
+        full = slice(pool[0].start, pool[-1].stop)
+        n, hits = counts[:, full].sum(), counts[1, full].sum()
+        mean = (counts[:, full].sum(axis=0) @ middles[full]) / n
+        x.append((mean + (counts[1, full] @ middles[full] + mean) / (hits + 1)) / 2)
         v.append(math.log(p / (1 - p)))
     return np.interp(spread, [*x, spread[-1]], [v[1] - 1, *v[1:], v[-1] + 1])
 
@@ -237,7 +237,7 @@ class Recent:
         self.events = 0
 
     def admit(self, name: str | None, label: float, bare: bool = False, assumed: bool = False) -> str:
-        """What becomes of one event: applied, duplicate, relabelled or unknown."""
+        """Return the outcome of one event: applied, duplicate, relabelled or unknown."""
         if name is not None and name in self.ids:
             was, number = self.ids[name]
             if assumed or was == label:

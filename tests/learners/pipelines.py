@@ -55,7 +55,7 @@ class Pipeline:
         return hasattr(algorithms()[self.algorithm], "fit")
 
     def config(self, **settings: Any) -> Config:
-        """A configuration with small buffers and bounds."""
+        """Return a configuration with small buffers and bounds."""
         params = _PARAMS.get(self.algorithm, {})
         small: dict[str, Any] = {"window": 40, "remembered_ids": 25, "seed": 7}
         if self.batch:
@@ -67,12 +67,12 @@ class Pipeline:
         )
 
     def learner(self, **settings: Any) -> Learner:
-        """A learner that has met nothing."""
+        """Return a new learner."""
         return Learner(self.config(**settings))
 
 
 def events(pipeline: Pipeline, n: int, seed: int = 0) -> tuple[list[Any], Vector]:
-    """What n events carry, and their labels: positives (of an ordinal learner ranks 3 to 5) are a third, and larger."""
+    """Draw features and labels of n events; a third is positive (ordinal: ranks 3 to 5) and larger."""
     random = np.random.default_rng(seed)
     y = np.where(random.random(n) < 0.33, 1.0, -1.0)
     carried = [_event(pipeline.kind, random, label) for label in y]
@@ -101,7 +101,7 @@ def batch(learner: Learner, carried: list[Any], y: Vector, **columns: Any) -> La
 
 
 def copied(learner: Learner) -> State:
-    """The state, in arrays of its own."""
+    """Copy the state of a learner."""
     return {name: array.copy() for name, array in learner.state().items()}
 
 
@@ -110,9 +110,9 @@ def bits(outcomes: list[BatchOutcome]) -> list[bytes]:
     return [array.tobytes() for array in vars(join_outcomes(outcomes)).values() if array is not None]
 
 
-def cut(whole: LabelledBatch, learner: Learner, carried: list[Any], cuts: list[int]) -> Iterator[LabelledBatch]:
-    """The events of a batch in pieces."""
-    for start, stop in pairwise([0, *sorted(cuts), len(whole)]):
+def cut(first_batch: LabelledBatch, learner: Learner, carried: list[Any], cuts: list[int]) -> Iterator[LabelledBatch]:
+    """Cut a batch into pieces."""
+    for start, stop in pairwise([0, *sorted(cuts), len(first_batch)]):
         segments = tuple(
             Segment(
                 max(a, start) - start,
@@ -121,21 +121,21 @@ def cut(whole: LabelledBatch, learner: Learner, carried: list[Any], cuts: list[i
                 offset + max(a, start) - a,
                 after if a >= start else offset + start - a,
             )
-            for a, b, name, offset, after in whole.segments
+            for a, b, name, offset, after in first_batch.segments
             if max(a, start) < min(b, stop)
         )
         yield batch(
             learner,
             carried[start:stop],
-            whole.labels[start:stop],
-            weights=None if whole.weights is None else whole.weights[start:stop],
-            ids=None if whole.ids is None else whole.ids[start:stop],
+            first_batch.labels[start:stop],
+            weights=None if first_batch.weights is None else first_batch.weights[start:stop],
+            ids=None if first_batch.ids is None else first_batch.ids[start:stop],
             segments=segments,
         )
 
 
 def stream(pipeline: Pipeline, learner: Learner, n: int, seed: int = 0) -> tuple[LabelledBatch, list[Any]]:
-    """A batch with weights, ids of which some come again, and a source that overlaps."""
+    """Draw a batch with weights, some repeated ids, and an overlapping source."""
     random = np.random.default_rng(seed)
     carried, y = events(pipeline, n, seed)
     ids = tuple(None if random.random() < 0.2 else f"id{random.integers(n)}" for _ in range(n))
@@ -159,14 +159,18 @@ PIPELINES = [
 
 def parametrize(pipelines: Sequence[Pipeline]) -> pytest.MarkDecorator:
     """Run a test with each pipeline; the plain tier has one kind of features for each algorithm, in turn."""
-    kinds = {name: [one.kind for one in PIPELINES if one.algorithm == name] for name in algorithms()}
+    kinds = {name: [pipeline.kind for pipeline in PIPELINES if pipeline.algorithm == name] for name in algorithms()}
     plain = {Pipeline(name, kinds[name][i % len(kinds[name])]) for i, name in enumerate(kinds)}
     marked = [
-        pytest.param(one, id=f"{one.algorithm}-{one.kind}", marks=() if one in plain else (pytest.mark.integration,))
-        for one in pipelines
+        pytest.param(
+            pipeline,
+            id=f"{pipeline.algorithm}-{pipeline.kind}",
+            marks=() if pipeline in plain else (pytest.mark.integration,),
+        )
+        for pipeline in pipelines
     ]
     return pytest.mark.parametrize("pipeline", marked)
 
 
-ONLINE = parametrize([one for one in PIPELINES if not one.batch])
+ONLINE = parametrize([pipeline for pipeline in PIPELINES if not pipeline.batch])
 EVERY = parametrize(PIPELINES)

@@ -25,7 +25,7 @@ def stream(n: int, dim: int, seed: int, *, share: float = 0.3, gap: float = 1.0,
 
 
 def as_sparse(X: Matrix) -> Sparse:
-    """The same rows without their zeros."""
+    """Return the rows without their zeros."""
     row, column = np.nonzero(X)
     counts = np.bincount(row, minlength=len(X))
     return Sparse(X[row, column], column.astype(np.int64), np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
@@ -41,7 +41,7 @@ def piece(rows: Rows, start: int, stop: int) -> Rows:
 
 
 def columns(rows: Rows) -> int:
-    """A dimension that holds the rows: for sparse ones a multiple of 8, as the columns' stage gives."""
+    """Return a dimension for the rows: for sparse rows a multiple of 8, as from the column map."""
     if isinstance(rows, Sparse):
         return 8 * (1 + int(rows.indices.max(initial=0)) // 8)
     return rows.shape[1]
@@ -59,7 +59,7 @@ def run(
     seed: int = 0,
     precision: Precision = "float64",
 ) -> tuple[Any, Vector]:
-    """The state after the stream, learnt in the pieces that `cuts` makes, and the prequential scores (or values)."""
+    """Learn a stream in pieces with ends at `cuts`; return the state and the prequential scores (or values)."""
     state = initial(algorithm, params, columns(rows) if dim is None else dim, seed, precision)
     weight = np.ones(len(y)) if weight is None else weight
     scores = values(algorithm, params, state, len(y))

@@ -34,18 +34,18 @@ def record(n: int, seed: int, m: int = 3, share: float = 0.3, ids: int | None = 
     return ComparedBatch(hashes_of(names), labels, np.round(2 * scores) / 2, clocks)
 
 
-def cut(whole: ComparedBatch, start: int, stop: int) -> ComparedBatch:
+def cut(batch: ComparedBatch, start: int, stop: int) -> ComparedBatch:
     part = slice(start, stop)
-    return ComparedBatch(whole.hashes[part], whole.labels[part], whole.scores[part], whole.clocks[part])
+    return ComparedBatch(batch.hashes[part], batch.labels[part], batch.scores[part], batch.clocks[part])
 
 
 def config(m: int = 3, **settings: Any) -> GroupConfig:
     return GroupConfig(tuple("abcdefgh"[:m]), **settings)
 
 
-def compared(whole: ComparedBatch, **settings: Any) -> GroupComparison:
-    out = GroupComparison(config(whole.scores.shape[1], **settings))
-    out.apply(whole)
+def compared(batch: ComparedBatch, **settings: Any) -> GroupComparison:
+    out = GroupComparison(config(batch.scores.shape[1], **settings))
+    out.apply(batch)
     return out
 
 
@@ -63,8 +63,8 @@ class Naive:
 
     def __init__(self, m: int, window: int, alpha: float, ids: int = 2**17) -> None:
         self.m, self.window, self.alpha, self.ids = m, window, alpha, max(ids, window)
-        self.kept: list[list[Any]] = []  # number, label, scores
-        self.known: dict[int, list[Any]] = {}  # by hash: the event's number, its label
+        self.window_events: list[list[Any]] = []  # number, label, scores
+        self.events_by_id: dict[int, list[Any]] = {}  # by hash: the event's number, its label
         self.events = self.duplicates = self.corrections = self.blocks = 0
         self.clock: float | None = None
         self.gathered: list[tuple[float, Any]] = []
@@ -72,24 +72,24 @@ class Naive:
         self.wealth = {pair: [0.0, 0.0] for pair in self.d}
         self.verdict: dict[tuple[int, int], tuple[str, int, float | None]] = {}
 
-    def apply(self, whole: ComparedBatch) -> None:
-        for h, y, row, clock in zip(whole.hashes, whole.labels, whole.scores, whole.clocks, strict=True):
+    def apply(self, batch: ComparedBatch) -> None:
+        for h, y, row, clock in zip(batch.hashes, batch.labels, batch.scores, batch.clocks, strict=True):
             if not np.isnan(clock):
                 self.clock = float(clock) if self.clock is None else max(self.clock, float(clock))
-            if (known := self.known.get(int(h))) is not None:
-                self.duplicates += known[1] == y
-                self.corrections += known[1] != y
-                known[1] = y
-                for event in self.kept:
-                    if event[0] == known[0]:
+            if (seen := self.events_by_id.get(int(h))) is not None:
+                self.duplicates += seen[1] == y
+                self.corrections += seen[1] != y
+                seen[1] = y
+                for event in self.window_events:
+                    if event[0] == seen[0]:
                         event[1] = y
                 continue
             if h:
-                self.known[int(h)] = [self.events, y]
-                if len(self.known) > self.ids:
-                    self.known.pop(next(iter(self.known)))
+                self.events_by_id[int(h)] = [self.events, y]
+                if len(self.events_by_id) > self.ids:
+                    self.events_by_id.pop(next(iter(self.events_by_id)))
             row = np.nan_to_num(row, nan=0.0, posinf=np.inf, neginf=-np.inf)
-            self.kept = [*self.kept, [self.events, y, row]][-self.window :]
+            self.window_events = [*self.window_events, [self.events, y, row]][-self.window :]
             self.events += 1
             self.meet(y, row)
 
@@ -110,19 +110,19 @@ class Naive:
         self.blocks += 1
         self.gathered = []
 
-    def check(self, told: dict[str, Any]) -> None:
-        """That a comparison tells the same."""
-        assert (told["events"], told["duplicates"], told["corrections"], told["clock"]) == (
+    def check(self, reported: dict[str, Any]) -> None:
+        """Check that a comparison reports the same."""
+        assert (reported["events"], reported["duplicates"], reported["corrections"], reported["clock"]) == (
             self.events,
             self.duplicates,
             self.corrections,
             self.clock,
         )
-        window = told["window"]
-        labels = np.array([event[1] for event in self.kept])
+        window = reported["window"]
+        labels = np.array([event[1] for event in self.window_events])
         assert window["class_counts"] == {"negative": sum(labels < 0), "positive": sum(labels > 0)}
         if min(window["class_counts"].values()) >= 2:
-            auc, covariance = naive_delong(labels, np.array([event[2] for event in self.kept]))
+            auc, covariance = naive_delong(labels, np.array([event[2] for event in self.window_events]))
             z = norm.ppf(0.975)
             for j, figures in enumerate(window["auc"].values()):
                 assert figures["auc"] == pytest.approx(auc[j], abs=1e-12)
@@ -136,14 +136,14 @@ class Naive:
                 reach = z * math.sqrt(max(covariance[a, a] + covariance[b, b] - 2 * covariance[a, b], 0))
                 expected = np.clip([auc[a] - auc[b] - reach, auc[a] - auc[b] + reach], -1, 1)
                 assert figures["interval"] == pytest.approx(expected, abs=1e-7)
-        for pair, test in zip(self.d, told["tests"], strict=True):
+        for pair, test in zip(self.d, reported["tests"], strict=True):
             evidence = [test["evidence"]["a_better"], test["evidence"]["b_better"]]
             assert evidence == pytest.approx([w / math.log(10) for w in self.wealth[pair]], rel=1e-9, abs=1e-12)
             assert (test["verdict"], test["since_events"], test["since_clock"]) == self.verdict.get(
                 pair, (None, None, None)
             )
             assert test["blocks"] == self.blocks
-        json.dumps(told, allow_nan=False)
+        json.dumps(reported, allow_nan=False)
 
 
 @pytest.mark.parametrize(
@@ -154,18 +154,18 @@ def test_all_is_as_in_the_definitions_however_the_stream_is_cut(
     m: int, window: int, remembered: int, ids: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comparison, "_FEWEST_IDS", remembered)
-    whole = record(700, seed=m, m=m, ids=ids)
-    whole.scores[3, 0] = np.nan
-    whole.scores[5, 1], whole.scores[6, 1] = np.inf, -np.inf
+    full = record(700, seed=m, m=m, ids=ids)
+    full.scores[3, 0] = np.nan
+    full.scores[5, 1], full.scores[6, 1] = np.inf, -np.inf
     naive, parts = Naive(m, window, 0.3, remembered), GroupComparison(config(m, window=window, alpha=0.3))
     for start, stop in pairwise([0, 0, 1, 2, 40, 41, 300, 700]):
-        part = cut(whole, start, stop)
+        part = cut(full, start, stop)
         naive.apply(part)
         parts.apply(part)
         naive.check(parts.view().as_json())
         parts = GroupComparison.restored(parts.config, {name: array.copy() for name, array in parts.state().items()})
-    assert parts.digest() == compared(whole, window=window, alpha=0.3).digest()
-    assert sorted(parts.state()["ids.hashes"].tolist()) == sorted(naive.known)
+    assert parts.digest() == compared(full, window=window, alpha=0.3).digest()
+    assert sorted(parts.state()["ids.hashes"].tolist()) == sorted(naive.events_by_id)
     assert naive.verdict or window < 50
     assert (naive.corrections > 0 and naive.duplicates > 0) or ids is None
 
@@ -177,65 +177,65 @@ def test_all_is_as_in_the_definitions_however_the_stream_is_cut(
 )
 @settings(max_examples=20)
 def test_the_state_does_not_tell_the_batches(cuts: list[int], window: int, remembered: int) -> None:
-    whole = record(400, seed=9, ids=300)
+    full = record(400, seed=9, ids=300)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparison, "_FEWEST_IDS", remembered)
         parts = GroupComparison(config(window=window))
         for start, stop in pairwise([0, *sorted(cuts), 400]):
-            parts.apply(cut(whole, start, stop))
-        assert parts.digest() == compared(whole, window=window).digest()
+            parts.apply(cut(full, start, stop))
+        assert parts.digest() == compared(full, window=window).digest()
 
 
 def test_a_correction_is_as_if_the_label_had_been_so_from_the_start() -> None:
-    whole = record(200, seed=3)
+    full = record(200, seed=3)
     names = [f"e{i}" for i in range(200)]
-    whole = ComparedBatch(hashes_of(names), whole.labels, whole.scores, whole.clocks)
-    other = compared(whole, window=150)
+    full = ComparedBatch(hashes_of(names), full.labels, full.scores, full.clocks)
+    other = compared(full, window=150)
     before = other.view().as_json()
     places = [60, 100, 199]
-    again = ComparedBatch(whole.hashes[places], -whole.labels[places], whole.scores[places] + 1, np.full(3, np.nan))
+    again = ComparedBatch(full.hashes[places], -full.labels[places], full.scores[places] + 1, np.full(3, np.nan))
     other.apply(again)
-    labels = whole.labels.copy()
+    labels = full.labels.copy()
     labels[places] *= -1
-    right = compared(ComparedBatch(whole.hashes, labels, whole.scores, whole.clocks), window=150)
-    told = other.view().as_json()
-    assert told["window"] == right.view().as_json()["window"] != before["window"]
-    assert told["tests"] == before["tests"]
-    assert (told["events"], told["duplicates"], told["corrections"]) == (200, 0, 3)
+    right = compared(ComparedBatch(full.hashes, labels, full.scores, full.clocks), window=150)
+    reported = other.view().as_json()
+    assert reported["window"] == right.view().as_json()["window"] != before["window"]
+    assert reported["tests"] == before["tests"]
+    assert (reported["events"], reported["duplicates"], reported["corrections"]) == (200, 0, 3)
     other.apply(again)
     assert (other.view().as_json()["duplicates"], other.events) == (3, 200)
-    told = other.view().as_json()
-    gone = ComparedBatch(whole.hashes[:2], whole.labels[:2] * [1, -1], whole.scores[:2], np.full(2, np.nan))
+    reported = other.view().as_json()
+    gone = ComparedBatch(full.hashes[:2], full.labels[:2] * [1, -1], full.scores[:2], np.full(2, np.nan))
     for counted in ((4, 4), (6, 4)):  # no longer in the window, but known
         other.apply(gone)
         after = other.view().as_json()
         assert (after["duplicates"], after["corrections"]) == counted
-        assert {**after, "duplicates": 3, "corrections": 3} == told
+        assert {**after, "duplicates": 3, "corrections": 3} == reported
 
 
 def test_an_id_is_known_for_longer_than_its_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "_FEWEST_IDS", 128)
-    whole = record(200, seed=3)
-    whole = ComparedBatch(hashes_of([f"e{i}" for i in range(200)]), whole.labels, whole.scores, whole.clocks)
-    one = compared(whole, window=20)
-    one.apply(cut(whole, 72, 200))
-    assert (one.events, one.view().as_json()["duplicates"]) == (200, 128)
-    assert len(one.state()["ids.hashes"]) == 128
-    one.apply(cut(whole, 71, 72))  # forgotten: an event like any other, which pushes out the next
-    one.apply(cut(whole, 72, 73))
-    assert one.events == 202
-    wide = compared(whole, window=150)  # no id is forgotten while its event is in the window
-    wide.apply(cut(whole, 50, 200))
+    full = record(200, seed=3)
+    full = ComparedBatch(hashes_of([f"e{i}" for i in range(200)]), full.labels, full.scores, full.clocks)
+    result = compared(full, window=20)
+    result.apply(cut(full, 72, 200))
+    assert (result.events, result.view().as_json()["duplicates"]) == (200, 128)
+    assert len(result.state()["ids.hashes"]) == 128
+    result.apply(cut(full, 71, 72))  # forgotten: an event like any other, which pushes out the next
+    result.apply(cut(full, 72, 73))
+    assert result.events == 202
+    wide = compared(full, window=150)  # no id is forgotten while its event is in the window
+    wide.apply(cut(full, 50, 200))
     assert (wide.events, wide.view().as_json()["duplicates"]) == (200, 150)
 
 
 def test_memory_grows_with_what_came() -> None:
-    one = compared(record(10, seed=0))
-    assert len(one._ids.hashes) == len(one._window.labels) == 64
-    one.apply(record(90, seed=1))
-    assert len(one._window.labels) == 128
-    assert {name: len(array) for name, array in one.state().items() if name[:3] in ("ids", "win")} == {
-        "ids.hashes": (ids := int(one.state()["window.counts"][3])),
+    result = compared(record(10, seed=0))
+    assert len(result._ids.hashes) == len(result._window.labels) == 64
+    result.apply(record(90, seed=1))
+    assert len(result._window.labels) == 128
+    assert {name: len(array) for name, array in result.state().items() if name[:3] in ("ids", "win")} == {
+        "ids.hashes": (ids := int(result.state()["window.counts"][3])),
         "ids.labels": ids,
         "ids.numbers": ids,
         "window.labels": 100,
@@ -243,7 +243,7 @@ def test_memory_grows_with_what_came() -> None:
         "window.counts": 4,
         "window.clock": 1,
     }
-    assert sum(array.itemsize for array in one._ids) == 17
+    assert sum(array.itemsize for array in result._ids) == 17
 
 
 tied = st.sampled_from([-np.inf, -1.0, 0.0, 1e-300, 2.5, np.inf])
@@ -256,29 +256,29 @@ def test_delong_equals_all_pairs_with_ties(events: list[tuple[bool, list[float]]
     labels[:2], labels[-2:] = 1.0, -1.0
     scores = np.array([row for _, row in events])
     auc, covariance = naive_delong(labels, scores)
-    found = estimate_aucs(scores[labels < 0], scores[labels > 0])
-    np.testing.assert_allclose(found.auc, auc, atol=1e-12)
-    np.testing.assert_allclose(found.covariance, covariance, atol=1e-12)  # type: ignore[arg-type]
+    result = estimate_aucs(scores[labels < 0], scores[labels > 0])
+    np.testing.assert_allclose(result.auc, auc, atol=1e-12)
+    np.testing.assert_allclose(result.covariance, covariance, atol=1e-12)  # type: ignore[arg-type]
 
 
 def test_delong_on_many_events_and_against_scikit_learn() -> None:
-    whole = record(1500, seed=4, m=2, share=0.1)
-    found = estimate_aucs(whole.scores[whole.labels < 0], whole.scores[whole.labels > 0])
-    auc, covariance = naive_delong(whole.labels, whole.scores)
-    np.testing.assert_allclose(found.auc, auc, atol=1e-12)
-    np.testing.assert_allclose(found.covariance, covariance, atol=1e-12)  # type: ignore[arg-type]
+    full = record(1500, seed=4, m=2, share=0.1)
+    result = estimate_aucs(full.scores[full.labels < 0], full.scores[full.labels > 0])
+    auc, covariance = naive_delong(full.labels, full.scores)
+    np.testing.assert_allclose(result.auc, auc, atol=1e-12)
+    np.testing.assert_allclose(result.covariance, covariance, atol=1e-12)  # type: ignore[arg-type]
     for j in range(2):
-        assert found.auc[j] == pytest.approx(roc_auc_score(whole.labels, whole.scores[:, j]), abs=1e-12)
+        assert result.auc[j] == pytest.approx(roc_auc_score(full.labels, full.scores[:, j]), abs=1e-12)
 
 
 def test_a_learner_and_its_copy_differ_by_nothing() -> None:
-    whole = record(300, seed=5, m=2)
-    whole.scores[:, 1] = whole.scores[:, 0]
-    told = compared(whole).view().as_json()
-    assert told["window"]["differences"][0]["difference"] == 0
-    assert told["window"]["differences"][0]["interval"] == pytest.approx([0, 0], abs=1e-7)
-    assert told["tests"][0]["evidence"] == {"a_better": 0.0, "b_better": 0.0}
-    assert told["tests"][0]["verdict"] is None
+    full = record(300, seed=5, m=2)
+    full.scores[:, 1] = full.scores[:, 0]
+    reported = compared(full).view().as_json()
+    assert reported["window"]["differences"][0]["difference"] == 0
+    assert reported["window"]["differences"][0]["interval"] == pytest.approx([0, 0], abs=1e-7)
+    assert reported["tests"][0]["evidence"] == {"a_better": 0.0, "b_better": 0.0}
+    assert reported["tests"][0]["verdict"] is None
 
 
 @pytest.mark.parametrize(
@@ -292,36 +292,36 @@ def test_a_learner_and_its_copy_differ_by_nothing() -> None:
 )
 def test_what_is_undefined_says_why(labels: list[int], reason: str, intervals: bool) -> None:
     n = len(labels)
-    whole = ComparedBatch(np.zeros(n, np.uint64), np.array(labels, float), np.ones((n, 2)), np.full(n, np.nan))
-    told = compared(whole).view().as_json()
+    batch = ComparedBatch(np.zeros(n, np.uint64), np.array(labels, float), np.ones((n, 2)), np.full(n, np.nan))
+    reported = compared(batch).view().as_json()
     pointers = [f"/window/{place}" for place in ("auc/a", "auc/b", "differences/0")]
     keys = ["auc", "auc", "difference"]
     expected = [f"{place}/interval" for place in pointers]
     if intervals:
         expected += [f"{place}/{key}" for place, key in zip(pointers, keys, strict=True)]
-    assert told["undefined"] == dict.fromkeys(expected, reason)
-    assert told["clock"] is None
-    json.dumps(told, allow_nan=False)
+    assert reported["undefined"] == dict.fromkeys(expected, reason)
+    assert reported["clock"] is None
+    json.dumps(reported, allow_nan=False)
 
 
 def test_the_better_one_is_found_and_the_words_say_so() -> None:
     random = np.random.default_rng(6)
     labels = np.where(random.random(4000) < 0.2, 1.0, -1.0)
     scores = random.normal(size=(4000, 2)) + labels[:, None] * np.array([0.1, 0.8])
-    whole = ComparedBatch(np.zeros(4000, np.uint64), labels, scores, np.arange(4000.0))
-    (test,) = compared(whole).view().as_json()["tests"]
+    batch = ComparedBatch(np.zeros(4000, np.uint64), labels, scores, np.arange(4000.0))
+    (test,) = compared(batch).view().as_json()["tests"]
     assert test["verdict"] == "b"
     assert test["evidence"]["b_better"] > 9
     assert test["since_clock"] == test["since_events"] - 1 < 2000
     assert test["words"].startswith("b is better: evidence 10^")
     assert test["words"].endswith(f" to 1 since event {test['since_events']:,}")
-    early = compared(cut(whole, 0, test["since_events"])).view().as_json()["tests"][0]
+    early = compared(cut(batch, 0, test["since_events"])).view().as_json()["tests"][0]
     assert early["words"].startswith("b is better: evidence 4")  # just past 40 to 1
-    (before,) = compared(cut(whole, 0, 10)).view().as_json()["tests"]
+    (before,) = compared(cut(batch, 0, 10)).view().as_json()["tests"]
     assert before["words"].startswith("not decided: evidence ")
     assert before["words"].endswith("; 40 to 1 decides")
-    turned = compared(whole)
-    turned.apply(ComparedBatch(whole.hashes, -labels, scores, whole.clocks))
+    turned = compared(batch)
+    turned.apply(ComparedBatch(batch.hashes, -labels, scores, batch.clocks))
     (after,) = turned.view().as_json()["tests"]
     assert (after["verdict"], after["since_events"]) == ("b", test["since_events"])
     assert "b was better: evidence reached 40 to 1 at event" in after["words"]
@@ -334,8 +334,8 @@ def test_equals_seldom_get_a_verdict_though_one_looks_after_every_event() -> Non
     for _ in range(100):
         labels = np.where(random.random(1500) < 0.3, 1.0, -1.0)
         scores = random.normal(size=(1500, 2)) + labels[:, None]
-        whole = ComparedBatch(np.zeros(1500, np.uint64), labels, scores, np.full(1500, np.nan))
-        decided += compared(whole, window=1).view().as_json()["tests"][0]["verdict"] is not None
+        batch = ComparedBatch(np.zeros(1500, np.uint64), labels, scores, np.full(1500, np.nan))
+        decided += compared(batch, window=1).view().as_json()["tests"][0]["verdict"] is not None
     assert decided <= 12
 
 
@@ -344,20 +344,20 @@ def test_more_events_of_a_class_than_are_gathered() -> None:
     scores = np.random.default_rng(8).normal(size=(n + 1, m))
     labels = np.full(n + 1, -1.0)
     labels[-1] = 1.0
-    whole = ComparedBatch(np.zeros(n + 1, np.uint64), labels, scores, np.full(n + 1, np.nan))
+    batch = ComparedBatch(np.zeros(n + 1, np.uint64), labels, scores, np.full(n + 1, np.nan))
     naive = Naive(m, 100, 0.05)
-    naive.apply(whole)
-    naive.check(compared(whole, window=100).view().as_json())
+    naive.apply(batch)
+    naive.check(compared(batch, window=100).view().as_json())
 
 
 def test_a_view_can_last() -> None:
-    whole = record(300, seed=10)
-    one = compared(cut(whole, 0, 200))
-    frozen, live = one.view().frozen(), one.view().as_json()
-    one.apply(cut(whole, 200, 300))
+    full = record(300, seed=10)
+    result = compared(cut(full, 0, 200))
+    frozen, live = result.view().frozen(), result.view().as_json()
+    result.apply(cut(full, 200, 300))
     assert frozen.as_json() == live
     assert frozen.aucs is frozen.aucs
-    assert one.view().as_json() != live
+    assert result.view().as_json() != live
 
 
 @pytest.mark.parametrize(
@@ -381,19 +381,19 @@ def test_configurations_that_are_refused(values: dict[str, Any], pointers: list[
 
 
 def test_a_configuration_comes_back_from_json() -> None:
-    one = GroupConfig.of({"learners": ["a.b-c_9", "B"]})
-    assert one.to_json() == {"learners": ["a.b-c_9", "B"], "window": 10_000, "alpha": 0.05}
-    assert GroupConfig.of(json.loads(json.dumps(one.to_json()))) == one
+    group = GroupConfig.of({"learners": ["a.b-c_9", "B"]})
+    assert group.to_json() == {"learners": ["a.b-c_9", "B"], "window": 10_000, "alpha": 0.05}
+    assert GroupConfig.of(json.loads(json.dumps(group.to_json()))) == group
 
 
 def test_columns_that_do_not_fit_change_nothing() -> None:
-    one, whole = compared(record(20, seed=0)), record(20, seed=1, m=2)
-    before = one.digest()
+    result, full = compared(record(20, seed=0)), record(20, seed=1, m=2)
+    before = result.digest()
     with pytest.raises(InvalidInput, match=r"/scores: has shape \(20, 2\); expected \(20, 3\)"):
-        one.apply(whole)
+        result.apply(full)
     with pytest.raises(InvalidInput, match="/clocks"):
-        one.apply(ComparedBatch(whole.hashes, whole.labels, np.ones((20, 3)), np.zeros(3)))
-    assert one.digest() == before
+        result.apply(ComparedBatch(full.hashes, full.labels, np.ones((20, 3)), np.zeros(3)))
+    assert result.digest() == before
 
 
 @pytest.mark.parametrize(
@@ -426,38 +426,38 @@ def test_columns_that_do_not_fit_change_nothing() -> None:
     ],
 )
 def test_a_state_that_no_records_lead_to_is_refused(name: str, place: Any, value: float) -> None:
-    one = compared(record(100, seed=2), window=50)
-    state = {key: array.copy() for key, array in one.state().items()}
-    GroupComparison.restored(one.config, state)
+    result = compared(record(100, seed=2), window=50)
+    state = {key: array.copy() for key, array in result.state().items()}
+    GroupComparison.restored(result.config, state)
     state[name][place] = value
     with pytest.raises(InvalidInput) as error:
-        GroupComparison.restored(one.config, state)
+        GroupComparison.restored(result.config, state)
     assert f"/{name}" in [problem.pointer for problem in error.value.problems]
 
 
 def test_labels_of_ids_are_those_of_the_window() -> None:
-    one = compared(record(100, seed=2), window=50)
+    result = compared(record(100, seed=2), window=50)
     for name, pointers in (("ids.labels", ["/ids.labels"]), ("window.labels", ["/ids.labels"])):
-        state = {key: array.copy() for key, array in one.state().items()}
+        state = {key: array.copy() for key, array in result.state().items()}
         place = state["ids.numbers"][-1] % 50 if name == "window.labels" else -1
         state[name][place] = 1 - state[name][place]
         with pytest.raises(InvalidInput) as error:
-            GroupComparison.restored(one.config, state)
+            GroupComparison.restored(result.config, state)
         assert [problem.pointer for problem in error.value.problems] == pointers
 
 
 def test_more_ids_than_events_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "_FEWEST_IDS", 64)
-    one = compared(record(200, seed=2), window=50)
-    state = {key: array.copy() for key, array in one.state().items()}
+    result = compared(record(200, seed=2), window=50)
+    state = {key: array.copy() for key, array in result.state().items()}
     state["window.counts"][3] = 201
     with pytest.raises(InvalidInput, match="has 201 ids of 200 events"):
-        GroupComparison.restored(one.config, state)
+        GroupComparison.restored(result.config, state)
 
 
 def test_a_state_of_other_arrays_is_refused() -> None:
-    one = compared(record(100, seed=2), window=50)
-    state = one.state()
+    result = compared(record(100, seed=2), window=50)
+    state = result.state()
     wrong: list[tuple[str, dict[str, Any]]] = [
         ("/tests.wealth", {name: array for name, array in state.items() if name != "tests.wealth"}),
         ("/more", state | {"more": np.zeros(1)}),
@@ -469,7 +469,7 @@ def test_a_state_of_other_arrays_is_refused() -> None:
     ]
     for pointer, arrays in wrong:
         with pytest.raises(InvalidInput) as error:
-            GroupComparison.restored(one.config, arrays)
+            GroupComparison.restored(result.config, arrays)
         assert pointer in [problem.pointer for problem in error.value.problems]
     with pytest.raises(InvalidInput):
         GroupComparison.restored(config(2, window=50), state)
@@ -478,9 +478,9 @@ def test_a_state_of_other_arrays_is_refused() -> None:
 
 
 def test_one_compiled_signature() -> None:
-    whole = record(30, seed=0)
-    one = compared(whole)
-    one.apply(ComparedBatch(whole.hashes[::2], whole.labels[::2], whole.scores[::2], whole.clocks[::2]))
-    restored = GroupComparison.restored(one.config, one.state())
-    restored.apply(whole)
+    full = record(30, seed=0)
+    result = compared(full)
+    result.apply(ComparedBatch(full.hashes[::2], full.labels[::2], full.scores[::2], full.clocks[::2]))
+    restored = GroupComparison.restored(result.config, result.state())
+    restored.apply(full)
     assert len(getattr(comparison._apply, "signatures", [1])) == 1

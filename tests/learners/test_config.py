@@ -22,7 +22,7 @@ SPARSE = {"kind": "sparse", "dim": 30}
 
 
 def refused(values: Any) -> list[str]:
-    """The pointers of everything that is wrong with a configuration."""
+    """Return the pointers of all problems of a configuration."""
     with pytest.raises(InvalidInput) as caught:
         Config.of(values)
     assert all(problem.detail for problem in caught.value.problems)
@@ -312,7 +312,7 @@ def test_ranks_are_whole_numbers_from_1() -> None:
             continue
         with pytest.raises(InvalidInput) as caught:
             kind.read([1, bad])
-        assert [(one.pointer, one.detail[-len(expected) :]) for one in caught.value.problems] == [
+        assert [(problem.pointer, problem.detail[-len(expected) :]) for problem in caught.value.problems] == [
             ("/labels/1", expected)
         ]
     assert all(kind.accepts(good) for good in (1, 2.0, 3))

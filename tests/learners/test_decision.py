@@ -28,11 +28,11 @@ def bits(decision: BinaryDecision) -> list[bytes]:
     return [array.tobytes() for arrays in decision.state().values() for array in arrays.values()]
 
 
-def said(scores: Predictions) -> list[bytes]:
+def column_bytes(scores: Predictions) -> list[bytes]:
     return [np.asarray(column).tobytes() for column in scores]
 
 
-@pytest.mark.parametrize("calibrated", KINDS, ids=lambda one: one.kind)
+@pytest.mark.parametrize("calibrated", KINDS, ids=lambda item: item.kind)
 @pytest.mark.parametrize("objective", [Threshold(), BUDGET, Threshold("cost", field="amount")], ids=str)
 def test_a_node_that_notes_what_another_has_served_has_its_state(calibrated: Calibration, objective: Threshold) -> None:
     there, here = BinaryDecision(calibrated, objective), BinaryDecision(calibrated, objective)
@@ -41,13 +41,13 @@ def test_a_node_that_notes_what_another_has_served_has_its_state(calibrated: Cal
         learnt, served = slice(start, start + 30), slice(start + 30, start + 80)
         decided = np.arange(30) % 2 == 0
         outcomes = [
-            one.learn(values[learnt], y[learnt], decided, costs[learnt], clocks[learnt]) for one in (there, here)
+            item.learn(values[learnt], y[learnt], decided, costs[learnt], clocks[learnt]) for item in (there, here)
         ]
-        assert said(outcomes[0]) == said(outcomes[1])
+        assert column_bytes(outcomes[0]) == column_bytes(outcomes[1])
         scores = there.serve(values[served], costs[served], clocks[served])
         here.note(scores, clocks[served])
         assert bits(there) == bits(here)
-    assert said(there.preview(values, costs)) == said(here.preview(values, costs))
+    assert column_bytes(there.preview(values, costs)) == column_bytes(here.preview(values, costs))
 
 
 def test_a_frozen_copy_stays_and_a_restored_one_goes_on() -> None:
@@ -59,8 +59,8 @@ def test_a_frozen_copy_stays_and_a_restored_one_goes_on() -> None:
     before = bits(frozen)
     other = BinaryDecision(KINDS[0], BUDGET)
     other.restore(decision.state())
-    for one in (decision, other):
-        one.serve(values[100:], costs[100:], clocks[100:])
+    for item in (decision, other):
+        item.serve(values[100:], costs[100:], clocks[100:])
     assert bits(decision) == bits(other)
     assert bits(frozen) == before != bits(decision)
     assert frozen.threshold is not None
@@ -70,7 +70,7 @@ def test_no_costs_are_costs_of_1_and_looking_accounts_for_nothing() -> None:
     values, _, _, clocks = stream(50)
     decision = BinaryDecision(KINDS[1], Threshold("cost", false_positive=2.0, field="amount"))
     before = bits(decision)
-    assert said(decision.preview(values)) == said(decision.preview(values, np.ones(50)))
+    assert column_bytes(decision.preview(values)) == column_bytes(decision.preview(values, np.ones(50)))
     assert bits(decision) == before
     assert decision.threshold == 2 / 3
     served = decision.serve(values, None, clocks)
@@ -87,7 +87,7 @@ def test_a_restart_forgets_the_model_and_not_what_was_spent_today() -> None:
     assert 0 < spent <= 10
     decision.restart()
     fresh = BinaryDecision(Calibration("isotonic"), Threshold("budget", alerts=10))
-    assert said(decision.preview(values)) == said(fresh.preview(values))
+    assert column_bytes(decision.preview(values)) == column_bytes(fresh.preview(values))
     account = decision.state()["threshold"]
     assert account["spent"].tolist() == [150, spent, 0]
     # what is learnt again for the new model was decided then
@@ -101,8 +101,8 @@ def test_the_threshold_can_be_changed_and_changed_back() -> None:
     values, y, costs, clocks = stream(640)
     decision, always = (BinaryDecision(KINDS[0], Threshold("f1-window")) for _ in range(2))
     now = np.ones(640, dtype=np.bool_)
-    for one in (decision, always):
-        one.learn(values, y, now, costs, clocks)
+    for item in (decision, always):
+        item.learn(values, y, now, costs, clocks)
     live = always.threshold
     decision.change(Threshold("fixed", value=0.9))
     assert decision.threshold == 0.9
@@ -130,7 +130,7 @@ def test_an_ordinal_learner_has_nothing_to_account_for() -> None:
     ]
     decision.note(ranks[0], clocks)
     decision.restart()
-    assert len({tuple(one.decisions.tolist()) for one in ranks}) == 1
+    assert len({tuple(rank.decisions.tolist()) for rank in ranks}) == 1
     assert decision.state() == {}
     with pytest.raises(ValueError, match="ordinal"):
         BinaryDecision(KINDS[0], Threshold()).note(ranks[0], clocks)

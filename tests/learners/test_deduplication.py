@@ -36,22 +36,22 @@ WORDS = ["applied", "duplicate", "beyond", "relabelled", "unknown"]
 
 
 def admitted(recent: RecentIds, batch: list[Event], number: int = 0) -> tuple[list[str], list[Any]]:
-    """What becomes of the events of a batch; and what each corrected one had been, with what had been said of it."""
+    """Return the outcome of each event of a batch, and the former label and predictions of each corrected event."""
     n = len(batch)
     late = LateColumns.none(n)._replace(
-        bare=np.array([one.bare for one in batch], dtype=np.bool_),
-        assumed=np.array([one.assumed for one in batch], dtype=np.bool_),
+        bare=np.array([item.bare for item in batch], dtype=np.bool_),
+        assumed=np.array([item.assumed for item in batch], dtype=np.bool_),
     )
-    y = np.array([one.label for one in batch])
-    hashes = hashes_of([one.name for one in batch])
+    y = np.array([item.label for item in batch])
+    hashes = hashes_of([item.name for item in batch])
     status, slots = np.zeros(n, dtype=np.int8), np.full(n, -1, dtype=np.int64)
     corrected = []
     start = 0
     while start < n:
         stop = recent.admit(hashes, y, late, status, slots, start)
         new = start + np.flatnonzero(status[start:stop] == Status.APPLIED)
-        said = number + np.arange(len(new), dtype=np.float64)  # an event's score is its number, here
-        recent.note(slots[new], number, said, said / 1024, said.astype(np.int64) % 2)
+        event_scores = number + np.arange(len(new), dtype=np.float64)  # an event's score is its number, here
+        recent.note(slots[new], number, event_scores, event_scores / 1024, event_scores.astype(np.int64) % 2)
         number += len(new)
         if stop < n:
             corrected.append(recent.relabel(int(slots[stop]), float(y[stop])))
@@ -108,21 +108,21 @@ def test_long_streams_with_many_evictions(capacity: int) -> None:
         batch = [Event(f"{n}") for n in random.integers(0, 3 * capacity, size)]
         words = admitted(recent, batch, number)[0]
         number += words.count("applied")
-        assert words == [model.admit(one.name, one.label) for one in batch]
+        assert words == [model.admit(item.name, item.label) for item in batch]
         assert same(recent, restored(recent))
 
 
 @pytest.mark.parametrize("step", [1, 7, 1000])
 def test_the_state_does_not_tell_the_batches(step: int) -> None:
     stream = [Event(f"id-{n % 700}", 1.0 if n % 350 else -1.0) for n in range(1000)]
-    whole, parts = RecentIds(500), RecentIds(500)
-    words = admitted(whole, stream)[0]
-    found: list[str] = []
+    full, parts = RecentIds(500), RecentIds(500)
+    words = admitted(full, stream)[0]
+    result: list[str] = []
     for i in range(0, 1000, step):
-        found += admitted(parts, stream[i : i + step], found.count("applied"))[0]
-    assert found == words
-    assert same(whole, parts)
-    assert whole.state()["ring"].shape == (500,)
+        result += admitted(parts, stream[i : i + step], result.count("applied"))[0]
+    assert result == words
+    assert same(full, parts)
+    assert full.state()["ring"].shape == (500,)
 
 
 def test_memory_follows_what_is_held_and_not_the_capacity() -> None:
@@ -184,8 +184,8 @@ def test_ranks_have_no_probabilities_and_numbers_ascend_around_the_ring() -> Non
         ("numbers", np.array([2, 3, 4])),
         ("count", np.array([6])),
     ):
-        told = "numbers" if name == "count" else name  # the oldest id is another then
-        assert [where for where, _ in recent.problems({**state, name: value}, 5)] == [told]
+        array_name = "numbers" if name == "count" else name  # the oldest id is another then
+        assert [where for where, _ in recent.problems({**state, name: value}, 5)] == [array_name]
 
 
 # Sources

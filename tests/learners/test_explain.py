@@ -27,31 +27,32 @@ EMBEDDINGS: list[dict[str, Any]] = [
 
 
 def taught(learner: Learner, kind: str, n: int = 60) -> Learner:
-    """The learner after n events of its kind of features."""
+    """Return the learner after n events."""
     learner.learn(*events(Pipeline(learner.config.algorithm, kind), n))
     return learner
 
 
-def total(one: ScoreExplanation) -> float:
-    return math.fsum([one.intercept, *(part for _, part in one.features), one.rest])
+def total(explanation: ScoreExplanation) -> float:
+    return math.fsum([explanation.intercept, *(part for _, part in explanation.features), explanation.rest])
 
 
 def adds_up(scorer: Scorer, values: Sequence[Any], k: int) -> bool:
     """Whether each event's parts add up to the score that the scorer gives it."""
     scores = scorer.score(scorer.config.encode(values)).scores
-    told = explain.explain_scores(scorer, values, k)
-    whole = explain.explain_scores(scorer, values, EVERYTHING)
-    sizes = [math.fsum([abs(one.intercept), *(abs(part) for _, part in one.features)]) for one in whole]
+    explanation = explain.explain_scores(scorer, values, k)
+    full = explain.explain_scores(scorer, values, EVERYTHING)
+    sizes = [math.fsum([abs(item.intercept), *(abs(part) for _, part in item.features)]) for item in full]
     close = [
-        abs(total(one) - score) <= 1e-9 * size for one, score, size in zip(told, scores.tolist(), sizes, strict=True)
+        abs(total(item) - score) <= 1e-9 * size
+        for item, score, size in zip(explanation, scores.tolist(), sizes, strict=True)
     ]
-    return len(told) == len(values) and all(close)
+    return len(explanation) == len(values) and all(close)
 
 
 # Every pipeline
 
 
-@parametrize([one for one in PIPELINES if not one.traits.ordinal])
+@parametrize([pipeline for pipeline in PIPELINES if not pipeline.traits.ordinal])
 def test_the_parts_add_up_to_the_score_of_every_pipeline(pipeline: Pipeline) -> None:
     learner = taught(pipeline.learner(), pipeline.kind)
     new, _ = events(pipeline, 20, seed=1)
@@ -86,7 +87,7 @@ def test_the_parts_add_up_behind_an_embedding(kind: str, scaling: str, space: di
 
 
 def weighed(learner: Learner, weights: Callable[[int], Vector], bias: float) -> Scorer:
-    """The learner's scorer with chosen weights."""
+    """Return the scorer of the learner with the given weights."""
     scorer = learner.scorer()
     linear = Linear(weights(len(scorer.weights.w)), np.array([bias]))
     return dataclasses.replace(scorer, published=lambda: linear)
@@ -97,13 +98,13 @@ def test_dense_numbers_contribute_by_their_distance_from_the_mean() -> None:
     learner = create("oam", dim=4, scaling="standard")
     learner.learn(X[:-1], y[:-1])
     w = np.array([2.0, -0.5, 0.0, 1.0])
-    (told,) = explain.explain_scores(weighed(learner, lambda _: w, 0.25), [X[-1].tolist()], 4)
+    (explanation,) = explain.explain_scores(weighed(learner, lambda _: w, 0.25), [X[-1].tolist()], 4)
     parts = w * slow.standardised(X, centre=True)[-1]
-    assert told.intercept == 0.25
-    assert told.rest == 0.0
+    assert explanation.intercept == 0.25
+    assert explanation.rest == 0.0
     order = sorted(range(4), key=lambda j: -abs(parts[j]))
-    assert [name for name, _ in told.features] == [f"x[{j}]" for j in order]
-    np.testing.assert_allclose([part for _, part in told.features], parts[order], rtol=1e-10)
+    assert [name for name, _ in explanation.features] == [f"x[{j}]" for j in order]
+    np.testing.assert_allclose([part for _, part in explanation.features], parts[order], rtol=1e-10)
 
 
 def test_sparse_numbers_contribute_by_their_distance_from_zero() -> None:
@@ -113,12 +114,12 @@ def test_sparse_numbers_contribute_by_their_distance_from_zero() -> None:
     learner.learn(carried[:-1], [0, 1, 0])
     w = [0.5, 0.25]  # of columns 0 and 2; 1 was never met
     scorer = weighed(learner, lambda dim: np.resize([*w, *[9.0] * dim], dim), -1.0)
-    (told,) = explain.explain_scores(scorer, carried[-1:], 9)
+    (explanation,) = explain.explain_scores(scorer, carried[-1:], 9)
     scaled = slow.standardised(X, centre=False)[-1]
-    assert [name for name, _ in told.features] == ["[0]", "[2]", "[1]"]
+    assert [name for name, _ in explanation.features] == ["[0]", "[2]", "[1]"]
     parts = [w[0] * scaled[0], w[1] * scaled[2], 0.0]
-    np.testing.assert_allclose([part for _, part in told.features], parts, rtol=1e-12)
-    assert (told.intercept, told.rest) == (-1.0, 0.0)
+    np.testing.assert_allclose([part for _, part in explanation.features], parts, rtol=1e-12)
+    assert (explanation.intercept, explanation.rest) == (-1.0, 0.0)
 
 
 def test_sparse_columns_met_in_any_order_keep_their_names() -> None:
@@ -126,8 +127,8 @@ def test_sparse_columns_met_in_any_order_keep_their_names() -> None:
     for column in (7, 200, 3):
         learner.learn([([column], [1.0])], [1])
     scorer = weighed(learner, lambda dim: np.arange(1.0, dim + 1.0), 0.0)  # 7: 1, 200: 2, 3: 3
-    (told,) = explain.explain_scores(scorer, [([3, 5, 7, 200], [1.0, 1.0, 100.0, 10.0])], 9)
-    assert told.features == [("[7]", 100.0), ("[200]", 20.0), ("[3]", 3.0), ("[5]", 0.0)]
+    (explanation,) = explain.explain_scores(scorer, [([3, 5, 7, 200], [1.0, 1.0, 100.0, 10.0])], 9)
+    assert explanation.features == [("[7]", 100.0), ("[200]", 20.0), ("[3]", 3.0), ("[5]", 0.0)]
 
 
 TABLE = {
@@ -153,9 +154,9 @@ TABLE = {
 def test_a_fields_columns_are_one_feature(event: dict[str, Any], features: dict[str, float]) -> None:
     learner = create("oam", features=TABLE, scaling="none")
     learner.learn([{"country": "DE"}, {"country": "FR"}], [0, 1])
-    (told,) = explain.explain_scores(weighed(learner, lambda dim: 10.0 ** np.arange(dim), 0.0), [event], 3)
-    assert dict(told.features) == features
-    assert told.rest == told.intercept == 0.0
+    (explanation,) = explain.explain_scores(weighed(learner, lambda dim: 10.0 ** np.arange(dim), 0.0), [event], 3)
+    assert dict(explanation.features) == features
+    assert explanation.rest == explanation.intercept == 0.0
 
 
 def test_hashed_features_contribute_by_name() -> None:
@@ -167,11 +168,11 @@ def test_hashed_features_contribute_by_name() -> None:
         "body": "Free money", "fee": 0, "none": None,
     }  # fmt: skip
     learner.learn([event], [1])
-    (told,) = explain.explain_scores(weighed(learner, lambda dim: np.ones(dim), 0.0), [event], EVERYTHING)
+    (explanation,) = explain.explain_scores(weighed(learner, lambda dim: np.ones(dim), 0.0), [event], EVERYTHING)
     tokens = slow.named_tokens(event, text=["body"], categorical=["customer"])
     row = slow.named_row(tokens, 20)
     expected = {token: row[slow.hash_text(token) % 2**20] for token, _ in tokens}
-    assert dict(told.features) == expected
+    assert dict(explanation.features) == expected
     assert {"amount", "country=DE", "customer=7", "items=gift card", "items=pen", "body~free money"} < set(expected)
     assert abs(expected["items=pen"]) == 2.0
 
@@ -180,10 +181,10 @@ def test_hashed_features_that_share_a_column_are_one_under_both_names() -> None:
     learner = create("oam", features={"kind": "named", "bits": 4}, scaling="none")
     event = {f"n{i}": 1.0 + i for i in range(40)}
     learner.learn([event], [1])
-    (told,) = explain.explain_scores(weighed(learner, lambda dim: np.ones(dim), 0.0), [event], EVERYTHING)
+    (explanation,) = explain.explain_scores(weighed(learner, lambda dim: np.ones(dim), 0.0), [event], EVERYTHING)
     row = slow.named_row(event.items(), 4)
     names = {column: " + ".join(n for n in event if slow.hash_text(n) % 16 == column) for column in row}
-    assert dict(told.features) == {names[column]: pytest.approx(part) for column, part in row.items()}
+    assert dict(explanation.features) == {names[column]: pytest.approx(part) for column, part in row.items()}
     assert any(" + " in name for name in names.values())
 
 
@@ -197,23 +198,25 @@ def test_the_largest_come_first_and_ties_in_the_order_of_columns() -> None:
     x = [1.0, -4.0, 2.0, -2.0, 0.0, 2.0]
     ranked = [("x[1]", -4.0), ("x[2]", 2.0), ("x[3]", -2.0), ("x[5]", 2.0), ("x[0]", 1.0), ("x[4]", 0.0)]
     for k in range(1, 9):
-        (told,) = explain.explain_scores(scorer, [x], k)
-        assert told == ScoreExplanation(0.5, ranked[:k], sum(part for _, part in ranked[k:]))
+        (explanation,) = explain.explain_scores(scorer, [x], k)
+        assert explanation == ScoreExplanation(0.5, ranked[:k], sum(part for _, part in ranked[k:]))
     assert str(explain.explain_scores(scorer, [[-0.0] * 6], 1)[0].features[0][1]) == "0.0"
 
 
 def test_many_ties_stay_in_the_order_of_columns() -> None:
     learner = create("oam", dim=300, scaling="none")
     sizes = [1.0 + j * j % 7 % 3 for j in range(300)]
-    (told,) = explain.explain_scores(weighed(learner, lambda dim: np.ones(dim), 0.0), [sizes], 290)
-    assert [name for name, _ in told.features] == [f"x[{j}]" for j in sorted(range(300), key=lambda j: -sizes[j])][:290]
+    (explanation,) = explain.explain_scores(weighed(learner, lambda dim: np.ones(dim), 0.0), [sizes], 290)
+    assert [name for name, _ in explanation.features] == [
+        f"x[{j}]" for j in sorted(range(300), key=lambda j: -sizes[j])
+    ][:290]
 
 
 def test_an_event_without_features_has_the_intercept() -> None:
     for kind, empty in (("sparse", ([], [])), ("named", {})):
         learner = taught(Pipeline("stamp", kind).learner(), kind)
-        (told,) = explain.explain_scores(learner.scorer(), [empty], 5)
-        assert told == ScoreExplanation(learner.score([empty])[0], [], 0.0)
+        (explanation,) = explain.explain_scores(learner.scorer(), [empty], 5)
+        assert explanation == ScoreExplanation(learner.score([empty])[0], [], 0.0)
         assert explain.explain_scores(learner.scorer(), [], 5) == []
 
 
@@ -250,7 +253,7 @@ def test_a_frozen_scorer_explains_what_it_says_while_the_learner_moves_on() -> N
 
 
 def value_of(scorer: Scorer) -> Callable[[Matrix], float]:
-    """The score of a scaled row, slowly."""
+    """Score a scaled row slowly."""
     space, kind = scorer.embedding, scorer.config.embedding.kind
     assert space is not None
     w, bias = scorer.weights.w, float(scorer.weights.bias[0])
@@ -267,7 +270,7 @@ def value_of(scorer: Scorer) -> Callable[[Matrix], float]:
 
 
 def gains(score: Callable[[Matrix], float], row: Matrix, owner: list[int], orders: Any) -> Vector:
-    """What each feature moves the score by when it is switched on: the mean over the orders. `owner` of each column."""
+    """Return the mean change of the score when a feature is switched on, over all orders. `owner` of each column."""
     out: list[list[float]] = []
     for order in orders:
         now, gain = np.zeros_like(row), [0.0] * len(order)
@@ -287,10 +290,10 @@ def test_dense_features_are_switched_on_in_both_orders(space: dict[str, Any]) ->
     scorer = learner.scorer()
     row = slow.standardised(X, centre=True)[-1]
     score = value_of(scorer)
-    (told,) = explain.explain_scores(scorer, [X[-1].tolist()], 5)
+    (explanation,) = explain.explain_scores(scorer, [X[-1].tolist()], 5)
     expected = gains(score, row, [0, 1, 2, 3, 4], [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0]])
-    assert told.intercept == pytest.approx(score(np.zeros(5)), rel=1e-9)
-    assert dict(told.features) == {f"x[{j}]": pytest.approx(part, abs=1e-9) for j, part in enumerate(expected)}
+    assert explanation.intercept == pytest.approx(score(np.zeros(5)), rel=1e-9)
+    assert dict(explanation.features) == {f"x[{j}]": pytest.approx(part, abs=1e-9) for j, part in enumerate(expected)}
     assert np.ptp(expected) > 1e-3
 
 
@@ -302,11 +305,11 @@ def test_a_fields_columns_are_switched_on_together(space: dict[str, Any]) -> Non
     carried = [{"amount": random.normal(), "country": countries[i % 4], "age": random.normal()} for i in range(60)]
     learner.learn(carried, np.arange(60) % 2)
     scorer = learner.scorer()
-    (told,) = explain.explain_scores(scorer, [{"amount": 2.0, "country": "FR"}], 3)
+    (explanation,) = explain.explain_scores(scorer, [{"amount": 2.0, "country": "FR"}], 3)
     row = np.array([2.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0])
     expected = gains(value_of(scorer), row, [0, 0, 1, 1, 1, 2, 2], [[0, 1, 2], [2, 1, 0]])
     names = ["amount", "country=FR", "age (missing)"]
-    assert dict(told.features) == {
+    assert dict(explanation.features) == {
         name: pytest.approx(part, abs=1e-9) for name, part in zip(names, expected, strict=True)
     }
 
@@ -318,9 +321,11 @@ def test_of_two_features_they_are_the_shapley_values(dim: int, space: dict[str, 
     learner = create("stamp", dim=dim, scaling="none", embedding=space)
     learner.learn(X, np.arange(60) % 2)
     scorer = learner.scorer()
-    for x, told in zip(X, explain.explain_scores(scorer, X.tolist(), dim), strict=True):
+    for x, explanation in zip(X, explain.explain_scores(scorer, X.tolist(), dim), strict=True):
         expected = gains(value_of(scorer), x, list(range(dim)), itertools.permutations(range(dim)))
-        assert dict(told.features) == {f"x[{j}]": pytest.approx(part, abs=1e-9) for j, part in enumerate(expected)}
+        assert dict(explanation.features) == {
+            f"x[{j}]": pytest.approx(part, abs=1e-9) for j, part in enumerate(expected)
+        }
 
 
 # Before there is anything to explain
@@ -331,11 +336,11 @@ def test_before_its_first_fit_a_batch_algorithm_has_zeros(kind: str) -> None:
     pipeline = Pipeline("ranksvm", kind)
     carried, y = events(pipeline, 12)
     learner = pipeline.learner()
-    for taken in (0, 12):
-        learner.learn(carried[:taken], y[:taken])
-        for one in explain.explain_scores(learner.scorer(), carried, EVERYTHING):
-            assert (one.intercept, one.rest) == (0.0, 0.0)
-            assert all(part == 0.0 for _, part in one.features)
+    for events_before in (0, 12):
+        learner.learn(carried[:events_before], y[:events_before])
+        for score in explain.explain_scores(learner.scorer(), carried, EVERYTHING):
+            assert (score.intercept, score.rest) == (0.0, 0.0)
+            assert all(part == 0.0 for _, part in score.features)
 
 
 def test_until_its_embedding_is_there_a_learner_is_explained_as_linear() -> None:
@@ -343,9 +348,9 @@ def test_until_its_embedding_is_there_a_learner_is_explained_as_linear() -> None
     learner = create("stamp", dim=2, scaling="none", embedding=space)
     learner.learn([[1.0, 2.0], [3.0, 1.0]], [0, 1])
     w, bias = learner.scorer().weights
-    (told,) = explain.explain_scores(learner.scorer(), [[5.0, 7.0]], 2)
-    assert dict(told.features) == {"x[0]": 5.0 * w[0], "x[1]": 7.0 * w[1]}
-    assert told.intercept == bias[0]
+    (explanation,) = explain.explain_scores(learner.scorer(), [[5.0, 7.0]], 2)
+    assert dict(explanation.features) == {"x[0]": 5.0 * w[0], "x[1]": 7.0 * w[1]}
+    assert explanation.intercept == bias[0]
 
 
 # Refusals
@@ -380,22 +385,22 @@ def test_more_than_can_be_told_is_refused() -> None:
 
 def test_bad_events_are_refused_with_their_pointers() -> None:
     scorer = create("oam", dim=2).scorer()
-    assert [one.pointer for one in refused(scorer, [[1.0, 2.0], [1.0], [1.0, "x"]], 1)] == ["/1", "/2/1"]
+    assert [item.pointer for item in refused(scorer, [[1.0, 2.0], [1.0], [1.0, "x"]], 1)] == ["/1", "/2/1"]
 
 
 def test_too_much_work_is_refused_with_how_much_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = taught(Pipeline("stamp", "dense").learner(embedding=EMBEDDINGS[0]), "dense")
     scorer = learner.scorer()
     new, _ = events(Pipeline("stamp", "dense"), 7)
-    one = explain.work(scorer, scorer.config.encode(new[:1]))
-    assert explain.work(scorer, scorer.config.encode(new)) == 7 * one < MAX_WORK
-    monkeypatch.setattr(explain, "MAX_WORK", 5 * one)
+    single = explain.work(scorer, scorer.config.encode(new[:1]))
+    assert explain.work(scorer, scorer.config.encode(new)) == 7 * single < MAX_WORK
+    monkeypatch.setattr(explain, "MAX_WORK", 5 * single)
     (problem,) = refused(scorer, new, 1)
     assert problem.pointer == "/explain"
     assert "multiplications for 7 events" in problem.detail
     assert problem.detail.endswith("; expected at most 5 events at once")
     assert len(explain.explain_scores(scorer, new[:5], 1)) == 5
-    monkeypatch.setattr(explain, "MAX_WORK", one - 1)
+    monkeypatch.setattr(explain, "MAX_WORK", single - 1)
     (problem,) = refused(scorer, new[:1], 1)
     assert problem.detail.endswith("; this model is too large to be explained")
 
@@ -407,10 +412,10 @@ def test_work_grows_with_what_is_to_be_done() -> None:
 
     assert work([[0.0]] * 4, dim=1) == 4 * work([[0.0]], dim=1)
     assert work([[0.0] * 8], dim=8) > work([[0.0]], dim=1)
-    one, many = (
+    single, many = (
         {"kind": "table", "fields": [{"name": "a", "kind": "categorical", "categories": n}]} for n in (1, 4000)
     )
-    assert work([{}], features=many) - work([{}], features=one) == 3999  # multiplications are all that is added
+    assert work([{}], features=many) - work([{}], features=single) == 3999  # multiplications are all that is added
     sparse = {"kind": "sparse", "dim": 99}
     assert work([([1, 2], [1.0, 1.0])], features=sparse) > work([([], [])], features=sparse) > 0
 
@@ -418,12 +423,12 @@ def test_work_grows_with_what_is_to_be_done() -> None:
 def test_weights_near_overflow_are_told_without_a_warning() -> None:
     learner = create("oam", dim=3, scaling="none")
     scorer = weighed(learner, lambda _: np.array([1e300, -1e300, 1.0]), 0.0)
-    (told,) = explain.explain_scores(scorer, [[1e30, 1e30, 2.0]], 2)
-    assert told.features == [("x[0]", math.inf), ("x[1]", -math.inf)]
-    assert told.rest == 2.0
-    (told,) = explain.explain_scores(scorer, [[1e30, 1e30, 2.0]], 1)
-    assert told.rest == -math.inf
+    (explanation,) = explain.explain_scores(scorer, [[1e30, 1e30, 2.0]], 2)
+    assert explanation.features == [("x[0]", math.inf), ("x[1]", -math.inf)]
+    assert explanation.rest == 2.0
+    (explanation,) = explain.explain_scores(scorer, [[1e30, 1e30, 2.0]], 1)
+    assert explanation.rest == -math.inf
     scorer = weighed(learner, lambda _: np.array([1.0, math.inf, 5.0]), 0.0)
-    (told,) = explain.explain_scores(scorer, [[1.0, 0.0, 1.0]], 1)  # what cannot be compared comes first
-    assert str(told.features) == "[('x[1]', nan)]"
-    assert told.rest == 6.0
+    (explanation,) = explain.explain_scores(scorer, [[1.0, 0.0, 1.0]], 1)  # what cannot be compared comes first
+    assert str(explanation.features) == "[('x[1]', nan)]"
+    assert explanation.rest == 6.0

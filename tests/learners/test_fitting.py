@@ -17,7 +17,7 @@ from learners.records import FitResult, LabelledBatch, Rollback
 from tests.learners.pipelines import PIPELINES, Pipeline, batch, copied, events, parametrize
 from tests.learners.streams import auc
 
-FITTED = [one for one in PIPELINES if one.batch or "embedding" in one.traits.defaults]
+FITTED = [pipeline for pipeline in PIPELINES if pipeline.batch or "embedding" in pipeline.traits.defaults]
 EACH = parametrize(FITTED)
 EMBEDDED = ("nsauc", "noam", "nsolam", "nbauc", "rbf-ranksvm")
 
@@ -36,14 +36,14 @@ def rings(n: int, seed: int) -> tuple[Any, Vector]:
 @settings(max_examples=3)
 def test_the_library_fits_at_the_same_events_for_any_batching(pipeline: Pipeline, cuts: list[int], seed: int) -> None:
     carried, y = events(pipeline, 90, seed)
-    whole, parts = pipeline.learner(), pipeline.learner()
+    full, parts = pipeline.learner(), pipeline.learner()
     ids = [f"e{i % 80}" for i in range(90)]
-    said = whole.learn(carried, y, ids=ids)
+    outcome = full.learn(carried, y, ids=ids)
     pieces = [parts.learn(carried[a:b], y[a:b], ids=ids[a:b]) for a, b in pairwise([0, *sorted(cuts), 90])]
-    assert np.concatenate(pieces).tobytes() == said.tobytes()
-    assert parts.digest() == whole.digest()
-    assert whole.view().fitted_events == (80 if pipeline.batch else 25)
-    assert whole.view().not_ready is None
+    assert np.concatenate(pieces).tobytes() == outcome.tobytes()
+    assert parts.digest() == full.digest()
+    assert full.view().fitted_events == (80 if pipeline.batch else 25)
+    assert full.view().not_ready is None
 
 
 def replayed(pipeline: Pipeline, log: list[Any]) -> Learner:
@@ -54,7 +54,7 @@ def replayed(pipeline: Pipeline, log: list[Any]) -> Learner:
 
 
 def logged(pipeline: Pipeline, n: int, late: int) -> tuple[Learner, list[Any]]:
-    """A learner and its log, where each fit comes `late` records after the events that it was made of."""
+    """Return a learner and its log; each fit arrives `late` records after its events."""
     learner, log = pipeline.learner(), []
     carried, y = events(pipeline, n)
     under_way: list[tuple[int, FitResult]] = []
@@ -118,7 +118,11 @@ def test_a_fit_that_is_not_of_such_a_learner_is_refused(pipeline: Pipeline) -> N
     digest = learner.digest()
     name, array = next(iter(fitted.arrays.items()))
     # a projection onto more columns would be an embedding like any other
-    odd = [(key, one) for key, one in fitted.arrays.items() if one.dtype.kind == "f" and key != "embedding.projection"]
+    odd = [
+        (key, array)
+        for key, array in fitted.arrays.items()
+        if array.dtype.kind == "f" and key != "embedding.projection"
+    ]
     broken = [
         {key: value for key, value in fitted.arrays.items() if key != name},
         {**fitted.arrays, "algorithm.other": array},
@@ -161,8 +165,8 @@ def test_the_warm_up_is_learnt_and_not_dropped() -> None:
     space = {"kind": "nystroem", "components": 30, "warmup": 500}
     learner = create("oam", dim=2, embedding=space, calibration={"memory": 50})
     linear = create("oam", dim=2, calibration={"memory": 50})
-    said = learner.learn(X[:499], y[:499])
-    assert said.tobytes() == linear.learn(X[:499], y[:499]).tobytes()
+    outcome = learner.learn(X[:499], y[:499])
+    assert outcome.tobytes() == linear.learn(X[:499], y[:499]).tobytes()
     assert learner.view().not_ready == "the embedding is fitted after 500 labelled events; linear until then"
     learner.learn(X[499:], y[499:])
     assert learner.view().not_ready is None

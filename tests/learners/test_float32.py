@@ -28,14 +28,16 @@ from tests.learners.streams import as_sparse, auc, labels_for, run, stream
 
 LARGEST = float(np.finfo(np.float32).max)
 
-NAMED = pytest.mark.parametrize("algorithm", [pytest.param(one, id=name) for name, one in algorithms().items()])
+NAMED = pytest.mark.parametrize(
+    "algorithm", [pytest.param(algorithm, id=name) for name, algorithm in algorithms().items()]
+)
 ONLINE = pytest.mark.parametrize(
-    ("algorithm", "made"),
+    ("algorithm", "convert"),
     [
-        pytest.param(one, made, id=f"{name}-{made.__name__}")
-        for name, one in algorithms().items()
-        if hasattr(one, "learn")
-        for made in [np.ascontiguousarray] * one.TRAITS.dense + [as_sparse] * one.TRAITS.sparse
+        pytest.param(algorithm, convert, id=f"{name}-{convert.__name__}")
+        for name, algorithm in algorithms().items()
+        if hasattr(algorithm, "learn")
+        for convert in [np.ascontiguousarray] * algorithm.TRAITS.dense + [as_sparse] * algorithm.TRAITS.sparse
     ],
 )
 
@@ -45,13 +47,13 @@ ONLINE = pytest.mark.parametrize(
 
 @NAMED
 def test_the_arrays_named_are_float32_and_the_others_what_they_are(algorithm: Any) -> None:
-    double, single = (initial(algorithm, algorithm.Params(), 40, 3, one) for one in ("float64", "float32"))
+    double, single = (initial(algorithm, algorithm.Params(), 40, 3, item) for item in ("float64", "float32"))
     assert algorithm.TRAITS.halved
-    for name, one, other in zip(double._fields, double, single, strict=True):
+    for name, item, other in zip(double._fields, double, single, strict=True):
         halved = name in algorithm.TRAITS.halved
-        assert (one.dtype, other.dtype) == ((np.float64, np.float32) if halved else (one.dtype, one.dtype)), name
-        assert one.shape == other.shape
-        assert np.array_equal(one.astype(other.dtype), other)
+        assert (item.dtype, other.dtype) == ((np.float64, np.float32) if halved else (item.dtype, item.dtype)), name
+        assert item.shape == other.shape
+        assert np.array_equal(item.astype(other.dtype), other)
 
 
 # Of the bytes of a state with many columns: sums and means over the whole stream, of rows or of weights, stay float64,
@@ -64,11 +66,11 @@ def test_a_state_takes_half_the_memory(name: str) -> None:
     algorithm = algorithms()[name]
     dim = 500 if name in ("cbr", "opauc", "adaoam", "loam-ilsc", "opaucs") else 5000
     params = algorithm.Params()
-    states = [initial(algorithm, params, dim, 0, one) for one in ("float64", "float32")]
+    states = [initial(algorithm, params, dim, 0, item) for item in ("float64", "float32")]
     if "values" in states[0]._fields and hasattr(algorithm, "learn"):  # buffers as wide as the rows that come
         row = np.ones((1, dim))
-        said = np.empty((1, params.ranks)) if algorithm.TRAITS.ordinal else np.empty(1)
-        states = [algorithm.learn(params, one, row, np.ones(1), np.ones(1), said) for one in states]
+        scores = np.empty((1, params.ranks)) if algorithm.TRAITS.ordinal else np.empty(1)
+        states = [algorithm.learn(params, state, row, np.ones(1), np.ones(1), scores) for state in states]
     double, single = (sum(array.nbytes for array in state) for state in states)
     assert single / double == pytest.approx(_SHARE.get(name, 0.5), abs=0.01)
 
@@ -95,20 +97,22 @@ def _labels(pipeline: Pipeline, y: Vector) -> Vector:
 
 @pytest.mark.long
 @ONLINE
-def test_scores_are_nearly_those_of_float64(algorithm: Any, made: Any) -> None:
+def test_scores_are_nearly_those_of_float64(algorithm: Any, convert: Any) -> None:
     X, y = stream(1000, 12, seed=5, share=0.2, gap=0.5, density=0.8)
-    known = labels_for(algorithm, y)
+    labels = labels_for(algorithm, y)
     params = algorithm.Params()
-    (_, double), (_, single) = (run(algorithm, params, made(X), known, precision=one) for one in ("float64", "float32"))
+    (_, double), (_, single) = (
+        run(algorithm, params, convert(X), labels, precision=item) for item in ("float64", "float32")
+    )
     spread = double.std()
     np.testing.assert_allclose(single[:300], double[:300], atol=1e-3 * spread)
     assert single.tobytes() != double.tobytes()
     if algorithm.TRAITS.ordinal:
-        double, single = (algorithm.decide(params, said).scores for said in (double, single))
+        double, single = (algorithm.decide(params, planes).scores for planes in (double, single))
     assert abs(auc(single[300:], y[300:]) - auc(double[300:], y[300:])) < 2e-3
 
 
-@pytest.mark.parametrize("name", [name for name, one in algorithms().items() if hasattr(one, "fit")])
+@pytest.mark.parametrize("name", [name for name, algorithm in algorithms().items() if hasattr(algorithm, "fit")])
 def test_fits_say_nearly_the_same(name: str) -> None:
     algorithm = algorithms()[name]
     X, y = stream(600, 6, seed=2, share=0.3, gap=0.7)
@@ -163,24 +167,24 @@ def test_the_bounds_of_cbr_are_bounds(spread: float, precision: Any) -> None:
 def test_plain_python_says_the_same_to_the_bit() -> None:
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     command = [sys.executable, "-m", "tests.learners.numerics.bits"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == hashes()
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(process.stdout) == hashes()
 
 
 @EVERY
 @pytest.mark.parametrize("cuts", [[1, 2, 30, 55], [26, 27]], ids=str)
 def test_a_stream_that_is_cut_and_restored_gives_the_same_bits(pipeline: Pipeline, cuts: list[int]) -> None:
-    whole = pipeline.learner(precision="float32")
+    full = pipeline.learner(precision="float32")
     carried, y = events(pipeline, 70, seed=3)
     labels = _labels(pipeline, y)
-    said = whole.learn(carried, labels)
+    predictions = full.learn(carried, labels)
     parts: list[Vector] = []
     other = pipeline.learner(precision="float32")
     for start, stop in pairwise([0, *cuts, 70]):
         other = restore(other.config.to_json(), copied(other))
         parts.append(other.learn(carried[start:stop], labels[start:stop]))
-    assert np.concatenate(parts).tobytes() == said.tobytes()
-    assert other.digest() == whole.digest()
+    assert np.concatenate(parts).tobytes() == predictions.tobytes()
+    assert other.digest() == full.digest()
 
 
 @EVERY
@@ -195,9 +199,9 @@ def test_a_frozen_scorer_stays_and_predicts_what_learning_then_says(pipeline: Pi
     assert (
         before.scores.tobytes() == live.score(rows).scores.tobytes() == live.decide(live.values(rows)).scores.tobytes()
     )
-    said = learner.learn(carried[60:61], labels[60:61])
+    predictions = learner.learn(carried[60:61], labels[60:61])
     if not pipeline.traits.ordinal:
-        assert said.tobytes() == before.scores.tobytes()
+        assert predictions.tobytes() == before.scores.tobytes()
     learner.learn(carried[61:], labels[61:])
     assert frozen.score(rows).scores.tobytes() == before.scores.tobytes()
     assert learner.scorer().score(rows).scores.tobytes() != before.scores.tobytes() or pipeline.traits.ordinal
@@ -208,25 +212,25 @@ def test_a_frozen_scorer_stays_and_predicts_what_learning_then_says(pipeline: Pi
 
 @pytest.mark.parametrize("size", [1e30, 1e38])
 @ONLINE
-def test_rows_beyond_float32_leave_the_state_finite(algorithm: Any, made: Any, size: float) -> None:
+def test_rows_beyond_float32_leave_the_state_finite(algorithm: Any, convert: Any, size: float) -> None:
     X, y = stream(40, 5, seed=1)
     X[20:25] *= size
     params = algorithm.Params()
-    state, scores = run(algorithm, params, made(X), labels_for(algorithm, y), precision="float32")
+    state, scores = run(algorithm, params, convert(X), labels_for(algorithm, y), precision="float32")
     for array in (*state, *algorithm.weights(params, state), scores):
         assert np.isfinite(array).all()
 
 
-@pytest.mark.parametrize("made", [np.ascontiguousarray, as_sparse])
+@pytest.mark.parametrize("convert", [np.ascontiguousarray, as_sparse])
 @pytest.mark.parametrize("name", ["oam", "cbr-diag", "npsvor"])
-def test_a_stored_example_is_as_near_as_a_float32_can_be(name: str, made: Any) -> None:
+def test_a_stored_example_is_as_near_as_a_float32_can_be(name: str, convert: Any) -> None:
     algorithm = algorithms()[name]
-    rows = made(np.array([[1e39, -1e120, 0.1], [0.1, 1e-50, -3.0]]))
+    rows = convert(np.array([[1e39, -1e120, 0.1], [0.1, 1e-50, -3.0]]))
     state, _ = run(
         algorithm, algorithm.Params(), rows, labels_for(algorithm, np.array([1.0, 1.0])), precision="float32"
     )
-    kept = state.values[-1, :2, :3]
-    assert kept.tolist() == [[LARGEST, -LARGEST, np.float32(0.1)], [np.float32(0.1), 0.0, -3.0]]
+    stored_rows = state.values[-1, :2, :3]
+    assert stored_rows.tolist() == [[LARGEST, -LARGEST, np.float32(0.1)], [np.float32(0.1), 0.0, -3.0]]
 
 
 def test_what_lies_beyond_becomes_the_largest() -> None:
@@ -235,10 +239,10 @@ def test_what_lies_beyond_becomes_the_largest() -> None:
         small: Vector
 
     rows = np.array([1e39, -1e300, 1e38, 1e-50, 0.1])
-    kept = stored("float32", State(rows, rows), ["large"])
-    assert kept.large.tolist() == [LARGEST, -LARGEST, np.float32(1e38), 0.0, np.float32(0.1)]
-    assert kept.small is rows
-    assert stored("float64", kept, ["large"]) is kept
+    rounded = stored("float32", State(rows, rows), ["large"])
+    assert rounded.large.tolist() == [LARGEST, -LARGEST, np.float32(1e38), 0.0, np.float32(0.1)]
+    assert rounded.small is rows
+    assert stored("float64", rounded, ["large"]) is rounded
 
 
 # What is retained
@@ -271,10 +275,10 @@ def test_rounded_rows_keep_their_gaps_and_kinds() -> None:
     np.testing.assert_array_equal(near, [[np.float32(0.1), np.nan], [LARGEST, 2.0]])
     assert near.dtype == np.float64
     few = as_sparse(np.array([[0.1, 0.0], [0.0, 3.0]]))
-    kept = nearest("float32", few)
-    assert isinstance(kept, Sparse)
-    assert kept.data.tolist() == [np.float32(0.1), 3.0]
-    assert kept.indices is few.indices
+    rounded = nearest("float32", few)
+    assert isinstance(rounded, Sparse)
+    assert rounded.data.tolist() == [np.float32(0.1), 3.0]
+    assert rounded.indices is few.indices
     assert nearest("float64", rows) is rows
 
 
@@ -282,14 +286,14 @@ def test_a_matrix_held_as_float32_multiplies_as_it_is_held() -> None:
     random = np.random.default_rng(0)
     S, g, z = packed_symmetric.identity(13, 1.0).astype(np.float32), np.zeros(16), np.zeros(16)
     g[:13], z[:13] = random.normal(size=(2, 13)) / 10.0
-    one, other = packed_symmetric.at_lines(S), packed_symmetric.at_lines(S)
-    assert one.dtype == np.float32
-    assert packed_symmetric.begins_line(one)
+    first, other = packed_symmetric.at_lines(S), packed_symmetric.at_lines(S)
+    assert first.dtype == np.float32
+    assert packed_symmetric.begins_line(first)
     u, v = np.zeros(16), np.zeros(16)
-    packed_symmetric.downdate_and_multiply(one, 13, g, z, u)
+    packed_symmetric.downdate_and_multiply(first, 13, g, z, u)
     packed_symmetric.downdate(other, 13, g)
     packed_symmetric.multiply(other, 13, z, v)
-    assert one.tobytes() == other.tobytes()
+    assert first.tobytes() == other.tobytes()
     assert u.tobytes() == v.tobytes()
     np.testing.assert_allclose(u[:13], packed_symmetric.unpacked(other, 13).astype(np.float64) @ z[:13], rtol=1e-12)
 
@@ -299,20 +303,20 @@ def test_a_matrix_held_as_float32_multiplies_as_it_is_held() -> None:
 
 @EVERY
 def test_a_state_of_the_other_precision_is_refused(pipeline: Pipeline) -> None:
-    learners = [pipeline.learner(precision=one) for one in ("float64", "float32")]
+    learners = [pipeline.learner(precision=learner) for learner in ("float64", "float32")]
     carried, y = events(pipeline, 30)
-    for one in learners:
-        one.learn(carried, _labels(pipeline, y))
-    for one, other, wanted in ((*learners, "float64"), (*learners[::-1], "float32")):
-        digest = one.digest()
+    for learner in learners:
+        learner.learn(carried, _labels(pipeline, y))
+    for learner, other, wanted in ((*learners, "float64"), (*learners[::-1], "float32")):
+        digest = learner.digest()
         with pytest.raises(InvalidInput) as refused:
-            one.apply(Rollback(1, copied(other)))
-        told = {problem.pointer: problem.detail for problem in refused.value.problems}
+            learner.apply(Rollback(1, copied(other)))
+        details = {problem.pointer: problem.detail for problem in refused.value.problems}
         for name in pipeline.traits.halved:
-            assert f"expected {wanted} of" in told[f"/algorithm.{name}"]
-        assert one.digest() == digest
+            assert f"expected {wanted} of" in details[f"/algorithm.{name}"]
+        assert learner.digest() == digest
         with pytest.raises(InvalidInput, match=f"expected {wanted}"):
-            restore(one.config.to_json(), copied(other))
+            restore(learner.config.to_json(), copied(other))
     assert learners[0].digest() != learners[1].digest()
 
 
@@ -339,4 +343,4 @@ def test_the_precision_is_part_of_the_configuration() -> None:
 
 
 def test_every_pipeline_is_run() -> None:
-    assert {one.algorithm for one in PIPELINES} == set(algorithms())
+    assert {pipeline.algorithm for pipeline in PIPELINES} == set(algorithms())

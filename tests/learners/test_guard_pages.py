@@ -41,12 +41,12 @@ def test_who_reads_past_an_array_dies() -> None:
 
 def test_arrays_are_as_ever_but_for_where_they_end() -> None:
     with fenced():
-        kept = [np.arange(n, dtype=kind) for n in (0, 1, 7, 5000) for kind in (np.float64, np.int8)]
+        arrays = [np.arange(n, dtype=kind) for n in (0, 1, 7, 5000) for kind in (np.float64, np.int8)]
         grown = np.arange(3.0)
         grown.resize(600, refcheck=False)
         assert np.isnan(np.empty(3)).all()
         assert not np.zeros(3).any()
     assert grown.tolist() == [0.0, 1.0, 2.0, *[0.0] * 597]
-    for array in kept:  # after the fence is gone, too
+    for array in arrays:  # after the fence is gone, too
         assert (array == np.arange(len(array)).astype(array.dtype)).all()
         assert array.flags.aligned

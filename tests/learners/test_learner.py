@@ -22,24 +22,24 @@ from learners.numerics.arrays import Sparse
 from learners.records import LabelledBatch, Segment, join_batches
 from tests.learners.pipelines import EVERY, ONLINE, PIPELINES, Pipeline, batch, bits, cut, events, stream
 
-DENSE = [one for one in PIPELINES if one.kind == "dense"]
-FEW = pytest.mark.parametrize("pipeline", DENSE, ids=lambda one: one.algorithm)
+DENSE = [pipeline for pipeline in PIPELINES if pipeline.kind == "dense"]
+FEW = pytest.mark.parametrize("pipeline", DENSE, ids=lambda item: item.algorithm)
 
 
 @EVERY
 @given(cuts=st.lists(st.integers(0, 60), max_size=8), seed=st.integers(0, 2))
 @settings(max_examples=6)
 def test_any_batching_gives_the_same_bits(pipeline: Pipeline, cuts: list[int], seed: int) -> None:
-    whole, parts, singles = pipeline.learner(), pipeline.learner(), pipeline.learner()
-    one, carried = stream(pipeline, whole, 60, seed)
-    said = [whole.apply(one)]
-    assert said[0] is not None
-    assert 30 < said[0].applied.sum() < 60
+    full, parts, singles = pipeline.learner(), pipeline.learner(), pipeline.learner()
+    record, carried = stream(pipeline, full, 60, seed)
+    outcomes = [full.apply(record)]
+    assert outcomes[0] is not None
+    assert 30 < outcomes[0].applied.sum() < 60
     for other, where in ((parts, cuts), (singles, list(range(1, 60)))):
-        pieces = [other.apply(piece) for piece in cut(one, other, carried, where)]
-        assert bits(pieces) == bits(said)  # type: ignore[arg-type]
-        assert other.digest() == whole.digest()
-        assert other.figures() == whole.figures()
+        pieces = [other.apply(piece) for piece in cut(record, other, carried, where)]
+        assert bits(pieces) == bits(outcomes)  # type: ignore[arg-type]
+        assert other.digest() == full.digest()
+        assert other.figures() == full.figures()
 
 
 @EVERY
@@ -53,14 +53,14 @@ def test_joined_batches_are_learnt_like_one_after_the_other(pipeline: Pipeline) 
         batch(apart, carried[15:30], y[15:30], weights=np.full(15, 0.5), segments=(Segment(0, 15, "s", 3, 3),)),
         batch(apart, carried[30:], y[30:], segments=(Segment(0, 4, "s", 10, 10), Segment(4, 10, "t", 0, 0))),
     ]
-    whole = join_batches(pieces)
-    assert len(whole) == 40
-    assert join_batches([whole]) is whole
-    said = joined.apply(whole)
-    assert said is not None
-    assert bits([said]) == bits([apart.apply(piece) for piece in pieces])  # type: ignore[misc]
+    full = join_batches(pieces)
+    assert len(full) == 40
+    assert join_batches([full]) is full
+    outcome = joined.apply(full)
+    assert outcome is not None
+    assert bits([outcome]) == bits([apart.apply(piece) for piece in pieces])  # type: ignore[misc]
     assert joined.digest() == apart.digest()
-    assert bits([said.part(0, 7), said.part(7, 40)]) == bits([said])
+    assert bits([outcome.part(0, 7), outcome.part(7, 40)]) == bits([outcome])
 
 
 @pytest.mark.integration
@@ -71,22 +71,22 @@ def test_thousands_of_events_at_once(pipeline: Pipeline) -> None:
     n = 4200
     carried, y = events(pipeline, n)
     X = np.array(carried)
-    whole, parts = pipeline.learner(window=1000), pipeline.learner(window=1000)
-    scores = whole.learn(X, y)
+    full, parts = pipeline.learner(window=1000), pipeline.learner(window=1000)
+    scores = full.learn(X, y)
     pieces = [parts.learn(X[a:b], y[a:b]) for a, b in pairwise([0, 1, 2, 3, 500, 501, 3000, n])]
     assert np.concatenate(pieces).tobytes() == scores.tobytes()
-    assert whole.digest() == parts.digest()
+    assert full.digest() == parts.digest()
 
 
 @EVERY
 def test_how_many_are_in_flight_shows_nowhere(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     usual, narrow = pipeline.learner(), pipeline.learner()
-    one, _ = stream(pipeline, usual, 60)
-    said = usual.apply(one)
+    record, _ = stream(pipeline, usual, 60)
+    outcome = usual.apply(record)
     for numbers in (1, 20, 100):
         monkeypatch.setattr(model_module, "CHUNK_NUMBERS", numbers)
         narrow = pipeline.learner()
-        assert bits([narrow.apply(one)]) == bits([said])  # type: ignore[list-item]
+        assert bits([narrow.apply(record)]) == bits([outcome])  # type: ignore[list-item]
         assert narrow.digest() == usual.digest()
 
 
@@ -98,12 +98,12 @@ def test_predict_says_what_learning_will_to_the_bit(pipeline: Pipeline, scaling:
     for i, event in enumerate(carried):
         rows = learner.encode([event])
         before = learner.digest()
-        said = learner.scorer().score(rows)
+        predictions = learner.scorer().score(rows)
         together = learner.scorer().frozen().score(learner.encode(carried[i:]))
         assert learner.digest() == before
         learnt = learner.apply(LabelledBatch(rows, y[i : i + 1]))
         assert learnt is not None
-        for name, column in said._asdict().items():
+        for name, column in predictions._asdict().items():
             expected = getattr(learnt, name)
             assert (column is None) == (expected is None) == pipeline.traits.ordinal or column is not None
             if column is not None:
@@ -149,9 +149,9 @@ def test_duplicates_change_nothing_but_their_count(pipeline: Pipeline) -> None:
     assert again is not None
     assert not again.applied.any()
     assert not again.decisions.any()
-    said = [column for column in (again.scores, again.probabilities, again.thresholds) if column is not None]
-    assert len(said) == (1 if pipeline.traits.ordinal else 3)
-    assert np.isnan(said).all()
+    columns = [column for column in (again.scores, again.probabilities, again.thresholds) if column is not None]
+    assert len(columns) == (1 if pipeline.traits.ordinal else 3)
+    assert np.isnan(columns).all()
     assert without_duplicates(learner) == before
     assert learner.figures()["duplicates"] == 20
 
@@ -170,17 +170,17 @@ def test_duplicates_among_new_events_leave_the_new_ones_as_they_are(pipeline: Pi
     carried, y = events(pipeline, 12)
     weights = np.linspace(0.0, 2.0, 12)
     ids = ("a", "b", None, "a", "c", "b", "d", None, "e", "e", "e", "f")
-    kept = [0, 1, 2, 4, 6, 7, 8, 11]
+    new = [0, 1, 2, 4, 6, 7, 8, 11]
     y[3], y[5], y[9:11] = y[0], y[1], y[8]  # with other labels they would be corrections
-    said = learner.apply(batch(learner, carried, y, ids=ids, weights=weights))
+    outcome = learner.apply(batch(learner, carried, y, ids=ids, weights=weights))
     alone = without.apply(
-        batch(without, [carried[i] for i in kept], y[kept], ids=tuple(ids[i] for i in kept), weights=weights[kept])
+        batch(without, [carried[i] for i in new], y[new], ids=tuple(ids[i] for i in new), weights=weights[new])
     )
-    assert said is not None
+    assert outcome is not None
     assert alone is not None
-    assert np.flatnonzero(said.applied).tolist() == kept
-    assert said.scores[kept].tobytes() == alone.scores.tobytes()
-    assert said.decisions[kept].tobytes() == alone.decisions.tobytes()
+    assert np.flatnonzero(outcome.applied).tolist() == new
+    assert outcome.scores[new].tobytes() == alone.scores.tobytes()
+    assert outcome.decisions[new].tobytes() == alone.decisions.tobytes()
     assert without_duplicates(learner) == without_duplicates(without)
 
 
@@ -254,10 +254,10 @@ def test_odd_arrays_make_no_kernel_compile_again() -> None:
 
     def compiled() -> dict[str, int]:
         return {
-            f"{module.__name__}.{name}": len(one.signatures)
+            f"{module.__name__}.{name}": len(var.signatures)
             for module in modules
-            for name, one in vars(module).items()
-            if hasattr(one, "signatures")
+            for name, var in vars(module).items()
+            if hasattr(var, "signatures")
         }
 
     learners = [pipeline.learner() for pipeline in PIPELINES]

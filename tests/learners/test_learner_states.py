@@ -17,11 +17,11 @@ UNTOLD = ("fits.restores", "life.rollbacks")  # a roll-back gives the digest bac
 
 
 @EVERY
-@pytest.mark.parametrize("met", [0, 1, 30])
-def test_a_restored_learner_goes_on_as_if_nothing_had_been(pipeline: Pipeline, met: int) -> None:
+@pytest.mark.parametrize("events_before", [0, 1, 30])
+def test_a_restored_learner_goes_on_as_if_nothing_had_been(pipeline: Pipeline, events_before: int) -> None:
     learner = pipeline.learner()
-    one, carried = stream(pipeline, learner, 60)
-    first, second = cut(one, learner, carried, [met])
+    record, carried = stream(pipeline, learner, 60)
+    first, second = cut(record, learner, carried, [events_before])
     learner.apply(first)
     other = restore(learner.config.to_json(), copied(learner))
     assert other.digest() == learner.digest()
@@ -34,8 +34,8 @@ def test_a_restored_learner_goes_on_as_if_nothing_had_been(pipeline: Pipeline, m
 @EVERY
 def test_the_digest_tells_every_array(pipeline: Pipeline) -> None:
     learner = pipeline.learner()
-    one, _ = stream(pipeline, learner, 30)
-    learner.apply(one)
+    record, _ = stream(pipeline, learner, 30)
+    learner.apply(record)
     digests = {learner.digest()}
     filled = [name for name, array in learner.state().items() if array.size and name not in UNTOLD]
     for name in filled:
@@ -50,7 +50,7 @@ def test_the_digest_tells_every_array(pipeline: Pipeline) -> None:
         part = {"scaling": {"clip": 9}}
     for settings_ in ({"seed": 8}, {"window": 41}, {"remembered_ids": 26}, part):
         other = pipeline.learner(**settings_)
-        other.apply(one)
+        other.apply(record)
         digests.add(other.digest())
     assert len(digests) == 5 + len(filled)
 
@@ -77,15 +77,15 @@ def test_the_digest_tells_shapes_dtypes_and_names_apart() -> None:
 
 
 def without_roll_backs(learner: Learner) -> dict[str, bytes]:
-    """The state but for the count of roll-backs, by which fits from before one are known."""
+    """Return the state without the count of roll-backs, which identifies earlier fits."""
     return {name: array.tobytes() for name, array in learner.state().items() if name not in UNTOLD}
 
 
 @EVERY
 def test_a_roll_back_is_a_record(pipeline: Pipeline) -> None:
     learner, other = pipeline.learner(), pipeline.learner()
-    one, carried = stream(pipeline, learner, 60)
-    first, second = cut(one, learner, carried, [30])
+    record, carried = stream(pipeline, learner, 60)
+    first, second = cut(record, learner, carried, [30])
     learner.apply(first)
     state, before = copied(learner), without_roll_backs(learner)
     learner.apply(second)
@@ -101,8 +101,8 @@ def test_a_roll_back_is_a_record(pipeline: Pipeline) -> None:
 @EVERY
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(pipeline: Pipeline) -> None:
     learner = pipeline.learner()
-    one, _ = stream(pipeline, learner, 60)
-    learner.apply(one)
+    record, _ = stream(pipeline, learner, 60)
+    learner.apply(record)
     digest, good = learner.digest(), copied(learner)
     check_state(learner.config, good)
     counts = "metrics.counts" if pipeline.traits.ordinal else "metrics.sketch_counts"
@@ -147,7 +147,7 @@ def state_after_30_events(pipeline: Pipeline) -> dict[str, Any]:
 @EVERY
 def test_a_state_of_another_configuration_is_refused(pipeline: Pipeline) -> None:
     def same(other: Pipeline) -> bool:  # fofo, lr and ofo differ by their thresholds alone
-        states = [algorithms()[one.algorithm].State for one in (pipeline, other)]
+        states = [algorithms()[item.algorithm].State for item in (pipeline, other)]
         return pipeline.kind == other.kind and states[0] is states[1]
 
     learner = pipeline.learner()

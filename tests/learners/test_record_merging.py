@@ -40,14 +40,14 @@ def batch(n: int, base: float, sparse: bool, bare: list[bool] | None = None, seg
     )
 
 
-def numbered(whole: LabelledBatch) -> list[tuple[str, int] | None]:
+def numbered(first_batch: LabelledBatch) -> list[tuple[str, int] | None]:
     """Of each event, its source and number."""
-    found: list[tuple[str, int] | None] = [None] * len(whole)
-    for one in whole.segments:
-        for i in range(one.start, one.stop):
-            assert found[i] is None
-            found[i] = (one.name, one.offset + i - one.start)
-    return found
+    numbers: list[tuple[str, int] | None] = [None] * len(first_batch)
+    for segment in first_batch.segments:
+        for i in range(segment.start, segment.stop):
+            assert numbers[i] is None
+            numbers[i] = (segment.name, segment.offset + i - segment.start)
+    return numbers
 
 
 @given(st.data())
@@ -56,25 +56,25 @@ def test_a_woven_batch_is_its_events_joined_in_that_order(sparse: bool, data: st
     n, k = data.draw(st.integers(0, 6)), data.draw(st.integers(1, 5))
     bare = data.draw(st.none() | st.lists(st.booleans(), min_size=n, max_size=n))
     places = sorted(data.draw(st.lists(st.integers(0, n), min_size=k, max_size=k)))
-    one, other = batch(n, 0.0, sparse, bare, data.draw(st.integers(0, 3))), batch(k, 1000.0, sparse, [False] * k)
-    found, at = merge_batches(one, other, np.array(places))
+    first, other = batch(n, 0.0, sparse, bare, data.draw(st.integers(0, 3))), batch(k, 1000.0, sparse, [False] * k)
+    numbers, at = merge_batches(first, other, np.array(places))
     parts = []
     for i in range(n + 1):
         parts += [other.part(j, j + 1) for j in range(k) if places[j] == i]
-        parts += [one.part(i, i + 1)] if i < n else []
+        parts += [first.part(i, i + 1)] if i < n else []
     expected = join_batches(parts)
-    assert len(found) == n + k
+    assert len(numbers) == n + k
     for name in ("labels", "weights", "times"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-    assert found.ids == expected.ids
-    assert found.late is not None
+        np.testing.assert_array_equal(getattr(numbers, name), getattr(expected, name))
+    assert numbers.ids == expected.ids
+    assert numbers.late is not None
     assert expected.late is not None
-    for column, wanted in zip(found.late, expected.late, strict=True):
+    for column, wanted in zip(numbers.late, expected.late, strict=True):
         np.testing.assert_array_equal(column, wanted)
-    assert numbered(found) == numbered(expected)
-    assert [found.labels[i] for i in at] == one.labels.tolist()
-    if isinstance(found.rows, Sparse) and isinstance(expected.rows, Sparse):
-        for column, wanted in zip(found.rows, expected.rows, strict=True):
+    assert numbered(numbers) == numbered(expected)
+    assert [numbers.labels[i] for i in at] == first.labels.tolist()
+    if isinstance(numbers.rows, Sparse) and isinstance(expected.rows, Sparse):
+        for column, wanted in zip(numbers.rows, expected.rows, strict=True):
             np.testing.assert_array_equal(column, wanted)
     else:
-        np.testing.assert_array_equal(found.rows, expected.rows)
+        np.testing.assert_array_equal(numbers.rows, expected.rows)

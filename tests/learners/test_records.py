@@ -47,13 +47,13 @@ APPLIED, DUPLICATE, RELABELLED, UNKNOWN = Status.APPLIED, Status.DUPLICATE, Stat
 def served(
     pipeline: Pipeline, ids: tuple[str, ...], times: Vector, *, ready: bool = True, seed: int = 5
 ) -> ServedBatch:
-    """A record of events that were served, whatever a model would say of them."""
+    """Return a record of served events, independent of a model."""
     scores, decisions, *rest = said_columns(pipeline, len(ids), seed)
     return ServedBatch(hashes_of(ids), times, scores, decisions, *rest, ready=ready)
 
 
 def course(pipeline: Pipeline, learner: Learner, seed: int) -> list[Any]:
-    """Records of all kinds: ids that come again, with other labels, without features, assumed, served."""
+    """Draw records of all kinds: repeated ids, corrected labels, labels without features, assumed and served events."""
     random = np.random.default_rng(seed)
     records: list[Any] = []
     carried, y = events(pipeline, 90, seed)
@@ -62,16 +62,18 @@ def course(pipeline: Pipeline, learner: Learner, seed: int) -> list[Any]:
         time = 1e9 + 1000.0 * start
         ids = tuple(None if random.random() < 0.1 else f"e{i}" for i in random.integers(0, 40, n))
         records.append(served(pipeline, named(20, start // 3), time + np.arange(20.0), ready=start > 0, seed=start))
-        kinds = np.array([0 if one is None else kind for one, kind in zip(ids, random.integers(0, 5, n), strict=True)])
+        kinds = np.array(
+            [0 if event_id is None else kind for event_id, kind in zip(ids, random.integers(0, 5, n), strict=True)]
+        )
         late = said_of(pipeline, n, start)
-        known = (kinds == 1) | (kinds == 2)
+        has_id = (kinds == 1) | (kinds == 2)
         late = late._replace(
-            served=known,
+            served=has_id,
             assumed=(kinds == 2) & (y[start : start + n] < 0) & (not pipeline.traits.ordinal),
             bare=kinds == 3,
-            labelled=np.where(known, time + 500.0 + np.arange(n), np.nan),
+            labelled=np.where(has_id, time + 500.0 + np.arange(n), np.nan),
         )
-        one = batch(
+        record = batch(
             learner,
             carried[start : start + n],
             y[start : start + n],
@@ -81,7 +83,7 @@ def course(pipeline: Pipeline, learner: Learner, seed: int) -> list[Any]:
             costs=random.choice([0.0, 1.0, 7.0], n),
             late=late,
         )
-        records.append(replace(one, rows=select_rows(one.rows, ~late.bare)))
+        records.append(replace(record, rows=select_rows(record.rows, ~late.bare)))
         if start == 30 and not pipeline.traits.ordinal:
             records.append(SettingsChange({"threshold": {"objective": "budget", "alerts": 5}, "figures": {"k": 9}}))
     return records
@@ -138,10 +140,10 @@ def test_a_budget_counts_what_was_served_and_not_what_is_labelled_later() -> Non
     learner, plain = (pipeline.learner(threshold=budget) for _ in range(2))
     carried, y = events(pipeline, 40)
     ids, times = named(10), 1e9 + np.arange(10.0)
-    for one in (learner, plain):
-        one.apply(batch(one, carried[:20], y[:20], times=np.full(20, 1e9 - 500.0)))
+    for item in (learner, plain):
+        item.apply(batch(item, carried[:20], y[:20], times=np.full(20, 1e9 - 500.0)))
         record = served(pipeline, ids, times)
-        one.apply(replace(record, decisions=(np.arange(10) < 3).astype(np.int64)))
+        item.apply(replace(record, decisions=(np.arange(10) < 3).astype(np.int64)))
     assert learner.state()["threshold.spent"].tolist()[1] == 3
     late = said_of(pipeline, 10)._replace(labelled=times, decisions=(np.arange(10) < 3).astype(np.int64))
     learner.apply(batch(learner, carried[20:30], y[20:30], ids=ids, times=times, late=late))
@@ -174,8 +176,8 @@ def test_changed_settings_take_effect_and_what_was_learnt_stays() -> None:
     pipeline = one_of("cbr-diag")
     learner, plain = pipeline.learner(), pipeline.learner()
     carried, y = events(pipeline, 60)
-    for one in (learner, plain):
-        one.apply(batch(one, carried[:30], y[:30], ids=named(30)))
+    for item in (learner, plain):
+        item.apply(batch(item, carried[:30], y[:30], ids=named(30)))
     parts = {
         "threshold": {"objective": "fixed", "value": 0.25},
         "figures": {"beta": 2.0, "k": 7, "max_fpr": 0.2},
@@ -190,12 +192,14 @@ def test_changed_settings_take_effect_and_what_was_learnt_stays() -> None:
     assert learner.figures()["window"]["precision_at_k"] is not None
     assert plain.figures()["window"]["precision_at_k"] is None
     assert learner.digest() != plain.digest()
-    for one in (learner, plain):
-        one.apply(batch(one, carried[30:], y[30:], ids=named(30, 30)))
+    for item in (learner, plain):
+        item.apply(batch(item, carried[30:], y[30:], ids=named(30, 30)))
     assert same(learner, plain, ("algorithm.", "calibration.", "scaling."))
     learner.apply(SettingsChange({"figures": plain.config.figures.to_json()}))
-    kept = {name: value for name, value in plain.figures()["window"].items() if name in ("auc", "partial_auc", "brier")}
-    assert {name: learner.figures()["window"][name] for name in kept} == kept
+    window_metrics = {
+        name: value for name, value in plain.figures()["window"].items() if name in ("auc", "partial_auc", "brier")
+    }
+    assert {name: learner.figures()["window"][name] for name in window_metrics} == window_metrics
 
 
 def test_a_roll_back_brings_the_settings_of_then() -> None:
@@ -222,15 +226,15 @@ def test_a_roll_back_brings_the_settings_of_then() -> None:
 @settings(max_examples=10)
 def test_any_cut_gives_the_same_state_and_the_same_outcome(pipeline: Pipeline, cuts: list[int], seed: int) -> None:
     settings_: dict[str, Any] = {"window_seconds": 50_000.0} if seed % 2 else {}
-    whole, parts, singles = (pipeline.learner(**settings_) for _ in range(3))
-    records = course(pipeline, whole, seed)
-    said = run(whole, records)
-    statuses = {int(one) for outcome in said for one in outcome.status}
+    full, parts, singles = (pipeline.learner(**settings_) for _ in range(3))
+    records = course(pipeline, full, seed)
+    result = run(full, records)
+    statuses = {int(statu) for outcome in result for statu in outcome.status}
     assert statuses >= {APPLIED, DUPLICATE, RELABELLED, UNKNOWN}
     for other, where in ((parts, cuts), (singles, range(1, 30))):
-        assert bits(run(other, records, where)) == bits(said)
-        assert other.digest() == whole.digest()
-        assert other.figures() == whole.figures()
+        assert bits(run(other, records, where)) == bits(result)
+        assert other.digest() == full.digest()
+        assert other.figures() == full.figures()
 
 
 @SEVERAL
@@ -244,10 +248,10 @@ def test_a_replay_from_the_start_or_from_a_snapshot_ends_alike(pipeline: Pipelin
     again = pipeline.learner()
     run(again, records)
     assert again.digest() == learner.digest()
-    for done, (config, state) in enumerate(snapshots):
+    for position, (config, state) in enumerate(snapshots):
         other = Learner.restored(config, state)
         assert other.figures() is not None
-        run(other, records[done:])
+        run(other, records[position:])
         assert other.digest() == learner.digest()
 
 

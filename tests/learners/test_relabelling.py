@@ -49,24 +49,26 @@ def pipeline_twin(pipeline: Pipeline, carried: list[Any], y: Vector) -> Learner:
 def test_of_a_served_event_the_model_learns_the_row_and_the_figures_tell_what_was_said(pipeline: Pipeline) -> None:
     learner, plain = pipeline.learner(), pipeline.learner()
     carried, y = events(pipeline, 60)
-    said = said_of(pipeline, 60, y=y)
-    said.served[::7] = False  # these come with their features, and are scored and decided now
-    said.labelled[::7] = np.nan
+    predictions = said_of(pipeline, 60, y=y)
+    predictions.served[::7] = False  # these come with their features, and are scored and decided now
+    predictions.labelled[::7] = np.nan
     times = 1e9 + 100.0 * np.arange(60)
-    whole = batch(learner, carried, y, ids=named(60), times=times, late=said)
-    outcome = outcome_of(learner, whole)
-    ordinary = outcome_of(plain, replace(whole, late=None))
+    record = batch(learner, carried, y, ids=named(60), times=times, late=predictions)
+    outcome = outcome_of(learner, record)
+    ordinary = outcome_of(plain, replace(record, late=None))
     parts = LEARNT if not pipeline.traits.ordinal else [part for part in LEARNT if part != "calibration."]
     assert same(learner, plain, parts)
     for name in ("scores", "decisions", "probabilities", "thresholds"):
-        told, first = getattr(outcome, name), getattr(ordinary, name)
-        assert (told is None) == (first is None)
-        if told is not None:
-            assert np.array_equal(told, np.where(said.served, getattr(said, name), first), equal_nan=True)
+        corrected, first = getattr(outcome, name), getattr(ordinary, name)
+        assert (corrected is None) == (first is None)
+        if corrected is not None:
+            assert np.array_equal(
+                corrected, np.where(predictions.served, getattr(predictions, name), first), equal_nan=True
+            )
     assert outcome.applied.all()
     figures = learner.figures()
-    assert figures["clock"] == max(np.nanmax(said.labelled), times.max())
-    delays = (said.labelled - times)[20:][said.served[20:]]
+    assert figures["clock"] == max(np.nanmax(predictions.labelled), times.max())
+    delays = (predictions.labelled - times)[20:][predictions.served[20:]]
     assert figures["window"]["label_delay_median"] == pytest.approx(np.median(delays))
     if not pipeline.traits.ordinal:
         agree(figures["window"], y[20:], outcome, slice(20, 60))
@@ -102,8 +104,8 @@ def test_assumed_labels_are_counted_and_never_override(pipeline: Pipeline) -> No
     carried, y = events(pipeline, 12)
     y[:6], y[6:] = 1.0, -1.0
     learner.apply(ServedBatch(hashes_of(named(12)), 1e9 + np.arange(12.0), *said_columns(pipeline, 12)))
-    known = batch(learner, carried[:6], y[:6], ids=named(6), late=said_of(pipeline, 6))
-    assert outcome_of(learner, known).applied.all()
+    record = batch(learner, carried[:6], y[:6], ids=named(6), late=said_of(pipeline, 6))
+    assert outcome_of(learner, record).applied.all()
     assert learner.figures()["served"]["labelled"] == 6
     late = said_of(pipeline, 12)._replace(assumed=np.ones(12, dtype=np.bool_))
     outcome = outcome_of(
@@ -135,13 +137,13 @@ def test_figures_are_as_if_the_label_had_been_so_from_the_start(
     """What was said is given with the events, so that it does not hang on the model; some have left the window."""
     learner, right = (pipeline.learner(remembered_ids=200) for _ in range(2))
     carried, y = events(pipeline, 100)
-    said, times = said_of(pipeline, 100, y=y), 1e9 + 100.0 * np.arange(100)
-    whole = batch(learner, carried, y, ids=named(100), times=times, late=said)
-    right.apply(whole)
+    predictions, times = said_of(pipeline, 100, y=y), 1e9 + 100.0 * np.arange(100)
+    record = batch(learner, carried, y, ids=named(100), times=times, late=predictions)
+    right.apply(record)
     places = sorted(set(wrong))
     mistaken = y.copy()
     mistaken[places] = other_labels(pipeline, y[places])
-    broken = replace(whole, labels=mistaken)
+    broken = replace(record, labels=mistaken)
     learner.apply(broken.part(0, at))
     early, late = [i for i in places if i < at], [i for i in places if i >= at]
     for some_places in (early, late):
@@ -152,13 +154,19 @@ def test_figures_are_as_if_the_label_had_been_so_from_the_start(
             again = bare(y[some_places], ids, learner)
         outcome = outcome_of(learner, again)
         assert (outcome.status == RELABELLED).all()
-        assert np.array_equal(outcome.scores, said.scores[some_places])
+        assert np.array_equal(outcome.scores, predictions.scores[some_places])
         if some_places is early:
             learner.apply(broken.part(at, 100))
     assert scopes(learner) == scopes(right)
     assert learner.figures()["corrections"] == len(places)
     if not pipeline.traits.ordinal:
-        outcome = BatchOutcome(np.zeros(100, np.int8), said.scores, said.decisions, said.probabilities, said.thresholds)
+        outcome = BatchOutcome(
+            np.zeros(100, np.int8),
+            predictions.scores,
+            predictions.decisions,
+            predictions.probabilities,
+            predictions.thresholds,
+        )
         agree(learner.figures()["window"], y[60:], outcome, slice(60, 100))
         assert same(learner, right, ("metrics.window_", "metrics.sketch_", "metrics.traffic_"))
     if not rows:
@@ -169,8 +177,8 @@ def test_figures_are_as_if_the_label_had_been_so_from_the_start(
 def test_an_online_algorithm_learns_the_event_anew(pipeline: Pipeline) -> None:
     learner, other = (pipeline.learner(remembered_ids=100) for _ in range(2))
     carried, y = events(pipeline, 30)
-    for one in (learner, other):
-        one.apply(batch(one, carried, y, ids=named(30), times=1e9 + np.arange(30.0)))
+    for item in (learner, other):
+        item.apply(batch(item, carried, y, ids=named(30), times=1e9 + np.arange(30.0)))
     label, weights = other_labels(pipeline, y[4:5]), np.array([2.0])
     outcome = outcome_of(learner, batch(learner, carried[4:5], label, ids=named(1, 4), weights=weights))
     assert outcome.status.tolist() == [RELABELLED]
@@ -188,17 +196,17 @@ def test_the_next_fit_of_a_batch_algorithm_has_the_right_label(pipeline: Pipelin
     mistaken = y.copy()
     wrong = [3, 29, 31, 45, 59]
     mistaken[wrong] = other_labels(pipeline, y[wrong])
-    for one, labels in ((learner, mistaken), (right, y)):
-        one.apply(batch(one, carried[:40], labels[:40], ids=named(40)))
-        refit(one)
-        one.apply(batch(one, carried[40:], labels[40:], ids=named(20, 40)))
+    for item, labels in ((learner, mistaken), (right, y)):
+        item.apply(batch(item, carried[:40], labels[:40], ids=named(40)))
+        refit(item)
+        item.apply(batch(item, carried[40:], labels[40:], ids=named(20, 40)))
     for i in wrong[:4]:  # the first has left the events that are retained
         learner.apply(batch(learner, carried[i : i + 1], y[i : i + 1], ids=named(1, i)))
     learner.apply(bare(y[59:], named(1, 59), learner))
     assert same(learner, right, ("retained.", "scaling."))
     assert not same(learner, right, ("algorithm.",))
-    for one in (learner, right):
-        one.apply(one.fit_job().run())
+    for item in (learner, right):
+        item.apply(item.fit_job().run())
     assert same(learner, right, ("algorithm.", "retained.", "fits."))
 
 
@@ -216,8 +224,8 @@ def test_what_waits_for_its_embedding_is_learnt_anew_with_the_right_label(rows: 
         again = batch(learner, carried[i : i + 1], y[i : i + 1], ids=named(1, i))
         learner.apply(again if rows else bare(y[i : i + 1], named(1, i), learner))
     assert same(learner, right, ("retained.", "scaling."))
-    for one in (learner, right):
-        refit(one)
+    for item in (learner, right):
+        refit(item)
     assert same(learner, right, ("algorithm.", "scaling.", "embedding.", "calibration.", "retained."))
 
 

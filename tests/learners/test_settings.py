@@ -183,13 +183,13 @@ EVERY = [
 ]
 
 
-@pytest.mark.parametrize("one", EVERY, ids=lambda one: f"{type(one).__module__}.{type(one).__name__}")
-def test_every_kind_of_settings_survives_json_and_has_a_schema(one: Parameters) -> None:
-    plain = one.to_json()
-    kind = type(one)
+@pytest.mark.parametrize("example", EVERY, ids=lambda item: f"{type(item).__module__}.{type(item).__name__}")
+def test_every_kind_of_settings_survives_json_and_has_a_schema(example: Parameters) -> None:
+    plain = example.to_json()
+    kind = type(example)
     assert (
         kind.of({name: value for name, value in plain.items() if name != "kind" or kind not in FEATURE_KINDS.values()})
-        == one
+        == example
     )
     schema = kind.schema()
     assert set(schema["properties"]) == set(plain)

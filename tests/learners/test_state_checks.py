@@ -39,7 +39,7 @@ def refit(learner: Learner) -> None:
 
 
 def served(learner: Learner, n: int, time: float) -> ServedBatch:
-    """A record of n events, scored by `learner`; some of their ids are those of `stream`."""
+    """Return a record of n events, scored by `learner`; some ids are those of `stream`."""
     scores = np.linspace(-2.0, 2.0, n)
     two = learner.config.labels.ranks is None
     return ServedBatch(
@@ -53,30 +53,30 @@ def served(learner: Learner, n: int, time: float) -> ServedBatch:
 
 
 def learnt(pipeline: Pipeline, n: int = 60, *, timed: bool = False, **settings: Any) -> tuple[Config, State]:
-    """A learner's configuration, and its state after n events and the fits that were due.
+    """Return the configuration of a learner, and its state after n events and their fits.
 
     `timed`: events have times from the 41st on, and some are served; else there is no clock.
     """
     learner = pipeline.learner(**settings)
     for start in range(0, n, 30):
         many = min(30, n - start)
-        one, _ = stream(pipeline, learner, many, seed=start)
-        assert one.ids is not None
+        record, _ = stream(pipeline, learner, many, seed=start)
+        assert record.ids is not None
         # a third of the ids may have come before; the sources are others
-        ids = tuple(name if name is None or i % 3 == 0 else f"{name}-{start}" for i, name in enumerate(one.ids))
-        one = replace(one, ids=ids, segments=tuple(s._replace(name=f"{s.name}{start}") for s in one.segments))
+        ids = tuple(name if name is None or i % 3 == 0 else f"{name}-{start}" for i, name in enumerate(record.ids))
+        record = replace(record, ids=ids, segments=tuple(s._replace(name=f"{s.name}{start}") for s in record.segments))
         if timed:
             times = np.where(np.arange(many) + start < 40, np.nan, 1e9 + 10.0 * (start + np.arange(many)))
-            one = replace(one, times=times)
+            record = replace(record, times=times)
             if start:
                 learner.apply(served(learner, start % 50, times[-1]))
-        learner.apply(one)
+        learner.apply(record)
         refit(learner)
     return learner.config, copied(learner)
 
 
 def refused(config: Config, state: State) -> list[str]:
-    """The pointers of what is wrong with a state."""
+    """Return the pointers of the problems of a state."""
     try:
         check_state(config, state)
         check_values(config, state)
@@ -88,13 +88,13 @@ def refused(config: Config, state: State) -> list[str]:
 def survives(pipeline: Pipeline, config: Config, state: State) -> None:
     """Restore, learn 30 more events with ids and sources, fit, score, and look at everything; the state stays sound."""
     learner = Learner.restored(config, state)
-    one, carried = stream(pipeline, learner, 30, seed=1)
+    record, carried = stream(pipeline, learner, 30, seed=1)
     assert learner.apply(served(learner, 20, 2e9)) is None
-    outcome = learner.apply(replace(one, times=np.linspace(2e9, 2e9 + 100.0, 30)))
+    outcome = learner.apply(replace(record, times=np.linspace(2e9, 2e9 + 100.0, 30)))
     assert outcome is not None
     # each id that is remembered has another label now, and those that are retained as well
     label = (lambda y: y % 5 + 1) if pipeline.traits.ordinal else (lambda y: -y)
-    assert learner.apply(replace(one, labels=label(one.labels), segments=())) is not None
+    assert learner.apply(replace(record, labels=label(record.labels), segments=())) is not None
     refit(learner)
     assert len(learner.score(carried)) == 30
     view = learner.view().frozen()
@@ -105,7 +105,7 @@ def survives(pipeline: Pipeline, config: Config, state: State) -> None:
 
 
 def changed(state: State, name: str, place: int, value: float) -> State:
-    """A state with another number in one place of one array."""
+    """Return a state with another number in one place of one array."""
     other = state[name].copy()
     other.reshape(-1)[place] = value
     return {**state, name: other}
@@ -123,7 +123,7 @@ def extremes(dtype: np.dtype[Any]) -> Iterator[int]:
 
 @EVERY
 @pytest.mark.parametrize(
-    "seconds", [None, *(pytest.param(one, marks=pytest.mark.integration) for one in (100.0, 1e-9))]
+    "seconds", [None, *(pytest.param(item, marks=pytest.mark.integration) for item in (100.0, 1e-9))]
 )
 def test_a_state_that_came_of_events_is_sound(pipeline: Pipeline, seconds: float | None) -> None:
     for n in (0, 1, 30, 60, 150):
@@ -142,9 +142,9 @@ def test_a_state_of_events_at_the_limits_is_sound(pipeline: Pipeline) -> None:
     else:
         rows[:, 0] = np.sign(rows[:, 0]) * 1e30
         rows[:, 2] = np.sign(rows[:, 2]) * 1e-310  # between them a table has a category
-    whole = LabelledBatch(rows, y, weights=np.full(60, 1e6))
+    record = LabelledBatch(rows, y, weights=np.full(60, 1e6))
     for start in (0, 30):
-        learner.apply(whole.part(start, start + 30))
+        learner.apply(record.part(start, start + 30))
         if learner.fit_due:
             try:
                 learner.apply(learner.fit_job().run())
@@ -198,15 +198,15 @@ def test_floats_that_are_not_finite_are_refused_or_do_no_harm(pipeline: Pipeline
 
 
 def test_an_algorithm_with_the_state_of_another_tells_of_it_likewise() -> None:
-    for one in algorithms().values():
+    for algorithm in algorithms().values():
         for other in algorithms().values():
-            if one.State is other.State:
-                assert getattr(one, "problems", None) is getattr(other, "problems", None)
+            if algorithm.State is other.State:
+                assert getattr(algorithm, "problems", None) is getattr(other, "problems", None)
 
 
 def kinds(*pairs: tuple[str, str]) -> list[Pipeline]:
-    """The pipelines of these algorithms behind these features."""
-    return [one for one in PIPELINES if (one.algorithm, one.kind) in pairs]
+    """Return the pipelines of these algorithms and features."""
+    return [pipeline for pipeline in PIPELINES if (pipeline.algorithm, pipeline.kind) in pairs]
 
 
 WRONG: list[tuple[str, str, str, int, float]] = [
@@ -268,8 +268,8 @@ def test_each_wrong_number_is_pointed_at(algorithm: str, kind: str, name: str, p
     assert refused(config, changed(state, name, place, value)) == [f"/{name}"]
 
 
-# what the figures and the memory of ids say, after 150 events of which 110 had a time
-TOLD: list[tuple[str, str, int, float]] = [
+# impossible metrics and recent ids, after 150 events of which 110 had a time
+WRONG_METRICS: list[tuple[str, str, int, float]] = [
     *(
         (algorithm, name, place, value)
         for algorithm in ("cbr", "svc")
@@ -355,14 +355,14 @@ TOLD: list[tuple[str, str, int, float]] = [
 ]
 
 
-@pytest.mark.parametrize(("algorithm", "name", "place", "value"), TOLD)
+@pytest.mark.parametrize(("algorithm", "name", "place", "value"), WRONG_METRICS)
 def test_each_wrong_figure_is_pointed_at(algorithm: str, name: str, place: int, value: float) -> None:
     (pipeline,) = kinds((algorithm, "dense"))
     config, state = learnt(pipeline, 150, timed=True)
     assert refused(config, state) == []
     name = name if "." in name else f"metrics.{name}"
     part = name.partition("_")[0] if "_" in name else name.partition(".")[0]
-    assert [one for one in refused(config, changed(state, name, place, value)) if one.startswith(f"/{part}")]
+    assert [item for item in refused(config, changed(state, name, place, value)) if item.startswith(f"/{part}")]
 
 
 @pytest.mark.parametrize("algorithm", ["cbr", "svc"])
@@ -523,11 +523,11 @@ def test_scores_that_are_nan_count_as_0() -> None:
     decisions, hashes = np.zeros(8, dtype=np.int64), np.zeros(8, dtype=np.uint64)
     half, unknown, no = np.full(8, 0.5), np.full(8, np.nan), np.zeros(8, dtype=np.bool_)
     figures = []
-    for said in (scores, np.nan_to_num(scores)):
+    for values in (scores, np.nan_to_num(scores)):
         metrics = BinaryMetrics(3)
         for _ in range(20):
-            metrics.serve(hashes_of([f"e{i}" for i in range(8)]), said, None, decisions, unknown)
-            metrics.learn(said, half, half, y, decisions, unknown, unknown, hashes, no)
+            metrics.serve(hashes_of([f"e{i}" for i in range(8)]), values, None, decisions, unknown)
+            metrics.learn(values, half, half, y, decisions, unknown, unknown, hashes, no)
         figures.append(metrics.view().as_json())
         assert list(metrics.problems(metrics.state())) == []
         again = BinaryMetrics(3)

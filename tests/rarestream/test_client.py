@@ -56,9 +56,9 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def api(service: Process, kind: str) -> Iterator[Any]:
-    """A client of each kind."""
-    with client(kind, service.url, bounds=SMALL) as made:
-        yield made
+    """Yield a client of each kind."""
+    with client(kind, service.url, bounds=SMALL) as client_object:
+        yield client_object
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def library(config: dict[str, Any]) -> learners.Learner:
 
 
 def assert_agree(remote: Any, local: learners.Learner) -> None:
-    """The same state, to the bit."""
+    """Check that two states have the same bits."""
     assert remote.digest()["digest"] == local.digest()
 
 
@@ -108,7 +108,7 @@ def test_named_features_by_event_and_by_column_are_the_same(api: Any, name: str)
         "items": [["gift card", "phone"][: i % 3] for i in range(N)],
     }
     events = [{key: column[i] for key, column in columns.items() if column[i] is not None} for i in range(N)]
-    plain = [{**one, "amount": float(one["amount"]), "shop": int(one["shop"])} for one in events]
+    plain = [{**event, "amount": float(event["amount"]), "shop": int(event["shop"])} for event in events]
     local = library(NAMED)
     scores = local.learn(plain, Y, ids=IDS)
     frame = pd.DataFrame(columns, index=range(7, N + 7))
@@ -124,9 +124,9 @@ def test_ranks(api: Any, name: str) -> None:
     reply = remote.update(X, ranks)
     np.testing.assert_array_equal(reply.ranks, local.learn(X, ranks))
     assert (reply.probabilities, reply.thresholds, reply.decisions) == (None, None, None)
-    said = remote.predict(X)
-    assert (said.probabilities, said.thresholds, said.labels) == (None, None, None)
-    assert said.ranks.shape == (N,)
+    predictions = remote.predict(X)
+    assert (predictions.probabilities, predictions.thresholds, predictions.labels) == (None, None, None)
+    assert predictions.ranks.shape == (N,)
     assert_agree(remote, local)
 
 
@@ -151,9 +151,9 @@ def test_labels_that_come_late(api: Any, name: str) -> None:
 def test_explanations(api: Any, name: str) -> None:
     remote = api.create(name, **DENSE)
     remote.update(X, Y)
-    said = remote.predict(X, explain=1)
-    assert len(said.explanations) == N
-    for score, why in zip(said.scores, said.explanations, strict=True):
+    predictions = remote.predict(X, explain=1)
+    assert len(predictions.explanations) == N
+    for score, why in zip(predictions.scores, predictions.explanations, strict=True):
         assert len(why.features) == 1
         assert why.intercept + why.features[0][1] + why.rest == pytest.approx(score)
 
@@ -175,7 +175,7 @@ def test_a_refused_call_says_where_and_how_far_it_came(api: Any, name: str) -> N
         remote.update(X, labels, ids="auto")
     error = caught.value
     assert (error.status, error.code, error.done) == (422, "invalid", 70)
-    assert [one.pointer for one in error.problems] == ["/labels/5"]
+    assert [problem.pointer for problem in error.problems] == ["/labels/5"]
     assert error.ids is not None
     reply = remote.update(X, Y, ids=error.ids)
     assert (reply.duplicate, reply.applied) == (70, N - 70)
@@ -191,7 +191,7 @@ def test_what_the_service_refuses(api: Any, name: str) -> None:
     assert (caught.value.status, caught.value.code) == (409, "name-taken")
     with pytest.raises(RequestRefused) as caught:
         api.create(f"{name}-2", algorithm="nothing-of-this-name", features={"kind": "dense"})
-    assert {one.pointer for one in caught.value.problems} >= {"/algorithm"}
+    assert {problem.pointer for problem in caught.value.problems} >= {"/algorithm"}
 
 
 def test_a_source_tells_a_repeat_and_a_gap(api: Any, name: str) -> None:
@@ -219,22 +219,22 @@ def test_a_source_has_holes(api: Any, name: str) -> None:
 
 
 def test_an_upload_tells_its_progress(api: Any, name: str) -> None:
-    taken: list[int] = []
+    counts: list[int] = []
 
     def batches() -> Iterator[Any]:
         for start in range(0, N, 100):
-            taken.append(start)
+            counts.append(start)
             yield X[start : start + 100], Y[start : start + 100], IDS[start : start + 100]
             yield X[:0], Y[:0]  # passed over
 
-    told: list[tuple[int, list[int]]] = []
+    progress: list[tuple[int, list[int]]] = []
     remote, local = api.create(name, **DENSE), library(DENSE)
-    found = remote.upload(batches(), progress=lambda so_far: told.append((so_far.events, list(taken))))
+    result = remote.upload(batches(), progress=lambda so_far: progress.append((so_far.events, list(counts))))
     local.learn(X, Y, ids=IDS)
-    assert (found.events, found.applied, found.requests, found.repeats) == (N, N, 6, 0)
-    assert found.position == remote.describe()["position"]
-    assert [events for events, _ in told] == [70, 100, 170, 200, 270, 300]
-    assert [len(batch) for _, batch in told] == [1, 1, 2, 2, 3, 3]  # a batch is asked for when the last is learnt
+    assert (result.events, result.applied, result.requests, result.repeats) == (N, N, 6, 0)
+    assert result.position == remote.describe()["position"]
+    assert [events for events, _ in progress] == [70, 100, 170, 200, 270, 300]
+    assert [len(batch) for _, batch in progress] == [1, 1, 2, 2, 3, 3]  # a batch is asked for when the last is learnt
     assert_agree(remote, local)
 
 
@@ -287,9 +287,9 @@ def test_documents_of_a_learner(api: Any, name: str) -> None:
     changed = remote.change(threshold={"objective": "budget", "alerts": 10})
     assert changed["config"]["threshold"]["objective"] == "budget"
     assert remote.snapshot()["position"] == remote.digest()["position"]
-    assert name in {one["name"] for one in api.learners()["learners"]}
+    assert name in {learner["name"] for learner in api.learners()["learners"]}
     api.delete(name)
-    assert name not in {one["name"] for one in api.learners()["learners"]}
+    assert name not in {learner["name"] for learner in api.learners()["learners"]}
     with pytest.raises(RequestRefused):
         api.delete(name)
 

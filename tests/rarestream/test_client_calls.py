@@ -42,7 +42,7 @@ def array(values: Any, dtype: str) -> dict[str, Any]:
 
 
 def learnt(n: int, position: int = 1) -> ApiResponse:
-    """The reply to n events that were all learnt."""
+    """Return the reply to n learnt events."""
     body = {
         **{name: n if name == "applied" else 0 for name in STATUSES},
         "position": position,
@@ -74,23 +74,23 @@ class Time:
 
 
 def carried_out(call: Call[Any], clock: Time, answers: Iterable[Answer]) -> tuple[Any, list[ApiRequest], list[float]]:
-    """What a call returns or raises when it is given these answers; what it sent, and its pauses."""
-    given, sent, pauses = iter(answers), [], []
+    """Run a call with these answers; return its result or error, its requests and its pauses."""
+    replies, requests, pauses = iter(answers), [], []
     answer: Answer = None
     while True:
         try:
             step = call.send(answer)
         except StopIteration as end:
-            return end.value, sent, pauses
+            return end.value, requests, pauses
         except ClientError as error:
-            return error, sent, pauses
+            return error, requests, pauses
         if isinstance(step, RetryPause):
             clock.now += step.seconds
             pauses.append(step.seconds)
             answer = None
         else:
-            sent.append(step)
-            answer = next(given)
+            requests.append(step)
+            answer = next(replies)
 
 
 def updating(answers: Iterable[Answer], *, jitter: float = 1.0, patience: float = 60.0, **columns: Any) -> Any:
@@ -106,48 +106,48 @@ def updating(answers: Iterable[Answer], *, jitter: float = 1.0, patience: float 
 @pytest.mark.parametrize("columns", [{}, {"ids": IDS}, {"ids": ["a", None, "c"]}, {"source": ("file", 7)}])
 @pytest.mark.parametrize("failure", [NOT_SENT, refusal(429)])
 def test_what_was_certainly_not_done_is_always_sent_again(failure: Answer, columns: dict[str, Any]) -> None:
-    reply, sent, pauses = updating([failure, failure, learnt(3)], **columns)
+    reply, requests, pauses = updating([failure, failure, learnt(3)], **columns)
     assert (reply.applied, reply.repeats) == (3, 2)
-    assert len(set(sent)) == 1  # the very same request
+    assert len(set(requests)) == 1  # the very same request
     assert len(pauses) == 2
 
 
 @pytest.mark.parametrize("columns", [{"ids": IDS}, {"ids": np.arange(3)}, {"ids": "auto"}, {"source": ("file", 7)}])
 @pytest.mark.parametrize("failure", [LOST, refusal(502), refusal(503), refusal(504)])
 def test_what_may_have_been_done_is_sent_again_where_a_repeat_is_told(failure: Answer, columns: Any) -> None:
-    reply, sent, _ = updating([failure, learnt(3)], **columns)
+    reply, requests, _ = updating([failure, learnt(3)], **columns)
     assert (reply.applied, reply.repeats) == (3, 1)
-    assert len(sent) == 2
-    assert len(set(sent)) == 1  # with the same ids, above all
+    assert len(requests) == 2
+    assert len(set(requests)) == 1  # with the same ids, above all
 
 
 @pytest.mark.parametrize("columns", [{}, {"ids": ["a", None, "c"]}])
 @pytest.mark.parametrize("failure", [LOST, refusal(502), refusal(503), refusal(504)])
 def test_what_may_have_been_done_is_not_sent_again_where_nothing_tells_a_repeat(failure: Answer, columns: Any) -> None:
-    error, sent, pauses = updating([failure], **columns)
+    error, requests, pauses = updating([failure], **columns)
     assert isinstance(error, OutcomeUnknown)
     assert "with ids, ids='auto' or a source it would be safe" in str(error)
-    assert (len(sent), pauses, error.done) == (1, [], 0)
+    assert (len(requests), pauses, error.done) == (1, [], 0)
 
 
 @pytest.mark.parametrize("status", [301, 400, 404, 409, 413, 415, 422])
 def test_a_refusal_is_final(status: int) -> None:
-    error, sent, _ = updating([refusal(status, "invalid")], ids=IDS)
+    error, requests, _ = updating([refusal(status, "invalid")], ids=IDS)
     assert type(error) is RequestRefused
     assert (error.status, error.code, error.detail, error.request_id) == (status, "invalid", "no", "r1")
     assert error.problems == (InvalidValue("/labels/1", "is 7"),)
     assert str(error) == "no\n  /labels/1: is 7"
-    assert len(sent) == 1
+    assert len(requests) == 1
 
 
 def test_an_error_of_the_service_is_final_and_tells_nothing() -> None:
-    error, sent, _ = updating([refusal(500)], ids=IDS)
-    assert (type(error), len(sent)) == (OutcomeUnknown, 1)
+    error, requests, _ = updating([refusal(500)], ids=IDS)
+    assert (type(error), len(requests)) == (OutcomeUnknown, 1)
 
 
 def test_a_call_that_is_given_up_has_the_ids_that_were_made() -> None:
-    error, sent, _ = updating([LOST], ids="auto", patience=0)
-    body = msgspec.msgpack.decode(sent[0].body)
+    error, requests, _ = updating([LOST], ids="auto", patience=0)
+    body = msgspec.msgpack.decode(requests[0].body)
     assert isinstance(error, OutcomeUnknown)
     assert error.ids == body["ids"]
     assert len(set(error.ids)) == 3
@@ -186,10 +186,10 @@ def test_the_default_jitter_is_below_the_bound() -> None:
 
 def calling(make: Callable[[ClientCalls], Call[Any]], *answers: Answer) -> tuple[Any, list[ApiRequest]]:
     clock = Time()
-    result, sent, _ = carried_out(
+    result, requests, _ = carried_out(
         make(ClientCalls(Retries(60.0, clock=clock), RequestBounds(events=2))), clock, answers
     )
-    return result, sent
+    return result, requests
 
 
 DOCUMENT = ApiResponse(200, {}, b'{"name":"a"}')
@@ -204,8 +204,8 @@ DOCUMENT = ApiResponse(200, {}, b'{"name":"a"}')
     ],
 )
 def test_calls_that_may_be_repeated_are(make: Callable[[ClientCalls], Call[Any]]) -> None:
-    result, sent = calling(make, LOST, refusal(503), DOCUMENT)
-    assert (result, len(sent)) == ({"name": "a"}, 3)
+    result, requests = calling(make, LOST, refusal(503), DOCUMENT)
+    assert (result, len(requests)) == ({"name": "a"}, 3)
 
 
 def test_a_delete_whose_answer_was_lost_finds_nothing_left() -> None:
@@ -215,8 +215,8 @@ def test_a_delete_whose_answer_was_lost_finds_nothing_left() -> None:
 
 @pytest.mark.parametrize("before", [[], [refusal(429)], [NOT_SENT], [NOT_SENT, refusal(429)]])
 def test_a_delete_of_a_learner_that_never_was_is_refused(before: list[Answer]) -> None:
-    error, sent = calling(lambda calls: calls.delete("a"), *before, refusal(404, "unknown-learner"))
-    assert (type(error), error.code, len(sent)) == (RequestRefused, "unknown-learner", len(before) + 1)
+    error, requests = calling(lambda calls: calls.delete("a"), *before, refusal(404, "unknown-learner"))
+    assert (type(error), error.code, len(requests)) == (RequestRefused, "unknown-learner", len(before) + 1)
 
 
 def test_names_are_quoted() -> None:
@@ -244,23 +244,23 @@ COUNTED: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "column", "said"), COUNTED)
-def test_a_reply_has_an_entry_for_each_event(name: str, column: Any, said: str) -> None:
+@pytest.mark.parametrize(("name", "column", "message"), COUNTED)
+def test_a_reply_has_an_entry_for_each_event(name: str, column: Any, message: str) -> None:
     body = msgspec.msgpack.decode(learnt(3).body) | {name: column}
     error = updating([ApiResponse(200, {}, msgspec.msgpack.encode(body))])[0]
     assert type(error) is OutcomeUnknown
-    assert said in str(error)
+    assert message in str(error)
 
 
 @pytest.mark.parametrize("name", ["scores", "labels", "explanations"])
 def test_a_prediction_has_an_entry_for_each_event(name: str) -> None:
-    one = {"intercept": 0.0, "features": [], "rest": 0.0}
+    explanation = {"intercept": 0.0, "features": [], "rest": 0.0}
     body = {"position": 1, "ready": True, "remembered": 0, "stale_seconds": 0.0, "scores": array([0.0] * 3, "float64")}
-    body |= {"labels": array([1] * 3, "int8"), "explanations": [one] * 3}
+    body |= {"labels": array([1] * 3, "int8"), "explanations": [explanation] * 3}
     predict = ClientCalls(Retries(0.0), RequestBounds()).predict
-    whole = ApiResponse(200, {}, msgspec.msgpack.encode(body))
-    assert carried_out(predict("a", X, None, None, 1, None), Time(), [whole])[0].labels.tolist() == [1, 1, 1]
-    few = {"scores": array([0.0], "float64"), "labels": array([1] * 4, "int8"), "explanations": [one]}[name]
+    response = ApiResponse(200, {}, msgspec.msgpack.encode(body))
+    assert carried_out(predict("a", X, None, None, 1, None), Time(), [response])[0].labels.tolist() == [1, 1, 1]
+    few = {"scores": array([0.0], "float64"), "labels": array([1] * 4, "int8"), "explanations": [explanation]}[name]
     answer = ApiResponse(200, {}, msgspec.msgpack.encode({**body, name: few}))
     error = carried_out(predict("a", X, None, None, 1, None), Time(), [answer])[0]
     assert type(error) is OutcomeUnknown
@@ -268,13 +268,13 @@ def test_a_prediction_has_an_entry_for_each_event(name: str) -> None:
 
 
 def test_a_call_in_parts_says_how_far_it_came() -> None:
-    error, sent = calling(lambda calls: calls.update("a", EventBatch(X, Y, IDS), None), learnt(2), refusal(422))
-    assert (type(error), error.done, error.ids, len(sent)) == (RequestRefused, 2, IDS, 2)
+    error, requests = calling(lambda calls: calls.update("a", EventBatch(X, Y, IDS), None), learnt(2), refusal(422))
+    assert (type(error), error.done, error.ids, len(requests)) == (RequestRefused, 2, IDS, 2)
     assert "The 2 events before were answered" in str(error)
 
 
 def test_replies_to_the_parts_are_joined() -> None:
-    reply, sent = calling(
+    reply, requests = calling(
         lambda calls: calls.update("a", EventBatch(X, Y, IDS), ("s", 5)), learnt(2), LOST, learnt(1, 9)
     )
     assert (reply.applied, reply.position, reply.repeats, reply.ids) == (3, 9, 1, IDS)
@@ -282,7 +282,7 @@ def test_replies_to_the_parts_are_joined() -> None:
     assert reply.status.tolist() == ["applied"] * 3
     assert reply.decisions.tolist() == [1, 1, 1]
     assert reply.ranks is None
-    assert [msgspec.msgpack.decode(one.body)["source"]["offset"] for one in sent] == [5, 7, 7]
+    assert [msgspec.msgpack.decode(item.body)["source"]["offset"] for item in requests] == [5, 7, 7]
 
 
 def test_many_problems_are_cut_short() -> None:
@@ -295,8 +295,8 @@ def test_many_problems_are_cut_short() -> None:
 # How httpx's failures are read, by both clients
 
 
-def asked(kind: str, answer: Callable[[httpx.Request], httpx.Response]) -> Any:
-    """What an update without ids comes to where httpx does this, and patience is not to be had."""
+def call_through(kind: str, answer: Callable[[httpx.Request], httpx.Response]) -> Any:
+    """Send an update without ids and without patience through a transport of httpx."""
     with client(kind, "http://service/", patience=0, transport=httpx.MockTransport(answer)) as api:
         return api.learner("a").update(X, Y)
 
@@ -321,7 +321,7 @@ def test_whether_anything_was_sent(kind: str, error: Exception, expected: type[C
         raise error
 
     with pytest.raises(expected, match=type(error).__name__):
-        asked(kind, fail)
+        call_through(kind, fail)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -332,9 +332,9 @@ def test_both_clients_carry_out_what_is_decided(kind: str) -> None:
         bodies.append(request.content)
         if len(bodies) == 2:
             raise httpx.ReadError("cut")
-        told = [refusal(429), None, refusal(503, retry_after="0"), learnt(3)][len(bodies) - 1]
-        assert told is not None
-        return httpx.Response(told.status, headers=told.headers, content=told.body)
+        status = [refusal(429), None, refusal(503, retry_after="0"), learnt(3)][len(bodies) - 1]
+        assert status is not None
+        return httpx.Response(status.status, headers=status.headers, content=status.body)
 
     with client(kind, "http://service", transport=httpx.MockTransport(answer)) as api:
         reply = api.learner("a").update(X, Y, ids="auto")
@@ -353,7 +353,7 @@ def test_what_goes_over_the_wire(kind: str) -> None:
         seen.append(request)
         return httpx.Response(200, content=learnt(3).body)
 
-    assert asked(kind, answer).applied == 3
+    assert call_through(kind, answer).applied == 3
     assert str(seen[0].url) == "http://service/v1/learners/a/update"
     assert seen[0].method == "POST"
     assert seen[0].headers["content-type"] == seen[0].headers["accept"] == "application/msgpack"
@@ -401,8 +401,8 @@ def test_it_loads_neither_the_service_nor_the_library() -> None:
     code = (
         f"import sys, rarestream; rarestream.Client, rarestream.AsyncClient; print(sorted({names} & set(sys.modules)))"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout == "[]\n"
+    status = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert status.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://x", "http://", "http://x:port"])

@@ -31,7 +31,7 @@ def values(coded: dict[str, Any]) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize(
-    ("given", "dtype"),
+    ("array", "dtype"),
     [
         (X.astype(np.float32), "float32"),
         (X, "float64"),
@@ -44,8 +44,8 @@ def values(coded: dict[str, Any]) -> np.ndarray[Any, Any]:
         (np.repeat(X, 2, axis=1)[:, ::2], "float64"),
     ],
 )
-def test_dense_rows_keep_their_type(given: Any, dtype: str) -> None:
-    coded = decoded(encode_unlabelled(given, None, None))["x"]
+def test_dense_rows_keep_their_type(array: Any, dtype: str) -> None:
+    coded = decoded(encode_unlabelled(array, None, None))["x"]
     assert coded["dtype"] == dtype
     assert (values(coded) == X).all()
 
@@ -67,7 +67,7 @@ def test_dense_rows_keep_their_type(given: Any, dtype: str) -> None:
 def test_labels_are_sent_exactly(y: Any, dtype: str) -> None:
     coded = decoded(encode_labelled(EventBatch(X[:2], y)))["labels"]
     assert coded["dtype"] == dtype
-    assert values(coded).tolist() == [float(one) for one in y]
+    assert values(coded).tolist() == [float(item) for item in y]
 
 
 def test_what_is_no_number_is_left_to_the_service() -> None:
@@ -160,7 +160,7 @@ def test_a_data_frame_is_named_features_whose_missing_values_are_null() -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame", "said"),
+    ("frame", "message"),
     [
         (pd.DataFrame([[1.0, 2.0]]), "a column named 0; expected text, or X.to_numpy"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "more than one column named 'a'"),
@@ -168,13 +168,13 @@ def test_a_data_frame_is_named_features_whose_missing_values_are_null() -> None:
         (pd.DataFrame({}), "at least one"),
     ],
 )
-def test_a_data_frame_that_is_no_features(frame: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_data_frame_that_is_no_features(frame: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         encode_unlabelled(frame, None, None)
 
 
 @pytest.mark.parametrize(
-    ("batch", "source", "said"),
+    ("batch", "source", "message"),
     [
         (EventBatch(X, [0, 1]), None, "labels have 2 entries for 3 events"),
         (EventBatch(X, Y, ["a"]), None, "ids have 1 entries for 3 events"),
@@ -202,13 +202,13 @@ def test_a_data_frame_that_is_no_features(frame: Any, said: str) -> None:
         (EventBatch([{}, "text", {}], Y), None, r"X\[1\] is a str"),
     ],
 )
-def test_arguments_that_do_not_fit_together(batch: EventBatch, source: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_arguments_that_do_not_fit_together(batch: EventBatch, source: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         encode_labelled(batch, source)
 
 
 @pytest.mark.parametrize(
-    ("batch", "said"),
+    ("batch", "message"),
     [
         (EventBatch(X, [2**70, 1, 0]), "a number is too large to be sent"),
         (EventBatch(X, Y, [1, 2, 2**64]), "a number is too large to be sent"),
@@ -217,8 +217,8 @@ def test_arguments_that_do_not_fit_together(batch: EventBatch, source: Any, said
         (EventBatch([{"a": object()}] * 3, Y), "a object cannot be sent"),
     ],
 )
-def test_values_that_cannot_be_sent(batch: EventBatch, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_values_that_cannot_be_sent(batch: EventBatch, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         list(encode_labelled(batch).parts(RequestBounds()))
 
 
@@ -253,15 +253,15 @@ def test_a_predict_needs_features() -> None:
 )
 def test_parts_are_all_events_in_order_within_the_bounds(sizes: list[int], bound: int, most: int, kind: str) -> None:
     n = len(sizes)
-    whole: Any = np.arange(2.0 * n).reshape(n, 2)
+    features: Any = np.arange(2.0 * n).reshape(n, 2)
     if kind == "csr":
         places = [i for size in sizes for i in range(size)]
-        whole = sp.csr_matrix((np.arange(sum(sizes)) + 1.0, places, np.cumsum([0, *sizes])), shape=(n, 60))
+        features = sp.csr_matrix((np.arange(sum(sizes)) + 1.0, places, np.cumsum([0, *sizes])), shape=(n, 60))
     if kind == "events":
-        whole = [{"text": "x" * size} for size in sizes]
+        features = [{"text": "x" * size} for size in sizes]
     if kind == "columns":
-        whole = {"text": ["x" * size for size in sizes]}
-    columns = encode_labelled(EventBatch(whole, [0] * n, list(range(n))), ("file", 100))
+        features = {"text": ["x" * size for size in sizes]}
+    columns = encode_labelled(EventBatch(features, [0] * n, list(range(n))), ("file", 100))
     parts = list(columns.parts(RequestBounds(bound, most)))
     assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])]
     assert parts[-1].stop == n
@@ -274,4 +274,4 @@ def test_parts_are_all_events_in_order_within_the_bounds(sizes: list[int], bound
         if kind == "csr":
             ends = values(body["csr"]["indptr"])
             assert np.diff(ends).tolist() == sizes[part.start : part.stop]
-            assert (values(body["csr"]["values"]) == whole[part.start : part.stop].data).all()
+            assert (values(body["csr"]["values"]) == features[part.start : part.stop].data).all()

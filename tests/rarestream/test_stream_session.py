@@ -43,7 +43,7 @@ def hello(credit: int = 4, max_bytes: int = 10_000) -> str:
 
 
 def scored(seq: int, score: float = 0.0) -> bytes:
-    """The reply to a predict of one event of an ordinal learner."""
+    """Return the reply to a predict of one event of an ordinal learner."""
     head = {"seq": seq, "position": 1, "ready": True, "remembered": 0, "stale_seconds": 0.0}
     scores = {"dtype": "float64", "shape": [1], "data": np.array([score], "<f8").tobytes()}
     return msgspec.msgpack.encode({**head, "scores": scores, "ranks": {"dtype": "int8", "shape": [1], "data": b"\1"}})
@@ -55,13 +55,13 @@ def refused(seq: int) -> bytes:
     return msgspec.msgpack.encode(body)
 
 
-def session(window: int = 8, **said: int) -> StreamSession:
-    made = StreamSession(window)
-    made.greet(hello(**said))
-    return made
+def session(window: int = 8, **limits: int) -> StreamSession:
+    stream = StreamSession(window)
+    stream.greet(hello(**limits))
+    return stream
 
 
-def asked(of: StreamSession, ids: Any = None) -> tuple[dict[str, Any], Any]:
+def ask(of: StreamSession, ids: Any = None) -> tuple[dict[str, Any], Any]:
     message, pending = of.predict(X[:1], ids, None, None)
     return msgspec.msgpack.decode(message), pending
 
@@ -71,7 +71,7 @@ def test_no_more_is_under_way_than_window_and_credit_allow(window: int, credit: 
     stream = session(window, credit=credit)
     for seq in range(most):
         assert stream.free
-        assert asked(stream)[0]["seq"] == seq
+        assert ask(stream)[0]["seq"] == seq
     assert not stream.free
     stream.receive(scored(0))
     assert stream.free
@@ -91,7 +91,7 @@ def test_each_request_is_a_body_with_its_head() -> None:
 
 def test_answers_find_their_requests() -> None:
     stream = session()
-    first, second = asked(stream)[1], asked(stream)[1]
+    first, second = ask(stream)[1], ask(stream)[1]
     stream.receive(scored(1, 0.5))
     assert (first.answered, second.answered, stream.idle) == (False, True, False)
     stream.receive(scored(0, 0.25))
@@ -102,12 +102,12 @@ def test_a_message_that_is_too_large_is_not_sent() -> None:
     stream = session(max_bytes=1000)
     with pytest.raises(ValueError, match=r"60 events take .* bytes; a message of this stream has at most 1000"):
         stream.predict(X, None, None, None)
-    assert asked(stream)[0]["seq"] == 0
+    assert ask(stream)[0]["seq"] == 0
 
 
 def test_a_refusal_that_nobody_asks_for_is_raised_at_the_end() -> None:
     stream = session()
-    first, second = asked(stream)[1], asked(stream)[1]
+    first, second = ask(stream)[1], ask(stream)[1]
     stream.receive(refused(0))
     stream.receive(refused(1))
     with pytest.raises(RequestRefused, match="busy") as caught:
@@ -124,14 +124,14 @@ def test_a_refusal_that_nobody_asks_for_is_raised_at_the_end() -> None:
 def test_a_stream_that_breaks_names_what_was_not_answered() -> None:
     stream = session()
     for i in range(3):
-        asked(stream, [f"e{i}"])
-    last = asked(stream)[1]
+        ask(stream, [f"e{i}"])
+    last = ask(stream)[1]
     stream.receive(scored(1))
     stream.end("gone")
     with pytest.raises(StreamBroken, match="gone; no answer to 0, 2, 3: repeat") as caught:
         stream.raise_unseen()
     assert caught.value.unanswered == ((0, "predict", ["e0"]), (2, "predict", ["e2"]), (3, "predict", None))
-    for call in (last.take, stream.check_open, lambda: asked(stream)):
+    for call in (last.take, stream.check_open, lambda: ask(stream)):
         with pytest.raises(StreamBroken):
             call()
     stream.raise_unseen()  # it has been told
@@ -142,7 +142,7 @@ def test_a_stream_that_breaks_when_nothing_is_under_way() -> None:
     stream.end("gone")
     stream.raise_unseen()
     with pytest.raises(StreamBroken, match="gone; every request had been answered"):
-        asked(stream)
+        ask(stream)
 
 
 @pytest.mark.parametrize("message", [scored(7), b"\xc1", b"\x80", "{}"])
@@ -170,7 +170,7 @@ def serving(
     behaviour: Callable[[ServerConnection], None],
     answer: Callable[[ServerConnection, Request], Response | None] | None = None,
 ) -> Iterator[str]:
-    """The HTTP URL of a websocket server."""
+    """Return the HTTP URL of a websocket server."""
     server: Server = serve(behaviour, "127.0.0.1", 0, compression=None, max_queue=None, process_request=answer)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -227,8 +227,8 @@ def test_a_server_that_goes_away_says_why(kind: str) -> None:
         with pytest.raises(StreamBroken, match=r"the service closed the stream: this node stops \(1001\)") as caught:
             ask_on()
         assert [reply.result().scores.item() for reply in replies[:2]] == [7.0, 7.0]
-        assert [one.seq for one in caught.value.unanswered] == list(range(2, 2 + len(caught.value.unanswered)))
-        assert all(one.ids == [f"e{one.seq}"] for one in caught.value.unanswered)
+        assert [item.seq for item in caught.value.unanswered] == list(range(2, 2 + len(caught.value.unanswered)))
+        assert all(item.ids == [f"e{item.seq}"] for item in caught.value.unanswered)
 
 
 def test_an_answer_that_is_none_breaks_the_stream(kind: str) -> None:
@@ -337,14 +337,14 @@ def test_a_stream_learns_in_the_order_of_its_requests(service: Process, kind: st
         remote = api.create(f"order-{kind}", **DENSE)
         with remote.stream(window=16) as stream:
             replies = [stream.update(X[i : i + 2], Y[i : i + 2], ids=IDS[i : i + 2]) for i in range(0, N, 2)]
-            said = stream.predict(X, ids=[f"p{i}" for i in range(N)])
+            predictions = stream.predict(X, ids=[f"p{i}" for i in range(N)])
             late = stream.labels(["p0", "p1", "nobody"], [1, 0, 1])
         scores = local().learn(X, Y, ids=IDS)
-        np.testing.assert_array_equal(np.concatenate([one.result().scores for one in replies]), scores)
-        assert said.result().remembered == N
+        np.testing.assert_array_equal(np.concatenate([reply.result().scores for reply in replies]), scores)
+        assert predictions.result().remembered == N
         assert late.result().status.tolist() == ["applied", "applied", "unknown"]
-        np.testing.assert_array_equal(late.result().scores[:2], said.result().scores[:2])
-        positions = [one.result().position for one in replies]
+        np.testing.assert_array_equal(late.result().scores[:2], predictions.result().scores[:2])
+        positions = [reply.result().position for reply in replies]
         assert positions == sorted(positions)
 
 
@@ -379,7 +379,7 @@ def test_what_a_broken_stream_leaves_open_can_be_repeated_by_id(kind: str, tmp_p
         lost = caught.value.unanswered
         first = lost[0].seq
         assert first > N // 2 - 4
-        assert [one.ids for one in lost] == [[IDS[one.seq]] for one in lost]
+        assert [item.ids for item in lost] == [[IDS[item.seq]] for item in lost]
         again = remote.update(X[first:], Y[first:], ids=IDS[first:])
         assert again.applied + again.duplicate == N - first
         assert remote.metrics()["events"] == N

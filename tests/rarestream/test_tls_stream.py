@@ -40,7 +40,7 @@ class Pair:
 
     @contextmanager
     def serving(self, serve: Serve) -> Iterator[int]:
-        """A port whose one connection is served so, by a thread."""
+        """Serve one connection in a thread; return the port."""
         with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor() as threads:
 
             def accept() -> None:
@@ -55,7 +55,7 @@ class Pair:
 
     @contextmanager
     def connected(self, serve: Serve) -> Iterator[SecuredSocket]:
-        """A connection to what is served so."""
+        """Connect to such a server."""
         with self.serving(serve) as port:
             plain = socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE)
             with closing(SecuredSocket(self.trusted.wrap_socket(plain, server_hostname="127.0.0.1"))) as secured:
@@ -73,9 +73,9 @@ def echo(connection: ssl.SSLSocket) -> None:
         connection.sendall(data)
 
 
-def hold(done: threading.Event) -> None:
+def hold(finished: threading.Event) -> None:
     """Neither read nor send."""
-    assert done.wait(_PATIENCE)
+    assert finished.wait(_PATIENCE)
 
 
 def received(connection: SecuredSocket, size: int) -> bytes:
@@ -87,12 +87,12 @@ def received(connection: SecuredSocket, size: int) -> bytes:
 
 def test_all_arrives_in_order_while_both_directions_are_busy(pair: Pair) -> None:
     messages = [number.to_bytes(4, "big") * (1 + number * 7919 % 9000) for number in range(2000)]
-    whole = b"".join(messages)
+    data = b"".join(messages)
     with pair.connected(echo) as secured, ThreadPoolExecutor() as threads:
-        read = threads.submit(received, secured, len(whole))
+        read = threads.submit(received, secured, len(data))
         for message in messages:
             secured.sendall(message)
-        assert read.result(_PATIENCE) == whole
+        assert read.result(_PATIENCE) == data
 
 
 def test_messages_of_threads_are_sent_whole(pair: Pair) -> None:
@@ -111,8 +111,8 @@ def test_who_waits_for_something_to_come_does_not_keep_others_from_sending(pair:
     """As after the handshake of TLS 1.3: tickets come, which are no data."""
 
     def answer(connection: ssl.SSLSocket) -> None:
-        asked = connection.recv(10)
-        connection.sendall(asked.upper())
+        waiting = connection.recv(10)
+        connection.sendall(waiting.upper())
 
     with pair.connected(answer) as secured, ThreadPoolExecutor() as threads:
         read = threads.submit(secured.recv, 10)
@@ -129,12 +129,12 @@ def waits(secured: SecuredSocket) -> None:
 
 
 def test_a_close_ends_the_waiting_of_both_threads(pair: Pair) -> None:
-    done = threading.Event()
-    with pair.connected(lambda _: hold(done)) as secured:
+    finished = threading.Event()
+    with pair.connected(lambda _: hold(finished)) as secured:
         secured.settimeout(None)
         with ThreadPoolExecutor() as threads:
             read = threads.submit(secured.recv, 10)
-            sent = threads.submit(secured.sendall, bytes(2**26))  # more than the network holds
+            sending = threads.submit(secured.sendall, bytes(2**26))  # more than the network holds
             while secured._waiting < 2:
                 waits(secured)
             number = secured.fileno()
@@ -142,23 +142,23 @@ def test_a_close_ends_the_waiting_of_both_threads(pair: Pair) -> None:
             secured.close()
             assert read.result(_PATIENCE) == b""
             with pytest.raises(BrokenPipeError, match="was closed"):
-                sent.result(_PATIENCE)
+                sending.result(_PATIENCE)
         assert (number > 0, secured.fileno()) == (True, -1)
         assert secured.recv(10) == b""
         with pytest.raises(BrokenPipeError):
             secured.sendall(b"more")
-        done.set()
+        finished.set()
 
 
 def test_a_call_waits_only_so_long(pair: Pair) -> None:
-    done = threading.Event()
-    with pair.connected(lambda _: hold(done)) as secured:
+    finished = threading.Event()
+    with pair.connected(lambda _: hold(finished)) as secured:
         secured.settimeout(0.01)
         with pytest.raises(TimeoutError):
             secured.recv(10)
         with pytest.raises(TimeoutError):
             secured.sendall(bytes(2**26))
-        done.set()
+        finished.set()
 
 
 def test_what_has_come_is_still_read_after_the_own_end(pair: Pair) -> None:
@@ -204,7 +204,7 @@ def test_tls_within_that_of_a_proxy_is_refused() -> None:
 
 @contextmanager
 def streaming(pair: Pair, secured: bool, behaviour: Callable[[ServerConnection], None]) -> Iterator[StreamConnection]:
-    """A stream to a websocket server that behaves so."""
+    """Open a stream to a websocket server with this behaviour."""
     context = pair.server if secured else None
     with serve(behaviour, "127.0.0.1", 0, ssl=context, max_queue=1, close_timeout=0.1) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -229,11 +229,11 @@ def interrupt(_number: int, _frame: FrameType | None) -> None:
 
 @pytest.mark.parametrize("secured", [False, True])
 def test_a_stream_that_is_interrupted_in_the_midst_of_a_message_ends_at_once(pair: Pair, secured: bool) -> None:
-    done = threading.Event()
+    finished = threading.Event()
     took: list[float] = []
 
     def send_on() -> None:
-        with streaming(pair, secured, lambda _: hold(done)) as stream:
+        with streaming(pair, secured, lambda _: hold(finished)) as stream:
             signal.setitimer(signal.ITIMER_REAL, 0.5)
             try:
                 while True:  # until the server's buffers are full
@@ -242,7 +242,7 @@ def test_a_stream_that_is_interrupted_in_the_midst_of_a_message_ends_at_once(pai
                 interrupted = time.monotonic()
                 stream.close()
                 took.append(time.monotonic() - interrupted)
-                done.set()
+                finished.set()
 
     handled = signal.signal(signal.SIGALRM, interrupt)
     try:
@@ -266,7 +266,7 @@ def test_a_stream_that_is_interrupted_as_it_takes_its_lock_ends_at_once(
     def call(frame: FrameType, _event: str, _result: Any) -> Any:
         return within if frame.f_code is entering else None
 
-    held: list[bool] = []
+    states: list[bool] = []
 
     def leave() -> None:
         with streaming(pair, False, read) as stream:
@@ -276,7 +276,7 @@ def test_a_stream_that_is_interrupted_as_it_takes_its_lock_ends_at_once(
                 stream.send(b"half")
             except KeyboardInterrupt:
                 sys.settrace(traced)
-                held.append(stream.protocol_mutex.locked())
+                states.append(stream.protocol_mutex.locked())
                 stream.close()
             finally:
                 sys.settrace(traced)
@@ -285,5 +285,5 @@ def test_a_stream_that_is_interrupted_as_it_takes_its_lock_ends_at_once(
     thread.start()
     thread.join(_PATIENCE / 2)
     assert not thread.is_alive()
-    assert held == [True]  # it was interrupted there
+    assert states == [True]  # it was interrupted there
     assert not [record for record in caplog.records if record.name == "websockets.client"]

@@ -18,7 +18,7 @@ class Labelled(BaseModel):
 
 
 class Scored(BaseModel):
-    """What was said of it before its label was learnt."""
+    """The prediction before the label is learnt."""
 
     score: float
 

@@ -26,7 +26,7 @@ Step = Callable[[], list[float]]  # learns the whole stream; its scores
 
 
 def rarestream(X: Rows, y: Labels, algorithm: str, batch: int) -> Step:
-    """An algorithm in calls of `batch` events; the first call of another learner compiles what is not compiled yet."""
+    """Learn with an algorithm in calls of `batch` events; a call of another learner compiles the kernels first."""
     from learners import create
 
     create(algorithm, dim=X.shape[1]).learn(X[:batch], y[:batch])
@@ -54,7 +54,7 @@ def river_one(X: Rows, y: Labels) -> Step:
 
 
 def river_many(X: Rows, y: Labels) -> Step:
-    """The same in frames of a batch."""
+    """Learn with River in frames of a batch."""
     import pandas as pd
     from river import linear_model, preprocessing
 
@@ -67,8 +67,10 @@ def river_many(X: Rows, y: Labels) -> Step:
     def learn() -> list[float]:
         scores: list[float] = []
         for frame, label in zip(frames, labels, strict=True):
-            told = model.predict_proba_many(frame) if scores else None  # it knows no class before the first batch
-            scores += [0.5] * len(frame) if told is None else told[True].tolist()
+            probabilities = (
+                model.predict_proba_many(frame) if scores else None
+            )  # it knows no class before the first batch
+            scores += [0.5] * len(frame) if probabilities is None else probabilities[True].tolist()
             model.learn_many(frame, label)
         return scores
 

@@ -37,8 +37,8 @@ class River(MLModel):
 def main(folder: Path, port: int) -> None:
     """Serve until the process is ended."""
     settings = {"host": "127.0.0.1", "http_port": port, "grpc_port": port + 1, "metrics_port": port + 2}
-    own = {"debug": False, "parallel_workers": 0, "metrics_dir": str(folder)}
-    (folder / "settings.json").write_text(json.dumps({**settings, **own}))
+    server_settings = {"debug": False, "parallel_workers": 0, "metrics_dir": str(folder)}
+    (folder / "settings.json").write_text(json.dumps({**settings, **server_settings}))
     model = {"name": "river", "implementation": "benchmarks.service.peer_programs.mlserver_river.River"}
     (folder / "model-settings.json").write_text(json.dumps(model))
     root(["start", str(folder)])

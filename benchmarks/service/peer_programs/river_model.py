@@ -16,7 +16,7 @@ class Model:
         self._pipeline = preprocessing.StandardScaler() | linear_model.LogisticRegression()
 
     def update(self, x: Sequence[float], label: bool) -> float:
-        """The probability before the label was learnt."""
+        """Return the probability, then learn the label."""
         row = dict(enumerate(x))
         score: float = self._pipeline.predict_proba_one(row)[True]
         self._pipeline.learn_one(row, label)

@@ -1,21 +1,21 @@
 """Linear online AUC maximization by a univariate squared loss and AdaGrad (LOAM_Ada).
 
-The pairwise squared loss has the same minimiser as a loss of single examples against the other class's mean c-, c+.
-Online, with n events so far, n_own of them of y's class, this one counted:
+The pairwise squared loss has the same minimiser as a loss of single examples against the mean c-, c+ of the other
+class. Online, with n events so far, n_own of them of the class of y, this one included:
 
     s = 1 / sqrt(2 n_own / n);   xh = s (x - c-) if y > 0 else s (c+ - x)
-    g = lam w - (s - w.xh) xh;   h += g^2;   w -= eta g / (delta + sqrt(h))        each coordinate for itself
+    g = lam w - (s - w.xh) xh;   h += g^2;   w -= eta g / (delta + sqrt(h))        per coordinate
 
-Nothing but counts and sums moves until both classes have been seen. The score is w.x. An event's weight multiplies g.
-O(dim) time per event and memory, about 0.6 ns for each column. For sparse rows too, as the class means are dense; but a
-learner of sparse or hashed rows has as many columns as it has met, not as many as there could be.
+Only counts and sums change until both classes have occurred. The score is w.x. The weight of an event multiplies g.
+O(dim) time per event and memory, about 0.6 ns for each column, for sparse rows too: the class means are dense. But a
+learner of sparse or hashed rows has only the columns that it has seen, not all that are possible.
 
 References
 ----------
 Zhu, Zhai, Ye. A Linear Method for Online AUC Maximization. Journal of Computer Research and Development, 2018,
 objective (3), Theorem 1, LOAM_Ada.
 Duchi, Hazan, Singer. Adaptive Subgradient Methods for Online Learning and Stochastic Optimization. JMLR 2011.
-Departure: class sums are kept and divided when used, so that an event writes to the columns it has, no others.
+Departure: the state has class sums, divided when used, so an event writes only to the columns that it has.
 """
 
 from __future__ import annotations
@@ -48,29 +48,29 @@ class Params(Parameters):
 
 
 class State(NamedTuple):
-    """Weights, AdaGrad's sums of squares, and what the class means are made of."""
+    """Weights, the sums of squares of AdaGrad, and the class sums."""
 
     w: Vector  # (dim,)
     h: Vector  # (dim,) sum of squared gradients
     sums: Matrix  # (2, dim) sum of the rows of a class: negatives, positives
-    seen: Counts  # (2,) events met per class
+    seen: Counts  # (2,) events per class
 
 
 def init(params: Params, dim: int, seed: int) -> State:  # noqa: ARG001
-    """The state before any event."""
+    """Return the state before any event."""
     return State(w=np.zeros(dim), h=np.zeros(dim), sums=np.zeros((2, dim)), seen=np.zeros(2, dtype=np.int64))
 
 
 def grow(params: Params, state: State, dim: int) -> State:  # noqa: ARG001
-    """The state for `dim` columns.
+    """Return the state with `dim` columns.
 
-    Where dimensions are multiples of 8, it makes no difference to a bit when a state grows: see `arrays.dot`.
+    If dimensions are multiples of 8, the time of growth changes no bit of the results; see `arrays.dot`.
     """
     return state._replace(w=grown(state.w, dim), h=grown(state.h, dim), sums=grown(state.sums, dim))
 
 
 def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, scores: Vector) -> State:
-    """Score each row, then learn from it, in order; `state` changes in place, `scores` (n,) is filled."""
+    """Score each row, then learn from it, in order. Changes `state` in place and fills `scores` (n,)."""
     if isinstance(rows, Sparse):
         _learn_sparse(state, *rows, y, weight, params.eta, params.lam, params.delta, scores)
     else:
@@ -79,7 +79,7 @@ def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, s
 
 
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
-    """What scoring needs."""
+    """Return the weights that score events."""
     return Linear(state.w, np.zeros(1))
 
 
@@ -98,8 +98,8 @@ def _learn_dense(state, X, y, weight, eta, lam, delta, scores):  # type: ignore[
     lams, rate, least = simd.spread(lam), simd.spread(eta), simd.spread(delta)
     for t in range(X.shape[0]):
         simd.pad(simd.row(X, t), dim, x)
-        own = 1 if y[t] > 0.0 else 0
-        at, other = own * width, (1 - own) * width
+        side = 1 if y[t] > 0.0 else 0
+        at, other = side * width, (1 - side) * width
         lanes_x = lanes_c = simd.spread(0.0)
         for j in range(0, width, 8):
             xj, wj = simd.load(x, j), simd.load(w, j)
@@ -107,7 +107,7 @@ def _learn_dense(state, X, y, weight, eta, lam, delta, scores):  # type: ignore[
             lanes_x = lanes_x + xj * wj
             lanes_c = lanes_c + simd.load(sums, other + j) * wj
         scores[t] = simd.total(lanes_x)
-        pull, share = _pull(scores[t], simd.total(lanes_c), own, y[t], weight[t], seen)
+        pull, share = _pull(scores[t], simd.total(lanes_c), side, y[t], weight[t], seen)
         if share == 0.0:
             continue
         pulls, shares, weights = simd.spread(pull), simd.spread(share), simd.spread(weight[t])
@@ -127,17 +127,17 @@ def _learn_dense(state, X, y, weight, eta, lam, delta, scores):  # type: ignore[
 @kernel
 def _learn_sparse(state, data, indices, indptr, y, weight, eta, lam, delta, scores):  # type: ignore[no-untyped-def]
     w, h, sums, seen = state
-    x = np.zeros(w.shape[0])  # the row with its zeros: the sparse step is then the dense one, to the bit
+    x = np.zeros(w.shape[0])  # the row with its zeros: the step gives the same bits as for a dense row
     for t in range(y.shape[0]):
-        own = 1 if y[t] > 0.0 else 0
+        side = 1 if y[t] > 0.0 else 0
         score = 0.0
         for k in range(indptr[t], indptr[t + 1]):
             score += data[k] * w[indices[k]]
             x[indices[k]] = data[k]
-            sums[own, indices[k]] += data[k]
+            sums[side, indices[k]] += data[k]
         scores[t] = score
-        other = sums[1 - own]
-        pull, share = _pull(dot(x, w), dot(other, w), own, y[t], weight[t], seen)
+        other = sums[1 - side]
+        pull, share = _pull(dot(x, w), dot(other, w), side, y[t], weight[t], seen)
         if share > 0.0:
             for j in range(w.shape[0]):
                 g = weight[t] * (lam * np.float64(w[j]) - pull * (x[j] - share * other[j]))
@@ -149,14 +149,14 @@ def _learn_sparse(state, data, indices, indptr, y, weight, eta, lam, delta, scor
 
 
 @kernel
-def _pull(product, at_sums, own, y, weight, seen):  # type: ignore[no-untyped-def]
-    """Count the event; (pull, share) for g = weight (lam w - pull (x - share sums)), share 0 where no step is due.
+def _pull(product, at_sums, side, y, weight, seen):  # type: ignore[no-untyped-def]
+    """Count the event; return (pull, share) for g = weight (lam w - pull (x - share sums)); share 0: no step.
 
-    `product` is w.x, `at_sums` w times the other class's sums.
+    `product` is w.x, `at_sums` the product of w and the sums of the other class.
     """
-    seen[own] += 1
-    if seen[1 - own] == 0 or weight == 0.0:
+    seen[side] += 1
+    if seen[1 - side] == 0 or weight == 0.0:
         return 0.0, 0.0
-    s = 1.0 / math.sqrt(2.0 * seen[own] / (seen[0] + seen[1]))
-    share = 1.0 / seen[1 - own]
+    s = 1.0 / math.sqrt(2.0 * seen[side] / (seen[0] + seen[1]))
+    share = 1.0 / seen[1 - side]
     return s * y * (s - s * y * (product - share * at_sums)), share

@@ -1,24 +1,23 @@
 """Pairwise stochastic descent on AUC's hinge loss with scheduled decay and averaging (NSAUC), made for embedded rows.
 
-Each event x is paired with `pairs` stored examples b of the other class, drawn uniformly. Pair number t is one step:
+Each event x makes pairs with `pairs` stored examples b of the other class, drawn uniformly. Pair number t is one step:
 
-    z = y (x - b);   w += z / (lam (t + t0))  where  w.z < 1
+    z = y (x - b);   w += z / (lam (t + t0))  if  w.z < 1
     every 16th pair  w *= 1 - 16 / (t + t0),  then  average = mean of w after the 16th, 32nd, ... pair
     t0 = lam^(-3/4)
 
-The score is that of the average, and of w itself up to the 16th pair. An event's weight multiplies its steps; with
-weight 0 it makes no pairs, so neither the decay nor the average moves. O(pairs * dim) time per event,
-O(capacity * dim) memory.
+The average scores, or w itself up to the 16th pair. The weight of an event multiplies its steps; an event of weight 0
+makes no pairs, so neither the decay nor the average moves. O(pairs * dim) time per event, O(capacity * dim) memory.
 
-Dense rows only: linear in what it is given, it is meant to stand behind an embedding, which makes dense rows of any.
+Only dense rows: the model is linear and meant for use behind an embedding, which makes dense rows of any kind.
 
-No guard is needed for large rows: whatever w is, a step is no longer than |z| / lam^(1/4) times the event's weight.
+Large rows need no guard: for any w, a step is at most |z| / lam^(1/4) times the weight of the event.
 
 References
 ----------
 Khalid, Ray, Chitsaz. Scalable Nonlinear AUC Maximization Methods. ECML PKDD 2018, the stochastic method.
-Departures: the sign of the step, which is printed wrong; pairs of the newest event with buffered ones, where the paper
-draws both from a data set at hand.
+Departures: the sign of the step, which is wrong in print; pairs of the newest event with buffered ones, while the paper
+draws both from a data set.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from learners.algorithms._buffers import filled, slot
+from learners.algorithms._buffers import choose_slot, slots_in_use
 from learners.algorithms.base import Cost, Linear, Traits
 from learners.numerics import Counts, Cube, Rows, Vector, Words, dot, kernel, next_random, simd
 from learners.settings import Parameters, param
@@ -52,7 +51,7 @@ class Params(Parameters):
     """Settings of nsauc."""
 
     lam: float = param(1e-6, "regularisation: larger shrinks the weights more", least=2.0**-40, most=1)
-    pairs: int = param(4, "stored examples of the other class that each event is paired with", least=1, most=1000)
+    pairs: int = param(4, "stored examples of the other class for each event", least=1, most=1000)
     capacity: int = param(200, "stored examples per class", least=1, most=1000)
     buffer: Literal["fifo", "reservoir"] = param("fifo", "keep the last examples of a class, or a uniform sample")
 
@@ -63,13 +62,13 @@ class State(NamedTuple):
     w: Vector  # (dim,)
     average: Vector  # (dim,)
     buffer: Cube  # (2, capacity, dim): negatives, positives
-    seen: Counts  # (2,) events met per class
-    steps: Counts  # (1,) pairs learnt
+    seen: Counts  # (2,) events per class
+    steps: Counts  # (1,) pairs so far
     rng: Words  # (1,) splitmix64
 
 
 def init(params: Params, dim: int, seed: int) -> State:
-    """The state before any event."""
+    """Return the state before any event."""
     return State(
         w=np.zeros(dim),
         average=np.zeros(dim),
@@ -81,23 +80,23 @@ def init(params: Params, dim: int, seed: int) -> State:
 
 
 def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, scores: Vector) -> State:
-    """Score each row, then learn from it, in order; `state` changes in place, `scores` (n,) is filled."""
+    """Score each row, then learn from it, in order. Changes `state` in place and fills `scores` (n,)."""
     root = math.sqrt(params.lam)
-    t0 = 1.0 / (root * math.sqrt(root))  # square roots are the same to the bit on every machine, powers are not
+    t0 = 1.0 / (root * math.sqrt(root))  # square roots have the same bits on every machine, powers do not
     _learn(state, rows, y, weight, params.lam, t0, _SKIP, params.pairs, params.buffer == "fifo", scores)
     return state
 
 
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
-    """What scoring needs."""
+    """Return the weights that score events."""
     return Linear(state.average, np.zeros(1))
 
 
 @kernel
 def step(z, share, lam, t0, rskip, askip, w, average, steps):  # type: ignore[no-untyped-def]
-    """Learn from one pair's difference z (dim,), positive less negative; `w`, `average` and `steps` (1,) move. O(dim).
+    """Learn from z (dim,), a positive less a negative; update `w`, `average` and `steps` (1,). O(dim).
 
-    `share` multiplies the step; the decay is due every `rskip` pairs, the average every `askip`.
+    `share` multiplies the step. The decay happens every `rskip` pairs, the average every `askip` pairs.
     """
     dim = w.shape[0]
     steps[0] += 1
@@ -127,16 +126,16 @@ def _learn(state, X, y, weight, lam, t0, skip, pairs, fifo, scores):  # type: ig
     for t in range(X.shape[0]):
         x = X[t]
         scores[t] = dot(x, average)
-        own = 1 if y[t] > 0.0 else 0
-        seen[own] += 1
-        s = slot(seen[own], capacity, fifo, rng)
+        side = 1 if y[t] > 0.0 else 0
+        seen[side] += 1
+        s = choose_slot(seen[side], capacity, fifo, rng)
         if s >= 0:
-            simd.unpad(x, dim, simd.row(buffer, own, s))
-        others = filled(seen[1 - own], capacity)
+            simd.unpad(x, dim, simd.row(buffer, side, s))
+        others = slots_in_use(seen[1 - side], capacity)
         if others == 0 or weight[t] == 0.0:
             continue
         for _ in range(pairs):
-            b = buffer[1 - own, np.int64(next_random(rng) % np.uint64(others))]
+            b = buffer[1 - side, np.int64(next_random(rng) % np.uint64(others))]
             for j in range(dim):
                 z[j] = y[t] * (x[j] - b[j])
             step(z, weight[t], lam, t0, skip, skip, w, average, steps)

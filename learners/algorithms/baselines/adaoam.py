@@ -1,20 +1,20 @@
-"""Adaptive online AUC maximization (AdaOAM): the gradient of OPAUC, with AdaGrad's steps, inside a ball.
+"""Adaptive online AUC maximization (AdaOAM): the gradient of OPAUC, with the steps of AdaGrad, inside a ball.
 
 With c and Gamma the mean and covariance of the other class so far, and s = +-1 the label:
 
     z = x - c;   g = lam w - s z + z (z.w) + Gamma w;   h += g^2;   w -= eta g / (delta + sqrt(h))
     w is scaled back to |w| <= 1 / sqrt(lam)
 
-Nothing but means and covariances moves until the other class has been seen. The score is w.x. An event's weight
+Only means and covariances change until the other class has occurred. The score is w.x. An event's weight
 multiplies g. O(dim^2) time per event and memory: two passes over a covariance, about 0.2 ns for each entry.
 
-No guard is needed for large rows: a step moves no coordinate by more than eta.
+Large rows need no guard: a step moves no coordinate by more than eta.
 
 References
 ----------
 Ding, Zhao, Hoi, Ong. An Adaptive Gradient Method for Online AUC Maximization. AAAI 2015, Algorithm 1.
 Duchi, Hazan, Singer. Adaptive Subgradient Methods for Online Learning and Stochastic Optimization. JMLR 2011.
-Departure: the ball is met by scaling w, not by a projection in the norm of the steps.
+Departure: w is scaled back into the ball, not projected in the norm of the steps.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ class Params(Parameters):
 
 
 class State(NamedTuple):
-    """Weights, AdaGrad's sums of squares, and the moments of negatives and positives."""
+    """Weights, the sums of squares of AdaGrad, and the moments of negatives and positives."""
 
     w: Vector  # (dim,)
     h: Vector  # (dim,) sum of squared gradients
     means: Matrix  # (2, dim)
-    gamma: Cube  # (2, dim, dim) covariances, symmetric to the bit
-    seen: Counts  # (2,) events met per class
+    gamma: Cube  # (2, dim, dim) covariances, bitwise symmetric
+    seen: Counts  # (2,) events per class
 
 
 def init(params: Params, dim: int, seed: int) -> State:  # noqa: ARG001
-    """The state before any event."""
+    """Return the state before any event."""
     return State(
         w=np.zeros(dim),
         h=np.zeros(dim),
@@ -71,13 +71,13 @@ def init(params: Params, dim: int, seed: int) -> State:  # noqa: ARG001
 
 
 def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, scores: Vector) -> State:
-    """Score each row, then learn from it, in order; `state` changes in place, `scores` (n,) is filled."""
+    """Score each row, then learn from it, in order. Changes `state` in place and fills `scores` (n,)."""
     _learn(state, rows, y, weight, params.eta, params.lam, params.delta, scores)
     return state
 
 
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
-    """What scoring needs."""
+    """Return the weights that score events."""
     return Linear(state.w, np.zeros(1))
 
 
@@ -90,12 +90,12 @@ def _learn(state, X, y, weight, eta, lam, delta, scores):  # type: ignore[no-unt
     for t in range(X.shape[0]):
         x = X[t]
         scores[t] = dot(x, w)
-        own = 1 if y[t] > 0.0 else 0
-        seen[own] += 1
-        absorb(x, seen[own], means[own], gamma[own], z)
-        if seen[1 - own] == 0 or weight[t] == 0.0:
+        side = 1 if y[t] > 0.0 else 0
+        seen[side] += 1
+        absorb(x, seen[side], means[side], gamma[side], z)
+        if seen[1 - side] == 0 or weight[t] == 0.0:
             continue
-        gradient(x, y[t], w, lam, means[1 - own], gamma[1 - own], z, g)
+        gradient(x, y[t], w, lam, means[1 - side], gamma[1 - side], z, g)
         for j in range(dim):
             gj = weight[t] * g[j]
             hj = h[j] + gj * gj

@@ -1,17 +1,17 @@
-"""Online logistic regression that calls positive what is more likely than not: the plain baseline of the F-measure.
+"""Online logistic regression with the threshold 1/2: the plain baseline of the F-measure.
 
-With a bias as the last feature, always 1, y01 in {0, 1} and t the events learnt, this one included:
+The last feature is a bias, always 1. With y01 in {0, 1} and t the events learnt, this one included:
 
-    p = sigmoid(w.x);   w += (c / sqrt(t)) (y01 - p) x;   positive where p >= 1/2
+    p = sigmoid(w.x);   w += (c / sqrt(t)) (y01 - p) x;   positive if p >= 1/2
 
-This is the posterior of `learners.algorithms.fmeasure.fofo`, options and all, with the threshold fixed. O(non-zeros)
+This is the posterior of `learners.algorithms.fmeasure.fofo`, options and all, with a fixed threshold. O(non-zeros)
 time per event, O(dim) memory.
 
 References
 ----------
 Liu, Zhang, Zhou, Yang. Faster Online Learning of Optimal Threshold for Consistent F-measure Optimization. NeurIPS 2018,
 where it is the baseline LR.
-Departure: "suffix" averaging as in `learners.algorithms.fmeasure.fofo`; "last" is the paper's.
+Departure: "suffix" averaging as in `learners.algorithms.fmeasure.fofo`; the paper has "last".
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """OAM_seq behind an embedding: nonlinear online AUC maximization with class buffers (NOAM).
 
-The algorithm is `oam`, to the line; what differs is what stands in front of it, and so its defaults. Embedded rows have
-lengths up to about 1: C, and a buffer of the last examples rather than of a sample, are chosen by prequential AUC on
-embedded public data, where the plain defaults are about .03 behind.
+The algorithm is exactly `oam`; only the embedding in front of it and the defaults differ. Embedded rows have lengths up
+to about 1. C, and a buffer of the last examples instead of a sample, come from prequential AUC on embedded public data;
+the defaults of `oam` are about .03 worse there.
 
 O(capacity * dim) time per event and memory, dim being that of the embedding.
 

@@ -1,8 +1,8 @@
 """SOLAM behind an embedding: nonlinear stochastic online AUC maximization (NSOLAM).
 
-The algorithm is `solam`, to the line; what differs is what stands in front of it, and so its defaults. Embedded rows
-have lengths up to about 1 in many directions, so a ranker of them needs a larger ball and larger steps: R and c are
-chosen by prequential AUC on embedded public data, where the plain defaults are about .03 behind.
+The algorithm is exactly `solam`; only the embedding in front of it and the defaults differ. Embedded rows have lengths
+up to about 1 in many directions, so a ranker of them needs a larger ball and larger steps. R and c come from
+prequential AUC on embedded public data; the defaults of `solam` are about .03 worse there.
 
 O(dim) time per event and memory, dim being that of the embedding.
 
@@ -10,7 +10,7 @@ References
 ----------
 Khalid, Ray, Chitsaz. Scalable Nonlinear AUC Maximization Methods. ECML PKDD 2018, where it is a baseline; Ying, Wen,
 Lyu. Stochastic Online AUC Maximization. NeurIPS 2016.
-Departure: that of `solam`.
+Departure: as in `solam`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Online F-measure optimization (OFO): logistic regression, called positive from half of the F reached so far.
+"""Online F-measure optimization (OFO): logistic regression with half of the F so far as the threshold.
 
-With a bias as the last feature, always 1, y01 in {0, 1} and t the events learnt, this one included:
+The last feature is a bias, always 1. With y01 in {0, 1} and t the events learnt, this one included:
 
     p = sigmoid(w.x);   w += (c / sqrt(t)) (y01 - p) x
-    positive where p >= TP / (positives + called positive), all three counted over the events before
+    positive if p >= TP / (positives + predicted positives), all three counted over the events before
 
-The best threshold of a posterior is half of the best F, and the right-hand side is half of the F reached; it is
+The best threshold of a posterior is half of the best F, and the right-hand side is half of the F so far. It is the
 objective "f1-ofo" of `learners.decisions.threshold`. The posterior is that of `learners.algorithms.fmeasure.fofo`,
 options and all. O(non-zeros) time per event, O(dim) memory.
 
@@ -14,7 +14,7 @@ References
 Busa-Fekete, Szörényi, Dembczyński, Hüllermeier. Online F-Measure Optimization. NeurIPS 2015, Algorithm 1.
 Liu, Zhang, Zhou, Yang. Faster Online Learning of Optimal Threshold for Consistent F-measure Optimization. NeurIPS 2018,
 where it is the baseline OFO.
-Departure: "suffix" averaging as in `learners.algorithms.fmeasure.fofo`; "last" is the paper's.
+Departure: "suffix" averaging as in `learners.algorithms.fmeasure.fofo`; the paper has "last".
 """
 
 from __future__ import annotations

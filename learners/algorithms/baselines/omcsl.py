@@ -1,29 +1,28 @@
-"""Online multiple cost-sensitive learning (OMCSL): logistic learners for levels of F, drawn by the F they reach.
+"""Online multiple cost-sensitive learning (OMCSL): logistic learners for levels of F, drawn by their F so far.
 
-A classifier of the best F is one of the least cost-sensitive error, with costs that depend on that very F. It is not
-known, so K = `learners` of them stand for F_k = k / (K + 1), k = 1 to K. With a bias as the last feature, always 1, and
-t the events learnt, this one included:
+A classifier with the best F minimises a cost-sensitive error, with costs that depend on that F. The best F is unknown,
+so there are K = `learners` of them, for F_k = k / (K + 1), k = 1 to K. The last feature is a bias, always 1. With t the
+events learnt, this one included:
 
     cost_k = 1 - F_k / 2 for a positive, F_k / 2 for a negative
     p_k = sigmoid(w_k.x);   w_k += (c / sqrt(t)) cost_k (y01 - p_k) x
 
-Each calls positive where w_k.x >= 0 and counts the F = 2 TP / (positives + called positive) of these calls, made before
-the event was learnt. After each event one is drawn, with chances in proportion to F^power, all alike while each has 0:
-it scores the next event. So the score is w.x of the one that is drawn, and sigmoid(score) is the posterior where a
-class weighs by its cost: 1/2, not a learnt threshold, is where to call.
+Learner k predicts positive if w_k.x >= 0. Its F = 2 TP / (positives + predicted positives) counts these predictions,
+made before learning the event. After each event the learner that scores the next event is drawn, with chances in
+proportion to F^power; the chances are equal while every F is 0. So the score is w.x of the drawn learner, and
+sigmoid(score) is the posterior with each class weighted by its cost: the right threshold is 1/2, not a learnt one.
 
-An event's weight multiplies its step. One of weight 0 counts in each F, but makes no step, is not counted in t and
-draws no other learner. O(K * non-zeros) time per event, O(K * dim) memory.
+The weight of an event multiplies its step. An event of weight 0 counts in each F, but makes no step, does not count in
+t and draws no other learner. O(K * non-zeros) time per event, O(K * dim) memory.
 
 References
 ----------
 Yan, Yang, Yang, Chen. A Framework of Online Learning with Imbalanced Streaming Data. AAAI 2017.
 Liu, Zhang, Zhou, Yang. Faster Online Learning of Optimal Threshold for Consistent F-measure Optimization. NeurIPS 2018,
 where it is the baseline OMCSL.
-Departures: the step size is that of `learners.algorithms.fmeasure.fofo`, without a projection of w; and chances go by a
-high power of F.
-With plain proportion, power 1, learners are drawn nearly alike and the poor ones show: online F is .03 to .07 lower,
-each at its best step size, on a9a, w8a, ijcnn1 and the rarest class of covtype.
+Departures: the step size is that of `learners.algorithms.fmeasure.fofo`, without a projection of w; and chances use a
+high power of F. With power 1 all learners are drawn nearly equally often, the poor ones too. Online F is then .03 to
+.07 lower, each at its best step size, on a9a, w8a, ijcnn1 and the rarest class of covtype.
 """
 
 from __future__ import annotations
@@ -74,23 +73,23 @@ class Params(Parameters):
 
     c: float = param(2.0, "step size: 1-4 suits standardised features, 16-32 rows in [0, 1]", above=0, most=2.0**20)
     learners: int = param(10, "cost-sensitive learners: levels of F", least=1, most=32)
-    power: int = param(128, "chances go by this power of each learner's F; 1 is the paper's", least=1, most=1024)
+    power: int = param(128, "chances are in proportion to this power of F; the paper has 1", least=1, most=1024)
 
 
 class State(NamedTuple):
-    """The learners, what they have called, and the one drawn to score."""
+    """The learners, counts of their predictions, and the learner that scores."""
 
     w: Matrix  # (learners, dim)
     bias: Vector  # (learners,)
-    called: NDArray[np.int64]  # (learners, 2) events called positive, and how many of them were
-    positives: Counts  # (1,) events that were positive
+    called: NDArray[np.int64]  # (learners, 2) predicted positives, and how many of them are positive
+    positives: Counts  # (1,) positive events
     steps: Counts  # (1,) t
-    drawn: Counts  # (1,) which learner scores
+    drawn: Counts  # (1,) the learner that scores
     rng: Words  # (1,) splitmix64
 
 
 def init(params: Params, dim: int, seed: int) -> State:
-    """The state before any event."""
+    """Return the state before any event."""
     return State(
         w=np.zeros((params.learners, dim)),
         bias=np.zeros(params.learners),
@@ -103,12 +102,12 @@ def init(params: Params, dim: int, seed: int) -> State:
 
 
 def grow(params: Params, state: State, dim: int) -> State:  # noqa: ARG001
-    """The state for `dim` columns."""
+    """Return the state with `dim` columns."""
     return state._replace(w=grown(state.w, dim))
 
 
 def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, scores: Vector) -> State:
-    """Score each row, then learn from it, in order; `state` changes in place, `scores` (n,) is filled."""
+    """Score each row, then learn from it, in order. Changes `state` in place and fills `scores` (n,)."""
     if isinstance(rows, Sparse):
         _learn_sparse(state, *rows, y, weight, params.c, params.power, scores)
     else:
@@ -117,64 +116,64 @@ def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, s
 
 
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
-    """What scoring needs: the learner that was drawn."""
+    """Return the weights of the drawn learner, which score events."""
     k = int(state.drawn[0])
     return Linear(state.w[k], state.bias[k : k + 1])
 
 
 def problems(params: Params, state: State, sparse: bool) -> Issues:  # noqa: ARG001
-    """What no events can have led to in a state from elsewhere."""
+    """Find values in a restored state that no events lead to."""
     yield from outside("drawn", state.drawn, 0, params.learners - 1)
     if (state.called[:, 1] > np.minimum(state.called[:, 0], state.positives[0])).any():
-        yield "called", "has a learner that was right about more positives than it called or than there were"
+        yield "called", "has a learner with more true positives than predicted or actual positives"
 
 
 @kernel
 def _learn_dense(state, X, y, weight, c, power, scores):  # type: ignore[no-untyped-def]
     w, bias = state.w, state.bias
-    own = np.empty(w.shape[0])  # each learner's score of the event, then its step, then its chance to be drawn
+    work = np.empty(w.shape[0])  # per learner: its score of the event, then its step, then its chance
     for t in range(X.shape[0]):
         x = X[t]
         for k in range(w.shape[0]):
-            own[k] = dot(x, w[k]) + bias[k]
-        scores[t] = own[state.drawn[0]]
-        _count(state, own, y[t])
+            work[k] = dot(x, w[k]) + bias[k]
+        scores[t] = work[state.drawn[0]]
+        _count(state, work, y[t])
         if weight[t] == 0.0:
             continue
-        _steps(state, own, y[t], weight[t], c)
+        _steps(state, work, y[t], weight[t], c)
         for k in range(w.shape[0]):
-            step = own[k]
+            step = work[k]
             row = w[k]
             for j in range(w.shape[1]):
                 row[j] = simd.within(row, row[j] + step * x[j])
-        _draw(state, own, power)
+        _draw(state, work, power)
 
 
 @kernel
 def _learn_sparse(state, data, indices, indptr, y, weight, c, power, scores):  # type: ignore[no-untyped-def]
     w, bias = state.w, state.bias
-    own = np.empty(w.shape[0])
+    work = np.empty(w.shape[0])
     for t in range(y.shape[0]):
         for k in range(w.shape[0]):
             score = 0.0
             for i in range(indptr[t], indptr[t + 1]):
                 score += data[i] * w[k, indices[i]]
-            own[k] = score + bias[k]
-        scores[t] = own[state.drawn[0]]
-        _count(state, own, y[t])
+            work[k] = score + bias[k]
+        scores[t] = work[state.drawn[0]]
+        _count(state, work, y[t])
         if weight[t] == 0.0:
             continue
-        _steps(state, own, y[t], weight[t], c)
+        _steps(state, work, y[t], weight[t], c)
         for k in range(w.shape[0]):
             for i in range(indptr[t], indptr[t + 1]):
                 j = indices[i]
-                w[k, j] = simd.within(w, w[k, j] + own[k] * data[i])
-        _draw(state, own, power)
+                w[k, j] = simd.within(w, w[k, j] + work[k] * data[i])
+        _draw(state, work, power)
 
 
 @kernel
 def _count(state, scores, y):  # type: ignore[no-untyped-def]
-    """Take each learner's call of the event into its F."""
+    """Count the prediction of each learner in its F."""
     positive = 1 if y > 0.0 else 0
     state.positives[0] += positive
     for k in range(scores.shape[0]):
@@ -185,7 +184,7 @@ def _count(state, scores, y):  # type: ignore[no-untyped-def]
 
 @kernel
 def _steps(state, scores, y, weight, c):  # type: ignore[no-untyped-def]
-    """Move the clock and the biases, and put in the place of each learner's score the step that w_k += step x takes."""
+    """Advance the clock, update the biases, and replace the score of each learner by its step, for w_k += step x."""
     state.steps[0] += 1
     rate = weight * (c / math.sqrt(state.steps[0]))
     count = scores.shape[0]
@@ -198,7 +197,7 @@ def _steps(state, scores, y, weight, c):  # type: ignore[no-untyped-def]
 
 @kernel
 def _draw(state, chances, power):  # type: ignore[no-untyped-def]
-    """Draw the learner that scores next. `chances` (learners,) is room to work in."""
+    """Draw the learner that scores the next event. `chances` (learners,) is scratch."""
     count = chances.shape[0]
     best = 0.0
     for k in range(count):
@@ -220,7 +219,7 @@ def _draw(state, chances, power):  # type: ignore[no-untyped-def]
     left = total * ((next_random(state.rng) >> np.uint64(11)) * 2.0**-53)
     for k in range(count):
         if chances[k] > 0.0:
-            state.drawn[0] = k  # the last with a chance, should rounding leave something over
+            state.drawn[0] = k  # rounding may leave a rest; then the last learner with a chance
             left -= chances[k]
             if left < 0.0:
                 break

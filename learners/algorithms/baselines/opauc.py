@@ -4,12 +4,12 @@ With c and Gamma the mean and covariance of the other class so far, and s = +-1 
 
     z = x - c;   g = lam w - s z + z (z.w) + Gamma w;   w -= eta g
 
-Nothing but means and covariances moves until the other class has been seen. The score is w.x. An event's weight
+Only means and covariances change until the other class has occurred. The score is w.x. An event's weight
 multiplies eta. O(dim^2) time per event and memory: two passes over a covariance, about 0.2 ns for each entry.
 
-Guard: eta, times the weight, is at most 2 / (lam + z.z + trace Gamma). The trace bounds the largest eigenvalue, so no
-step overshoots by more than it came short, and rows of any scale (raw ones too) leave w bounded. Standardised data of
-up to about 150 columns rarely meets it with the default eta; with more columns it lowers eta as it has to be.
+Guard: eta times the weight is at most 2 / (lam + z.z + trace Gamma). The trace bounds the largest eigenvalue, so no
+step ends farther from the minimum than it began, and w stays bounded for rows of any scale. With the default eta, the
+guard rarely acts on standardised data of up to about 150 columns; with more columns it lowers eta as needed.
 
 References
 ----------
@@ -52,23 +52,23 @@ class State(NamedTuple):
 
     w: Vector  # (dim,)
     means: Matrix  # (2, dim)
-    gamma: Cube  # (2, dim, dim) covariances, symmetric to the bit
-    seen: Counts  # (2,) events met per class
+    gamma: Cube  # (2, dim, dim) covariances, bitwise symmetric
+    seen: Counts  # (2,) events per class
 
 
 def init(params: Params, dim: int, seed: int) -> State:  # noqa: ARG001
-    """The state before any event."""
+    """Return the state before any event."""
     return State(np.zeros(dim), np.zeros((2, dim)), np.zeros((2, dim, dim)), np.zeros(2, dtype=np.int64))
 
 
 def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, scores: Vector) -> State:
-    """Score each row, then learn from it, in order; `state` changes in place, `scores` (n,) is filled."""
+    """Score each row, then learn from it, in order. Changes `state` in place and fills `scores` (n,)."""
     _learn(state, rows, y, weight, params.eta, params.lam, scores)
     return state
 
 
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
-    """What scoring needs."""
+    """Return the weights that score events."""
     return Linear(state.w, np.zeros(1))
 
 
@@ -80,12 +80,12 @@ def _learn(state, X, y, weight, eta, lam, scores):  # type: ignore[no-untyped-de
     for t in range(X.shape[0]):
         x = X[t]
         scores[t] = dot(x, w)
-        own = 1 if y[t] > 0.0 else 0
-        seen[own] += 1
-        absorb(x, seen[own], means[own], gamma[own], z)
-        if seen[1 - own] == 0 or weight[t] == 0.0:
+        side = 1 if y[t] > 0.0 else 0
+        seen[side] += 1
+        absorb(x, seen[side], means[side], gamma[side], z)
+        if seen[1 - side] == 0 or weight[t] == 0.0:
             continue
-        bound = gradient(x, y[t], w, lam, means[1 - own], gamma[1 - own], z, g)
+        bound = gradient(x, y[t], w, lam, means[1 - side], gamma[1 - side], z, g)
         step = eta * weight[t]
         if step * bound > 2.0:
             step = 2.0 / bound

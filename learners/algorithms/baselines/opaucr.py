@@ -1,21 +1,21 @@
 """One-pass AUC optimisation with low-rank covariances by random projection (OPAUCr).
 
-Each row x comes with a random vector a of tau numbers from N(0, 1/tau). A class keeps Z = sum x a^T (dim by tau) for
-the sum of x x^T, as the expectation of a_i.a_j is 1 for i = j, else 0. With n rows of the other class, their mean c,
+Each row x gets a random vector a of tau numbers from N(0, 1/tau). A class has Z = sum x a^T (dim by tau) instead of the
+sum of x x^T, because the expectation of a_i.a_j is 1 for i = j, else 0. With n rows of the other class, their mean c,
 the mean abar of their a, and s = +-1 the label:
 
     z = x - c;   g = lam w - s z + z (z.w) + Z (Z^T w) / n - (w.c)(abar.abar) c;   w -= eta g
 
-Nothing but sums moves until the other class has been seen. The score is w.x. An event's weight multiplies eta.
+Only sums change until the other class has occurred. The score is w.x. The weight of an event multiplies eta.
 O(tau * dim) time per event, for sparse rows too, and memory: about 0.7 ns for each entry of Z, and 20 ns for each
 random number.
 
-A normal number is the sum of twelve uniform ones less 6: the 16-bit quarters of three words of splitmix64, each taken
-at its middle, summed as whole numbers. That is exact, so the same on every machine (a C library's log is not); its
-variance is 1 to ten digits, and what the projection needs of the distribution is no more than that and light tails.
+A normal number is the sum of twelve uniform numbers less 6. These are the 16-bit quarters of three words of splitmix64,
+each plus one half, summed as integers. The sum is exact, so it is the same on every machine, unlike the log of a C
+library. Its variance is 1 to ten digits and its tails are light; the projection needs no more.
 
-Guards: eta, times the weight, is at most 2 / (lam + z.z + |Z|^2 / n + (c.c)(abar.abar)), |Z| by Frobenius, a bound of
-the curvature; and |w| is kept within 1 / sqrt(lam), which the minimiser never leaves.
+Guards: eta times the weight is at most 2 / (lam + z.z + |Z|^2 / n + (c.c)(abar.abar)), a bound of the curvature with
+the Frobenius norm of Z. And |w| is at most 1 / sqrt(lam), which holds for the minimiser.
 
 References
 ----------
@@ -63,12 +63,12 @@ class State(NamedTuple):
     sums: Matrix  # (2, dim) sum of the rows of a class
     Z: Cube  # (2, tau, dim) sum of a x^T
     noise: Matrix  # (2, tau) sum of the random vectors a
-    seen: Counts  # (2,) events met per class
+    seen: Counts  # (2,) events per class
     rng: Words  # (1,) splitmix64
 
 
 def init(params: Params, dim: int, seed: int) -> State:
-    """The state before any event."""
+    """Return the state before any event."""
     return State(
         w=np.zeros(dim),
         sums=np.zeros((2, dim)),
@@ -80,15 +80,15 @@ def init(params: Params, dim: int, seed: int) -> State:
 
 
 def grow(params: Params, state: State, dim: int) -> State:  # noqa: ARG001
-    """The state for `dim` columns.
+    """Return the state with `dim` columns.
 
-    Where dimensions are multiples of 8, it makes no difference to a bit when a state grows: see `arrays.dot`.
+    If dimensions are multiples of 8, the time of growth changes no bit of the results; see `arrays.dot`.
     """
     return state._replace(w=grown(state.w, dim), sums=grown(state.sums, dim), Z=grown(state.Z, dim))
 
 
 def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, scores: Vector) -> State:
-    """Score each row, then learn from it, in order; `state` changes in place, `scores` (n,) is filled."""
+    """Score each row, then learn from it, in order. Changes `state` in place and fills `scores` (n,)."""
     if isinstance(rows, Sparse):
         _learn_sparse(state, *rows, y, weight, params.eta, params.lam, scores)
     else:
@@ -97,7 +97,7 @@ def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, s
 
 
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
-    """What scoring needs."""
+    """Return the weights that score events."""
     return Linear(state.w, np.zeros(1))
 
 
@@ -110,13 +110,13 @@ def _learn_dense(state, X, y, weight, eta, lam, scores):  # type: ignore[no-unty
     for t in range(X.shape[0]):
         x = X[t]
         scores[t] = dot(x, w)
-        own = 1 if y[t] > 0.0 else 0
-        _project(a, noise[own], rng)
+        side = 1 if y[t] > 0.0 else 0
+        _project(a, noise[side], rng)
         for j in range(w.shape[0]):
-            sums[own, j] += x[j]
+            sums[side, j] += x[j]
         for k in range(a.shape[0]):
             for j in range(w.shape[0]):
-                Z[own, k, j] = simd.within(Z, Z[own, k, j] + a[k] * x[j])
+                Z[side, k, j] = simd.within(Z, Z[side, k, j] + a[k] * x[j])
         _step(x, y[t], eta * weight[t], lam, w, sums, Z, noise, seen, z, g)
 
 
@@ -126,18 +126,18 @@ def _learn_sparse(state, data, indices, indptr, y, weight, eta, lam, scores):  #
     a = np.empty(Z.shape[1])
     z = np.empty(w.shape[0])
     g = np.empty(w.shape[0])
-    x = np.zeros(w.shape[0])  # the row with its zeros: the dense step is then the sparse one, to the bit
+    x = np.zeros(w.shape[0])  # the row with its zeros: the step gives the same bits as for a dense row
     for t in range(y.shape[0]):
-        own = 1 if y[t] > 0.0 else 0
-        _project(a, noise[own], rng)
+        side = 1 if y[t] > 0.0 else 0
+        _project(a, noise[side], rng)
         score = 0.0
         for i in range(indptr[t], indptr[t + 1]):
             j = indices[i]
             score += data[i] * w[j]
             x[j] = data[i]
-            sums[own, j] += data[i]
+            sums[side, j] += data[i]
             for k in range(a.shape[0]):
-                Z[own, k, j] = simd.within(Z, Z[own, k, j] + a[k] * data[i])
+                Z[side, k, j] = simd.within(Z, Z[side, k, j] + a[k] * data[i])
         scores[t] = score
         _step(x, y[t], eta * weight[t], lam, w, sums, Z, noise, seen, z, g)
         for i in range(indptr[t], indptr[t + 1]):
@@ -146,7 +146,7 @@ def _learn_sparse(state, data, indices, indptr, y, weight, eta, lam, scores):  #
 
 @kernel
 def _normal(rng):  # type: ignore[no-untyped-def]
-    """A draw from about N(0, 1), within +-6: twelve uniform numbers (q + 1/2) / 2^16, less 6."""
+    """Draw from about N(0, 1), within +-6: twelve uniform numbers (q + 1/2) / 2^16, less 6."""
     quarter = np.uint64(0xFFFF)
     total = np.uint64(0)
     for _ in range(3):
@@ -162,7 +162,7 @@ def _normal(rng):  # type: ignore[no-untyped-def]
 
 @kernel
 def _project(a, noise, rng):  # type: ignore[no-untyped-def]
-    """Draw a row's random vector `a` (tau,) and count it in its class's `noise`."""
+    """Draw the random vector `a` (tau,) of a row and add it to the `noise` of its class."""
     scale = 1.0 / math.sqrt(a.shape[0])
     for k in range(a.shape[0]):
         a[k] = scale * _normal(rng)
@@ -171,14 +171,14 @@ def _project(a, noise, rng):  # type: ignore[no-untyped-def]
 
 @kernel
 def _step(x, y, rate, lam, w, sums, Z, noise, seen, z, g):  # type: ignore[no-untyped-def]
-    """Count the event, whose row is in the sums already, and move w. `z` and `g` (dim,) are scratch."""
-    own = 1 if y > 0.0 else 0
-    seen[own] += 1
-    if seen[1 - own] == 0 or rate == 0.0:
+    """Count the event and move w; the sums already include the row. `z` and `g` (dim,) are scratch."""
+    side = 1 if y > 0.0 else 0
+    seen[side] += 1
+    if seen[1 - side] == 0 or rate == 0.0:
         return
-    other = sums[1 - own]
-    share = 1.0 / seen[1 - own]
-    drift = share * share * dot(noise[1 - own], noise[1 - own])  # abar.abar
+    other = sums[1 - side]
+    share = 1.0 / seen[1 - side]
+    drift = share * share * dot(noise[1 - side], noise[1 - side])  # abar.abar
     for j in range(x.shape[0]):
         z[j] = x[j] - share * other[j]
     pull = dot(z, w) - y
@@ -187,7 +187,7 @@ def _step(x, y, rate, lam, w, sums, Z, noise, seen, z, g):  # type: ignore[no-un
         g[j] = lam * np.float64(w[j]) + pull * z[j] - centre * other[j]
     square = 0.0
     for k in range(noise.shape[1]):
-        row = Z[1 - own, k]
+        row = Z[1 - side, k]
         square += dot(row, row)
         along = share * dot(row, w)
         for j in range(x.shape[0]):

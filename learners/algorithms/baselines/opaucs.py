@@ -1,27 +1,27 @@
-"""One-pass AUC optimisation with sparse covariances (OPAUCs): of the class second moments the largest entries only.
+"""One-pass AUC optimisation with sparse covariances (OPAUCs): only the largest second moments of each class.
 
-The step is OPAUC's. With c and G the mean and the estimated covariance of the other class, and s = +-1 the label:
+The step is that of OPAUC. With c and G the mean and the estimated covariance of the other class, and s = +-1 the label:
 
     z = x - c;   g = lam w - s z + z (z.w) + G w;   w -= eta g
 
-What a class keeps of M = sum x x^T, in at most (tau + 1) dim numbers: its diagonal, and for each column j up to tau of
-the entries M_ij with i < j. An event changes column j only where x_j is not 0:
+A class stores at most (tau + 1) dim numbers of M = sum x x^T: the diagonal, and for each column j up to tau of the
+entries M_ij with i < j. An event changes column j only if x_j is not 0:
 
-    1. a kept M_ij takes in x_i x_j;
-    2. each product x_i x_j not 0 of a pair that is not kept gets a place while there are free ones, in the order of i;
-    3. of the products that got none, the largest in size, p, challenges the smallest kept entry q (ties: the first):
-       |q| > |p|: q moves to 0 by |p|;   else the pair takes q's place, with p shrunk by |q|.
+    1. a stored M_ij grows by x_i x_j;
+    2. a product x_i x_j that is not 0, of a pair that is not stored, gets a free place if there is one, in order of i;
+    3. the largest product p without a place challenges the smallest stored entry q, both by size (ties: the first):
+       |q| > |p|: q moves to 0 by |p|;   else the pair replaces q, with p shrunk by |q|.
 
-So kept entries may fall short of their sums, and never lie beyond them; a pair that is often large gets in, whenever it
-begins. (Exact selection would need all dim^2 sums.) Then G_ij = M_ij / n - c_i c_j for kept pairs, clipped to
-+-sqrt(G_ii G_jj), and 0 for others. With tau >= dim - 1 everything is kept, and this is OPAUC.
+So the size of a stored entry is at most that of its sum, and a pair that is often large gets a place, whenever it
+begins. (Exact selection would need all dim^2 sums.) Then G_ij = M_ij / n - c_i c_j for stored pairs, clipped to
++-sqrt(G_ii G_jj), and 0 for others. With tau >= dim - 1 every entry is stored, and this is OPAUC.
 
-Nothing but sums moves until the other class has been seen. The score is w.x. An event's weight multiplies eta.
-O(tau * dim + non-zeros^2) time per event, about 3 ns for each entry kept and each pair of non-zeros. O(tau * dim)
+Only sums change until the other class has occurred. The score is w.x. The weight of an event multiplies eta.
+O(tau * dim + non-zeros^2) time per event, about 3 ns for each stored entry and each pair of non-zeros. O(tau * dim)
 memory.
 
-Guards: eta, times the weight, is at most 2 / (lam + z.z + trace G): by the clipping the trace bounds |G|. And |w| is
-kept within 1 / sqrt(lam), which the minimiser never leaves: G need not be positive where entries are missing.
+Guards: eta times the weight is at most 2 / (lam + z.z + trace G); thanks to the clipping the trace bounds |G|. And |w|
+is at most 1 / sqrt(lam), which holds for the minimiser; with missing entries G need not be positive.
 
 References
 ----------
@@ -61,7 +61,7 @@ class Params(Parameters):
 
     eta: float = param(2.0**-8, "step size", above=0, most=2.0**10)
     lam: float = param(2.0**-10, "weight of the L2 penalty", least=2.0**-20, most=2.0**10)
-    tau: int = param(50, "entries of a covariance kept per column", least=1, most=256)
+    tau: int = param(50, "stored entries of a covariance per column", least=1, most=256)
 
 
 class State(NamedTuple):
@@ -70,14 +70,14 @@ class State(NamedTuple):
     w: Vector  # (dim,)
     sums: Matrix  # (2, dim) sum of the rows of a class
     squares: Matrix  # (2, dim) the diagonal of M
-    products: Cube  # (2, dim, tau) kept M_ij of each column j; the first `kept` are in use
+    products: Cube  # (2, dim, tau) stored M_ij of each column j; the first `kept` are in use
     partners: NDArray[np.int64]  # (2, dim, tau) the i of each
     kept: NDArray[np.int64]  # (2, dim)
-    seen: Counts  # (2,) events met per class
+    seen: Counts  # (2,) events per class
 
 
 def init(params: Params, dim: int, seed: int) -> State:  # noqa: ARG001
-    """The state before any event."""
+    """Return the state before any event."""
     return State(
         w=np.zeros(dim),
         sums=np.zeros((2, dim)),
@@ -90,9 +90,9 @@ def init(params: Params, dim: int, seed: int) -> State:  # noqa: ARG001
 
 
 def grow(params: Params, state: State, dim: int) -> State:
-    """The state for `dim` columns.
+    """Return the state with `dim` columns.
 
-    Where dimensions are multiples of 8, it makes no difference to a bit when a state grows: see `arrays.dot`.
+    If dimensions are multiples of 8, the time of growth changes no bit of the results; see `arrays.dot`.
     """
     wide = init(params, dim, 0)
     old = len(state.w)
@@ -110,7 +110,7 @@ def grow(params: Params, state: State, dim: int) -> State:
 
 
 def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, scores: Vector) -> State:
-    """Score each row, then learn from it, in order; `state` changes in place, `scores` (n,) is filled."""
+    """Score each row, then learn from it, in order. Changes `state` in place and fills `scores` (n,)."""
     if isinstance(rows, Sparse):
         _learn_sparse(state, *rows, y, weight, params.eta, params.lam, scores)
     else:
@@ -119,12 +119,12 @@ def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, s
 
 
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
-    """What scoring needs."""
+    """Return the weights that score events."""
     return Linear(state.w, np.zeros(1))
 
 
 def problems(params: Params, state: State, sparse: bool) -> Issues:  # noqa: ARG001
-    """What no events can have led to in a state from elsewhere."""
+    """Find values in a restored state that no events lead to."""
     yield from outside("partners", state.partners, 0, len(state.w) - 1)
     yield from outside("kept", state.kept, 0, params.tau)
 
@@ -155,7 +155,7 @@ def _learn_sparse(state, data, indices, indptr, y, weight, eta, lam, scores):  #
     at = np.empty(dim, dtype=np.int64)
     mark = np.full(dim, -1, dtype=np.int64)
     scratch = np.empty((4, dim))
-    x = np.zeros(dim)  # the row with its zeros: the dense step is then the sparse one, to the bit
+    x = np.zeros(dim)  # the row with its zeros: the step gives the same bits as for a dense row
     for t in range(y.shape[0]):
         score = 0.0
         n = 0
@@ -173,22 +173,22 @@ def _learn_sparse(state, data, indices, indptr, y, weight, eta, lam, scores):  #
 
 
 @kernel
-def _absorb(x, at, own, state, mark):  # type: ignore[no-untyped-def]
-    """Take the row `x` (dim,), not 0 in the columns `at`, into its class; `mark` (dim,) is -1, and is so again after.
+def _absorb(x, at, side, state, mark):  # type: ignore[no-untyped-def]
+    """Add the row `x` (dim,), not 0 in the columns `at`, to its class; `mark` (dim,) is -1 before and after.
 
-    mark[i] = j says that column j keeps the pair (i, j) already.
+    mark[i] = j: column j stores the pair (i, j).
     """
     _, sums, squares, products, partners, kept, seen = state
-    seen[own] += 1
+    seen[side] += 1
     tau = products.shape[2]
     for n in range(at.shape[0]):
         j = at[n]
         xj = x[j]
-        sums[own, j] += xj
-        squares[own, j] += xj * xj
-        row = products[own, j]
-        places = partners[own, j]
-        used = kept[own, j]
+        sums[side, j] += xj
+        squares[side, j] += xj * xj
+        row = products[side, j]
+        places = partners[side, j]
+        used = kept[side, j]
         for k in range(used):
             row[k] = simd.within(row, row[k] + x[places[k]] * xj)
             mark[places[k]] = j
@@ -206,7 +206,7 @@ def _absorb(x, at, own, state, mark):  # type: ignore[no-untyped-def]
             elif abs(p) > abs(largest):
                 largest = p
                 challenger = i
-        kept[own, j] = used
+        kept[side, j] = used
         if challenger >= 0:
             k = 0
             for other in range(1, tau):
@@ -223,7 +223,7 @@ def _absorb(x, at, own, state, mark):  # type: ignore[no-untyped-def]
 
 @kernel
 def _step(x, y, rate, lam, state, scratch):  # type: ignore[no-untyped-def]
-    """Move w by an event whose row is taken in already; `scratch` (4, dim) is overwritten."""
+    """Move w by an event; the moments already include its row. `scratch` (4, dim) is overwritten."""
     w, sums, squares, products, partners, kept, seen = state
     other = 0 if y > 0.0 else 1
     if seen[other] == 0 or rate == 0.0:
@@ -233,7 +233,7 @@ def _step(x, y, rate, lam, state, scratch):  # type: ignore[no-untyped-def]
     trace = 0.0
     for j in range(x.shape[0]):
         c[j] = share * sums[other, j]
-        variance = max(share * squares[other, j] - c[j] * c[j], 0.0)  # by rounding alone can it come out below
+        variance = max(share * squares[other, j] - c[j] * c[j], 0.0)  # only rounding takes it below 0
         trace += variance
         spread[j] = math.sqrt(variance)
         z[j] = x[j] - c[j]

@@ -1,19 +1,19 @@
 """RedSVM: ranks by one weight vector and ordered thresholds, a binary machine over extended examples.
 
 Event i gives ranks - 1 binary examples, "is its rank above k?": z_ik = +1 if y_i > k else -1, k = 1 ... ranks - 1.
-With the absolute cost |r - y| of telling r, a wrong answer costs 1 whatever k: no example weighs more than another of
-the same event. w and theta minimise
+With the absolute cost |r - y| of predicting r, a wrong answer costs 1 for any k, so all examples of an event weigh the
+same. w and theta minimise
 
     (|w|^2 + |theta / s|^2) / 2 + C sum_i weight_i sum_k max(0, 1 - z_ik (w.x_i - theta_k))
 
-The rank is 1 + how many of the planes w.x - theta_k are above 0. The score is the value of the middle plane,
+The rank is 1 + the number of planes w.x - theta_k above 0. The score is the value of the middle plane,
 k = ceil(ranks / 2): affine in w.x, and 0 before the first fit.
 
-The thresholds are penalised, with s = `intercept_scaling`: for s = 1 as in the paper, whose kernel of extended examples
-is x.x' + [k = k']. Two thresholds with a rank between them that did not occur are equal but for the solver's tolerance;
-the thresholds beyond the lowest and the highest rank that occurred are pushed a margin away from the events.
+The thresholds are penalised, with s = `intercept_scaling`; s = 1 is the paper, whose kernel of extended examples is
+x.x' + [k = k']. Two thresholds around a rank that did not occur are equal up to the tolerance of the solver. Thresholds
+beyond the lowest and the highest rank that occurred lie a margin away from the events.
 
-A fit takes O((ranks - 1) (entries + n)) time per sweep, and as many entries of memory, 28 bytes each. Scoring takes a
+A fit takes O((ranks - 1) (entries + n)) time per sweep, and memory for as many entries, 28 bytes each. Scoring takes a
 dot product per plane.
 
 References
@@ -55,25 +55,25 @@ class Params(MachineParams):
 
 
 class State(NamedTuple):
-    """The direction of the ranks, and where one ends and the next begins."""
+    """The direction of the ranks, and the thresholds between them."""
 
     w: Vector  # (dim,)
     theta: Vector  # (ranks - 1,)
-    sweeps: Counts  # (1,) that the last fit made, the most allowed if it stopped early
+    sweeps: Counts  # (1,) of the last fit; the limit if it stopped early
 
 
 def init(params: Params, dim: int, seed: int) -> State:  # noqa: ARG001
-    """The state before any fit."""
+    """Return the state before any fit."""
     return State(np.zeros(dim), np.zeros(params.ranks - 1), np.zeros(1, dtype=np.int64))
 
 
 def grow(params: Params, state: State, dim: int) -> State:  # noqa: ARG001
-    """The state for `dim` columns."""
+    """Return the state with `dim` columns."""
     return state._replace(w=grown(state.w, dim))
 
 
 def fit(params: Params, rows: Rows, dim: int, y: Vector, weight: Vector, seed: int) -> State:
-    """w and theta of n rows with ranks `y`.
+    """Fit w and theta to n rows with ranks `y`.
 
     Raises ValueError as `examples` and `solve_svc` do, and if the extended examples have too many entries.
     """
@@ -82,12 +82,12 @@ def fit(params: Params, rows: Rows, dim: int, y: Vector, weight: Vector, seed: i
     check_entries(levels * (X.nnz + len(ranks)))
     above = np.where(ranks > np.arange(1, params.ranks)[:, None], 1, -1).ravel()
     extended = _extended(X, levels, -params.intercept_scaling)
-    found = solve_svc(params, extended, above, np.tile(share, levels), seed, intercept=False)
-    return State(found.w[0, :dim], params.intercept_scaling * found.w[0, dim:], found.sweeps)
+    planes = solve_svc(params, extended, above, np.tile(share, levels), seed, intercept=False)
+    return State(planes.w[0, :dim], params.intercept_scaling * planes.w[0, dim:], planes.sweeps)
 
 
 def _extended(X: Any, levels: int, fill: float) -> Any:
-    """The CSR rows (levels n, dim + levels): all of X once for each level, with `fill` in that level's own column."""
+    """Build the CSR rows (levels n, dim + levels): X once for each level, with `fill` in the column of the level."""
     n, dim = X.shape
     data = np.insert(X.data, X.indptr[1:], fill)  # behind the end of each row
     indices = np.tile(np.insert(X.indices, X.indptr[1:], dim), levels)
@@ -98,10 +98,10 @@ def _extended(X: Any, levels: int, fill: float) -> Any:
 
 
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
-    """What scoring needs."""
+    """Return the weights that score events."""
     return parallel(state.w, state.theta)
 
 
 def decide(params: Params, values: Matrix) -> Ranked:
-    """The middle plane's value and the rank, from the planes' values (n, ranks - 1)."""
+    """Return the value of the middle plane and the rank, from the values (n, ranks - 1) of the planes."""
     return Ranked(values[:, (params.ranks - 1) // 2].copy(), ranks_above(values))

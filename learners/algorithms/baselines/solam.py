@@ -1,19 +1,19 @@
 """Stochastic online AUC maximization (SOLAM): the pairwise squared loss as a saddle point of single examples.
 
-Start w = (R / sqrt(dim)) 1, a = b = R, alpha = 2R. With n events so far, a share p of them positive, this one counted:
+Start w = (R / sqrt(dim)) 1, a = b = R, alpha = 2R. With n events so far, a share p of them positive, this one included:
 
-    g = c / sqrt(n),  f = w.x;   the average takes in w with weight g;   then, from the old a, b, alpha:
+    g = c / sqrt(n),  f = w.x;   the average adds w with weight g;   then, from the old a, b, alpha:
     y > 0   k = 2(1-p)(f - a) - 2(1 + alpha)(1-p)   a += 2g(1-p)(f - a)   alpha += g(-2(1-p) f - 2p(1-p) alpha)
     y < 0   k = 2p(f - b) + 2(1 + alpha) p          b += 2gp(f - b)       alpha += g(2p f - 2p(1-p) alpha)
     w -= g k x,  scaled back to |w| <= R;   a, b at most R;   alpha in [-2R, 2R]
 
-The score is that of the average, 0 before the first event; until both classes have come, that average is the start.
-An event's weight multiplies g. O(dim) time per event and memory.
+The average scores, 0 before the first event. Until both classes have occurred, the average is the start.
+The weight of an event multiplies g. O(dim) time per event and memory.
 
-Dense rows only: the start is not 0, and for sparse rows it would have to be (a column that was never met has weight 0).
+Only dense rows: the start is not 0, but a sparse column that has never occurred must have weight 0.
 
-Guard: a and b are at least -R max(1, kappa), kappa the largest |x| met. The means of w.x over a class, which they
-follow, always are; steps g above 1 could otherwise throw them ever further.
+Guard: a and b are at least -R max(1, kappa), with kappa the largest |x| so far. This holds for the class means of w.x,
+which they follow; without the guard, steps g above 1 could make them diverge.
 
 References
 ----------
@@ -53,18 +53,18 @@ class Params(Parameters):
 
 
 class State(NamedTuple):
-    """The iterate, the average that scores, and the saddle point's other variables."""
+    """The iterate, the average that scores, and the other variables of the saddle point."""
 
     w: Vector  # (dim,)
     average: Vector  # (dim,) of the iterates before each step, weighted by step
     levels: Vector  # (3,) a, b, alpha
     total: Vector  # (1,) sum of the steps
-    kappa: Vector  # (1,) largest |x| met
-    seen: Counts  # (2,) events met per class: negatives, positives
+    kappa: Vector  # (1,) largest |x| so far
+    seen: Counts  # (2,) events per class: negatives, positives
 
 
 def init(params: Params, dim: int, seed: int) -> State:  # noqa: ARG001
-    """The state before any event."""
+    """Return the state before any event."""
     return State(
         w=np.full(dim, params.R / math.sqrt(dim)),
         average=np.zeros(dim),
@@ -76,13 +76,13 @@ def init(params: Params, dim: int, seed: int) -> State:  # noqa: ARG001
 
 
 def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, scores: Vector) -> State:
-    """Score each row, then learn from it, in order; `state` changes in place, `scores` (n,) is filled."""
+    """Score each row, then learn from it, in order. Changes `state` in place and fills `scores` (n,)."""
     _learn(state, rows, y, weight, params.R, params.c, scores)
     return state
 
 
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
-    """What scoring needs."""
+    """Return the weights that score events."""
     return Linear(state.average, np.zeros(1))
 
 

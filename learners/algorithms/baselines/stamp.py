@@ -1,34 +1,34 @@
-"""Stochastic alternate maximization (STAMP): turns of learning the model and of measuring the F that it reaches.
+"""Stochastic alternate maximization (STAMP): alternate between learning the model and measuring its F.
 
-With r the reward of a right call, a model's F is v or more just where the sum over n events of (2 - v) r for a positive
-and v r for a negative is v n or more. So stages alternate: one makes that sum large for the level v at hand, the next
-measures at which level the model now stands. With a bias as the last feature, always 1, m = y w.x and t the steps made
+Let r be the reward of a correct prediction. The F of a model is at least v exactly if a sum over n events is at least
+v n: (2 - v) r for each positive and v r for each negative. So stages alternate: one maximises that sum for the current
+level v, the next measures the level of the model. The last feature is a bias, always 1. With m = y w.x and t the steps
 so far, this one included:
 
     model stage   w += (c / sqrt(t)) (2 - v) sigmoid(-m) x for a positive, -= (c / sqrt(t)) v sigmoid(-m) x for a
-                  negative: ascent on the logistic reward 1 - log2(1 + e^-m), its 1 / ln 2 left to c
-    level stage   w stays, and at its end  v = 2 R+ / (n+ + R+ + n- - R-)
-                  with R+, R- the sums of r over its n+ positives and n- negatives: "calls" counts what is called right
-                  (positive where w.x >= 0), so v is the F of the calls; "logistic" has r = max(0, 1 - log2(1 + e^-m))
+                  negative: ascent on the logistic reward 1 - log2(1 + e^-m), with the factor 1 / ln 2 left to c
+    level stage   w is constant, and at the end  v = 2 R+ / (n+ + R+ + n- - R-)
+                  with R+, R- the sums of r over its n+ positives and n- negatives: "calls" counts correct predictions
+                  (positive if w.x >= 0), so v is their F; "logistic" has r = max(0, 1 - log2(1 + e^-m))
 
-The level is 1, so the classes weigh alike, in the first model stage, of `length` events; each further one has twice the
-events of the last, and the level stage after it a quarter of them. The score is w.x, and sigmoid(score) is the
-posterior where a class weighs 2 - v or v: 1/2, not a learnt threshold, is where to call.
+The first model stage has `length` events and the level 1, so both classes weigh the same. Each further model stage has
+twice the events of the last, and the level stage after it a quarter of them. The score is w.x, and sigmoid(score) is
+the posterior with classes weighted by 2 - v and v: the right threshold is 1/2, not a learnt one.
 
-An event's weight multiplies its step, and what it adds to R and n; one of weight 0 is in no stage. O(non-zeros) time
-per event, O(dim) memory.
+The weight of an event multiplies its step and its part of R and n; an event of weight 0 is in no stage. O(non-zeros)
+time per event, O(dim) memory.
 
 References
 ----------
 Narasimhan, Kar, Jain. Optimizing Non-decomposable Performance Measures: A Tale of Two Classes. ICML 2015, STAMP, for F.
 Liu, Zhang, Zhou, Yang. Faster Online Learning of Optimal Threshold for Consistent F-measure Optimization. NeurIPS 2018,
 where it is the baseline STAMP.
-Departures: levels are those of "calls" by default. "logistic", the paper's kind, where both stages have one reward
-(clipped at 0 here, so that v is in [0, 1]), takes levels for lower than they are: online F is .02 lower on a9a and
-ijcnn1, each at its best step size, and .08 on w8a. Ours are the step size, which goes on from stage to stage, without a
-projection of w; the first level; and the lengths of the stages. A level below that of calling every event positive is
-raised to it, as F cannot be less at the optimum: a model that still calls nothing would else drop all negatives from
-the next stage. A level stage without positives leaves v as it is.
+Departures: the default levels are those of "calls". "logistic", as in the paper, has the same reward in both stages
+(clipped at 0 here, so v is in [0, 1]). It underestimates the levels: online F is .02 lower on a9a and ijcnn1, each at
+its best step size, and .08 lower on w8a. The step size continues from stage to stage, without a projection of w; the
+first level and the lengths of the stages are ours. A level below that of predicting every event positive is raised to
+it, because the optimal F is no less. Without that, a model that predicts no positives yet would drop all negatives from
+the next stage. A level stage without positives does not change v.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ TRAITS = Traits(
     defaults=MappingProxyType({"threshold": {"objective": "fixed", "value": 0.5}}),
 )
 
-_DOUBLINGS = 40  # no stream is so long that the stages grow on after so many
+_DOUBLINGS = 40  # no stream is long enough for more
 
 
 @dataclass(frozen=True)
@@ -61,23 +61,23 @@ class Params(Parameters):
     """Settings of stamp."""
 
     c: float = param(1.0, "step size: .25-2 suits standardised features, 4-16 rows in [0, 1]", above=0, most=2.0**20)
-    level: Literal["calls", "logistic"] = param("calls", "what the level is the F of: calls, or their logistic reward")
+    level: Literal["calls", "logistic"] = param("calls", "reward behind the level: correct calls, or logistic")
     length: int = param(64, "events of the first model stage; the others double", least=4, most=2**20)
 
 
 class State(NamedTuple):
-    """The model, its level, and where in the stages it is."""
+    """The model, its level, and the position in the stages."""
 
     w: Vector  # (dim,)
     bias: Vector  # (1,)
     level: Vector  # (1,) v
     sums: Vector  # (4,) of this level stage: R+, n- - R-, n+, n-
     steps: Counts  # (1,) t
-    stage: Counts  # (3,) pairs of stages that are done, 1 in a level stage else 0, events into the stage
+    stage: Counts  # (3,) completed pairs of stages, 1 in a level stage else 0, events of the stage so far
 
 
 def init(params: Params, dim: int, seed: int) -> State:  # noqa: ARG001
-    """The state before any event."""
+    """Return the state before any event."""
     return State(
         w=np.zeros(dim),
         bias=np.zeros(1),
@@ -89,12 +89,12 @@ def init(params: Params, dim: int, seed: int) -> State:  # noqa: ARG001
 
 
 def grow(params: Params, state: State, dim: int) -> State:  # noqa: ARG001
-    """The state for `dim` columns."""
+    """Return the state with `dim` columns."""
     return state._replace(w=grown(state.w, dim))
 
 
 def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, scores: Vector) -> State:
-    """Score each row, then learn from it, in order; `state` changes in place, `scores` (n,) is filled."""
+    """Score each row, then learn from it, in order. Changes `state` in place and fills `scores` (n,)."""
     if isinstance(rows, Sparse):
         _learn_sparse(state, *rows, y, weight, params.c, params.level == "calls", params.length, scores)
     else:
@@ -103,12 +103,12 @@ def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, s
 
 
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
-    """What scoring needs."""
+    """Return the weights that score events."""
     return Linear(state.w, state.bias)
 
 
 def problems(params: Params, state: State, sparse: bool) -> Issues:  # noqa: ARG001
-    """What no events can have led to in a state from elsewhere."""
+    """Find values in a restored state that no events lead to."""
     pairs, level, _ = state.stage.tolist()
     length = params.length << min(pairs, _DOUBLINGS)
     yield from outside("stage", state.stage[1:2], 0, 1)
@@ -144,7 +144,7 @@ def _learn_sparse(state, data, indices, indptr, y, weight, c, calls, length, sco
 
 @bare_kernel
 def _advance(state, score, y, weight, c, calls, length):  # type: ignore[no-untyped-def]
-    """Take an event into the stage at hand, the bias included; the step, by which w += step x is left to do."""
+    """Add an event to the current stage and update the bias; return the step for w += step x."""
     _, bias, level, sums, steps, stage = state
     if weight == 0.0:
         return 0.0
@@ -181,7 +181,7 @@ def _advance(state, score, y, weight, c, calls, length):  # type: ignore[no-unty
 
 @bare_kernel
 def _reward(m):  # type: ignore[no-untyped-def]
-    """max(0, 1 - log2(1 + e^-m)), within 1e-15, in plain arithmetic: the same bits on every machine."""
+    """Compute max(0, 1 - log2(1 + e^-m)) within 1e-15 in plain arithmetic: the same bits on every machine."""
     if m <= 0.0:
         return 0.0
     z = exp(-m)

@@ -1,16 +1,15 @@
-"""One-vs-rest linear support vector machines (SVC): the ranks as mere classes, what an order is worth measured against.
+"""One-vs-rest linear support vector machines (SVC): ranks as unordered classes, to measure the value of the order.
 
 For each rank k the plane w_k.x + b_k that minimises
 
     (|w_k|^2 + (b_k / s)^2) / 2 + C sum_i weight_i max(0, 1 - y_ik (w_k.x_i + b_k)),   y_ik = +1 if y_i = k else -1
 
-with s = `intercept_scaling`. The rank is that of the largest plane, the lowest of equals. The score is the rank that a
-softmax of the planes expects, less the middle rank: sum_k (k - (ranks + 1) / 2) e^plane_k / sum_k e^plane_k, so that it
-is 0 before the first fit.
+with s = `intercept_scaling`. The rank is that of the largest plane (ties: the lowest). The score is the expected rank
+of a softmax of the planes, less the middle rank: sum_k (k - (ranks + 1) / 2) e^plane_k / sum_k e^plane_k. It is 0
+before the first fit.
 
-The plane of a rank that did not occur is the constant -1e300, so it never is the largest: fitted like the others it
-would be -1, and beat the others wherever all of them are below that. Where only two ranks occur, the plane of one is
-that of the other with its sign turned.
+The plane of a rank that did not occur is the constant -1e300, so it is never the largest. A fitted plane would be -1,
+and the largest wherever all others are below that. If only two ranks occur, one plane is the negative of the other.
 
 A fit takes O(ranks entries) time per sweep, O(entries + ranks dim) memory; scoring O(ranks) times a dot product.
 
@@ -18,7 +17,7 @@ References
 ----------
 Fan, Chang, Hsieh, Wang, Lin. LIBLINEAR: A Library for Large Linear Classification. JMLR 9, 2008: the solver.
 Shi, Wang, Shen, Niu. A Novel Large-scale Ordinal Regression Model. 2018: compares it with npsvor.
-Departure: the planes of ranks that did not occur; the score, which the papers do not have.
+Departure: the planes of ranks that did not occur; the score, which is ours.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ TRAITS = Traits(
     halved=("w",),
 )
 
-_NEVER = -1e300  # below any plane's value, and far enough from the last float to take differences
+_NEVER = -1e300  # below the value of any plane; differences do not overflow
 
 
 @dataclass(frozen=True)
@@ -57,39 +56,39 @@ class State(NamedTuple):
 
     w: Matrix  # (ranks, dim)
     bias: Vector  # (ranks,)
-    sweeps: Counts  # (1,) that the last fit made, the most allowed if it stopped early
+    sweeps: Counts  # (1,) of the last fit; the limit if it stopped early
 
 
 def init(params: Params, dim: int, seed: int) -> State:  # noqa: ARG001
-    """The state before any fit."""
+    """Return the state before any fit."""
     return State(np.zeros((params.ranks, dim)), np.zeros(params.ranks), np.zeros(1, dtype=np.int64))
 
 
 def grow(params: Params, state: State, dim: int) -> State:  # noqa: ARG001
-    """The state for `dim` columns."""
+    """Return the state with `dim` columns."""
     return state._replace(w=grown(state.w, dim))
 
 
 def fit(params: Params, rows: Rows, dim: int, y: Vector, weight: Vector, seed: int) -> State:
-    """The planes of n rows with ranks `y`. Raises ValueError as `examples` and `solve_svc` do."""
+    """Fit the planes to n rows with ranks `y`. Raises ValueError as `examples` and `solve_svc` do."""
     X, ranks, share = examples(params, rows, dim, y, weight)
-    found = solve_svc(params, X, ranks, share, seed)
-    met = np.unique(ranks) - 1
+    planes = solve_svc(params, X, ranks, share, seed)
+    present = np.unique(ranks) - 1
     w, bias = np.zeros((params.ranks, dim)), np.full(params.ranks, _NEVER)
-    if len(met) == 2:
-        w[met], bias[met] = np.concatenate([-found.w, found.w]), np.concatenate([-found.bias, found.bias])
+    if len(present) == 2:
+        w[present], bias[present] = np.concatenate([-planes.w, planes.w]), np.concatenate([-planes.bias, planes.bias])
     else:
-        w[met], bias[met] = found.w, found.bias
-    return State(w, bias, found.sweeps)
+        w[present], bias[present] = planes.w, planes.bias
+    return State(w, bias, planes.sweeps)
 
 
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
-    """What scoring needs."""
+    """Return the weights that score events."""
     return Linear(state.w, state.bias)
 
 
 def decide(params: Params, values: Matrix) -> Ranked:  # noqa: ARG001
-    """The rank of the largest plane and the expected rank, from the planes' values (n, ranks)."""
+    """Return the rank of the largest plane and the expected rank, from the values (n, ranks) of the planes."""
     scores, ranks = np.empty(len(values)), np.empty(len(values), dtype=np.int64)
     _decide(np.ascontiguousarray(values), scores, ranks)
     return Ranked(scores, ranks)

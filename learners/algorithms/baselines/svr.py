@@ -1,12 +1,12 @@
-"""Linear support vector regression of the rank (SVR): the ranks as numbers, equally far apart.
+"""Linear support vector regression of the rank (SVR): ranks as equidistant numbers.
 
 f(x) = w.x + b minimises
 
     (|w|^2 + (b / s)^2) / 2 + C sum_i weight_i max(0, |y_i - f(x_i)| - eps)
 
 with s = `intercept_scaling`. The rank is f rounded, halves down, and clipped to 1 ... ranks. As planes: plane k is
-f - (k + 1/2) for k = 1 ... ranks - 1, and the rank is 1 + how many are above 0. The score is f, 0 before the first fit.
-A rank that did not occur is told like any other where f says so.
+f - (k + 1/2) for k = 1 ... ranks - 1, and the rank is 1 + the number above 0. The score is f, 0 before the first fit. A
+rank that did not occur is predicted like any other.
 
 A fit takes O(entries) time per sweep and memory; scoring a dot product per plane.
 
@@ -46,7 +46,7 @@ TRAITS = Traits(
 class Params(MachineParams):
     """Settings of svr."""
 
-    eps: float = param(0.1, "how far off the rank costs nothing", least=0, most=2.0**6)
+    eps: float = param(0.1, "largest error without a loss", least=0, most=2.0**6)
 
 
 class State(NamedTuple):
@@ -54,31 +54,31 @@ class State(NamedTuple):
 
     w: Vector  # (dim,)
     bias: Vector  # (1,)
-    sweeps: Counts  # (1,) that the last fit made, the most allowed if it stopped early
+    sweeps: Counts  # (1,) of the last fit; the limit if it stopped early
 
 
 def init(params: Params, dim: int, seed: int) -> State:  # noqa: ARG001
-    """The state before any fit."""
+    """Return the state before any fit."""
     return State(np.zeros(dim), np.zeros(1), np.zeros(1, dtype=np.int64))
 
 
 def grow(params: Params, state: State, dim: int) -> State:  # noqa: ARG001
-    """The state for `dim` columns."""
+    """Return the state with `dim` columns."""
     return state._replace(w=grown(state.w, dim))
 
 
 def fit(params: Params, rows: Rows, dim: int, y: Vector, weight: Vector, seed: int) -> State:
-    """The regression over n rows with ranks `y`. Raises ValueError as `examples` and `solve_svr` do."""
+    """Fit the regression to n rows with ranks `y`. Raises ValueError as `examples` and `solve_svr` do."""
     X, ranks, share = examples(params, rows, dim, y, weight)
-    found = solve_svr(params, X, ranks, share, seed, eps=params.eps)
-    return State(found.w[0], found.bias, found.sweeps)
+    planes = solve_svr(params, X, ranks, share, seed, eps=params.eps)
+    return State(planes.w[0], planes.bias, planes.sweeps)
 
 
 def weights(params: Params, state: State) -> Linear:
-    """What scoring needs: f less 1.5, 2.5, ..."""
+    """Return the planes that score events: f less 1.5, 2.5, ..."""
     return parallel(state.w, np.arange(1, params.ranks) + 0.5 - state.bias)
 
 
 def decide(params: Params, values: Matrix) -> Ranked:  # noqa: ARG001
-    """f and its rank, from the planes' values (n, ranks - 1)."""
+    """Return f and its rank, from the values (n, ranks - 1) of the planes."""
     return Ranked(values[:, 0] + 1.5, ranks_above(values))

@@ -1,15 +1,15 @@
 """Bipartite ranking by a univariate exponential loss, weighted by class (Uni-Exp).
 
-Stochastic gradient descent, with n events so far, n_own of them of y's class, this one counted:
+Stochastic gradient descent, with n events so far, n_own of them of the class of y, this one included:
 
     w_y = n / (2 n_own);   w += eta w_y exp(-y w.x) y x
 
-Nothing but counts moves until both classes have been seen: one class alone says nothing of the weights w_y. The score
-is w.x. An event's weight multiplies eta. O(dim) time per event, O(non-zeros) with sparse rows; O(dim) memory.
+Only counts change until both classes have occurred: one class alone does not determine the weights w_y. The score is
+w.x. The weight of an event multiplies eta. O(dim) time per event, O(non-zeros) with sparse rows; O(dim) memory.
 
-Guard: a step takes the margin y w.x at most to max(0, y w.x) + 1. Otherwise one large or rare row (large w_y) would set
-w alone. With the default eta that is met where w_y |x|^2 is above about 1000: standardised data of 20 columns does not
-meet it until one class is below 1 %.
+Guard: a step raises the margin y w.x at most to max(0, y w.x) + 1. Otherwise one large or rare row (large w_y) could
+determine w. With the default eta the guard acts if w_y |x|^2 is above about 1000. For standardised data of 20 columns,
+that takes a class below 1 %.
 
 References
 ----------
@@ -41,7 +41,7 @@ class Params(Parameters):
     """Settings of uni-exp."""
 
     eta: float = param(
-        2.0**-10, "step size: suits standardised features, shorter rows want more", above=0, most=2.0**10
+        2.0**-10, "step size: suits standardised features; shorter rows need more", above=0, most=2.0**10
     )
 
 
@@ -49,21 +49,21 @@ class State(NamedTuple):
     """Weights and class counts."""
 
     w: Vector  # (dim,)
-    seen: Counts  # (2,) events met per class: negatives, positives
+    seen: Counts  # (2,) events per class: negatives, positives
 
 
 def init(params: Params, dim: int, seed: int) -> State:  # noqa: ARG001
-    """The state before any event."""
+    """Return the state before any event."""
     return State(np.zeros(dim), np.zeros(2, dtype=np.int64))
 
 
 def grow(params: Params, state: State, dim: int) -> State:  # noqa: ARG001
-    """The state for `dim` columns."""
+    """Return the state with `dim` columns."""
     return state._replace(w=grown(state.w, dim))
 
 
 def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, scores: Vector) -> State:
-    """Score each row, then learn from it, in order; `state` changes in place, `scores` (n,) is filled."""
+    """Score each row, then learn from it, in order. Changes `state` in place and fills `scores` (n,)."""
     if isinstance(rows, Sparse):
         _learn_sparse(state, *rows, y, weight, params.eta, scores)
     else:
@@ -72,7 +72,7 @@ def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, s
 
 
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
-    """What scoring needs."""
+    """Return the weights that score events."""
     return Linear(state.w, np.zeros(1))
 
 
@@ -106,14 +106,14 @@ def _learn_sparse(state, data, indices, indptr, y, weight, eta, scores):  # type
 
 @kernel
 def _step(score, square, y, rate, seen):  # type: ignore[no-untyped-def]
-    """Count the event; the signed step by which w += step x. `square` is x.x."""
-    own = 1 if y > 0.0 else 0
-    seen[own] += 1
-    if seen[1 - own] == 0 or rate == 0.0:
+    """Count the event; return the signed step for w += step x. `square` is x.x."""
+    side = 1 if y > 0.0 else 0
+    seen[side] += 1
+    if seen[1 - side] == 0 or rate == 0.0:
         return 0.0
     margin = y * score
-    share = (seen[0] + seen[1]) / (2.0 * seen[own])
-    step = rate * share * exp(min(-margin, 300.0))  # beyond 300 the most below decides, and no product overflows
+    share = (seen[0] + seen[1]) / (2.0 * seen[side])
+    step = rate * share * exp(min(-margin, 300.0))  # beyond 300 `most` decides; no product overflows
     most = 1.0 if margin >= 0.0 else 1.0 - margin
     if step * square > most:
         step = most / square

@@ -1,13 +1,13 @@
-"""Online logistic regression: FOFO's posterior, whose threshold is `learners.decisions.threshold`.
+"""Online logistic regression: the posterior of FOFO; its threshold is in `learners.decisions.threshold`.
 
-With a bias as the last feature, always 1, y01 in {0, 1} and t the events learnt, this one included:
+The last feature is a bias, always 1. With y01 in {0, 1} and t the events learnt, this one included:
 
     p = sigmoid(w.x);   w += (c / sqrt(t)) (y01 - p) x
 
-The score is the log-odds: of the current w ("last", the paper's), or of the mean of the iterates since the last
-t = 2^j ("suffix"), that one included; the step always takes p from the current w. An event's weight multiplies its
-step; one of weight 0 makes no step and is not counted in t. O(non-zeros) time per event, with O(dim) more for the mean
-of "suffix" in dense rows or at t = 2^j; O(dim) memory.
+The score is the log-odds of the current w ("last", as in the paper), or of the mean of the iterates from the last
+t = 2^j on ("suffix"). The step always uses p of the current w. The weight of an event multiplies its step; an event of
+weight 0 makes no step and does not count in t. O(non-zeros) time per event; the mean of "suffix" adds O(dim) for dense
+rows and at t = 2^j. O(dim) memory.
 
 References
 ----------
@@ -15,8 +15,8 @@ Liu, Zhang, Zhou, Yang. Faster Online Learning of Optimal Threshold for Consiste
 the update of the posterior in FOFO.
 Rakhlin, Shamir, Sridharan. Making Gradient Descent Optimal for Strongly Convex Stochastic Optimization. ICML 2012,
 suffix averaging.
-Departure: "suffix". It gains a little AUC and F where the stream does not change (a9a, shuffled covtype) and loses more
-where it does (card payments in order of time, ijcnn1 in its own order); hence "last" is the default.
+Departure: "suffix". It gains a little AUC and F on a stationary stream (a9a, shuffled covtype) and loses more on a
+changing one (card payments in order of time, ijcnn1 in its original order). So "last" is the default.
 """
 
 from __future__ import annotations
@@ -52,27 +52,27 @@ class Params(Parameters):
 
 
 class State(NamedTuple):
-    """The iterate, and what the mean of the last iterates is made of; see `_advance`."""
+    """The iterate, and the sums behind the mean of the last iterates; see `_advance`."""
 
     w: Vector  # (dim,)
     bias: Vector  # (1,)
     lag: Vector  # (dim,) sum over the steps since t = start of (t - start) * step
     bias_lag: Vector  # (1,)
-    clock: Counts  # (2,) t, and start: the t that the mean was restarted at
+    clock: Counts  # (2,) t, and start: the t at which the mean began
 
 
 def init(params: Params, dim: int, seed: int) -> State:  # noqa: ARG001
-    """The state before any event."""
+    """Return the state before any event."""
     return State(np.zeros(dim), np.zeros(1), np.zeros(dim), np.zeros(1), np.zeros(2, dtype=np.int64))
 
 
 def grow(params: Params, state: State, dim: int) -> State:  # noqa: ARG001
-    """The state for `dim` columns."""
+    """Return the state with `dim` columns."""
     return state._replace(w=grown(state.w, dim), lag=grown(state.lag, dim))
 
 
 def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, scores: Vector) -> State:
-    """Score each row, then learn from it, in order; `state` changes in place, `scores` (n,) is filled."""
+    """Score each row, then learn from it, in order. Changes `state` in place and fills `scores` (n,)."""
     suffix = params.averaging == "suffix"
     if isinstance(rows, Sparse):
         _learn_sparse(state, *rows, y, weight, params.c, suffix, scores)
@@ -82,7 +82,7 @@ def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, s
 
 
 def weights(params: Params, state: State) -> Linear:
-    """What scoring needs; for "suffix" a new array, O(dim)."""
+    """Return the weights that score events; for "suffix" a new array, O(dim)."""
     if params.averaging == "last":
         return Linear(state.w, state.bias)
     count = state.clock[0] - state.clock[1] + 1
@@ -90,7 +90,7 @@ def weights(params: Params, state: State) -> Linear:
 
 
 def problems(params: Params, state: State, sparse: bool) -> Issues:  # noqa: ARG001
-    """What no events can have led to in a state from elsewhere."""
+    """Find values in a restored state that no events lead to."""
     yield from outside("clock", state.clock[1:], 0, int(state.clock[0]))
 
 
@@ -159,11 +159,11 @@ def _learn_sparse(state, data, indices, indptr, y, weight, c, suffix, scores):  
 
 @kernel
 def _advance(score, y, weight, c, suffix, clock):  # type: ignore[no-untyped-def]
-    """Move the clock; (step, t - start), by which w += step x and lag += (t - start) step x.
+    """Advance the clock; return (step, t - start), for w += step x and lag += (t - start) step x.
 
-    The mean of the iterates from start to t is then w - lag / (t - start + 1): a step made at time i is missing from
-    the i - start iterates before it. So columns that an event does not have need no touch. At t = start, which is
-    always where only the last iterate is asked for, lag is to become 0: O(dim), at each power of two.
+    The mean of the iterates from start to t is then w - lag / (t - start + 1), because a step at time i is missing from
+    the i - start iterates before it. So columns that an event does not have need no update. At t = start, which is
+    always the case for "last", lag becomes 0: O(dim), at each power of two.
     """
     clock[0] += 1
     if suffix and clock[0] & (clock[0] - 1) == 0:

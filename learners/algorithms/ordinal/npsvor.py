@@ -1,8 +1,8 @@
 """Ordinal regression by nonparallel support vectors (NPSVOR), online.
 
-One plane per rank k of p: it passes within eps of the events of rank k, those of higher ranks lie beyond it with margin
-1 and those of lower ranks before it. With x ending in a bias feature 1, s = +1 where y > k, else -1, and a the dual
-variable of the event for plane k, each plane minimises
+There is one plane per rank k of p. It passes within eps of the events of rank k; events of higher ranks lie beyond it
+with margin 1, and events of lower ranks before it. x ends in a bias feature 1, s = +1 if y > k, else -1, and a is the
+dual variable of the event for plane k. Each plane minimises
 
     |w_k|^2 / 2 + C sum over y = k of max(0, |w_k.x| - eps) + C sum over y != k of max(0, 1 - s w_k.x)
 
@@ -11,27 +11,27 @@ An event makes one exact step of dual coordinate descent per plane, from a = 0 (
     y != k   a = clip(a - (B - 1) / A, 0, C)         y = k   a = clip(soft(a - B / A, eps / A), -C, C)
     w_k += (a_new - a_old) s x
 
-then `replays` events, drawn from the last `capacity`, make another one each, from where their duals stand; an event
-that leaves the buffer leaves its part of w behind. The planes published are the average with polynomial decay
-v_k += min(1, 8 / (t + 7)) (w_k - v_k), t the events learnt, taken once per event.
+Then `replays` events, drawn from the last `capacity`, make one more step each from their current duals. An event that
+leaves the buffer leaves its part of w behind. The scoring planes are the average with polynomial decay, updated once
+per event: v_k += min(1, 8 / (t + 7)) (w_k - v_k), with t the events learnt.
 
 The rank is 1 + #{k < p: v_k.x + v_{k+1}.x > 0} ("new": two neighbouring planes vote on which side of their middle x
 lies), or argmin_k |v_k.x| ("old"). The severity that orders events, of one rank too, is the sum over k < p of
-v_k.x + v_{k+1}.x, whatever the rule.
+v_k.x + v_{k+1}.x, for either rule.
 
-An event's weight multiplies its C; one of weight 0 is scored and otherwise passed over. O(ranks * (1 + replays) *
-non-zeros) time per event: an average that was stored would cost O(ranks * dim), so its distance to w is; see `_age`.
-O(ranks * dim + capacity * non-zeros) memory. Publishing costs O(ranks * dim).
+The weight of an event multiplies its C; an event of weight 0 is only scored. O(ranks * (1 + replays) * non-zeros) time
+per event: the state has the distance between w and the average, because updating the average would cost O(ranks * dim);
+see `_age`. O(ranks * dim + capacity * non-zeros) memory. Publishing costs O(ranks * dim).
 
-No guard is needed for large rows: the dual objective starts at 0 and no step lowers it, so |w_k|^2 is at most 2 C times
-the sum of the weights.
+Large rows need no guard: the dual objective starts at 0 and no step lowers it, so |w_k|^2 is at most 2 C times the sum
+of the weights.
 
 References
 ----------
 Shi, Wang, Shen, Niu. A Novel Large-scale Ordinal Regression Model: problem (4), the coordinate steps of DCD-2.
 Shamir, Zhang. Stochastic Gradient Descent for Non-smooth Optimization. ICML 2013, polynomial-decay averaging (eta = 7).
-Departures: the paper sweeps over all events until they agree ("npsvor-batch"); buffer, replays and average are ours.
-On era, esl, lev, swd and Treebank one pass has at most .01 more mean absolute error than that. C1 = C2 = C.
+Departures: the paper sweeps over all events until convergence ("npsvor-batch"); buffer, replays and average are ours.
+On era, esl, lev, swd and Treebank one pass has at most .01 more mean absolute error. C1 = C2 = C.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithms import _sparse_buffers
-from learners.algorithms._sparse_buffers import for_dense, for_sparse, read, store
+from learners.algorithms._buffers import buffer_problems, prepare_dense, prepare_sparse, read_row, store_row
 from learners.algorithms.base import Cost, Linear, Ranked, Traits
 from learners.numerics import (
     Counts,
@@ -72,7 +71,7 @@ __all__ = [
     "grow",
     "init",
     "learn",
-    "moved",
+    "new_dual",
     "problems",
     "ranked",
     "weights",
@@ -95,17 +94,16 @@ class Params(Parameters):
 
     ranks: int = param(5, "how many ranks there are: labels are 1 to this", least=2, most=64)
     C: float = param(2.0**-2, "cap of a dual; 2^-4 suits replays = 0, .5 unit-norm text", above=0, most=2.0**20)
-    eps: float = param(0.1, "how far from its plane an event of the plane's rank may lie at no loss", least=0, most=1)
-    replays: int = param(4, "earlier events that step again after each event", least=0, most=64)
-    capacity: int = param(1000, "events that can be replayed: the last ones", least=1, most=10_000)
+    eps: float = param(0.1, "distance from the plane of its rank within which an event has no loss", least=0, most=1)
+    replays: int = param(4, "earlier events that make another step after each event", least=0, most=64)
+    capacity: int = param(1000, "events for replays: the last ones", least=1, most=10_000)
     rule: Literal["new", "old"] = param("new", "rank by votes of neighbouring planes, or by the nearest plane")
 
 
 class State(NamedTuple):
-    """The planes, their lag behind the average, and the events that can be replayed.
+    """The planes, their distance from the average, and the events for replays.
 
-    The buffer is that of `learners.algorithms._sparse_buffers` with one class; without replays it has no slots.
-    `columns` stays empty for dense rows.
+    The buffer is as in `learners.algorithms._buffers`, with one class; without replays it has no slots.
     """
 
     w: Matrix  # (ranks, dim) the last iterate
@@ -123,7 +121,7 @@ class State(NamedTuple):
 
 
 def init(params: Params, dim: int, seed: int) -> State:
-    """The state before any event."""
+    """Return the state before any event."""
     slots = params.capacity if params.replays else 0
     return State(
         w=np.zeros((params.ranks, dim)),
@@ -142,57 +140,57 @@ def init(params: Params, dim: int, seed: int) -> State:
 
 
 def grow(params: Params, state: State, dim: int) -> State:  # noqa: ARG001
-    """The state of sparse rows for `dim` columns."""
+    """Return the state of sparse rows with `dim` columns."""
     return state._replace(w=grown(state.w, dim), lag=grown(state.lag, dim))
 
 
 def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, scores: Matrix) -> State:
-    """Value each row under every plane, then learn from it, in order; fill `scores` (n, ranks), return the state.
+    """Score each row by every plane, then learn from it, in order; fill `scores` (n, ranks), return the state.
 
-    The arrays change in place, but the buffer is replaced by a wider one where a sparse row needs that. Raises
-    ValueError for sparse rows after dense ones and for dense after sparse, where there are replays.
+    The arrays change in place, but a wider buffer replaces a narrow one for a long sparse row. With replays, raises
+    ValueError for sparse rows after dense ones and for dense rows after sparse ones.
     """
     if not len(y):
         return state
     if params.replays and isinstance(rows, Sparse):
-        state = for_sparse(state, int(np.diff(rows.indptr).max()))
+        state = prepare_sparse(state, int(np.diff(rows.indptr).max()))
     elif params.replays:
-        state = for_dense(state, state.w.shape[1])
+        state = prepare_dense(state, state.w.shape[1])
     dense = not isinstance(rows, Sparse)
     _learn(state, *as_parts(rows), dense, y, weight, params.C, params.eps, params.replays, scores)
     return state
 
 
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
-    """What scoring needs, the average planes: new arrays, O(ranks * dim)."""
+    """Return the average planes, which score events: new arrays, O(ranks * dim)."""
     share = _share(state.clock[0])
     return Linear(state.w - state.lag * share, state.bias - state.bias_lag * share)
 
 
 def problems(params: Params, state: State, sparse: bool) -> Issues:
-    """What no events can have led to in a state from elsewhere."""
+    """Find values in a restored state that no events lead to."""
     slots = params.capacity if params.replays else 0
     for name, shape in (("labels", (slots,)), ("caps", (slots,)), ("duals", (slots, params.ranks))):
-        if getattr(state, name).shape != shape:  # without replays the axis is empty, and so not checked before
+        if getattr(state, name).shape != shape:  # without replays the axis is empty, and not checked before
             yield name, f"has shape {getattr(state, name).shape}; expected {shape}"
     if state.lengths.shape != (1, slots):
         yield "lengths", f"has shape {state.lengths.shape}; expected {(1, slots)}"
     else:
-        yield from _sparse_buffers.problems(state, state.w.shape[1], sparse)
-    yield from outside("labels", state.labels, 0, params.ranks)  # 0 in slots that are free
+        yield from buffer_problems(state, state.w.shape[1], sparse)
+    yield from outside("labels", state.labels, 0, params.ranks)  # 0 in free slots
     if (state.labels % 1.0 != 0.0).any():
         yield "labels", "has ranks that are not whole"
 
 
 def decide(params: Params, values: Matrix) -> Ranked:
-    """Ranks and severities by the planes' values (n, ranks)."""
+    """Decide ranks and severities from the values (n, ranks) of the planes."""
     return ranked(values, params.rule)
 
 
 def ranked(values: Matrix, rule: str) -> Ranked:
-    """Ranks by the rule "new" or "old" (of equally near planes the lowest), and the sum of the votes as severity.
+    """Decide ranks by the rule "new" or "old" (ties: the lowest rank); the severity is the sum of the votes.
 
-    Before anything was learnt all values are 0: rank 1, severity 0.
+    Before the first event all values are 0: rank 1, severity 0.
     """
     votes = values[:, :-1] + values[:, 1:]
     ranks = np.argmin(np.abs(values), axis=1) if rule == "old" else np.count_nonzero(votes > 0.0, axis=1)
@@ -200,9 +198,9 @@ def ranked(values: Matrix, rule: str) -> Ranked:
 
 
 def as_parts(rows: Rows) -> Sparse:
-    """Either kind of rows as the parts of a CSR matrix, so that one kernel serves both.
+    """Return rows of either kind as the parts of a CSR matrix, for one kernel.
 
-    Dense rows keep their zeros; their `indices` are left out, and the kernel has to be told.
+    Dense rows keep their zeros and get no `indices`; the kernel needs a flag for them.
     """
     if isinstance(rows, Sparse):
         return rows
@@ -211,17 +209,17 @@ def as_parts(rows: Rows) -> Sparse:
 
 
 @kernel
-def moved(a, B, A, own, eps, cap):  # type: ignore[no-untyped-def]
-    """Where one exact coordinate step takes the dual a; `own`: the event is of the plane's rank.
+def new_dual(a, B, A, at_rank, eps, cap):  # type: ignore[no-untyped-def]
+    """Return the dual after one exact coordinate step from a; `at_rank`: the event has the rank of the plane.
 
-    Bounds are compared with before any division, which could overflow. A row with no length, or one too great for a
-    float, makes no step.
+    Comparisons with the bounds come before any division, which could overflow. A row of length 0, or of a length beyond
+    float64, makes no step.
     """
     if not 0.0 < A < np.inf:
         return a
-    if not own:
+    if not at_rank:
         return _clipped(a, 1.0 - B, A, 0.0, cap)
-    if a * A - B > eps:  # the soft threshold by sides
+    if a * A - B > eps:  # the two sides of the soft threshold
         return _clipped(a, -eps - B, A, 0.0, cap)
     if a * A - B < -eps:
         return _clipped(a, eps - B, A, -cap, 0.0)
@@ -230,7 +228,7 @@ def moved(a, B, A, own, eps, cap):  # type: ignore[no-untyped-def]
 
 @kernel
 def _clipped(a, pull, A, low, high):  # type: ignore[no-untyped-def]
-    """clip(a + pull / A, low, high)."""
+    """Compute clip(a + pull / A, low, high)."""
     if pull >= (high - a) * A:
         return high
     if pull <= (low - a) * A:
@@ -240,11 +238,11 @@ def _clipped(a, pull, A, low, high):  # type: ignore[no-untyped-def]
 
 @kernel
 def _age(t):  # type: ignore[no-untyped-def]
-    """t (t + 1) ... (t + 7): by how much a change of w at event t + 1 counts in `lag`.
+    """Compute t (t + 1) ... (t + 7), the factor of a change of w at event t + 1 in `lag`.
 
     With g = 8 / (t + 7) the distance L = w - v of the average obeys L_t = (1 - g) (L_{t-1} + change of w at t), and
-    1 - g = _age(t - 1) / _age(t). So L_t _age(t) is the sum of the changes, each times _age(t - 1): a column that an
-    event does not have needs no touch. Below 1e130 for any t, so `lag` stays finite.
+    1 - g = _age(t - 1) / _age(t). So L_t _age(t) is the sum of the changes, each times _age(t - 1), and a column
+    that an event does not have needs no update. It is below 1e130 for any t, so `lag` stays finite.
     """
     age = 1.0
     for i in range(8):
@@ -254,13 +252,13 @@ def _age(t):  # type: ignore[no-untyped-def]
 
 @kernel
 def _share(t):  # type: ignore[no-untyped-def]
-    """What the lag is multiplied by: 1 / _age(t), or 0 before the first event, when w is 0 too."""
+    """Return the factor of the lag: 1 / _age(t), or 0 before the first event, when w is 0 too."""
     return 1.0 / _age(t) if t > 0 else 0.0
 
 
 @kernel
 def _learn(state, data, indices, indptr, dense, y, weight, C, eps, replays, scores):  # type: ignore[no-untyped-def]
-    """Everything in one kernel: passing a dozen arrays to another costs more than a plane's step at 10 columns."""
+    """Learn in one kernel: passing a dozen arrays to another costs more than the step of a plane at 10 columns."""
     w, bias, lag, bias_lag, values, columns, lengths, labels, caps, duals, clock, rng = state
     ranks = bias.shape[0]
     slots = labels.shape[0]
@@ -271,7 +269,7 @@ def _learn(state, data, indices, indptr, dense, y, weight, C, eps, replays, scor
         x = data[indptr[t] : indptr[t + 1]]
         ix = indices[indptr[t] : indptr[t + 1]]
         share = _share(clock[0])
-        for k in range(ranks):  # as `weights` and then `linear_scores` have it, to the bit
+        for k in range(ranks):  # the same bits as from `weights` and `linear_scores`
             value = 0.0
             if dense:
                 for j in range(x.shape[0]):
@@ -290,7 +288,7 @@ def _learn(state, data, indices, indptr, dense, y, weight, C, eps, replays, scor
         for turn in range(1 + replays):
             if turn > 0:
                 s = np.int64(next_random(rng) % np.uint64(min(clock[0], slots)))
-                x = read(values[0, s, : lengths[0, s]], replayed)
+                x = read_row(values[0, s, : lengths[0, s]], replayed)
                 ix = columns[0, s, : lengths[0, s]]
                 label, cap, a = labels[s], caps[s], duals[s]
             A = dot(x, x) + 1.0
@@ -302,7 +300,7 @@ def _learn(state, data, indices, indptr, dense, y, weight, C, eps, replays, scor
                     for i in range(x.shape[0]):
                         B += x[i] * w[k, ix[i]]
                 sign = 1.0 if label > k + 1.0 else -1.0
-                new = moved(a[k], sign * (B + bias[k]), A, label == k + 1.0, eps, cap)
+                new = new_dual(a[k], sign * (B + bias[k]), A, label == k + 1.0, eps, cap)
                 step = sign * (new - a[k])
                 a[k] = new
                 if step == 0.0:
@@ -320,6 +318,6 @@ def _learn(state, data, indices, indptr, dense, y, weight, C, eps, replays, scor
                         lag[k, j] += age * (step * x[i])
             if turn == 0 and replays > 0:
                 s = (clock[0] - 1) % slots
-                store(x, ix, values[0, s], columns[0, s], lengths[0, s : s + 1])
+                store_row(x, ix, values[0, s], columns[0, s], lengths[0, s : s + 1])
                 labels[s], caps[s] = label, cap
                 duals[s] = a

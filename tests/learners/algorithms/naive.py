@@ -138,7 +138,7 @@ def stages(n: int) -> tuple[int, int]:
 
 
 def fofo_threshold(p, y, *, horizon=None, n1=256, kappa=8.0):  # type: ignore[no-untyped-def]
-    """The threshold before each event: FOFO(horizon), or in blocks of doubling length."""
+    """Return the threshold before each event: FOFO(horizon), or in blocks of doubling length."""
     thresholds: list[float] = []
     theta_hat, first, n = 0.0, 0.5, horizon or n1
     while len(thresholds) < len(p):
@@ -164,7 +164,7 @@ def fofo_threshold(p, y, *, horizon=None, n1=256, kappa=8.0):  # type: ignore[no
 
 
 def window_threshold(p, y, memory=None):  # type: ignore[no-untyped-def]
-    """The threshold before each event: the best F of a histogram over log-odds that fades after every 32nd event."""
+    """Return the threshold before each event: the best F of a histogram over log-odds, fading every 32 events."""
     edges = np.arange(256) * 24 / 256 - 12
     keep = 1.0 if memory is None else 1 - 32 / memory
     live, thresholds = 0.0, []

@@ -15,12 +15,12 @@ from tests.learners.algorithms.naive import Buffers, SplitMix
 
 def transformed(X, y):  # type: ignore[no-untyped-def]
     """LOAM's samples: (xh, s) of each event that comes when both classes are there, else None."""
-    found = []
+    result = []
     for t in range(len(y)):
         X_own, X_other = X[: t + 1][y[: t + 1] == y[t]], X[: t + 1][y[: t + 1] != y[t]]
         s = 1 / math.sqrt(2 * len(X_own) / (t + 1))
-        found.append((s * y[t] * (X[t] - X_other.mean(axis=0)), s) if len(X_other) else None)
-    return found
+        result.append((s * y[t] * (X[t] - X_other.mean(axis=0)), s) if len(X_other) else None)
+    return result
 
 
 def loam_ilsc(X, y, weight, *, lam=1.0):  # type: ignore[no-untyped-def]
@@ -66,7 +66,7 @@ def oam(X, y, weight, *, C=2.0**-10, capacity=50, buffer="reservoir", weighted=F
 
 
 def _pull(w, x, label, others, lam):  # type: ignore[no-untyped-def]
-    """The gradient of OPAUC's loss: squared over the pairs of x with all the others, by their mean and covariance."""
+    """Return the gradient of the loss of OPAUC: squared over the pairs of x with all others, by mean and covariance."""
     z = x - np.mean(others, axis=0)
     return lam * w - label * z + z * (z @ w) + np.cov(others, rowvar=False, bias=True).reshape(len(w), len(w)) @ w
 
@@ -161,10 +161,10 @@ def opaucr(X, y, weight, *, eta=2.0**-10, lam=2.0**-10, tau=50, seed=0):  # type
 
 
 def kept_products(rows, tau):  # type: ignore[no-untyped-def]
-    """What OPAUCs keeps of a class: for each column its {earlier column: sum of products}, in the order of places."""
-    kept: list[dict[int, float]] = [{} for _ in range(rows.shape[1])]
+    """Return the entries of OPAUCs for a class: per column {earlier column: sum of products}, in order of places."""
+    entries: list[dict[int, float]] = [{} for _ in range(rows.shape[1])]
     for x in rows:
-        for j, mine in enumerate(kept):
+        for j, mine in enumerate(entries):
             rest = []
             for i in range(j):
                 if i in mine:
@@ -181,9 +181,9 @@ def kept_products(rows, tau):  # type: ignore[no-untyped-def]
                 mine[worst] -= math.copysign(p, mine[worst])
             else:
                 took = math.copysign(abs(p) - abs(mine[worst]), p)
-                kept[j] = {best if i == worst else i: took if i == worst else v for i, v in mine.items()}
-                mine = kept[j]
-    return kept
+                entries[j] = {best if i == worst else i: took if i == worst else v for i, v in mine.items()}
+                mine = entries[j]
+    return entries
 
 
 def opaucs(X, y, weight, *, eta=2.0**-8, lam=2.0**-10, tau=50):  # type: ignore[no-untyped-def]

@@ -20,7 +20,7 @@ def f_measure(called, y):  # type: ignore[no-untyped-def]
 
 
 def ofo_threshold(p, y):  # type: ignore[no-untyped-def]
-    """The threshold before each event: half of the F of all calls before."""
+    """Return the threshold before each event: half of the F of all predictions before."""
     thresholds: list[float] = []
     for t in range(len(p)):
         called = np.array([p[i] >= thresholds[i] for i in range(t)], dtype=bool)
@@ -35,14 +35,14 @@ def omcsl(X, y, weight, *, c=2.0, learners=10, power=128, seed=0):  # type: igno
     levels = np.arange(1, learners + 1) / (learners + 1)
     scores, calls = [], []
     for t in range(len(y)):
-        own = w @ X[t]
-        scores.append(own[drawn])
-        calls.append(own >= 0)
+        values = w @ X[t]
+        scores.append(values[drawn])
+        calls.append(values >= 0)
         if weight[t] == 0:
             continue
         steps += 1
         cost, target = (1 - levels / 2, 1) if y[t] > 0 else (levels / 2, 0)
-        w = w + weight[t] * c / math.sqrt(steps) * np.outer(cost * (target - 1 / (1 + np.exp(-own))), X[t])
+        w = w + weight[t] * c / math.sqrt(steps) * np.outer(cost * (target - 1 / (1 + np.exp(-values))), X[t])
         reached = [f_measure(called, y[: t + 1]) for called in np.transpose(calls)]
         chances = np.array([(f / max(reached)) ** power if max(reached) else 1.0 for f in reached])
         drawn = int(np.searchsorted(np.cumsum(chances), np.sum(chances) * (random.next() >> 11) / 2**53, side="right"))
@@ -69,13 +69,13 @@ def stamp(X, y, weight, *, c=1.0, level="calls", length=64):  # type: ignore[no-
             steps += 1
             cost = 2 - v if y[t] > 0 else v
             w = w + weight[t] * c / math.sqrt(steps) * cost * y[t] / (1 + math.exp(y[t] * scores[t])) * X[t]
-        met = list(stage(length // 4))
-        if len(met) == length // 4:
-            k, positive, score = weight[met], y[met] > 0, scores[met]
+        level_events = list(stage(length // 4))
+        if len(level_events) == length // 4:
+            k, positive, score = weight[level_events], y[level_events] > 0, scores[level_events]
             if level == "calls":
                 r = (score >= 0) == positive
             else:
-                r = np.maximum(0, 1 - np.log2(1 + np.exp(-y[met] * score)))
+                r = np.maximum(0, 1 - np.log2(1 + np.exp(-y[level_events] * score)))
             hits, misses = np.sum((k * r)[positive]), np.sum((k * (1 - r))[~positive])
             every = np.sum(k[positive])
             if every > 0:
@@ -85,7 +85,7 @@ def stamp(X, y, weight, *, c=1.0, level="calls", length=64):  # type: ignore[no-
 
 
 def best_edge(objective, p, y, weight, aim=1.0):  # type: ignore[no-untyped-def]
-    """The threshold that is best for an objective by the weights of past events; `aim` is beta or the target."""
+    """Return the best threshold for an objective by the weights of past events; `aim` is beta or the target."""
     edges = np.append([0.0], 1 / (1 + np.exp(-(np.arange(1, 256) * 24 / 256 - 12))))
     positive = np.asarray(y) > 0
     P, N = np.sum(weight[positive]), np.sum(weight[~positive])
@@ -114,7 +114,7 @@ def best_edge(objective, p, y, weight, aim=1.0):  # type: ignore[no-untyped-def]
 
 
 def sketch_threshold(objective, p, y, memory=None, aim=1.0):  # type: ignore[no-untyped-def]
-    """The threshold before each event: the best edge after each of the first 64 events and every 32nd, fading.
+    """Return the threshold before each event: the best edge after the first 64 events and every 32nd, fading.
 
     A target is what the mean outcome of the events that it is about is led to, by moving what is searched for.
     """
@@ -124,8 +124,8 @@ def sketch_threshold(objective, p, y, memory=None, aim=1.0):  # type: ignore[no-
     for t in range(1, len(p) + 1):
         thresholds.append(live)
         called, positive = p[t - 1] >= live, y[t - 1] > 0
-        met = {"fpr": (not positive, called), "recall": (positive, called), "precision": (called, positive)}
-        concerned, outcome = met.get(objective, (False, False))
+        rates = {"fpr": (not positive, called), "recall": (positive, called), "precision": (called, positive)}
+        concerned, outcome = rates.get(objective, (False, False))
         if concerned:
             aim = float(np.clip(aim + step * (target - outcome), 0, 1))
         weight = np.append(weight, 1.0)
@@ -153,18 +153,18 @@ class Budget:
     def decide(self, p, clock):  # type: ignore[no-untyped-def]
         """(threshold, decision) of an event."""
         self.tick(clock)
-        said = (self.live, int(self.live < 1 and p >= self.live))
-        self.now.append((math.nan if math.isnan(self.clock) else self.clock / self.unit % 1, said[1]))
+        prediction = (self.live, int(self.live < 1 and p >= self.live))
+        self.now.append((math.nan if math.isnan(self.clock) else self.clock / self.unit % 1, prediction[1]))
         self.recent.append([p, 1.0])
-        self.credit = min(self.credit + self.rate, 40.0) - (said[1] if self.rate else 0.0)
+        self.credit = min(self.credit + self.rate, 40.0) - (prediction[1] if self.rate else 0.0)
         self.count += 1
-        if said[1] or self.count <= 64 or self.count % 32 == 0:
+        if prediction[1] or self.count <= 64 or self.count % 32 == 0:
             self.live = self.search()
         if self.count % 32 == 0 and self.memory is not None:
             memory = min(self.memory, self.looks_back())
             for event in self.recent:
                 event[1] *= 1 - 32 / memory
-        return said
+        return prediction
 
     def tick(self, clock):  # type: ignore[no-untyped-def]
         before = self.clock
@@ -193,9 +193,9 @@ class Budget:
     def rest(self):  # type: ignore[no-untyped-def]
         if math.isnan(self.clock):
             return 100 * self.alerts + 4 * len(self.now)
-        known = [value for value in self.usual if value is not None]
-        first = sum(known) == 0
-        average = 100 * self.alerts / 24 if first else sum(known) / len(known)
+        slots = [value for value in self.usual if value is not None]
+        first = sum(slots) == 0
+        average = 100 * self.alerts / 24 if first else sum(slots) / len(slots)
         usual = [average if first or value is None else value for value in self.usual]
         total = sum(usual)
         gone = self.clock / self.unit % 1
@@ -214,19 +214,19 @@ class Budget:
                 return 1.0
             share = min(max(self.rate * (1 + self.credit / 20), 0.0), 3 * self.rate)
             return self.quantile(share * 2 ** max(0.0, (self.credit - 8) / 4), self.credit > 8)
-        spent, planned, rest, whole = self.plan()
+        spent, planned, rest, unit_events = self.plan()
         left = math.floor(self.alerts) - spent
         if left < 1 or spent > self.most(planned):
             return 1.0
-        share = min(1.0, left / max(rest, 1e-300), 3 * self.alerts / whole)
+        share = min(1.0, left / max(rest, 1e-300), 3 * self.alerts / unit_events)
         share *= 2 ** max(0.0, 4 * ((planned - spent) / self.chance() - 1))
         return self.quantile(share, spent < planned - max(1, self.alerts / 10))
 
     def plan(self):  # type: ignore[no-untyped-def]
         """Alerts of the unit, those planned by now, events still to come, events of the whole unit."""
         events, rest = len(self.now), self.rest()
-        whole = max(events + rest, 1.0)
-        return sum(decision for _, decision in self.now), self.alerts * events / whole, rest, whole
+        unit_events = max(events + rest, 1.0)
+        return sum(decision for _, decision in self.now), self.alerts * events / unit_events, rest, unit_events
 
     def most(self, planned):  # type: ignore[no-untyped-def]
         return planned * (5 if math.isnan(self.clock) else 1) + max(2, self.alerts / 5)
@@ -236,19 +236,19 @@ class Budget:
 
     def looks_back(self):  # type: ignore[no-untyped-def]
         """Events after which a past event counts 1/e."""
-        known = sum(value for value in self.usual if value is not None)
-        memory = max(2 * known, 1000) if known else math.inf
+        slots = sum(value for value in self.usual if value is not None)
+        memory = max(2 * slots, 1000) if slots else math.inf
         if self.rate:
             memory = max(min(memory, max(1000, self.count / 8)), 20 / self.rate)
             changed = self.credit > 8 or self.credit + self.rate < 1 - 8
             short = 5 / self.rate
         else:
-            spent, planned, _, whole = self.plan()
+            spent, planned, _, unit_events = self.plan()
             changed = spent < planned - self.chance() or spent > self.most(planned)
-            short = max(1 / 8, 5 / self.alerts) * whole
+            short = max(1 / 8, 5 / self.alerts) * unit_events
         return min(memory, max(short, 64)) if changed else memory
 
-    def quantile(self, share, whole):  # type: ignore[no-untyped-def]
+    def quantile(self, share, at_edge):  # type: ignore[no-untyped-def]
         masses = np.zeros(256)
         for p, weight in self.recent:
             odds = math.log(p / (1 - p)) if 0 < p < 1 else math.copysign(100, p - 0.5)
@@ -261,7 +261,7 @@ class Budget:
         b = int(np.flatnonzero(above > share * masses.sum() * (1 + 1e-12))[-1])
         low = b * 24 / 256 - 12 if b else -37.0
         high = (b + 1) * 24 / 256 - 12 if b < 255 else 37.0
-        if whole:
+        if at_edge:
             return 1 / (1 + math.exp(-low)) if b else 0.0
         inside = (share * masses.sum() - (above[b] - masses[b])) / masses[b]
         return min(1 / (1 + math.exp(-(high - (high - low) * inside))), 1 - 2**-53)

@@ -20,9 +20,9 @@ def with_bias(X: Matrix, bias: float = 1.0) -> Matrix:
     return np.column_stack([X, np.full(len(X), bias)])
 
 
-def coordinate(a: float, B: float, A: float, own: bool, eps: float, cap: float) -> float:
-    """The minimiser over one dual, as the paper prints it."""
-    if not own:
+def coordinate(a: float, B: float, A: float, at_rank: bool, eps: float, cap: float) -> float:
+    """Minimise over one dual, as in the paper."""
+    if not at_rank:
         return float(np.clip(a - (B - 1) / A, 0, cap))
     soft = np.sign(a - B / A) * max(abs(a - B / A) - eps / A, 0)
     return float(np.clip(soft, -cap, cap))
@@ -71,10 +71,10 @@ def batch(X, y, weight, *, ranks=5, C=1.0, eps=0.1, bias=True, tolerance=0.1, sw
                 drawn = at + random.next() % (size - at)
                 order[at], order[drawn] = order[drawn], order[at]
                 i = order[at]
-                s, own = (1 if y[i] > k + 1 else -1), y[i] == k + 1
+                s, at_rank = (1 if y[i] > k + 1 else -1), y[i] == k + 1
                 B = s * (w[k] @ X[i])
                 G, up, down = B - 1, B + eps, B - eps
-                if own:
+                if at_rank:
                     settled = [a[i] == 0 and up > M and down < -M, a[i] == caps[i] and up < -M]
                     settled.append(a[i] == -caps[i] and down > M)
                 else:
@@ -84,11 +84,11 @@ def batch(X, y, weight, *, ranks=5, C=1.0, eps=0.1, bias=True, tolerance=0.1, sw
                     order[at], order[size] = order[size], order[at]
                     continue
                 # the distance of 0 from the subdifferential over the box
-                low, high = ((up if a[i] > 0 else down), (up if a[i] >= 0 else down)) if own else (G, G)
-                low = -np.inf if a[i] == (-caps[i] if own else 0) else low
+                low, high = ((up if a[i] > 0 else down), (up if a[i] >= 0 else down)) if at_rank else (G, G)
+                low = -np.inf if a[i] == (-caps[i] if at_rank else 0) else low
                 high = np.inf if a[i] == caps[i] else high
                 violations.append(max(0, low, -high))
-                new = coordinate(a[i], B, X[i] @ X[i], own, eps, caps[i])
+                new = coordinate(a[i], B, X[i] @ X[i], at_rank, eps, caps[i])
                 w[k] += (new - a[i]) * s * X[i]
                 a[i] = new
                 at += 1
@@ -102,22 +102,22 @@ def batch(X, y, weight, *, ranks=5, C=1.0, eps=0.1, bias=True, tolerance=0.1, sw
 
 
 def primal(w: Vector, X: Matrix, y: Vector, k: int, caps: Vector, eps: float) -> float:
-    """The objective of the plane of rank k."""
+    """Return the objective of the plane of rank k."""
     value, s = X @ w, np.where(y > k, 1.0, -1.0)
     loss = np.where(y == k, np.maximum(0, np.abs(value) - eps), np.maximum(0, 1 - s * value))
     return float(w @ w / 2 + caps @ loss)
 
 
 def dual(X: Matrix, y: Vector, k: int, caps: Vector, eps: float) -> float:
-    """A lower bound of the objective, tight up to the accuracy of scipy: the dual's value where SLSQP ends.
+    """Return the dual value at the end of SLSQP: a lower bound, tight up to the accuracy of scipy.
 
     The variables are the duals of the other ranks' events, then the positive and the negative parts of the own ones'.
     """
-    own, s = y == k, np.where(y > k, 1.0, -1.0)
-    Z = np.vstack([(s[:, None] * X)[~own], -X[own], X[own]])
-    gain = np.concatenate([np.ones((~own).sum()), np.full(2 * own.sum(), -eps)])
-    bounds = [(0.0, cap) for cap in (*caps[~own], *caps[own], *caps[own])]
-    found = minimize(
+    at_rank, s = y == k, np.where(y > k, 1.0, -1.0)
+    Z = np.vstack([(s[:, None] * X)[~at_rank], -X[at_rank], X[at_rank]])
+    gain = np.concatenate([np.ones((~at_rank).sum()), np.full(2 * at_rank.sum(), -eps)])
+    bounds = [(0.0, cap) for cap in (*caps[~at_rank], *caps[at_rank], *caps[at_rank])]
+    result = minimize(
         lambda a: ((a @ Z) @ (a @ Z) / 2 - gain @ a, Z @ (a @ Z) - gain),
         np.zeros(len(Z)),
         jac=True,
@@ -125,4 +125,4 @@ def dual(X: Matrix, y: Vector, k: int, caps: Vector, eps: float) -> float:
         bounds=bounds,
         options={"ftol": 1e-15, "maxiter": 1000},
     )
-    return -float(found.fun)
+    return -float(result.fun)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from learners.algorithms._buffers import filled, slot
+from learners.algorithms._buffers import choose_slot, slots_in_use
 from tests.learners.algorithms.naive import Buffers
 
 
-def _kept(n: int, capacity: int, fifo: bool, seed: int) -> list[int]:
+def stored_items(n: int, capacity: int, fifo: bool, seed: int) -> list[int]:
     rng = np.array([seed], dtype=np.uint64)
     stored = [-1] * capacity
     for item in range(n):
-        at = slot(item + 1, capacity, fifo, rng)
+        at = choose_slot(item + 1, capacity, fifo, rng)
         if at >= 0:
             stored[at] = item
-    return stored[: filled(n, capacity)]
+    return stored[: slots_in_use(n, capacity)]
 
 
 @pytest.mark.parametrize("kind", ["fifo", "reservoir"])
@@ -25,16 +25,16 @@ def test_same_as_naive(kind: str, n: int) -> None:
     plain = Buffers(5, kind, seed=7)
     for item in range(n):
         plain.add(1, item)
-    assert _kept(n, 5, kind == "fifo", seed=7) == plain.rows[1]
+    assert stored_items(n, 5, kind == "fifo", seed=7) == plain.rows[1]
 
 
 def test_fifo_keeps_the_last() -> None:
-    assert sorted(_kept(103, 10, True, seed=0)) == list(range(93, 103))
+    assert sorted(stored_items(103, 10, True, seed=0)) == list(range(93, 103))
 
 
 def test_reservoir_is_uniform() -> None:
     runs, n, capacity = 2000, 20, 4
-    hits = np.bincount([item for seed in range(runs) for item in _kept(n, capacity, False, seed)], minlength=n)
+    hits = np.bincount([item for seed in range(runs) for item in stored_items(n, capacity, False, seed)], minlength=n)
     expected = runs * capacity / n
     assert np.sum((hits - expected) ** 2 / expected) < 43.8  # chi-squared, 19 degrees of freedom, p = .001
 
@@ -42,8 +42,8 @@ def test_reservoir_is_uniform() -> None:
 def test_only_a_full_reservoir_draws() -> None:
     rng = np.array([3], dtype=np.uint64)
     for count in range(1, 9):
-        slot(count, 8, False, rng)
-        slot(count + 100, 8, True, rng)
+        choose_slot(count, 8, False, rng)
+        choose_slot(count + 100, 8, True, rng)
     assert rng[0] == 3
-    slot(9, 8, False, rng)
+    choose_slot(9, 8, False, rng)
     assert rng[0] != 3

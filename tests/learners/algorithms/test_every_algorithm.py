@@ -27,13 +27,13 @@ REPRODUCIBLY = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck
 
 def _kinds(verb: str) -> Any:
     """Each algorithm that has this verb, with how its rows are made, for each kind of rows that it takes."""
-    found = []
+    result = []
     for name, algorithm in algorithms().items():
         if hasattr(algorithm, verb) and algorithm.TRAITS.dense:
-            found.append(pytest.param(algorithm, np.ascontiguousarray, id=f"{name}-dense"))
+            result.append(pytest.param(algorithm, np.ascontiguousarray, id=f"{name}-dense"))
         if hasattr(algorithm, verb) and algorithm.TRAITS.sparse:
-            found.append(pytest.param(algorithm, as_sparse, id=f"{name}-sparse"))
-    return pytest.mark.parametrize(("algorithm", "made"), found)
+            result.append(pytest.param(algorithm, as_sparse, id=f"{name}-sparse"))
+    return pytest.mark.parametrize(("algorithm", "convert"), result)
 
 
 def _named(wanted: Any) -> Any:
@@ -51,7 +51,7 @@ PRECISIONS = pytest.mark.parametrize("precision", ["float64", pytest.param("floa
 
 
 def _settings_of(algorithm: Any) -> Iterator[Any]:
-    """The defaults, then each option of each choice."""
+    """Return the defaults, then each option of each choice."""
     yield algorithm.Params()
     hints = typing.get_type_hints(algorithm.Params)
     for field in dataclasses.fields(algorithm.Params):
@@ -79,12 +79,12 @@ def _ends(algorithm: Any) -> list[Any]:
             numbers[field.name] = (low, high)
         elif "least" in limits:
             numbers[field.name] = (limits["least"], field.default)  # a high one may mean much memory
-    found = []
+    result = []
     for chosen in itertools.product(*choices.values()):
         fixed = dict(zip(choices, chosen, strict=True))
-        found.append(algorithm.Params(**fixed))
-        found += [algorithm.Params(**fixed, **{name: ends[i] for name, ends in numbers.items()}) for i in (0, 1)]
-    return found
+        result.append(algorithm.Params(**fixed))
+        result += [algorithm.Params(**fixed, **{name: ends[i] for name, ends in numbers.items()}) for i in (0, 1)]
+    return result
 
 
 @PRECISIONS
@@ -92,7 +92,7 @@ def _ends(algorithm: Any) -> list[Any]:
 @given(cuts=st.lists(st.integers(0, 60), max_size=12), seed=st.integers(0, 3))
 @settings(REPRODUCIBLY, max_examples=12)
 def test_same_bits_on_replay_and_for_any_batching(
-    algorithm: Any, made: Any, precision: Precision, cuts: list[int], seed: int
+    algorithm: Any, convert: Any, precision: Precision, cuts: list[int], seed: int
 ) -> None:
     X, y = stream(60, 8, seed, density=0.7)
     y = labels_for(algorithm, y)
@@ -100,40 +100,40 @@ def test_same_bits_on_replay_and_for_any_batching(
     weight = np.random.default_rng(seed).choice([0.0, 0.3, 1.0], len(y))
     for params in _settings_of(algorithm):
         options: dict[str, Any] = {"weight": weight, "dim": 8, "seed": seed, "precision": precision}
-        whole, scores = run(algorithm, params, made(X), y, **options)
-        again, _ = run(algorithm, params, made(X), y, **options)
-        parts, pieces = run(algorithm, params, made(X), y, **options, cuts=cuts)
-        assert same_bits(whole, again)
-        assert same_bits(whole, parts)
+        full, scores = run(algorithm, params, convert(X), y, **options)
+        again, _ = run(algorithm, params, convert(X), y, **options)
+        parts, pieces = run(algorithm, params, convert(X), y, **options, cuts=cuts)
+        assert same_bits(full, again)
+        assert same_bits(full, parts)
         assert scores.tobytes() == pieces.tobytes()
 
 
 @PRECISIONS
 @ONLINE
-def test_scores_are_those_of_the_published_weights(algorithm: Any, made: Any, precision: Precision) -> None:
+def test_scores_are_those_of_the_published_weights(algorithm: Any, convert: Any, precision: Precision) -> None:
     X, y = stream(40, 11, seed=5, density=0.7)
     y = labels_for(algorithm, y)
     for params in _settings_of(algorithm):
         state = initial(algorithm, params, 11, 0, precision)
         for i in range(len(y)):
-            row, said = made(X[i : i + 1]), values(algorithm, params, state, 1)
+            row, result = convert(X[i : i + 1]), values(algorithm, params, state, 1)
             published = linear_scores(algorithm.weights(params, state), row)
-            state = algorithm.learn(params, state, row, y[i : i + 1], np.ones(1), said)
-            assert said.tolist() == published.tolist()
+            state = algorithm.learn(params, state, row, y[i : i + 1], np.ones(1), result)
+            assert result.tolist() == published.tolist()
 
 
 @ONLINE
-def test_state_is_arrays_only_and_serves_a_copy(algorithm: Any, made: Any) -> None:
+def test_state_is_arrays_only_and_serves_a_copy(algorithm: Any, convert: Any) -> None:
     X, y = stream(60, 6, seed=1)
     y = labels_for(algorithm, y)
     params = algorithm.Params()
-    state, _ = run(algorithm, params, made(X[:40]), y[:40], dim=6)
+    state, _ = run(algorithm, params, convert(X[:40]), y[:40], dim=6)
     assert isinstance(state, algorithm.State)
     assert all(isinstance(part, np.ndarray) and part.dtype.kind in "fiu" for part in state)
     copy = algorithm.State(*(np.array(part, order="C") for part in state))
     state, copy = (
-        algorithm.learn(params, one, made(X[40:]), y[40:], np.ones(20), values(algorithm, params, one, 20))
-        for one in (state, copy)
+        algorithm.learn(params, item, convert(X[40:]), y[40:], np.ones(20), values(algorithm, params, item, 20))
+        for item in (state, copy)
     )
     assert same_bits(state, copy)
     _check_weights(algorithm, algorithm.weights(params, state), 6)
@@ -148,10 +148,10 @@ def _check_weights(algorithm: Any, linear: Any, dim: int) -> None:
 
 
 @ONLINE
-def test_inputs_stay(algorithm: Any, made: Any) -> None:
+def test_inputs_stay(algorithm: Any, convert: Any) -> None:
     X, y = stream(30, 5, seed=2)
     y = labels_for(algorithm, y)
-    rows, weight, params = made(X), np.full(30, 0.5), algorithm.Params()
+    rows, weight, params = convert(X), np.full(30, 0.5), algorithm.Params()
     before = _bytes(rows, y, weight)
     state = algorithm.init(params, 5, 0)
     algorithm.learn(params, state, rows, y, weight, values(algorithm, params, state, 30))
@@ -168,12 +168,14 @@ def test_one_compiled_signature(algorithm: Any) -> None:
     X, y = stream(30, 8, seed=3)
     y = labels_for(algorithm, y)
     for params in _settings_of(algorithm):
-        for made in [np.ascontiguousarray] * algorithm.TRAITS.dense + [as_sparse] * algorithm.TRAITS.sparse:
+        for convert in [np.ascontiguousarray] * algorithm.TRAITS.dense + [as_sparse] * algorithm.TRAITS.sparse:
             for precision in get_args(Precision):
-                run(algorithm, params, made(X), y, dim=8, cuts=[0, 1, 5], precision=precision)
-    own = [item for item in vars(algorithm).values() if getattr(item, "__module__", None) == algorithm.__name__]
-    kernels = [item for item in own if hasattr(item, "signatures")]
-    compiled = {one.__name__: Counter("float32" in str(signature) for signature in one.signatures) for one in kernels}
+                run(algorithm, params, convert(X), y, dim=8, cuts=[0, 1, 5], precision=precision)
+    functions = [item for item in vars(algorithm).values() if getattr(item, "__module__", None) == algorithm.__name__]
+    kernels = [item for item in functions if hasattr(item, "signatures")]
+    compiled = {
+        kernel.__name__: Counter("float32" in str(signature) for signature in kernel.signatures) for kernel in kernels
+    }
     # one for each precision; none where it is only called from another kernel, which came from the cache
     assert all(count == 1 for counts in compiled.values() for count in counts.values()), compiled
     borrowed = algorithm.learn.__module__ != algorithm.__name__  # a system made of another algorithm and a stage
@@ -206,34 +208,34 @@ def test_grow(algorithm: Any, precision: Precision) -> None:
 
 @pytest.mark.long
 @ONLINE
-def test_beats_chance(algorithm: Any, made: Any) -> None:
+def test_beats_chance(algorithm: Any, convert: Any) -> None:
     X, y = stream(1500, 8, seed=6, share=0.05, gap=1.5)
-    known = labels_for(algorithm, y)
+    labels = labels_for(algorithm, y)
     for params in _settings_of(algorithm):
-        _, scores = run(algorithm, params, made(X), known)
+        _, scores = run(algorithm, params, convert(X), labels)
         assert auc(_scores(algorithm, params, scores)[500:], y[500:]) > 0.9
 
 
-def _scores(algorithm: Any, params: Any, said: Matrix) -> Vector:
-    """What orders the events."""
+def _scores(algorithm: Any, params: Any, planes: Matrix) -> Vector:
+    """Return the scores that order the events."""
     if not algorithm.TRAITS.ordinal:
-        return said
-    ranked = algorithm.decide(params, said)
+        return planes
+    ranked = algorithm.decide(params, planes)
     assert ranked.ranks.dtype == np.int64
     assert ranked.ranks.min() >= 1
     assert ranked.ranks.max() <= params.ranks
-    found: Vector = ranked.scores
-    return found
+    result: Vector = ranked.scores
+    return result
 
 
 @ONLINE
 @pytest.mark.parametrize("label", [-1.0, 1.0])
-def test_one_class_only(algorithm: Any, made: Any, label: float) -> None:
+def test_one_class_only(algorithm: Any, convert: Any, label: float) -> None:
     X, _ = stream(50, 5, seed=7)
     for params in _settings_of(algorithm):
         y = labels_for(algorithm, np.full(50, label))
         y[:] = y[0]
-        state, scores = run(algorithm, params, made(X), y, dim=5)
+        state, scores = run(algorithm, params, convert(X), y, dim=5)
         assert not scores[0].any()
         assert np.isfinite(scores).all()
         assert all(np.isfinite(part).all() for part in state)
@@ -251,16 +253,18 @@ def test_one_class_only(algorithm: Any, made: Any, label: float) -> None:
 
 
 @ONLINE
-def test_weight_zero_leaves_the_model(algorithm: Any, made: Any) -> None:
+def test_weight_zero_leaves_the_model(algorithm: Any, convert: Any) -> None:
     X, y = stream(90, 5, seed=8)
     y = labels_for(algorithm, y)
     for params in _settings_of(algorithm):
-        state, _ = run(algorithm, params, made(X[:60]), y[:60], dim=5)
+        state, _ = run(algorithm, params, convert(X[:60]), y[:60], dim=5)
         before = [part.copy() for part in algorithm.weights(params, state)]
-        state = algorithm.learn(params, state, made(X[60:]), y[60:], np.zeros(30), values(algorithm, params, state, 30))
+        state = algorithm.learn(
+            params, state, convert(X[60:]), y[60:], np.zeros(30), values(algorithm, params, state, 30)
+        )
         assert same_bits(before, algorithm.weights(params, state))
         state = algorithm.learn(
-            params, state, made(X[60:]), y[60:], np.full(30, 1e-3), values(algorithm, params, state, 30)
+            params, state, convert(X[60:]), y[60:], np.full(30, 1e-3), values(algorithm, params, state, 30)
         )
         assert not same_bits(before, algorithm.weights(params, state))
 
@@ -287,13 +291,13 @@ def _finite(algorithm: Any, params: Any, rows: Rows, y: Vector, weight: Vector, 
 @ONLINE
 @given(data=st.data())
 @settings(REPRODUCIBLY, max_examples=60)
-def test_finite_at_the_extremes(algorithm: Any, made: Any, precision: Precision, data: Any) -> None:
+def test_finite_at_the_extremes(algorithm: Any, convert: Any, precision: Precision, data: Any) -> None:
     params = data.draw(st.sampled_from(_ends(algorithm)))
     events = data.draw(_EVENTS)
     X: Matrix = np.array([x for x, _, _ in events])
     y = labels_for(algorithm, np.array([label for _, label, _ in events]))
     weight = np.array([share for _, _, share in events])
-    assert _finite(algorithm, params, made(X), y, weight, precision)
+    assert _finite(algorithm, params, convert(X), y, weight, precision)
 
 
 @pytest.mark.long
@@ -303,7 +307,7 @@ def test_finite_at_the_extremes(algorithm: Any, made: Any, precision: Precision,
     ("early", "late"), [(1e30, 1e30), (1e-30, 1.0), (1e-170, 1e30), (1e30, 1e-150), (5e-324, 1e10)], ids=str
 )
 def test_finite_on_a_contradictory_stream(
-    algorithm: Any, made: Any, precision: Precision, early: float, late: float
+    algorithm: Any, convert: Any, precision: Precision, early: float, late: float
 ) -> None:
     """Labels that no ranker fits, rows that repeat, at one end of the range and then at another."""
     random = np.random.default_rng(9)
@@ -312,51 +316,51 @@ def test_finite_on_a_contradictory_stream(
     X[150:] *= late
     y, weight = labels_for(algorithm, random.choice([-1.0, 1.0], 300)), random.choice([1.0, 1e6], 300)
     for params in _ends(algorithm):
-        assert _finite(algorithm, params, made(X), y, weight, precision)
+        assert _finite(algorithm, params, convert(X), y, weight, precision)
 
 
 @pytest.mark.long
 @BATCH
-def test_a_fit_beats_chance_repeats_and_leaves_its_arguments(algorithm: Any, made: Any) -> None:
+def test_a_fit_beats_chance_repeats_and_leaves_its_arguments(algorithm: Any, convert: Any) -> None:
     X, y = stream(400, 8, seed=6, share=0.15, gap=1.5)
-    known = labels_for(algorithm, y)
-    rows, weight = made(X[:300]), np.random.default_rng(0).choice([0.0, 0.5, 2.0], 300)
-    before = _bytes(rows, known, weight)
+    labels = labels_for(algorithm, y)
+    rows, weight = convert(X[:300]), np.random.default_rng(0).choice([0.0, 0.5, 2.0], 300)
+    before = _bytes(rows, labels, weight)
     for params in _settings_of(algorithm):
-        state = algorithm.fit(params, rows, 8, known[:300], weight, 3)
+        state = algorithm.fit(params, rows, 8, labels[:300], weight, 3)
         assert isinstance(state, algorithm.State)
         assert all(isinstance(part, np.ndarray) and part.dtype.kind in "fiu" for part in state)
         assert [(a.dtype, a.shape) for a in state] == [(a.dtype, a.shape) for a in algorithm.init(params, 8, 3)]
-        assert same_bits(state, algorithm.fit(params, rows, 8, known[:300], weight, 3))
+        assert same_bits(state, algorithm.fit(params, rows, 8, labels[:300], weight, 3))
         linear = algorithm.weights(params, state)
         _check_weights(algorithm, linear, 8)
-        scores = _scores(algorithm, params, linear_scores(linear, made(X[300:])))
+        scores = _scores(algorithm, params, linear_scores(linear, convert(X[300:])))
         assert auc(scores, y[300:]) > 0.9
-    assert _bytes(rows, known, weight) == before
+    assert _bytes(rows, labels, weight) == before
 
 
 @BATCH
-def test_nothing_is_fitted_to_one_class(algorithm: Any, made: Any) -> None:
+def test_nothing_is_fitted_to_one_class(algorithm: Any, convert: Any) -> None:
     X, y = stream(30, 4, seed=1)
     y = labels_for(algorithm, y)
-    one = np.full(30, y[0])
-    for labels, weight in ((one, np.ones(30)), (y, (y == y[0]) * 1.0), (y, np.zeros(30))):
+    same_label = np.full(30, y[0])
+    for labels, weight in ((same_label, np.ones(30)), (y, (y == y[0]) * 1.0), (y, np.zeros(30))):
         with pytest.raises(ValueError, match=r"rank|class|positive|negative|event"):
-            algorithm.fit(algorithm.Params(), made(X), 4, labels, weight, 0)
+            algorithm.fit(algorithm.Params(), convert(X), 4, labels, weight, 0)
 
 
 @pytest.mark.long
 @PRECISIONS
 @BATCH
 @pytest.mark.parametrize("size", [5e-324, 1e-160, 1e-30, 1e10, 1e30])
-def test_a_fit_is_finite_or_refused(algorithm: Any, made: Any, precision: Precision, size: float) -> None:
+def test_a_fit_is_finite_or_refused(algorithm: Any, convert: Any, precision: Precision, size: float) -> None:
     X, y = stream(40, 3, seed=2)
     y = labels_for(algorithm, y)
     X = np.clip(X * size, -1e30, 1e30)
     X[:5] = np.clip(X[:5] * 1e20, -1e30, 1e30)
     weight = np.where(np.arange(40) % 4, 1.0, 1e6)
     try:
-        state = algorithm.fit(algorithm.Params(), made(X), 3, y, weight, 0)
+        state = algorithm.fit(algorithm.Params(), convert(X), 3, y, weight, 0)
     except ValueError:
         assert size > 1.0  # only too large rows may be
     else:

@@ -22,17 +22,17 @@ def _read(name: str) -> Any:
 
 
 def _cases() -> list[Any]:
-    found = []
+    result = []
     for name in ("cbr", "loam_ada"):
         document = _read(name)
         for case in document["cases"]:
             algorithm = algorithms()[case["algorithm"]]
             label = "-".join([case["algorithm"], *(v for v in case["params"].values() if isinstance(v, str))])
             if algorithm.TRAITS.dense:
-                found.append(pytest.param(document, case, False, id=f"{label}-dense"))
+                result.append(pytest.param(document, case, False, id=f"{label}-dense"))
             if algorithm.TRAITS.sparse:
-                found.append(pytest.param(document, case, True, id=f"{label}-sparse"))
-    return found
+                result.append(pytest.param(document, case, True, id=f"{label}-sparse"))
+    return result
 
 
 @pytest.mark.parametrize(("document", "case", "sparse"), _cases())
@@ -77,5 +77,5 @@ def test_threshold(case: Any) -> None:
 def test_coefficients_of_scw() -> None:
     document = _read("scw1_coefficients")
     for m, v, cap, alpha, beta in document["rows"]:
-        found = coefficients(m, v, cap, document["phi"])
-        np.testing.assert_allclose(found[:2], (alpha, beta), rtol=1e-14)
+        result = coefficients(m, v, cap, document["phi"])
+        np.testing.assert_allclose(result[:2], (alpha, beta), rtol=1e-14)

@@ -44,12 +44,12 @@ def pairwise(scores: Vector, y: Vector, weight: Vector) -> Pairwise:
 
 def full(loss: PairLoss, scores: Vector) -> Pairwise:
     at = loss.at(scores)
-    return Pairwise(at.value, at.slopes, np.stack([at.curve(one) for one in np.eye(len(scores))], axis=1))
+    return Pairwise(at.value, at.slopes, np.stack([at.curve(item) for item in np.eye(len(scores))], axis=1))
 
 
-def assert_same(found: Pairwise, expected: Pairwise) -> None:
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
+def assert_same(actual: Pairwise, expected: Pairwise) -> None:
+    for item, other in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(item, other, rtol=1e-12, atol=1e-13)
 
 
 def weights_of(y: Vector, seed: int = 1) -> Vector:
@@ -101,9 +101,9 @@ def test_loss_does_not_depend_on_the_unit_of_the_weights() -> None:
     scores, weight = np.random.default_rng(4).normal(size=50), weights_of(y)
     expected = PairLoss(y, weight).at(scores)
     for unit in (2.0**-1000, 0.125, 2.0**20):
-        found = PairLoss(y, unit * weight).at(scores)
-        assert found.value == expected.value
-        assert found.slopes.tobytes() == expected.slopes.tobytes()
+        loss = PairLoss(y, unit * weight).at(scores)
+        assert loss.value == expected.value
+        assert loss.slopes.tobytes() == expected.slopes.tobytes()
 
 
 def test_scores_far_from_0_lose_no_more_digits_than_they_have() -> None:
@@ -112,8 +112,8 @@ def test_scores_far_from_0_lose_no_more_digits_than_they_have() -> None:
     offset = 2.0**36  # leaves each score exact, but not its square
     loss = PairLoss(y, weights_of(y))
     near, far = full(loss, scores), full(loss, scores + offset)
-    for one, other in zip(far, near, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-7)
+    for item, other in zip(far, near, strict=True):
+        np.testing.assert_allclose(item, other, rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("label", [-1.0, 1.0])
@@ -143,7 +143,7 @@ def objective(w: Vector, X: Matrix, y: Vector, weight: Vector, C: float) -> tupl
 def test_minimiser_is_the_one_of_another_optimiser(C: float, weighted: bool, gap: float) -> None:
     X, y = stream(80, 5, seed=5, gap=gap)
     weight = weights_of(y) if weighted else np.ones(80)
-    found = minimise(X, PairLoss(y, weight), C, tolerance=1e-12)
+    result = minimise(X, PairLoss(y, weight), C, tolerance=1e-12)
     other = optimize.minimize(
         objective,
         np.zeros(5),
@@ -152,30 +152,30 @@ def test_minimiser_is_the_one_of_another_optimiser(C: float, weighted: bool, gap
         method="L-BFGS-B",
         options={"maxiter": 5000, "maxfun": 10_000, "ftol": 0.0, "gtol": 1e-10 * C},
     )
-    value, _ = objective(found.w, X, y, weight, C)
+    value, _ = objective(result.w, X, y, weight, C)
     assert value <= other.fun * (1 + 1e-13)
-    np.testing.assert_allclose(found.objective, value, rtol=1e-10)
-    np.testing.assert_allclose(found.w, other.x, rtol=1e-4, atol=1e-6 * np.abs(other.x).max())
+    np.testing.assert_allclose(result.objective, value, rtol=1e-10)
+    np.testing.assert_allclose(result.w, other.x, rtol=1e-4, atol=1e-6 * np.abs(other.x).max())
 
 
 @pytest.mark.parametrize("tolerance", [0.1, 1e-3, 1e-6, 1e-10])
 def test_stops_at_the_tolerance(tolerance: float) -> None:
     X, y = stream(80, 5, seed=6)
     weight = weights_of(y)
-    found = minimise(X, PairLoss(y, weight), 50.0, tolerance=tolerance)
-    norms = [np.linalg.norm(objective(w, X, y, weight, 50.0)[1]) for w in (found.w, np.zeros(5))]
+    result = minimise(X, PairLoss(y, weight), 50.0, tolerance=tolerance)
+    norms = [np.linalg.norm(objective(w, X, y, weight, 50.0)[1]) for w in (result.w, np.zeros(5))]
     assert norms[0] <= 1.01 * tolerance * norms[1]
-    np.testing.assert_allclose(found.gradient, norms[0] / norms[1], rtol=1e-2)
-    fewer = minimise(X, PairLoss(y, weight), 50.0, tolerance=tolerance, iterations=int(found.iterations[0]) - 1)
-    assert fewer.iterations == found.iterations - 1
+    np.testing.assert_allclose(result.gradient, norms[0] / norms[1], rtol=1e-2)
+    fewer = minimise(X, PairLoss(y, weight), 50.0, tolerance=tolerance, iterations=int(result.iterations[0]) - 1)
+    assert fewer.iterations == result.iterations - 1
     assert fewer.gradient > tolerance
 
 
 def test_a_tolerance_out_of_reach_ends_at_rounding() -> None:
     X, y = stream(80, 5, seed=7)
-    found = minimise(X, PairLoss(y, np.ones(80)), 50.0, tolerance=1e-300, iterations=1000)
-    assert found.iterations < 100
-    assert found.gradient < 1e-12
+    result = minimise(X, PairLoss(y, np.ones(80)), 50.0, tolerance=1e-300, iterations=1000)
+    assert result.iterations < 100
+    assert result.gradient < 1e-12
 
 
 def test_objective_falls_from_step_to_step_and_bounds_the_weights() -> None:
@@ -183,11 +183,11 @@ def test_objective_falls_from_step_to_step_and_bounds_the_weights() -> None:
     X[:5] *= 100.0
     loss, C = PairLoss(y, np.ones(200)), 1e4
     path = [minimise(X, loss, C, iterations=k) for k in range(8)]
-    values = [float(one.objective[0]) for one in path]
+    values = [float(item.objective[0]) for item in path]
     assert values[0] == pytest.approx(C / 2)
     assert values == sorted(values, reverse=True)
     assert values[3] < values[0]
-    assert all(one.w @ one.w <= C for one in path)
+    assert all(item.w @ item.w <= C for item in path)
 
 
 def test_golden() -> None:
@@ -222,18 +222,18 @@ def test_pairs_are_never_listed() -> None:
     order = random.permutation(40_000) % 2000
     many, labels = X[order], y[order]
     tracemalloc.start()
-    found = minimise(many, PairLoss(labels, np.ones(40_000)), 1e4)
+    actual = minimise(many, PairLoss(labels, np.ones(40_000)), 1e4)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 40 * 8 * 40_000  # a bit for each pair would be 50 MB
-    np.testing.assert_allclose(found.w, expected.w, rtol=1e-9)
-    assert found.iterations == expected.iterations
+    np.testing.assert_allclose(actual.w, expected.w, rtol=1e-9)
+    assert actual.iterations == expected.iterations
 
 
 def test_repeats_and_leaves_its_inputs() -> None:
     X, y = stream(100, 6, seed=11)
     weight = weights_of(y)
-    before = [one.copy() for one in (X, y, weight)]
+    before = [item.copy() for item in (X, y, weight)]
     first, second = (minimise(X, PairLoss(y, weight), 100.0) for _ in range(2))
     assert same_bits(first, second)
     assert same_bits(before, (X, y, weight))
@@ -242,8 +242,8 @@ def test_repeats_and_leaves_its_inputs() -> None:
 # The extremes
 
 
-def finite(found: Minimum) -> bool:
-    return all(bool(np.isfinite(part).all()) for part in found)
+def finite(minimum: Minimum) -> bool:
+    return all(bool(np.isfinite(part).all()) for part in minimum)
 
 
 @given(
@@ -267,29 +267,29 @@ def test_finite_whatever_the_rows(events: list[Any], C: float, tolerance: float)
     events = [*events, ([1.0, 0.0, -1.0], 1.0, 5e-324), ([0.0, 1e30, 1.0], -1.0, 5e-324)]
     X = np.array([x for x, _, _ in events])
     y, weight = (np.array([event[k] for event in events]) for k in (1, 2))
-    found = minimise(X, PairLoss(y, weight), C, tolerance=tolerance)
-    assert finite(found)
-    assert np.linalg.norm(found.w) <= np.sqrt(C) * (1 + 1e-6)
-    assert np.isfinite(X @ found.w).all()
+    result = minimise(X, PairLoss(y, weight), C, tolerance=tolerance)
+    assert finite(result)
+    assert np.linalg.norm(result.w) <= np.sqrt(C) * (1 + 1e-6)
+    assert np.isfinite(X @ result.w).all()
 
 
 @pytest.mark.parametrize("size", [1e-100, 1e-20, 1.0, 1e30, 1e100])
 def test_ranks_rows_of_any_size(size: float) -> None:
     X, y = stream(500, 6, seed=12, gap=1.0)
-    found = minimise(size * X, PairLoss(y, np.ones(500)), 1e4)
-    assert finite(found)
-    assert auc(X @ found.w, y) > 0.94
+    result = minimise(size * X, PairLoss(y, np.ones(500)), 1e4)
+    assert finite(result)
+    assert auc(X @ result.w, y) > 0.94
 
 
 def test_rows_next_to_nothing_leave_no_weights() -> None:
     X, y = stream(50, 3, seed=13)
-    found = minimise(1e-200 * X, PairLoss(y, np.ones(50)), 1e4)
-    assert not found.w.any()
-    assert found.iterations == 0
+    result = minimise(1e-200 * X, PairLoss(y, np.ones(50)), 1e4)
+    assert not result.w.any()
+    assert result.iterations == 0
 
 
 @pytest.mark.parametrize("rows", [np.zeros((4, 3)), np.ones((4, 3)), np.zeros((4, 0))], ids=["zero", "equal", "none"])
 def test_rows_that_tell_nothing(rows: Matrix) -> None:
-    found = minimise(rows, PairLoss(np.array([1.0, -1.0, 1.0, -1.0]), np.ones(4)), 8.0)
-    assert not found.w.any()
-    assert found.objective == 4.0
+    result = minimise(rows, PairLoss(np.array([1.0, -1.0, 1.0, -1.0]), np.ones(4)), 8.0)
+    assert not result.w.any()
+    assert result.objective == 4.0

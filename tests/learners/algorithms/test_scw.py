@@ -52,9 +52,9 @@ _wide = st.floats(1e-40, 1e68)
 @example(m=-1e80, v=5e-324, cap=2.0**40, phi=PHI)
 @settings(max_examples=300)
 def test_always_finite(m: float, v: float, cap: float, phi: float) -> None:
-    found = coefficients(m, v, cap, phi)
-    assert all(math.isfinite(value) and value >= 0 for value in found)
-    assert found[0] <= cap
+    result = coefficients(m, v, cap, phi)
+    assert all(math.isfinite(value) and value >= 0 for value in result)
+    assert result[0] <= cap
 
 
 def test_quantile() -> None:

@@ -46,23 +46,23 @@ def mixed(n: int, seed: int) -> Stream:
     return Stream(p, y, random.random(n) < 0.6, random.lognormal(0, 2, n), clocks)
 
 
-class Said(NamedTuple):
+class Decided(NamedTuple):
     """What was said of events."""
 
     thresholds: Vector
     decisions: Counts
 
 
-def learnt(setting: Threshold, state: threshold.ThresholdState, stream: Stream) -> Said:
-    said = Said(np.empty(len(stream.p)), np.empty(len(stream.p), dtype=np.int64))
-    threshold.learn(setting, state, *stream, *said)
-    return said
+def learnt(setting: Threshold, state: threshold.ThresholdState, stream: Stream) -> Decided:
+    decisions = Decided(np.empty(len(stream.p)), np.empty(len(stream.p), dtype=np.int64))
+    threshold.learn(setting, state, *stream, *decisions)
+    return decisions
 
 
-def served(setting: Threshold, state: threshold.ThresholdState, stream: Stream) -> Said:
-    said = Said(np.empty(len(stream.p)), np.empty(len(stream.p), dtype=np.int64))
-    threshold.serve(setting, state, stream.p, stream.costs, stream.clocks, *said)
-    return said
+def served(setting: Threshold, state: threshold.ThresholdState, stream: Stream) -> Decided:
+    decisions = Decided(np.empty(len(stream.p)), np.empty(len(stream.p), dtype=np.int64))
+    threshold.serve(setting, state, stream.p, stream.costs, stream.clocks, *decisions)
+    return decisions
 
 
 def run(setting: Threshold, p: Vector, y: Vector) -> tuple[threshold.ThresholdState, Vector]:

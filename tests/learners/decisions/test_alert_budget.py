@@ -73,8 +73,8 @@ def served(
 
 
 def per_day(days: Vector, decisions: Counts) -> Counts:
-    found = np.bincount(days.astype(np.int64), decisions)
-    return found[np.unique(days.astype(np.int64))].astype(np.int64)
+    result = np.bincount(days.astype(np.int64), decisions)
+    return result[np.unique(days.astype(np.int64))].astype(np.int64)
 
 
 STREAMS = {
@@ -190,7 +190,7 @@ def test_never_more_than_the_alerts_of_a_unit(
     clocks = np.cumsum([step for step, _, _ in steps]) + 5000.0
     if cut % 3 == 0:
         clocks[: cut // 3] = np.nan
-    p = np.array([one for _, one, _ in steps])
+    p = np.array([step for _, step, _ in steps])
     y = np.array([1.0 if label else -1.0 for _, _, label in steps])
     n = len(p)
     state, thresholds, decisions = threshold.init(setting), np.empty(n), np.empty(n, dtype=np.int64)
@@ -212,7 +212,7 @@ def test_never_more_than_the_alerts_of_a_unit(
 @given(times, st.sampled_from([0.001, 0.02, 0.3, 1.0]))
 @settings(max_examples=60)
 def test_never_more_than_a_share_of_all_events_and_a_slack(steps: list[tuple[float, float, bool]], rate: float) -> None:
-    p = np.tile([one for _, one, _ in steps], 3)
+    p = np.tile([step for _, step, _ in steps], 3)
     _, decisions, _ = served(Threshold("budget", rate=rate), p, np.full(len(p), np.nan))
     assert (np.cumsum(decisions) <= rate * np.arange(1, len(p) + 1) + SLACK + 1e-9).all()
 
@@ -251,7 +251,7 @@ def test_same_as_naive(values: dict[str, float], unit: float) -> None:
     setting = Threshold.of({"objective": "budget", **values, **({} if "rate" in values else {"unit_seconds": unit})})
     thresholds, decisions, _ = served(setting, p, clocks, chunk=37)
     slow = naive_f.Budget(values.get("alerts", 0), values.get("rate", 0), unit, setting.memory)  # type: ignore[no-untyped-call]
-    expected = np.array([slow.decide(*one) for one in zip(p, clocks, strict=True)])  # type: ignore[no-untyped-call]
+    expected = np.array([slow.decide(*item) for item in zip(p, clocks, strict=True)])  # type: ignore[no-untyped-call]
     np.testing.assert_allclose(thresholds, expected[:, 0], rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(decisions, expected[:, 1])
 

@@ -31,7 +31,7 @@ def logistic_stream(n: int, slope: float, intercept: float, scale: float, seed: 
 
 
 def after(scores: Any, y: Any, options: Calibration = PLATT) -> tuple[Vector, CalibrationState]:
-    """The probabilities said of a stream, and the state behind it."""
+    """Return the predicted probabilities of a stream, and the state after it."""
     state = calibration.init(options)
     probabilities = calibration.learn(options, state, np.asarray(scores, np.float64), np.asarray(y, np.float64))
     assert list(calibration.problems(options, state)) == []
@@ -81,8 +81,8 @@ def test_histograms_are_calibrated_whatever_the_shape_of_scores(options: Calibra
         noise = math.sqrt(max(p[part].mean(), 1e-4) / len(part))
         assert abs(p[part].mean() - positive[part].mean()) < 4 * noise + 0.2 * p[part].mean() + 1e-3
 
-    def loss(said: Vector) -> float:
-        return float(-np.log(np.where(positive, said, 1 - said)).mean())
+    def loss(predictions: Vector) -> float:
+        return float(-np.log(np.where(positive, predictions, 1 - predictions)).mean())
 
     platt = after(scores, y)[0][4000:]
     assert loss(p) < loss(platt) * (1.07 if shape in ("linear", "two lumps") else 1.0)
@@ -127,14 +127,14 @@ def test_very_rare_positives_are_remembered_for_longer(kind: Literal["histogram"
     scores = random.normal(size=60_000) + 3.0 * (y > 0)
     positive = y[30_000:] > 0
 
-    def best_f(said: Vector) -> float:
+    def best_f(predictions: Vector) -> float:
         """Over the highest probabilities, however many."""
-        hits = np.cumsum(positive[np.argsort(-said[30_000:], kind="stable")])
+        hits = np.cumsum(positive[np.argsort(-predictions[30_000:], kind="stable")])
         return float(np.max(2 * hits / (positive.sum() + np.arange(1, len(hits) + 1))))
 
     attainable = best_f(scores)
-    found = best_f(after(scores, y, Calibration(kind, memory=1000))[0])
-    assert found > 0.45 * attainable  # with those five it is .07 of that, and less
+    result = best_f(after(scores, y, Calibration(kind, memory=1000))[0])
+    assert result > 0.45 * attainable  # with those five it is .07 of that, and less
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_the_place_of_a_score_among_the_bins() -> None:
     scores = np.sort(np.concatenate([scores, -scores, 2.0 ** np.arange(-25, 18), -(2.0 ** np.arange(-25, 18))]))
     at = np.array([log_bins.position(score) for score in scores])
     assert (np.diff(at) >= 0).all()
-    assert [int(one) for one in at] == [slow.score_bin(score) for score in scores]
+    assert [int(item) for item in at] == [slow.score_bin(score) for score in scores]
     assert log_bins.position(np.nan) == log_bins.position(0.0)
     edges = [log_bins.evened(b, 300) for b in range(log_bins.BINS + 1)]
     assert (np.diff(edges) > 0).all()
@@ -350,13 +350,13 @@ def test_looking_says_what_learning_would_and_moves_nothing(options: Calibration
 @settings(max_examples=12)
 def test_batch_cuts_change_no_bit(options: Calibration, cuts: list[int]) -> None:
     scores, y = logistic_stream(150, 2.0, -1.0, 5.0)
-    whole, state = after(scores, y, options)
+    full, state = after(scores, y, options)
     other = calibration.init(options)
     parts = [
-        calibration.learn(options, other, one, label)
-        for one, label in zip(np.split(scores, sorted(cuts)), np.split(y, sorted(cuts)), strict=True)
+        calibration.learn(options, other, item, label)
+        for item, label in zip(np.split(scores, sorted(cuts)), np.split(y, sorted(cuts)), strict=True)
     ]
-    assert np.concatenate(parts).tobytes() == whole.tobytes()
+    assert np.concatenate(parts).tobytes() == full.tobytes()
     assert all(a.tobytes() == b.tobytes() for a, b in zip(state, other, strict=True))
 
 

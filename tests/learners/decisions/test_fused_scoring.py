@@ -30,13 +30,13 @@ def agree(learner: Learner, events: Any) -> None:
     costs = learner.config.costs(events)
     staged = scorer.decide(scorer.values(rows), costs)
     assert scorer._dense_inputs is not None
-    for whole, other in zip(scorer.score(rows, costs), staged, strict=True):
-        assert whole is not None
+    for fused, other in zip(scorer.score(rows, costs), staged, strict=True):
+        assert fused is not None
         assert other is not None
-        assert (whole.dtype, whole.tobytes()) == (other.dtype, other.tobytes())
+        assert (fused.dtype, fused.tobytes()) == (other.dtype, other.tobytes())
     for i in range(len(rows)):
-        one = scorer.score(rows[i : i + 1], None if costs is None else costs[i : i + 1])
-        for alone, other in zip(one, staged, strict=True):
+        single = scorer.score(rows[i : i + 1], None if costs is None else costs[i : i + 1])
+        for alone, other in zip(single, staged, strict=True):
             assert alone is not None
             assert other is not None
             assert alone.tobytes() == other[i : i + 1].tobytes()

@@ -57,7 +57,7 @@ def test_same_as_naive(values: dict[str, Any]) -> None:
         expected = np.full(len(p), 2 / 9)
     elif values["objective"] == "budget":
         slow = naive_f.Budget(values.get("alerts", 0), values.get("rate", 0), memory=values.get("memory", 30_000))  # type: ignore[no-untyped-call]
-        expected = np.array([slow.decide(one, math.nan)[0] for one in p])  # type: ignore[no-untyped-call]
+        expected = np.array([slow.decide(item, math.nan)[0] for item in p])  # type: ignore[no-untyped-call]
     elif values["objective"] != "fixed":
         aim = values.get("beta", values.get("target", 1.0))
         expected = naive_f.sketch_threshold(values["objective"], p, y, values.get("memory", 30_000), aim)  # type: ignore[no-untyped-call]
@@ -72,12 +72,12 @@ def test_same_as_naive(values: dict[str, Any]) -> None:
 def test_batching_shows_in_nothing(values: dict[str, Any], cuts: list[int]) -> None:
     setting, stream = Threshold(**values), mixed(300, seed=2)
     for go in (learnt, served):
-        whole, parts = threshold.init(setting), threshold.init(setting)
-        said = go(setting, whole, stream)
+        full, parts = threshold.init(setting), threshold.init(setting)
+        predictions = go(setting, full, stream)
         pieces = [go(setting, parts, stream.part(*cut)) for cut in pairwise([0, *sorted(cuts), 300])]
-        assert same_bits(whole, parts)
+        assert same_bits(full, parts)
         for i in range(2):
-            assert np.concatenate([piece[i] for piece in pieces]).tobytes() == said[i].tobytes()
+            assert np.concatenate([piece[i] for piece in pieces]).tobytes() == predictions[i].tobytes()
 
 
 @pytest.mark.parametrize("values", OBJECTIVES, ids=str)
@@ -100,8 +100,8 @@ def test_looking_says_what_comes_next_and_moves_nothing(values: dict[str, Any]) 
         before = copied(state)
         looked = threshold.preview(setting, state, stream.p[t:], stream.costs[t:])
         assert same_bits(state, before)
-        said = learnt(setting, state, stream.part(t, t + 1))
-        assert (looked[0][0], looked[1][0]) == (said.thresholds[0], said.decisions[0])
+        predictions = learnt(setting, state, stream.part(t, t + 1))
+        assert (looked[0][0], looked[1][0]) == (predictions.thresholds[0], predictions.decisions[0])
 
 
 @pytest.mark.parametrize("values", OBJECTIVES, ids=str)
@@ -112,10 +112,10 @@ def test_noting_what_was_served_elsewhere_gives_the_same_bits(values: dict[str, 
         first, later = stream.part(start, start + 40), stream.part(start + 40, start + 100)
         for state in (there, here):
             learnt(setting, state, first)
-        said = served(setting, there, later)
-        for column in (later.p, said.decisions, later.clocks):
+        predictions = served(setting, there, later)
+        for column in (later.p, predictions.decisions, later.clocks):
             column.setflags(write=False)  # as a record of the log has them
-        threshold.note(setting, here, later.p, said.decisions, later.clocks)
+        threshold.note(setting, here, later.p, predictions.decisions, later.clocks)
         assert same_bits(there, here)
 
 
@@ -124,14 +124,14 @@ def test_serving_and_labelling_later_learns_what_labelling_at_once_does() -> Non
     at_once = stream._replace(decided=np.ones(500, dtype=np.bool_))
     later = stream._replace(decided=np.zeros(500, dtype=np.bool_))
     setting = Threshold()
-    one, other = threshold.init(setting), threshold.init(setting)
-    learnt(setting, one, at_once)
+    first, other = threshold.init(setting), threshold.init(setting)
+    learnt(setting, first, at_once)
     served(setting, other, stream)
     assert other.seen.tolist() == [0, 0]
-    account = (one.bins[2].copy(), one.traffic.copy(), one.decided.copy())
+    account = (first.bins[2].copy(), first.traffic.copy(), first.decided.copy())
     learnt(setting, other, later)
     for name in ("seen", "theta", "mean", "called", "bins"):
-        assert getattr(one, name).tobytes() == getattr(other, name).tobytes()
+        assert getattr(first, name).tobytes() == getattr(other, name).tobytes()
     # the alerts differ: at once FOFO had moved on; the events do not
     assert [array.tobytes() for array in account] == [
         array.tobytes() for array in (other.bins[2], other.traffic, other.decided)
@@ -173,10 +173,10 @@ def test_stages_begin_anew_where_their_settings_change() -> None:
     assert changed.live[0] == state.live[0] == changed.theta[0] == changed.centre[0]
     assert (changed.block.tolist(), changed.radius[0]) == ([64, *fofo_stages.stages(64), 0], 0.5)
     assert changed.bins.tobytes() == state.bins.tobytes()
-    kept = threshold.change_settings(was, Threshold("fixed", value=0.3), state)
-    assert kept.block.tobytes() == state.block.tobytes()
-    assert kept.live[0] == 0.3
-    assert threshold.change_settings(Threshold("fixed", value=0.3), was, kept).live[0] == state.live[0]
+    unchanged = threshold.change_settings(was, Threshold("fixed", value=0.3), state)
+    assert unchanged.block.tobytes() == state.block.tobytes()
+    assert unchanged.live[0] == 0.3
+    assert threshold.change_settings(Threshold("fixed", value=0.3), was, unchanged).live[0] == state.live[0]
 
 
 def test_after_a_restart_only_the_account_of_the_budget_is_known() -> None:
@@ -192,17 +192,19 @@ def test_after_a_restart_only_the_account_of_the_budget_is_known() -> None:
         assert getattr(again, name).tobytes() == getattr(fresh, name).tobytes()
     spent = int(state.spent[1])
     same_day = np.full(100, np.nextafter(state.clock[0], np.inf))
-    said = served(setting, again, Stream(stream.p[:100], stream.y[:100], stream.decided[:100], same_day, same_day))
-    assert spent + said.decisions.sum() <= 4
+    predictions = served(
+        setting, again, Stream(stream.p[:100], stream.y[:100], stream.decided[:100], same_day, same_day)
+    )
+    assert spent + predictions.decisions.sum() <= 4
 
 
 def test_the_account_is_kept_whatever_the_objective() -> None:
     stream = mixed(400, seed=11)
     fixed, budget = Threshold("fixed", value=0.2), Threshold("budget", alerts=4)
     state = threshold.init(fixed)
-    said = served(fixed, state, stream)
+    predictions = served(fixed, state, stream)
     today = stream.clocks // 86400 == stream.clocks[-1] // 86400
-    assert state.spent[:2].tolist() == [today.sum(), said.decisions[today].sum()]
+    assert state.spent[:2].tolist() == [today.sum(), predictions.decisions[today].sum()]
     assert state.spent[1] > 4
     now = threshold.change_settings(fixed, budget, state)
     later = Stream(np.ones(5), np.ones(5), np.ones(5, dtype=np.bool_), np.ones(5), np.full(5, stream.clocks[-1]))
@@ -245,8 +247,8 @@ def test_a_young_sketch_forgets_sooner(memory: int | None) -> None:
     p, y = events(24_000, seed=19)
     state, _ = run(Threshold("f1-window", memory=memory), p, y)
     left = 0.0
-    for met in range(32, 24_001, 32):
-        left = (left + 32) * (1 - 32 / min(memory, max(1000, met / 8)) if memory else 1.0)
+    for seen in range(32, 24_001, 32):
+        left = (left + 32) * (1 - 32 / min(memory, max(1000, seen / 8)) if memory else 1.0)
     assert state.bins[:2].sum() == pytest.approx(left, rel=1e-9)
 
 
@@ -328,13 +330,13 @@ def test_one_compiled_version_serves_every_objective() -> None:
         setting = Threshold(**values)
         state = threshold.init(setting)
         learnt(setting, state, stream)
-        said = served(setting, state, stream)
-        threshold.note(setting, state, stream.p, said.decisions, stream.clocks)
+        predictions = served(setting, state, stream)
+        threshold.note(setting, state, stream.p, predictions.decisions, stream.clocks)
         threshold.preview(setting, state, stream.p, stream.costs)
         threshold.change_settings(setting, setting, state)
     kernels = threshold_kernels
-    for one in (kernels.learn, kernels.decide, kernels.preview, kernels.refresh):
-        assert len(getattr(one, "signatures", [None])) == 1  # plain Python has none
+    for item in (kernels.learn, kernels.decide, kernels.preview, kernels.refresh):
+        assert len(getattr(item, "signatures", [None])) == 1  # plain Python has none
 
 
 def test_what_is_wrong_with_a_state() -> None:

@@ -28,10 +28,10 @@ SEARCHES = [
 
 
 def sketched(p: Vector, y: Vector, weight: Vector) -> Vector:
-    """The sketch of weighted events."""
+    """Return the sketch of weighted events."""
     bins = np.zeros((3, BINS))
-    for probability, label, one in zip(p, y, weight, strict=True):
-        bins[int(label > 0), threshold_search.bin_of(threshold_search.edges(), probability)] += one
+    for probability, label, item in zip(p, y, weight, strict=True):
+        bins[int(label > 0), threshold_search.bin_of(threshold_search.edges(), probability)] += item
     return bins
 
 
@@ -44,13 +44,13 @@ def sketched(p: Vector, y: Vector, weight: Vector) -> Vector:
 )
 @settings(max_examples=40)
 def test_same_as_the_definitions(name: str, sought: int, aim: float, events: list[tuple[float, bool, int]]) -> None:
-    p = np.array([one for one, _, _ in events])
+    p = np.array([event for event, _, _ in events])
     y = np.array([1.0 if label else -1.0 for _, label, _ in events])
-    weight = np.array([float(one) for _, _, one in events])
+    weight = np.array([float(event) for _, _, event in events])
     expected = naive_f.best_edge(name, p, y, weight, aim)
     beta2 = aim**2 if sought == F_BETA else aim
-    found = threshold_search.search(sought, beta2, sketched(p, y, weight), threshold_search.edges())
-    assert found == pytest.approx(expected, rel=1e-12, abs=1e-300)
+    actual = threshold_search.search(sought, beta2, sketched(p, y, weight), threshold_search.edges())
+    assert actual == pytest.approx(expected, rel=1e-12, abs=1e-300)
 
 
 @pytest.mark.parametrize(("name", "sought", "aim"), SEARCHES)

@@ -18,15 +18,15 @@ from tests.learners.decisions.labelled_streams import events, learnt, run, undat
 @pytest.mark.parametrize("target", [0.1, 0.3])
 def test_targets_are_met_on_events_to_come(target: float) -> None:
     p, y = events(30_000, seed=12)
-    said = {}
+    reached = {}
     for objective in ("fpr", "precision", "recall"):
         _, thresholds = run(Threshold(objective, target=target if objective == "fpr" else 1 - target), p, y)  # type: ignore[arg-type]
-        said[objective] = (p >= thresholds)[2000:]
+        reached[objective] = (p >= thresholds)[2000:]
     positive = y[2000:] > 0
-    assert np.mean(said["fpr"][~positive]) == pytest.approx(target, rel=0.02)
-    error = math.sqrt(target * (1 - target) / said["precision"].sum())  # of few events
-    assert np.mean(positive[said["precision"]]) == pytest.approx(1 - target, abs=0.01 + error)
-    assert np.mean(said["recall"][positive]) == pytest.approx(1 - target, abs=0.005)
+    assert np.mean(reached["fpr"][~positive]) == pytest.approx(target, rel=0.02)
+    error = math.sqrt(target * (1 - target) / reached["precision"].sum())  # of few events
+    assert np.mean(positive[reached["precision"]]) == pytest.approx(1 - target, abs=0.01 + error)
+    assert np.mean(reached["recall"][positive]) == pytest.approx(1 - target, abs=0.005)
 
 
 def _shifted(n: int, by: float, seed: int) -> tuple[Vector, Vector]:

@@ -294,10 +294,10 @@ def test_features_by_kind() -> None:
             "extra": "ignore",
         },
     ):
-        made = read_features(features)
-        assert made.to_json() == features
-        assert made.KIND == features["kind"] == made.schema()["properties"]["kind"]["const"]
-        assert "kind" in made.schema()["required"]
+        created = read_features(features)
+        assert created.to_json() == features
+        assert created.KIND == features["kind"] == created.schema()["properties"]["kind"]["const"]
+        assert "kind" in created.schema()["required"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.features.base import Dense, SparseColumns
-from learners.features.column_map import Columns, OneHot, Renumbered, capacity_for, columns_of
+from learners.features.column_map import ColumnMap, OneHot, Renumbered, capacity_for, columns_of
 from learners.features.named import Field, Named, Table
 from learners.numerics.arrays import Matrix, Sparse
 from tests.learners.streams import piece
@@ -40,7 +40,7 @@ def sparse(rows: list[dict[int, float]]) -> Sparse:
 
 
 def rows_of(rows: Any) -> list[list[tuple[int, float]]]:
-    """The (column, number) pairs of each row, in the order in which they stand."""
+    """Return the (column, number) pairs of each row in order."""
     ends = rows.indptr.tolist()
     pairs = list(zip(rows.indices.tolist(), rows.data.tolist(), strict=True))
     return [pairs[a:b] for a, b in pairwise(ends)]
@@ -52,7 +52,7 @@ def same(a: dict[str, Any], b: dict[str, Any]) -> bool:
 
 def test_each_kind_has_its_stage() -> None:
     kinds = (Dense(dim=3), TABLE, Named(bits=4), SparseColumns(dim=3))
-    assert [type(columns_of(features)) for features in kinds] == [Columns, OneHot, Renumbered, Renumbered]
+    assert [type(columns_of(features)) for features in kinds] == [ColumnMap, OneHot, Renumbered, Renumbered]
 
 
 def test_dense_rows_pass_as_they_are() -> None:
@@ -68,8 +68,8 @@ def test_dense_rows_pass_as_they_are() -> None:
 # Tables
 
 
-def one_hot(X: Matrix, known: dict[str, list[float]], moving: bool) -> list[list[float]]:
-    """The rows of TABLE slowly; `known` are the categories by field in order of first appearance."""
+def one_hot(X: Matrix, categories: dict[str, list[float]], moving: bool) -> list[list[float]]:
+    """Map the rows of TABLE slowly; `categories` has the categories of a field in order of first appearance."""
     out = []
     for a, b, c, d in X.tolist():
         row: list[float] = []
@@ -80,7 +80,7 @@ def one_hot(X: Matrix, known: dict[str, list[float]], moving: bool) -> list[list
                 continue
             indicators = [0.0] * (field.categories + 1)
             if not missing:
-                order = known[field.name] if moving else list(known[field.name])
+                order = categories[field.name] if moving else list(categories[field.name])
                 if value not in order and len(order) < field.categories:
                     order.append(value)
                 indicators[order.index(value) if value in order else field.categories] = 1.0
@@ -98,13 +98,13 @@ table_rows = st.lists(
 @HALF
 def test_one_hot_equals_a_slow_version(batches: list[list[tuple[float, ...]]]) -> None:
     stage = OneHot(TABLE)
-    known: dict[str, list[float]] = {"b": [], "c": []}
+    categories: dict[str, list[float]] = {"b": [], "c": []}
     for batch in batches:
         X = np.array(batch)
         for i in range(len(X)):  # looked at one by one: each as if it came next
-            np.testing.assert_array_equal(stage.look(X[i : i + 1]), one_hot(X[i : i + 1], known, moving=False))
-        np.testing.assert_array_equal(stage.learn(X), one_hot(X, known, moving=True))
-        assert stage.taken.tolist() == [0, len(known["b"]), len(known["c"]), 0]
+            np.testing.assert_array_equal(stage.look(X[i : i + 1]), one_hot(X[i : i + 1], categories, moving=False))
+        np.testing.assert_array_equal(stage.learn(X), one_hot(X, categories, moving=True))
+        assert stage.category_counts.tolist() == [0, len(categories["b"]), len(categories["c"]), 0]
 
 
 def test_categories_take_their_columns_by_first_appearance() -> None:
@@ -186,34 +186,34 @@ def test_looking_keeps_the_order_that_learning_would_give(past: list[dict[int, f
     assert isinstance(looked, Sparse)
     assert isinstance(learnt, Sparse)
     assert looked.data.tobytes() == learnt.data.tobytes()
-    known = looked.indices >= 0
-    assert looked.indices[known].tolist() == learnt.indices[known].tolist()
+    has_column = looked.indices >= 0
+    assert looked.indices[has_column].tolist() == learnt.indices[has_column].tolist()
 
 
 def test_thousands_of_columns_in_any_batches() -> None:
     random = np.random.default_rng(0)
     pool = random.choice(2**24, 3000, replace=False)
     rows = sparse([dict.fromkeys(random.choice(pool, 12, replace=False).tolist(), 1.0) for _ in range(600)])
-    whole, cut = Renumbered(TWO_TO_24), Renumbered(TWO_TO_24)
-    together = whole.learn(rows)
+    full, cut = Renumbered(TWO_TO_24), Renumbered(TWO_TO_24)
+    together = full.learn(rows)
     parts = [cut.learn(piece(rows, start, stop)) for start, stop in pairwise([0, 1, 2, 50, 50, 51, 300, 600])]
     assert rows_of(together) == [row for part in parts for row in rows_of(part)]
-    assert same(whole.state(), cut.state())
-    assert whole.used > 2700
-    assert whole.dim == capacity_for(whole.used)
+    assert same(full.state(), cut.state())
+    assert full.used > 2700
+    assert full.dim == capacity_for(full.used)
 
 
 @pytest.mark.parametrize("size", [63, 64, 65, 66, 1000])
 def test_long_rows_are_sorted_like_short_ones(size: int) -> None:
     stage, random = Renumbered(TWO_TO_24), np.random.default_rng(size)
-    met = random.permutation(size - 9).tolist()
-    stage.learn(sparse([{column: 1.0} for column in met]))
+    order = random.permutation(size - 9).tolist()
+    stage.learn(sparse([{column: 1.0} for column in order]))
     values = random.normal(size=size).tolist()
-    known = [(place, values[column]) for place, column in enumerate(met)]
+    pairs = [(place, values[column]) for place, column in enumerate(order)]
     new = list(zip(range(size - 9, size), values[-9:], strict=True))
     row = sparse([dict(enumerate(values))])
-    assert rows_of(stage.look(row)) == [known + [(-1, value) for _, value in new]]
-    assert rows_of(stage.learn(row)) == [known + new]
+    assert rows_of(stage.look(row)) == [pairs + [(-1, value) for _, value in new]]
+    assert rows_of(stage.learn(row)) == [pairs + new]
 
 
 def test_few_possible_columns_need_little_room() -> None:
@@ -227,9 +227,9 @@ def test_few_possible_columns_need_little_room() -> None:
 def test_a_restored_stage_goes_on_as_if_nothing_had_been() -> None:
     random = np.random.default_rng(1)
     rows = sparse([dict.fromkeys(random.choice(5000, 9, replace=False).tolist(), 1.0) for _ in range(300)])
-    for met in (0, 1, 200):
+    for events_before in (0, 1, 200):
         stage, other = Renumbered(TWO_TO_24), Renumbered(TWO_TO_24)
-        stage.learn(piece(rows, 0, met))
+        stage.learn(piece(rows, 0, events_before))
         other.learn(piece(rows, 200, 300))
         other.restore(stage.state())
         assert rows_of(other.look(rows)) == rows_of(stage.look(rows))

@@ -42,4 +42,4 @@ def test_an_array_of_objects_is_looked_at_event_by_event() -> None:
 def test_a_bad_cost_in_an_array_is_pointed_at(bad: float) -> None:
     with pytest.raises(InvalidInput) as refused:
         costs_of(Dense(dim=2), "1", np.array([[0, 1.0], [0, bad], [bad, 2.0]]))
-    assert [one.pointer for one in refused.value.problems] == ["/1/1"]
+    assert [problem.pointer for problem in refused.value.problems] == ["/1/1"]

@@ -31,7 +31,7 @@ def rows_of(n: int, dim: int, seed: int) -> Matrix:
 
 
 def fitted(kind: Any, rows: Matrix, components: int, *, width: float | None = None, seed: int = 1) -> Any:
-    """The settings and what they fit to the rows."""
+    """Return the settings, and the state fitted to the rows."""
     settings = Embedding(kind=kind, components=components, width=width)
     return settings, kernel_approximation.fit(settings, rows, seed)
 
@@ -47,8 +47,8 @@ def slow(kind: str, state: EmbeddingState, X: Matrix) -> Matrix:
         return math.sqrt(2 / len(state.phases)) * np.cos(X @ state.frequencies + state.phases)
     U = state.landmarks.T
     e, V = np.linalg.eigh(exact(U, U, state.width[0]))
-    kept = e >= 1e-8 * e.max()
-    return ((exact(X, U, state.width[0]) @ V[:, kept]) / np.sqrt(e[kept]))[:, ::-1]
+    mask = e >= 1e-8 * e.max()
+    return ((exact(X, U, state.width[0]) @ V[:, mask]) / np.sqrt(e[mask]))[:, ::-1]
 
 
 def test_golden_nystroem() -> None:
@@ -122,10 +122,10 @@ def test_landmarks_are_the_centres_of_well_separated_clusters() -> None:
     X = np.array([[0.0, 0.0], [100.0, 0.0], [0.0, 100.0], [100.0, 100.0]])[labels] + random.normal(size=(400, 2))
     _, state = fitted("nystroem", X, 4)
     expected = np.array([X[labels == label].mean(axis=0) for label in range(4)])
-    found = state.landmarks.T
-    nearest = ((expected[:, None] - found[None]) ** 2).sum(axis=2).argmin(axis=1)
+    actual = state.landmarks.T
+    nearest = ((expected[:, None] - actual[None]) ** 2).sum(axis=2).argmin(axis=1)
     assert sorted(nearest) == [0, 1, 2, 3]
-    np.testing.assert_allclose(found[nearest], expected, atol=0.01)
+    np.testing.assert_allclose(actual[nearest], expected, atol=0.01)
 
 
 def test_copies_of_a_row_weigh_in_as_often_as_they_come() -> None:
@@ -146,12 +146,12 @@ def test_components_of_nystroem_come_by_size_with_signs_fixed() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fit_repeats_and_another_seed_differs(kind: str) -> None:
     X = rows_of(200, 4, seed=9)
-    _, one = fitted(kind, X, 20)
+    _, state = fitted(kind, X, 20)
     with ThreadPoolExecutor(1) as thread:
         _, same = thread.submit(fitted, kind, X, 20).result()
     _, other = fitted(kind, X, 20, seed=2)
-    assert all(a.tobytes() == b.tobytes() for a, b in zip(one, same, strict=True))
-    assert any(a.tobytes() != b.tobytes() for a, b in zip(one, other, strict=True))
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(state, same, strict=True))
+    assert any(a.tobytes() != b.tobytes() for a, b in zip(state, other, strict=True))
     fitted(kind, X, 20, seed=2**53)
 
 
@@ -161,10 +161,10 @@ def test_a_fit_repeats_and_another_seed_differs(kind: str) -> None:
 def test_batch_cuts_change_no_bit(kind: str, cuts: list[int]) -> None:
     X = rows_of(50, 5, seed=10)
     settings, state = fitted(kind, X, 11)
-    whole = kernel_approximation.look(settings, state, X)
+    full = kernel_approximation.look(settings, state, X)
     parts = [kernel_approximation.look(settings, state, X[a:b]) for a, b in pairwise([0, *sorted(cuts), 50])]
     single = [kernel_approximation.look(settings, state, X[i : i + 1]) for i in range(50)]
-    assert whole.tobytes() == np.concatenate(parts).tobytes() == np.concatenate(single).tobytes()
+    assert full.tobytes() == np.concatenate(parts).tobytes() == np.concatenate(single).tobytes()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -172,10 +172,10 @@ def test_inputs_stay_as_they_are(kind: str) -> None:
     X = rows_of(40, 5, seed=11)
     before = X.copy()
     settings, state = fitted(kind, X, 7)
-    kept = [array.copy() for array in state]
+    copies = [array.copy() for array in state]
     kernel_approximation.look(settings, state, X)
     assert X.tobytes() == before.tobytes()
-    assert all(a.tobytes() == b.tobytes() for a, b in zip(state, kept, strict=True))
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(state, copies, strict=True))
 
 
 @pytest.mark.parametrize(

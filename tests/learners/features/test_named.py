@@ -133,11 +133,11 @@ def test_many_tokens_are_hashed_in_portions_without_a_trace() -> None:
     rows = features.encode(events)
     assert isinstance(rows, Sparse)
     for i, event in enumerate(events):
-        one = features.encode([event])
-        assert isinstance(one, Sparse)
+        row = features.encode([event])
+        assert isinstance(row, Sparse)
         cut = slice(rows.indptr[i], rows.indptr[i + 1])
-        assert rows.indices[cut].tobytes() == one.indices.tobytes()
-        assert rows.data[cut].tobytes() == one.data.tobytes()
+        assert rows.indices[cut].tobytes() == row.indices.tobytes()
+        assert rows.data[cut].tobytes() == row.data.tobytes()
 
 
 @pytest.mark.parametrize("value", ["12.50", "", "n/a", True, ["a"], [1.0], (), {}, b"1"], ids=repr)
@@ -147,7 +147,7 @@ def test_what_is_no_number_is_refused_where_the_log_is_taken(value: Any) -> None
     assert problems(Named(log=("fee", "amount/1")), events) == [Problem("/1/amount~11", expected)]
     if value is not True:  # to a table that is the number 1
         table = Table(fields=(Field("amount/1", "numeric", log=True),))
-        assert [one.pointer for one in problems(table, events)] == ["/1/amount~11"]
+        assert [problem.pointer for problem in problems(table, events)] == ["/1/amount~11"]
 
 
 def test_a_category_may_be_a_string_and_a_text_words_whatever_else_they_are() -> None:
@@ -195,7 +195,7 @@ def test_whole_numbers_beyond_the_bounds_are_refused(number: int, typed: bool) -
         (table, "a"),
         (table, "c"),
     ):
-        assert [one.pointer for one in problems(features, [{name: 1}, {name: number}], typed)] == [f"/1/{name}"]
+        assert [problem.pointer for problem in problems(features, [{name: 1}, {name: number}], typed)] == [f"/1/{name}"]
 
 
 @pytest.mark.parametrize(
@@ -210,8 +210,8 @@ def test_whole_numbers_beyond_the_bounds_are_refused(number: int, typed: bool) -
     ids=["list", "list and one", "text", "long text", "names"],
 )
 def test_an_event_of_too_many_features_is_refused(event: Any) -> None:
-    found = problems(Named(text=("body",)), [{}, event])
-    assert found == [Problem("/1", "has more than 65536 features; expected at most so many")]
+    result = problems(Named(text=("body",)), [{}, event])
+    assert result == [Problem("/1", "has more than 65536 features; expected at most so many")]
 
 
 def test_an_event_of_as_many_features_as_may_be_is_taken() -> None:
@@ -336,10 +336,10 @@ def test_a_tables_columns_are_called_by_field_and_category(event: Any, expected:
 
 def test_undeclared_features_can_be_ignored() -> None:
     table = Table(fields=TABLE.fields, extra="ignore")
-    given = [{"amount": 1.0, "other": [{}]}, {7: 1, "fee": None}, {}]
-    np.testing.assert_array_equal(table.encode(given), TABLE.encode([{"amount": 1.0}, {}, {}]))
+    events = [{"amount": 1.0, "other": [{}]}, {7: 1, "fee": None}, {}]
+    np.testing.assert_array_equal(table.encode(events), TABLE.encode([{"amount": 1.0}, {}, {}]))
     detail = "has none of the declared fields, which are amount, country, fee"
-    assert problems(table, [*given, {"Amount": 1.0, "other": 2}, {7: 1}]) == [
+    assert problems(table, [*events, {"Amount": 1.0, "other": 2}, {7: 1}]) == [
         Problem("/3", detail),
         Problem("/4", detail),
     ]
@@ -359,7 +359,7 @@ def test_a_field_whose_log_is_taken_is_declared_as_nothing_else() -> None:
 def test_the_first_hundred_bad_events_are_listed_once_each_in_order(features: Features) -> None:
     bad = [{"amount": {}}, {"fee": {}, "country": {}}, 7]
     values = [bad[i % 3] if i % 2 else {"amount": 1} for i in range(600)]
-    pointers = [one.pointer for one in problems(features, values)]
+    pointers = [problem.pointer for problem in problems(features, values)]
     assert [int(pointer.split("/")[1]) for pointer in pointers] == list(range(1, 200, 2))
 
 

@@ -48,15 +48,15 @@ def arrays(rows: Rows) -> list[Any]:
 
 def same(retained: Retained, events: list[Event], sparse: bool) -> bool:
     rows, y, weight = columns_of(events, sparse)
-    found = [*arrays(retained.rows()), retained.labels(), retained.weights()]
+    actual = [*arrays(retained.rows()), retained.labels(), retained.weights()]
     expected = [*arrays(rows), y, weight]
     return len(retained) == len(events) and all(
         a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-        for a, b in zip(found, expected, strict=True)
+        for a, b in zip(actual, expected, strict=True)
     )
 
 
-def made(window: int, most: int, sparse: bool) -> Retained:
+def retained_events(window: int, most: int, sparse: bool) -> Retained:
     return Retained(window, most, None if sparse else DIM)
 
 
@@ -70,12 +70,12 @@ def restored(retained: Retained) -> Retained:
 
 
 def same_state(a: Retained, b: Retained) -> bool:
-    one, other = a.state(), b.state()
-    return one.keys() == other.keys() and all(
-        one[name].dtype == other[name].dtype
-        and one[name].shape == other[name].shape
-        and one[name].tobytes() == other[name].tobytes()
-        for name in one
+    first, other = a.state(), b.state()
+    return first.keys() == other.keys() and all(
+        first[name].dtype == other[name].dtype
+        and first[name].shape == other[name].shape
+        and first[name].tobytes() == other[name].tobytes()
+        for name in first
     )
 
 
@@ -100,12 +100,16 @@ FULL, HALF, EMPTY = ([1.0, 2.0, 3.0], 1.0, 1.0), ([0.0, 0.0, 4.0], -1.0, 0.5), (
 @example(batches=[[HALF, EMPTY], [EMPTY, EMPTY], [EMPTY]], window=3, most=1)
 @REPRODUCIBLY
 def test_same_as_lists(sparse: bool, batches: list[list[Event]], window: int, most: int) -> None:
-    retained, one_by_one, lists = made(window, most, sparse), made(window, most, sparse), Lists(window, most, sparse)
+    retained, one_by_one, lists = (
+        retained_events(window, most, sparse),
+        retained_events(window, most, sparse),
+        Lists(window, most, sparse),
+    )
     for batch in batches:
         retained.learn(*columns_of(batch, sparse))
-        for one in batch:
-            lists.learn(one)
-            one_by_one.learn(*columns_of([one], sparse))
+        for item in batch:
+            lists.learn(item)
+            one_by_one.learn(*columns_of([item], sparse))
             assert same(one_by_one, lists.events, sparse)
         assert same(retained, lists.events, sparse)
         assert same_state(retained, one_by_one)
@@ -120,26 +124,26 @@ def test_long_streams(sparse: bool) -> None:
     y, weight, rows = np.sign(random.normal(size=5000)), random.random(5000), as_sparse(X) if sparse else X
     events = list(zip(X.tolist(), y.tolist(), weight.tolist(), strict=True))
     for window, most in ((300, 10**6), (10**6, 500), (150, 270)):
-        retained, lists, start = made(window, most, sparse), Lists(window, most, sparse), 0
+        retained, lists, start = retained_events(window, most, sparse), Lists(window, most, sparse), 0
         for size in [*random.integers(0, 40, 100).tolist(), 700, 1, 900, 3]:
             stop = start + size
             retained.learn(piece(rows, start, stop), y[start:stop], weight[start:stop])
-            for one in events[start:stop]:
-                lists.learn(one)
+            for event in events[start:stop]:
+                lists.learn(event)
             assert same(retained, lists.events, sparse)
             start = stop
 
 
 @KINDS
 def test_what_is_kept_is_a_copy(sparse: bool) -> None:
-    given = columns_of([FULL, HALF], sparse)
-    retained = made(5, 100, sparse)
-    retained.learn(*given)
-    for array in [*arrays(given[0]), *given[1:]]:
+    columns = columns_of([FULL, HALF], sparse)
+    retained = retained_events(5, 100, sparse)
+    retained.learn(*columns)
+    for array in [*arrays(columns[0]), *columns[1:]]:
         array[:] = 9
     assert same(retained, [FULL, HALF], sparse)
     state = {name: array.copy() for name, array in retained.state().items()}
-    copy = made(5, 100, sparse)
+    copy = retained_events(5, 100, sparse)
     copy.restore(state)
     for array in state.values():
         array[:] = 9
@@ -149,7 +153,7 @@ def test_what_is_kept_is_a_copy(sparse: bool) -> None:
 @KINDS
 def test_rows_need_not_start_at_the_start(sparse: bool) -> None:
     rows, y, weight = columns_of([HALF, FULL, EMPTY, FULL], sparse)
-    retained = made(5, 100, sparse)
+    retained = retained_events(5, 100, sparse)
     if isinstance(rows, Sparse):
         rows = Sparse(rows.data, rows.indices, rows.indptr[1:])  # of a longer matrix
         retained.learn(rows, y[1:], weight[1:])
@@ -160,11 +164,11 @@ def test_rows_need_not_start_at_the_start(sparse: bool) -> None:
 
 @KINDS
 def test_clear(sparse: bool) -> None:
-    retained = made(50, 1000, sparse)
+    retained = retained_events(50, 1000, sparse)
     retained.learn(*columns_of([FULL] * 80, sparse))
     retained.clear()
     assert same(retained, [], sparse)
-    assert same_state(retained, made(50, 1000, sparse))
+    assert same_state(retained, retained_events(50, 1000, sparse))
     assert allocated(retained) == 0
     retained.learn(*columns_of([HALF, FULL], sparse))
     assert same(retained, [HALF, FULL], sparse)
@@ -174,7 +178,7 @@ def test_clear(sparse: bool) -> None:
 @pytest.mark.parametrize(("window", "most"), [(100, 10**6), (10**6, 300)], ids=["by events", "by numbers"])
 @pytest.mark.parametrize("size", [1, 7, 99, 4000])
 def test_memory_is_at_most_twice_what_is_kept(sparse: bool, window: int, most: int, size: int) -> None:
-    retained = made(window, most, sparse)
+    retained = retained_events(window, most, sparse)
     for _ in range(8000 // size):
         retained.learn(*columns_of([FULL] * size, sparse))
         assert allocated(retained) <= 2 * 300
@@ -191,7 +195,7 @@ def test_memory_follows_what_is_kept_and_not_the_window() -> None:
 @KINDS
 def test_an_event_is_moved_about_once(sparse: bool) -> None:
     """Learning one event after the other costs O(1) moves each: the arrays stay in place but for every 100th event."""
-    retained, moves, before = made(100, 10**6, sparse), 0, None
+    retained, moves, before = retained_events(100, 10**6, sparse), 0, None
     for n in range(3000):
         retained.learn(*columns_of([FULL], sparse))
         start = retained.labels().__array_interface__["data"][0]
@@ -202,7 +206,7 @@ def test_an_event_is_moved_about_once(sparse: bool) -> None:
 
 @KINDS
 def test_shapes_tell_a_foreign_state(sparse: bool) -> None:
-    large, small = made(50, 1000, sparse), made(50, 10, sparse)
+    large, small = retained_events(50, 1000, sparse), retained_events(50, 10, sparse)
     large.learn(*columns_of([FULL] * 20, sparse))
     state = {name: array.copy() for name, array in large.state().items()}
     shapes = {name: array.shape for name, array in state.items()}
@@ -215,7 +219,7 @@ def test_shapes_tell_a_foreign_state(sparse: bool) -> None:
 
 @pytest.mark.parametrize("sizes", [[3, -3, 6], [2**63 - 1, 2**63 - 1, 8], [3, 4, -1]], ids=str)
 def test_shapes_tell_sizes_that_cannot_be(sizes: list[int]) -> None:
-    retained = made(50, 1000, True)
+    retained = retained_events(50, 1000, True)
     retained.learn(*columns_of([HALF, FULL, HALF], True))
     state = retained.state() | {"sizes": np.array(sizes)}
     assert retained.shapes(state) == dict.fromkeys(state, (0,))

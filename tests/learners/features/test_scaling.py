@@ -29,7 +29,7 @@ SLOW: dict[str, Callable[[Matrix], Matrix]] = {
 
 
 def run(kind: str, rows: Rows, dim: int, *, cuts: Sequence[int] = (), clip: float | None = None) -> tuple[Any, Any]:
-    """The scaled rows, concatenated, and the state at the end, learnt in the pieces that `cuts` makes."""
+    """Learn in pieces with ends at `cuts`; return the scaled rows, concatenated, and the final state."""
     options = Scaling(kind, clip=clip)  # type: ignore[arg-type]
     state = scaling.init(options, dim)
     n = len(rows.indptr) - 1 if isinstance(rows, Sparse) else len(rows)
@@ -75,7 +75,7 @@ def test_sparse_with_its_implicit_zeros_equals_dense_without_centring(kind: str)
 
 
 def as_sparse_like(values: Matrix, X: Matrix) -> Any:
-    """The entries of `values` where X is not zero, row by row."""
+    """Return the entries of `values` where X is not zero, row by row."""
     return values[X != 0]
 
 
@@ -96,9 +96,9 @@ def test_the_sparse_statistics_are_those_of_the_dense_column_with_its_zeros() ->
 @settings(max_examples=15)
 def test_batch_cuts_change_no_bit(kind: str, as_rows: Any, cuts: list[int], clip: float | None) -> None:
     rows = as_rows(stream(40, 6, seed=5))
-    whole, state = run(kind, rows, 6, clip=clip)
+    full, state = run(kind, rows, 6, clip=clip)
     parts, other = run(kind, rows, 6, cuts=cuts, clip=clip)
-    assert whole.tobytes() == parts.tobytes()
+    assert full.tobytes() == parts.tobytes()
     assert all(a.tobytes() == b.tobytes() for a, b in zip(state, other, strict=True))
 
 
@@ -197,12 +197,12 @@ def test_new_columns_begin_as_if_they_had_been_there(kind: Any) -> None:
     X = stream(40, 8, seed=9)
     X[:20, 4:] = 0.0
     rows = as_sparse(X)
-    whole, expected = run(kind, rows, 8)
+    full, expected = run(kind, rows, 8)
     state: ScalingState = scaling.init(options, 4)
     first = scaling.learn(options, state, piece(rows, 0, 20), every)
     state = scaling.extend(options, state, 8)
     second = scaling.learn(options, state, piece(rows, 20, 40), every)
-    assert np.concatenate([parts_of(first)[0], parts_of(second)[0]]).tobytes() == whole.tobytes()
+    assert np.concatenate([parts_of(first)[0], parts_of(second)[0]]).tobytes() == full.tobytes()
     assert all(a.tobytes() == b.tobytes() for a, b in zip(state, expected, strict=True))
 
 

@@ -26,7 +26,7 @@ def auc_interval(label: NDArray[np.bool_], scores: NDArray[np.float64]) -> list[
 
 
 def precision_at_k(label: NDArray[np.bool_], scores: NDArray[np.float64], k: int) -> float:
-    """The expected share of positives among the k highest when those that tie at the edge are drawn at random."""
+    """Return the expected share of positives among the k highest, with ties at the edge drawn at random."""
     edge = np.sort(scores)[::-1][k - 1]
     above, at = scores > edge, scores == edge
     return float((label[above].sum() + (k - above.sum()) * label[at].mean()) / k)

@@ -70,9 +70,9 @@ def learn(metrics: BinaryMetrics, events: Events) -> None:
     metrics.learn(*events[:5], clocks, *events[6:])
 
 
-def check_window(window: dict[str, Any], held: Events, tolerance: float = 1e-12) -> None:
-    label, called = held.y > 0, held.decisions > 0
-    for name, value in exact_figures(label, held.scores, held.probabilities, called, SETTINGS).items():
+def check_window(window: dict[str, Any], events: Events, tolerance: float = 1e-12) -> None:
+    label, called = events.y > 0, events.decisions > 0
+    for name, value in exact_figures(label, events.scores, events.probabilities, called, SETTINGS).items():
         if value is None or isinstance(value, dict):
             assert window[name] == value, name
         else:
@@ -90,8 +90,8 @@ def pointers(document: dict[str, Any]) -> set[str]:
     return nulls | ({"/clock"} if document["clock"] is None else set())
 
 
-def same_state(one: BinaryMetrics, other: BinaryMetrics) -> None:
-    states = one.state(), other.state()
+def same_state(metrics: BinaryMetrics, other: BinaryMetrics) -> None:
+    states = metrics.state(), other.state()
     assert states[0].keys() == states[1].keys()
     for name, array in states[0].items():
         assert array.tobytes() == states[1][name].tobytes(), name
@@ -116,15 +116,15 @@ def test_the_document_has_every_figure_of_both_scopes(size: int, share: float) -
         past = events.part(0, stop)
         exact = exact_figures(past.y > 0, past.scores, past.probabilities, past.decisions > 0, SETTINGS)
         for name, value in exact.items():
-            found = document["since_start"][name]
+            result = document["since_start"][name]
             if name == "auc_interval":
                 continue  # widened by the sketch's error
             if value is None or isinstance(value, dict):
-                assert found == value, name
+                assert result == value, name
             elif name in BOUNDED:
-                assert abs(found - value) <= document["since_start"][f"{name}_error"] + 1e-12, name
+                assert abs(result - value) <= document["since_start"][f"{name}_error"] + 1e-12, name
             else:
-                assert found == pytest.approx(value, rel=0, abs=1e-12), name
+                assert result == pytest.approx(value, rel=0, abs=1e-12), name
         assert document["events"] == stop == metrics.events
         assert document["class_counts"] == document["since_start"]["class_counts"]
         assert metrics.counts.tolist() == list(document["class_counts"].values())
@@ -215,9 +215,9 @@ def test_a_point_of_the_history_has_the_figures_right_after_its_event() -> None:
     json.dumps(history, allow_nan=False)
     assert metrics.view().points_since(4) == list(enumerate(history["points"][4:], start=5))
     assert metrics.view().point_count == len(history["points"]) == (first + 400) // 64
-    learned = [one for _, one in steps]
+    learned = [step for _, step in steps]
     cut = metrics.view().history(100, 330, 100)["points"]
-    last = {-(-one // 100): one for one in learned if 100 <= one <= 330}
+    last = {-(-item // 100): item for item in learned if 100 <= item <= 330}
     assert [point["events"] for point in cut] == list(last.values())
     clock = history["points"][4]["clock"]
     by_clock = metrics.view().history(start=clock, by="clock")["points"]
@@ -246,14 +246,14 @@ def test_figures_since_the_start_are_those_of_a_worked_example() -> None:
     half, hashes = np.full(128, 0.5), np.zeros(128, dtype=np.uint64)
     metrics.learn(scores, half, half, y, decisions, unknown, unknown, hashes, no)
     first, second = metrics.view().history()["points"]
-    found = [[point[f"since_start_{name}"] for name in SINCE_START[:-1]] for point in (first, second)]
+    result = [[point[f"since_start_{name}"] for name in SINCE_START[:-1]] for point in (first, second)]
     # average precision: 16 positives at a precision of 1; of the others the k-th is behind all 48 above it
     above = sum((16 + k) / (48 + k) for k in range(1, 17))
-    assert found[0] == [0.5, pytest.approx((16 + above) / 32), 2 / 3, 1.0, 0.5, 0.25]
+    assert result[0] == [0.5, pytest.approx((16 + above) / 32), 2 / 3, 1.0, 0.5, 0.25]
     # 64 negatives more tie with the lower positives: 32 of 96 pairs of each, and half of 64
     mixed = sum((16 + k) / (48 + k + 64 * k / 17) for k in range(1, 17))
     auc = (16 * 96 + 16 * 32) / (32 * 96)
-    assert found[1] == [pytest.approx(auc), pytest.approx((16 + mixed) / 32), 2 / 3, 1.0, 0.5, 0.125]
+    assert result[1] == [pytest.approx(auc), pytest.approx((16 + mixed) / 32), 2 / 3, 1.0, 0.5, 0.125]
     assert (first["recall"], second["recall"]) == (0.0, None)  # in the window
 
 
@@ -261,13 +261,13 @@ def test_figures_since_the_start_are_those_of_a_worked_example() -> None:
 @settings(max_examples=20)
 def test_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], size: int, seconds: float | None) -> None:
     events = stream(300, seed=3)
-    whole, pieces = BinaryMetrics(size, seconds, SETTINGS), BinaryMetrics(size, seconds, SETTINGS)
+    full, pieces = BinaryMetrics(size, seconds, SETTINGS), BinaryMetrics(size, seconds, SETTINGS)
     others = stream(50, seed=4)
-    for metrics in (whole, pieces):
+    for metrics in (full, pieces):
         metrics.serve(
             others.hashes, others.scores, others.thresholds, others.decisions, metrics.tick(others.times - 1e6)
         )
-    learn(whole, events)
+    learn(full, events)
     for start, stop in pairwise([0, *sorted(cuts), 300]):
         learn(pieces, events.part(start, stop))
         pieces.advance(pieces.clock)
@@ -279,26 +279,26 @@ def test_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], size: int, se
         pieces.restore(state)
         assert pieces.view().as_json() == document
         assert pieces.view().history() == history
-    same_state(whole, pieces)
-    assert whole.view().as_json() == pieces.view().as_json()
+    same_state(full, pieces)
+    assert full.view().as_json() == pieces.view().as_json()
 
 
 def test_served_events_and_corrections_are_the_same_in_any_cut() -> None:
     events = stream(500, seed=5)
-    whole, pieces = BinaryMetrics(120, 150.0, SETTINGS), BinaryMetrics(120, 150.0, SETTINGS)
+    full, pieces = BinaryMetrics(120, 150.0, SETTINGS), BinaryMetrics(120, 150.0, SETTINGS)
     for start in range(0, 500, 100):
         part = events.part(start, start + 100)
         number, was = start + 50, int(part.y[50] > 0)
-        for metrics, step in ((whole, 100), (pieces, 7)):
+        for metrics, step in ((full, 100), (pieces, 7)):
             for low in range(0, 100, step):
                 few = part.part(low, min(low + step, 100))
                 metrics.serve(few.hashes, few.scores, few.thresholds, few.decisions, metrics.tick(few.times))
             for low in range(0, 100, step):
                 learn(metrics, part.part(low, min(low + step, 100)))
             metrics.correct(number, was, 1 - was, part.scores[50], part.probabilities[50], int(part.decisions[50]))
-    same_state(whole, pieces)
-    assert whole.view().as_json() == pieces.view().as_json()
-    assert whole.view().as_json()["corrections"] == 5
+    same_state(full, pieces)
+    assert full.view().as_json() == pieces.view().as_json()
+    assert full.view().as_json()["corrections"] == 5
 
 
 def test_a_corrected_label_counts_as_if_it_had_been_so() -> None:
@@ -309,14 +309,14 @@ def test_a_corrected_label_counts_as_if_it_had_been_so() -> None:
     learn(metrics, events)
     for number in (3, 119, 120, 150, 199):  # the first two have left the window
         was = int(events.y[number] > 0)
-        said = (events.scores[number], events.probabilities[number], int(events.decisions[number]))
-        metrics.correct(number, was, was, *said)  # says nothing new
-        metrics.correct(number, was, 1 - was, *said)
+        scored = (events.scores[number], events.probabilities[number], int(events.decisions[number]))
+        metrics.correct(number, was, was, *scored)  # says nothing new
+        metrics.correct(number, was, 1 - was, *scored)
         right.y[number] = 1.0 - 2.0 * was
     learn(straight, right)
-    found, expected = metrics.view().as_json(), straight.view().as_json()
-    assert (found.pop("corrections"), expected.pop("corrections")) == (5, 0)
-    assert found == expected
+    actual, expected = metrics.view().as_json(), straight.view().as_json()
+    assert (actual.pop("corrections"), expected.pop("corrections")) == (5, 0)
+    assert actual == expected
     assert list(metrics.problems(metrics.state())) == []
 
 
@@ -325,15 +325,15 @@ def test_what_is_too_old_leaves_while_no_label_comes() -> None:
     metrics = BinaryMetrics(1000, 50.0, SETTINGS)
     learn(metrics, events)
     clock = metrics.clock
-    held = metrics.view().as_json()["window"]["events"]
-    assert 20 < held < 100
+    window_events = metrics.view().as_json()["window"]["events"]
+    assert 20 < window_events < 100
     nobody = np.zeros(0)
     metrics.serve(np.zeros(0, np.uint64), nobody, nobody, np.zeros(0, np.int64), metrics.tick(nobody))
-    assert metrics.view().as_json()["window"]["events"] == held
+    assert metrics.view().as_json()["window"]["events"] == window_events
     metrics.serve(
         hashes_of(["z"]), np.zeros(1), np.ones(1), np.zeros(1, np.int64), metrics.tick(np.array([clock + 25.0]))
     )
-    assert 0 < metrics.view().as_json()["window"]["events"] < held
+    assert 0 < metrics.view().as_json()["window"]["events"] < window_events
     metrics.advance(clock + 51.0)
     assert metrics.view().as_json()["window"]["events"] == 0
     assert list(metrics.problems(metrics.state())) == []
@@ -390,13 +390,13 @@ def test_curves_are_those_of_the_window() -> None:
         "fpr": window["fpr"], "tpr": window["recall"], "precision": window["precision"]
     }  # fmt: skip
     assert len(curves["roc"]["fpr"]) <= 50
-    held = events.part(300, 500).probabilities
+    expected = events.part(300, 500).probabilities
     reliability = curves["reliability"]
     assert sum(reliability["count"]) == 200
     total = sum(
         n * (mean or 0.0) for n, mean in zip(reliability["count"], reliability["mean_probability"], strict=True)
     )
-    assert total == pytest.approx(held.sum(), abs=1e-9)
+    assert total == pytest.approx(expected.sum(), abs=1e-9)
 
 
 def test_a_fall_of_the_auc_raises_an_alarm() -> None:

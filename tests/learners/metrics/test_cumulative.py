@@ -26,7 +26,7 @@ RANKED = ("auc", "average_precision", "partial_auc", "ks", "recall_at_fpr", "pre
 
 
 class Events:
-    """Columns of what was said of some events, and their labels as bools."""
+    """Predictions of some events by column, and their labels as bools."""
 
     def __init__(self, scores: Any, label: Any, probabilities: Any = None, decisions: Any = None) -> None:
         self.scores = np.array(scores, dtype=np.float64)
@@ -55,7 +55,7 @@ def stream(n: int, seed: int, scale: float = 1.0, share: float = 0.2) -> Events:
 
 
 def exact(events: Events, settings: MetricSettings) -> dict[str, float | None]:
-    """The figures of the order of the scores, from their definitions; None where they are undefined."""
+    """Compute the ranking metrics from their definitions; None if undefined."""
     scores, label = np.where(np.isnan(events.scores), 0.0, events.scores), events.label
     rank = np.unique(scores, return_inverse=True)[1]  # scikit-learn takes no infinite scores
     out: dict[str, float | None] = dict.fromkeys(RANKED)
@@ -79,19 +79,19 @@ def exact(events: Events, settings: MetricSettings) -> dict[str, float | None]:
 
 
 def check_bounds(events: Events, settings: MetricSettings) -> dict[str, Any]:
-    """That every figure is as near to the exact one as it says; the figures."""
+    """Check that every metric is within its stated error; return the metrics."""
     figures, undefined = sketched(events).view().figures(settings)
     for name, value in exact(events, settings).items():
-        given_, error = figures[name], figures[f"{name}_error"]
+        estimate, error = figures[name], figures[f"{name}_error"]
         if value is None:
-            assert given_ is None
+            assert estimate is None
             assert error is None
             assert f"/since_start/{name}" in undefined
             assert f"/since_start/{name}_error" in undefined
         else:
             assert 0.0 <= error <= 1.0, name
-            assert -1e-12 <= given_ <= 1 + 1e-12, name
-            assert abs(given_ - value) <= error + 1e-12, name
+            assert -1e-12 <= estimate <= 1 + 1e-12, name
+            assert abs(estimate - value) <= error + 1e-12, name
     json.dumps(figures, allow_nan=False)
     return figures
 
@@ -209,7 +209,7 @@ def test_what_follows_from_decisions_and_probabilities_is_exact(n: int) -> None:
     figures = sketched(events).view().figures(MetricSettings(beta=2.0))[0]
     label, p = events.label.astype(float), events.probabilities
     bins = np.minimum((p * 15).astype(int), 14)
-    apart = sum(abs((label - p)[bins == one].sum()) for one in range(15)) / n
+    apart = sum(abs((label - p)[bins == item].sum()) for item in range(15)) / n
     tn, fp, fn, tp = sk.confusion_matrix(events.label, events.decisions > 0, labels=[False, True]).ravel().tolist()
     assert figures["confusion"] == {"tp": tp, "fp": fp, "tn": tn, "fn": fn}
     expected = {
@@ -281,8 +281,8 @@ def test_bins_are_in_the_order_of_the_scores() -> None:
 @pytest.mark.parametrize("count", [0, 1, 16, 17, 33, 1000, 10**6])
 @pytest.mark.parametrize("a", [0.0, 0.3, 1.0, 15.0, 500.5, 1e9])
 def test_sums_of_reciprocals_are_a_little_more_than_they_are(a: float, count: int) -> None:
-    whole = float(digamma(a + count + 1) - digamma(a + 1)) if a < 1e6 else float(np.sum(1 / (a + np.arange(count) + 1)))
-    assert whole - 1e-12 <= reciprocals(a, count) <= whole * (1 + 1e-3) + 1e-12
+    full = float(digamma(a + count + 1) - digamma(a + 1)) if a < 1e6 else float(np.sum(1 / (a + np.arange(count) + 1)))
+    assert full - 1e-12 <= reciprocals(a, count) <= full * (1 + 1e-3) + 1e-12
 
 
 # State
@@ -306,13 +306,13 @@ def restored(sketch: CumulativeSketch, state: State | None = None) -> Cumulative
 def test_batch_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int]) -> None:
     events = stream(300, seed=3)
     events.scores[::17] = np.nan
-    whole, cut = sketched(events), CumulativeSketch()
+    full, cut = sketched(events), CumulativeSketch()
     for start, stop in pairwise([0, *sorted(cuts), 300]):
         cut = restored(sketched(events[start:stop], cut))
-    assert same(whole, cut)
-    assert whole.view().figures(MetricSettings()) == cut.view().figures(MetricSettings())
-    assert whole.events == 300
-    assert list(whole.problems(whole.state())) == []
+    assert same(full, cut)
+    assert full.view().figures(MetricSettings()) == cut.view().figures(MetricSettings())
+    assert full.events == 300
+    assert list(full.problems(full.state())) == []
 
 
 @given(st.lists(st.sampled_from([0, 1, 2, 3]), min_size=40, max_size=40), st.integers(0, 2**32 - 1))

@@ -28,15 +28,15 @@ def ranked(
     label: NDArray[np.bool_], scores: NDArray[np.float64], chosen: MetricSettings
 ) -> tuple[dict[str, Any], dict[str, str]]:
     undefined = Undefined("window", {})
-    found = ranking_figures(np.sort(scores[~label]), np.sort(scores[label]), chosen, undefined)
-    return found, undefined.reasons
+    result = ranking_figures(np.sort(scores[~label]), np.sort(scores[label]), chosen, undefined)
+    return result, undefined.reasons
 
 
 def check(label: NDArray[np.bool_], scores: NDArray[np.float64], chosen: MetricSettings) -> None:
-    found, reasons = ranked(label, scores, chosen)
+    actual, reasons = ranked(label, scores, chosen)
     expected = exact_figures(label, scores, np.full(len(label), 0.5), label, chosen)
-    assert tuple(found) == RANKED
-    for name, value in found.items():
+    assert tuple(actual) == RANKED
+    for name, value in actual.items():
         assert (value is None) == (expected[name] is None) == (f"/window/{name}" in reasons), name
         if value is not None:
             assert value == pytest.approx(expected[name], rel=0, abs=1e-12), name
@@ -72,13 +72,13 @@ def test_recall_at_an_fpr_that_is_reached_exactly(n: int, part: int) -> None:
 def test_counts_do_not_overflow_in_the_largest_window() -> None:
     n, m = 660_000, 340_000
     positives, negatives = np.arange(m) + 2.0 * n, np.arange(n) * 1.0
-    found, _ = ranked(np.arange(n + m) >= n, np.concatenate([negatives, positives]), MetricSettings())
-    assert found["auc"] == found["ks"] == found["partial_auc"] == found["average_precision"] == 1.0
+    result, _ = ranked(np.arange(n + m) >= n, np.concatenate([negatives, positives]), MetricSettings())
+    assert result["auc"] == result["ks"] == result["partial_auc"] == result["average_precision"] == 1.0
     positives[0], negatives[-1] = negatives[-1], positives[0]  # one pair out of order
-    found, _ = ranked(np.arange(n + m) >= n, np.concatenate([negatives, positives]), MetricSettings())
-    assert 0.999999 < found["auc_interval"][0] < found["auc"] < found["auc_interval"][1] == 1.0
-    found, _ = ranked(np.arange(n + m) < m, np.arange(n + m) * 1.0, MetricSettings(max_fpr=1.0))
-    assert (found["auc"], found["auc_interval"], found["ks"]) == (0.0, None, 0.0)
+    result, _ = ranked(np.arange(n + m) >= n, np.concatenate([negatives, positives]), MetricSettings())
+    assert 0.999999 < result["auc_interval"][0] < result["auc"] < result["auc_interval"][1] == 1.0
+    result, _ = ranked(np.arange(n + m) < m, np.arange(n + m) * 1.0, MetricSettings(max_fpr=1.0))
+    assert (result["auc"], result["auc_interval"], result["ks"]) == (0.0, None, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -98,11 +98,11 @@ def test_reasons_say_which_class_is_missing(
     negatives: int, positives: int, reasons: dict[str, str], scope: str, where: str
 ) -> None:
     undefined = Undefined(scope, {})
-    found = ranking_figures(np.zeros(negatives), np.zeros(positives), MetricSettings(k=4), undefined)
+    result = ranking_figures(np.zeros(negatives), np.zeros(positives), MetricSettings(k=4), undefined)
     if negatives + positives < 4:
         reasons = reasons | {"precision_at_k": "fewer than 4 labelled events"}
     assert undefined.reasons == {f"/{scope}/{name}": f"{reason} {where}" for name, reason in reasons.items()}
-    assert {name for name, value in found.items() if value is None} == set(reasons)
+    assert {name for name, value in result.items() if value is None} == set(reasons)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_reasons_say_which_class_is_missing(
 )
 def test_reasons_of_ratios(confusion: tuple[int, int, int, int], reasons: dict[str, str]) -> None:
     undefined = Undefined("window", {})
-    found = definitions.confusion_figures(confusion, 0.5, undefined)
-    assert set(undefined.reasons) == {f"/window/{name}" for name, value in found.items() if value is None}
+    result = definitions.confusion_figures(confusion, 0.5, undefined)
+    assert set(undefined.reasons) == {f"/window/{name}" for name, value in result.items() if value is None}
     for name, reason in reasons.items():
         assert undefined.reasons[f"/window/{name}"] == f"{reason} in the window"
     if not reasons:
@@ -129,10 +129,10 @@ def test_reasons_of_ratios(confusion: tuple[int, int, int, int], reasons: dict[s
 
 def test_mcc_of_counts_beyond_any_product_of_machine_numbers() -> None:
     huge = 2**52
-    found = definitions.confusion_figures((huge, huge // 3, huge // 5, huge // 2), 1.0, Undefined("since_start", {}))
+    result = definitions.confusion_figures((huge, huge // 3, huge // 5, huge // 2), 1.0, Undefined("since_start", {}))
     tn, fp, fn, tp = (Fraction(part) for part in (1, Fraction(1, 3), Fraction(1, 5), Fraction(1, 2)))
     square = (tp * tn - fp * fn) ** 2 / ((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
-    assert found["mcc"] == pytest.approx(math.sqrt(square), rel=1e-12)
+    assert result["mcc"] == pytest.approx(math.sqrt(square), rel=1e-12)
 
 
 @given(st.lists(st.floats(0, 63, allow_subnormal=True), max_size=40), st.randoms(use_true_random=False))
@@ -188,8 +188,8 @@ def test_points_of_the_curves_are_those_of_scikit_learn(digits: int) -> None:
     random = np.random.default_rng(0)
     label = random.random(2000) < 0.2
     scores = np.round(random.normal(size=2000) + label, digits)
-    found = drawn(label, scores, 50)
-    roc, pr = found["roc"], found["precision_recall"]
+    result = drawn(label, scores, 50)
+    roc, pr = result["roc"], result["precision_recall"]
     fpr, tpr, thresholds = sk.roc_curve(label, scores, drop_intermediate=False)
     every = {(a, b, c) for a, b, c in zip(fpr.tolist(), tpr.tolist(), thresholds.tolist(), strict=True)}
     points = list(zip(roc["fpr"], roc["tpr"], roc["threshold"], strict=True))
@@ -211,8 +211,14 @@ def test_points_of_the_curves_are_those_of_scikit_learn(digits: int) -> None:
 def test_thinning_keeps_the_corners() -> None:
     x = np.concatenate([np.zeros(100), np.linspace(0, 0.5, 100), np.full(50, 0.5), np.linspace(0.5, 1, 100)])
     y = np.concatenate([np.linspace(0, 0.6, 100), np.full(100, 0.6), np.linspace(0.6, 1, 50), np.ones(100)])
-    kept = thinned(x, y, 200)
-    assert list(zip(x[kept], y[kept], strict=True)) == [(0, 0), (0, 0.6), (0.5, 0.6), (0.5, 1), (1, 1)]
+    thinned_points = thinned(x, y, 200)
+    assert list(zip(x[thinned_points], y[thinned_points], strict=True)) == [
+        (0, 0),
+        (0, 0.6),
+        (0.5, 0.6),
+        (0.5, 1),
+        (1, 1),
+    ]
     assert thinned(x, y, 2).tolist() == [0, 349]
     assert thinned(np.zeros(9), np.zeros(9), 5).tolist() == [0, 8]  # a curve that ends where it began
 
@@ -239,22 +245,22 @@ def test_curves_of_odd_scores_are_finite(scores: list[float], kind: str) -> None
     label = np.array(
         [kind == "positives" or (kind == "both" and i % 2 == 0) for i in range(len(scores))], dtype=np.bool_
     )
-    found = drawn(label, np.array(scores, dtype=np.float64))
-    json.dumps(found, allow_nan=False)
-    assert sum(found["histogram"]["negative"]) + sum(found["histogram"]["positive"]) == len(scores)
-    assert found["histogram"]["edges"] == sorted(found["histogram"]["edges"])
-    assert bool(found["roc"]["fpr"]) == (0 < label.sum() < len(label))
-    assert bool(found["precision_recall"]["recall"]) == label.any()
+    result = drawn(label, np.array(scores, dtype=np.float64))
+    json.dumps(result, allow_nan=False)
+    assert sum(result["histogram"]["negative"]) + sum(result["histogram"]["positive"]) == len(scores)
+    assert result["histogram"]["edges"] == sorted(result["histogram"]["edges"])
+    assert bool(result["roc"]["fpr"]) == (0 < label.sum() < len(label))
+    assert bool(result["precision_recall"]["recall"]) == label.any()
 
 
 def test_reliability_and_the_operating_point() -> None:
     label = np.arange(10) < 4
-    found = drawn(label, np.where(np.arange(10) % 2, 1.0, -1.0))
-    assert found["reliability"]["count"] == [0, 0, 0, 10, *[0] * 11]
-    assert found["reliability"]["mean_probability"][3] == pytest.approx(0.22)
-    assert found["reliability"]["share_positive"] == [None] * 3 + [0.4] + [None] * 11
-    assert found["reliability"]["edges"][3] == 0.2
-    assert found["confusion"] == {"tp": 2, "fp": 3, "tn": 3, "fn": 2}
-    assert found["operating_point"] == {"fpr": 0.5, "tpr": 0.5, "precision": 0.4}
+    result = drawn(label, np.where(np.arange(10) % 2, 1.0, -1.0))
+    assert result["reliability"]["count"] == [0, 0, 0, 10, *[0] * 11]
+    assert result["reliability"]["mean_probability"][3] == pytest.approx(0.22)
+    assert result["reliability"]["share_positive"] == [None] * 3 + [0.4] + [None] * 11
+    assert result["reliability"]["edges"][3] == 0.2
+    assert result["confusion"] == {"tp": 2, "fp": 3, "tn": 3, "fn": 2}
+    assert result["operating_point"] == {"fpr": 0.5, "tpr": 0.5, "precision": 0.4}
     with pytest.raises(ValueError, match="at least 2"):
         drawn(label, np.zeros(10), points=1)

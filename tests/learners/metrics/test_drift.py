@@ -21,7 +21,7 @@ from learners.numerics.order_statistics import values
 Vector = NDArray[np.float64]
 
 
-KEPT = 8192  # negatives
+CAPACITY = 8192  # negatives
 
 
 class Labelled(NamedTuple):
@@ -45,21 +45,21 @@ def positives(*placements: Vector | list[float]) -> Labelled:
     return Labelled(scores, np.ones(len(scores)))
 
 
-def even(n: int = KEPT) -> Labelled:
+def even(n: int = CAPACITY) -> Labelled:
     """Negatives whose scores are evenly spread over (0, 1)."""
     return Labelled((np.arange(n) + 0.5) / n, -np.ones(n))
 
 
-def go_on(one: Drift, events: Labelled, start: int = 0) -> None:
-    one.learn(*events, start, np.full(len(events.y), np.nan))
+def go_on(detector: Drift, events: Labelled, start: int = 0) -> None:
+    detector.learn(*events, start, np.full(len(events.y), np.nan))
 
 
 def learn(*placements: Vector | list[float]) -> Drift:
-    """What has met positives of these placements behind as many negatives as are kept."""
-    one = Drift()
-    go_on(one, even())
-    go_on(one, positives(*placements), KEPT)
-    return one
+    """Return a detector after a full ring of negatives and positives with these placements."""
+    detector = Drift()
+    go_on(detector, even())
+    go_on(detector, positives(*placements), CAPACITY)
+    return detector
 
 
 def joined(*streams: Labelled) -> Labelled:
@@ -73,24 +73,24 @@ def drawn(auc: float, n: int, random: np.random.Generator, *, share: float = 0.2
 
 
 def fall(seed: int, n: int = 8000, at: int = 4000, *, digits: int = 9) -> Labelled:
-    """A stream whose AUC falls from .9 to .7 at an event."""
+    """Draw a stream whose AUC falls from .9 to .7 at an event."""
     random = np.random.default_rng(seed)
     return joined(drawn(0.9, at, random, digits=digits), drawn(0.7, n - at, random, digits=digits))
 
 
 def naive_learn(events: Labelled) -> list[tuple[int, float, float]]:
     """(events, before, after) of each alarm, from the definitions."""
-    found = []
+    result = []
     edges = np.arange(257) / 256
     past, bins = list[float](), list[Vector]()  # placements, and their shares of the bins
-    s, excursion, met, began = 0.0, list[float](), list[float](), 0
+    s, excursion, clocks, began = 0.0, list[float](), list[float](), 0
     for number, (score, y) in enumerate(zip(*events, strict=True), start=1):
         score = 0.0 if np.isnan(score) else score
         if y < 0:
-            met.append(score)
-        if y < 0 or len(met) < 100:
+            clocks.append(score)
+        if y < 0 or len(clocks) < 100:
             continue
-        negatives = np.array(met[-KEPT:])
+        negatives = np.array(clocks[-CAPACITY:])
         low, high = (negatives < score).mean(), (negatives <= score).mean()
         began = began if past else number - 1
         past.append(float(low + high) / 2)
@@ -108,9 +108,9 @@ def naive_learn(events: Labelled) -> list[tuple[int, float, float]]:
         excursion = [*excursion, past[-1]] if s > 0 else []
         share = len(past) / (number - began)
         if s >= max(15.0, 21.5 + 2.5 * np.log(2 * min(share, 0.5))):
-            found.append((number, float(weights @ past[:-128] / weights.sum()), float(np.mean(excursion))))
+            result.append((number, float(weights @ past[:-128] / weights.sum()), float(np.mean(excursion))))
             past, bins, s, excursion = [], [], 0.0, []
-    return found
+    return result
 
 
 def same(a: Drift, b: Drift) -> bool:
@@ -129,16 +129,16 @@ def test_alarms_are_those_of_the_definition() -> None:
     ]
     wild = Labelled(np.array([np.nan, np.inf, -np.inf, -0.0, 1e308]), np.array([-1.0, -1.0, -1.0, -1.0, 1.0]))
     events = joined(wild, *parts, wild, drawn(0.9, 1000, random))
-    found = Drift()
-    found.learn(*events, 0, np.arange(len(events.y), dtype=float))
-    assert found.arrays.negatives[0] > KEPT
+    first_drift = Drift()
+    first_drift.learn(*events, 0, np.arange(len(events.y), dtype=float))
+    assert first_drift.arrays.negatives[0] > CAPACITY
     expected = naive_learn(events)
     assert len(expected) == 2
-    for alarm, (number, before, after) in zip(found.alarms(), expected, strict=True):
+    for alarm, (number, before, after) in zip(first_drift.alarms(), expected, strict=True):
         assert alarm["events"] == number
         assert alarm["clock"] == number - 1
         assert (alarm["before"], alarm["after"]) == pytest.approx((before, after), rel=1e-9)
-    assert found.count.tolist() == [2, 0]
+    assert first_drift.count.tolist() == [2, 0]
 
 
 def test_a_score_that_is_not_a_number_counts_as_0() -> None:
@@ -158,10 +158,10 @@ def test_however_a_stream_is_cut(cuts: list[int]) -> None:
     events = fall(3, 15_000, 9000, digits=2)
     scores = np.concatenate([np.random.default_rng(4).normal(size=11_000), np.full(4000, 2.5)])
     clocks = np.arange(15_000.0)
-    whole, parts = Drift(), Drift()
-    whole.learn(*events, 7, clocks)
-    whole.serve(scores, 99, clocks)
-    assert whole.arrays.negatives[0] > KEPT
+    full, parts = Drift(), Drift()
+    full.learn(*events, 7, clocks)
+    full.serve(scores, 99, clocks)
+    assert full.arrays.negatives[0] > CAPACITY
     edges = [0, *sorted(cuts), 15_000]
     for start, stop in pairwise(edges):
         parts.learn(*events.part(start, stop), 7 + start, clocks[start:stop])
@@ -173,54 +173,58 @@ def test_however_a_stream_is_cut(cuts: list[int]) -> None:
         parts = copy
     for start, stop in pairwise(edges):
         parts.serve(scores[start:stop], 99, clocks[start:stop])
-    assert same(whole, parts)
-    assert whole.alarms() == parts.alarms()
-    assert {alarm["kind"] for alarm in whole.alarms()} == {"auc", "scores"}
+    assert same(full, parts)
+    assert full.alarms() == parts.alarms()
+    assert {alarm["kind"] for alarm in full.alarms()} == {"auc", "scores"}
 
 
 def test_one_event_at_a_time() -> None:
     events = fall(4, 1500, 1000)
-    whole, parts = Drift(), Drift()
-    go_on(whole, events)
+    full, parts = Drift(), Drift()
+    go_on(full, events)
     for i in range(1500):
         go_on(parts, events.part(i, i + 1), i)
         assert len(parts.arrays.scores) == parts.capacity(int(parts.arrays.negatives[0]))
-    assert same(whole, parts)
+    assert same(full, parts)
 
 
 def test_the_ring_of_negatives_grows_by_powers_of_two() -> None:
-    one = Drift()
-    assert [one.capacity(n) for n in (0, 1, 64, 65, 128, 129, 4097, 8192, 8193, 10**6)] == [
+    detector = Drift()
+    assert [detector.capacity(n) for n in (0, 1, 64, 65, 128, 129, 4097, 8192, 8193, 10**6)] == [
         64, 64, 64, 128, 128, 256, 8192, 8192, 8192, 8192
     ]  # fmt: skip
-    random, met = np.random.default_rng(5), 0
+    random, negatives = np.random.default_rng(5), 0
     for n in (1, 63, 1, 500, 5000, 2000, 9000):
-        go_on(one, Labelled(random.normal(size=n), -np.ones(n)))
-        met += n
-        assert one.arrays.negatives[0] == met
-        assert len(one.arrays.scores) == one.capacity(met)
-        assert values(one._negatives).tolist() == np.sort(one.arrays.scores[:met]).tolist()
+        go_on(detector, Labelled(random.normal(size=n), -np.ones(n)))
+        negatives += n
+        assert detector.arrays.negatives[0] == negatives
+        assert len(detector.arrays.scores) == detector.capacity(negatives)
+        assert values(detector._negatives).tolist() == np.sort(detector.arrays.scores[:negatives]).tolist()
 
 
 def test_negatives_of_any_order_fit_in() -> None:
-    for scores in (np.arange(40_000.0), -np.arange(40_000.0), np.resize([*np.arange(KEPT), *-np.arange(KEPT)], 40_000)):
-        one = Drift()
-        go_on(one, Labelled(scores.astype(float), -np.ones(40_000)))
-        assert values(one._negatives).tolist() == np.sort(scores[-KEPT:]).tolist()
+    for scores in (
+        np.arange(40_000.0),
+        -np.arange(40_000.0),
+        np.resize([*np.arange(CAPACITY), *-np.arange(CAPACITY)], 40_000),
+    ):
+        detector = Drift()
+        go_on(detector, Labelled(scores.astype(float), -np.ones(40_000)))
+        assert values(detector._negatives).tolist() == np.sort(scores[-CAPACITY:]).tolist()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("before", "after", "share"), [(0.95, 0.85, 1.0), (0.9, 0.8, 0.98), (0.85, 0.75, 0.93)])
 def test_a_fall_of_ten_points_is_found_within_150_positives(before: float, after: float, share: float) -> None:
     random = np.random.default_rng(11)
-    found = 0
+    result = 0
     for _ in range(200):
         alarms = learn(placed(before, 500, random), placed(after, 150, random)).alarms()
-        found += bool(alarms) and alarms[0]["events"] > KEPT + 500
+        result += bool(alarms) and alarms[0]["events"] > CAPACITY + 500
         if alarms:
             assert alarms[0]["clock"] is None
             assert alarms[0]["after"] < alarms[0]["before"]
-    assert found >= 200 * share
+    assert result >= 200 * share
 
 
 @pytest.mark.long
@@ -234,9 +238,9 @@ def test_hardly_a_false_alarm_on_a_stationary_stream(auc: float) -> None:
 @pytest.mark.parametrize("auc", [0.6, 0.75, 0.9])
 def test_hardly_a_false_alarm_where_many_scores_are_alike(auc: float) -> None:
     """Six different scores or so: none of them may move all its positives to other ranks at once."""
-    one = Drift()
-    go_on(one, drawn(auc, 100_000, np.random.default_rng(6), share=0.5, digits=0))
-    assert one.count[0] <= 3
+    detector = Drift()
+    go_on(detector, drawn(auc, 100_000, np.random.default_rng(6), share=0.5, digits=0))
+    assert detector.count[0] <= 3
 
 
 def test_a_rise_and_a_slow_change_are_no_alarms() -> None:
@@ -247,59 +251,61 @@ def test_a_rise_and_a_slow_change_are_no_alarms() -> None:
 
 
 def test_positives_after_few_negatives_are_left_out() -> None:
-    one = Drift()
-    go_on(one, joined(even(99), positives(np.full(500, 0.9), np.full(500, 0.0))))
-    assert one.count[0] == 0
-    assert not one.arrays.placements.any()
+    detector = Drift()
+    go_on(detector, joined(even(99), positives(np.full(500, 0.9), np.full(500, 0.0))))
+    assert detector.count[0] == 0
+    assert not detector.arrays.placements.any()
     go_on(
-        one, joined(Labelled(np.array([0.5]), np.array([-1.0])), positives(np.full(500, 0.9), np.full(500, 0.0))), 1099
+        detector,
+        joined(Labelled(np.array([0.5]), np.array([-1.0])), positives(np.full(500, 0.9), np.full(500, 0.0))),
+        1099,
     )
-    (alarm,) = one.alarms()
+    (alarm,) = detector.alarms()
     assert (alarm["before"], alarm["after"]) == pytest.approx((0.9, 0.0))
     assert 1600 < alarm["events"] < 1620
 
 
 def test_a_bin_that_nothing_enters_fades_to_nothing() -> None:
-    one = learn([])
-    one.arrays.reference[:] = 1e-30
-    one.arrays.placements[:] = 10_000, 0
-    go_on(one, positives(np.full(3, 0.5)))
-    assert np.count_nonzero(one.arrays.reference) == 1
+    detector = learn([])
+    detector.arrays.reference[:] = 1e-30
+    detector.arrays.placements[:] = 10_000, 0
+    go_on(detector, positives(np.full(3, 0.5)))
+    assert np.count_nonzero(detector.arrays.reference) == 1
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.0, np.nan])
 def test_constant_scores_of_positives(value: float) -> None:
-    one = learn(np.full(3000, value))
-    assert one.alarms() == []
-    go_on(one, positives([]), KEPT + 3000)
-    go_on(one, positives(np.full(500, 0.0)), KEPT + 3000)
-    assert one.count[0] == (value in (0.5, 1.0))
+    detector = learn(np.full(3000, value))
+    assert detector.alarms() == []
+    go_on(detector, positives([]), CAPACITY + 3000)
+    go_on(detector, positives(np.full(500, 0.0)), CAPACITY + 3000)
+    assert detector.count[0] == (value in (0.5, 1.0))
 
 
 @pytest.mark.long
 def test_all_scores_alike_are_no_alarm() -> None:
     y = np.where(np.arange(20_000) % 2, 1.0, -1.0)
     for value in (0.0, np.inf, -np.inf, np.nan):
-        one = Drift()
-        go_on(one, Labelled(np.full(20_000, value), y))
-        assert one.alarms() == []
-        assert one.arrays.recent.tolist() == [[0.0, 1.0]] * 128
+        detector = Drift()
+        go_on(detector, Labelled(np.full(20_000, value), y))
+        assert detector.alarms() == []
+        assert detector.arrays.recent.tolist() == [[0.0, 1.0]] * 128
 
 
 def naive_serve(scores: Vector) -> list[tuple[int, float]]:
     """(scores met, distance) of each alarm."""
-    found, start = [], 0
+    result, start = [], 0
     quiet = list[float]()  # distances that were no alarms
     for stop in range(512, len(scores) + 1):
         if stop - start >= 2560 and (stop - start) % 512 == 0:
             d = ks_2samp(scores[stop - 2560 : stop - 512], scores[stop - 512 : stop], method="asymp").statistic
-            known = quiet[:-4][-32:]
-            if len(known) >= 12 and d >= max(0.15, 1.5 * max(known)):
-                found.append((stop, float(d)))
+            recent = quiet[:-4][-32:]
+            if len(recent) >= 12 and d >= max(0.15, 1.5 * max(recent)):
+                result.append((stop, float(d)))
                 start = stop
             else:
                 quiet.append(float(d))
-    return found
+    return result
 
 
 @pytest.mark.parametrize("kind", ["normal", "ties", "infinite"])
@@ -314,10 +320,10 @@ def test_alarms_of_served_scores_are_those_of_the_definition(kind: str) -> None:
         scores[scores < -2.5] = -np.inf
     expected = naive_serve(scores)
     assert len(expected) >= 3
-    one = Drift()
-    one.serve(scores, 5, np.arange(1.0, len(scores) + 1))
-    alarms = one.alarms()
-    assert [alarm["clock"] for alarm in alarms] == [met for met, _ in expected]
+    detector = Drift()
+    detector.serve(scores, 5, np.arange(1.0, len(scores) + 1))
+    alarms = detector.alarms()
+    assert [alarm["clock"] for alarm in alarms] == [clock for clock, _ in expected]
     assert [abs(alarm["after"] - alarm["before"]) for alarm in alarms] == pytest.approx([d for _, d in expected])
     assert {alarm["events"] for alarm in alarms} == {5}
     json.dumps(alarms, allow_nan=False)
@@ -326,9 +332,9 @@ def test_alarms_of_served_scores_are_those_of_the_definition(kind: str) -> None:
 def test_served_scores_that_stay_alike_are_no_alarm() -> None:
     random = np.random.default_rng(9)
     for scores in (random.normal(size=50_000), np.zeros(10_000), np.full(10_000, np.nan), np.full(10_000, np.inf)):
-        one = Drift()
-        one.serve(scores, 0, np.full(len(scores), np.nan))
-        assert one.alarms() == []
+        detector = Drift()
+        detector.serve(scores, 0, np.full(len(scores), np.nan))
+        assert detector.alarms() == []
     slow = Drift()
     slow.serve(random.normal(np.linspace(0, 2, 50_000)), 0, np.full(50_000, np.nan))
     assert slow.alarms() == []
@@ -338,36 +344,36 @@ def test_a_learner_that_moves_its_own_scores_raises_no_alarm_but_by_moving_them_
     """Scores that jump by half their spread every 700 events from the start are how this learner is."""
     random = np.random.default_rng(13)
     jumps = np.repeat(np.arange(60) % 2 * 0.6, 700)
-    one = Drift()
-    one.serve(random.normal(jumps), 0, np.full(len(jumps), np.nan))
-    assert one.alarms() == []
-    assert one.arrays.distances.max() > 0.15
-    one.serve(random.normal(2.0, 1.0, 2048), 0, np.full(2048, np.nan))
-    assert one.count.tolist() == [0, 1]
+    detector = Drift()
+    detector.serve(random.normal(jumps), 0, np.full(len(jumps), np.nan))
+    assert detector.alarms() == []
+    assert detector.arrays.distances.max() > 0.15
+    detector.serve(random.normal(2.0, 1.0, 2048), 0, np.full(2048, np.nan))
+    assert detector.count.tolist() == [0, 1]
 
 
 def test_a_change_of_spread_is_found() -> None:
     random = np.random.default_rng(10)
-    one = Drift()
-    one.serve(np.concatenate([random.normal(size=12_000), random.normal(0, 3, 1024)]), 0, np.full(13_024, np.nan))
-    assert one.count.tolist() == [0, 1]
+    detector = Drift()
+    detector.serve(np.concatenate([random.normal(size=12_000), random.normal(0, 3, 1024)]), 0, np.full(13_024, np.nan))
+    assert detector.count.tolist() == [0, 1]
 
 
 def test_the_last_64_alarms_are_kept_and_a_view_can_last() -> None:
-    one = Drift()
+    detector = Drift()
     scores = np.where(np.arange(70 * 2560) % 2560 < 2048, 0.0, 1.0)
-    one.serve(np.zeros(10_240), 3, np.full(10_240, np.nan))
-    one.serve(np.zeros(2560), 3, np.full(2560, np.nan))
-    one.serve(scores, 3, np.full(len(scores), np.nan))
-    assert one.count.tolist() == [0, 70]
-    assert [alarm["number"] for alarm in one.alarms()] == list(range(6, 70))
-    assert [alarm["number"] for alarm in one.alarms(68)] == [68, 69]
-    assert one.alarms(70) == []
-    frozen = one.view().frozen()
-    one.serve(scores[:2560], 3, np.full(2560, np.nan))
+    detector.serve(np.zeros(10_240), 3, np.full(10_240, np.nan))
+    detector.serve(np.zeros(2560), 3, np.full(2560, np.nan))
+    detector.serve(scores, 3, np.full(len(scores), np.nan))
+    assert detector.count.tolist() == [0, 70]
+    assert [alarm["number"] for alarm in detector.alarms()] == list(range(6, 70))
+    assert [alarm["number"] for alarm in detector.alarms(68)] == [68, 69]
+    assert detector.alarms(70) == []
+    frozen = detector.view().frozen()
+    detector.serve(scores[:2560], 3, np.full(2560, np.nan))
     assert [alarm["number"] for alarm in frozen.alarms(68)] == [68, 69]
-    assert [alarm["number"] for alarm in one.alarms(68)] == [68, 69, 70]
-    assert list(one.problems(one.state())) == []
+    assert [alarm["number"] for alarm in detector.alarms(68)] == [68, 69, 70]
+    assert list(detector.problems(detector.state())) == []
 
 
 @pytest.mark.parametrize(
@@ -401,27 +407,27 @@ def test_the_last_64_alarms_are_kept_and_a_view_can_last() -> None:
     ],
 )
 def test_what_no_stream_leads_to_is_found(name: str, change: tuple[Any, Any]) -> None:
-    one = Drift()
-    go_on(one, fall(12))
-    assert one.count[0] == 1
-    state = {key: array.copy() for key, array in one.state().items()}
-    assert list(one.problems(state)) == []
+    detector = Drift()
+    go_on(detector, fall(12))
+    assert detector.count[0] == 1
+    state = {key: array.copy() for key, array in detector.state().items()}
+    assert list(detector.problems(state)) == []
     place, value = change
     state[name][place] = value
-    assert name in [found for found, _ in one.problems(state)]
+    assert name in [result for result, _ in detector.problems(state)]
 
 
 def test_an_empty_reference_that_should_not_be_is_found() -> None:
-    one = learn(placed(0.8, 300, np.random.default_rng(0)))
-    state = {key: array.copy() for key, array in one.state().items()}
+    detector = learn(placed(0.8, 300, np.random.default_rng(0)))
+    state = {key: array.copy() for key, array in detector.state().items()}
     state["reference"][:] = 0.0
-    assert [name for name, _ in one.problems(state)] == ["reference"]
+    assert [name for name, _ in detector.problems(state)] == ["reference"]
 
 
 def test_one_compiled_signature_each() -> None:
-    one = Drift()
-    one.learn(np.array([0.5, np.nan]), np.array([1.0, -1.0]), 0, np.array([1.0, 2.0]))
-    one.serve(np.array([0.5]), 2, np.array([1.0]))
+    detector = Drift()
+    detector.learn(np.array([0.5, np.nan]), np.array([1.0, -1.0]), 0, np.array([1.0, 2.0]))
+    detector.serve(np.array([0.5]), 2, np.array([1.0]))
     for kernel in (drift._learn, drift._serve):
         assert len(getattr(kernel, "signatures", [1])) == 1
 
@@ -429,14 +435,14 @@ def test_one_compiled_signature_each() -> None:
 def test_a_restore_with_a_full_ring_has_room_for_what_comes() -> None:
     random = np.random.default_rng(4)
     n = 9_000
-    whole, clocks = Drift(), np.full(n, np.nan)
-    whole.learn(random.normal(size=n), np.full(n, -1.0), 0, clocks)
+    full, clocks = Drift(), np.full(n, np.nan)
+    full.learn(random.normal(size=n), np.full(n, -1.0), 0, clocks)
     again = Drift()
-    again.restore({name: array.copy() for name, array in whole.state().items()})
+    again.restore({name: array.copy() for name, array in full.state().items()})
     later = np.concatenate([random.normal(size=3_000), np.repeat(random.normal(size=300), 20)])
-    for one in (whole, again):
-        one.learn(later, np.full(n, -1.0), n, clocks)
-    for name, array in whole.state().items():
+    for item in (full, again):
+        item.learn(later, np.full(n, -1.0), n, clocks)
+    for name, array in full.state().items():
         assert array.tobytes() == again.state()[name].tobytes()
     assert values(again._negatives).tolist() == np.sort(again.arrays.scores).tolist()
 

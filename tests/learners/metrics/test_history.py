@@ -19,7 +19,7 @@ STRIDE = 10
 
 
 def row(number: int, clock: float | None = None, served: int = 0) -> NDArray[np.float64]:
-    """The row of a number, when so many of the events had been served, and the others learnt."""
+    """Return row `number` after this many served and learnt events."""
     steps = number * STRIDE
     clock = 1000.0 + steps if clock is None else clock
     return np.array([steps - served, clock, served, number % 7 / 7 if number % 5 else np.nan])
@@ -37,8 +37,8 @@ def halves(number: int) -> int:
     return number * STRIDE if number <= 3 else 3 * STRIDE + (number - 3) * STRIDE // 2
 
 
-def kept(count: int) -> list[int]:
-    """The numbers of the rows that are kept after `count`, from the definition."""
+def stored_rows(count: int) -> list[int]:
+    """Return the numbers of the rows in the history after `count` rows, from the definition."""
     numbers, level = set(), 0
     while not level or max(count - 1, 0) // ROWS >> (level - 1):
         numbers |= {n << level for n in range(max(1, (count >> level) - ROWS + 1), (count >> level) + 1)}
@@ -63,7 +63,7 @@ def same(a: MetricHistory, b: MetricHistory) -> bool:
 def test_the_rows_kept_are_those_of_the_definition(count: int) -> None:
     history = filled(count)
     points = history.view().points()
-    assert [point["events"] for point in points] == [STRIDE * n for n in kept(count)]
+    assert [point["events"] for point in points] == [STRIDE * n for n in stored_rows(count)]
     for point in points:
         expected = row(point["events"] // STRIDE)
         assert tuple(point) == COLUMNS
@@ -116,7 +116,7 @@ def test_there_are_never_more_levels_than_the_bound() -> None:
 
 def test_a_row_is_due_at_each_multiple_of_the_stride_and_no_other_is_taken() -> None:
     history = filled(3)
-    assert [history.due(steps) for steps in (30, 31, 39, 40)] == [10, 9, 1, 0]
+    assert [history.steps_to_next(steps) for steps in (30, 31, 39, 40)] == [10, 9, 1, 0]
     for number in (2, 3, 5):
         with pytest.raises(ValueError, match="expected 40"):
             history.add(row(number))
@@ -137,10 +137,10 @@ def test_events_served_and_learnt_are_counted_alike() -> None:
             history.add(row(number, served=halves(number)) - [0, 0, 1, 0])
         history.add(row(number, served=halves(number)))
     points = history.view().points()
-    assert [point["events"] + point["served"] for point in points] == [STRIDE * n for n in kept(200)]
-    assert [point["served"] for point in points] == [halves(n) for n in kept(200)]
+    assert [point["events"] + point["served"] for point in points] == [STRIDE * n for n in stored_rows(200)]
+    assert [point["served"] for point in points] == [halves(n) for n in stored_rows(200)]
     assert list(history.problems(history.state())) == []
-    assert history.view().since(0) == list(zip(kept(200), points, strict=True))
+    assert history.view().since(0) == list(zip(stored_rows(200), points, strict=True))
     assert [number for number, _ in history.view().since(192)] == list(range(193, 201))
 
 
@@ -208,19 +208,19 @@ def test_rows_without_a_clock_have_no_place_on_its_axis() -> None:
 def test_rows_since_a_number(number: int) -> None:
     view = filled(300).view()
     numbered = [(point["events"] // STRIDE, point) for point in view.points()]
-    assert view.since(number) == [(one, point) for one, point in numbered if one > number]
+    assert view.since(number) == [(item, point) for item, point in numbered if item > number]
 
 
 @given(st.lists(st.integers(0, 300), max_size=6))
 @settings(max_examples=25)
 def test_a_restore_goes_on_to_the_bit(cuts: list[int]) -> None:
-    whole, cut = filled(300), MetricHistory(COLUMNS, STRIDE)
+    full, cut = filled(300), MetricHistory(COLUMNS, STRIDE)
     for number in range(1, 301):
         if number in cuts:
             cut = restored(cut)
         cut.add(row(number))
-    assert same(whole, cut)
-    assert whole.view().points() == cut.view().points()
+    assert same(full, cut)
+    assert full.view().points() == cut.view().points()
 
 
 def test_a_restored_history_is_apart_from_the_state_it_came_from() -> None:

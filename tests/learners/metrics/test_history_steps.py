@@ -95,22 +95,22 @@ class Reference:
         self.clock = math.nan
         self.rows: list[dict[str, Any]] = []
 
-    def feed(self, one: Events) -> None:
-        feed(self.metrics, one)
-        if not math.isnan(one.times[0]) and not one.times[0] <= self.clock:
-            self.clock = one.times[0]
+    def feed(self, metrics: Events) -> None:
+        feed(self.metrics, metrics)
+        if not math.isnan(metrics.times[0]) and not metrics.times[0] <= self.clock:
+            self.clock = metrics.times[0]
         before = self.events + self.served
-        if not one.served[0]:
+        if not metrics.served[0]:
             self.events += 1
         else:
-            if one.ids[0] not in self.recent:
+            if metrics.ids[0] not in self.recent:
                 self.served += 1
                 if len(self.recent) == self.size:
                     self.recent.popitem(last=False)
-            self.recent[one.ids[0]] = int(one.decisions[0])
+            self.recent[metrics.ids[0]] = int(metrics.decisions[0])
         steps = self.events + self.served
         if steps > before and steps % STRIDE == 0:
-            self.rows.append(self._row(float(one.thresholds[0])))
+            self.rows.append(self._row(float(metrics.thresholds[0])))
 
     def _row(self, threshold: float) -> dict[str, Any]:
         document = self.metrics.view().as_json()

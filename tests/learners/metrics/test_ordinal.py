@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from learners.metrics.ordinal import ORDINAL_HISTORY, RankMetrics
 from learners.numerics.hash_table import hashes_of
 
-TOLD = ("label_delay_median", "label_delay_p90", "label_coverage", "events_per_second")
+COMMON_METRICS = ("label_delay_median", "label_delay_p90", "label_coverage", "events_per_second")
 
 
 def stream(n: int, seed: int, ranks: int = 5) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """True ranks, and predicted ones that are often near."""
+    """Draw true ranks, and predicted ranks that are often near."""
     random = np.random.default_rng(seed)
     y = random.integers(1, ranks + 1, n)
     decisions = np.clip(np.rint(y + random.normal(size=n)), 1, ranks).astype(np.int64)
@@ -35,7 +35,7 @@ def feed(metrics: RankMetrics, y: Any, decisions: Any, times: Any = None) -> Non
 
 
 def expected(y: Any, decisions: Any, ranks: int) -> dict[str, Any]:
-    """The figures of some events, from scratch."""
+    """Compute the metrics of some events from scratch."""
     confusion = np.zeros((ranks, ranks), dtype=np.int64)
     np.add.at(confusion, (y.astype(np.int64) - 1, decisions - 1), 1)
     away = np.abs(y - decisions)
@@ -48,14 +48,14 @@ def expected(y: Any, decisions: Any, ranks: int) -> dict[str, Any]:
 
 
 def check(metrics: Any, y: Any, decisions: Any, window: int, ranks: int) -> None:
-    """That every figure is right once the metrics have met these events."""
+    """Check every metric after these events."""
     figures = metrics.view().as_json()
     low = max(0, len(y) - window)
     recent = expected(y[low:], decisions[low:], ranks)
     total = expected(y, decisions, ranks)
-    told = dict.fromkeys(TOLD)
-    assert figures["window"] == {"size": window, "seconds": None, "events": len(y) - low, **recent, **told}
-    assert figures["since_start"] == {**total, **told, "label_delay_error": None}
+    reported = dict.fromkeys(COMMON_METRICS)
+    assert figures["window"] == {"size": window, "seconds": None, "events": len(y) - low, **recent, **reported}
+    assert figures["since_start"] == {**total, **reported, "label_delay_error": None}
     assert figures["events"] == metrics.events == len(y)
     assert figures["class_counts"] == total["class_counts"]
     assert metrics.view().counts.tolist() == list(total["class_counts"].values())
@@ -112,8 +112,8 @@ def states_equal(a: RankMetrics, b: RankMetrics) -> bool:
 def test_batch_cuts_are_invisible_and_a_restore_goes_on(seconds: float | None, cuts: list[int], window: int) -> None:
     y, decisions = stream(300, seed=3)
     times = 1e9 + np.arange(300.0)
-    whole, cut = RankMetrics(window, seconds, 5), RankMetrics(window, seconds, 5)
-    feed(whole, y, decisions, times)
+    full, cut = RankMetrics(window, seconds, 5), RankMetrics(window, seconds, 5)
+    feed(full, y, decisions, times)
     for start, stop in pairwise([0, *sorted(cuts), 300]):
         part = slice(start, stop)
         feed(cut, y[part], decisions[part], times[part])
@@ -122,9 +122,9 @@ def test_batch_cuts_are_invisible_and_a_restore_goes_on(seconds: float | None, c
         assert {name: array.shape for name, array in copied.items()} == cut.shapes(copied)
         assert list(cut.problems(copied)) == []
         cut.restore(copied)
-    assert states_equal(whole, cut)
-    assert whole.view().as_json() == cut.view().as_json()
-    assert whole.view().history() == cut.view().history()
+    assert states_equal(full, cut)
+    assert full.view().as_json() == cut.view().as_json()
+    assert full.view().history() == cut.view().history()
 
 
 def test_a_window_of_seconds_holds_what_is_younger() -> None:
@@ -192,8 +192,8 @@ def test_the_history_holds_the_window_at_each_stride() -> None:
         assert [point[name] for name in ("mae", "mse", "accuracy")] == [
             figures[name] for name in ("mae", "mse", "accuracy")
         ]
-        whole = expected(y[: point["events"]], decisions[: point["events"]], 5)
-        assert [point[f"since_start_{name}"] for name in ("mae", "accuracy")] == [whole["mae"], whole["accuracy"]]
+        full = expected(y[: point["events"]], decisions[: point["events"]], 5)
+        assert [point[f"since_start_{name}"] for name in ("mae", "accuracy")] == [full["mae"], full["accuracy"]]
     assert metrics.view().points_since(4) == [(5, history["points"][4]), (6, history["points"][5])]
     assert metrics.view().point_count == 6
 

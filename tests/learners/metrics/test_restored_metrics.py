@@ -18,12 +18,12 @@ COUNTS = (-1, 1, 1000, 2**53, 2**62)
 SHARES = ("auc", "average_precision", "f1", "precision", "recall", "alert_rate", "accuracy", "label_coverage")
 
 
-def told(config: Config, state: State) -> None:
+def check_json(config: Config, state: State) -> None:
     """Restore it, and tell all of its figures in JSON, which knows neither NaN nor infinity."""
     figures = Learner.restored(config, state).view().figures
     history = figures.history()
-    for one in (figures.as_json(), history, figures.points_since(0), figures.alarms(), figures.curves()):
-        json.dumps(one, allow_nan=False)
+    for item in (figures.as_json(), history, figures.points_since(0), figures.alarms(), figures.curves()):
+        json.dumps(item, allow_nan=False)
     for point in history["points"]:
         for name in {"events", "served", "positives", "alerts"} & point.keys():
             assert isinstance(point[name], int)
@@ -67,25 +67,25 @@ def test_a_history_may_lack_figures_but_not_counts(algorithm: str) -> None:
 def test_whatever_a_column_of_the_history_says_is_refused_or_told(algorithm: str) -> None:
     (pipeline,) = kinds((algorithm, "dense"))
     config, state = learnt(pipeline, 240, timed=True)
-    told(config, state)
+    check_json(config, state)
     name, columns = "metrics.history_rows", HISTORY_COLUMNS if algorithm == "cbr" else ORDINAL_HISTORY
-    taken = {
+    values = {
         (column, value)
         for place, column in enumerate(columns)
         for value in FLOATS
         if not refused(config, bad := changed(state, name, 2 * len(columns) + place, value))
-        and told(config, bad) is None
+        and check_json(config, bad) is None
     }
-    known = [column for column in columns if column not in ("events", "clock", "served")]
-    for column in known:
-        whole = column in ("positives", "alerts")
-        assert whole == all((column, value) not in taken for value in (np.nan, 0.5)), column
+    names = [column for column in columns if column not in ("events", "clock", "served")]
+    for column in names:
+        full = column in ("positives", "alerts")
+        assert full == all((column, value) not in values for value in (np.nan, 0.5)), column
         free = column == "threshold"
-        assert ((column, -1.0) in taken) == (free or column == "mcc"), column
-        assert ((column, 1e300) in taken) == (free or column == "events_per_second"), column
+        assert ((column, -1.0) in values) == (free or column == "mcc"), column
+        assert ((column, 1e300) in values) == (free or column == "events_per_second"), column
         if column.removeprefix("since_start_") in SHARES:
-            assert (column, 2.0) not in taken, column
-    assert not [value for _, value in taken if np.isinf(value)]
+            assert (column, 2.0) not in values, column
+    assert not [value for _, value in values if np.isinf(value)]
 
 
 def test_counts_of_a_history_are_whole_and_no_more_than_the_window_holds() -> None:
@@ -113,6 +113,6 @@ def test_whatever_an_array_of_the_figures_says_is_refused_or_told(algorithm: str
                 if array.dtype.kind == "f" or np.iinfo(array.dtype).min <= value <= np.iinfo(array.dtype).max:
                     bad = changed(state, name, place, value)
                     if not refused(config, bad):
-                        told(config, bad)
+                        check_json(config, bad)
                     tried += 1
     assert tried > 200

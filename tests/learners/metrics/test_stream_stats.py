@@ -53,7 +53,7 @@ class Slow:
     def step(self, step: Step) -> None:
         if math.isfinite(step.time):
             self.clock = step.time if math.isnan(self.clock) else max(self.clock, step.time)
-        recent = {one["id"]: one for one in self.ever[-self.size :]}
+        recent = {item["id"]: item for item in self.ever[-self.size :]}
         if step.served is not None:
             if step.served not in recent:
                 self.ever.append({"id": step.served, "labelled": False})
@@ -66,7 +66,7 @@ class Slow:
             self.expire(self.clock)
             self.window.append(event)
             if step.late is not None:
-                late = {one["id"]: one for one in self.ever[-self.size :]}.get(step.late)
+                late = {item["id"]: item for item in self.ever[-self.size :]}.get(step.late)
                 gone = late is None and len(self.ever) > self.size  # it may have been served and have left the ring
                 if gone or (late is not None and not late["labelled"]):
                     self.labelled = min(self.labelled + 1, len(self.ever))
@@ -80,7 +80,7 @@ class Slow:
         delays = [delay for _, delay in events if not math.isnan(delay)]
         clocks = [clock for clock, _ in events if not math.isnan(clock)]
         elapsed = self.clock - clocks[0] if clocks else 0.0
-        labelled = sum(one["labelled"] for one in served) if within else self.labelled
+        labelled = sum(item["labelled"] for item in served) if within else self.labelled
         return {
             "label_delay_median": np.quantile(delays, 0.5).item() if delays else None,
             "label_delay_p90": np.quantile(delays, 0.9).item() if delays else None,
@@ -88,7 +88,7 @@ class Slow:
             "label_coverage": labelled / len(served) if served else None,
             "events_per_second": (len(clocks) - 1) / elapsed if len(clocks) > 1 and elapsed > 0 else None,
             "served": len(served),
-            "served_alert_rate": sum(one["decision"] for one in served) / len(served) if served else None,
+            "served_alert_rate": sum(item["decision"] for item in served) / len(served) if served else None,
         }
 
 
@@ -178,9 +178,9 @@ def stream(n: int, seed: int, ids: int) -> list[Step]:
         if random.random() < 0.5:
             out.append(Step(time, f"{random.integers(ids)}", int(random.random() < 0.3)))
         else:
-            known = f"{random.integers(ids)}" if random.random() < 0.8 else None
+            name = f"{random.integers(ids)}" if random.random() < 0.8 else None
             delay = random.exponential(1000.0) if random.random() < 0.9 else math.nan
-            out.append(Step(time, None, 0, True, delay, known))
+            out.append(Step(time, None, 0, True, delay, name))
     return out
 
 
@@ -200,14 +200,14 @@ def test_long_streams(size: int, seconds: float | None) -> None:
 @settings(max_examples=25)
 def test_batch_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], kind: tuple[int, float | None]) -> None:
     events = sorted(stream(600, seed=3, ids=90), key=lambda step: step.labelled)  # first all that is served
-    whole, cut = StreamStats(*kind), StreamStats(*kind)
-    feed(whole, events)
+    full, cut = StreamStats(*kind), StreamStats(*kind)
+    feed(full, events)
     for start, stop in pairwise([0, *sorted(cuts), 600]):
         feed(cut, events[start:stop])
         cut = restored(cut)
-    assert same(whole, cut)
+    assert same(full, cut)
     for scope in ("window", "since_start"):
-        assert whole.view().figures(scope) == cut.view().figures(scope)  # type: ignore[arg-type]
+        assert full.view().figures(scope) == cut.view().figures(scope)  # type: ignore[arg-type]
 
 
 def test_the_clock_never_goes_back() -> None:
@@ -251,10 +251,10 @@ def test_a_served_id_keeps_its_place_and_counts_once() -> None:
 def test_a_label_that_comes_with_its_event_marks_no_served_one() -> None:
     traffic = StreamStats(10, None)
     feed(traffic, [Step(served="a"), Step(served="b")])
-    one = np.array([1.0])
-    traffic.learn(one, one, hashes_of(["a"]), np.array([False]))
+    stats = np.array([1.0])
+    traffic.learn(stats, stats, hashes_of(["a"]), np.array([False]))
     assert traffic.view().figures("window")[0]["label_coverage"] == 0.0
-    traffic.learn(one, one, hashes_of(["b"]), np.array([True]))
+    traffic.learn(stats, stats, hashes_of(["b"]), np.array([True]))
     assert traffic.view().figures("window")[0]["label_coverage"] == 0.5
 
 
@@ -270,11 +270,11 @@ def test_no_more_are_taken_than_are_to_count() -> None:
     traffic = StreamStats(100, None)
     names = ["a", None, "a", "b", "b", "c", "a", "d"]
     hashes, decisions = hashes_of(names), np.array([0, 1, 1, 0, 1, 0, 0, 0])
-    for most, taken, served, rate in ((1, 1, 1, 0.0), (1, 3, 2, 0.5), (1, 2, 3, 2 / 3), (5, 2, 4, 1 / 4)):
-        assert traffic.serve(hashes, decisions, most) == taken
+    for most, counted, served, rate in ((1, 1, 1, 0.0), (1, 3, 2, 0.5), (1, 2, 3, 2 / 3), (5, 2, 4, 1 / 4)):
+        assert traffic.serve(hashes, decisions, most) == counted
         figures = traffic.view().figures("since_start")[0]
         assert (traffic.served, figures["served"], figures["served_alert_rate"]) == (served, served, rate)
-        hashes, decisions = hashes[taken:], decisions[taken:]
+        hashes, decisions = hashes[counted:], decisions[counted:]
     many = hashes_of([f"m{i}" for i in range(1000)])  # the ring grows meanwhile
     called = np.zeros(1000, dtype=np.int64)
     assert traffic.serve(many, called, 700) == 700
@@ -465,12 +465,12 @@ def test_a_state_that_is_not_refused_goes_on(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize(("size", "seconds"), [(5, None), (300, None), (300, 100.0), (2000, 700.0)])
-@pytest.mark.parametrize("known", [0.0, 0.1, 1.0])
-def test_delays_are_the_same_whether_they_wait_or_not(size: int, seconds: float | None, known: float) -> None:
+@pytest.mark.parametrize("id_share", [0.0, 0.1, 1.0])
+def test_delays_are_the_same_whether_they_wait_or_not(size: int, seconds: float | None, id_share: float) -> None:
     random = np.random.default_rng(size)
     n = 3000
     clocks = np.cumsum(random.exponential(size=n)) + np.repeat([0.0, 1e6], [1800, n - 1800])  # then all before has left
-    delays = np.where(random.random(n) < known, np.round(random.exponential(9.0, n), 1), math.nan)
+    delays = np.where(random.random(n) < id_share, np.round(random.exponential(9.0, n), 1), math.nan)
     late, hashes = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.uint64)
     single, together = StreamStats(size, seconds), StreamStats(size, seconds)
     single.tick(clocks)

@@ -52,11 +52,11 @@ def feed(window: Window, events: Events) -> None:
     window.learn(*events)
 
 
-def check(window: Window, held: Events, tolerance: float = 1e-12) -> None:
-    """That the figures of the window are the definitions' over the events `held`, and null ones have their reason."""
+def check(window: Window, events: Events, tolerance: float = 1e-12) -> None:
+    """Check the metrics of the window against their definitions over `events`, and the reasons of null metrics."""
     figures, undefined = window.view().figures(SETTINGS)
-    label = held.y > 0
-    expected = exact_figures(label, held.scores, held.probabilities, held.decisions > 0, SETTINGS)
+    label = events.y > 0
+    expected = exact_figures(label, events.scores, events.probabilities, events.decisions > 0, SETTINGS)
     assert list(figures) == [name for name in FIGURES if name in expected]
     for name, value in expected.items():
         if value is None:
@@ -181,8 +181,8 @@ def test_correcting_an_event_that_has_left_or_has_the_label_changes_nothing() ->
 @settings(max_examples=25)
 def test_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], size: int, timed: bool) -> None:
     events = stream(260, seed=6, levels=40, clocked=1.0 if timed else 0.0)
-    whole = Window(size, 70.0 if timed else None)
-    feed(whole, events)
+    window = Window(size, 70.0 if timed else None)
+    feed(window, events)
     pieces = Window(size, 70.0 if timed else None)
     for start, stop in pairwise([0, *sorted(cuts), 260]):
         feed(pieces, events.part(start, stop))
@@ -191,9 +191,9 @@ def test_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], size: int, ti
         assert {name: array.shape for name, array in state.items()} == pieces.shapes(state)
         pieces = Window(size, 70.0 if timed else None)
         pieces.restore(state)
-    for name, array in whole.state().items():
+    for name, array in window.state().items():
         assert array.tobytes() == pieces.state()[name].tobytes(), name
-    assert whole.view().figures(SETTINGS) == pieces.view().figures(SETTINGS)
+    assert window.view().figures(SETTINGS) == pieces.view().figures(SETTINGS)
 
 
 wild = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([0.0, -0.0, 5e-324, 1e308, -1e308])
@@ -215,10 +215,10 @@ def test_any_scores_and_probabilities(rows: list[tuple[float, float, bool, bool]
     feed(window, events)
     figures, _ = window.view().figures(SETTINGS)
     json.dumps([figures, window.view().curves(7)], allow_nan=False)
-    held = events.picked(slice(max(0, len(rows) - size), None))
-    clean = np.where(np.isnan(held.scores), 0.0, held.scores)
+    last = events.picked(slice(max(0, len(rows) - size), None))
+    clean = np.where(np.isnan(last.scores), 0.0, last.scores)
     order = np.unique(clean, return_inverse=True)[1].astype(float)  # scikit-learn refuses what is infinite
-    check(window, held._replace(scores=order))
+    check(window, last._replace(scores=order))
 
 
 def test_a_frozen_view_stays_and_a_live_one_moves() -> None:
@@ -246,7 +246,7 @@ def test_the_ring_grows_by_powers_of_two() -> None:
 
 
 def broken(name: str, change: Any, seconds: float | None) -> list[tuple[str, str]]:
-    """What `problems` says of a state of 150 events in a window of 100 with one array changed."""
+    """Return the problems of a state of 150 events in a window of 100 with one changed array."""
     window = Window(100, seconds)
     events = stream(150, seed=9, clocked=1.0)
     events.clocks[:70] = np.nan
@@ -288,17 +288,20 @@ def put(at: Any, value: Any) -> Any:
     ],
 )
 def test_problems_finds_what_no_stream_leads_to(name: str, change: Any, seconds: float | None) -> None:
-    found = broken(name, change, seconds)
-    assert {where for where, _ in found} == {name}
+    result = broken(name, change, seconds)
+    assert {where for where, _ in result} == {name}
 
 
 def test_the_scores_of_a_class_come_in_order() -> None:
     window = Window(3000, None)
     events = stream(5000, seed=10)
     feed(window, events)
-    held = events.part(2000, 5000)
-    assert values(window.view().negatives).tolist() == np.sort(held.scores[held.y < 0]).tolist()
-    assert values(window.view().frozen().positives).tolist() == np.sort(held.scores[held.y > 0]).tolist()
+    ordered_scores = events.part(2000, 5000)
+    assert values(window.view().negatives).tolist() == np.sort(ordered_scores.scores[ordered_scores.y < 0]).tolist()
+    assert (
+        values(window.view().frozen().positives).tolist()
+        == np.sort(ordered_scores.scores[ordered_scores.y > 0]).tolist()
+    )
 
 
 @pytest.mark.parametrize(
@@ -320,10 +323,10 @@ def test_many_at_once_are_as_one_by_one(size: int, seconds: float | None, share:
             feed(single, events.part(i, i + 1))
         for name, array in single.state().items():
             assert array.tobytes() == together.state()[name].tobytes()
-        one, other = single.view(), together.view()
-        assert values(one.negatives).tobytes() == values(other.negatives).tobytes()
-        assert values(one.positives).tobytes() == values(other.positives).tobytes()
-        assert one.figures(SETTINGS) == other.figures(SETTINGS)
+        left, other = single.view(), together.view()
+        assert values(left.negatives).tobytes() == values(other.negatives).tobytes()
+        assert values(left.positives).tobytes() == values(other.positives).tobytes()
+        assert left.figures(SETTINGS) == other.figures(SETTINGS)
         first, last = single.arrays.span.tolist()
-        held = np.nan_to_num(events.scores[first:last], posinf=np.inf, neginf=-np.inf)
-        assert values(other.positives).tolist() == np.sort(held[events.y[first:last] > 0]).tolist()
+        recent = np.nan_to_num(events.scores[first:last], posinf=np.inf, neginf=-np.inf)
+        assert values(other.positives).tolist() == np.sort(recent[events.y[first:last] > 0]).tolist()

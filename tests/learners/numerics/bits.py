@@ -28,29 +28,29 @@ __all__ = ["hashes"]
 
 
 def hashes() -> dict[str, str]:
-    """A hash of states and scores for each algorithm, its options, kind of rows and precision; of embedded rows."""
-    found = {}
+    """Hash states and scores for each algorithm, its options, kind of rows and precision; also for embedded rows."""
+    result = {}
     X, y = stream(40, 11, seed=12, density=0.7)
     X[:, 3] *= 1e20  # squares are beyond float32,
     X[20:, 5] *= 1e-30  # and vanish there
     for name, algorithm in algorithms().items():
         if not hasattr(algorithm, "learn"):
             continue
-        for made in [np.ascontiguousarray] * algorithm.TRAITS.dense + [as_sparse] * algorithm.TRAITS.sparse:
+        for words in [np.ascontiguousarray] * algorithm.TRAITS.dense + [as_sparse] * algorithm.TRAITS.sparse:
             for precision in get_args(Precision):
                 for number, params in enumerate(_choices(algorithm)):
-                    label = f"{name} {made.__name__} {precision} {number}"
-                    found[label] = _hash(algorithm, params, made(X), labels_for(algorithm, y), precision)
+                    label = f"{name} {words.__name__} {precision} {number}"
+                    result[label] = _hash(algorithm, params, words(X), labels_for(algorithm, y), precision)
     for kind in ("nystroem", "fourier"):
         for precision in get_args(Precision):
             settings = Embedding.of({"kind": kind, "components": 9})
             space = kernel_approximation.fit(settings, X[:, :3], 5, precision)
-            found[f"{kind} {precision}"] = _digest([*space, kernel_approximation.look(settings, space, X[:, :3])])
-    return found
+            result[f"{kind} {precision}"] = _digest([*space, kernel_approximation.look(settings, space, X[:, :3])])
+    return result
 
 
 def _choices(algorithm: Any) -> Iterator[Any]:
-    """The defaults, then each option of each choice."""
+    """Return the defaults, then each option of each choice."""
     yield algorithm.Params()
     for name, entry in algorithm.Params.schema()["properties"].items():
         for option in entry.get("enum", ()):

@@ -16,7 +16,7 @@ def empty(slots, room=0):
 
 
 def check(ring, table, model):
-    """That the table finds all that the dict from hash to slot holds, in the ring and nothing else."""
+    """Check that the table finds exactly the entries of the dict from hash to slot in the ring."""
     for h, slot in model.items():
         assert ring[slot] == h
         assert find(ring, table, np.uint64(h)) == slot

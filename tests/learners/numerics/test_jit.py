@@ -27,7 +27,7 @@ def aged(path: Path) -> Path:
 
 @pytest.fixture
 def run(tmp_path):
-    """Starts a program as a process, which does not outlive the test: it may wait for another, or stand still."""
+    """Start programs as processes that end with the test, even if they wait or hang."""
     with ExitStack() as started:
 
         def run(program, *arguments, environment):
@@ -54,10 +54,10 @@ def directory_of(cache: Path, sources: Path) -> str:
     """Where a fresh process that imports the library from `sources` keeps its kernels."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(sources)}
     code = "from learners.numerics import jit; print(jit.__file__); print(jit.cache_directory())"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=sources, capture_output=True, text=True, check=True
     )
-    file, directory = done.stdout.split()
+    file, directory = process.stdout.split()
     assert Path(file).is_relative_to(sources)
     return directory
 
@@ -76,13 +76,13 @@ def test_kernels_elsewhere_have_a_cache_that_follows_their_folder_and_this_one(t
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(jit, "_directories", {})
     (tmp_path / "a.py").write_text("x = 1")
-    own, before = jit.cache_directory(), jit.cache_directory(tmp_path)
+    cache, before = jit.cache_directory(), jit.cache_directory(tmp_path)
     jit._directories.clear()
-    assert (jit.cache_directory(), jit.cache_directory(tmp_path)) == (own, before)
+    assert (jit.cache_directory(), jit.cache_directory(tmp_path)) == (cache, before)
     (tmp_path / "a.py").write_text("x = 2")
     jit._directories.clear()
-    assert jit.cache_directory() == own
-    assert jit.cache_directory(tmp_path) not in (own, before)
+    assert jit.cache_directory() == cache
+    assert jit.cache_directory(tmp_path) not in (cache, before)
 
 
 def test_a_cache_that_cannot_be_written_is_replaced_by_a_private_one_that_goes_away(tmp_path):
@@ -141,9 +141,9 @@ def test_processes_that_compile_for_different_types_do_not_take_each_others_code
         started("float64", "a-read:b-read", "a-index:b-done", ""),
         started("float32", "b-read:a-index", "", "b-done"),
     ]
-    assert [one.communicate(timeout=300)[0] for one in racing] == ["28.0\n", "28.0\n"]
+    assert [item.communicate(timeout=300)[0] for item in racing] == ["28.0\n", "28.0\n"]
     after = [started(kind, "", "", "") for kind in ("float64", "float32")]
-    assert [one.communicate(timeout=300)[0] for one in after] == ["28.0\n", "28.0\n"]
+    assert [item.communicate(timeout=300)[0] for item in after] == ["28.0\n", "28.0\n"]
 
 
 TURNS = """
@@ -191,7 +191,7 @@ def outer(values):
 
 @pytest.fixture
 def started(tmp_path, run):
-    """Starts one of the processes that share a cache."""
+    """Start one of the processes that share a cache."""
     (tmp_path / "shared.py").write_text(SHARED)
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}
     environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[2])])
@@ -200,23 +200,23 @@ def started(tmp_path, run):
 
 
 def test_of_processes_that_need_a_kernel_at_once_one_compiles_it(tmp_path, started):
-    said = [one.communicate(timeout=300)[0].split() for one in [started("300", f"ready-{i}") for i in range(3)]]
-    assert [total for total, _ in said] == ["10.0"] * 3
-    assert sorted(int(misses) for _, misses in said) == [0, 0, 2]
+    outputs = [item.communicate(timeout=300)[0].split() for item in [started("300", f"ready-{i}") for i in range(3)]]
+    assert [total for total, _ in outputs] == ["10.0"] * 3
+    assert sorted(int(misses) for _, misses in outputs) == [0, 0, 2]
     assert not list(tmp_path.rglob("*.turn"))
 
 
 def test_who_waits_for_a_process_that_stands_still_compiles_for_itself(tmp_path, started):
     for i in range(3):
         (tmp_path / f"ready-{i}").touch()
-    one = started("300", "ready-0", "stand")
+    process = started("300", "ready-0", "stand")
     while True:
-        _, status = os.waitpid(one.pid, os.WUNTRACED)
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
         if list(tmp_path.rglob("*.turn")):
             break
-        os.kill(one.pid, signal.SIGCONT)  # it compiled something of numba's own
+        os.kill(process.pid, signal.SIGCONT)  # it compiled something of numba's own
     assert started("0.5", "ready-1").communicate(timeout=300)[0] == "10.0 2\n"
-    one.kill()
-    one.communicate(timeout=300)
+    process.kill()
+    process.communicate(timeout=300)
     assert started("300", "ready-2").communicate(timeout=300)[0] == "10.0 0\n"  # what is left is in nobody's way

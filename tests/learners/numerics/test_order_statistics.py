@@ -24,25 +24,25 @@ DRAWN = {
 
 
 @kernel
-def moved(held, come, gone):
-    """All of `come` enter, then all of `gone` leave."""
-    for x in come:
-        order_statistics.enter(held, x)
+def moved(multiset, added, gone):
+    """All of `added` enter, then all of `gone` leave."""
+    for x in added:
+        order_statistics.enter(multiset, x)
     for x in gone:
-        order_statistics.leave(held, x)
+        order_statistics.leave(multiset, x)
 
 
-def check(held: Ordered, model: list[float], probes: list[float]) -> None:
+def check(multiset: Ordered, model: list[float], probes: list[float]) -> None:
     """Readers see the same before and after what waits is worked in."""
-    waits = held.sizes.tolist()
-    seen = order_statistics.values(held)
-    told = [order_statistics.counts(held, x) for x in probes]
-    assert held.sizes.tolist() == waits
+    waits = multiset.sizes.tolist()
+    seen = order_statistics.values(multiset)
+    quantiles = [order_statistics.counts(multiset, x) for x in probes]
+    assert multiset.sizes.tolist() == waits
     assert seen.tolist() == model
     assert not np.signbit(seen[seen == 0.0]).any()
-    assert told == [(bisect.bisect_left(model, x), bisect.bisect_right(model, x)) for x in probes]
-    assert order_statistics.settled(held).tobytes() == seen.tobytes() == order_statistics.values(held).tobytes()
-    assert [order_statistics.counts(held, x) for x in probes] == told
+    assert quantiles == [(bisect.bisect_left(model, x), bisect.bisect_right(model, x)) for x in probes]
+    assert order_statistics.settled(multiset).tobytes() == seen.tobytes() == order_statistics.values(multiset).tobytes()
+    assert [order_statistics.counts(multiset, x) for x in probes] == quantiles
 
 
 @pytest.mark.parametrize("kind", DRAWN)
@@ -50,25 +50,25 @@ def check(held: Ordered, model: list[float], probes: list[float]) -> None:
 def test_many_that_come_and_go_leave_what_numpy_sorts(n: int, kind: str) -> None:
     rng = np.random.default_rng(n)
     model = np.sort(DRAWN[kind](rng, n))
-    held = order_statistics.ordered(model)
+    multiset = order_statistics.ordered(model)
     for more, less in [(25, 0), (700, 90), (30, 600), (385, 385), (26, 26), (1, 1), (0, 1), (3000, 2900)]:
-        come = DRAWN[kind](rng, more)
-        held = order_statistics.reserved(held, len(model) + more, max(more, less))
-        together = rng.permutation(np.concatenate([model, come]))  # what comes may go along with the rest
+        added = DRAWN[kind](rng, more)
+        multiset = order_statistics.reserved(multiset, len(model) + more, max(more, less))
+        together = rng.permutation(np.concatenate([model, added]))  # what comes may go along with the rest
         gone, model = together[:less], np.sort(together[less:])
-        moved(held, come, gone)
-        check(held, model.tolist(), [*come[:9], *gone[:9], -np.inf, 0.0, np.inf])
+        moved(multiset, added, gone)
+        check(multiset, model.tolist(), [*added[:9], *gone[:9], -np.inf, 0.0, np.inf])
 
 
 @pytest.mark.parametrize("kind", DRAWN)
 @pytest.mark.parametrize("n", [1, 500, 3000])
 def test_all_that_was_goes(n: int, kind: str) -> None:
     rng = np.random.default_rng(n)
-    old, come = DRAWN[kind](rng, n), DRAWN[kind](rng, 600)
-    for gone, left in ((old, come), (np.concatenate([come, old]), come[:0]), (come, old)):
-        held = order_statistics.reserved(order_statistics.ordered(np.sort(old)), n + 600, n + 600)
-        moved(held, come, gone)
-        check(held, np.sort(left).tolist(), [0.0, 2.5])
+    old, added = DRAWN[kind](rng, n), DRAWN[kind](rng, 600)
+    for gone, left in ((old, added), (np.concatenate([added, old]), added[:0]), (added, old)):
+        multiset = order_statistics.reserved(order_statistics.ordered(np.sort(old)), n + 600, n + 600)
+        moved(multiset, added, gone)
+        check(multiset, np.sort(left).tolist(), [0.0, 2.5])
 
 
 @pytest.mark.parametrize("spread", [1, 7, 10**6], ids=["all equal", "heavy ties", "distinct"])
@@ -77,56 +77,56 @@ def test_all_that_was_goes(n: int, kind: str) -> None:
 def test_a_sliding_window_stays_a_sorted_list(window: int, spread: int, step: int) -> None:
     rng = np.random.default_rng(spread)
     stream = rng.integers(0, spread, 6000) / 7.0 + np.arange(6000) // 500
-    held, model, last = order_statistics.ordered(np.empty(0)), [], deque[float]()
+    multiset, model, last = order_statistics.ordered(np.empty(0)), [], deque[float]()
     for start in range(0, len(stream), step):
         part = stream[start : start + step]
-        held = order_statistics.reserved(held, len(model) + len(part), len(part))
+        multiset = order_statistics.reserved(multiset, len(model) + len(part), len(part))
         for x in part.tolist():
             bisect.insort(model, x)
             last.append(x)
         gone = [last.popleft() for _ in range(max(0, len(last) - window))]
         for x in gone:
             model.pop(bisect.bisect_left(model, x))
-        moved(held, part, np.array(gone))
+        moved(multiset, part, np.array(gone))
         if start % (step * 13) == 0:
-            check(held, model, [part[0], part[0] - 0.01, part[0] + 0.01, -1e300, 1e300])
-    check(held, model, stream[-20:].tolist())
-    moved(held, np.empty(0), np.array(model))
-    check(held, [], [0.0])
+            check(multiset, model, [part[0], part[0] - 0.01, part[0] + 0.01, -1e300, 1e300])
+    check(multiset, model, stream[-20:].tolist())
+    moved(multiset, np.empty(0), np.array(model))
+    check(multiset, [], [0.0])
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(-3, 3)), max_size=200), st.integers(0, 2**32 - 1))
 @settings(max_examples=50)
 def test_any_order_of_adding_and_removing(steps: list[tuple[bool, int]], seed: int) -> None:
     rng = np.random.default_rng(seed)
-    held, model = order_statistics.reserved(order_statistics.ordered(np.empty(0)), 4000, 1), []
+    multiset, model = order_statistics.reserved(order_statistics.ordered(np.empty(0)), 4000, 1), []
     for adding, level in steps:
         for x in (level + rng.random(20).round(1)).tolist():
             if adding:
-                moved(held, np.array([x]), np.empty(0))
+                moved(multiset, np.array([x]), np.empty(0))
                 bisect.insort(model, x)
             elif model:
-                moved(held, np.empty(0), np.array([model.pop(int(rng.integers(len(model))))]))
-    check(held, model, [-3.0, -0.05, 0.0, 0.1, 3.95])
+                moved(multiset, np.empty(0), np.array([model.pop(int(rng.integers(len(model))))]))
+    check(multiset, model, [-3.0, -0.05, 0.0, 0.1, 3.95])
 
 
 @pytest.mark.parametrize("more", [WAITING - 1, WAITING, WAITING + 1, 5 * WAITING])
 def test_more_than_can_wait_is_worked_in_meanwhile(more: int) -> None:
     rng = np.random.default_rng(more)
-    old, come = rng.normal(size=more).round(2), rng.normal(size=more).round(2)
-    held = order_statistics.reserved(order_statistics.ordered(np.sort(old)), 2 * more, 1)
-    moved(held, come, old)
-    assert max(held.sizes[1:3]) <= WAITING
-    check(held, np.sort(come).tolist(), come[:20].tolist())
+    old, added = rng.normal(size=more).round(2), rng.normal(size=more).round(2)
+    multiset = order_statistics.reserved(order_statistics.ordered(np.sort(old)), 2 * more, 1)
+    moved(multiset, added, old)
+    assert max(multiset.sizes[1:3]) <= WAITING
+    check(multiset, np.sort(added).tolist(), added[:20].tolist())
 
 
 def test_room_grows_with_the_members_and_is_kept() -> None:
-    held = order_statistics.ordered(np.empty(0))
-    assert held.sides.shape == (2, 64)
-    same = order_statistics.reserved(held, 64, 64)
-    assert same is held
-    moved(held, np.arange(64.0), np.empty(0))
-    larger = order_statistics.reserved(held, 65, 1)
+    multiset = order_statistics.ordered(np.empty(0))
+    assert multiset.sides.shape == (2, 64)
+    same = order_statistics.reserved(multiset, 64, 64)
+    assert same is multiset
+    moved(multiset, np.arange(64.0), np.empty(0))
+    larger = order_statistics.reserved(multiset, 65, 1)
     assert larger.sides.shape == (2, 128)
     check(larger, list(range(64)), [3.0])
     assert order_statistics.reserved(larger, 65, 1) is larger

@@ -26,8 +26,8 @@ def vector(dim: int, random: np.random.Generator) -> Vector:
     return out
 
 
-def made(dim: int) -> tuple[Matrix, Vector, Vector]:
-    """A symmetric matrix, two vectors."""
+def random_downdate(dim: int) -> tuple[Matrix, Vector, Vector]:
+    """Draw a symmetric matrix and two vectors."""
     random = np.random.default_rng(dim)
     S = random.normal(size=(dim, dim))
     return S + S.T, vector(dim, random), vector(dim, random)
@@ -38,7 +38,7 @@ DIMS = [1, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 40]
 
 @pytest.mark.parametrize("dim", DIMS)
 def test_same_as_numpy(dim: int) -> None:
-    S, g, z = made(dim)
+    S, g, z = random_downdate(dim)
     P, u = packed(S), np.full(padded(dim), 7.0)
     packed_symmetric.multiply(P, dim, z, u)
     np.testing.assert_allclose(u[:dim], S @ z[:dim], rtol=1e-12, atol=1e-12)
@@ -51,7 +51,7 @@ def test_same_as_numpy(dim: int) -> None:
 
 @pytest.mark.parametrize("dim", DIMS)
 def test_one_pass_is_the_two_to_the_bit(dim: int) -> None:
-    S, g, z = made(dim)
+    S, g, z = random_downdate(dim)
     P, Q, u, v = packed(S), packed(S), np.empty(padded(dim)), np.empty(padded(dim))
     packed_symmetric.downdate_and_multiply(P, dim, g, z, u)
     packed_symmetric.downdate(Q, dim, g)
@@ -64,7 +64,7 @@ def test_one_pass_is_the_two_to_the_bit(dim: int) -> None:
 
 @pytest.mark.parametrize("dim", [5, 8, 13])
 def test_where_a_number_has_no_place(dim: int) -> None:
-    P = packed(made(dim)[0])
+    P = packed(random_downdate(dim)[0])
     assert list(packed_symmetric.problems("P", P, dim)) == []
     for i in range(len(P)):
         for j in range(len(P)):
@@ -80,7 +80,7 @@ def test_arrays_begin_at_lines() -> None:
     assert packed_symmetric.begins_line(array)
     block = np.arange(50.0)
     shifted = [block[1:49].reshape(3, 16), block[2:].reshape(3, 16)]
-    assert not all(packed_symmetric.begins_line(one) for one in shifted)
-    for one in shifted:
-        assert packed_symmetric.begins_line(packed_symmetric.at_lines(one))
-        assert packed_symmetric.at_lines(one).tolist() == one.tolist()
+    assert not all(packed_symmetric.begins_line(item) for item in shifted)
+    for item in shifted:
+        assert packed_symmetric.begins_line(packed_symmetric.at_lines(item))
+        assert packed_symmetric.at_lines(item).tolist() == item.tolist()

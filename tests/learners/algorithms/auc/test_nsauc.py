@@ -61,8 +61,8 @@ def test_the_step_has_one_compiled_signature() -> None:
     X, y = stream(30, 4, seed=0)
     run(nsauc, nsauc.Params(), X, y)
     nsauc.step(X[0], 1.0, 0.1, 2.0, 16, 8, np.zeros(4), np.zeros(4), np.zeros(1, dtype=np.int64))
-    found = getattr(nsauc.step, "signatures", [()])
-    assert sum("float32" not in str(one) for one in found) == 1  # another test's precision
+    result = getattr(nsauc.step, "signatures", [()])
+    assert sum("float32" not in str(item) for item in result) == 1  # another test's precision
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_same_as_naive(options: dict[str, Any], dim: int) -> None:
     weight = _weights(y)
     state, scores = run(nsauc, nsauc.Params(**options), X, y, weight=weight, seed=5)
     expected, w, average = naive(X, y, weight, **options, seed=5)
-    for found, right in ((scores, expected), (state.w, w), (state.average, average)):
-        np.testing.assert_allclose(found, right, rtol=1e-8, atol=1e-10)
+    for actual, right in ((scores, expected), (state.w, w), (state.average, average)):
+        np.testing.assert_allclose(actual, right, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("after", [6, 60], ids=["before the first mean", "after it"])
@@ -149,7 +149,7 @@ def test_a_system_is_its_algorithm_with_other_defaults(system: Any, plain: Any) 
     assert auc(scores[300:], y[300:]) > auc(usual[300:], y[300:]) + 0.002
 
 
-@pytest.mark.parametrize("system", [noam, nsauc, nsolam], ids=lambda one: one.__name__[9:])
+@pytest.mark.parametrize("system", [noam, nsauc, nsolam], ids=lambda item: item.__name__[9:])
 def test_a_system_ranks_what_no_linear_ranker_does(system: Any) -> None:
     assert system.TRAITS.defaults == {"embedding": {"kind": "nystroem"}}
     assert not system.TRAITS.sparse

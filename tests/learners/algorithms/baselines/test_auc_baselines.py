@@ -43,16 +43,16 @@ def _means(state: Any) -> Matrix:
 )
 def test_golden(name: str, case: int, sparse: bool) -> None:
     algorithm, document = _GOLDEN[name], _read(name)
-    one = document["cases"][case]
-    X, y, params = np.array(document["x"]), np.array(document["y"]), algorithm.Params.of(one["params"])
-    for checkpoint in one["checkpoints"]:
+    case_document = document["cases"][case]
+    X, y, params = np.array(document["x"]), np.array(document["y"]), algorithm.Params.of(case_document["params"])
+    for checkpoint in case_document["checkpoints"]:
         n = checkpoint.pop("after")
         rows = as_sparse(X[:n]) if sparse else X[:n]
-        state, scores = run(algorithm, params, rows, y[:n], dim=X.shape[1], seed=one["seed"])
-        np.testing.assert_allclose(scores, one["scores"][:n], rtol=1e-9, atol=1e-12)
+        state, scores = run(algorithm, params, rows, y[:n], dim=X.shape[1], seed=case_document["seed"])
+        np.testing.assert_allclose(scores, case_document["scores"][:n], rtol=1e-9, atol=1e-12)
         for part, expected in checkpoint.items():
-            found = _means(state) if part == "means" and not hasattr(state, part) else getattr(state, part)
-            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+            actual = _means(state) if part == "means" and not hasattr(state, part) else getattr(state, part)
+            np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-12)
 
 
 def _weights(y: Vector) -> Vector:
@@ -227,8 +227,8 @@ def test_solam_same_as_naive(options: dict[str, Any], dim: int) -> None:
     weight = _weights(y) / 3
     state, scores = run(solam, solam.Params(**options), X, y, weight=weight)
     expected, w, average, levels = naive_auc.solam(X, y, weight, **options)
-    for found, right in ((scores, expected), (state.w, w), (state.average, average), (state.levels, levels)):
-        np.testing.assert_allclose(found, right, rtol=1e-8, atol=1e-10)
+    for actual, right in ((scores, expected), (state.w, w), (state.average, average), (state.levels, levels)):
+        np.testing.assert_allclose(actual, right, rtol=1e-8, atol=1e-10)
 
 
 def test_solam_keeps_its_levels_where_means_of_scores_can_be() -> None:
@@ -258,7 +258,7 @@ _EXTREMES = st.lists(
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "algorithm", [adaoam, loam_ilsc, oam, opauc, opaucr, opaucs, solam, uni_exp], ids=lambda one: one.__name__[9:]
+    "algorithm", [adaoam, loam_ilsc, oam, opauc, opaucr, opaucs, solam, uni_exp], ids=lambda item: item.__name__[9:]
 )
 @given(events=_EXTREMES, order=st.integers(0, 2**16))
 @settings(max_examples=40)

@@ -30,9 +30,9 @@ def _weights(n: int, weighted: bool) -> Vector:
 @pytest.mark.parametrize("algorithm", [lr, ofo], ids=["lr", "ofo"])
 def test_posterior_is_that_of_fofo(algorithm: Any) -> None:
     X, y = stream(200, 5, seed=1)
-    one, scores = run(algorithm, algorithm.Params(c=0.5), X, y)
+    state, scores = run(algorithm, algorithm.Params(c=0.5), X, y)
     other, expected = run(fofo, fofo.Params(c=0.5), X, y)
-    assert same_bits(one, other)
+    assert same_bits(state, other)
     assert scores.tobytes() == expected.tobytes()
 
 

@@ -29,8 +29,8 @@ def test_opauc_same_as_naive(options: dict[str, Any], dim: int) -> None:
     weight = _weights(y)
     state, scores = run(opauc, opauc.Params(**options), X, y, weight=weight)
     expected, w, means, gamma = naive_auc.opauc(X, y, weight, **options)
-    for found, right in ((scores, expected), (state.w, w), (state.means, means), (state.gamma, gamma)):
-        np.testing.assert_allclose(found, right, rtol=1e-8, atol=1e-10)
+    for actual, right in ((scores, expected), (state.w, w), (state.means, means), (state.gamma, gamma)):
+        np.testing.assert_allclose(actual, right, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("options", [{}, {"eta": 1.0, "lam": 0.5}, {"delta": 0.01, "lam": 0.0}], ids=str)
@@ -40,8 +40,8 @@ def test_adaoam_same_as_naive(options: dict[str, Any], dim: int) -> None:
     weight = _weights(y)
     state, scores = run(adaoam, adaoam.Params(**options), X, y, weight=weight)
     expected, w, h = naive_auc.adaoam(X, y, weight, **options)
-    for found, right in ((scores, expected), (state.w, w), (state.h, h)):
-        np.testing.assert_allclose(found, right, rtol=1e-8, atol=1e-10)
+    for actual, right in ((scores, expected), (state.w, w), (state.h, h)):
+        np.testing.assert_allclose(actual, right, rtol=1e-8, atol=1e-10)
 
 
 def test_opauc_does_not_diverge_on_raw_rows() -> None:
@@ -105,11 +105,11 @@ def test_opaucs_same_as_naive(options: dict[str, Any], dim: int, density: float)
         state, scores = run(opaucs, params, rows, y, weight=weight, dim=dim)
         np.testing.assert_allclose(scores, expected, rtol=1e-8, atol=1e-10)
         np.testing.assert_allclose(state.w, w, rtol=1e-8, atol=1e-10)
-        for own, label in enumerate((-1, 1)):
+        for side, label in enumerate((-1, 1)):
             for j, mine in enumerate(naive_auc.kept_products(X[y == label], params.tau)):
-                n = state.kept[own, j]
-                assert state.partners[own, j, :n].tolist() == list(mine)
-                np.testing.assert_allclose(state.products[own, j, :n], list(mine.values()), rtol=1e-8, atol=1e-12)
+                n = state.kept[side, j]
+                assert state.partners[side, j, :n].tolist() == list(mine)
+                np.testing.assert_allclose(state.products[side, j, :n], list(mine.values()), rtol=1e-8, atol=1e-12)
 
 
 def test_opaucs_is_opauc_while_everything_fits() -> None:
@@ -130,9 +130,9 @@ def test_opaucs_finds_the_largest_entries_though_they_begin_late() -> None:
     state, _ = run(opaucs, opaucs.Params(tau=4), X, np.ones(2000))
     for column, partner in ((39, 17), (38, 20)):
         products = dict(zip(state.partners[1, column], state.products[1, column], strict=True))
-        whole = X[:, column] @ X[:, partner]
+        full = X[:, column] @ X[:, partner]
         assert max(products, key=lambda i: abs(products[i])) == partner
-        assert 0.8 < products[partner] / whole <= 1
+        assert 0.8 < products[partner] / full <= 1
 
 
 @pytest.mark.parametrize("algorithm", [opaucr, opaucs], ids=["opaucr", "opaucs"])

@@ -19,8 +19,8 @@ from learners.numerics.arrays import Matrix, Rows, Vector
 from learners.settings import InvalidInput
 from tests.learners.streams import as_sparse, same_bits
 
-ALL = pytest.mark.parametrize("algorithm", [svc, svr, redsvm], ids=lambda one: one.__name__[9:])
-KINDS = pytest.mark.parametrize("made", [np.ascontiguousarray, as_sparse], ids=["dense", "sparse"])
+ALL = pytest.mark.parametrize("algorithm", [svc, svr, redsvm], ids=lambda item: item.__name__[9:])
+KINDS = pytest.mark.parametrize("convert", [np.ascontiguousarray, as_sparse], ids=["dense", "sparse"])
 EXACT: dict[str, Any] = {"tolerance": 1e-10, "sweeps": 1_000_000}
 
 
@@ -38,8 +38,8 @@ def _shares(n: int) -> Vector:
 
 
 def _box(Q: Matrix, p: Vector, low: Vector, high: Vector) -> Vector:
-    """The minimiser of a.Q a / 2 + p.a within bounds."""
-    found = optimize.minimize(
+    """Minimise a.Q a / 2 + p.a within bounds."""
+    result = optimize.minimize(
         lambda a: (0.5 * a @ Q @ a + p @ a, Q @ a + p),
         np.clip(np.zeros(len(p)), low, high),
         jac=True,
@@ -47,7 +47,7 @@ def _box(Q: Matrix, p: Vector, low: Vector, high: Vector) -> Vector:
         bounds=list(zip(low, high, strict=True)),
         options={"maxiter": 100_000, "maxfun": 100_000, "ftol": 1e-16, "gtol": 1e-10},
     )
-    return np.asarray(found.x)
+    return np.asarray(result.x)
 
 
 def _hinge(X: Matrix, z: Vector, cap: Vector) -> Vector:
@@ -79,10 +79,10 @@ CASES = pytest.mark.parametrize(
 
 @CASES
 @KINDS
-def test_svc_same_as_its_dual(made: Any, C: float, scaling: float, ranks: int) -> None:
+def test_svc_same_as_its_dual(convert: Any, C: float, scaling: float, ranks: int) -> None:
     X, y = _events(40, 3, ranks, seed=ranks, density=0.8)
     params = svc.Params(ranks=ranks, C=C, intercept_scaling=scaling, **EXACT)
-    state = _fit(svc, params, made(X), 3, y, _shares(40))
+    state = _fit(svc, params, convert(X), 3, y, _shares(40))
     wide = np.column_stack([X, np.full(40, scaling)])
     for k in range(ranks):
         w = _hinge(wide, np.where(y == k + 1, 1.0, -1.0), C * _shares(40))
@@ -93,10 +93,10 @@ def test_svc_same_as_its_dual(made: Any, C: float, scaling: float, ranks: int) -
 @CASES
 @pytest.mark.parametrize("eps", [0.0, 0.1, 0.7])
 @KINDS
-def test_svr_same_as_its_dual(made: Any, eps: float, C: float, scaling: float, ranks: int) -> None:
+def test_svr_same_as_its_dual(convert: Any, eps: float, C: float, scaling: float, ranks: int) -> None:
     X, y = _events(40, 3, ranks, seed=ranks, density=0.8)
     params = svr.Params(ranks=ranks, C=C, intercept_scaling=scaling, eps=eps, **EXACT)
-    state = _fit(svr, params, made(X), 3, y, _shares(40))
+    state = _fit(svr, params, convert(X), 3, y, _shares(40))
     w = _insensitive(np.column_stack([X, np.full(40, scaling)]), y, C * _shares(40), eps)
     np.testing.assert_allclose(state.w, w[:-1], atol=2e-5)
     np.testing.assert_allclose(state.bias, scaling * w[-1:], atol=2e-5)
@@ -104,10 +104,10 @@ def test_svr_same_as_its_dual(made: Any, eps: float, C: float, scaling: float, r
 
 @CASES
 @KINDS
-def test_redsvm_same_as_the_dual_of_its_extended_examples(made: Any, C: float, scaling: float, ranks: int) -> None:
+def test_redsvm_same_as_the_dual_of_its_extended_examples(convert: Any, C: float, scaling: float, ranks: int) -> None:
     X, y = _events(40, 3, ranks, seed=ranks, density=0.8)
     params = redsvm.Params(ranks=ranks, C=C, intercept_scaling=scaling, **EXACT)
-    state = _fit(redsvm, params, made(X), 3, y, _shares(40))
+    state = _fit(redsvm, params, convert(X), 3, y, _shares(40))
     extended = [
         (np.concatenate([x, [-scaling if level == k else 0.0 for level in range(1, ranks)]]), 1.0 if r > k else -1.0, c)
         for x, r, c in zip(X, y, C * _shares(40), strict=True)
@@ -131,9 +131,9 @@ def test_decisions_are_those_of_scikit_learn() -> None:
     wanted = regression.predict(unseen)
     assert wanted.max() > 5.5  # or clipping would not be met
     settings_of = svr.Params(sweeps=100_000)
-    told = svr.decide(settings_of, _values(svr, settings_of, _fit(svr, settings_of, X, 4, y), unseen))
-    np.testing.assert_allclose(told.scores, wanted, rtol=1e-12, atol=1e-12)
-    assert told.ranks.tolist() == np.clip(np.rint(wanted), 1, 5).astype(int).tolist()
+    ranked = svr.decide(settings_of, _values(svr, settings_of, _fit(svr, settings_of, X, 4, y), unseen))
+    np.testing.assert_allclose(ranked.scores, wanted, rtol=1e-12, atol=1e-12)
+    assert ranked.ranks.tolist() == np.clip(np.rint(wanted), 1, 5).astype(int).tolist()
 
 
 def test_svc_decides_by_the_largest_plane() -> None:
@@ -208,11 +208,11 @@ def test_weights_are_views_of_the_state(algorithm: Any) -> None:
 @ALL
 @KINDS
 @pytest.mark.parametrize("ranks", [3, 5])
-def test_beats_the_best_constant(algorithm: Any, made: Any, ranks: int) -> None:
+def test_beats_the_best_constant(algorithm: Any, convert: Any, ranks: int) -> None:
     X, y = _events(1200, 6, ranks, seed=5, density=0.9)
     params = algorithm.Params(ranks=ranks)
-    state = _fit(algorithm, params, made(X[:800]), 6, y[:800])
-    decided = algorithm.decide(params, _values(algorithm, params, state, made(X[800:])))
+    state = _fit(algorithm, params, convert(X[:800]), 6, y[:800])
+    decided = algorithm.decide(params, _values(algorithm, params, state, convert(X[800:])))
     constant = np.abs(np.median(y[:800]) - y[800:]).mean()
     assert np.abs(decided.ranks - y[800:]).mean() < 0.6 * constant
     assert np.corrcoef(decided.scores, y[800:])[0, 1] > 0.75
@@ -232,32 +232,32 @@ def test_sparse_equals_dense_and_replays(algorithm: Any, density: float) -> None
 
 @ALL
 @KINDS
-def test_weight_0_leaves_an_event_out(algorithm: Any, made: Any) -> None:
+def test_weight_0_leaves_an_event_out(algorithm: Any, convert: Any) -> None:
     X, y = _events(80, 4, 5, seed=6, density=0.7)
     weight = np.random.default_rng(2).choice([0.0, 1.0, 2.0], 80)
-    kept = weight > 0
-    found = _fit(algorithm, algorithm.Params(), made(X), 4, y, weight)
-    assert same_bits(found, _fit(algorithm, algorithm.Params(), made(X[kept]), 4, y[kept], weight[kept]))
+    mask = weight > 0
+    result = _fit(algorithm, algorithm.Params(), convert(X), 4, y, weight)
+    assert same_bits(result, _fit(algorithm, algorithm.Params(), convert(X[mask]), 4, y[mask], weight[mask]))
 
 
 @ALL
 @KINDS
-def test_weight_2_is_two_events(algorithm: Any, made: Any) -> None:
+def test_weight_2_is_two_events(algorithm: Any, convert: Any) -> None:
     X, y = _events(50, 4, 4, seed=7, density=0.7)
     twice = np.arange(50) % 3 == 0
     params = algorithm.Params(ranks=4, C=0.3, **EXACT)
-    heavy = _fit(algorithm, params, made(X), 4, y, np.where(twice, 2.0, 1.0))
-    doubled = _fit(algorithm, params, made(np.concatenate([X, X[twice]])), 4, np.concatenate([y, y[twice]]))
+    heavy = _fit(algorithm, params, convert(X), 4, y, np.where(twice, 2.0, 1.0))
+    doubled = _fit(algorithm, params, convert(np.concatenate([X, X[twice]])), 4, np.concatenate([y, y[twice]]))
     for a, b in zip(heavy[:2], doubled[:2], strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
-    assert np.abs(heavy.w - _fit(algorithm, params, made(X), 4, y).w).max() > 1e-3
+    assert np.abs(heavy.w - _fit(algorithm, params, convert(X), 4, y).w).max() > 1e-3
 
 
 @ALL
 @KINDS
-def test_inputs_stay(algorithm: Any, made: Any) -> None:
+def test_inputs_stay(algorithm: Any, convert: Any) -> None:
     X, y = _events(40, 5, 5, seed=8, density=0.7)
-    rows, weight = made(X), _shares(40)
+    rows, weight = convert(X), _shares(40)
     arrays = [*([rows] if isinstance(rows, np.ndarray) else rows), y, weight]
     before = [array.copy() for array in arrays]
     for array in arrays:
@@ -298,23 +298,23 @@ def test_svc_of_ranks_that_do_not_occur_is_that_of_fewer_classes() -> None:
 
 @ALL
 @KINDS
-def test_refuses_what_cannot_be_fitted(algorithm: Any, made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_what_cannot_be_fitted(algorithm: Any, convert: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = _events(30, 4, 5, seed=10)
     params = algorithm.Params()
     for labels, weight in ((np.full(30, 3.0), np.ones(30)), (y, np.zeros(30)), (y, (y == 2).astype(np.float64))):
         with pytest.raises(ValueError, match="of one rank or none"):
-            _fit(algorithm, params, made(X), 4, labels, weight)
+            _fit(algorithm, params, convert(X), 4, labels, weight)
     for wrong in (0.0, 6.0, 2.5, -1.0, 1e300, np.nan):
         with pytest.raises(ValueError, match="not a rank; expected whole numbers from 1 to 5"):
-            _fit(algorithm, params, made(X), 4, np.append(y[1:], wrong))
+            _fit(algorithm, params, convert(X), 4, np.append(y[1:], wrong))
     with pytest.raises(ValueError, match=r"contains (infinity|NaN)"):
-        _fit(algorithm, params, made(np.where(X > 2, np.inf, X)), 4, y)
+        _fit(algorithm, params, convert(np.where(X > 2, np.inf, X)), 4, y)
     needed = 4 * (120 + 30) if algorithm is redsvm else 120
     monkeypatch.setattr(_liblinear, "_MOST_ENTRIES", needed)
-    _fit(algorithm, params, made(X), 4, y)
+    _fit(algorithm, params, convert(X), 4, y)
     monkeypatch.setattr(_liblinear, "_MOST_ENTRIES", needed - 1)
     with pytest.raises(ValueError, match=f"{needed} entries to fit by"):
-        _fit(algorithm, params, made(X), 4, y)
+        _fit(algorithm, params, convert(X), 4, y)
 
 
 @ALL
@@ -344,14 +344,14 @@ def test_fits_on_several_threads_do_not_disturb_each_other(algorithm: Any) -> No
     X, y = _events(2000, 10, 5, seed=12)
     params = algorithm.Params(sweeps=100)
     alone = _fit(algorithm, params, X, 10, y)
-    found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(_fit(algorithm, params, X, 10, y))) for _ in range(3)]
+    result: list[Any] = []
+    threads = [threading.Thread(target=lambda: result.append(_fit(algorithm, params, X, 10, y))) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 3
-    assert all(same_bits(alone, one) for one in found)
+    assert len(result) == 3
+    assert all(same_bits(alone, item) for item in result)
 
 
 _NUMBERS = [0.0, -0.0, 5e-324, -1e-310, 1e-160, 1e-30, 1.0, -1.0, 3.5, -1e15, 1e30, -1e30]

@@ -17,7 +17,7 @@ from learners.numerics.arrays import Matrix, Rows, Sparse, Vector
 from tests.learners.streams import as_sparse, auc, same_bits, stream
 
 KINDS = pytest.mark.parametrize(
-    ("algorithm", "made"),
+    ("algorithm", "convert"),
     [
         pytest.param(nbauc, np.ascontiguousarray, id="nbauc"),
         pytest.param(rbf_ranksvm, np.ascontiguousarray, id="rbf-ranksvm"),
@@ -41,29 +41,29 @@ def rings(n: int, seed: int) -> tuple[Matrix, Vector]:
 
 
 @KINDS
-def test_before_the_first_fit_all_scores_are_0(algorithm: Any, made: Any) -> None:
+def test_before_the_first_fit_all_scores_are_0(algorithm: Any, convert: Any) -> None:
     X, _ = stream(10, 5, seed=1)
     params = algorithm.Params()
     linear = algorithm.weights(params, algorithm.init(params, 5, 0))
-    assert not linear_scores(linear, made(X)).any()
+    assert not linear_scores(linear, convert(X)).any()
 
 
 @KINDS
-def test_ranks(algorithm: Any, made: Any) -> None:
+def test_ranks(algorithm: Any, convert: Any) -> None:
     X, y = stream(1500, 8, seed=2, share=0.05, gap=1.5)
     params = algorithm.Params()
-    state = fitted(algorithm, made(X[:500]), 8, y[:500])
+    state = fitted(algorithm, convert(X[:500]), 8, y[:500])
     assert isinstance(state, algorithm.State)
-    scores = linear_scores(algorithm.weights(params, state), made(X[500:]))
+    scores = linear_scores(algorithm.weights(params, state), convert(X[500:]))
     assert auc(scores, y[500:]) > 0.95
 
 
 @KINDS
-def test_repeats_and_leaves_its_inputs(algorithm: Any, made: Any) -> None:
+def test_repeats_and_leaves_its_inputs(algorithm: Any, convert: Any) -> None:
     X, y = stream(90, 5, seed=3, density=0.6)
-    rows, weight = made(X), np.random.default_rng(3).choice([0.0, 0.5, 2.0], 90)
+    rows, weight = convert(X), np.random.default_rng(3).choice([0.0, 0.5, 2.0], 90)
     arrays = [*(rows if isinstance(rows, Sparse) else [rows]), y, weight]
-    before = [one.copy() for one in arrays]
+    before = [array.copy() for array in arrays]
     first, second = (fitted(algorithm, rows, 5, y, weight) for _ in range(2))
     assert same_bits(first, second)
     assert same_bits(before, arrays)
@@ -71,31 +71,31 @@ def test_repeats_and_leaves_its_inputs(algorithm: Any, made: Any) -> None:
 
 @KINDS
 @pytest.mark.parametrize("label", [-1.0, 1.0])
-def test_one_class_is_refused(algorithm: Any, made: Any, label: float) -> None:
+def test_one_class_is_refused(algorithm: Any, convert: Any, label: float) -> None:
     X, y = stream(30, 5, seed=4)
     with pytest.raises(ValueError, match="a ranking needs both classes"):
-        fitted(algorithm, made(X), 5, np.full(30, label))
+        fitted(algorithm, convert(X), 5, np.full(30, label))
     with pytest.raises(ValueError, match="a ranking needs both classes"):
-        fitted(algorithm, made(X), 5, y, np.where(y == label, 1.0, 0.0))
+        fitted(algorithm, convert(X), 5, y, np.where(y == label, 1.0, 0.0))
 
 
 @KINDS
-def test_an_event_of_weight_0_is_left_out(algorithm: Any, made: Any) -> None:
+def test_an_event_of_weight_0_is_left_out(algorithm: Any, convert: Any) -> None:
     X, y = stream(120, 5, seed=5)
     weight = np.where(np.arange(120) % 3 == 0, 0.0, 1.0)
-    kept = weight > 0
-    state = fitted(algorithm, made(X), 5, y, weight, tolerance=1e-10)
-    np.testing.assert_allclose(state.w, fitted(algorithm, made(X[kept]), 5, y[kept], tolerance=1e-10).w, rtol=1e-7)
+    mask = weight > 0
+    state = fitted(algorithm, convert(X), 5, y, weight, tolerance=1e-10)
+    np.testing.assert_allclose(state.w, fitted(algorithm, convert(X[mask]), 5, y[mask], tolerance=1e-10).w, rtol=1e-7)
 
 
 @KINDS
-def test_settings_reach_the_solver(algorithm: Any, made: Any) -> None:
+def test_settings_reach_the_solver(algorithm: Any, convert: Any) -> None:
     X, y = stream(200, 5, seed=6)
-    loose, strict = (fitted(algorithm, made(X), 5, y, tolerance=tolerance) for tolerance in (0.5, 1e-8))
+    loose, strict = (fitted(algorithm, convert(X), 5, y, tolerance=tolerance) for tolerance in (0.5, 1e-8))
     assert loose.iterations < strict.iterations
     assert strict.gradient <= 1e-8
-    assert fitted(algorithm, made(X), 5, y, tolerance=1e-8, iterations=2).iterations == 2
-    sizes = [float(np.linalg.norm(fitted(algorithm, made(X), 5, y, C=C).w)) for C in (0.01, 1.0, 100.0)]
+    assert fitted(algorithm, convert(X), 5, y, tolerance=1e-8, iterations=2).iterations == 2
+    sizes = [float(np.linalg.norm(fitted(algorithm, convert(X), 5, y, C=C).w)) for C in (0.01, 1.0, 100.0)]
     assert sizes == sorted(sizes)
 
 
@@ -109,11 +109,11 @@ def test_sparse_rows_are_the_same_as_dense(C: float) -> None:
     X[10:20] = 0.0  # events without a column
     weight = np.random.default_rng(7).choice([0.0, 0.5, 2.0], 150)
     dense = fitted(ranksvm, X, 12, y, weight, C=C, tolerance=1e-9)
-    found = fitted(ranksvm, as_sparse(X), 16, y, weight, C=C, tolerance=1e-9)
-    assert found.w.shape == (16,)
-    assert not found.w[[4, 12, 13, 14, 15]].any()
-    np.testing.assert_allclose(found.w[:12], dense.w, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(found.objective, dense.objective, rtol=1e-10)
+    result = fitted(ranksvm, as_sparse(X), 16, y, weight, C=C, tolerance=1e-9)
+    assert result.w.shape == (16,)
+    assert not result.w[[4, 12, 13, 14, 15]].any()
+    np.testing.assert_allclose(result.w[:12], dense.w, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(result.objective, dense.objective, rtol=1e-10)
 
 
 def test_sparse_rows_without_any_column() -> None:
@@ -150,7 +150,7 @@ def test_grow() -> None:
 
 
 def kernel_expansion(X: Matrix, y: Vector, width: float, C: float) -> Vector:
-    """The scores of the kernel ranker's minimiser on its own events, by all pairs and another optimiser."""
+    """Score the events of the kernel ranker by its minimiser, from all pairs and with another optimiser."""
     K = np.exp(-((X[:, None] - X[None]) ** 2).sum(axis=2) / width)
     root = np.linalg.cholesky(K + 1e-12 * np.eye(len(X)))  # f = root beta, |f|^2 = |beta|^2
 
@@ -163,8 +163,8 @@ def kernel_expansion(X: Matrix, y: Vector, width: float, C: float) -> Vector:
         return value, beta + C / loss.size * (root.T @ slopes)
 
     options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": 1e-9}
-    found = optimize.minimize(objective, np.zeros(len(X)), jac=True, method="L-BFGS-B", options=options)
-    return np.asarray(root @ found.x)
+    result = optimize.minimize(objective, np.zeros(len(X)), jac=True, method="L-BFGS-B", options=options)
+    return np.asarray(root @ result.x)
 
 
 def test_rbf_ranksvm_is_the_kernel_machine() -> None:

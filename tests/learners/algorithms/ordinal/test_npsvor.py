@@ -20,7 +20,7 @@ from tests.learners.algorithms import naive_npsvor
 from tests.learners.streams import as_sparse, piece, same_bits
 
 _DIRECTORY = Path(__file__).parents[1] / "golden"
-KINDS = pytest.mark.parametrize("made", [np.ascontiguousarray, as_sparse], ids=["dense", "sparse"])
+KINDS = pytest.mark.parametrize("convert", [np.ascontiguousarray, as_sparse], ids=["dense", "sparse"])
 BOTH = pytest.mark.parametrize("algorithm", [npsvor, npsvor_batch], ids=["online", "batch"])
 BATCHES = [
     {},
@@ -59,7 +59,7 @@ def run(
     cuts: Any = (),
     seed: int = 0,
 ) -> tuple[npsvor.State, Matrix]:
-    """The online state after a stream, put away and restored at each cut, and the prequential values."""
+    """Return the online state after a stream, saved and restored at each cut, and the prequential values."""
     state, values = npsvor.init(params, dim, seed), np.empty((len(y), params.ranks))
     weight = np.ones(len(y)) if weight is None else weight
     for start, stop in pairwise([0, *sorted(cuts), len(y)]):
@@ -70,7 +70,7 @@ def run(
 
 
 def fit(rows: Rows, y: Vector, weight: Vector | None = None, *, dim: int, seed: int = 0, **chosen: Any) -> Matrix:
-    """The fitted planes (ranks, dim + 1), the bias last."""
+    """Return the fitted planes (ranks, dim + 1), with the bias last."""
     params = npsvor_batch.Params(**chosen)
     return planes(npsvor_batch.fit(params, rows, dim, y, np.ones(len(y)) if weight is None else weight, seed))
 
@@ -85,38 +85,38 @@ def planes(linear: Any) -> Matrix:
 
 @KINDS
 @pytest.mark.parametrize("case", [0, 1], ids=["without replays", "with replays"])
-def test_golden_online(made: Any, case: int) -> None:
+def test_golden_online(convert: Any, case: int) -> None:
     document = _read("npsvor")
-    X, y, one = np.array(document["x"]), np.array(document["y"], dtype=np.float64), document["cases"][case]
-    params = npsvor.Params.of(one["params"])
-    for checkpoint in one["checkpoints"]:
+    X, y, case_document = np.array(document["x"]), np.array(document["y"], dtype=np.float64), document["cases"][case]
+    params = npsvor.Params.of(case_document["params"])
+    for checkpoint in case_document["checkpoints"]:
         n = checkpoint["after"]
-        state, values = run(params, made(X[:n]), y[:n], dim=4, seed=one["seed"])
-        np.testing.assert_allclose(values, one["scores"][:n], rtol=1e-9, atol=1e-12)
+        state, values = run(params, convert(X[:n]), y[:n], dim=4, seed=case_document["seed"])
+        np.testing.assert_allclose(values, case_document["scores"][:n], rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(planes(state), checkpoint["iterate"], rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(planes(npsvor.weights(params, state)), checkpoint["average"], rtol=1e-9, atol=1e-12)
     assert n == len(y)
     for rule in ("new", "old"):
-        told = npsvor.decide(npsvor.Params.of(one["params"] | {"rule": rule}), values)
-        assert told.ranks.tolist() == one[rule]
+        ranked = npsvor.decide(npsvor.Params.of(case_document["params"] | {"rule": rule}), values)
+        assert ranked.ranks.tolist() == case_document[rule]
 
 
 @KINDS
-def test_golden_batch(made: Any) -> None:
+def test_golden_batch(convert: Any) -> None:
     document = _read("npsvor_batch")
     X, y = np.array(document["x"]), np.array(document["y"], dtype=np.float64)
     params = npsvor_batch.Params.of(document["params"] | {"tolerance": 1e-14})
-    state = npsvor_batch.fit(params, made(X), 4, y, np.ones(len(y)), 3)
-    found = planes(state)
-    np.testing.assert_allclose(found, document["planes"], rtol=1e-9, atol=1e-9)
+    state = npsvor_batch.fit(params, convert(X), 4, y, np.ones(len(y)), 3)
+    result = planes(state)
+    np.testing.assert_allclose(result, document["planes"], rtol=1e-9, atol=1e-9)
     caps = np.full(len(y), params.C)
     Z = naive_npsvor.with_bias(X)
-    objectives = [naive_npsvor.primal(found[k], Z, y, k + 1, caps, params.eps) for k in range(params.ranks)]
+    objectives = [naive_npsvor.primal(result[k], Z, y, k + 1, caps, params.eps) for k in range(params.ranks)]
     np.testing.assert_allclose(objectives, document["objectives"], rtol=1e-9)
-    values = linear_scores(npsvor_batch.weights(params, state), made(X))
+    values = linear_scores(npsvor_batch.weights(params, state), convert(X))
     for rule in ("new", "old"):
-        told = npsvor_batch.decide(npsvor_batch.Params.of(document["params"] | {"rule": rule}), values)
-        assert told.ranks.tolist() == document[rule]
+        ranked = npsvor_batch.decide(npsvor_batch.Params.of(document["params"] | {"rule": rule}), values)
+        assert ranked.ranks.tolist() == document[rule]
 
 
 # online
@@ -136,12 +136,12 @@ def test_golden_batch(made: Any) -> None:
     ids=str,
 )
 @pytest.mark.parametrize(("dim", "density"), [(1, 1.0), (11, 0.4)])
-def test_online_same_as_naive(made: Any, options: dict[str, Any], dim: int, density: float) -> None:
+def test_online_same_as_naive(convert: Any, options: dict[str, Any], dim: int, density: float) -> None:
     X, y, _ = stream(120, dim, seed=dim, density=density, ranks=options.get("ranks", 5))
     params = npsvor.Params(**options)
     for weight in (np.ones(len(y)), weights_of(y)):
         expected, iterate, average = naive_npsvor.online(X, y, weight, **options, seed=5)
-        state, values = run(params, made(X), y, weight, dim=dim, seed=5)
+        state, values = run(params, convert(X), y, weight, dim=dim, seed=5)
         np.testing.assert_allclose(values, expected, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(planes(state), iterate, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(planes(npsvor.weights(params, state)), average, rtol=1e-9, atol=1e-11)
@@ -158,25 +158,25 @@ def test_the_average_holds_its_digits_over_a_long_stream() -> None:
 @KINDS
 @given(cuts=st.lists(st.integers(0, 80), max_size=8), replays=st.sampled_from([0, 2]))
 @settings(max_examples=15)
-def test_same_bits_for_any_batching_and_from_restored_states(made: Any, cuts: list[int], replays: int) -> None:
+def test_same_bits_for_any_batching_and_from_restored_states(convert: Any, cuts: list[int], replays: int) -> None:
     X, y, _ = stream(80, 19, seed=2, density=0.6)
     X[50] = 1.0  # the longest row widens the buffer
     params, weight = npsvor.Params(replays=replays, capacity=16), weights_of(y)
-    whole, values = run(params, made(X), y, weight, dim=19, seed=4)
-    parts, pieces = run(params, made(X), y, weight, dim=19, seed=4, cuts=cuts)
-    assert same_bits(whole, parts)
+    full, values = run(params, convert(X), y, weight, dim=19, seed=4)
+    parts, pieces = run(params, convert(X), y, weight, dim=19, seed=4, cuts=cuts)
+    assert same_bits(full, parts)
     assert values.tobytes() == pieces.tobytes()
 
 
 @KINDS
 @pytest.mark.parametrize("replays", [0, 3])
-def test_values_are_those_of_the_published_planes(made: Any, replays: int) -> None:
+def test_values_are_those_of_the_published_planes(convert: Any, replays: int) -> None:
     X, y, _ = stream(60, 11, seed=3, density=0.7)
     X[7] = 0.0
     params = npsvor.Params(replays=replays)
     state = npsvor.init(params, 11, 0)
     for i in range(len(y)):
-        row, values = made(X[i : i + 1]), np.empty((1, 5))
+        row, values = convert(X[i : i + 1]), np.empty((1, 5))
         published = linear_scores(npsvor.weights(params, state), row)
         state = npsvor.learn(params, state, row, y[i : i + 1], np.ones(1), values)
         assert values.tobytes() == published.tobytes()
@@ -184,14 +184,14 @@ def test_values_are_those_of_the_published_planes(made: Any, replays: int) -> No
 
 
 @KINDS
-def test_events_of_weight_zero_are_passed_over(made: Any) -> None:
+def test_events_of_weight_zero_are_passed_over(convert: Any) -> None:
     X, y, _ = stream(90, 5, seed=6)
     weight = weights_of(y)
-    params, kept = npsvor.Params(capacity=8), weight > 0
-    state, values = run(params, made(X), y, weight, dim=5)
-    without, others = run(params, made(X[kept]), y[kept], weight[kept], dim=5)
+    params, first_params = npsvor.Params(capacity=8), weight > 0
+    state, values = run(params, convert(X), y, weight, dim=5)
+    without, others = run(params, convert(X[first_params]), y[first_params], weight[first_params], dim=5)
     assert same_bits(state, without)
-    assert values[kept].tobytes() == others.tobytes()
+    assert values[first_params].tobytes() == others.tobytes()
 
 
 def test_a_weight_multiplies_C() -> None:
@@ -230,8 +230,8 @@ def test_replays_lead_to_the_optimum() -> None:
     def total(w: Matrix) -> float:
         return sum(naive_npsvor.primal(w[k], Z, y, k + 1, caps, 0.1) for k in range(5))
 
-    found = [planes(run(npsvor.Params(replays=replays), X, y, dim=4)[0]) for replays in (0, 4, 64)]
-    excess = [total(w) / total(best) - 1 for w in found]
+    result = [planes(run(npsvor.Params(replays=replays), X, y, dim=4)[0]) for replays in (0, 4, 64)]
+    excess = [total(w) / total(best) - 1 for w in result]
     assert excess[0] > excess[1] > excess[2] > -1e-9
     assert excess[2] < 0.03 < 0.1 < excess[0]
 
@@ -242,13 +242,15 @@ def test_replays_lead_to_the_optimum() -> None:
 @KINDS
 @pytest.mark.parametrize("options", BATCHES, ids=str)
 @pytest.mark.parametrize(("dim", "density"), [(2, 1.0), (9, 0.3)])
-def test_batch_same_as_naive(made: Any, options: dict[str, Any], dim: int, density: float) -> None:
+def test_batch_same_as_naive(convert: Any, options: dict[str, Any], dim: int, density: float) -> None:
     X, y, _ = stream(70, dim, seed=dim, density=density)
     X[5] = 0.0
     shrunk = 0
     for weight in (np.ones(len(y)), weights_of(y)):
         expected, times = naive_npsvor.batch(X, y, weight, **options, seed=3)
-        np.testing.assert_allclose(fit(made(X), y, weight, dim=dim, seed=3, **options), expected, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(
+            fit(convert(X), y, weight, dim=dim, seed=3, **options), expected, rtol=1e-7, atol=1e-9
+        )
         shrunk += times
     assert shrunk > 20
 
@@ -266,30 +268,30 @@ def test_batch_same_as_naive(made: Any, options: dict[str, Any], dim: int, densi
     ],
     ids=str,
 )
-def test_batch_closes_the_duality_gap(made: Any, options: dict[str, Any], missing: float | None) -> None:
+def test_batch_closes_the_duality_gap(convert: Any, options: dict[str, Any], missing: float | None) -> None:
     X, y, _ = stream(50, 4, seed=11, density=0.8)
     if missing is not None:  # an event of that rank becomes one of a neighbouring rank: no event has it
         y[y == missing] += 1.0 if missing < 5.0 else -1.0
     params, weight = npsvor_batch.Params(**options), weights_of(y)
-    found = fit(made(X), y, weight, dim=4, **options, tolerance=1e-12, sweeps=100_000)
+    result = fit(convert(X), y, weight, dim=4, **options, tolerance=1e-12, sweeps=100_000)
     Z, caps = naive_npsvor.with_bias(X, float(params.bias)), params.C * weight
     for k in range(params.ranks):
-        value = naive_npsvor.primal(found[k], Z, y, k + 1, caps, params.eps)
+        value = naive_npsvor.primal(result[k], Z, y, k + 1, caps, params.eps)
         bound = naive_npsvor.dual(Z, y, k + 1, caps, params.eps)
         assert -1e-9 * value < value - bound < 1e-6 * max(value, 1.0)
 
 
 def test_ranks_that_are_missing_are_still_told_apart_by_their_neighbours() -> None:
     X, y, _ = stream(300, 3, seed=12)
-    params, kept = npsvor_batch.Params(), y != 3.0
-    told = []
-    for some in (kept, np.ones(300, dtype=np.bool_)):
+    params, first_params = npsvor_batch.Params(), y != 3.0
+    ranked = []
+    for some in (first_params, np.ones(300, dtype=np.bool_)):
         state = npsvor_batch.fit(params, X[some], 3, y[some], np.ones(int(some.sum())), 0)
-        told.append(npsvor_batch.decide(params, linear_scores(npsvor_batch.weights(params, state), X)))
-    error, usual = (np.abs(one.ranks - y)[kept].mean() for one in told)
+        ranked.append(npsvor_batch.decide(params, linear_scores(npsvor_batch.weights(params, state), X)))
+    error, usual = (np.abs(item.ranks - y)[first_params].mean() for item in ranked)
     assert error < usual + 0.05
     assert usual < 0.7
-    assert np.corrcoef(told[0].scores, told[1].scores)[0, 1] > 0.98
+    assert np.corrcoef(ranked[0].scores, ranked[1].scores)[0, 1] > 0.98
 
 
 @pytest.mark.long
@@ -301,14 +303,14 @@ def test_a_tighter_tolerance_comes_nearer_to_the_optimum() -> None:
 
 
 @KINDS
-def test_batch_leaves_out_events_of_weight_zero_and_rows_without_length(made: Any) -> None:
+def test_batch_leaves_out_events_of_weight_zero_and_rows_without_length(convert: Any) -> None:
     X, y, _ = stream(90, 5, seed=14)
     weight = weights_of(y)
-    kept = weight > 0
-    assert fit(made(X), y, weight, dim=5).tobytes() == fit(made(X[kept]), y[kept], weight[kept], dim=5).tobytes()
+    mask = weight > 0
+    assert fit(convert(X), y, weight, dim=5).tobytes() == fit(convert(X[mask]), y[mask], weight[mask], dim=5).tobytes()
     X[40:] = 0.0
-    some = fit(made(X), y, dim=5, bias=False)
-    assert some.tobytes() == fit(made(X[:40]), y[:40], dim=5, bias=False).tobytes()
+    some = fit(convert(X), y, dim=5, bias=False)
+    assert some.tobytes() == fit(convert(X[:40]), y[:40], dim=5, bias=False).tobytes()
     assert not some[:, -1].any()
 
 
@@ -320,9 +322,9 @@ def test_batch_refuses_a_single_rank(only: float, message: str) -> None:
 
 
 @KINDS
-def test_batch_is_reproducible_and_leaves_its_arguments(made: Any) -> None:
+def test_batch_is_reproducible_and_leaves_its_arguments(convert: Any) -> None:
     X, y, _ = stream(120, 5, seed=15, density=0.7)
-    rows, weight = made(X), weights_of(y)
+    rows, weight = convert(X), weights_of(y)
     parts = [*([rows] if isinstance(rows, np.ndarray) else rows), y, weight]
     before = [part.copy() for part in parts]
     first = fit(rows, y, weight, dim=5, seed=1)
@@ -366,22 +368,22 @@ def test_rules(algorithm: Any) -> None:
 @KINDS
 @BOTH
 @pytest.mark.parametrize("rule", ["new", "old"])
-def test_ranks_and_severities_are_right(algorithm: Any, made: Any, rule: Any) -> None:
+def test_ranks_and_severities_are_right(algorithm: Any, convert: Any, rule: Any) -> None:
     X, y, severity = stream(1500, 6, seed=18)
     params = algorithm.Params(rule=rule)
     if algorithm is npsvor:
-        values = run(params, made(X), y, dim=6)[1]
+        values = run(params, convert(X), y, dim=6)[1]
     else:
-        state = algorithm.fit(params, made(X[:700]), 6, y[:700], np.ones(700), 0)
+        state = algorithm.fit(params, convert(X[:700]), 6, y[:700], np.ones(700), 0)
         assert isinstance(algorithm.weights(params, state), Linear)
-        values = linear_scores(algorithm.weights(params, state), made(X))
-    told = algorithm.decide(params, values[700:])
-    assert np.abs(told.ranks - y[700:]).mean() < 0.3  # always the middle rank: 1.2
-    assert set(told.ranks.tolist()) == {1, 2, 3, 4, 5}
-    assert np.corrcoef(told.scores, severity[700:])[0, 1] > 0.95
+        values = linear_scores(algorithm.weights(params, state), convert(X))
+    ranked = algorithm.decide(params, values[700:])
+    assert np.abs(ranked.ranks - y[700:]).mean() < 0.3  # always the middle rank: 1.2
+    assert set(ranked.ranks.tolist()) == {1, 2, 3, 4, 5}
+    assert np.corrcoef(ranked.scores, severity[700:])[0, 1] > 0.95
     for rank in range(1, 6):  # within a rank too
         inside = y[700:] == rank
-        assert np.corrcoef(told.scores[inside], severity[700:][inside])[0, 1] > 0.5
+        assert np.corrcoef(ranked.scores[inside], severity[700:][inside])[0, 1] > 0.5
 
 
 _VALUES = [0.0, -0.0, 5e-324, -1e-310, 1e-160, -1e-30, 1.0, -1.0, 3.5, -1e15, 1e30, -1e30]
@@ -401,17 +403,17 @@ _EVENTS = st.lists(
     events=_EVENTS, C=st.sampled_from([1e-300, 1.0, 2.0**20]), eps=st.sampled_from([0.0, 0.1, 1.0]), flag=st.booleans()
 )
 @settings(max_examples=80)
-def test_finite_and_bounded_at_the_extremes(made: Any, events: Any, C: float, eps: float, flag: bool) -> None:
+def test_finite_and_bounded_at_the_extremes(convert: Any, events: Any, C: float, eps: float, flag: bool) -> None:
     events = [*events, ([1.0, 0.0, 0.0], 1.0, 1.0), ([0.0, 1.0, 0.0], 3.0, 1.0)]
     X, y = np.array([x for x, _, _ in events]), np.array([label for _, label, _ in events])
     weight = np.array([share for _, _, share in events])
-    batch = fit(made(X), y, weight, dim=3, ranks=3, C=C, eps=eps, bias=flag)
+    batch = fit(convert(X), y, weight, dim=3, ranks=3, C=C, eps=eps, bias=flag)
     params = npsvor.Params(ranks=3, C=C, eps=eps, replays=4 * flag, capacity=3)
-    state, values = run(params, made(X), y, weight, dim=3)
+    state, values = run(params, convert(X), y, weight, dim=3)
     average = planes(npsvor.weights(params, state))
     assert all(np.isfinite(part).all() for part in (*state, values, batch, average))
-    for found in (batch, planes(state), average):
-        assert (np.square(found).sum(axis=1) <= 2 * C * weight.sum() * (1 + 1e-6)).all()
+    for result in (batch, planes(state), average):
+        assert (np.square(result).sum(axis=1) <= 2 * C * weight.sum() * (1 + 1e-6)).all()
 
 
 @pytest.mark.parametrize("A", [0.0, np.inf])
