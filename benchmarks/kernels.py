@@ -35,8 +35,8 @@ from rich.table import Table
 
 from benchmarks import native, targets
 from learners import algorithms
-from learners.features.base import Dense, SparseColumns
 from learners.features.column_map import ColumnMap, columns_of
+from learners.features.feature_kinds import Dense, SparseColumns
 from learners.numerics.arrays import Rows, Sparse, Vector
 
 __all__ = ["Cost", "SparseCost", "main", "measure", "measure_sparse"]

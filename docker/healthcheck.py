@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Exits with 0 where the service answers 200 at /v1/health/ready: the one in this container, or one that is named.
+"""Exit with status 0 if the service answers 200 at /v1/health/ready: the one in this container, or at the given URL.
 
-It needs no key: health is told to anyone. A certificate is not checked, since none names 127.0.0.1 and nothing secret
-is sent; a proxy of the environment is not used, since the request is for this container.
+It needs no key, because health is public. It does not verify the certificate: no certificate names 127.0.0.1, and the
+request has no secrets. It ignores proxies of the environment, because the request stays in this container.
 """
 
 import os
@@ -12,13 +12,13 @@ import urllib.request
 
 
 def here() -> str:
-    """The address in this container, by the service's own settings."""
+    """Return the URL in this container, from the settings of the service."""
     scheme = "https" if os.environ.get("RARESTREAM_TLS_CERTIFICATE") else "http"
     return f"{scheme}://127.0.0.1:{os.environ.get('RARESTREAM_PORT', '8000')}/v1/health/ready"
 
 
 def main() -> None:
-    """Raises, and so exits with 1, for anything but a 200."""
+    """Request the URL; raise an error, and so exit with status 1, for anything but a 200."""
     unchecked = ssl.create_default_context()
     unchecked.check_hostname = False
     unchecked.verify_mode = ssl.CERT_NONE

@@ -28,6 +28,7 @@ from learners.deduplication import MAX_SOURCE_NAME, Sources
 from learners.explain import MAX_FEATURES, ScoreExplanation, explain_scores
 from learners.fitting import FitJob
 from learners.inputs import MAX_TIME, MAX_WEIGHT
+from learners.kernel_warmup import warm, warm_metrics
 from learners.learner import Learner, check_state
 from learners.numerics import length
 from learners.records import (
@@ -49,7 +50,6 @@ from learners.records import (
 )
 from learners.scorer import LearnerView, Predictions, Scorer
 from learners.settings import ABSENT, InvalidInput, Parameters, Problem, length_mismatch, pointer, required, show
-from learners.warmup import warm, warm_metrics
 
 __all__ = [
     "ABSENT",

@@ -1,13 +1,21 @@
-"""From an event's features to numbers: encodings, scaling, embeddings, labels, costs.
+"""Encoding of features as numbers: kinds of features, scaling, embeddings, labels, costs.
 
-Start with `base`, dense and sparse features, then `named`, hashed and declared ones. `scaling` comes next in the
+Start with `feature_kinds`, dense and sparse features, then `named`, hashed and declared ones. `scaling` comes next in the
 pipeline, then `kernel_approximation`.
 """
 
 from learners.features import kernel_approximation, retained_events, scaling
-from learners.features.base import LARGEST, MAX_COLUMNS, MAX_NONZERO, MAX_PROBLEMS, Dense, Features, SparseColumns
 from learners.features.column_map import ColumnMap, OneHot, columns_of
 from learners.features.costs import costs_of, futile, misfit
+from learners.features.feature_kinds import (
+    LARGEST,
+    MAX_COLUMNS,
+    MAX_NONZERO,
+    MAX_PROBLEMS,
+    Dense,
+    Features,
+    SparseColumns,
+)
 from learners.features.kernel_approximation import Embedding, EmbeddingState
 from learners.features.labels import Labels, as_array
 from learners.features.late_labels import LateLabels

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.features.base import Features
+from learners.features.feature_kinds import Features
 from learners.features.named import Table
 from learners.numerics import Counts, Issues, Matrix, Rows, Sparse, Vector, kernel, not_finite, outside
 

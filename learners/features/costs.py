@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from learners.features.base import MAX_PROBLEMS, Dense, Features, SparseColumns
+from learners.features.feature_kinds import MAX_PROBLEMS, Dense, Features, SparseColumns
 from learners.features.named import MAX_NAME, Named, Table
 from learners.numerics import Vector
 from learners.settings import InvalidInput, Problem, pointer, show

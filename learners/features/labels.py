@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.features.base import MAX_PROBLEMS
+from learners.features.feature_kinds import MAX_PROBLEMS
 from learners.numerics import Vector, bare_kernel
 from learners.settings import InvalidInput, Problem
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from learners.features.base import MAX_COLUMNS, MAX_NONZERO, Features, Problems, number_fault
+from learners.features.feature_kinds import MAX_COLUMNS, MAX_NONZERO, Features, Problems, number_fault
 from learners.numerics import Counts, Rows, Sparse, Words, hash_strings, kernel
 from learners.settings import InvalidInput, Parameters, Problem, param, pointer, required, show
 

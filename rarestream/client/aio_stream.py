@@ -12,9 +12,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from rarestream.client.batch import EventBatch
-from rarestream.client.connection import ServiceAddress
 from rarestream.client.decode import PredictResult, UpdateResult
 from rarestream.client.errors import OutcomeUnknown
+from rarestream.client.service_address import ServiceAddress
 from rarestream.client.source import Source
 from rarestream.client.stream_errors import close_reason, opening
 from rarestream.client.stream_session import PendingReply, StreamSession

@@ -1,4 +1,4 @@
-"""`Client` and `RemoteLearner`: they block. The calls are in `requests`, their async twins in `aio`."""
+"""`Client` and `RemoteLearner`: they block. The calls are in `client_calls`, their async twins in `aio`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 import httpx
 
 from rarestream.client.batch import DEFAULT_BOUNDS, EventBatch, RequestBounds, UploadSummary
-from rarestream.client.connection import SILENCE, ServiceAddress, open_timeout, response_of
+from rarestream.client.client_calls import ClientCalls, Upload, learner_path
 from rarestream.client.documents import Document, EventDecoder, ServerEvent, UpdateCounts, UpdateDocument, decode_json
 from rarestream.client.errors import error_of
 from rarestream.client.exchange import Answer, ApiRequest, ApiResponse, Call, Failure, Retries, RetryPause
 from rarestream.client.redirects import MAX_REDIRECTS, redirect_target
-from rarestream.client.requests import ClientCalls, Upload, learner_path
+from rarestream.client.service_address import SILENCE, ServiceAddress, open_timeout, response_of
 
 if TYPE_CHECKING:
     from rarestream.client.decode import PredictResult, UpdateResult

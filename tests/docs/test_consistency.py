@@ -22,7 +22,7 @@ import service
 from learners import algorithms
 from learners.algorithms.registry import describe
 from learners.config import FEATURE_KINDS, Config, LearnerSettings
-from learners.features.base import Dense, SparseColumns
+from learners.features.feature_kinds import Dense, SparseColumns
 from learners.metrics.binary import HISTORY_COLUMNS
 from learners.metrics.definitions import FIGURES
 from learners.metrics.ordinal import ORDINAL_HISTORY

@@ -16,7 +16,7 @@ from learners import algorithms
 from learners.config import FEATURE_KINDS
 from learners.decisions.calibration import Calibration
 from learners.decisions.threshold import Threshold
-from learners.features.base import Dense, SparseColumns
+from learners.features.feature_kinds import Dense, SparseColumns
 from learners.features.named import Field, Named, Table
 from learners.features.scaling import Scaling
 from learners.settings import InvalidInput, Parameters, Problem, param, pointer, required, show

@@ -24,9 +24,9 @@ from rarestream import (
     RequestRefused,
     ServiceUnreachable,
 )
-from rarestream.client.connection import ServiceAddress
+from rarestream.client.client_calls import ClientCalls
 from rarestream.client.exchange import Answer, ApiRequest, ApiResponse, Call, Failure, Retries, RetryPause
-from rarestream.client.requests import ClientCalls
+from rarestream.client.service_address import ServiceAddress
 from tests.harness.clients import KINDS, client
 
 X = np.arange(6.0).reshape(3, 2)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.features.base import Dense, SparseColumns
 from learners.features.column_map import ColumnMap, OneHot, Renumbered, capacity_for, columns_of
+from learners.features.feature_kinds import Dense, SparseColumns
 from learners.features.named import Field, Named, Table
 from learners.numerics.arrays import Matrix, Sparse
 from tests.learners.streams import piece

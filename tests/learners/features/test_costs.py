@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.features.base import Dense
 from learners.features.costs import costs_of
+from learners.features.feature_kinds import Dense
 from learners.features.named import Named
 from learners.settings import InvalidInput
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.features.base import MAX_COLUMNS, MAX_NONZERO, Features
+from learners.features.feature_kinds import MAX_COLUMNS, MAX_NONZERO, Features
 from learners.features.named import MAX_NAME, MAX_SPELT, Field, Named, Table
 from learners.numerics.arrays import Sparse
 from learners.settings import InvalidInput, Problem, show

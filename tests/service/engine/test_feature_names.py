@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from learners.config import Config
-from learners.features.base import Features
+from learners.features.feature_kinds import Features
 from learners.features.named import Named, Table
 from learners.numerics.hashing import hash_strings
 from service.engine import feature_names

@@ -12,7 +12,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from learners.config import read_features
-from learners.features.base import LARGEST, MAX_COLUMNS, MAX_NONZERO, Dense, Features, SparseColumns, number_fault
+from learners.features.feature_kinds import (
+    LARGEST,
+    MAX_COLUMNS,
+    MAX_NONZERO,
+    Dense,
+    Features,
+    SparseColumns,
+    number_fault,
+)
 from learners.numerics.arrays import Sparse
 from learners.settings import InvalidInput
 
