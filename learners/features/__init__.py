@@ -1,7 +1,7 @@
 """Encoding of features as numbers: kinds of features, scaling, embeddings, labels, costs.
 
-Start with `feature_kinds`, dense and sparse features, then `named`, hashed and declared ones. `scaling` comes next in the
-pipeline, then `kernel_approximation`.
+Start with `feature_kinds`, dense and sparse features, then `named`, hashed and declared ones. `scaling` comes next in
+the pipeline, then `kernel_approximation`.
 """
 
 from learners.features import kernel_approximation, retained_events, scaling
