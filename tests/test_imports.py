@@ -39,7 +39,7 @@ ALLOWED["learners"] = {name for name in ALLOWED if name.startswith("learners.")}
 
 
 def package_of(module: str) -> str:
-    """The package of `ALLOWED` that a module is in."""
+    """Return the package of `ALLOWED` that contains a module."""
     while module not in ALLOWED:
         module = module.rpartition(".")[0]
     return module
@@ -50,7 +50,7 @@ def layer_of(package: str) -> str:
 
 
 def imports() -> Iterator[tuple[str, str]]:
-    """Each import of one of our modules by another: (module, imported module), lazy and type-only ones included."""
+    """Yield (module, imported module) for each import between our modules, lazy and type-only imports included."""
     for module, path in FILES.items():
         if module == "service.__main__":
             continue
@@ -67,9 +67,9 @@ def test_imports_point_down() -> None:
     upward = {
         f"{module} imports {target}"
         for module, target in imports()
-        if (own := package_of(module)) != (other := package_of(target))
-        and other not in ALLOWED[own]
-        and layer_of(other) not in ALLOWED[own] - {own.partition(".")[0]}
+        if (source := package_of(module)) != (other := package_of(target))
+        and other not in ALLOWED[source]
+        and layer_of(other) not in ALLOWED[source] - {source.partition(".")[0]}
     }
     assert not upward
 
@@ -77,8 +77,8 @@ def test_imports_point_down() -> None:
 def test_other_packages_are_imported_by_their_init() -> None:
     inner = set()
     for module, target in imports():
-        own, other = package_of(module), package_of(target)
-        if own == other or own.startswith(f"{other}.") or FILES[target].name == "__init__.py":
+        source, other = package_of(module), package_of(target)
+        if source == other or source.startswith(f"{other}.") or FILES[target].name == "__init__.py":
             continue
         face = ast.parse(FILES[target.rpartition(".")[0]].read_text())
         exported = next(
@@ -104,7 +104,7 @@ def test_packages_are_small_and_say_where_to_start() -> None:
     for module, path in FILES.items():
         if path.name != "__init__.py":
             continue
-        modules = [one for one in path.parent.glob("*.py") if one.name != "__init__.py"]
+        modules = [file for file in path.parent.glob("*.py") if file.name != "__init__.py"]
         assert len(modules) <= {"service": 8, "learners": 14}.get(module, 21), module
         docstring = ast.get_docstring(ast.parse(path.read_text()))
         assert docstring, module
