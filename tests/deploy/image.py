@@ -247,7 +247,7 @@ def build(folder: Path) -> Stage:
             if source in stages:
                 shown = stages[source]
                 subprocess.run(["cp", "-a", shown.folder, at], check=True)
-                stage = Stage(at, {**shown.environment}, {}, shown.user, shown.workdir, {**shown.said}, stage.steps)
+                stage = Stage(at, {**shown.environment}, {}, shown.user, shown.workdir, {**shown.others}, stage.steps)
             else:
                 stage = _base(at)
             stages[alias or str(number)] = stage
@@ -277,7 +277,7 @@ def build(folder: Path) -> Stage:
             stage.workdir = rest
             stage.path(rest).mkdir(parents=True, exist_ok=True)
         elif name in ("LABEL", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD"):
-            stage.said[name] = rest
+            stage.others[name] = rest
         else:
             raise NotImplementedError(name)
         stage.steps.append((f"{name} {' '.join(rest.split())}", time.perf_counter() - began))
@@ -325,7 +325,7 @@ class Container:
                 f"{shlex.quote(sys.executable)} -c {shlex.quote(LOOPBACK_UP)}\n",
             ]
         )
-        arguments = json.loads(stage.said["ENTRYPOINT"]) + json.loads(stage.said["CMD"])
+        arguments = json.loads(stage.others["ENTRYPOINT"]) + json.loads(stage.others["CMD"])
         self.began = time.perf_counter()
         self.process = subprocess.Popen(
             [*UNSHARE, "--net", "sh", "-c", mounts + stage.command(arguments, **environment)],
@@ -355,7 +355,7 @@ class Container:
 
     def healthy(self, seconds: float = 120) -> float:
         """Wait for the health check; return the seconds since the start. Raises RuntimeError if it fails."""
-        check = json.loads(self.stage.said["HEALTHCHECK"].partition(" CMD ")[2])
+        check = json.loads(self.stage.others["HEALTHCHECK"].partition(" CMD ")[2])
         while time.perf_counter() - self.began < seconds and self.process.poll() is None:
             if self.pid and self.run(*check).returncode == 0:
                 return time.perf_counter() - self.began
@@ -367,7 +367,7 @@ class Container:
         if self.printed is not None:
             return self.printed
         if self.process.poll() is None:
-            os.kill(self.pid, signal.Signals[self.stage.said["STOPSIGNAL"]])
+            os.kill(self.pid, signal.Signals[self.stage.others["STOPSIGNAL"]])
         try:
             self.printed = self.process.communicate(timeout=seconds)[0]
         except subprocess.TimeoutExpired:

@@ -418,14 +418,14 @@ def test_finite_and_bounded_at_the_extremes(convert: Any, events: Any, C: float,
 
 @pytest.mark.parametrize("A", [0.0, np.inf])
 def test_a_row_without_a_length_makes_no_step(A: float) -> None:
-    assert npsvor.moved(0.25, 0.5, A, False, 0.1, 1.0) == 0.25
-    assert npsvor.moved(-0.25, 0.5, A, True, 0.1, 1.0) == -0.25
+    assert npsvor.new_dual(0.25, 0.5, A, False, 0.1, 1.0) == 0.25
+    assert npsvor.new_dual(-0.25, 0.5, A, True, 0.1, 1.0) == -0.25
 
 
 @pytest.mark.parametrize(("B", "expected"), [(1e-3, 0.0), (0.5, -2.0), (-0.5, 2.0)])
 def test_a_step_over_next_to_no_length_ends_at_a_bound(B: float, expected: float) -> None:
-    assert npsvor.moved(0.0, B, 5e-324, True, 0.1, 2.0) == expected
-    assert npsvor.moved(0.0, B, 5e-324, False, 0.1, 2.0) == 2.0
+    assert npsvor.new_dual(0.0, B, 5e-324, True, 0.1, 2.0) == expected
+    assert npsvor.new_dual(0.0, B, 5e-324, False, 0.1, 2.0) == 2.0
 
 
 @BOTH
