@@ -1,6 +1,6 @@
 #!/bin/sh
-# numba reads compiled kernels only from a directory that it may also write. The image's are therefore copied to one
-# (some 20 MB): the root file system can stay read-only, with a tmpfs or an emptyDir mounted at $NUMBA_CACHE_DIR.
+# numba reads compiled kernels only from a writable directory, so this copies them from the image (about 20 MB). The root
+# file system can be read-only, with a tmpfs or an emptyDir at $NUMBA_CACHE_DIR.
 set -eu
 
 cp -R /opt/rarestream/kernels/. "$NUMBA_CACHE_DIR" ||
