@@ -46,7 +46,7 @@ class Cost(NamedTuple):
 
 
 def feed(metrics: BinaryMetrics, n: int, share: float, random: np.random.Generator) -> tuple[float, Vector, Vector]:
-    """Learn n events; the seconds that it took, their scores and labels."""
+    """Learn n events; return the seconds, scores and labels."""
     y = np.where(random.random(n) < share, 1.0, -1.0)
     scores = random.normal(size=n) + 0.8 * y
     probabilities = np.array([sigmoid(score) for score in scores])

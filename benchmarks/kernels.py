@@ -43,7 +43,7 @@ __all__ = ["Cost", "SparseCost", "main", "measure", "measure_sparse"]
 
 DIMS = (10, 54, 300)
 SPARSE_DIMS = (2**12, 2**22)
-CAPACITY = 50  # stored examples per class, where an algorithm is one that the papers give buffers of 50
+CAPACITY = 50  # stored examples per class for algorithms with buffers of 50 in the papers
 BUFFERED = ("cbr", "cbr-diag", "oam")
 RANKS = 5
 WARM = 600  # events before the clock starts: both buffers are full then

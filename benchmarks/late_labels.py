@@ -58,7 +58,7 @@ PARAMS: dict[str, dict[str, Any]] = {"cbr-diag": {"C": 2.0**-4, "eta": 0.6, "cap
 
 @dataclass
 class Day:
-    """What came of one day's transactions; the counts are of replies."""
+    """Counts of the transactions of one day, from the replies."""
 
     day: str
     events: int = 0

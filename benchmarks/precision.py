@@ -41,7 +41,7 @@ class Case(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What was measured of a case in one precision."""
+    """Measurements of a case in one precision."""
 
     precision: Precision
     ns: float  # per event

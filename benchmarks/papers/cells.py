@@ -1,4 +1,4 @@
-"""Cells: the runs that tables are made of, each kept in a file of its own as soon as it is finished.
+"""Cells: the runs behind the tables; each is stored in a separate file as soon as it is finished.
 
 A cell's file is named after a hash of everything that its figures depend on: protocol, task, method, data, and the
 sources of the algorithm and of this package. So an edit or another setting never meets a stale figure, and tables that
@@ -43,7 +43,7 @@ class Cell:
     fold: int
 
     def path(self, folder: Path, out: Path) -> Path:
-        """Where its figures are kept, given where the data sets are."""
+        """Return the file of its results, for a folder of data sets."""
         parts = {**asdict(self), "data": fingerprint(folder, self.task), "sources": sources(self.method)}
         key = hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=8).hexdigest()
         name = re.sub(r"[^\w.-]+", "_", f"{self.task.name}-{self.method.name}-{self.trial}.{self.fold}-{key}.json")

@@ -63,11 +63,11 @@ PAGES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Task:
-    """One data set with what is asked of it: these labels against the others, or with none named, the rank."""
+    """A data set with its target: these labels against the others, or, without labels, the rank."""
 
     file: str
     positive: tuple[int, ...] = ()  # labels that are +1; none: the labels are ordered ranks
-    test: str | None = None  # the file of the test part, where the set comes with one
+    test: str | None = None  # the file of the test part, if the set has one
     train: int | None = None  # the first so many rows are the training part, the others the test part
     share: float | None = None  # positives are thinned out, at random, until they are this share
 
@@ -98,7 +98,7 @@ class Data(NamedTuple):
     rows: Rows
     dim: int
     y: Vector
-    train: int | None  # the first so many rows are the training part, where the set comes divided
+    train: int | None  # number of rows of the training part, which comes first, if the set is divided
 
 
 def file_of(folder: Path, name: str) -> Path | None:

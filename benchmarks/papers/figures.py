@@ -1,4 +1,4 @@
-"""What the papers' tables say, as far as it is known here: (task, method) -> figure. No other cell has one.
+"""Known results of the papers: (task, method) -> number. Other cells have none.
 
 The papers' standard deviations are not known either.
 """

@@ -1,4 +1,4 @@
-"""Running cells in parallel processes, with a progress bar; what is finished stays finished."""
+"""Run cells in parallel processes with a progress bar; finished cells stay finished."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def _finished(cells: Sequence[Cell], folder: Path, out: Path, workers: int) -> I
         for future in as_completed(running):
             future.result()
             yield running[future]
-    finally:  # on an error or an interrupt: drop what has not begun, wait for what has, and keep it
+    finally:  # on an error or an interrupt: drop waiting cells, wait for running ones, and store their results
         pool.shutdown(wait=True, cancel_futures=True)

@@ -78,7 +78,7 @@ class Protocol:
     scaling: Kind  # of dense rows
     sparse_scaling: Kind | None  # None: sparse rows are written out and scaled as dense ones
     trials: int
-    folds: int = 1  # of cross-validation, for sets that come without a test part; 1: a fifth of the rows is held out
+    folds: int = 1  # of cross-validation, for sets without a test part; 1: a fifth of the rows is the test part
     folds_run: int | None = None  # only so many of them
     tuning_folds: int = 3
     tuning_rows: int = 10_000  # tuning takes at most so many training rows
@@ -149,7 +149,7 @@ class Table:
     protocol: Protocol
     tasks: tuple[Task, ...]
     methods: tuple[Method, ...]
-    figures: Mapping[tuple[str, str], float]  # (task, method) -> what the paper has, as far as it is known
+    figures: Mapping[tuple[str, str], float]  # (task, method) -> result in the paper, if known
     notes: tuple[str, ...] = ()
     also: str | None = None  # a second measure to show
     plot: Literal["curves", "seconds"] | None = None

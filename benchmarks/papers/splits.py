@@ -22,7 +22,7 @@ def folds(y: Vector, k: int, seed: int) -> list[Split]:
     """k-fold cross-validation: the k test parts are disjoint and cover all rows."""
     random = np.random.default_rng(seed)
     part = np.empty(len(y), dtype=np.int64)
-    dealt = 0  # on from where the last class ended, so that small classes do not all land in the first parts
+    dealt = 0  # continues where the last class ended, so small classes spread over all parts
     for label in np.unique(y):
         rows = random.permutation(np.flatnonzero(y == label))
         part[rows] = (dealt + np.arange(len(rows))) % k

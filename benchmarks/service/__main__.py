@@ -1,4 +1,4 @@
-"""What the service can carry, on loopback, client and server on a core each: the table, and the targets it is held to.
+"""Capacity of the service on loopback, with client and server on one core each: tables and targets.
 
     python -m benchmarks.service [--case NAME ...] [--peers] [--quick] [--json FILE] [--datasets DIR]
 

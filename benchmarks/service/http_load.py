@@ -1,4 +1,4 @@
-"""HTTP/1.1 load: connections that are kept open, one request under way on each, every latency taken.
+"""HTTP/1.1 load: persistent connections with one request in flight on each, and the latency of every request.
 
 Its own few lines, as a library's client costs more per request than the server does, and `wrk` neither sends another id
 with each request nor tells a p99.9. A reply is read as far as its status and its length go.

@@ -64,7 +64,7 @@ class Library(NamedTuple):
     entry: str
     name: str
     job: str
-    distributions: tuple[str, ...] = ()  # that it needs, the one whose version is told first; none: ours
+    distributions: tuple[str, ...] = ()  # its packages; the first one has the version to report; none: rarestream
 
 
 LIBRARIES = (
@@ -82,7 +82,7 @@ LIBRARIES = (
 
 
 class Service(NamedTuple):
-    """A service among the peers: what it needs, and how it is started and asked."""
+    """A service among the peers: its packages, command and requests."""
 
     name: str
     distributions: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What was measured, as tables."""
+"""Results as tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["shown"]
 
 
 def shown(case: Case, console: Console) -> None:
-    """Print a case: its rows, then what was asked for and whether it is reached."""
+    """Print a case: its rows, then its targets and whether they are reached."""
     console.print(_rows(case))
     for row in case.rows:
         if "absent" in row:

@@ -33,7 +33,7 @@ class Server(NamedTuple):
     pid: int
 
     def cpu(self) -> float:
-        """Processor seconds that it has used."""
+        """Return its processor seconds so far."""
         return processors.cpu_seconds(self.pid)
 
     def resident(self) -> int:

@@ -1,4 +1,4 @@
-"""One, two and four processes behind one port, over one Redis: what more of them give, by what is asked of them.
+"""One, two and four processes behind one port over one Redis: the gain of more processes, by kind of request.
 
 The processes may run on any core, as the sender and Redis (append-only file, fsync every second) do: on a machine of
 few cores they take each other's. So beside what was reached stands what an answer costs in processor time, of all the

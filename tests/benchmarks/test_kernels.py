@@ -1,4 +1,4 @@
-"""The costs of the kernels: what is measured, not how long it takes."""
+"""Costs of the kernels: the measurements, not their speed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_it_measures_and_writes(
 
 @pytest.mark.parametrize(("name", "capacity"), list(targets.TARGETS))
 def test_c_says_the_same(name: str, capacity: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`against` raises an error where it does not, so that what is compared is the same work."""
+    """`against` raises an error unless both do the same work."""
     monkeypatch.setattr(targets, "WARM", 120)
     library = native.compiled(tmp_path)
     for dim in (3, 8, 21):

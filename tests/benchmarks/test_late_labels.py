@@ -1,4 +1,4 @@
-"""A budget of alerts with late labels: what is sent when, what is counted, a run on a small made-up file."""
+"""An alert budget with late labels: the order of requests, the counts, and a run on a small invented file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write(folder: Path, days: int, a_day: int) -> list[list[int]]:
 
 
 class Service:
-    """Answers as a service whose learner calls every event in three an alert, and keeps what it was sent."""
+    """A service whose learner makes every third event an alert; it records the requests."""
 
     def __init__(self, learns: bool = True) -> None:
         self.requests: list[tuple[str, list[dict[str, Any]]]] = []

@@ -1,4 +1,4 @@
-"""Tables end to end on tiny data: what runs, what is kept, what is skipped the second time."""
+"""Tables end to end on tiny data: runs, stored results, and cells that the second run skips."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Float32 beside float64: what is measured, not how long it takes."""
+"""Float32 compared with float64: the measurements, not their speed."""
 
 from __future__ import annotations
 

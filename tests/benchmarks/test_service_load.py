@@ -1,4 +1,4 @@
-"""What the benchmark of the service sends, and what it makes of what comes back."""
+"""Requests of the benchmark of the service, and its handling of replies."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def http(answer: Callable[[bytes], list[bytes]]) -> Iterator[int]:
                 for piece in pieces:
                     writer.write(piece)
                     await writer.drain()
-                    await asyncio.sleep(0.001)  # so that they come apart
+                    await asyncio.sleep(0.001)  # so that they arrive separately
                 if not pieces:
                     return
 
@@ -131,7 +131,7 @@ def test_a_connection_may_be_closed_that_waits_for_others() -> None:
                 return
             while not closed.is_set():  # noqa: ASYNC110 (set in this loop, by the other connection)
                 await asyncio.sleep(0.001)
-            await asyncio.sleep(0.05)  # so that the client knows by now
+            await asyncio.sleep(0.05)  # so that the client has seen it
             writer.write(reply(b"late"))
             await reader.read()
 
@@ -225,7 +225,7 @@ def test_frames_are_a_clients(size: int, opcode: int) -> None:
     payload = bytes(range(65, 91)) * (size // 26 + 1)
     reader = StreamReader()
     reader.feed_data(frame(payload[:size], opcode))
-    parsing = Frame.parse(reader.read_exact, mask=True)  # refuses what is not masked
+    parsing = Frame.parse(reader.read_exact, mask=True)  # refuses unmasked frames
     with pytest.raises(StopIteration) as stop:
         next(parsing)
     assert stop.value.value == Frame(Opcode(opcode), payload[:size])

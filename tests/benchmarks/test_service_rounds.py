@@ -160,7 +160,7 @@ def test_what_a_process_has_used_is_the_kernels_account_of_it_and_its_children()
         result = cpu_seconds(process.pid)
         process.communicate("done")
     assert below > 0
-    # user and system time are cut to ticks of a hundredth, each; both do next to nothing after they have told theirs
+    # user and system time are each rounded down to 1/100 s; both processes are idle after their report
     assert own_time + below - 0.04 - 1e-9 <= result <= own_time + below + 0.1
     assert resident_bytes(os.getpid()) % processors._PAGE == 0 < resident_bytes(os.getpid()) < 2**40
 

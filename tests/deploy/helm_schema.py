@@ -75,7 +75,7 @@ def _more(digits: str, i: int) -> str:
 
 def _value(name: str, field: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of the text of a setting, from the model of its value."""
-    kind = field.get("type", "string")  # what has none may be null
+    kind = field.get("type", "string")  # a field without a type may be null
     if kind == "boolean":
         return {"enum": ["true", "false"]}
     if "enum" in field:

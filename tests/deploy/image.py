@@ -142,7 +142,7 @@ class Stage:
         return top / joined.relative_to("/usr" if top == self.usr else "/")
 
     def mounts(self) -> str:
-        """Shell lines that make the root file system whole, in a mount namespace of its own."""
+        """Shell lines that complete the root file system in a separate mount namespace."""
         root = shlex.quote(str(self.root))
         lines = [
             "set -eu",
@@ -343,7 +343,7 @@ class Container:
 
     @property
     def pid(self) -> int:
-        """Of its process 1, as it is numbered outside; 0 before there is one."""
+        """The process id of its process 1, as seen from outside; 0 before the start."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return int((children.read_text().split() or ["0"])[0])
 
@@ -377,7 +377,7 @@ class Container:
 
 
 def main() -> None:
-    """Build it in a temporary directory, start it twice, and print what there is to tell."""
+    """Build the image in a temporary directory, start it twice, and print a report."""
     with tempfile.TemporaryDirectory() as folder:
         stage = build(Path(folder))
         for step, seconds in stage.steps:

@@ -274,7 +274,7 @@ def test_redis_keeps_what_it_acknowledges_and_is_waited_for() -> None:
 
 
 def test_redis_answers_the_service_which_is_on_another_host(tmp_path: Path) -> None:
-    """A Redis as it is published, not built for containers, started by the line of compose.yaml."""
+    """Start a standard Redis, not built for containers, with the command of compose.yaml."""
     port = free_port()
     command = [REDIS, *COMPOSE["redis"]["command"][1:], "--port", str(port), "--dir", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as redis:

@@ -284,7 +284,7 @@ def test_a_monitor_scrapes_as_the_rules_expect() -> None:
 
 @with_helm
 def test_rules_and_dashboard_are_those_of_the_folders_beside() -> None:
-    """By links, so that there is one of each; Helm puts what they lead to into a package."""
+    """The chart has links to the single copies; Helm packages their targets."""
     deploy = CHART.parent.parent
     rules, dashboard = deploy / "prometheus" / "rarestream.rules.yaml", deploy / "grafana" / "rarestream.json"
     assert (CHART / "files" / rules.name).readlink() == Path("../../../prometheus") / rules.name

@@ -134,7 +134,7 @@ def selectors_of(expression: str) -> Selectors:
 
 
 def matches(labels: dict[str, str], matchers: list[tuple[str, str, str]]) -> bool:
-    """Whether a sample has what is asked of it, as far as a test can have it."""
+    """Return whether a sample fits the matchers, as far as a test can decide it."""
     for name, operator, value in matchers:
         if name in OF_PROMETHEUS or name in RARE or value.startswith("$"):
             continue
@@ -204,7 +204,7 @@ def test_the_dashboard_is_of_a_current_schema_and_of_no_one_s_own_data_source() 
 
 
 def lost(document: Any, shipped: Any, at: str = "") -> set[str]:
-    """Where `shipped` has not what was given, by JSON pointers."""
+    """Return the JSON pointers of differences from `document` in `shipped`."""
     if isinstance(document, dict) and isinstance(shipped, dict):
         return {place for key in document for place in lost(document[key], shipped.get(key, ...), f"{at}/{key}")}
     if isinstance(document, list) and isinstance(shipped, list) and len(document) == len(shipped):

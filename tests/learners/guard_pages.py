@@ -1,4 +1,4 @@
-"""Arrays that end where memory ends: whoever reads or writes past one dies at once, every time.
+"""Arrays that end at the end of their memory: any access beyond one crashes the process at once.
 
 Kernels check no bounds. A few bytes past an array are mostly still this process's, so a read there is seen by nobody,
 until an array happens to end at the end of a page and the process dies of it. Here each array ends at such an end.
@@ -22,7 +22,7 @@ __all__ = ["fenced"]
 _PAGE = mmap.PAGESIZE
 _SET_HANDLER = 304  # PyDataMem_SetHandler's place in NumPy's table of functions for C
 _FAILED = ctypes.c_void_p(-1).value  # what mmap gives where it fails
-_FILLED = 0xFF  # of what is not set to zero: float64 and float32 are NaN, integers -1
+_FILLED = 0xFF  # fills other memory: float64 and float32 are NaN, integers -1
 
 _Malloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _Calloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
@@ -103,7 +103,7 @@ ctypes.pythonapi.Py_IncRef(ctypes.py_object(_handler))  # arrays that outlive th
 
 @atexit.register
 def _leave() -> None:
-    """As Python ends it can no longer call Python to free what is left: a C function that does nothing is called."""
+    """At its end, Python cannot call Python functions to free memory, so it calls a C function without effect."""
     _handler.free = _Free(("getpid", _libc))
 
 
@@ -119,7 +119,7 @@ def _set(handler: object) -> object:
 
 @contextmanager
 def fenced() -> Iterator[None]:
-    """Whatever NumPy allocates in this context ends at a page that nobody may touch, and begins as NaN if not as 0.
+    """Let all memory that NumPy allocates in the block end at an inaccessible page; it starts as NaN or as 0.
 
     What a kernel allocates for itself does not. Slow; at most some 30,000 arrays at a time, or `MemoryError`.
     """

@@ -1,4 +1,4 @@
-"""Late labels and corrections for tests: what was said of served events, labels without features, what agrees after."""
+"""Late labels and corrections for tests: served predictions, labels without features, expected metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages around an algorithm again, slow and plain: what hashing, encoding, scaling and the rest are compared with.
+"""Slow, plain versions of the stages around an algorithm, for comparison: hashing, encoding, scaling and the others.
 
 Nothing is imported from the package.
 """

@@ -106,7 +106,7 @@ def copied(learner: Learner) -> State:
 
 
 def bits(outcomes: list[BatchOutcome]) -> list[bytes]:
-    """Everything that was said of some events."""
+    """Predictions of some events as bytes."""
     return [array.tobytes() for array in vars(join_outcomes(outcomes)).values() if array is not None]
 
 

@@ -1,4 +1,4 @@
-"""What is said of events behind the model: decided once, accounted for once, the same on every node."""
+"""Decisions behind the model: made once, counted once, the same on every node."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_restart_forgets_the_model_and_not_what_was_spent_today() -> None:
     assert column_bytes(decision.preview(values)) == column_bytes(fresh.preview(values))
     account = decision.state()["threshold"]
     assert account["spent"].tolist() == [150, spent, 0]
-    # what is learnt again for the new model was decided then
+    # events that the new model learns again were decided before
     decision.learn(values[:150], y[:150], np.zeros(150, dtype=np.bool_), None, np.full(150, np.nan))
     assert decision.state()["threshold"]["spent"].tolist() == [150, spent, 0]
     more = decision.serve(values[150:], None, clocks[150:])

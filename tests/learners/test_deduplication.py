@@ -16,7 +16,7 @@ from tests.learners.naive_pipeline import Recent
 
 
 class Event(NamedTuple):
-    """What ids are asked about."""
+    """Input of the table of ids."""
 
     name: str | None
     label: float = 1.0

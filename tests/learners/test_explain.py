@@ -112,7 +112,7 @@ def test_sparse_numbers_contribute_by_their_distance_from_zero() -> None:
     carried = [(np.flatnonzero(row).tolist(), row[row != 0.0].tolist()) for row in X]
     learner = create("oam", features={"kind": "sparse", "dim": 300}, scaling="standard")
     learner.learn(carried[:-1], [0, 1, 0])
-    w = [0.5, 0.25]  # of columns 0 and 2; 1 was never met
+    w = [0.5, 0.25]  # of columns 0 and 2; 1 never occurred
     scorer = weighed(learner, lambda dim: np.resize([*w, *[9.0] * dim], dim), -1.0)
     (explanation,) = explain.explain_scores(scorer, carried[-1:], 9)
     scaled = slow.standardised(X, centre=False)[-1]

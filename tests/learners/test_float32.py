@@ -1,4 +1,4 @@
-"""Precision "float32": half the memory, nearly the same scores, and the same bits whatever happens in between."""
+"""Precision "float32": half the memory, nearly the same scores, and the same bits after cuts and restores."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ONLINE = pytest.mark.parametrize(
 )
 
 
-# What is held
+# The state
 
 
 @NAMED
@@ -92,7 +92,7 @@ def _labels(pipeline: Pipeline, y: Vector) -> Vector:
     return y if pipeline.traits.ordinal else (y > 0) * 1.0
 
 
-# What is said
+# Scores
 
 
 @pytest.mark.long
@@ -207,7 +207,7 @@ def test_a_frozen_scorer_stays_and_predicts_what_learning_then_says(pipeline: Pi
     assert learner.scorer().score(rows).scores.tobytes() != before.scores.tobytes() or pipeline.traits.ordinal
 
 
-# What is beyond a float32
+# Numbers beyond float32
 
 
 @pytest.mark.parametrize("size", [1e30, 1e38])
@@ -245,7 +245,7 @@ def test_what_lies_beyond_becomes_the_largest() -> None:
     assert stored("float64", rounded, ["large"]) is rounded
 
 
-# What is retained
+# Retained events
 
 
 def test_features_are_read_as_float32_where_events_are_retained() -> None:
@@ -298,7 +298,7 @@ def test_a_matrix_held_as_float32_multiplies_as_it_is_held() -> None:
     np.testing.assert_allclose(u[:13], packed_symmetric.unpacked(other, 13).astype(np.float64) @ z[:13], rtol=1e-12)
 
 
-# What is refused
+# Refused states
 
 
 @EVERY

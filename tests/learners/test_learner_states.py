@@ -1,4 +1,4 @@
-"""States of a learner: copied, restored, rolled back to, told apart by a digest, refused where they do not fit."""
+"""States of a learner: copies, restores, roll-backs, digests, and refusals of states that do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One batch of two: the events of the other before those whose numbers were said."""
+"""Merging two batches: events of the second go before given events of the first."""
 
 from __future__ import annotations
 

@@ -114,9 +114,9 @@ def test_assumed_labels_are_counted_and_never_override(pipeline: Pipeline) -> No
     assert outcome.status.tolist() == [DUPLICATE] * 6 + [APPLIED] * 6
     figures = learner.figures()
     assert (figures["assumed"], figures["corrections"]) == (6, 0)
-    assert figures["duplicates"] == 0  # what is assumed too late repeats nothing that came
+    assert figures["duplicates"] == 0  # a late assumption is no duplicate of a label
     assert figures["class_counts"] == {"negative": 6, "positive": 6}
-    assert figures["served"]["labelled"] == 6  # what is assumed is no label that came
+    assert figures["served"]["labelled"] == 6  # an assumption is no label
     assert figures["window"]["label_delay_median"] is None
     real = bare(np.ones(1), named(1, 8), learner, served=np.ones(1, dtype=np.bool_))
     assert outcome_of(learner, real).status.tolist() == [RELABELLED]
@@ -134,7 +134,7 @@ def test_assumed_labels_are_counted_and_never_override(pipeline: Pipeline) -> No
 def test_figures_are_as_if_the_label_had_been_so_from_the_start(
     pipeline: Pipeline, wrong: list[int], at: int, rows: bool
 ) -> None:
-    """What was said is given with the events, so that it does not hang on the model; some have left the window."""
+    """The events carry their predictions, so these do not depend on the model; some events have left the window."""
     learner, right = (pipeline.learner(remembered_ids=200) for _ in range(2))
     carried, y = events(pipeline, 100)
     predictions, times = said_of(pipeline, 100, y=y), 1e9 + 100.0 * np.arange(100)

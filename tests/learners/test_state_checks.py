@@ -23,9 +23,9 @@ from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, batch, copied, 
 
 pytestmark = pytest.mark.long  # and only compiled code would go beyond an array's end
 
-# unsigned: random state, hashes of ids (0 is refused), and bytes of names (what is not UTF-8 is refused)
+# unsigned: random state, hashes of ids (0 is refused), and bytes of names (only UTF-8 is accepted)
 FREE = ("algorithm.rng", "ids.ring", "metrics.traffic_ids", "sources.names")
-# of floats: what may be NaN, and what may be infinite; `UNUSED` also where nothing has been kept so far
+# floats that may be NaN, and floats that may be infinite; `UNUSED` also for slots without data
 UNUSED = {"metrics.history_rows", "metrics.drift_alarms"}
 CLOCKS = {"metrics.clocks", "metrics.window_clocks", "metrics.traffic_clock", "metrics.traffic_clocks"}
 MAY_BE_NAN = {"ids.scores", "ids.probabilities", "metrics.traffic_delays", "threshold.clock", *CLOCKS, *UNUSED}

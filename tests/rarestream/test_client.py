@@ -234,7 +234,14 @@ def test_an_upload_tells_its_progress(api: Any, name: str) -> None:
     assert (result.events, result.applied, result.requests, result.repeats) == (N, N, 6, 0)
     assert result.position == remote.describe()["position"]
     assert [events for events, _ in progress] == [70, 100, 170, 200, 270, 300]
-    assert [len(batch) for _, batch in progress] == [1, 1, 2, 2, 3, 3]  # a batch is asked for when the last is learnt
+    assert [len(batch) for _, batch in progress] == [
+        1,
+        1,
+        2,
+        2,
+        3,
+        3,
+    ]  # the client takes a batch when the last one is learnt
     assert_agree(remote, local)
 
 

@@ -1,4 +1,4 @@
-"""The client without a service: what is sent again and when, how a call is cut, what answers and errors mean."""
+"""The client without a service: retries, calls in parts, and the meaning of answers and errors."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def updating(answers: Iterable[Answer], *, jitter: float = 1.0, patience: float 
     return carried_out(calls.update("a", batch, columns.get("source")), clock, answers)
 
 
-# What is sent again
+# Retries
 
 
 @pytest.mark.parametrize("columns", [{}, {"ids": IDS}, {"ids": ["a", None, "c"]}, {"source": ("file", 7)}])
@@ -292,7 +292,7 @@ def test_many_problems_are_cut_short() -> None:
     assert len(error.problems) == 100
 
 
-# How httpx's failures are read, by both clients
+# Failures of httpx in both clients
 
 
 def call_through(kind: str, answer: Callable[[httpx.Request], httpx.Response]) -> Any:

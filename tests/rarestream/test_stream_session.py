@@ -1,4 +1,4 @@
-"""Streams of the Python client: what may be under way, whose answer is whose, and what is said when a stream breaks."""
+"""Streams of the Python client: the window, the order of answers, and errors of broken streams."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_stream_that_breaks_names_what_was_not_answered() -> None:
     for call in (last.take, stream.check_open, lambda: ask(stream)):
         with pytest.raises(StreamBroken):
             call()
-    stream.raise_unseen()  # it has been told
+    stream.raise_unseen()  # the caller has seen it
 
 
 def test_a_stream_that_breaks_when_nothing_is_under_way() -> None:
@@ -162,7 +162,7 @@ def test_a_window_has_room_for_one_at_least() -> None:
         StreamSession(0)
 
 
-# Against a server that does as it is told
+# With a scripted server
 
 
 @contextmanager

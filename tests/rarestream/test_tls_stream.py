@@ -162,7 +162,7 @@ def test_a_call_waits_only_so_long(pair: Pair) -> None:
 
 
 def test_what_has_come_is_still_read_after_the_own_end(pair: Pair) -> None:
-    """`SSLSocket.shutdown` takes TLS off: what comes is then read as it is on the wire."""
+    """`SSLSocket.shutdown` removes TLS: later data is read as it is on the wire."""
 
     def answer(connection: ssl.SSLSocket) -> None:
         connection.sendall(b"all of it")

@@ -139,7 +139,7 @@ def sketch_threshold(objective, p, y, memory=None, aim=1.0):  # type: ignore[no-
 
 
 class Budget:
-    """Alerts by a budget, event by event: the account as plain lists, everything counted anew where it is asked for."""
+    """Alerts by a budget, event by event: the account is plain lists, and every count is computed afresh."""
 
     def __init__(self, alerts=0.0, rate=0.0, unit=86400.0, memory=30000):  # type: ignore[no-untyped-def]
         self.alerts, self.rate, self.unit, self.memory = alerts, rate, unit, memory

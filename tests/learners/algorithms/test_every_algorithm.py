@@ -26,7 +26,7 @@ REPRODUCIBLY = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck
 
 
 def _kinds(verb: str) -> Any:
-    """Each algorithm that has this verb, with how its rows are made, for each kind of rows that it takes."""
+    """Yield each algorithm with this function, and a converter for each kind of rows that it takes."""
     result = []
     for name, algorithm in algorithms().items():
         if hasattr(algorithm, verb) and algorithm.TRAITS.dense:

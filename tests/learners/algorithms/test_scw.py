@@ -25,7 +25,7 @@ def test_optimum(m: float, v: float, cap: float) -> None:
     if alpha == 0:
         assert m >= PHI * math.sqrt(v) - scale
     elif alpha < cap:
-        assert abs(short) <= scale  # the constraint is met with equality
+        assert abs(short) <= scale  # the constraint holds with equality
     else:
         assert short >= -scale  # alpha is at its cap: the constraint may still fail
     assert 0 < variance <= v

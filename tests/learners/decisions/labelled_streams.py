@@ -1,4 +1,4 @@
-"""Labelled events for the tests of thresholds, and what is said of them."""
+"""Labelled events for the tests of thresholds, and decisions on them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def mixed(n: int, seed: int) -> Stream:
 
 
 class Decided(NamedTuple):
-    """What was said of events."""
+    """Thresholds and decisions of some events."""
 
     thresholds: Vector
     decisions: Counts

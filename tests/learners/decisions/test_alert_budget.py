@@ -22,7 +22,7 @@ class Traffic(NamedTuple):
     """Events in order of time."""
 
     days: Vector  # times, in days
-    z: Vector  # what is known of them: the higher, the more likely positive
+    z: Vector  # evidence: a higher number makes a positive more likely
     positive: Vector  # bool
     p: Vector
 

@@ -91,7 +91,7 @@ def test_histograms_are_calibrated_whatever_the_shape_of_scores(options: Calibra
 @pytest.mark.parametrize("options", [Calibration("histogram", memory=100), Calibration("isotonic", memory=100)])
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_a_class_that_has_faded_to_nothing(options: Calibration, sign: float) -> None:
-    """What is left of its counts are the smallest floats there are, and then 0."""
+    """Its counts fade to the smallest floats, and then to 0."""
     state = calibration.init(options)
     state.bins[int(sign < 0), 600:700:3] = [5e-324, 1e-310, 1e-300, 1e-12] * 8 + [5e-324, 0.0]
     scores = np.random.default_rng(0).normal(size=640)
@@ -144,7 +144,7 @@ def test_very_rare_positives_are_remembered_for_longer(kind: Literal["histogram"
         (10_000, 640, 5.0, 5000),
         (10_000, 64_000, 500.0, 10_000),  # 5 %
         (10_000, 640_000, 50.0, 40_000),  # 0.5 %
-        (10_000, 256_000, 50.0, 32_000),  # not yet met eight times as many
+        (10_000, 256_000, 50.0, 32_000),  # fewer than eight times as many so far
         (10_000, 6_400_000, 1.0, 100_000),
         (10_000, 6_400_000, 0.0, 100_000),
         (10_000, 6_400_000, 10_000.0, 100_000),

@@ -78,5 +78,5 @@ def test_what_is_not_dense_or_not_linear_goes_stage_by_stage():
     assert scorer._dense_inputs is None
     np.testing.assert_array_equal(scorer.score(X[:4]).scores, scorer.values(X[:4]))
     fitted = Learner(Config.of({"algorithm": "ranksvm", "features": {"kind": "dense", "dim": 3}}))
-    assert fitted.scorer()._dense_inputs is None  # there is no model yet
+    assert fitted.scorer()._dense_inputs is None  # no model yet
     assert fitted.scorer().score(X[:2]).decisions.tolist() == [0, 0]

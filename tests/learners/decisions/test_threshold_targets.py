@@ -1,4 +1,4 @@
-"""Targets of fpr, precision and recall: met on events to come, also while probabilities drift."""
+"""Targets of fpr, precision and recall are reached on future events, also while probabilities drift."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_targets_are_met_on_events_to_come(target: float) -> None:
 
 
 def _shifted(n: int, by: float, seed: int) -> tuple[Vector, Vector]:
-    """Events whose log-odds, said and true, move `by` half way."""
+    """Draw events whose predicted and true log-odds move by `by` half way."""
     random = np.random.default_rng(seed)
     odds = random.normal(-2.0, 1.5, n) + by * (np.arange(n) >= n // 2)
     p = 1 / (1 + np.exp(-odds))
@@ -65,7 +65,7 @@ def test_targets_are_met_while_log_odds_shift(objective: Any, target: float, by:
 def test_the_aim_is_led_by_the_events_that_the_target_is_about() -> None:
     p = np.array([0.001, 0.999, 0.001, 0.999])
     y = np.array([-1.0, -1.0, 1.0, 1.0])
-    decided = np.array([True, False, True, False])  # late labels count by what would be said of them now
+    decided = np.array([True, False, True, False])  # late labels count by the decision that the event would get now
     steps = {
         ("fpr", 0.4): [0.4, 0.4 - 1, 0, 0],
         ("recall", 0.4): [0, 0, 0.4, 0.4 - 1],

@@ -241,7 +241,7 @@ def test_a_frozen_stage_stays() -> None:
     stage = Renumbered(TWO_TO_24)
     stage.learn(sparse([{5: 1.0}]))
     frozen = stage.frozen()
-    for columns in ([4], range(1000)):  # the index takes the one in as it is, and is made anew for the many
+    for columns in ([4], range(1000)):  # the index inserts a single column, and is rebuilt for many
         stage.learn(sparse([dict.fromkeys(columns, 1.0)]))
         assert rows_of(frozen.look(sparse([{4: 2.0, 5: 3.0}]))) == [[(0, 3.0), (-1, 2.0)]]
         assert (frozen.used, frozen.dim) == (1, 64)
@@ -253,7 +253,7 @@ def test_the_capacity_follows_from_the_count_alone_in_small_steps() -> None:
     assert capacities[:6] == [64, 64, 64, 72, 72, 88]
     for count, capacity in zip(counts, capacities, strict=True):
         assert capacity >= count
-        assert capacity % 8 == 0  # so that a sum in lanes of eight does not see the zeros behind
+        assert capacity % 8 == 0  # so zeros at the end do not change a sum over eight lanes
         assert capacity <= max(64, 1.125 * count + 16)
         assert capacity_for(capacity) == capacity
 

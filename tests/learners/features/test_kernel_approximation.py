@@ -243,7 +243,7 @@ def test_equal_rows_have_no_width_and_do_no_harm(kind: str, n: int, value: float
     assert state.width.tolist() == [1.0]
     phi = kernel_approximation.look(settings, state, np.full((2, 3), value))
     if kind == "nystroem":
-        assert phi.tolist() == [[1.0], [1.0]]  # one landmark, met exactly
+        assert phi.tolist() == [[1.0], [1.0]]  # one landmark, equal to the rows
     assert np.isfinite(phi).all()
 
 

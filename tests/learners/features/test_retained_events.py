@@ -1,4 +1,4 @@
-"""The window of events kept for fits, against lists."""
+"""The window of events retained for fits, compared with lists."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_same_as_lists(sparse: bool, batches: list[list[Event]], window: int, mo
         assert same(retained, lists.events, sparse)
         assert same_state(retained, one_by_one)
         assert same_state(retained, restored(retained))
-        one_by_one = restored(one_by_one)  # goes on like the one that it was
+        one_by_one = restored(one_by_one)  # continues like the original
 
 
 @KINDS

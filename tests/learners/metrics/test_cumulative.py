@@ -1,4 +1,4 @@
-"""The sketch: bounds that hold whatever the scores, exact sums, and parts that add up."""
+"""The sketch: bounds that hold for any scores, exact sums, and parts that add up."""
 
 from __future__ import annotations
 
@@ -438,7 +438,7 @@ def test_probabilities_at_the_edges_of_their_bins_are_no_problem() -> None:
 @given(st.data())
 @settings(max_examples=200)
 def test_a_state_that_is_not_refused_goes_on(data: st.DataObject) -> None:
-    """One number anywhere is another: either that is told, or the learner can live with it."""
+    """Change one number anywhere: either it is refused, or the learner works with it."""
     state = {name: array.copy() for name, array in sketched(stream(300, seed=2)).state().items()}
     name = data.draw(st.sampled_from(sorted(state)))
     place = data.draw(st.integers(0, state[name].size - 1))

@@ -198,7 +198,7 @@ def test_points_of_the_curves_are_those_of_scikit_learn(digits: int) -> None:
     assert points[0] == (0.0, 0.0, None)
     assert {(a, b, math.inf if c is None else c) for a, b, c in points} <= every
     assert points[-1][:2] == (1.0, 1.0)
-    # what is left out lies close to what is drawn
+    # omitted points lie close to drawn points
     assert np.abs(np.interp(fpr, roc["fpr"], roc["tpr"]) - tpr).max() < 0.06
     assert sk.auc(roc["fpr"], roc["tpr"]) == pytest.approx(sk.roc_auc_score(label, scores), abs=0.004)
     precision, recall, cuts = sk.precision_recall_curve(label, scores)

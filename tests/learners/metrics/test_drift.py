@@ -293,7 +293,7 @@ def test_all_scores_alike_are_no_alarm() -> None:
 
 
 def naive_serve(scores: Vector) -> list[tuple[int, float]]:
-    """(scores met, distance) of each alarm."""
+    """Return (scores so far, distance) of each alarm."""
     result, start = [], 0
     quiet = list[float]()  # distances that were no alarms
     for stop in range(512, len(scores) + 1):

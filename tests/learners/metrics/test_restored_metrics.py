@@ -1,4 +1,4 @@
-"""Figures of a restored state: what cannot have come of events is refused, and what is taken can be told in JSON."""
+"""Metrics of a restored state: impossible values are refused, and accepted values can be written as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHARES = ("auc", "average_precision", "f1", "precision", "recall", "alert_rate",
 
 
 def check_json(config: Config, state: State) -> None:
-    """Restore it, and tell all of its figures in JSON, which knows neither NaN nor infinity."""
+    """Restore a state and write all metrics as JSON, which has neither NaN nor infinity."""
     figures = Learner.restored(config, state).view().figures
     history = figures.history()
     for item in (figures.as_json(), history, figures.points_since(0), figures.alarms(), figures.curves()):

@@ -31,7 +31,7 @@ class Step(NamedTuple):
     decision: int = 0
     labelled: bool = False
     delay: float = math.nan
-    late: str | None = None  # the id that it had been served under
+    late: str | None = None  # id of the served event
 
 
 class Slow:
@@ -67,7 +67,7 @@ class Slow:
             self.window.append(event)
             if step.late is not None:
                 late = {item["id"]: item for item in self.ever[-self.size :]}.get(step.late)
-                gone = late is None and len(self.ever) > self.size  # it may have been served and have left the ring
+                gone = late is None and len(self.ever) > self.size  # it may have left the ring after it was served
                 if gone or (late is not None and not late["labelled"]):
                     self.labelled = min(self.labelled + 1, len(self.ever))
                 if late is not None:
@@ -93,7 +93,7 @@ class Slow:
 
 
 def feed(traffic: StreamStats, steps: list[Step]) -> None:
-    """All at once where the parts of the steps allow it: times, then what is served, then labels."""
+    """Apply times, then served events, then labels, all at once if the steps allow it."""
     clocks = traffic.tick(np.array([step.time for step in steps]))
     served = [step for step in steps if step.served is not None]
     traffic.serve(hashes_of([step.served for step in served]), np.array([step.decision for step in served], dtype=int))
@@ -224,7 +224,7 @@ def test_the_clock_never_goes_back() -> None:
 
 @pytest.mark.parametrize("seconds", [10.0, None])
 def test_events_from_before_the_clock_was_known(seconds: float | None) -> None:
-    """They leave as soon as there is a clock, where age matters; and never count for the rate."""
+    """With a maximal age they leave as soon as there is a clock; they never count for the rate."""
     traffic = StreamStats(100, seconds)
     feed(traffic, [Step(labelled=True, delay=5.0)] * 4)
     assert traffic.view().figures("window")[0]["label_delay_median"] == 5.0
@@ -266,7 +266,7 @@ def test_what_was_served_without_an_id_is_not_counted() -> None:
 
 
 def test_no_more_are_taken_than_are_to_count() -> None:
-    """Behind the event that makes the number full: those that do not count are taken as long as it is not."""
+    """Stop after the event that completes the number; events that do not count are taken until then."""
     traffic = StreamStats(100, None)
     names = ["a", None, "a", "b", "b", "c", "a", "d"]
     hashes, decisions = hashes_of(names), np.array([0, 1, 1, 0, 1, 0, 0, 0])
@@ -430,7 +430,7 @@ def test_what_no_stream_can_have_led_to(wrong: str, change: Callable[[State], No
 
 
 def test_shapes_of_counts_that_cannot_be_are_within_bounds() -> None:
-    """They are asked for before the values are looked at."""
+    """Missing arrays are found before any values are read."""
     traffic = StreamStats(1000, None)
     for count in (-(2**62), -1, 2**62):
         state = {**traffic.state(), "span": np.array([0, count]), "served": np.array([count, 0, 0])}
@@ -442,7 +442,7 @@ def test_shapes_of_counts_that_cannot_be_are_within_bounds() -> None:
 @given(st.data())
 @settings(max_examples=300)
 def test_a_state_that_is_not_refused_goes_on(data: st.DataObject) -> None:
-    """One number anywhere is another: either that is told, or the learner can live with it."""
+    """Change one number anywhere: either it is refused, or the learner works with it."""
     traffic = StreamStats(100, 60.0)
     feed(traffic, stream(250, seed=2, ids=90))
     state = {name: array.copy() for name, array in traffic.state().items()}

@@ -21,7 +21,7 @@ SETTINGS = MetricSettings(beta=2.0, max_fpr=0.3, k=5)
 
 
 class Events(NamedTuple):
-    """Columns of what `Window.learn` takes."""
+    """Columns for `Window.learn`."""
 
     scores: NDArray[np.float64]
     probabilities: NDArray[np.float64]
@@ -217,7 +217,7 @@ def test_any_scores_and_probabilities(rows: list[tuple[float, float, bool, bool]
     json.dumps([figures, window.view().curves(7)], allow_nan=False)
     last = events.picked(slice(max(0, len(rows) - size), None))
     clean = np.where(np.isnan(last.scores), 0.0, last.scores)
-    order = np.unique(clean, return_inverse=True)[1].astype(float)  # scikit-learn refuses what is infinite
+    order = np.unique(clean, return_inverse=True)[1].astype(float)  # scikit-learn refuses infinite scores
     check(window, last._replace(scores=order))
 
 

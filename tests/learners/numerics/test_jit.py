@@ -102,7 +102,7 @@ from raced import total
 kind, after_reading, after_index, done = sys.argv[1:]
 load, save, reads = caching.IndexDataCacheFile._load_index, caching.IndexDataCacheFile._save_index, itertools.count()
 
-def step(names):  # "mine:theirs": say how far this one is, and wait for the other, which may be kept out
+def step(names):  # "mine:theirs": report the own step and wait for that of the other process, which may be blocked
     mine, _, theirs = names.partition(":")
     Path(mine or "nothing").touch()
     end = time.monotonic() + 4.0
@@ -219,4 +219,4 @@ def test_who_waits_for_a_process_that_stands_still_compiles_for_itself(tmp_path,
     assert started("0.5", "ready-1").communicate(timeout=300)[0] == "10.0 2\n"
     process.kill()
     process.communicate(timeout=300)
-    assert started("300", "ready-2").communicate(timeout=300)[0] == "10.0 0\n"  # what is left is in nobody's way
+    assert started("300", "ready-2").communicate(timeout=300)[0] == "10.0 0\n"  # leftovers do not block others

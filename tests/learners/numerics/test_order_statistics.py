@@ -54,7 +54,7 @@ def test_many_that_come_and_go_leave_what_numpy_sorts(n: int, kind: str) -> None
     for more, less in [(25, 0), (700, 90), (30, 600), (385, 385), (26, 26), (1, 1), (0, 1), (3000, 2900)]:
         added = DRAWN[kind](rng, more)
         multiset = order_statistics.reserved(multiset, len(model) + more, max(more, less))
-        together = rng.permutation(np.concatenate([model, added]))  # what comes may go along with the rest
+        together = rng.permutation(np.concatenate([model, added]))  # added numbers may leave together with the others
         gone, model = together[:less], np.sort(together[less:])
         moved(multiset, added, gone)
         check(multiset, model.tolist(), [*added[:9], *gone[:9], -np.inf, 0.0, np.inf])

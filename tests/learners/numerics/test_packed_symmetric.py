@@ -1,4 +1,4 @@
-"""Packed symmetric matrices: against NumPy, and what is not one."""
+"""Packed symmetric matrices, compared with NumPy, and invalid ones."""
 
 from __future__ import annotations
 

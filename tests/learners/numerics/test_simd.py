@@ -142,7 +142,7 @@ def test_aligned_arrays_begin_at_multiples_of_64_bytes(n: int) -> None:
         assert array.ctypes.data % 64 == 0 or not n
 
 
-# Numbers as float32 has them and as it has not: ties both ways, the ends, what vanishes, what is none
+# Numbers that float32 has and has not: ties in both directions, limits, underflow, NaN
 MANY = np.array([0.1, -3.0, 1 + 2**-24, 1 + 3 * 2**-24, 3.4028235e38, 1e39, -1e300, 1e-46, 7e-46, -0.0, np.inf, np.nan])
 
 

@@ -104,7 +104,7 @@ def test_bounds_hold_whatever_the_settings_become(scale: float) -> None:
         stored = state.buffer[:, :, :9]
         variances = np.einsum("ckd,de,cke->ck", stored, state.sigma, stored)
         assert (state.bounds >= variances * (1 - 1e-12)).all()
-    assert (state.bounds < np.sum(stored**2, axis=2)).mean() > 0.5  # what is known without Sigma
+    assert (state.bounds < np.sum(stored**2, axis=2)).mean() > 0.5  # the bound without Sigma
 
 
 def test_where_the_arrays_begin_changes_no_bit() -> None:

@@ -19,7 +19,7 @@ _GOLDEN = Path(__file__).parents[1] / "golden" / "nsauc.json"
 
 
 def naive(X, y, weight, *, lam=1e-6, pairs=4, capacity=200, buffer="fifo", seed=0):  # type: ignore[no-untyped-def]
-    """Scores, w and its average, slow and plain, written from the maths; every iterate is kept."""
+    """Return scores, w and its average, slowly and from the maths, with a list of all iterates."""
     buffers, t0, scores = Buffers(capacity, buffer, seed), lam ** (-3 / 4), []
     w, average, iterates = np.zeros(X.shape[1]), np.zeros(X.shape[1]), []
     for x, label, k in zip(X, y, weight, strict=True):
@@ -106,7 +106,7 @@ def test_a_larger_weight_is_a_larger_step() -> None:
 
 
 def test_pairs_are_drawn_uniformly() -> None:
-    """Each of the stored negatives, a unit row, moves a weight of its own down as often as it is drawn."""
+    """Each stored negative is a unit row, so it lowers a separate weight as often as it is drawn."""
     stored, drawn = 5, 40_000
     X = np.vstack([np.eye(stored), np.zeros((1, stored))])
     y = np.array([-1.0] * stored + [1.0])

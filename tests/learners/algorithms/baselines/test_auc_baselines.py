@@ -263,7 +263,7 @@ _EXTREMES = st.lists(
 @given(events=_EXTREMES, order=st.integers(0, 2**16))
 @settings(max_examples=40)
 def test_finite_whatever_the_rows(algorithm: Any, events: Any, order: int) -> None:
-    """Any rows up to 1e30, met again and again with labels that change: nothing overflows, no divergence builds up."""
+    """Rows up to 1e30, repeated with changing labels, cause no overflow and no divergence."""
     picked = np.random.default_rng(order).integers(len(events), size=60)
     X = np.array([events[i][0] for i in picked])
     y = np.random.default_rng(order + 1).choice([-1.0, 1.0], 60) * [events[i][1] for i in picked]

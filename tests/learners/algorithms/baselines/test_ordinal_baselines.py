@@ -25,7 +25,7 @@ EXACT: dict[str, Any] = {"tolerance": 1e-10, "sweeps": 1_000_000}
 
 
 def _events(n: int, dim: int, ranks: int, seed: int, density: float = 1.0) -> tuple[Matrix, Vector]:
-    """Rows (n, dim) and ranks: a noisy direction cut at quantiles, so that all ranks occur."""
+    """Draw rows (n, dim) and ranks: a noisy direction, cut at quantiles so that all ranks occur."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(n, dim))
     X[random.random((n, dim)) >= density] = 0.0
@@ -129,7 +129,7 @@ def test_decisions_are_those_of_scikit_learn() -> None:
     assert decided.ranks.tolist() == machine.predict(unseen).astype(int).tolist()
     regression = LinearSVR(epsilon=0.1, tol=1e-4, random_state=0, max_iter=100_000).fit(X, y)
     wanted = regression.predict(unseen)
-    assert wanted.max() > 5.5  # or clipping would not be met
+    assert wanted.max() > 5.5  # so that clipping matters
     settings_of = svr.Params(sweeps=100_000)
     ranked = svr.decide(settings_of, _values(svr, settings_of, _fit(svr, settings_of, X, 4, y), unseen))
     np.testing.assert_allclose(ranked.scores, wanted, rtol=1e-12, atol=1e-12)
