@@ -18,30 +18,30 @@ DENSE: dict[str, Any] = {"algorithm": "loam-ada", "features": {"kind": "dense", 
 
 @asynccontextmanager
 async def application(settings: Settings, root: str = "") -> AsyncIterator[tuple[Any, httpx.AsyncClient]]:
-    """A freshly started application, and a client of its URLs below `root`."""
+    """Start an application; yield it, and a client of its URLs below `root`."""
     app = create_app(settings)
     async with app.router.lifespan_context(app), client_of(app, root) as http:
         yield app, http
 
 
 def client_of(app: Any, root: str = "") -> httpx.AsyncClient:
-    """A client of an application in this process."""
+    """Return a client of an application in this process."""
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url=f"http://rarestream{root}", timeout=300)
 
 
 @asynccontextmanager
 async def client(store: str = "memory:", **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a freshly started application."""
+    """Start an application and yield a client of it."""
     async with application(Settings(store=store, **settings)) as (_, http):
         yield http
 
 
 def events(count: int, start: int = 0, *, ids: bool = True) -> list[dict[str, Any]]:
-    """Labelled dense events that differ and are the same at every call; one in five is positive."""
-    made = []
+    """Return labelled dense events, the same at every call; one in five is positive."""
+    created = []
     for i in range(start, start + count):
         label = int(i % 5 == 0)
         event: dict[str, Any] = {"x": [label + (i * 7 % 11) / 11, (i * 3 % 13) / 13, i % 2], "label": label}
-        made.append({"id": f"e{i}", **event} if ids else event)
-    return made
+        created.append({"id": f"e{i}", **event} if ids else event)
+    return created

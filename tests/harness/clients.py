@@ -1,4 +1,4 @@
-"""The Python client in tests: both kinds with one face, and a network between client and service that loses things."""
+"""Use both kinds of Python client in the same way, and over a network that loses requests and replies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Fault = Literal["none", "half", "answer"]
 
 @contextmanager
 def client(kind: str, url: str, **settings: Any) -> Iterator[Any]:
-    """A `Client`, or an `AsyncClient` that is used as if it blocked: every test runs on both."""
+    """Yield a `Client`, or an `AsyncClient` whose calls block; every test runs on both."""
     if kind == "sync":
         with Client(url, **settings) as blocking:
             yield blocking
@@ -33,19 +33,19 @@ def client(kind: str, url: str, **settings: Any) -> Iterator[Any]:
 
 
 class Awaited:
-    """Something of the asynchronous client whose methods wait for what they give."""
+    """Wraps an object of the asynchronous client; its methods block."""
 
     def __init__(self, inner: Any, runner: asyncio.Runner) -> None:
         self._inner = inner
         self._runner = runner
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        if not callable(found):
-            return found
+        attribute = getattr(self._inner, name)
+        if not callable(attribute):
+            return attribute
 
         def call(*arguments: Any, **named: Any) -> Any:
-            result = found(*arguments, **named)
+            result = attribute(*arguments, **named)
             if inspect.iscoroutine(result):
                 result = self._runner.run(result)
             if isinstance(result, (AsyncRemoteLearner, AsyncLearnerStream, AsyncStreamReply)):
@@ -55,7 +55,7 @@ class Awaited:
         return call
 
     def result(self) -> Any:
-        """Of a reply of a stream."""
+        """Wait for a reply of a stream."""
 
         async def awaited() -> Any:
             return await self._inner
@@ -74,7 +74,7 @@ class Awaited:
 
 @contextmanager
 def lossy(port: int, faults: Sequence[Fault], lost: Callable[[], None]) -> Iterator[str]:
-    """The URL of a way to the service on `port` on which the first requests suffer `faults`, one each.
+    """Yield the URL of a proxy to the service on `port` that spoils the first requests, one fault each.
 
     "half": half of the request arrives. "answer": all of it does, and is answered, but the answer gets lost. Then
     `lost` is called, and the client's connection ends.
@@ -115,7 +115,7 @@ def lossy(port: int, faults: Sequence[Fault], lost: Callable[[], None]) -> Itera
                 upstream.close()
 
         def log_message(self, *_: Any) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Way)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

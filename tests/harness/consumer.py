@@ -1,4 +1,4 @@
-"""`rarestream consume` as a process of its own, for tests that kill it, and the events that they give it."""
+"""Run `rarestream consume` as a process that tests can kill, and make events for it."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _PATIENCE = 300.0  # seconds
 
 
 def event(number: int, *, labelled: bool = True, id: str | None = None, **more: Any) -> bytes:
-    """Event `number` of the stream as a message; the same number is the same event."""
+    """Return event `number` of the stream as a message; the same number gives the same event."""
     rng = random.Random(number)
     label = int(rng.random() < 0.3)
-    found: dict[str, Any] = {"x": [rng.gauss(label, 1.0), rng.gauss(0.0, 1.0)], **more}
+    result: dict[str, Any] = {"x": [rng.gauss(label, 1.0), rng.gauss(0.0, 1.0)], **more}
     if labelled:
-        found["label"] = label
+        result["label"] = label
     if id is not None:
-        found["id"] = id
-    return json.dumps(found).encode()
+        result["id"] = id
+    return json.dumps(result).encode()
 
 
 class Target:
-    """A learner of a running service; a context manager, which kills the consumers that are left at the end."""
+    """A learner of a running service; a context manager that kills the remaining consumers at its end."""
 
     def __init__(self, url: str, name: str, config: dict[str, Any] = CONFIG) -> None:
         self.url, self.name = url, name
@@ -48,37 +48,37 @@ class Target:
     def _ask(self, method: str, what: str, document: object = None) -> dict[str, Any]:
         path = f"{self.url}/v1/learners/{self.name}{what}"
         reply = httpx.request(method, path, json=document, timeout=300, trust_env=False)
-        found: dict[str, Any] = reply.raise_for_status().json()
-        return found
+        members: dict[str, Any] = reply.raise_for_status().json()
+        return members
 
     def get(self, what: str = "") -> dict[str, Any]:
-        """Its document, or one of those under it."""
+        """Get the learner's document, or one below it."""
         return self._ask("GET", what)
 
     def post(self, what: str, document: object = None) -> dict[str, Any]:
-        """The reply to one request."""
+        """Post a request and return the reply."""
         return self._ask("POST", what, document)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for one in self.consumers:
-            one.kill()
+        for consumer in self.consumers:
+            consumer.kill()
 
     @property
     def learnt(self) -> int:
-        """Labelled events in all, each as often as it was learnt."""
+        """Count the labelled events, each as often as it was learnt."""
         return sum(self.get()["class_counts"].values())
 
     def said_of(self, numbers: range) -> list[Any]:
-        """Scores of events by what it has learnt, to the bit, and its AUC over the window."""
+        """Return the scores of these events, exact to the bit, and the AUC over the window."""
         events = [json.loads(event(number, labelled=False)) for number in numbers]
-        scores = [one["score"] for one in self.post("/predict", {"events": events})["results"]]
+        scores = [result["score"] for result in self.post("/predict", {"events": events})["results"]]
         return [*scores, self.get("/metrics")["window"]["auc"]]
 
     def sent_at_once(self, source: str, messages: list[tuple[int, bytes]]) -> Target:
-        """Another learner, that got the events, with their numbers, in one request."""
+        """Create another learner and send it all events, with their numbers, in one request."""
         other = Target(self.url, f"{self.name}-at-once")
         offsets = [number for number, _ in messages]
         events = [json.loads(value) for _, value in messages]
@@ -87,7 +87,7 @@ class Target:
 
 
 class Consumer:
-    """One process; `log` is what it says, of all its starts."""
+    """One process; `log` has the standard error of all its starts."""
 
     def __init__(self, target: Target, source: str, folder: Path, *options: str, **environment: str) -> None:
         self.log = folder / "consumer.log"
@@ -99,48 +99,48 @@ class Consumer:
         target.consumers.append(self)
 
     def start(self, *options: str) -> None:
-        """Start it; it reads when it has said so."""
+        """Start the process; its log says when it reads."""
         with self.log.open("ab") as log, self._out.open("wb") as out:
             self._process = subprocess.Popen(
                 [*self._command, *options], stdout=out, stderr=log, env=self._environment, stdin=subprocess.DEVNULL
             )
 
     def wait(self) -> int:
-        """Its exit status, when it has ended."""
+        """Wait for the end and return the exit status."""
         assert self._process is not None
         status = self._process.wait(_PATIENCE)
         self._process = None
         return status
 
     def run(self, *options: str) -> dict[str, Any]:
-        """To the end of what is there now: what it did. Raises RuntimeError where it fails."""
+        """Consume the messages that are there now and return the summary. Raises RuntimeError if it fails."""
         self.start("--once", *options)
         if status := self.wait():
-            raise RuntimeError(f"it ended with {status}: {self.said()[-2000:]}")
+            raise RuntimeError(f"it ended with {status}: {self.output()[-2000:]}")
         return self.did()
 
     def did(self) -> dict[str, Any]:
-        """What it printed at its end."""
-        found: dict[str, Any] = json.loads(self._out.read_text())
-        return found
+        """Return the summary that it printed at its end."""
+        result: dict[str, Any] = json.loads(self._out.read_text())
+        return result
 
-    def said(self) -> str:
-        """Everything that it said so far."""
+    def output(self) -> str:
+        """Return everything on standard error so far."""
         return self.log.read_text() if self.log.exists() else ""
 
     def fail(self, *options: str) -> tuple[int, str]:
-        """To its end, which is a failure: the exit status, and what it said."""
-        before = len(self.said())
+        """Run to a failure; return the exit status and the standard error."""
+        before = len(self.output())
         self.start("--once", *options)
-        return self.wait(), self.said()[before:]
+        return self.wait(), self.output()[before:]
 
     def kill(self) -> None:
-        """SIGKILL: no handler runs, nothing is flushed. Nothing where it does not run."""
+        """Send SIGKILL: no handler runs, nothing is flushed. Does nothing if it does not run."""
         if self._process is not None:
             self.stop(signal.SIGKILL)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send it a signal; its exit status."""
+        """Send a signal and return the exit status."""
         assert self._process is not None
         self._process.send_signal(number)
         return self.wait()

@@ -18,7 +18,7 @@ Opener = Callable[[], Awaitable[Store]]
 
 @pytest.fixture
 def start() -> Iterator[Commands]:
-    """Starts commands of the service, which do not outlive the test."""
+    """Start commands of the service; they end with the test."""
     with Commands() as commands:
         yield commands
 
@@ -31,7 +31,7 @@ def running_redis() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def redis_server(running_redis: RedisServer) -> RedisServer:
-    """The session's server, up and empty."""
+    """Return the session's server, running and empty."""
     running_redis.start()
     running_redis.flush()
     return running_redis
@@ -39,13 +39,13 @@ def redis_server(running_redis: RedisServer) -> RedisServer:
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])
 def kind(request: pytest.FixtureRequest) -> str:
-    """Tests that use `open_again` or `store` run once with each kind."""
+    """Run tests that use `open_again` or `store` once with each kind."""
     return str(request.param)
 
 
 @pytest.fixture
 async def open_again(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Opener]:
-    """Opens one more store on the same data, as another node does; all are closed after the test."""
+    """Open another store on the same data, as another node does; all are closed after the test."""
     url = f"sqlite:///{tmp_path / 'store.db'}"
     if kind == "redis":
         url = request.getfixturevalue("redis_server").url
@@ -63,20 +63,20 @@ async def open_again(kind: str, tmp_path: Path, request: pytest.FixtureRequest) 
 
 @pytest.fixture
 async def store(open_again: Opener) -> Store:
-    """An empty store of each kind."""
+    """Return an empty store of each kind."""
     return await open_again()
 
 
 @pytest.fixture
 def root_logger() -> Iterator[None]:
-    """Puts the standard library's logging back to what it was."""
-    root, own = logging.getLogger(), logging.getLogger("rarestream")
-    handlers, levels = root.handlers[:], (root.level, own.level)
+    """Restore the standard library's logging after the test."""
+    root, service_logger = logging.getLogger(), logging.getLogger("rarestream")
+    handlers, levels = root.handlers[:], (root.level, service_logger.level)
     yield
     for handler in root.handlers[:]:
         root.removeHandler(handler)
     for handler in handlers:
         root.addHandler(handler)
     root.setLevel(levels[0])
-    own.setLevel(levels[1])
+    service_logger.setLevel(levels[1])
     logging.captureWarnings(False)

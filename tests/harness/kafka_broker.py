@@ -125,23 +125,23 @@ class KafkaBroker:
                 partition = TopicPartition(topic, 0)
                 consumer.assign([partition])
                 await consumer.seek_to_beginning(partition)
-                found: list[tuple[bytes | None, bytes]] = []
+                result: list[tuple[bytes | None, bytes]] = []
                 until = time.monotonic() + _START_SECONDS
                 while True:
                     more = await consumer.getmany(partition, timeout_ms=1000)
-                    found += [(one.key, one.value) for one in more.get(partition, [])]
-                    if not more and (len(found) >= count or time.monotonic() > until):
-                        return found
+                    result += [(item.key, item.value) for item in more.get(partition, [])]
+                    if not more and (len(result) >= count or time.monotonic() > until):
+                        return result
 
         return asyncio.run(read())
 
     def committed(self, group: str, topic: str, partition: int) -> int | None:
-        """The offset that a group has committed."""
+        """Return the offset that a group has committed."""
 
         async def read() -> int | None:
             async with AIOKafkaConsumer(bootstrap_servers=self.address, group_id=group) as consumer:
-                found: int | None = await consumer.committed(TopicPartition(topic, partition))
-                return found
+                result: int | None = await consumer.committed(TopicPartition(topic, partition))
+                return result
 
         return asyncio.run(read())
 

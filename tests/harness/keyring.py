@@ -1,4 +1,4 @@
-"""A keys file for tests, and an application that asks for its keys."""
+"""Make a keys file for tests, and an application that requires its keys."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from service.auth.keys import Limits, Scope, changing, new_key
 from service.settings import Settings
 from tests.harness.apps import DENSE, application, events
 
-__all__ = ["Clock", "Keyring", "authorization", "bearer", "keyed", "made"]
+__all__ = ["Clock", "Keyring", "authorization", "bearer", "create_learners", "keyed"]
 
 
 def bearer(key: str) -> dict[str, str]:
-    """The header that a key goes out in."""
+    """Return the header that carries a key."""
     return {"Authorization": f"Bearer {key}"}
 
 
 class Keyring:
-    """A keys file, and the keys that only their owners have."""
+    """A keys file, and the secret keys of their owners."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "keys.json"
@@ -37,38 +37,38 @@ class Keyring:
         expires: datetime | None = None,
         **limits: float,
     ) -> dict[str, str]:
-        """A new key in the file; the header that it goes out in."""
+        """Add a key to the file and return the header that carries it."""
         with changing(self.path) as there:
-            made, self._keys[name] = new_key(name, scopes, pattern, Limits(**limits), expires)  # type: ignore[arg-type]
-            there.append(made)
+            key, self._keys[name] = new_key(name, scopes, pattern, Limits(**limits), expires)  # type: ignore[arg-type]
+            there.append(key)
         return self[name]
 
     def __getitem__(self, name: str) -> dict[str, str]:
         return bearer(self._keys[name])
 
     def secret(self, name: str) -> str:
-        """What nobody but its owner may ever see."""
+        """Return the secret key, which only its owner may see."""
         return self._keys[name]
 
     def id_of(self, name: str) -> str:
-        """The public part."""
+        """Return the public part of a key."""
         return self._keys[name].split("_")[1]
 
     def drop(self, name: str) -> None:
-        """Take a key out of the file."""
+        """Remove a key from the file."""
         with changing(self.path) as there:
-            there[:] = [one for one in there if one.name != name]
+            there[:] = [item for item in there if item.name != name]
 
 
 @asynccontextmanager
 async def keyed(ring: Keyring, **settings: Any) -> AsyncIterator[tuple[Any, httpx.AsyncClient]]:
-    """An application that asks for the keys of the file, and a client of it that sends none by itself."""
-    async with application(Settings(store="memory:", keys=str(ring.path), **settings), "/v1") as found:
-        yield found
+    """Start an application that requires the keys of the file; the client sends none by default."""
+    async with application(Settings(store="memory:", keys=str(ring.path), **settings), "/v1") as running:
+        yield running
 
 
 class Clock:
-    """Seconds that go on only when a test says so."""
+    """A clock that only the test moves."""
 
     now = 1000.0
 
@@ -76,8 +76,8 @@ class Clock:
         return self.now
 
 
-async def made(http: httpx.AsyncClient, key: dict[str, str], *names: str) -> None:
-    """Make learners of three dense features that have learnt ten events."""
+async def create_learners(http: httpx.AsyncClient, key: dict[str, str], *names: str) -> None:
+    """Create learners of three dense features and teach each ten events."""
     for name in names:
         assert (await http.put(f"/learners/{name}", json=DENSE, headers=key)).status_code == 201
         reply = await http.post(f"/learners/{name}/update", json={"events": events(10)}, headers=key)
@@ -85,5 +85,5 @@ async def made(http: httpx.AsyncClient, key: dict[str, str], *names: str) -> Non
 
 
 def authorization(key: dict[str, str]) -> list[tuple[bytes, bytes]]:
-    """The header that a key goes out in, as of ASGI."""
+    """Return the header that carries a key, as ASGI has it."""
     return [(b"authorization", key["Authorization"].encode())]

@@ -13,9 +13,9 @@ HEADERS = {"content-type": "application/msgpack"}
 
 
 def array(values: Any, dtype: str) -> dict[str, Any]:
-    """An ARRAY."""
-    made = np.array(values, dtype=np.dtype(dtype).newbyteorder("<"))
-    return {"dtype": dtype, "shape": list(made.shape), "data": made.tobytes()}
+    """Return an array in the MessagePack form of the interface."""
+    packed = np.array(values, dtype=np.dtype(dtype).newbyteorder("<"))
+    return {"dtype": dtype, "shape": list(packed.shape), "data": packed.tobytes()}
 
 
 def body(members: dict[str, Any]) -> bytes:
@@ -25,37 +25,37 @@ def body(members: dict[str, Any]) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """The same with lists for arrays."""
+    """Replace arrays by lists, at any depth."""
     if isinstance(value, dict) and value.keys() == {"dtype", "shape", "data"}:
         return np.frombuffer(value["data"], dtype=value["dtype"]).reshape(value["shape"]).tolist()
-    return {name: plain(one) for name, one in value.items()} if isinstance(value, dict) else value
+    return {name: plain(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 def unpacked(reply: Any) -> Any:
-    """A reply's members, with lists for arrays."""
+    """Decode a reply, with lists for arrays."""
     assert reply.headers["content-type"] == "application/msgpack", reply.text
     return plain(msgpack.unpackb(reply.content))
 
 
 def columns_of(events: list[dict[str, Any]], number: str = "float32") -> dict[str, Any]:
-    """The columnar members of events in JSON, which are all of one kind."""
+    """Return JSON events, all of one kind, as columns."""
     members: dict[str, Any] = {}
     first = events[0]
     if "x" in first:
-        members["x"] = array([one["x"] for one in events], number)
+        members["x"] = array([event["x"] for event in events], number)
     if "indices" in first:
-        ends = np.cumsum([0, *(len(one["indices"]) for one in events)])
+        ends = np.cumsum([0, *(len(item["indices"]) for item in events)])
         members["csr"] = {
             "indptr": array(ends, "int32"),
-            "indices": array([k for one in events for k in one["indices"]], "int32"),
-            "values": array([v for one in events for v in one["values"]], number),
+            "indices": array([k for item in events for k in item["indices"]], "int32"),
+            "values": array([v for item in events for v in item["values"]], number),
         }
     if "features" in first:
-        names = dict.fromkeys(name for one in events for name in one["features"])
-        members["features"] = {name: [one["features"].get(name) for one in events] for name in names}
+        names = dict.fromkeys(name for item in events for name in item["features"])
+        members["features"] = {name: [item["features"].get(name) for item in events] for name in names}
     if "label" in first:
-        members["labels"] = array([one["label"] for one in events], "int8")
+        members["labels"] = array([item["label"] for item in events], "int8")
     for name, column in (("weight", "weights"), ("time", "times"), ("id", "ids")):
-        if any(one.get(name) is not None for one in events):
-            members[column] = [one.get(name) for one in events]
+        if any(item.get(name) is not None for item in events):
+            members[column] = [item.get(name) for item in events]
     return members

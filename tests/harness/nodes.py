@@ -1,4 +1,4 @@
-"""Nodes over a store that outlives them, spoken to over HTTP: as after `kill -9` nothing is saved at their end."""
+"""Run nodes over a store that outlives them. Nothing is saved at their end, as after `kill -9`."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ T0 = 1_700_000_000.0  # the first event's time, in seconds
 
 @asynccontextmanager
 async def node(store: Store, **settings: Any) -> AsyncIterator[Engine]:
-    """An engine that is never asked to stop."""
+    """Run an engine that is never stopped in order."""
     engine = Engine(store, Settings(**{"follow_seconds": 60, "store": "memory:", **settings}))
     await engine.start()
     try:
         yield engine
     finally:
         hosts = engine.registry.all()
-        tasks = [one.mailbox.task for one in hosts]
-        tasks += [saving for one in hosts if (saving := one.snapshots._saving) is not None]
-        tasks += [fit for one in engine.replicas.values() if (fit := one.fits._task) is not None]
+        tasks = [host.mailbox.task for host in hosts]
+        tasks += [saving for item in hosts if (saving := item.snapshots._saving) is not None]
+        tasks += [fit for replica in engine.replicas.values() if (fit := replica.fits._task) is not None]
         tasks += [
             task
             for task in (engine.sync.task, engine.residency.eviction, engine.node.webhook._task)
@@ -48,7 +48,7 @@ async def node(store: Store, **settings: Any) -> AsyncIterator[Engine]:
 
 
 def app_over(engine: Engine) -> Any:
-    """The application of an engine that runs already."""
+    """Return the application of a running engine."""
     app = create_app(engine.node.settings)
     app.state.engine = engine
     return app
@@ -56,20 +56,20 @@ def app_over(engine: Engine) -> Any:
 
 @asynccontextmanager
 async def over(engine: Engine) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of it."""
+    """Yield a client of an engine's application."""
     async with client_of(app_over(engine), "/v1") as http:
         yield http
 
 
 @asynccontextmanager
 async def serving(store: Store, **settings: Any) -> AsyncIterator[tuple[httpx.AsyncClient, Engine]]:
-    """A node and a client of it."""
+    """Run a node; yield a client of it, and its engine."""
     async with node(store, **settings) as engine, over(engine) as http:
         yield http, engine
 
 
 async def posted(http: httpx.AsyncClient, path: str, events: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The answer to a request that has to succeed."""
+    """Post a request that must succeed, and return the reply."""
     reply = await http.post(path, json={"events": list(events)})
     assert reply.status_code == 200, reply.text
     answer: dict[str, Any] = reply.json()
@@ -77,13 +77,13 @@ async def posted(http: httpx.AsyncClient, path: str, events: Sequence[dict[str, 
 
 
 async def digest(http: httpx.AsyncClient, name: str = "a") -> tuple[int, str]:
-    """The position and the hash of a learner's state there."""
-    found = (await http.get(f"/learners/{name}/digest")).json()
-    return found["position"], found["digest"]
+    """Return the position and the hash of a learner's state."""
+    result = (await http.get(f"/learners/{name}/digest")).json()
+    return result["position"], result["digest"]
 
 
 async def replayed(store: Store, name: str = "a") -> tuple[int, str]:
-    """The same of a library learner that is moved by the whole log from its start."""
+    """Replay the whole log on a library learner; return the same pair."""
     birth = (await store.heads())[name].birth
     learner, position = None, 0
     for entry in await whole_log(store, name, birth):

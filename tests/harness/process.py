@@ -25,7 +25,7 @@ _PATIENCE = 300.0  # seconds for what the service logs, and for its end
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on right now."""
+    """Find a loopback port on which nobody listens now."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
@@ -80,10 +80,10 @@ class Process:
 
         eventually(answers, lambda: f"{what}: {self.log()[-3000:]}", seconds=_START)
 
-    def wait_for(self, said: str, times: int = 1) -> None:
-        """Until the log says this, so many times."""
+    def wait_for(self, text: str, times: int = 1) -> None:
+        """Wait until the log has this text so many times."""
         eventually(
-            lambda: self.log().count(said) >= times, lambda: f"{said!r} in {self.log()[-3000:]}", seconds=_PATIENCE
+            lambda: self.log().count(text) >= times, lambda: f"{text!r} in {self.log()[-3000:]}", seconds=_PATIENCE
         )
 
     def log(self) -> str:
@@ -92,13 +92,13 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Of the process that runs. Raises `ProcessLookupError` where none does."""
+        """Return the id of the process. Raises `ProcessLookupError` if it does not run."""
         if self._process is None:
             raise ProcessLookupError("it does not run")
         return self._process.pid
 
     def children(self) -> list[int]:
-        """The processes that it has started and that run: of several workers each."""
+        """List the ids of its running child processes, for example the workers."""
         tasks = Path(f"/proc/{self.pid}/task").glob("*/children")
         return sorted(int(child) for file in tasks for child in file.read_text().split())
 
@@ -107,7 +107,7 @@ class Process:
         os.kill(self.pid, signal.SIGHUP)
 
     def ended(self) -> int:
-        """Wait for an end that nobody asked for; its exit code."""
+        """Wait for an unexpected end; return the exit code."""
         process, self._process = self._process, None
         assert process is not None
         return _end_of(process, _PATIENCE)
@@ -164,10 +164,10 @@ def _end_of(process: subprocess.Popen[bytes] | ForkedProgram, seconds: float) ->
 def nodes(store: str, folder: Path, count: int, **settings: object) -> Iterator[list[Process]]:
     """Run so many nodes over one store; kill them at the end."""
     with ExitStack() as running:
-        found = [Process(store, folder / f"node-{i}.log", **settings) for i in range(count)]
-        for process in found:
+        processes = [Process(store, folder / f"node-{i}.log", **settings) for i in range(count)]
+        for process in processes:
             running.enter_context(process)
-        yield found
+        yield processes
 
 
 class Commands:

@@ -43,10 +43,10 @@ class Reply(NamedTuple):
 
 
 def request(body: bytes = BODY, path: str = f"{URL}/predict", method: str = "POST", **headers: str) -> bytes:
-    """A request; `headers` with _ for -; a length of None is not sent."""
-    told = {"host": "localhost", "content-type": "application/json", "content-length": str(len(body))}
-    told |= {name.replace("_", "-"): value for name, value in headers.items()}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+    """Build a request; `headers` have _ for -; a length of None is not sent."""
+    fields = {"host": "localhost", "content-type": "application/json", "content-length": str(len(body))}
+    fields |= {name.replace("_", "-"): value for name, value in headers.items()}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
 
 
@@ -61,7 +61,7 @@ class Connection:
         self.socket.sendall(data)
 
     def reply(self, empty: bool = False) -> Reply:
-        """The next one; `empty`: without a body, whatever its length says."""
+        """Read the next reply; `empty`: it has no body, whatever its length says."""
         status = self._file.readline()
         assert status.startswith(b"HTTP/1.1 "), status
         headers = []
@@ -116,17 +116,17 @@ class Service:
 
     def answered(self, status: int = 200) -> int:
         """Predicts that are counted."""
-        found = self.app.state.access.requests.get((*ROUTE, status))
-        return 0 if found is None else found.count
+        result = self.app.state.access.requests.get((*ROUTE, status))
+        return 0 if result is None else result.count
 
     def close(self) -> None:
-        for one in self._open:
-            one.close()
+        for item in self._open:
+            item.close()
 
 
 @contextmanager
 def served(lines: LineWriter | None = None, **settings: Any) -> Iterator[Service]:
-    """A service with one learner that has learnt; `uvicorn` among the settings: of its configuration."""
+    """Run a service with one trained learner; the setting `uvicorn` changes uvicorn's configuration."""
     configured: dict[str, Any] = settings.pop("uvicorn", {})
     with in_thread(Settings(store="memory:", **settings), lines=lines, uvicorn=configured) as running:
         service = Service(running)

@@ -33,9 +33,9 @@ class Watched:
     @property
     def master(self) -> RedisServer:
         """By the Sentinel's word."""
-        found = self.sentinel.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)
-        assert isinstance(found, (list, tuple))
-        return next(server for server in self.servers if server.port == int(found[1]))
+        result = self.sentinel.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)
+        assert isinstance(result, (list, tuple))
+        return next(server for server in self.servers if server.port == int(result[1]))
 
     @property
     def replica(self) -> RedisServer:
@@ -49,20 +49,20 @@ class Watched:
 
 
 def role(server: RedisServer) -> str:
-    """What it says of itself; empty while it is away."""
+    """Return the server's role; empty while it does not respond."""
     try:
-        found = server.command("ROLE")
+        result = server.command("ROLE")
     except (redis.ConnectionError, redis.TimeoutError):
         return ""
-    assert isinstance(found, list)
-    return bytes(found[0]).decode()
+    assert isinstance(result, list)
+    return bytes(result[0]).decode()
 
 
 def linked(replica: RedisServer) -> bool:
     """Whether it follows its master."""
-    found = replica.command("ROLE")
-    assert isinstance(found, list)
-    return bytes(found[0]) == b"slave" and bytes(found[3]) == b"connected"
+    result = replica.command("ROLE")
+    assert isinstance(result, list)
+    return bytes(result[0]) == b"slave" and bytes(result[3]) == b"connected"
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def watched(
     tls: Certificate | None = None,
     **options: str,
 ) -> Iterator[Watched]:
-    """A master and its replica, which follows it, and a Sentinel that knows both; with users, for these alone."""
+    """Start a master, its replica, and a Sentinel that knows both; optionally for these users alone."""
     secret = {"requirepass": password, "masterauth": password} if password else {}
     if user:
         secret = {**of_user(user, password), "masteruser": user, "masterauth": password}
@@ -104,20 +104,20 @@ def watched(
         if tls is not None:
             query += f"&{urlencode(tls.options)}"
         sentinel = stack.enter_context(RedisServer(binary, sentinel=True, tls=tls, **lines))
-        found = Watched([master, replica], sentinel, login, query, secured=tls is not None)
+        result = Watched([master, replica], sentinel, login, query, secured=tls is not None)
         eventually(lambda: _replicas(sentinel) == 1, "a Sentinel that knows the replica")
-        yield found
+        yield result
 
 
 def of_user(name: str, password: str) -> dict[str, str]:
-    """The options of a server that only this user may log in to."""
+    """Return the options of a server that admits only this user."""
     return {"user default": "off", f"user {name}": f"on >{password} ~* &* +@all"}
 
 
 def _replicas(sentinel: RedisServer) -> int:
-    found = sentinel.command("SENTINEL", "REPLICAS", NAME)
-    assert isinstance(found, list)
-    return len(found)
+    result = sentinel.command("SENTINEL", "REPLICAS", NAME)
+    assert isinstance(result, list)
+    return len(result)
 
 
 class Cluster:
@@ -155,7 +155,7 @@ def cluster(
     tls: Certificate | None = None,
     node_timeout_ms: int = NEVER_MS,
 ) -> Iterator[Cluster]:
-    """A Cluster that is up; with a user, for this one alone."""
+    """Start a Cluster and wait for it; optionally for one user alone."""
     options = {"cluster_enabled": "yes", "cluster_node_timeout": str(node_timeout_ms)}
     options["cluster_replica_validity_factor"] = "0"
     if user:
@@ -170,7 +170,7 @@ def cluster(
             server.command("CLUSTER", "SET-CONFIG-EPOCH", epoch)
         for server in servers[1:]:
             server.command("CLUSTER", "MEET", "127.0.0.1", servers[0].port)
-        eventually(lambda: all(_knows(server, 4) for server in servers), "a Cluster whose nodes know each other")
+        eventually(lambda: all(_has_nodes(server, 4) for server in servers), "a Cluster whose nodes know each other")
         first = masters[0].command("CLUSTER", "MYID")
         assert isinstance(first, (bytes, str))
         replica.command("CLUSTER", "REPLICATE", first)
@@ -179,7 +179,7 @@ def cluster(
         yield Cluster(masters, replica, f"{user}:{password}@" if user else "", tls)
 
 
-def _knows(server: RedisServer, nodes: int) -> bool:
+def _has_nodes(server: RedisServer, nodes: int) -> bool:
     return _info(server).get("cluster_known_nodes") == str(nodes)
 
 
@@ -189,6 +189,6 @@ def _well(server: RedisServer) -> bool:
 
 
 def _info(server: RedisServer) -> dict[str, str]:
-    found = server.command("CLUSTER INFO")
-    assert isinstance(found, dict)
-    return found
+    result = server.command("CLUSTER INFO")
+    assert isinstance(result, dict)
+    return result

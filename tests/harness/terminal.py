@@ -1,4 +1,4 @@
-"""The command line in a terminal of its own, of so many columns, as its user sees it."""
+"""Run the command line in a terminal of a given width, as its user sees it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _PATIENCE = 300.0  # seconds
 
 
 class Shown(NamedTuple):
-    """What came of it."""
+    """What the terminal showed, and the exit status."""
 
     raw: str
     status: int
 
     @property
     def text(self) -> str:
-        """Without escape codes."""
+        """Return the output without escape codes."""
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.raw).replace("\r", "")
 
     @property
     def escapes(self) -> bool:
-        """Whether there were any."""
+        """Say whether the output has escape codes."""
         return "\x1b[" in self.raw
 
 
@@ -41,17 +41,17 @@ def in_terminal(
     answer: tuple[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Shown:
-    """Run the command line to its end. `answer`: what is waited for, and what is typed then."""
+    """Run the command line to its end. `answer`: the text to wait for, and the keys to type then."""
     ours, theirs = os.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
-    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
     code = (
         "import os, fcntl, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
         "os.execv(sys.executable, [sys.executable, '-m', 'service', *sys.argv[1:]])"
     )
     command = [sys.executable, "-c", code, *arguments]
     actions = [(os.POSIX_SPAWN_DUP2, theirs, number) for number in range(3)]
-    variables = {**kept, "TERM": "xterm-256color", **(environment or {})}
+    variables = {**inherited, "TERM": "xterm-256color", **(environment or {})}
     child = os.posix_spawn(sys.executable, command, variables, file_actions=actions)
     os.close(theirs)
     raw, until = b"", time.monotonic() + _PATIENCE

@@ -1,4 +1,4 @@
-"""What tests start does not outlive them: not where they fail, and not while it is still starting."""
+"""Processes end with the test that started them, even if it fails or they are still starting."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.harness.process import Commands, Process
 
 
 class Failing(Exception):
-    """What a test fails by."""
+    """The failure of a test."""
 
 
-class Kept(Process):
-    """One whose end can be looked at."""
+class ObservableProcess(Process):
+    """A process whose end can be inspected."""
 
     started: subprocess.Popen[bytes]
 
@@ -39,8 +39,8 @@ def test_commands_that_still_start() -> None:
 
     with pytest.raises(Failing):
         test()
-    assert [one.returncode for one in started] == [-signal.SIGKILL] * 2
-    assert all(one.stdout is not None and one.stdout.closed for one in started)
+    assert [item.returncode for item in started] == [-signal.SIGKILL] * 2
+    assert all(item.stdout is not None and item.stdout.closed for item in started)
 
 
 def test_a_console_s_command_and_what_it_has_started(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_console_s_command_and_what_it_has_started(tmp_path: Path) -> None:
 
 
 def test_a_service_that_does_not_get_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    service = Kept("redis://127.0.0.1:1/0", tmp_path / "log")
+    service = ObservableProcess("redis://127.0.0.1:1/0", tmp_path / "log")
     monkeypatch.setattr(process, "_START", 0.0)
     with pytest.raises(TimeoutError, match="not within 0 s: ready"):
         service.start()
@@ -71,7 +71,7 @@ def test_a_service_that_does_not_get_ready(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_service_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    service = Kept("memory:", tmp_path / "log")
+    service = ObservableProcess("memory:", tmp_path / "log")
     service.launch()
     monkeypatch.setattr(process, "_PATIENCE", 0.0)
     with pytest.raises(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""A websocket to an application in this process, spoken over ASGI; and a store that waits until it is told to go on."""
+"""Open a websocket to an application in this process over ASGI; `Gated` is a store that tests can block."""
 
 from __future__ import annotations
 
@@ -27,60 +27,62 @@ class Websocket:
         self.to_server.put_nowait({"type": "websocket.connect"})
 
     def send(self, *messages: dict[str, Any] | str | bytes, binary: bool = False) -> None:
-        """Put messages on their way: objects as JSON, or as MessagePack; others as they are."""
-        for one in messages:
-            if isinstance(one, dict):
-                one = msgpack.packb(one) if binary else json.dumps(one)
-            self.to_server.put_nowait({"type": "websocket.receive", "bytes" if isinstance(one, bytes) else "text": one})
+        """Send messages: objects as JSON or MessagePack, others as they are."""
+        for item in messages:
+            if isinstance(item, dict):
+                item = msgpack.packb(item) if binary else json.dumps(item)
+            self.to_server.put_nowait(
+                {"type": "websocket.receive", "bytes" if isinstance(item, bytes) else "text": item}
+            )
 
     async def read(self) -> Sequence[str | bytes]:
-        """As `Transport.read`: what was sent by now, before the end."""
-        found: list[str | bytes] = []
-        while not found or not self.to_server.empty():
+        """Implement `Transport.read`: return the messages sent so far."""
+        messages: list[str | bytes] = []
+        while not messages or not self.to_server.empty():
             event = await self.to_server.get()
             if event["type"] != "websocket.receive":
-                if found:
+                if messages:
                     self.leave()  # to be met once more
-                return found
-            found.append(event["bytes"] if "bytes" in event else event["text"])
-        return found
+                return messages
+            messages.append(event["bytes"] if "bytes" in event else event["text"])
+        return messages
 
     async def write(self, messages: Sequence[bytes], binary: bool) -> None:
-        """As `Transport.write`."""
-        for one in messages:
-            said: dict[str, Any] = {"bytes": one} if binary else {"text": one.decode()}
-            self.to_client.put_nowait({"type": "websocket.send", **said})
+        """Implement `Transport.write`."""
+        for item in messages:
+            message: dict[str, Any] = {"bytes": item} if binary else {"text": item.decode()}
+            self.to_client.put_nowait({"type": "websocket.send", **message})
 
     def leave(self) -> None:
-        """The connection ends, after what is on its way."""
+        """End the connection after the messages already sent."""
         self.to_server.put_nowait({"type": "websocket.disconnect", "code": 1005})
 
     async def event(self) -> dict[str, Any]:
-        """What the server does next."""
+        """Wait for the next ASGI event of the server."""
         return await asyncio.wait_for(self.to_client.get(), 300)
 
     async def reply(self) -> dict[str, Any]:
-        """The next message, read."""
+        """Wait for the next message and decode it."""
         event = await self.event()
         assert event["type"] == "websocket.send", event
         text, data = event.get("text"), event.get("bytes")
         self.binary = data is not None
-        found: dict[str, Any] = json.loads(text) if data is None else msgpack.unpackb(data)
-        return found
+        message: dict[str, Any] = json.loads(text) if data is None else msgpack.unpackb(data)
+        return message
 
     async def replies(self, count: int) -> list[dict[str, Any]]:
-        """The next messages."""
+        """Wait for the next messages."""
         return [await self.reply() for _ in range(count)]
 
     async def closed(self) -> tuple[int, str]:
-        """The code and the reason of the close, which comes next."""
+        """Wait for the close; return its code and reason."""
         event = await self.event()
         assert event["type"] == "websocket.close", event
         return event["code"], event.get("reason", "")
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing has come that was not read."""
+        """Say whether every event has been read."""
         return self.to_client.empty()
 
 
@@ -94,11 +96,11 @@ async def websocket(
     root: str = "",
     extensions: Sequence[str] = (),
     greeted: bool = True,
-    whole: bool = False,
+    batched: bool = False,
 ) -> AsyncIterator[Websocket]:
-    """A connection; what it is greeted with has been read, unless that is left to the test.
+    """Open a connection and read the greeting, unless the test does that.
 
-    `whole`: over a server that hands over all that was sent by then as one read.
+    `batched`: the server returns all messages sent so far from one read.
     """
     end = Websocket()
 
@@ -110,7 +112,7 @@ async def websocket(
     scope = {"type": "websocket", "path": path, "raw_path": path.encode(), "query_string": query, "headers": headers}
     scope |= {"asgi": {"version": "3.0", "spec_version": "2.4"}, "subprotocols": [], "root_path": root}
     scope |= {"extensions": {name: {} for name in extensions}}
-    if whole:
+    if batched:
         scope["extensions"][EXTENSION] = Transport(end.read, end.write, lambda: None)
     serving = asyncio.create_task(app(scope, end.to_server.get, send))
     if greeted:
@@ -129,18 +131,20 @@ class Gated(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.gates: dict[str, asyncio.Event] = {}
-        self.asked = asyncio.Event()  # somebody waits at a gate
+        self.waiting = asyncio.Event()  # somebody waits at a gate
 
     def shut(self, learner: str) -> asyncio.Event:
         """Shut a learner's gate; set the event to open it."""
         gate = self.gates[learner] = asyncio.Event()
-        self.asked.clear()
+        self.waiting.clear()
         return gate
 
-    async def append(self, learner: str, birth: bytes, records: Any, after: int, known: bytes = b"") -> list[LogEntry]:
+    async def append(
+        self, learner: str, birth: bytes, records: Any, after: int, snapshot: bytes = b""
+    ) -> list[LogEntry]:
         """See `Store`."""
         gate = self.gates.get(learner)
         if gate is not None and not gate.is_set():
-            self.asked.set()
+            self.waiting.set()
             await gate.wait()
-        return await super().append(learner, birth, records, after, known)
+        return await super().append(learner, birth, records, after, snapshot)

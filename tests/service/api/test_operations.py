@@ -77,7 +77,7 @@ async def test_websocket_messages_that_were_joined(readings: Counter[str]) -> No
     async with application(Settings(store="memory:")) as (app, http):
         await http.put("/v1/learners/a", json=DENSE)
         readings.clear()
-        async with websocket(app, "/v1/learners/a/ws", whole=True) as socket:
+        async with websocket(app, "/v1/learners/a/ws", batched=True) as socket:
             messages = [{"seq": i, "op": "update", "events": [event]} for i, event in enumerate([*events(2), BAD])]
             socket.send(*messages)
             statuses = [reply["status"] for reply in await socket.replies(3)]

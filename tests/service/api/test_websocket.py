@@ -217,7 +217,7 @@ async def test_messages_that_are_at_hand_become_one_record() -> None:
         before = engine.get("a").position
         gate = store.shut("a")
         client.send(*updates(1))
-        await store.asked.wait()
+        await store.waiting.wait()
         for start in (1, 21, 41):  # while the first is being logged
             client.send(*updates(20, start))
             await settled()
@@ -363,7 +363,7 @@ async def test_what_waits_counts_with_what_was_made_of_it() -> None:
     async with serving(store) as (app, _, _), websocket(app, ONE) as client:
         gate = store.shut("a")
         client.send(*updates(1))
-        await store.asked.wait()
+        await store.waiting.wait()
         ids = [""] * 1000
         client.send({"seq": 7, "op": "labels", "ids": ids, "labels": array([1] * 1000, "int8")}, binary=True)
         client.send({"seq": 8, "op": "predict", "events": [0] * 1000})
@@ -434,7 +434,7 @@ async def test_what_has_no_room_is_refused_with_a_time_to_try_again() -> None:
     async with serving(store, queue_bytes=1024, max_buffered_bytes=2048) as (app, _, _), websocket(app, ONE) as client:
         gate = store.shut("a")
         client.send(*updates(1))
-        await store.asked.wait()
+        await store.waiting.wait()
         for i in (1, 2, 3):  # each a batch of its own
             client.send(*updates(1, i))
             await settled()
@@ -533,7 +533,7 @@ async def test_a_learner_that_is_deleted_meanwhile() -> None:
     async with serving(store, learners="ab") as (app, http, _), websocket(app) as every, websocket(app, ONE) as client:
         gate = store.shut("a")
         client.send(*updates(2))
-        await store.asked.wait()
+        await store.waiting.wait()
         await settled()
         deleting = asyncio.create_task(http.delete("/learners/a"))
         await settled()
@@ -594,7 +594,7 @@ async def test_a_stop_answers_what_is_here_and_says_good_bye() -> None:
     async with serving(store) as (app, _, engine), websocket(app, ONE) as client, websocket(app) as idle:
         gate = store.shut("a")
         client.send(*updates(3))
-        await store.asked.wait()
+        await store.waiting.wait()
         stopping = asyncio.create_task(app.state.websockets.close(60))
         await settled()
         client.send(*updates(1, 3))  # too late
@@ -614,7 +614,7 @@ async def test_a_stop_does_not_wait_for_good(caplog: pytest.LogCaptureFixture) -
     async with serving(store) as (app, _, _), websocket(app, ONE) as client:
         gate = store.shut("a")
         client.send(*updates(3))
-        await store.asked.wait()
+        await store.waiting.wait()
         await app.state.websockets.close(0.01)
         assert "left with 3 messages unanswered" in caplog.text
         gate.set()
@@ -644,7 +644,7 @@ async def test_what_is_held_is_let_go_of_once_though_the_connection_ends_by_an_e
         async def broken() -> None:
             async with websocket(app, ONE) as client:
                 client.send(*updates(3))
-                await store.asked.wait()
+                await store.waiting.wait()
                 await settled()
                 assert app.state.bodies.bytes > 0
                 monkeypatch.delattr(connection, "read")

@@ -34,7 +34,7 @@ def mixed(binary: bool) -> list[dict[str, Any]]:
 async def test_one_read_is_answered_as_its_messages_one_by_one(binary: bool) -> None:
     messages = mixed(binary)
     async with serving(learners="ab", ws_credit=200) as (app, http, engine):
-        async with websocket(app, ONE, whole=True) as client:
+        async with websocket(app, ONE, batched=True) as client:
             client.send(*messages, binary=binary)
             found = await client.replies(len(messages))
         async with websocket(app, "/v1/learners/b/ws") as client:
@@ -55,7 +55,7 @@ async def test_one_read_is_answered_as_its_messages_one_by_one(binary: bool) -> 
 
 
 async def test_a_read_for_several_learners_is_answered_in_the_order_of_each() -> None:
-    async with serving(learners="ab") as (app, _, engine), websocket(app, whole=True) as client:
+    async with serving(learners="ab") as (app, _, engine), websocket(app, batched=True) as client:
         made = [{**one, "learner": "abbaa"[i % 5]} for i, one in enumerate(updates(40))]
         made[7]["learner"] = "nobody"
         client.send(*made)
@@ -79,10 +79,10 @@ async def test_what_a_read_has_beyond_what_may_be_sent_is_not_taken(
     repeated: int | None, said: str, learnt: int
 ) -> None:
     store = Gated()
-    async with serving(store, ws_credit=10) as (app, _, engine), websocket(app, ONE, whole=True) as client:
+    async with serving(store, ws_credit=10) as (app, _, engine), websocket(app, ONE, batched=True) as client:
         gate = store.shut("a")
         client.send(*updates(2))
-        await store.asked.wait()
+        await store.waiting.wait()
         made = list(updates(12, 2))
         if repeated is not None:
             made[8 if repeated == 10 else 6]["seq"] = repeated  # the first beyond the window, or one within it
@@ -101,10 +101,10 @@ async def test_what_a_read_has_beyond_what_may_be_sent_is_not_taken(
 
 async def test_of_a_read_that_has_no_room_those_messages_are_taken_that_have() -> None:
     store = Gated()
-    async with serving(store, max_buffered_bytes=2048) as (app, _, _), websocket(app, ONE, whole=True) as client:
+    async with serving(store, max_buffered_bytes=2048) as (app, _, _), websocket(app, ONE, batched=True) as client:
         gate = store.shut("a")
         client.send(*updates(1))
-        await store.asked.wait()
+        await store.waiting.wait()
         client.send(*updates(30, 1))
         await settled()
         assert app.state.bodies.bytes <= 2048

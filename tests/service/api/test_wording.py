@@ -12,7 +12,7 @@ from learners.config import Config
 from service.errors import ServiceError
 from service.storage.memory import MemoryStore
 from tests.harness.apps import DENSE, client, events
-from tests.harness.keyring import Keyring, keyed, made
+from tests.harness.keyring import Keyring, create_learners, keyed
 from tests.harness.msgpack_bodies import HEADERS as MSGPACK
 from tests.harness.nodes import app_over, node
 from tests.harness.websocket import websocket
@@ -358,7 +358,7 @@ async def test_problems_of_keys(tmp_path: Path) -> None:
     for name, settings in KEYS.items():
         ring.make(name, *settings["scopes"], **{key: value for key, value in settings.items() if key != "scopes"})
     async with keyed(ring) as (_, http):
-        await made(http, ring["root"], "t-a", "spam")
+        await create_learners(http, ring["root"], "t-a", "spam")
         assert (await http.get("/learners", headers=ring["slow"])).status_code == 200
         body = {"events": events(30, 100)}
         assert (await http.post("/learners/t-a/update", json=body, headers=ring["few"])).status_code == 200

@@ -19,7 +19,7 @@ from service.auth.permissions import FREE
 from service.errors import ForeignHost, ForeignOrigin, Unauthorized
 from service.settings import Settings
 from tests.harness.apps import client, events
-from tests.harness.keyring import Keyring, authorization, bearer, keyed, made
+from tests.harness.keyring import Keyring, authorization, bearer, create_learners, keyed
 from tests.harness.websocket import websocket
 
 OPEN = {"GET /v1/health/live", "GET /v1/health/ready"}
@@ -140,7 +140,7 @@ async def test_a_key_for_some_learners_finds_no_others_anywhere(ring: Keyring) -
     root = ring.make("root", "admin")
     some = ring.make("some", "admin", pattern="fraud-*")
     async with keyed(ring) as (_, http):
-        await made(http, root, "fraud-a", "fraud-b", "spam")
+        await create_learners(http, root, "fraud-a", "fraud-b", "spam")
         assert (await http.post("/learners/spam/snapshots", headers=root)).status_code == 201
         groups = {
             "fraud-g": ["fraud-a", "fraud-b"],
@@ -285,7 +285,7 @@ async def test_a_key_in_a_url_is_refused_with_what_to_do(ring: Keyring, paramete
             reply = await http.get(f"http://rarestream{path}", params={parameter: ring.secret("one")})
             assert (reply.status_code, ring.secret("one") in reply.text) == (422, False)
         assert (await http.get("http://rarestream/metrics?whatever=1", headers=key)).status_code == 200
-        await made(http, key, "fraud-a")
+        await create_learners(http, key, "fraud-a")
         reply = await http.post(
             f"/learners/fraud-a/predict?{parameter}=x", json={"events": [{"x": [1, 2, 3]}]}, headers=key
         )

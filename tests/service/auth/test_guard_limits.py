@@ -19,7 +19,7 @@ from service.errors import ServiceError, TooManyFailures, Unauthorized
 from service.settings import Settings
 from service.storage.memory import MemoryStore
 from tests.harness.apps import DENSE, events
-from tests.harness.keyring import Clock, Keyring, authorization, bearer, keyed, made
+from tests.harness.keyring import Clock, Keyring, authorization, bearer, create_learners, keyed
 from tests.harness.nodes import serving
 from tests.harness.waiting import eventually_async
 from tests.harness.websocket import websocket
@@ -83,7 +83,7 @@ async def test_requests_per_second_are_limited_and_nothing_is_changed(ring: Keyr
         for grant in app.state.guard._grants.values():
             if grant._requests is not None:
                 grant._requests._clock, grant._requests._at = clock, clock.now
-        await made(http, root, "a")
+        await create_learners(http, root, "a")
         before = (await http.get("/learners/a/digest", headers=root)).json()
         body = {"events": events(1, 100)}
         assert (await http.get("/learners", headers=slow)).status_code == 200
@@ -101,7 +101,7 @@ async def test_requests_per_second_are_limited_and_nothing_is_changed(ring: Keyr
 async def test_events_per_second_are_limited_over_every_door(ring: Keyring) -> None:
     root = ring.make("root", "admin")
     async with keyed(ring) as (_, http):
-        await made(http, root, "a", "b")
+        await create_learners(http, root, "a", "b")
         assert (await http.put("/groups/g", json={"learners": ["a", "b"]}, headers=root)).status_code == 201
     doors = {
         "json": ("/learners/a/update", {"json": {"events": events(30, 100)}}),
@@ -119,7 +119,7 @@ async def test_events_per_second_are_limited_over_every_door(ring: Keyring) -> N
     for door, (path, sent) in doors.items():
         key = ring.make(door, "update", "predict", events_per_second=0.1)
         async with keyed(ring) as (_, http):
-            await made(http, root, "a", "b")
+            await create_learners(http, root, "a", "b")
             assert (await http.put("/groups/g", json={"learners": ["a", "b"]}, headers=root)).status_code == 201
             headers = {**sent.get("headers", {}), **key}
             more = {name: value for name, value in sent.items() if name != "headers"}
@@ -149,7 +149,7 @@ async def test_lines_end_where_the_limit_is_reached(ring: Keyring, monkeypatch: 
 async def test_bodies_of_a_key_are_bounded(ring: Keyring) -> None:
     root, small = ring.make("root", "admin"), ring.make("small", "admin", body_bytes=300)
     async with keyed(ring) as (app, http):
-        await made(http, root, "a")
+        await create_learners(http, root, "a")
         data = (await http.get("/learners/a/export", headers=root)).content
         assert len(data) > 300
         body = {"events": events(30, 100)}
@@ -213,7 +213,7 @@ async def test_as_many_learners_as_a_key_may_have(ring: Keyring) -> None:
     root = ring.make("root", "admin")
     key = ring.make("team", "admin", pattern="t-*", learners=3)
     async with keyed(ring) as (_, http):
-        await made(http, root, "other-1", "other-2", "other-3")
+        await create_learners(http, root, "other-1", "other-2", "other-3")
         for name in ("t-1", "t-2"):
             assert (await http.put(f"/learners/{name}", json=DENSE, headers=key)).status_code == 201
         assert (await http.put("/groups/t-g", json={"learners": ["t-1", "t-2"]}, headers=key)).status_code == 201
@@ -236,7 +236,7 @@ async def test_what_other_nodes_have_made_counts_too(ring: Keyring) -> None:
     store, keys = MemoryStore(), str(ring.path)
     async with serving(store, keys=keys) as (one, _), serving(store, keys=keys) as (other, unaware):
         await unaware.sync.stop()  # it hears of nothing that the first one does
-        await made(one, root, "other-1", "other-2", "other-3")
+        await create_learners(one, root, "other-1", "other-2", "other-3")
         for name in ("t-1", "t-2"):
             assert (await one.put(f"/learners/{name}", json=DENSE, headers=key)).status_code == 201
         assert (await one.put("/groups/t-g", json={"learners": ["t-1", "t-2"]}, headers=key)).status_code == 201
@@ -275,7 +275,7 @@ async def test_each_message_of_a_websocket_is_asked_for_by_itself(ring: Keyring)
     root = ring.make("root", "admin")
     some = ring.make("some", "predict", pattern="fraud-*")
     async with keyed(ring) as (app, http):
-        await made(http, root, "fraud-a", "spam")
+        await create_learners(http, root, "fraud-a", "spam")
         before = (await http.get("/learners/fraud-a/digest", headers=root)).json()
         event = [{"x": [1, 2, 3]}]
         async with websocket(app, headers=authorization(some)) as socket:
@@ -304,13 +304,13 @@ async def test_limits_hold_over_a_websocket_message_by_message(ring: Keyring, wh
     scorer = ring.make("scorer", "predict")
     few = ring.make("few", "update", "predict", events_per_second=0.001)
     async with keyed(ring) as (app, http):
-        await made(http, root, "a")
+        await create_learners(http, root, "a")
         # the handshake was the request
-        async with websocket(app, "/v1/learners/a/ws", authorization(slow), whole=whole) as socket:
+        async with websocket(app, "/v1/learners/a/ws", authorization(slow), batched=whole) as socket:
             socket.send({"seq": 1, "op": "update", "events": events(1, 50)})
             refused = await socket.reply()
             assert (refused["status"], refused["code"], refused["retry_after"] > 100) == (429, "rate-limited", True)
-        async with websocket(app, "/v1/learners/a/ws", authorization(few), whole=whole) as socket:
+        async with websocket(app, "/v1/learners/a/ws", authorization(few), batched=whole) as socket:
             socket.send({"seq": 0, "op": "update", "events": events(1, 50)})
             assert (await socket.reply())["status"] == 200
             socket.send(*({"seq": i, "op": "update", "events": events(1, 50 + i)} for i in range(1, 20)))
@@ -318,10 +318,10 @@ async def test_limits_hold_over_a_websocket_message_by_message(ring: Keyring, wh
             assert [(one["seq"], one["status"]) for one in replies] == [(i, 429) for i in range(1, 20)]
             socket.send({"seq": 21, "op": "predict", "events": [{"x": [1, 2, 3]}], "explain": 1})
             assert (await socket.reply())["code"] == "rate-limited"
-        async with websocket(app, "/v1/learners/a/ws", authorization(small), whole=whole) as socket:
+        async with websocket(app, "/v1/learners/a/ws", authorization(small), batched=whole) as socket:
             socket.send(*({"seq": i, "op": "update", "events": events(1 + 2 * (i == 2), 90 + i)} for i in range(4)))
             assert [one["status"] for one in await socket.replies(4)] == [200, 200, 413, 200]
-        async with websocket(app, "/v1/learners/a/ws", authorization(scorer), whole=whole) as socket:
+        async with websocket(app, "/v1/learners/a/ws", authorization(scorer), batched=whole) as socket:
             socket.send(*({"seq": i, "op": "update", "events": events(1, 50 + i)} for i in range(4)))
             socket.send({"seq": 4, "op": "predict", "events": [{"x": [1, 2, 3]}]})
             assert [one["status"] for one in await socket.replies(5)] == [403, 403, 403, 403, 200]
@@ -338,7 +338,7 @@ async def test_the_file_is_read_again_when_it_changes(
     first = ring.make("first", "admin")
     async with keyed(ring) as (app, http):
         guard = app.state.guard
-        await made(http, first, "a")
+        await create_learners(http, first, "a")
         kept = guard._grants[ring.id_of("first")]
         second = ring.make("second", "predict")
         await eventually_async(lambda: len(guard._grants) == 2)
@@ -388,7 +388,7 @@ async def test_streams_of_a_key_end_with_it(ring: Keyring, monkeypatch: pytest.M
     monkeypatch.setattr("service.api.sse._PING", 0.01)
     key = ring.make("one", "admin")
     async with keyed(ring) as (app, http):
-        await made(http, key, "a")
+        await create_learners(http, key, "a")
         engine, grant = app.state.engine, app.state.guard._grants[ring.id_of("one")]
         events_ = stream(learner_news(engine.replicas["a"]), 0.01, asyncio.Event(), grant)
         assert b"event: figures" in await anext(events_)

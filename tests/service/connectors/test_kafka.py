@@ -148,7 +148,7 @@ def test_what_a_roll_back_took_away_is_read_again(broker: KafkaBroker, target: T
     eventually(lambda: target.learnt == 30)
     assert reading.stop() == 0
     source = f"kafka:{target.name}/0"
-    assert "the learner was rolled back, reading again from 10" in reading.said()
+    assert "the learner was rolled back, reading again from 10" in reading.output()
     assert target.get()["sources"] == {source: 30}
 
 
@@ -219,7 +219,7 @@ def test_a_malformed_message_stops_it_or_is_skipped(broker: KafkaBroker, target:
     did = reading.run("--on-bad", "skip")
     assert (did["skipped"], did["applied"]) == (3, 1)
     for offset in (1, 2, 3):
-        assert f"skipped: topic {target.name}, partition 0, offset {offset}: " in reading.said()
+        assert f"skipped: topic {target.name}, partition 0, offset {offset}: " in reading.output()
     assert target.get()["sources"] == {f"kafka:{target.name}/0": 5}
 
 

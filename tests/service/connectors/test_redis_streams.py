@@ -94,7 +94,7 @@ def test_labelled_entries_are_learnt_and_the_others_scored(
 def test_a_stream_that_is_not_there_is_named_and_awaited(streams: RedisServer, target: Target, tmp_path: Path) -> None:
     reading = consumer(streams, target, tmp_path)
     assert reading.run()["read"] == 0
-    assert f"redis:{target.name} is empty or does not exist yet: waiting for its first message" in reading.said()
+    assert f"redis:{target.name} is empty or does not exist yet: waiting for its first message" in reading.output()
 
 
 def test_nothing_is_learnt_twice_or_lost_whatever_is_killed(
@@ -201,7 +201,7 @@ def test_what_is_too_large_for_one_request_goes_in_several(streams: RedisServer,
         reading = consumer(streams, target, tmp_path, "--batch", "300")
         did = reading.run("--on-bad", "skip")
         assert (did["applied"], did["scored"], did["skipped"]) == (101, 100, 1)
-        assert f"skipped: stream {target.name}, entry {id_of(number)}: " in reading.said()
+        assert f"skipped: stream {target.name}, entry {id_of(number)}: " in reading.output()
         assert target.learnt == 101
 
 
@@ -252,11 +252,11 @@ def test_what_a_stream_was_trimmed_of_is_warned_of(streams: RedisServer, target:
     assert reading.run()["applied"] == 5
     streams.command("XTRIM", target.name, "MAXLEN", 1)
     assert reading.run()["read"] == 0
-    assert "were trimmed" not in reading.said()  # the last that was read is still there
+    assert "were trimmed" not in reading.output()  # the last that was read is still there
     stored = add(streams, target.name, *(event(i) for i in range(5, 10)))[-2:]
     streams.command("XTRIM", target.name, "MAXLEN", 2)
     assert reading.run()["applied"] == 2
-    assert f"and stream {target.name}, entry {id_of(stored[0])} were trimmed" in reading.said()
+    assert f"and stream {target.name}, entry {id_of(stored[0])} were trimmed" in reading.output()
 
 
 @pytest.mark.parametrize("binary", [VALKEY, REDIS], ids=["counts its entries", "does not"])
@@ -302,13 +302,13 @@ def test_a_stream_made_anew_is_not_taken_for_the_old_one(streams: RedisServer, t
     assert reading.run()["read"] == 0  # there is none at the moment
     streams.command("DEL", target.name)  # with the group that it left
     reading.start()
-    eventually(lambda: reading.said().count("waiting for its first message") == 2)
+    eventually(lambda: reading.output().count("waiting for its first message") == 2)
     streams.command("XADD", target.name, "5-0", "event", event(2))
     time.sleep(2)  # that is seen first
     streams.command("XADD", target.name, "6-0", "event", event(3))
     assert reading.wait() == 1
     message = f"stream {target.name} was probably deleted and created again: its entry 6-0 is before"
-    assert message in reading.said()
+    assert message in reading.output()
     status, error = reading.fail()
     assert status == 1
     assert "the stream was probably deleted and created again, or lost its last messages" in error

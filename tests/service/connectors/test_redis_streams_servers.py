@@ -41,7 +41,7 @@ def fed(target: Target, reading: Consumer, client: redis.Redis, numbers: range) 
     client.xadd("s", {"event": event(numbers.stop, labelled=False, id=f"e{numbers.stop}")})
     eventually(lambda: target.learnt == before + len(numbers))
     eventually(lambda: "\n".join(scores(client)).count(f"e{numbers.stop}") > 0)
-    assert reading.said().count("Traceback") == 0
+    assert reading.output().count("Traceback") == 0
 
 
 def scores(client: redis.Redis) -> list[str]:
@@ -67,7 +67,7 @@ def test_it_follows_the_sentinels_to_the_next_master(target: Target, tmp_path: P
             end = number_of(client.xrevrange("s", count=1)[0][0].decode())
         assert reading.stop() == 0
         assert reading.did()["positions"] == {"redis:s": end + 1}
-        output = reading.said()
+        output = reading.output()
         assert f"redis+sentinel://127.0.0.1:1,127.0.0.1:{fleet.sentinel.port} cannot be reached" in output
         assert "hidden" not in output
 
@@ -92,7 +92,7 @@ def test_it_reads_from_a_cluster_whose_master_ends(target: Target, tmp_path: Pat
             assert target.learnt == 2 * EVENTS
             assert {*scores(client)} == {f"e{EVENTS}", f"e{1000 + EVENTS}"}
         assert reading.stop() == 0
-        assert "Traceback" not in reading.said()
+        assert "Traceback" not in reading.output()
 
 
 @pytest.mark.parametrize(

@@ -362,7 +362,7 @@ async def test_a_429_means_that_nothing_was_taken_of_labels_that_become_several_
         first = store.shut("a")
         events = [{**item, "time": T0 + 1000} for item in late("dense", 0, 30)]
         labelling = asyncio.create_task(posted(http, "/learners/a/labels", events))
-        await store.asked.wait()
+        await store.waiting.wait()
         others: list[asyncio.Task[httpx.Response]] = []
         while not any(item.done() for item in others):  # until the queue is full behind the first record
             body = {"events": labelled("dense", 100 + len(others), 101 + len(others))}
