@@ -24,6 +24,7 @@ HERE = Path(__file__).parent
 # Folders and files of which every test is `integration`: they start processes, or repeat what smaller tests hold.
 INTEGRATION = (
     "benchmarks",
+    "compatibility/test_stores.py",
     "dashboard",
     "deploy",
     "docs/test_console.py",

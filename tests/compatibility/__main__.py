@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
+from base64 import b64encode
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.compatibility.recordings import brief, without_reasons, write_cases
+from redis import Redis
+
+from tests.compatibility.recordings import brief, differences, without_reasons, write_cases, write_json
 from tests.compatibility.served import run_served, served_cases
 from tests.compatibility.serving import serve
+from tests.compatibility.stores import SETTINGS, dump, load, proceed, write
 from tests.compatibility.streams import cases, machine, run
+from tests.harness.redis_server import RedisServer
 
 _WHOLE_METRICS = {
     "cbr-dense",
@@ -37,7 +46,34 @@ def record_streams() -> None:
     write_cases("streams.json", {"machine": {"libraries": machine()}, "streams": streams, "served": served})
 
 
-_PARTS = {"streams": record_streams}
+def record_stores() -> None:
+    """Write a store of each kind, and record what its continuation replies."""
+    with TemporaryDirectory() as folder, RedisServer() as redis, Redis.from_url(redis.url) as client:
+        file = Path(folder, "store.db")
+        export, *others = [_written(url) for url in (f"sqlite:///{file}", redis.url)]
+        with closing(sqlite3.connect(file)) as connection:  # closing it moves the write-ahead log into the file
+            connection.execute("SELECT COUNT(*) FROM sqlite_schema").fetchone()
+        database, keys = file.read_bytes(), dump(client)
+        redis.flush()
+        load(client, keys)
+        outcomes = []
+        for url in (f"sqlite:///{file}", redis.url):
+            with serve(url, environment=SETTINGS) as service:
+                outcomes.append(proceed(service, export))
+        found = list(differences(*outcomes))
+        assert not found, "the two stores differ:\n" + "\n".join(found)
+    assert others
+    stores = {"sqlite": b64encode(database).decode(), "redis": keys, "export": b64encode(export).decode()}
+    write_json("stores.json.xz", {**stores, "replies": outcomes[0]})
+
+
+def _written(url: str) -> bytes:
+    """Fill a store and kill the service, so that records stand behind the snapshots; return an export."""
+    with serve(url, environment=SETTINGS, kill=True) as service:
+        return write(service)
+
+
+_PARTS = {"streams": record_streams, "stores": record_stores}
 
 
 def main(arguments: list[str]) -> int:

@@ -62,8 +62,10 @@ def source_folder() -> Path:
 
 
 @contextmanager
-def serve(store: str, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[Service]:
-    """Run `python -m service serve` over this store on a free port until the block ends."""
+def serve(
+    store: str, *options: str, environment: Mapping[str, str] | None = None, kill: bool = False
+) -> Iterator[Service]:
+    """Run `python -m service serve` over this store on a free port until the block ends, then stop it or kill it."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("RARESTREAM_")}
     command = [sys.executable, "-m", "service", "serve", "--store", store, "--port", "0", "--json", *options]
     process = subprocess.Popen(
@@ -86,7 +88,7 @@ def serve(store: str, *options: str, environment: Mapping[str, str] | None = Non
         finally:
             service.close()
     finally:
-        process.terminate()
+        process.kill() if kill else process.terminate()
         process.wait(timeout=60)
         process.stdout.close()
         process.stderr.close()
