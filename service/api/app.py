@@ -139,13 +139,13 @@ class Application:
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         hosts = self._forwarding.hosts(scope)
         if hosts:
-            going_on = await self._forwarding.pass_on(hosts, scope, receive, send)
-            if going_on is None:
+            receive_again = await self._forwarding.forward(hosts, scope, receive, send)
+            if receive_again is None:
                 return
-            receive = going_on
-        found = match_request(scope)
-        if found is not None:
-            await self._fast_path.answer(*found, scope, receive, send)
+            receive = receive_again
+        match = match_request(scope)
+        if match is not None:
+            await self._fast_path.answer(*match, scope, receive, send)
         elif scope["type"] == "http":
             await self.access(self.api, scope, receive, send)
         else:

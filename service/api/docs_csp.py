@@ -1,6 +1,6 @@
-"""The headers of /docs, whose page is FastAPI's: only what a page brings may run there.
+"""Content-Security-Policy of /docs, a page of FastAPI: only scripts of the page itself may run.
 
-A script that a page holds in itself is allowed by its hash, as it is in the very reply.
+The policy allows each inline script by its hash, which is computed from the reply.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ _SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 
 
 class DocsPolicy:
-    """ASGI: adds them to the pages; everything else passes on to the application behind."""
+    """ASGI middleware that adds the headers to these pages and passes everything else on."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
+        """Serve one ASGI connection."""
         path: str = scope.get("path", "")
         if scope["type"] != "http" or path.removeprefix(scope.get("root_path", "")) not in _PAGES:
             await self.app(scope, receive, send)
             return
         head: Message = {}
 
-        async def sending(message: Message) -> None:
+        async def send_with_policy(message: Message) -> None:
             nonlocal head
             if message["type"] == "http.response.start":
-                head = message  # until its body is there, which is one piece
+                head = message  # sent with the body, which is one piece
                 return
             MutableHeaders(scope=head).update(_headers(message.get("body", b"")))
             await send(head)
             await send(message)
 
-        await self.app(scope, receive, sending)
+        await self.app(scope, receive, send_with_policy)
 
 
 def _headers(page: bytes) -> dict[str, str]:
-    hashes = [base64.b64encode(hashlib.sha256(one).digest()).decode() for one in _SCRIPT.findall(page)]
+    hashes = [base64.b64encode(hashlib.sha256(script).digest()).decode() for script in _SCRIPT.findall(page)]
     policy = [
         "default-src 'self'",
-        "script-src " + " ".join(["'self'", *(f"'sha256-{one}'" for one in hashes)]),
-        "style-src 'self' 'unsafe-inline'",  # it writes styles into its elements
+        "script-src " + " ".join(["'self'", *(f"'sha256-{value}'" for value in hashes)]),
+        "style-src 'self' 'unsafe-inline'",  # the page writes styles into its elements
         "img-src 'self' data:",
         "object-src 'none'",
         "base-uri 'none'",

@@ -1,13 +1,13 @@
-"""Requests for learners that other nodes host: passed on to one that does, or answered with its address.
+"""Forwards requests for learners of other nodes to a node that hosts them, or redirects the client to it.
 
-A request that was passed on is answered where it came to: nodes that disagree for a moment never send one in circles.
-It says so by a header that only a node can make: a MAC of the request and of the node that it is for, by a key that the
-nodes have from their store. Where no host can be connected to, it is answered here, as any node may (`placement.py`).
+A node always answers a forwarded request itself, so that nodes that disagree for a moment never forward in circles. A
+header marks such a request: a MAC of the request and its target node, with a key that the nodes share in their store.
+If no host accepts a connection, this node answers, as any node may (`placement.py`).
 
-A host that fails once it is connected to, that does not answer in `forward_seconds`, or that is not heard of any more
-meanwhile, leaves the outcome unknown: 503, and repeating is safe, as ever, by ids or sources. What changes nothing, and
-a predict, is asked of the next host instead, and in the end answered here. Keys, the Host and the page that asks are
-looked at here, before anything is passed on; the host looks at the key once more.
+The outcome is unknown if a host fails after the connection, does not answer in `forward_seconds`, or stops its
+heartbeats meanwhile. Then the reply is 503; a repeat with ids or sources is safe. Reads and predicts go to the next
+host instead, and in the end to this node. This node checks keys, Host and Origin before it forwards; the host checks
+the key again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from yarl import URL
 
 from service.api.body import Bodies
-from service.api.forwarded_body import PassedBody, is_large, kept_of
+from service.api.forwarded_body import ForwardedBody, is_large, retry_bytes
 from service.api.paths import learner_name
 from service.api.state import AppState
 from service.auth import Grant
@@ -43,18 +43,18 @@ __all__ = ["FORWARDED", "Forwarding"]
 
 logger = logging.getLogger("rarestream.forwarding")
 
-FORWARDED = b"x-rarestream-forwarded"  # header: that a node passed the request on, see `_mark`
+FORWARDED = b"x-rarestream-forwarded"  # header of a forwarded request, see `_mark`
 
 _CONNECT_SECONDS = 2.0
-_GATHER_SECONDS = 2.0  # for what other nodes tell of their learners
-_TOLD_SECONDS = 10.0  # for which what a node told stands in for what it does not tell in time
+_GATHER_SECONDS = 2.0  # for the learners of other nodes
+_ANSWER_SECONDS = 10.0  # for which the last answer of a node replaces one that is late
 _TIMEOUT = aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_connect=_CONNECT_SECONDS)
-_KEEP_SECONDS = 3.0  # less than a node keeps an idle connection open
-_HOPS = {  # RFC 9110, section 7.6.1: of one connection only
+_KEEP_SECONDS = 3.0  # less than the keep-alive time of a node
+_HOPS = {  # RFC 9110, section 7.6.1: for one connection only
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
     b"transfer-encoding", b"upgrade",
 }  # fmt: skip
-_REPLACED = _HOPS | {b"date", b"server", b"x-request-id"}  # of a reply: this node's own come instead
+_REPLACED = _HOPS | {b"date", b"server", b"x-request-id"}  # of a reply: this node adds its own
 _NOT_SENT = _HOPS | {
     FORWARDED,
     b"host",
@@ -64,11 +64,11 @@ _NOT_SENT = _HOPS | {
     b"sec-fetch-dest",
     b"forwarded",
 }
-_OWN = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")  # headers that would be added where there are none
+_NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")  # headers that aiohttp would add
 
 
 class Route(NamedTuple):
-    """What a request that is passed on counts as in the figures and the log."""
+    """The route of a forwarded request in the metrics and the log."""
 
     path: str = "/learners/{name}/..."
 
@@ -80,19 +80,21 @@ def _path(scope: Scope) -> str:
 
 
 class Forwarding:
-    """The way of requests to other nodes."""
+    """Forwards the requests of one application."""
 
     def __init__(self, state: AppState) -> None:
-        """`state`: of the application, whose engine is there once that started."""
+        """`state`: of the application; its engine is set once that started."""
         self._state = state
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
         self.forwarded = 0  # requests
-        # what nodes told whom: by address and target, when, and what
-        self._told: WeakKeyDictionary[Grant, dict[tuple[str, str], tuple[float, dict[str, Any]]]] = WeakKeyDictionary()
-        self._silent: dict[str, int] = {}  # hosts that did not answer when they were last asked: how many requests
+        # by reader, and by address and target: the time and the answer
+        self._answers: WeakKeyDictionary[Grant, dict[tuple[str, str], tuple[float, dict[str, Any]]]] = (
+            WeakKeyDictionary()
+        )
+        self._silent: dict[str, int] = {}  # hosts without an answer to the last request -> such requests
 
     def hosts(self, scope: Scope) -> Sequence[str]:
-        """The addresses that the request is for, if it is one for other nodes. O(1)."""
+        """Return the addresses of the hosts if other nodes are to answer the request. O(1)."""
         engine = self._state.engine
         placement = engine.placement
         if not placement.spread or scope["type"] != "http":
@@ -102,52 +104,52 @@ class Forwarding:
             return ()
         if placement.hosts(name) or (name in engine.replicas and placement.settling):
             return ()
-        if name not in engine.evicted and name not in engine.replicas:  # unknown, or to be created
+        if name not in engine.evicted and name not in engine.replicas:  # unknown, or to create
             return ()
-        return () if self._passed_on(scope) else placement.places(name)
+        return () if self._is_forwarded(scope) else placement.places(name)
 
-    def _passed_on(self, scope: Scope) -> bool:
-        """Whether another node has sent this request here. Whoever else says so is not believed."""
-        said = [value for name, value in scope["headers"] if name == FORWARDED]
-        if not said:
+    def _is_forwarded(self, scope: Scope) -> bool:
+        """Tell whether another node has forwarded this request; the mark proves it."""
+        marks = [value for name, value in scope["headers"] if name == FORWARDED]
+        if not marks:
             return False
         placement = self._state.engine.placement
         target = _target(scope)
-        known = [_mark(key, placement.address, scope["method"], target) for key in placement.keys]
-        return any(hmac.compare_digest(one, mark) for one in said for mark in known)
+        valid = [_mark(key, placement.address, scope["method"], target) for key in placement.keys]
+        return any(hmac.compare_digest(mark, expected) for mark in marks for expected in valid)
 
-    async def pass_on(self, hosts: Sequence[str], scope: Scope, receive: Receive, send: Send) -> Receive | None:
-        """Have one of the hosts answer, or tell its address; where none does, how to go on receiving the request."""
+    async def forward(self, hosts: Sequence[str], scope: Scope, receive: Receive, send: Send) -> Receive | None:
+        """Answer by one of the hosts, or redirect to it; else return a `receive` with which this node can answer."""
         began = perf_counter()
         own_id = request_id(heading_of(scope["headers"]).request_id)
         client = scope.get("client")
-        given = [(name, value) for name, value in scope["headers"] if name != b"x-request-id"]
-        received = scope  # in which the server tells of the body
-        scope = {**scope, "headers": [*given, (b"x-request-id", own_id.encode())], "route": Route()}
+        headers_received = [(name, value) for name, value in scope["headers"] if name != b"x-request-id"]
+        received = scope  # where the server marks the end of the body
+        scope = {**scope, "headers": [*headers_received, (b"x-request-id", own_id.encode())], "route": Route()}
         scope["path_params"] = {"name": learner_name(_path(scope))}
 
-        async def told(answer: ASGIApp) -> None:
+        async def send_reply(answer: ASGIApp) -> None:
             await access(answer, scope, receive, send, began)
 
-        async def refused(error: ServiceError) -> None:
+        async def refuse(error: ServiceError) -> None:
             scope.setdefault("state", {})["problem"] = error.code  # for the line in the log
-            await told(problem_reply(error, own_id))
+            await send_reply(problem_reply(error, own_id))
 
         access = self._state.access
         guard = self._state.guard
-        if guard.on:  # before anybody learns which learners there are, or has a body taken
+        if guard.on:  # before a reply reveals a learner, and before the body is read
             changes = scope["method"] not in ("GET", "HEAD")
             try:
                 state = scope.setdefault("state", {})
                 name = scope["path_params"]["name"]
-                guard.admit(given, None, name, client, changes=changes, counts=False, state=state)
+                guard.admit(headers_received, None, name, client, changes=changes, counts=False, state=state)
             except ServiceError as error:
-                await refused(error)
+                await refuse(error)
                 return None
         target = _target(scope)
         if self._state.settings.elsewhere == "redirect":
             self.forwarded += 1
-            await told(Response(status_code=307, headers={"location": hosts[0] + target}))
+            await send_reply(Response(status_code=307, headers={"location": hosts[0] + target}))
             return None
         headers = [
             (name.decode("latin-1"), value.decode("latin-1"))
@@ -160,31 +162,31 @@ class Forwarding:
         has_any = b"content-length" in names or b"transfer-encoding" in names
         bodies: Bodies = self._state.bodies
         heading = heading_of(scope["headers"])
-        keep = kept_of(heading.length) if again and has_any else 0
-        if bodies.bytes + keep > self._state.settings.max_buffered_bytes:  # then it is sent once
+        keep = retry_bytes(heading.length) if again and has_any else 0
+        if bodies.bytes + keep > self._state.settings.max_buffered_bytes:  # no room to buffer it: no retry
             keep = 0
-        body = PassedBody(receive, received, has_any=has_any, keep=keep, large=has_any and is_large(heading.length))
+        body = ForwardedBody(receive, received, has_any=has_any, keep=keep, large=has_any and is_large(heading.length))
         bodies.bytes += keep
         placement = self._state.engine.placement
         try:
             for host in hosts:
-                if host not in placement.addresses:  # by now
+                if host not in placement.addresses:  # it has left meanwhile
                     continue
                 unknown: ServiceError
                 try:
                     reply = await self._reply_of(host, scope["method"], target, headers, body, reading=reading)
                 except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-                    self._silenced(host, "cannot be connected to", error)
+                    self._note_failure(host, "cannot be connected to", error)
                     continue
                 except (aiohttp.ClientError, TimeoutError) as error:
                     if body.left:
-                        await told(_nobody)
+                        await send_reply(_nobody)
                         return None
                     if body.broken:
-                        await refused(body.broken)
+                        await refuse(body.broken)
                         return None
-                    self._silenced(host, "does not answer", error)
-                    if again and body.kept:
+                    self._note_failure(host, "does not answer", error)
+                    if again and body.repeatable:
                         continue
                     unknown = HostUnavailable(f"the node at {host}, which hosts this learner, does not answer")
                 except asyncio.CancelledError:
@@ -193,15 +195,19 @@ class Forwarding:
                     unknown = HostUnavailable("this node stops; what became of the request is not known")
                 else:
                     self.forwarded += 1
-                    self._heard(host)
+                    self._note_answer(host)
                     async with reply:
-                        await told(
+                        await send_reply(
                             partial(
-                                _returned, reply, body, self._state.closing, partial(placement.wait_until_gone, host)
+                                _return_reply,
+                                reply,
+                                body,
+                                self._state.closing,
+                                partial(placement.wait_until_gone, host),
                             )
                         )
                     return None
-                await refused(unknown)
+                await refuse(unknown)
                 return None
         finally:
             bodies.bytes -= keep
@@ -213,26 +219,25 @@ class Forwarding:
         method: str,
         target: str,
         headers: Sequence[tuple[str, str]],
-        body: PassedBody,
+        body: ForwardedBody,
         *,
         reading: bool,
     ) -> aiohttp.ClientResponse:
-        """The reply of a host, as soon as its head has come.
+        """Return the reply of a host as soon as its headers have arrived.
 
-        A body that does not fit into what the system holds of a connection is sent once the host asks for it: one that
-        refuses the request by its head alone closes the connection, and its reply would be lost with what it did not
-        read.
+        A body that may exceed the socket buffers is sent only after a 100 Continue. Otherwise a host that refuses the
+        headers would close the connection with unread data, and its reply would be lost.
 
-        Raises `TimeoutError` where it takes longer than `forward_seconds`, but for the time in which the client sends
-        the body, or where the host is not alive any more; or aiohttp's `ClientError`.
+        Raises `TimeoutError` after `forward_seconds` without those of the client's upload, or if the host is no longer
+        alive; or aiohttp's `ClientError`.
         """
         placement = self._state.engine.placement
         mark = _mark(placement.keys[0], host, method, target).decode()
         async with asyncio.timeout(None) as limit:
-            body.waits_for(limit, self._state.settings.forward_seconds)
+            body.limit_host(limit, self._state.settings.forward_seconds)
             ending = asyncio.create_task(_end_without(placement, host, body), name="watch whether a host is alive")
             try:
-                return await self._connections(again=reading).request(
+                return await self._session(again=reading).request(
                     method,
                     URL(host + target, encoded=True),
                     headers=[*headers, (FORWARDED.decode(), mark)],
@@ -242,70 +247,70 @@ class Forwarding:
                 )
             finally:
                 ending.cancel()
-                body.waits_for(None)
+                body.limit_host(None)
 
     async def gathered(self, request: Request, target: str, grant: Grant) -> list[dict[str, Any]]:
-        """What the other nodes answer to a GET of `target` by whoever sent the request, who has this grant.
+        """Send a GET of `target` to the other nodes in the name of the requester, who has this grant.
 
-        Behind these, of those that do not answer, what they told some seconds ago: a table of learners does not lose
-        its rows while a node is held up. Nothing at all where every node hosts all, and where the request came from
-        another node.
+        Return the fresh answers, then the recent ones of nodes that do not answer, so that a table of learners does
+        not lose its rows while a node is slow. Return nothing if every node hosts all learners, or if the request came
+        from another node.
         """
         placement = self._state.engine.placement
-        if not placement.spread or self._passed_on(request.scope):
+        if not placement.spread or self._is_forwarded(request.scope):
             return []
         others = [address for address in placement.addresses if address != placement.address]
-        told = self._told.setdefault(grant, {})
-        for key in [key for key in told if key[0] not in others]:
-            del told[key]
-        answers = await asyncio.gather(*(self._asked(address, target, request) for address in others))
+        earlier = self._answers.setdefault(grant, {})
+        for key in [key for key in earlier if key[0] not in others]:
+            del earlier[key]
+        answers = await asyncio.gather(*(self._get(address, target, request) for address in others))
         fresh, stale = [], []
         now = time.monotonic()
         for address, (answered, answer) in zip(others, answers, strict=True):
             if answer is not None:
-                told[address, target] = now, answer
+                earlier[address, target] = now, answer
                 fresh.append(answer)
             elif answered:
-                told.pop((address, target), None)
-            elif (address, target) in told and now - told[address, target][0] < _TOLD_SECONDS:
-                stale.append(told[address, target][1])
+                earlier.pop((address, target), None)
+            elif (address, target) in earlier and now - earlier[address, target][0] < _ANSWER_SECONDS:
+                stale.append(earlier[address, target][1])
         return fresh + stale
 
-    async def _asked(self, address: str, target: str, request: Request) -> tuple[bool, dict[str, Any] | None]:
-        """Whether a node answered, and what, where that is no refusal."""
+    async def _get(self, address: str, target: str, request: Request) -> tuple[bool, dict[str, Any] | None]:
+        """Return whether a node answered, and the answer unless it is a refusal."""
         mark = _mark(self._state.engine.placement.keys[0], address, "GET", target)
         headers = {FORWARDED.decode(): mark.decode()}
         if "authorization" in request.headers:
             headers["authorization"] = request.headers["authorization"]
         url = URL(address + target, encoded=True)
         try:
-            async with asyncio.timeout(_GATHER_SECONDS), self._connections().get(url, headers=headers) as reply:
+            async with asyncio.timeout(_GATHER_SECONDS), self._session().get(url, headers=headers) as reply:
                 answer: dict[str, Any] | None = msgspec.json.decode(await reply.read()) if reply.status == 200 else None
-                self._heard(address)
+                self._note_answer(address)
                 return True, answer
         except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
-            self._silenced(address, "does not answer", error)
+            self._note_failure(address, "does not answer", error)
             return False, None
 
-    def _silenced(self, host: str, what: str, error: Exception) -> None:
-        """A request has had no answer from a host: told once, until there is one, and then how many had none."""
+    def _note_failure(self, host: str, what: str, error: Exception) -> None:
+        """Count a request that a host did not answer; log the first one until the host answers again."""
         if host not in self._silent:
             logger.warning("%s %s: %s", host, what, type(error).__name__)
             alive = self._state.engine.placement.addresses
             self._silent = {address: missed for address, missed in self._silent.items() if address in alive}
         self._silent[host] = self._silent.get(host, 0) + 1
 
-    def _heard(self, host: str) -> None:
-        """A host has answered."""
+    def _note_answer(self, host: str) -> None:
+        """Log that a host answers again, with the number of requests that it missed."""
         missed = self._silent.pop(host, 0)
         if missed:
             requests = "1 request" if missed == 1 else f"{missed} requests"
             logger.info("%s answers again; %s had no answer from it", host, requests)
 
-    def _connections(self, again: bool = True) -> aiohttp.ClientSession:
-        """`again`: whether a request may be sent a second time, where a connection that was kept turns out to be dead.
+    def _session(self, again: bool = True) -> aiohttp.ClientSession:
+        """Return the session for requests that may be sent `again` if a kept-alive connection turns out to be dead.
 
-        Changes have a connection each, for aiohttp repeats some of them without asking.
+        Changes have a connection each, because aiohttp silently repeats some of them.
         """
         session = self._sessions.get(again)
         if session is None:
@@ -315,7 +320,7 @@ class Forwarding:
                 else aiohttp.TCPConnector(limit=0, force_close=True),
                 timeout=_TIMEOUT,
                 auto_decompress=False,
-                skip_auto_headers=_OWN,
+                skip_auto_headers=_NOT_ADDED,
             )
         return session
 
@@ -326,40 +331,39 @@ class Forwarding:
 
 
 def _target(scope: Scope) -> str:
-    """The path and the query of a request, as they came."""
+    """Return the path and the query of a request, as received."""
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     target = raw.removeprefix(scope.get("root_path", "").encode()).decode("latin-1")
     return f"{target}?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else target
 
 
 def _mark(key: bytes, address: str, method: str, target: str) -> bytes:
-    """What shows that a node has sent this request to the node at the address: nobody else knows the key."""
+    """Return the MAC by which a node marks a request to the node at this address; only nodes know the key."""
     return hmac.digest(key, "\n".join((address, method, target)).encode(), "sha256").hex().encode()
 
 
-async def _end_without(placement: Placement, host: str, body: PassedBody) -> None:
-    """End the wait for a host that is not alive any more."""
+async def _end_without(placement: Placement, host: str, body: ForwardedBody) -> None:
+    """End the wait for a host that is no longer alive."""
     await placement.wait_until_gone(host)
     body.give_up()
 
 
 async def _nobody(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    """No reply: the client went away."""
+    """Send no reply, because the client has left."""
 
 
-async def _returned(
+async def _return_reply(
     reply: aiohttp.ClientResponse,
-    body: PassedBody,
+    body: ForwardedBody,
     closing: asyncio.Event,
     without_host: Callable[[], Coroutine[Any, Any, None]],
     _scope: Scope,
     _receive: Receive,
     send: Send,
 ) -> None:
-    """Hand a reply back as it comes, for as long as the client and the host are there; a stream of events until this
-    node stops.
+    """Return a reply piece by piece while the client and the host stay; a stream of events until this node stops.
 
-    Where the host fails half-way the reply ends without its end, which clients tell from a whole one.
+    If the host fails half-way, the reply ends without its terminator, which clients notice.
     """
 
     async def pump() -> None:
@@ -376,7 +380,7 @@ async def _returned(
     pumping = asyncio.create_task(pump(), name="hand a reply back")
     tasks: list[asyncio.Task[Any]] = [
         pumping,
-        asyncio.create_task(body.gone(), name="watch whether the client stays"),
+        asyncio.create_task(body.wait_for_disconnect(), name="watch whether the client stays"),
         asyncio.create_task(without_host(), name="watch whether the host is alive"),
     ]
     endless = reply.content_type == "text/event-stream"

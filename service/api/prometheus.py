@@ -1,20 +1,20 @@
-"""Figures of this node in the text form that Prometheus scrapes, at /metrics.
+"""Metrics of this node in the text format that Prometheus scrapes, at /metrics.
 
-    learners   `learner_series.py`   as many as the settings allow, those used last
-    requests   `access.py`           by route and status, and the log's lines
-    node       `node.py`             calls of the store, records applied, what is open and held
-    process    prometheus_client     memory, CPU time, file descriptors, garbage collection
+    learners   `prometheus_learners.py`   the most recently used, as many as the settings allow
+    requests   `telemetry`                by route and status, and the lines of the log
+    node       `engine`                   store calls, applied records, open streams, bytes in memory
+    process    prometheus_client          memory, CPU time, file descriptors, garbage collection
 
-Every application has its own figures: there is no registry of the process, where two would share theirs. A scrape works
-on the event loop, as the figures of learners may be read there only, and lets others have their turn every millisecond.
+Every application has its own metrics; a registry of the process would mix those of two applications. A scrape runs on
+the event loop, the only place where the metrics of learners may be read, and yields every millisecond.
 
-Of several processes behind one port (`workers.py`) any is scraped, and answers for all:
+Any of several processes behind one port (`worker_peers.py`) answers a scrape for all:
 
-    1. it asks each for what it has counted and holds, and for what of each learner is its own
-    2. the first of them, always the same one, tells of the learners; of each, as far as any of them has come
+    1. it asks each process for its counts and gauges, and for its own part of each learner's state
+    2. the first process, always the same one, reports the learners at the latest position of any process
 
-What is counted has the label `worker`, since a process that is started again counts from 0 again, which a sum would
-hide. What is open or held is added up; the node is ready, and its store there, where that holds of every process.
+Counts have the label `worker`: a restarted process counts from 0 again, and a sum would hide that. Gauges are added up.
+The node is ready, and its store up, if that is true of every process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from rarestream import __version__
-from service.api.prometheus_learners import LearnerSeries, Own
+from service.api.prometheus_learners import LearnerSeries, LocalStatus
 from service.api.state import AppState
 from service.api.worker_peers import Siblings
 from service.auth import FREE, Grant
@@ -46,37 +46,37 @@ __all__ = ["CONTENT_TYPE", "Exposition"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-_SLICE = 1e-3  # seconds of work, after which others have their turn
-_LINES = 100  # samples that are written in one go
-_CATCH_UP = 1.0  # seconds in which a process comes as far as another behind the same port
+_SLICE = 1e-3  # seconds of work before a yield
+_LINES = 100  # samples written in one go
+_CATCH_UP = 1.0  # seconds to catch up with another process behind the same port
 
 
-class _One(Collector):
-    """A family as the encoder takes it."""
+class _SingleFamily(Collector):
+    """A collector of one family, as the encoder takes it."""
 
     def __init__(self, family: Metric) -> None:
         self._family = family
 
     def collect(self) -> Iterator[Metric]:
-        """The family."""
+        """Yield the family."""
         yield self._family
 
 
-class _Turns:
-    """Lets others have theirs, now and then."""
+class _Yielder:
+    """Yields to the event loop now and then."""
 
     def __init__(self) -> None:
         self._since = time.perf_counter()
 
-    async def give(self) -> None:
-        """If it is time."""
+    async def pause(self) -> None:
+        """Yield if enough work was done."""
         if time.perf_counter() - self._since > _SLICE:
             await asyncio.sleep(0)
             self._since = time.perf_counter()
 
 
 class Family(msgspec.Struct, array_like=True, frozen=True):
-    """A family of samples as it is sent from one process to another."""
+    """A family of samples as one process sends it to another."""
 
     name: str
     documentation: str
@@ -85,109 +85,109 @@ class Family(msgspec.Struct, array_like=True, frozen=True):
 
     @classmethod
     def of(cls, family: Metric) -> Family:
-        """Without what this service has none of: time stamps and exemplars."""
-        samples = [(one.name, dict(one.labels), float(one.value)) for one in family.samples]
+        """Convert a family, without time stamps and exemplars, which this service does not use."""
+        samples = [(sample.name, dict(sample.labels), float(sample.value)) for sample in family.samples]
         return cls(family.name, family.documentation, family.type, samples)
 
 
-class Figures(msgspec.Struct, frozen=True):
-    """What a process has counted and holds."""
+class ProcessMetrics(msgspec.Struct, frozen=True):
+    """The metrics of one process, and its own part of each learner's state."""
 
     families: list[Family]
-    learners: dict[str, Own]
+    learners: dict[str, LocalStatus]
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What one process asks of another: its `Figures`, or the text of what it tells of the learners.
+    """A question of one process to another: its `ProcessMetrics`, or the text of the learners' families.
 
-    For that it is told what the others have of each.
+    For the text it gets the states of the other processes.
     """
 
-    others: dict[str, list[Own]] | None = None
+    others: dict[str, list[LocalStatus]] | None = None
 
 
 class Exposition:
-    """The figures of one application."""
+    """The metrics of one application."""
 
     def __init__(self, settings: Settings) -> None:
         self._series = LearnerSeries(settings.metrics_learners)
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
         GCCollector(registry=self._process)
-        self.siblings: Siblings | None = None  # the other processes behind this one's port, if there are any
+        self.siblings: Siblings | None = None  # the other processes behind this port, if any
 
     async def text(self, state: AppState, grant: Grant = FREE) -> bytes:
-        """One scrape of the application that has this state: its engine, its requests and what is open.
-
-        Of the learners it tells of those that are granted.
-        """
+        """Return one scrape of the application with this state, with the learners that the grant allows."""
         if self.siblings is not None:
-            return await self._of_all(state, self.siblings, grant)
+            return await self._scrape_all(state, self.siblings, grant)
         return await _text(await self.families(state, grant))
 
     async def families(self, state: AppState, grant: Grant = FREE) -> list[Metric]:
-        """Every family of this process that has a sample."""
-        found = [*await self._learners(state, {}, grant), *self._own(state)]
-        return [family for family in found if family.samples]
+        """Return every family of this process that has a sample."""
+        families = [*await self._learners(state, {}, grant), *self._process_families(state)]
+        return [family for family in families if family.samples]
 
-    async def answer(self, state: AppState, asked: msgspec.Raw) -> Figures | bytes:
-        """What another process of the same port asks."""
-        question = msgspec.msgpack.decode(asked, type=Question)
+    async def answer(self, state: AppState, data: msgspec.Raw) -> ProcessMetrics | bytes:
+        """Answer a question of another process of the same port."""
+        question = msgspec.msgpack.decode(data, type=Question)
         if question.others is None:
             return self._figures(state)
         return await _text(await self._learners(state, question.others))
 
-    async def _of_all(self, state: AppState, siblings: Siblings, grant: Grant) -> bytes:
-        own = self._figures(state)
-        found = {siblings.number: own, **await siblings.ask_all(Question(), Figures)}
-        first = min(found)
-        others: dict[str, list[Own]] = {}
-        for number, figures in found.items():
-            for name, one in figures.learners.items() if number != first else ():
-                others.setdefault(name, []).append(one)
+    async def _scrape_all(self, state: AppState, siblings: Siblings, grant: Grant) -> bytes:
+        metrics = {siblings.number: self._figures(state), **await siblings.ask_all(Question(), ProcessMetrics)}
+        first = min(metrics)
+        others: dict[str, list[LocalStatus]] = {}
+        for number, process in metrics.items():
+            for name, status in process.learners.items() if number != first else ():
+                others.setdefault(name, []).append(status)
         learners = None
         if first != siblings.number and grant.all_learners:
             learners = await siblings.ask(first, Question(others), bytes)
-        if learners is None:  # it is this one, or is no longer there, or not all of them are asked for
+        if learners is None:  # this process is the first, the first is gone, or the grant allows some learners only
             learners = await _text(await self._learners(state, others, grant))
-        return learners + await _text(_merged(found))
+        return learners + await _text(_merge(metrics))
 
-    def _figures(self, state: AppState) -> Figures:
+    def _figures(self, state: AppState) -> ProcessMetrics:
         engine = state.engine
-        families = [Family.of(one) for one in self._own(state)]
-        return Figures(families, {name: Own.of(replica) for name, replica in engine.replicas.items()})
+        families = [Family.of(family) for family in self._process_families(state)]
+        return ProcessMetrics(families, {name: LocalStatus.of(replica) for name, replica in engine.replicas.items()})
 
     async def _learners(
-        self, state: AppState, others: Mapping[str, Sequence[Own]], grant: Grant = FREE
+        self, state: AppState, others: Mapping[str, Sequence[LocalStatus]], grant: Grant = FREE
     ) -> list[Metric]:
-        """The families of the learners, and how many have none, as far as any process has come."""
+        """Return the families of the learners at the latest position of any process."""
         engine = state.engine
-        turns = _Turns()
+        yielder = _Yielder()
         families = self._series.families()
-        told, now = self._series.chosen(engine), time.time()
-        behind = [one for one in told if any(other.position > one.position for other in others.get(one.name, ()))]
-        with suppress(ServiceError, TimeoutError):  # then as far as this one has come; counters of it may fall back
+        chosen, now = self._series.choose(engine), time.time()
+        behind = [
+            replica
+            for replica in chosen
+            if any(other.position > replica.position for other in others.get(replica.name, ()))
+        ]
+        with suppress(ServiceError, TimeoutError):  # then at the position of this process; its counters may fall back
             async with asyncio.timeout(_CATCH_UP):
-                await asyncio.gather(*(one.log.catch_up() for one in behind))
-        for replica in told:
+                await asyncio.gather(*(replica.log.catch_up() for replica in behind))
+        for replica in chosen:
             if grant.sees(replica.name):
-                self._series.tell(replica, families, now, others.get(replica.name, ()))
-                await turns.give()
-        left_out = len(engine.replicas) - len(told)
+                self._series.add_samples(replica, families, now, others.get(replica.name, ()))
+                await yielder.pause()
+        left_out = len(engine.replicas) - len(chosen)
         return [
             _gauge("rarestream_learners_left_out", "Learners in memory that have no series here.", left_out),
             *families.values(),
         ]
 
-    def _own(self, state: AppState) -> Iterator[Metric]:
-        """What this process has counted and holds."""
+    def _process_families(self, state: AppState) -> Iterator[Metric]:
+        """Yield the families of this process, without the learners."""
         yield from _node(state, state.engine)
         yield from _requests(state.access)
         yield from _timings(state.engine)
         yield from self._process.collect()
 
 
-# Gauges of the node that are not the first process's: what its processes have, taken together.
+# Gauges of the node that combine those of its processes. Of all others the first process has the value.
 _TOGETHER: dict[str, Callable[[list[float]], float]] = {
     "rarestream_workers": sum,
     "rarestream_websockets": sum,
@@ -200,11 +200,11 @@ _TOGETHER: dict[str, Callable[[list[float]], float]] = {
 }
 
 
-def _merged(found: Mapping[int, Figures]) -> Iterator[Metric]:
-    """The families of all processes, by their numbers, as those of one node."""
+def _merge(metrics: Mapping[int, ProcessMetrics]) -> Iterator[Metric]:
+    """Merge the families of all processes, by their numbers, into those of one node."""
     by_name: dict[str, list[tuple[int, Family]]] = {}
-    for number, figures in sorted(found.items()):
-        for family in figures.families:
+    for number, process in sorted(metrics.items()):
+        for family in process.families:
             by_name.setdefault(family.name, []).append((number, family))
     for name, families in by_name.items():
         _, first = families[0]
@@ -215,30 +215,30 @@ def _merged(found: Mapping[int, Figures]) -> Iterator[Metric]:
             for number, family in families:
                 for sample, labels, value in family.samples:
                     merged.add_sample(sample, {**labels, "worker": str(number)}, value)
-        else:  # which release it is, what all of them hold, what a setting says
-            for one in first.samples:
-                merged.add_sample(*one)
+        else:  # the release, the learners of the node, settings: equal in all of them
+            for sample_of_first in first.samples:
+                merged.add_sample(*sample_of_first)
         yield merged
 
 
 async def _text(families: Iterable[Metric]) -> bytes:
-    """In the form that Prometheus reads: every family that has a sample."""
-    turns = _Turns()
+    """Encode every family that has a sample in the format that Prometheus reads."""
+    yielder = _Yielder()
     parts = []
     for family in families:
         if family.samples:
             for part in _parts(family):
                 parts.append(part)
-                await turns.give()
+                await yielder.pause()
     return b"".join(parts)
 
 
 def _parts(family: Metric) -> Iterator[bytes]:
-    """The text of a family in parts, of which only the first has the heading: its first two lines."""
+    """Encode a family in parts. Only the first has the heading, which is two lines."""
     for start in range(0, len(family.samples), _LINES):
         part = Metric(family.name, family.documentation, family.type)
         part.samples = family.samples[start : start + _LINES]
-        text = generate_latest(_One(part))
+        text = generate_latest(_SingleFamily(part))
         yield text if start == 0 else text.split(b"\n", 2)[2]
 
 
@@ -247,7 +247,7 @@ def _gauge(name: str, documentation: str, value: float) -> Metric:
 
 
 def _node(state: AppState, engine: Engine) -> Iterator[Metric]:
-    """What the node is, has open, and holds."""
+    """Yield the build, the gauges and the counts of the node."""
     build = {
         "version": __version__,
         "python": platform.python_version(),
@@ -289,20 +289,20 @@ def _requests(access: Access) -> Iterator[Metric]:
         "rarestream_request_seconds",
         "Time from a request to the end of its reply (of a stream of events: to its head).",
         ["method", "route", "status"],
-        (((method, route, str(status)), one) for (method, route, status), one in sorted(access.requests.items())),
+        (((method, route, str(status)), times) for (method, route, status), times in sorted(access.requests.items())),
     )
     yield histograms(
         "rarestream_websocket_message_seconds",
         "Time from a message of a websocket to its answer.",
         ["operation", "status"],
-        (((operation, str(status)), one) for (operation, status), one in sorted(access.messages.items())),
+        (((operation, str(status)), times) for (operation, status), times in sorted(access.messages.items())),
     )
     lines = access.lines
     if lines is not None:
         yield CounterMetricFamily("rarestream_log_lines", "Lines that were logged.", lines.written)
         dropped = CounterMetricFamily("rarestream_log_lines_dropped", "Lines that were not.", labels=["reason"])
-        dropped.add_metric(["rate"], access.left_out)  # more requests in a second than have lines
-        dropped.add_metric(["full"], lines.dropped)  # nobody read them in time, or at all
+        dropped.add_metric(["rate"], access.left_out)  # more requests in a second than the limit of lines
+        dropped.add_metric(["full"], lines.dropped)  # nobody read the lines in time
         yield dropped
 
 
@@ -312,7 +312,7 @@ def _timings(engine: Engine) -> Iterator[Metric]:
         "rarestream_store_seconds",
         "Time of a call of the store; of `append` until the record is durable.",
         ["operation"],
-        (((operation,), one) for operation, one in timings.store.items()),
+        (((operation,), times) for operation, times in timings.store.items()),
     )
     errors = CounterMetricFamily("rarestream_store_errors", "Calls that the store failed.", labels=["operation"])
     for operation, count in timings.store_errors.items():

@@ -1,11 +1,11 @@
-"""What `/metrics` says of each learner: which ones it tells of, and a family of samples for each figure.
+"""Selects the learners that `/metrics` reports, and adds the samples of each to the families.
 
-Window figures are those of `GET /v1/learners/NAME/metrics`: worked out by whoever asks first after a change, some tens
-of microseconds for a learner. What is undefined, such as an AUC before the first positive, has no sample. Learners that
-sleep are left asleep, and have none either.
+The metrics of the window are those of `GET /v1/learners/NAME/metrics`. The first reader after a change computes them,
+in some tens of microseconds per learner. Undefined values, such as an AUC before the first positive, have no sample.
+Evicted learners stay evicted and have no samples either.
 
-Of several processes behind one port one tells. All have the same learners; what each has of its own, such as its queue,
-is `Own`, and told as the worst or the newest that any of them has.
+Of several processes behind one port one reports. All have the same learners. Each has a `LocalStatus` of its own, for
+example its queue; the report has the worst or the newest of these.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from learners.metrics import RankMetricsView
 from service.engine import Engine
 from service.engine.replica import LearnerReplica
 
-__all__ = ["LearnerSeries", "Own"]
+__all__ = ["LearnerSeries", "LocalStatus"]
 
-_STEP = 600.0  # seconds; see `LearnerSeries.chosen`
+_STEP = 600.0  # seconds; see `LearnerSeries.choose`
 
-# name, kind, what it tells; the samples of a counter end in _total
+# name, type, documentation; the samples of a counter end in _total
 _FAMILIES = (
     ("rarestream_events", "counter", "Labelled events learnt, by class or rank."),
     ("rarestream_duplicate_events", "counter", "Labelled events that had been learnt before, by their id."),
@@ -84,7 +84,7 @@ _OF_WINDOW = {  # figure -> family
     "label_delay_p90": "rarestream_label_delay_p90_seconds",
     "label_coverage": "rarestream_label_coverage_ratio",
 }
-_PENDING = (  # as `Own.pending` has them
+_PENDING = (  # in the order of `LocalStatus.pending`
     "rarestream_remembered_events",
     "rarestream_remembered_bytes",
     "rarestream_expired_events",
@@ -92,21 +92,21 @@ _PENDING = (  # as `Own.pending` has them
 )
 
 
-class Own(msgspec.Struct, array_like=True, frozen=True):
-    """What of a learner is this process's own, not the log's."""
+class LocalStatus(msgspec.Struct, array_like=True, frozen=True):
+    """The part of a learner's state that is local to a process and not in the log."""
 
     position: int
     queued_events: int
     queued_bytes: int
     failed: bool
     fit_failed: bool
-    snapshot_time: float | None  # seconds since the epoch, of the newest that it knows of
-    unsaved: int  # events and other records since that
-    pending: tuple[int, int, int, int] | None  # as the store told it last: events, bytes, expired, evicted
+    snapshot_time: float | None  # seconds since the epoch, of the newest snapshot
+    unsaved: int  # events and other records since then
+    pending: tuple[int, int, int, int] | None  # by the last reply of the store: events, bytes, expired, evicted
 
     @classmethod
-    def of(cls, replica: LearnerReplica) -> Own:
-        """As it is now."""
+    def of(cls, replica: LearnerReplica) -> LocalStatus:
+        """Return the present status of a replica."""
         newest = replica.snapshots.newest
         pending = replica.served_events.pending
         return cls(
@@ -120,39 +120,39 @@ class Own(msgspec.Struct, array_like=True, frozen=True):
             None if pending is None else (pending.events, pending.bytes, pending.expired, pending.evicted),
         )
 
-    def along(self, others: Iterable[Own]) -> Own:
-        """With what other processes have: the fullest queue, as that is what refuses; the newest snapshot; any fault.
+    def merge(self, others: Iterable[LocalStatus]) -> LocalStatus:
+        """Merge with other processes: the fullest queue, because it refuses events; the newest snapshot; any failure.
 
-        Of what is remembered the store has told those last who know of the most events.
+        The counts of served events are the newest ones, which cover the most events.
         """
-        found = (self, *others)
-        told = [one.pending for one in found if one.pending is not None]
-        saved = [one.snapshot_time for one in found if one.snapshot_time is not None]
-        return Own(
-            max(one.position for one in found),
-            max(one.queued_events for one in found),
-            max(one.queued_bytes for one in found),
-            any(one.failed for one in found),
-            any(one.fit_failed for one in found),
-            max(saved, default=None),
-            min(one.unsaved for one in found),
-            max(told, key=lambda one: (one[0] + one[2] + one[3], one), default=None),
+        statuses = (self, *others)
+        pending = [status.pending for status in statuses if status.pending is not None]
+        times = [status.snapshot_time for status in statuses if status.snapshot_time is not None]
+        return LocalStatus(
+            max(status.position for status in statuses),
+            max(status.queued_events for status in statuses),
+            max(status.queued_bytes for status in statuses),
+            any(status.failed for status in statuses),
+            any(status.fit_failed for status in statuses),
+            max(times, default=None),
+            min(status.unsaved for status in statuses),
+            max(pending, key=lambda counts: (counts[0] + counts[2] + counts[3], counts), default=None),
         )
 
 
 class LearnerSeries:
-    """Remembers from scrape to scrape which learners were told of, and figures that have not changed since."""
+    """Remembers from scrape to scrape the reported learners and their metrics."""
 
     def __init__(self, most: int) -> None:
-        """`most`: learners that are told of."""
+        """`most`: number of learners to report."""
         self._most = most
         self._shown: dict[str, tuple[LearnerView, dict[str, Any]] | None] = {}
 
-    def chosen(self, engine: Engine) -> list[LearnerReplica]:
-        """The learners that are told of, by name: of those in memory the last used.
+    def choose(self, engine: Engine) -> list[LearnerReplica]:
+        """Return the learners to report, by name: the most recently used of those in memory.
 
-        How long ago counts in steps of ten minutes; within a step those that were told of last time stay. So where
-        more are in use than there is room for, it is the same ones that have series from scrape to scrape.
+        Their age counts in steps of ten minutes. Within a step the learners of the last scrape stay, so that the same
+        ones have series from scrape to scrape if more are in use than the limit allows.
         """
         here = engine.replicas.values()
         if len(engine.replicas) > self._most:
@@ -162,48 +162,48 @@ class LearnerSeries:
                 age = 0.0 if replica.users else now - replica.last_used
                 return int(age / _STEP), replica.name not in self._shown, age
 
-            found = heapq.nsmallest(self._most, here, key=last)
+            chosen = heapq.nsmallest(self._most, here, key=last)
         else:
-            found = list(here)
-        found.sort(key=lambda replica: replica.name)
-        self._shown = {replica.name: self._shown.get(replica.name) for replica in found}
-        return found
+            chosen = list(here)
+        chosen.sort(key=lambda replica: replica.name)
+        self._shown = {replica.name: self._shown.get(replica.name) for replica in chosen}
+        return chosen
 
     @staticmethod
     def families() -> dict[str, Metric]:
-        """Every family by its name, empty."""
+        """Return all families by name, without samples."""
         return {name: Metric(name, documentation, kind) for name, kind, documentation in _FAMILIES}
 
-    def tell(
-        self, replica: LearnerReplica, families: Mapping[str, Metric], now: float, others: Iterable[Own] = ()
+    def add_samples(
+        self, replica: LearnerReplica, families: Mapping[str, Metric], now: float, others: Iterable[LocalStatus] = ()
     ) -> None:
-        """Add a learner's samples; `now` in seconds since the epoch. On the event loop: the view is a live one.
+        """Add a learner's samples; `now` in seconds since the epoch. Runs on the event loop because the view is live.
 
-        `others`: what other processes behind the port have of it.
+        `others`: the statuses in the other processes behind the port.
         """
         view = replica.view
-        held = Own.of(replica).along(others)
-        own = {"learner": replica.name}
+        status = LocalStatus.of(replica).merge(others)
+        learner = {"learner": replica.name}
 
-        def add(family: str, value: float | None, labels: Mapping[str, str] = own) -> None:
+        def add(family: str, value: float | None, labels: Mapping[str, str] = learner) -> None:
             if value is not None and math.isfinite(value):
                 metric = families[family]
                 metric.add_sample(f"{family}_total" if metric.type == "counter" else family, dict(labels), float(value))
 
         figures, window = view.figures, self._window(replica.name, view)
         for label, count in view.class_counts.items():
-            add("rarestream_events", count, {**own, "class": label})
+            add("rarestream_events", count, {**learner, "class": label})
         for label, count in window["class_counts"].items():
-            add("rarestream_window_events", count, {**own, "class": label})
+            add("rarestream_window_events", count, {**learner, "class": label})
         for kind, count in figures.alarm_counts.items():
-            add("rarestream_drift_alarms", count, {**own, "kind": kind})
+            add("rarestream_drift_alarms", count, {**learner, "kind": kind})
         duplicates, corrections, *assumed = figures.counters.tolist()
         add("rarestream_duplicate_events", duplicates)
         add("rarestream_corrected_labels", corrections)
         add("rarestream_assumed_labels", assumed[0] if assumed else None)
         served, alerts, labelled = figures.stats.served
         add("rarestream_served_events", served)
-        if view.scorer.config.labels.ranks is None:  # ranks are no alerts
+        if view.scorer.config.labels.ranks is None:  # ranks are not alerts
             add("rarestream_served_alerts", alerts)
         add("rarestream_served_labelled_events", labelled)
         for name, family in _OF_WINDOW.items():
@@ -214,24 +214,24 @@ class LearnerSeries:
         add("rarestream_threshold_ratio", view.threshold)
         add("rarestream_clock_timestamp_seconds", figures.clock)
         add("rarestream_learner_ready", view.not_ready is None)
-        add("rarestream_learner_failed", held.failed)
+        add("rarestream_learner_failed", status.failed)
         if view.fitted_events is not None:
-            add("rarestream_fit_failed", held.fit_failed)
-        add("rarestream_position", held.position)
-        add("rarestream_queued_events", held.queued_events)
-        add("rarestream_queued_bytes", held.queued_bytes)
-        if held.snapshot_time is not None:
-            add("rarestream_snapshot_age_seconds", max(now - held.snapshot_time, 0.0))
-        add("rarestream_unsaved_events", held.unsaved)
-        if held.pending is not None:
-            for family, value in zip(_PENDING, held.pending, strict=True):
+            add("rarestream_fit_failed", status.fit_failed)
+        add("rarestream_position", status.position)
+        add("rarestream_queued_events", status.queued_events)
+        add("rarestream_queued_bytes", status.queued_bytes)
+        if status.snapshot_time is not None:
+            add("rarestream_snapshot_age_seconds", max(now - status.snapshot_time, 0.0))
+        add("rarestream_unsaved_events", status.unsaved)
+        if status.pending is not None:
+            for family, value in zip(_PENDING, status.pending, strict=True):
                 add(family, value)
 
     def _window(self, name: str, view: LearnerView) -> dict[str, Any]:
-        """The figures of the window, worked out where the learner has moved since the last scrape."""
-        known = self._shown.get(name)
-        if known is not None and known[0] is view:
-            return known[1]
+        """Return the metrics of the window, computed if the learner changed since the last scrape."""
+        last = self._shown.get(name)
+        if last is not None and last[0] is view:
+            return last[1]
         figures = view.figures
         if isinstance(figures, RankMetricsView):
             window: dict[str, Any] = figures.as_json()["window"]

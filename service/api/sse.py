@@ -1,29 +1,29 @@
-"""Server-sent events: what a page that stays open listens to.
+"""Server-sent events: streams of live metrics for pages that stay open.
 
 Of a learner
 
-    point       a row of the history         id: <roll-backs>.<points>.<alarms>: how many there had been
-    alarm       a change that a detector found
-    figures     the figures as they stand; several changes in a short time are one
-    reset       the learner was rolled back: forget all points, those that stand follow
+    point       a row of the history         id: <roll-backs>.<points>.<alarms>, the counts so far
+    alarm       a detected change
+    figures     the present metrics; several changes in a short time give one event
+    reset       the learner was rolled back: forget all points, the valid ones follow
     gone        the learner was deleted; the stream ends
 
 Of all learners and groups
 
-    learners    the small figures of all, as `GET /v1/learners?figures=true` tells them: the first event
-    changed     what differs from what was told: `learners` that changed or came, names that are `gone` from there, and
-                each other member of the document that has changed
-    groups      what `GET /v1/groups?tests=true` tells, once and when it has changed
+    learners    the document of `GET /v1/learners?figures=true`: the first event
+    changed     the difference since the last event: `learners` that are new or changed, the names that are `gone`, and
+                each other member of the document that changed
+    groups      the document of `GET /v1/groups?tests=true`, at first and after each change
 
 Of a group
 
-    comparison  what `GET /v1/groups/{name}/compare` tells, once and when it has changed
+    comparison  the document of `GET /v1/groups/{name}/compare`, at first and after each change
     gone        the group was deleted; the stream ends
 
-A client that reconnects to a learner's with the id it has seen last (browsers do so by themselves) gets what it has
-missed: the points as they are kept by then, and the alarms. An id names points by their number, not by the labelled
-events behind them: those of served traffic come while no event is learnt. The others begin anew, with everything. A
-client that reads slowly gets fewer events, each with all that has changed meanwhile, and delays nobody.
+A client that reconnects to a learner's stream with its last id, as browsers do by themselves, gets the missed alarms
+and the points that the history still has. An id counts points rather than labelled events, because served traffic adds
+points while nothing is learnt. The other streams begin anew with everything. A slow client gets fewer events, each with
+all changes since the last one, and delays nobody.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from service.api.body import Disconnected, read_in_time
-from service.api.overview import Shown
+from service.api.overview import OverviewDocument
 from service.api.state import AppState
 from service.auth import FREE, Grant
 from service.engine.replica import LearnerReplica
@@ -47,57 +47,57 @@ from service.errors import ServiceError, TooManyStreams, UnknownGroup
 
 __all__ = ["News", "Seen", "all_news", "figures_of", "group_news", "learner_news", "opened", "parsed_id", "stream"]
 
-LEARNER_PACE = 0.25  # seconds from one `figures` to the next
-GROUP_PACE = 2.0  # seconds from one look at a comparison to the next, as of what follows
+LEARNER_PACE = 0.25  # seconds between two `figures`
+GROUP_PACE = 2.0  # the same for a comparison, and so on below
 ALL_PACE = 1.0
-SPREAD_PACE = 2.0  # where other nodes are asked for their learners
-_GROUPS = 5.0  # seconds from one look at all groups to the next
+SPREAD_PACE = 2.0  # if other nodes are asked for their learners
+_GROUPS = 5.0  # seconds between two looks at all groups
 _PING = 15.0  # seconds without news after which a comment shows that the connection lives
 
-# events, and whenever all is told what is awaited then, besides the pace: something that is set, or nothing (None)
+# Events; after the last one, the asyncio.Event to wait for besides the pace, or None
 News = AsyncGenerator[bytes | asyncio.Event | None, None]
 
 
 async def stream(news: News, pace: float, closing: asyncio.Event, grant: Grant = FREE) -> AsyncGenerator[bytes]:
-    """The bytes of one connection: the news, looked for every `pace` seconds; ends when the node or the grant does."""
-    said = time.monotonic()
+    """Yield the bytes of one connection; look for news every `pace` seconds until the node stops or the grant ends."""
+    last_sent = time.monotonic()
     async with aclosing(news):
-        async for one in news:
-            if isinstance(one, bytes):
-                yield one
-                said = time.monotonic()
+        async for item in news:
+            if isinstance(item, bytes):
+                yield item
+                last_sent = time.monotonic()
                 continue
             await _any(pace, closing)
-            if one is not None:
-                await _any(_PING, one, closing)
+            if item is not None:
+                await _any(_PING, item, closing)
             if closing.is_set() or grant.over:
                 return
-            if time.monotonic() - said >= _PING:
+            if time.monotonic() - last_sent >= _PING:
                 yield b": still here\n\n"
-                said = time.monotonic()
+                last_sent = time.monotonic()
 
 
 async def _any(seconds: float, *events: asyncio.Event) -> None:
     """Wait for one of the events."""
-    waiting = [asyncio.ensure_future(one.wait()) for one in events]
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for one in waiting:
-            one.cancel()
+        for task in waiting:
+            task.cancel()
 
 
 def opened(state: AppState, news: News, pace: float, grant: Grant) -> StreamingResponse:
-    """The reply that is a stream. Raises `TooManyStreams`. `state`: the application's."""
+    """Return a streaming reply of the application with this state. Raises `TooManyStreams`."""
     if state.streams >= state.settings.max_streams:
         raise TooManyStreams(f"{state.streams} streams are open, this node's limit")
     return _Counted(state, stream(news, pace, state.closing, grant))
 
 
 class _Counted(StreamingResponse):
-    """A stream, which counts as open until the connection is done with, whether or not anything was read from it.
+    """A stream that counts as open until its connection ends, whether or not the client read any of it.
 
-    A client that takes nothing for long is dropped: it would hold its place, and what is to be told, for good.
+    A client that reads nothing for long is dropped, because it would occupy its place for good.
     """
 
     def __init__(self, state: AppState, events: AsyncGenerator[bytes]) -> None:
@@ -107,10 +107,10 @@ class _Counted(StreamingResponse):
         state.streams += 1
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
-        sent = read_in_time(send, self._state.settings.ws_stall_seconds, "a stream")
+        """Serve one ASGI connection."""
+        bounded_send = read_in_time(send, self._state.settings.ws_stall_seconds, "a stream")
         try:
-            await super().__call__(scope, receive, sent)
+            await super().__call__(scope, receive, bounded_send)
         except Disconnected:  # the server closes a connection whose reply has no end
             return
         finally:
@@ -126,14 +126,14 @@ def _event(kind: str, data: Any, seen: Seen | None = None) -> bytes:
 # A learner
 
 
-def figures_of(learner: LearnerReplica, told: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The document of a learner's live figures, which may have been `told` already."""
+def figures_of(learner: LearnerReplica, document: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the document of a learner's live metrics; `document`: its metrics if they are already computed."""
     view = learner.view
-    return {"name": learner.name, "position": learner.position, **view.as_json(told)}
+    return {"name": learner.name, "position": learner.position, **view.as_json(document)}
 
 
 class Seen(NamedTuple):
-    """How far a client is: what the id of an event says."""
+    """The progress of a client, as the id of an event states it."""
 
     rollbacks: int
     points: int  # number of the last one
@@ -141,18 +141,20 @@ class Seen(NamedTuple):
 
 
 def parsed_id(text: str) -> Seen | None:
-    """What an event's id says; None where it is not one of ours."""
+    """Parse the id of an event; None if it is malformed."""
     parts = text.split(".")
-    if len(parts) != len(Seen._fields) or not all(one.isascii() and one.isdecimal() and len(one) < 19 for one in parts):
+    if len(parts) != len(Seen._fields) or not all(
+        part.isascii() and part.isdecimal() and len(part) < 19 for part in parts
+    ):
         return None
     return Seen(*map(int, parts))
 
 
 async def learner_news(learner: LearnerReplica, since: Seen | None = None) -> News:
-    """Of a learner, from after `since` on, or from now."""
+    """Yield the events of a learner that follow `since`, or those from now on."""
     view = learner.view
     seen = since or Seen(view.rollbacks, view.figures.point_count, view.figures.alarm_count)
-    shown: int | None = None  # position of the figures sent last
+    shown: int | None = None  # position of the last `figures`
     with learner.mailbox.watch() as changed:
         while True:
             changed.clear()
@@ -178,38 +180,40 @@ async def learner_news(learner: LearnerReplica, since: Seen | None = None) -> Ne
 # All of them, and a group
 
 
-async def all_news(learners: Callable[[], Awaitable[Shown]] | None, groups: Callable[[], Awaitable[bytes]]) -> News:
-    """Of all learners, unless None, and all groups: each gives what there is now."""
-    shown: Shown | None = None
-    told: bytes | None = None
-    due = 0.0
+async def all_news(
+    learners: Callable[[], Awaitable[OverviewDocument]] | None, groups: Callable[[], Awaitable[bytes]]
+) -> News:
+    """Yield the events of all learners, unless None, and all groups; both return the present document."""
+    shown: OverviewDocument | None = None
+    last_groups: bytes | None = None
+    next_look = 0.0
     while True:
         if learners is not None:
             now = await learners()
             if shown is None:
-                yield _event("learners", now.whole())
+                yield _event("learners", now.document())
             elif (changes := now.since(shown)) is not None:
                 yield _event("changed", changes)
             shown = now
-        if time.monotonic() >= due:
+        if time.monotonic() >= next_look:
             listed = await groups()
-            if listed != told:
+            if listed != last_groups:
                 yield _event("groups", msgspec.Raw(listed))
-            told, due = listed, time.monotonic() + _GROUPS
+            last_groups, next_look = listed, time.monotonic() + _GROUPS
         yield None
 
 
 async def group_news(compared: Callable[[], Awaitable[dict[str, Any]]]) -> News:
-    """Of a group, whose comparison `compared` gives; it raises `UnknownGroup` where there is none any more."""
-    told = None
+    """Yield the events of a group; `compared` returns its comparison and raises `UnknownGroup` after a deletion."""
+    last = None
     while True:
         try:
             now = await compared()
         except ServiceError as error:
             if isinstance(error, UnknownGroup):
                 yield _event("gone", {"detail": error.detail})
-            return  # who asks anew is told what else there is
-        if now != told:
+            return  # a new request gets this error
+        if now != last:
             yield _event("comparison", now)
-        told = now
+        last = now
         yield None

@@ -1,9 +1,8 @@
-"""What is no part of /v1: the dashboard's files, `/` and `/static/...`, and `/metrics` for Prometheus.
+"""Serves the dashboard (`/` and `/static/...`) and `/metrics` for Prometheus, which are outside of /v1.
 
-The files are read once, when this module is imported.
-
-The page is plain HTML, CSS and ES modules; the only other script is Plotly's bundle, served from the installed `plotly`
-package. Nothing comes from another host, and the Content-Security-Policy makes the browser hold us to that.
+The files are read once, when this module is imported. The page is plain HTML, CSS and ES modules. The only other script
+is Plotly's bundle from the installed `plotly` package. Nothing comes from another host; the Content-Security-Policy
+makes the browser enforce that.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _ANYONE = [Depends(Open(any_query=True))]
 _DASHBOARD = Path(__file__).parents[1] / "dashboard"
 _TYPES = {".js": "text/javascript", ".css": "text/css"}
 
-# Plotly adds one <style> element, empty, and fills it through the object model, which no policy concerns. So no
-# inline style has to be allowed but the empty one.
+# Plotly adds one empty <style> element and fills it through the object model, to which no policy applies. So the empty
+# one is the only inline style to allow.
 _EMPTY_STYLE = f"'sha256-{base64.b64encode(hashlib.sha256(b'').digest()).decode()}'"
 _CONTENT_SECURITY_POLICY = "; ".join(
     [
@@ -54,9 +53,9 @@ _ON_THE_PAGE = {
 
 
 def _plotly_bundle() -> tuple[Path, str]:
-    """Where Plotly's JavaScript lies, and the version of the package. The package itself is slow to import: it is not.
+    """Return the path of Plotly's JavaScript and the package's version, without importing the package, which is slow.
 
-    Raises RuntimeError where it is not installed, or holds no bundle.
+    Raises RuntimeError if it is not installed or has no bundle.
     """
     spec = importlib.util.find_spec("plotly")
     for folder in (spec.submodule_search_locations or []) if spec else []:
@@ -67,7 +66,7 @@ def _plotly_bundle() -> tuple[Path, str]:
 
 
 class _Asset:
-    """A small file held in memory, which a browser may keep but asks about each time: mostly answered by a 304."""
+    """A small file in memory. A browser caches it and revalidates it each time, mostly with a 304."""
 
     def __init__(self, body: bytes, media_type: str, headers: dict[str, str]) -> None:
         self.body = body
@@ -76,21 +75,20 @@ class _Asset:
         self.headers = {**_EVERYWHERE, **headers, "ETag": self.etag, "Cache-Control": "no-cache"}
 
     def reply(self, request: Request) -> Response:
-        """The file, or 304 when the request's `If-None-Match` names it."""
-        known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
-        if self.etag in known or "*" in known:
+        """Return the file, or 304 if the request's `If-None-Match` names it."""
+        etags = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+        if self.etag in etags or "*" in etags:
             return Response(status_code=304, headers=self.headers)
         return Response(self.body, media_type=self.media_type, headers=self.headers)
 
 
 def _map_style(bundle: bytes) -> bytes:
-    """The id of the style element that Plotly's maps add when the bundle is loaded, unless one of that id is there.
+    """Return the id of the style element that the bundle adds for maps on loading; empty if it adds none.
 
-    We have no maps, and the policy would refuse it: the page holds an empty element of the id. Empty where a bundle
-    adds no such style.
+    The policy would refuse that element, and we have no maps. So the page has an empty element with this id.
     """
-    found = re.search(rb'document\.getElementById\("([0-9a-f]{64})"\)', bundle)
-    return found[1] if found else b""
+    match = re.search(rb'document\.getElementById\("([0-9a-f]{64})"\)', bundle)
+    return match[1] if match else b""
 
 
 _BUNDLE, _PLOTLY_VERSION = _plotly_bundle()
@@ -111,23 +109,23 @@ _STATIC = {
 
 @router.api_route("/", methods=["GET", "HEAD"], dependencies=_ANYONE)
 async def page(request: Request) -> Response:
-    """The dashboard."""
+    """Serve the dashboard."""
     return _PAGE.reply(request)
 
 
 @router.api_route("/static/plotly.min.js", methods=["GET", "HEAD"], dependencies=_ANYONE)
 async def plotly(v: str = "") -> Response:
-    """Plotly's bundle (about 5 MB): kept for good by the browser when asked for by the version that it is.
+    """Serve Plotly's bundle (about 5 MB), which a browser caches for good if `v` is its version.
 
-    Any other `v` is not cached: while a new version is rolled out, a page of one node may ask another node.
+    Any other `v` is not cached, because a page of one node may ask another node during a rolling update.
     """
-    lasting = "public, max-age=31536000, immutable" if v == _PLOTLY_VERSION else "no-cache"
-    return FileResponse(_BUNDLE, media_type="text/javascript", headers={**_EVERYWHERE, "Cache-Control": lasting})
+    cache = "public, max-age=31536000, immutable" if v == _PLOTLY_VERSION else "no-cache"
+    return FileResponse(_BUNDLE, media_type="text/javascript", headers={**_EVERYWHERE, "Cache-Control": cache})
 
 
 @router.api_route("/static/{name}", methods=["GET", "HEAD"], dependencies=_ANYONE)
 async def static(name: str, request: Request) -> Response:
-    """A module or a style sheet of the dashboard; nothing but what was in its folder at the start."""
+    """Serve a module or style sheet that was in the dashboard's folder at the start."""
     asset = _STATIC.get(name)
     if asset is None:
         raise HTTPException(404)
@@ -136,6 +134,6 @@ async def static(name: str, request: Request) -> Response:
 
 @router.get("/metrics", dependencies=[Depends(Needs("read", any_query=True))])
 async def metrics(request: Request, grant: TheGrant) -> Response:
-    """Figures of this node, for Prometheus; with a key for some learners only, of these."""
+    """Serve the metrics of this node to Prometheus, restricted to the learners that the key allows."""
     state = app_state(request.scope)
     return Response(await state.exposition.text(state, grant), media_type=CONTENT_TYPE)

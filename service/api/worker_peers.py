@@ -1,7 +1,7 @@
-"""What the processes behind one port tell each other of their figures, so that a scrape of any of them is of all.
+"""Processes behind one port exchange their metrics, so that a scrape of any of them covers all.
 
-Each listens on a unix socket in the directory that they share, under the name NUMBER.GENERATION: a process that takes
-the place of another has its number and a later generation. A question is one MessagePack message, to its end; so is the
+Each listens on a unix socket named NUMBER.GENERATION in a shared directory. A process that replaces another has the
+same number and a later generation. A question is one MessagePack message up to the end of the stream, and so is the
 answer.
 """
 
@@ -19,9 +19,9 @@ __all__ = ["Ask", "Siblings"]
 
 logger = logging.getLogger("rarestream.workers")
 
-_PATIENCE = 2.0  # seconds in which a sibling answers, or is left out
+_PATIENCE = 2.0  # seconds that a sibling has to answer
 
-Ask = Callable[[msgspec.Raw], Awaitable[Any]]  # what a question, still encoded, is answered with
+Ask = Callable[[msgspec.Raw], Awaitable[Any]]  # answers a question that is still encoded
 Answer = TypeVar("Answer")
 
 
@@ -31,39 +31,39 @@ class Siblings:
     def __init__(self, directory: Path, number: int, generation: int) -> None:
         self.number = number
         self._directory = directory
-        self._own = directory / f"{number}.{generation}"
+        self._path = directory / f"{number}.{generation}"
         self._server: asyncio.Server | None = None
 
     async def listen(self, answer: Ask) -> None:
-        """Answer the others from now on. Raises `OSError` where there can be no socket."""
+        """Start to answer the others. Raises `OSError` if the socket cannot be created."""
 
-        async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
                 async with asyncio.timeout(_PATIENCE):
                     question = msgspec.Raw(await reader.read())
                     writer.write(msgspec.msgpack.encode(await answer(question)))
                     await writer.drain()
             except (OSError, TimeoutError, msgspec.MsgspecError) as error:
-                logger.debug("a sibling was not answered: %r", error)
+                logger.debug("could not answer a sibling: %r", error)
             finally:
                 writer.close()
 
-        self._server = await asyncio.start_unix_server(answered, self._own)
+        self._server = await asyncio.start_unix_server(reply, self._path)
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering."""
         if self._server is not None:
             self._server.close()
-        self._own.unlink(missing_ok=True)
+        self._path.unlink(missing_ok=True)
 
     async def ask_all(self, question: Any, kind: type[Answer]) -> dict[int, Answer]:
-        """What the others answer, by number; those that do not, in time, are left out."""
+        """Ask all others; return their answers by number, without those that do not answer in time."""
         numbers = sorted(self._others())
         answers = await asyncio.gather(*(self.ask(number, question, kind) for number in numbers))
-        return {number: one for number, one in zip(numbers, answers, strict=True) if one is not None}
+        return {number: answer for number, answer in zip(numbers, answers, strict=True) if answer is not None}
 
     async def ask(self, number: int, question: Any, kind: type[Answer]) -> Answer | None:
-        """What one of them answers, or None."""
+        """Ask one of them; None if it does not answer."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 reader, writer = await asyncio.open_unix_connection(self._others()[number])
@@ -78,7 +78,7 @@ class Siblings:
             return None
 
     def _others(self) -> dict[int, Path]:
-        """The others' sockets: of each number the one of the latest generation."""
+        """Return the sockets of the others, the latest generation of each number."""
         latest: dict[int, tuple[int, Path]] = {}
         for path in self._directory.glob("*.*"):
             number, generation = map(int, path.name.split("."))

@@ -1,5 +1,4 @@
-"""What routes share: who may call them, the engine, the learner of the path, the body within its bounds, documented
-problems."""
+"""Dependencies of the routes: permissions, the engine, the learner of the path, the body, and documented problems."""
 
 from __future__ import annotations
 
@@ -53,14 +52,14 @@ Settings = TypeVar("Settings")
 
 
 async def known_parameters(connection: HTTPConnection) -> None:
-    """Refuse a query with parameters that the route does not have. Raises `Invalid`."""
-    if connection.scope["query_string"]:  # as of few requests
+    """Refuse query parameters that the route does not have. Raises `Invalid`."""
+    if connection.scope["query_string"]:  # few requests have one
         names = (name for name, _ in connection.query_params.multi_items())
         check_parameters(names, list(_parameters(connection.scope["route"].dependant)))
 
 
 def _parameters(dependant: Dependant) -> Iterator[str]:
-    """The names of the query parameters that a route's function and its dependencies take."""
+    """Yield the names of the query parameters of a route's function and its dependencies."""
     for parameter in dependant.query_params:
         yield parameter.alias
     for needed in dependant.dependencies:
@@ -68,18 +67,18 @@ def _parameters(dependant: Dependant) -> Iterator[str]:
 
 
 class Declared:
-    """A dependency that says who may call a route."""
+    """A dependency that states who may call a route."""
 
 
 class Open(Declared):
-    """Whoever asks may: a route that tells nothing of learners, and changes nothing."""
+    """Allow everybody: the route reveals nothing of learners and changes nothing."""
 
     def __init__(self, any_query: bool = False) -> None:
-        """`any_query`: links to it may add parameters of their own, but no key."""
+        """`any_query`: links to the route may add parameters of their own, but no key."""
         self._any_query = any_query
 
     async def __call__(self, request: Request) -> None:
-        """Look at the query. Raises `Invalid`."""
+        """Check the query. Raises `Invalid`."""
         if self._any_query:
             check_no_key(request.query_params)
         else:
@@ -90,19 +89,19 @@ _bearer = HTTPBearer(scheme_name="key", description="A key of the service: `rs_.
 
 
 class Needs(Declared):
-    """Whoever has a key of this scope may, and everybody where the service asks for no keys."""
+    """Allow keys with this scope, and everybody if the service has no keys."""
 
     def __init__(self, scope: Scope | None, any_query: bool = False) -> None:
-        """`scope` None: any key will do. `any_query`: whoever asks may add parameters of their own, but no key."""
+        """`scope` None: any key. `any_query`: clients may add parameters of their own, but no key."""
         self._scope = scope
         self._any_query = any_query
 
     async def __call__(
         self,
         request: Request,
-        told: Annotated[object, Security(_bearer)],  # noqa: ARG002 - for the OpenAPI document
+        bearer: Annotated[object, Security(_bearer)],  # noqa: ARG002 - for the OpenAPI document
     ) -> None:
-        """Admit the request, or raise what refuses it; then look at the query."""
+        """Admit the request and check the query. Raises `ServiceError` if either is refused."""
         guard = app_state(request.scope).guard
         grant = FREE
         if guard.on:
@@ -117,25 +116,25 @@ class Needs(Declared):
             await known_parameters(request)
 
 
-READ, PREDICT, UPDATE, ADMIN = (Depends(Needs(one)) for one in SCOPES)
+READ, PREDICT, UPDATE, ADMIN = (Depends(Needs(scope)) for scope in SCOPES)
 ANY = Depends(Needs(None))
 OPEN = Depends(Open())
 
 
 class Guarded(APIRoute):
-    """A route, which is none unless it, or its router, says who may call it: what is forgotten is not open to all."""
+    """A route that must state who may call it, itself or by its router, so that a forgotten one is not open to all."""
 
     def __init__(
         self, path: str, endpoint: Callable[..., Any], *, dependencies: Sequence[Any] | None = None, **options: Any
     ) -> None:
-        """As of FastAPI. Raises RuntimeError."""
-        if not any(isinstance(one.dependency, Declared) for one in dependencies or ()):
-            raise RuntimeError(f"the route {path} does not say who may call it")
+        """Create the route as FastAPI does. Raises RuntimeError if it does not state who may call it."""
+        if not any(isinstance(item.dependency, Declared) for item in dependencies or ()):
+            raise RuntimeError(f"the route {path} does not state who may call it")
         super().__init__(path, endpoint, dependencies=dependencies, **options)
 
 
 async def the_grant(request: Request) -> Grant:
-    """What the request's key allows; the learner of its path it has to be asked for by itself."""
+    """Return the permissions of the request's key; callers check the learner of the path themselves."""
     grant: Grant = request.scope["state"]["grant"]
     return grant
 
@@ -144,7 +143,7 @@ TheGrant = Annotated[Grant, Depends(the_grant)]
 
 
 async def the_engine(request: Request) -> Engine:
-    """The engine of this application."""
+    """Return the engine of this application."""
     return app_state(request.scope).engine
 
 
@@ -159,7 +158,7 @@ Name = Annotated[
 
 
 async def the_name(name: Name) -> str:
-    """A name that a learner may have."""
+    """Return the name of the path if it is valid. Raises `Invalid`."""
     return check_name(name)
 
 
@@ -167,7 +166,7 @@ TheName = Annotated[str, Depends(the_name)]
 
 
 async def the_learner(name: TheName, engine: TheEngine, grant: TheGrant) -> AsyncIterator[LearnerReplica]:
-    """The learner of the path, awake until the request is answered; 404 where there is none, or none for the key."""
+    """Hold the learner of the path in memory until the reply; 404 if it does not exist or the key does not allow it."""
     grant.find(name)
     async with engine.use(name) as learner:
         yield learner
@@ -176,12 +175,12 @@ async def the_learner(name: TheName, engine: TheEngine, grant: TheGrant) -> Asyn
 TheLearner = Annotated[LearnerReplica, Depends(the_learner)]
 AtLeast = Annotated[
     int | None,
-    Query(ge=1, le=MAX_POSITION, description="wait until this node has come to this position of the learner's log"),
+    Query(ge=1, le=MAX_POSITION, description="wait until this node has applied the learner's log up to this position"),
 ]
 
 
 async def the_learner_by_then(learner: TheLearner, at_least: AtLeast = None) -> LearnerReplica:
-    """The learner of the path, once it has come to the position that the query asks for, if it does."""
+    """Return the learner of the path, at the position `at_least` of the query or later."""
     await learner.log.wait_for(at_least)
     return learner
 
@@ -190,7 +189,7 @@ TheLearnerByThen = Annotated[LearnerReplica, Depends(the_learner_by_then)]
 
 
 async def the_body(request: Request, grant: TheGrant) -> AsyncIterator[bytes]:
-    """The body, in JSON, within the bounds of the node and the key, and of all bodies that are not answered yet."""
+    """Read a JSON body within the limits of the node and the key, and hold it until the reply."""
     bodies = app_state(request.scope).bodies
     heading = heading_of(request.scope["headers"])
     check_json(heading)
@@ -205,16 +204,16 @@ TheBody = Annotated[bytes, Depends(the_body)]
 
 
 def settings_of(name: str, body: bytes, read: Callable[[Any], Settings], what: str) -> Settings:
-    """What is created under a name by a body, as `read` reads it; `what` it is called.
+    """Parse the settings in a body with `read`; `what` names them in messages.
 
-    Raises `Invalid`, which points at all that is wrong with either.
+    Raises `Invalid` with every problem of the name and of the settings.
     """
     try:
         settings = read(decode_settings(body))
     except InvalidInput as error:
         wrong = problems_of(name)
-        said = f"the name and the {what} are refused" if wrong else f"the {what} is refused"
-        raise Invalid(f"{said}; nothing was created", [*wrong, *error.problems]) from None
+        detail = f"the name and the {what} are refused" if wrong else f"the {what} is refused"
+        raise Invalid(f"{detail}; nothing was created", [*wrong, *error.problems]) from None
     check_name(name)
     return settings
 
@@ -223,7 +222,7 @@ _PROBLEM = {"content": {"application/problem+json": {"schema": {"$ref": "#/compo
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The OpenAPI entries of problems that a route may answer."""
+    """Return the OpenAPI entries of the problems of a route."""
     return {
         status: {"description": _WORDS[status], **_PROBLEM, **(_LATER if status in (429, 503) else {})}
         for status in statuses
@@ -236,19 +235,19 @@ _LATER = {
     }
 }
 _WORDS = {
-    400: "The body cannot be read",
-    401: "A key is needed, and there is none, or none that is known",
-    403: "The key is not for this, or a page of another site asks",
+    400: "The body is malformed",
+    401: "A valid key is required",
+    403: "The key does not permit this, or a page of another origin asks",
     404: "No such learner",
-    406: "The reply is not written in any form that the request accepts",
-    408: "The body did not come in time",
-    409: "The name is taken, a limit or the log's end is reached, or events of the source are missing before these",
+    406: "No reply has an accepted type",
+    408: "The body did not arrive in time",
+    409: "The name is in use, a limit or the end of the log is reached, or earlier events of the source are missing",
     413: "The body is too large",
     415: "The media type is not supported",
-    421: "The request is for a host by whose name this node is not known",
-    422: "Some values are refused; each is listed, and nothing was changed",
-    429: "The queue is full, or a limit of the key is reached; nothing was taken",
-    500: "Stored data cannot be read back",
-    503: "The log cannot be written just now; the outcome is unknown, so repeat with the same ids",
+    421: "The request is for another host",
+    422: "Some values are invalid; each is listed, and nothing was changed",
+    429: "The queue is full, or a limit of the key is reached; nothing was accepted",
+    500: "Stored data is damaged",
+    503: "The log cannot be written now; the outcome is unknown, so repeat with the same ids",
 }
 BODY = (400, 408, 413, 415, 422, 429)

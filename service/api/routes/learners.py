@@ -1,4 +1,4 @@
-"""Learners: create, show, list, change, delete, copy; their digests, weights and snapshots."""
+"""Routes of learners: create, show, list, change, delete, copy; digests, weights and snapshots."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _document(replica: LearnerReplica) -> dict[str, Any]:
     openapi_extra=schemas.request_body(schemas.LearnerConfig, examples.CREATE),
 )
 async def create(name: Name, engine: TheEngine, grant: TheGrant, body: TheBody) -> JSONResponse:
-    """Create a learner; 200 where it exists with the same configuration, 409 where it has another."""
+    """Create a learner; 200 if it exists with the same configuration, 409 if it has another."""
     grant.may_make(name)
     config = await asyncio.to_thread(settings_of, name, body, Config.of, "configuration")
     replica, new = await engine.create(name, config, grant)
@@ -102,49 +102,51 @@ async def index(
     grant: TheGrant,
     figures: Annotated[bool, Query(description="give each learner's small live figures, not its settings")] = False,
 ) -> Response:
-    """Every learner, by name: those in memory, those swapped out to the store, those that cannot be hosted.
+    """List every learner by name: those in memory, those evicted to the store, those that cannot be loaded.
 
-    Where learners are spread over nodes, those that others host are as these tell them. With a key for some learners
-    only, it is these.
+    If learners are spread over nodes, the list includes those of other nodes. It has only the learners that the key
+    allows.
     """
     if figures:
-        told = await figures_of_all(request, engine, grant)
-        return Response(msgspec.json.encode(told), media_type="application/json")
+        document = await figures_of_all(request, engine, grant)
+        return Response(msgspec.json.encode(document), media_type="application/json")
     forwarding = app_state(request.scope).forwarding
     others = await forwarding.gathered(request, "/v1/learners", grant)
     learners = [_document(engine.replicas[name]) for name in sorted(filter(grant.sees, engine.replicas))]
     left_out = {name: why for name, why in engine.unavailable(groups=False).items() if grant.sees(name)}
-    own = {"learners": learners, "asleep": sorted(filter(grant.sees, engine.evicted)), "unavailable": left_out}
-    return JSONResponse(_together(own, others))
+    local = {"learners": learners, "asleep": sorted(filter(grant.sees, engine.evicted)), "unavailable": left_out}
+    return JSONResponse(_merge_lists(local, others))
 
 
 async def figures_of_all(request: Request, engine: Engine, grant: Grant) -> dict[str, Any]:
-    """The document `LearnerFigureList`, of every node's learners."""
+    """Return the document `LearnerFigureList` of the learners of all nodes."""
     forwarding = app_state(request.scope).forwarding
     overview = app_state(request.scope).overview
     others = await forwarding.gathered(request, "/v1/learners?figures=true", grant)
-    own = await overview.document(engine, grant)
-    return {**_together(own, others), "creating": _in_creation(own, others), "loaded": own["loaded"]}
+    local = await overview.document(engine, grant)
+    return {**_merge_lists(local, others), "creating": _merge_creations(local, others), "loaded": local["loaded"]}
 
 
-def _together(own: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:
-    """What nodes tell of the same learners, each once: of those in memory at several as the first tells."""
-    found = {one["name"]: one for told in (*reversed(others), own) for one in told["learners"]}
-    unavailable = {name: why for told in (*reversed(others), own) for name, why in told["unavailable"].items()}
-    asleep = {name for told in (own, *others) for name in told["asleep"]} - found.keys()
+def _merge_lists(local: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:
+    """Merge the lists of nodes, each learner once; this node's row has precedence, then the first other node's."""
+    lists = (*reversed(others), local)
+    rows = {row["name"]: row for each in lists for row in each["learners"]}
+    unavailable = {name: why for each in lists for name, why in each["unavailable"].items()}
+    asleep = {name for each in lists for name in each["asleep"]} - rows.keys()
     return {
-        "learners": [found[name] for name in sorted(found)],
+        "learners": [rows[name] for name in sorted(rows)],
         "asleep": sorted(asleep),
-        "unavailable": {name: unavailable[name] for name in sorted(unavailable.keys() - found.keys())},
+        "unavailable": {name: unavailable[name] for name in sorted(unavailable.keys() - rows.keys())},
     }
 
 
-def _in_creation(own: dict[str, Any], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What nodes are creating, each learner once, and none that another node has already."""
-    there = {one["name"] for told in (own, *others) for one in told["learners"]}
-    # a node of the release before tells of none
-    found = {one["name"]: one for told in (*reversed(others), own) for one in told.get("creating", [])}
-    return [one for name, one in found.items() if name not in there]
+def _merge_creations(local: dict[str, Any], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Merge the learners in creation of all nodes, without those that some node has already."""
+    lists = (*reversed(others), local)
+    existing = {row["name"] for each in lists for row in each["learners"]}
+    # a node of the release before has no such list
+    creations = {item["name"]: item for each in lists for item in each.get("creating", [])}
+    return [item for name, item in creations.items() if name not in existing]
 
 
 @router.get(
@@ -156,7 +158,7 @@ def _in_creation(own: dict[str, Any], others: list[dict[str, Any]]) -> list[dict
     responses=problems(404, 409, 422, 500, 503),
 )
 async def show(learner: TheLearnerByThen) -> JSONResponse:
-    """Its configuration, position, class counts and readiness."""
+    """Show its configuration, position, class counts and readiness."""
     return JSONResponse(_document(learner))
 
 
@@ -170,9 +172,9 @@ async def show(learner: TheLearnerByThen) -> JSONResponse:
     openapi_extra=schemas.request_body(schemas.LearnerChange, examples.CHANGE),
 )
 async def change(learner: TheLearner, grant: TheGrant, body: TheBody) -> JSONResponse:
-    """Change the threshold's objective, the figures' settings or what is done about late labels.
+    """Change the threshold's objective, the settings of the metrics, or the treatment of late labels.
 
-    What was learnt stays: the model, the calibration, the figures, and all that any objective's threshold follows from.
+    The learner keeps its model, its calibration, its metrics, and the data behind the thresholds of all objectives.
     """
     await learner.change(decode_settings(body), grant)
     return JSONResponse(_document(learner))
@@ -202,7 +204,7 @@ async def delete(name: TheName, engine: TheEngine, grant: TheGrant) -> Response:
     responses=problems(404, 409, 422, 500, 503),
 )
 async def digest(learner: TheLearnerByThen) -> dict[str, Any]:
-    """The position and a hash of the whole state there."""
+    """Return the position and a hash of the whole state there."""
     position, value = await learner.log.digest()
     return {"position": position, "digest": value}
 
@@ -218,14 +220,14 @@ async def digest(learner: TheLearnerByThen) -> dict[str, Any]:
 async def weights(
     learner: TheLearnerByThen, top: Annotated[int, Query(ge=1, le=MAX_TOP, description="weights to give at most")] = 20
 ) -> JSONResponse:
-    """What a linear learner scores by, the largest absolute weight first.
+    """Return the weights of a linear learner, the largest absolute value first.
 
-    Weights are of the features as scored, which is after scaling: under standard scaling, what the score moves by for
-    one standard deviation. Names of hashed features and of categories are noted on demand: what is `column 4711` now
-    has its name in the next answer, once this node has met an event that has the feature.
+    Weights are those of the scaled features: under standard scaling, the change of the score per standard deviation.
+    The node collects names of hashed features and categories only after the first request for weights. `column 4711`
+    gets its name once an event with that feature arrives.
     """
-    found = copy_weights(learner.view, learner.position)  # copied here, where nothing moves
-    return JSONResponse(await asyncio.to_thread(rank_weights, found, top, learner.feature_names))
+    copied = copy_weights(learner.view, learner.position)  # on the event loop, where the view does not change
+    return JSONResponse(await asyncio.to_thread(rank_weights, copied, top, learner.feature_names))
 
 
 # Copies
@@ -242,10 +244,10 @@ async def weights(
     openapi_extra=schemas.request_body(schemas.CloneBody, examples.CLONE),
 )
 async def clone(learner: TheLearner, engine: TheEngine, grant: TheGrant, body: TheBody) -> JSONResponse:
-    """Begin a new learner with this one's configuration and exact state; from there on it goes its own way.
+    """Create a learner with the configuration and the exact state of this one; after that the two are independent.
 
-    The ids that were learnt go along, and stay duplicates. Events that were served and wait for their labels do not:
-    a label by id alone goes to the learner that served the event.
+    The copy remembers the learnt ids, so repeats are duplicates there, too. It does not get the served events that wait
+    for labels: send a label by id to the learner that served the event.
     """
     return JSONResponse(_document(await copies.clone(engine, learner, decode_settings(body), grant)), status_code=201)
 
@@ -265,14 +267,14 @@ _FILE: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
     },
 )
 async def export(learner: TheLearner) -> Response:
-    """Configuration and state in one file, with a checksum, as it stands; `/import` makes a learner of it, anywhere."""
+    """Return the configuration and the present state as a file with a checksum; `/import` creates a learner from it."""
     position, data = await copies.export_state(learner)
     disposition = f'attachment; filename="{copies.file_name(learner.name, position)}"'
     return Response(data, media_type=copies.MEDIA_TYPE, headers={"content-disposition": disposition})
 
 
 async def the_file(request: Request, name: Name, grant: TheGrant) -> AsyncIterator[bytes]:
-    """The body as it is, within the bounds of the node and the key for imports of that name."""
+    """Read an import's body within the limits of the node and the key."""
     grant.may_make(name)
     imports = app_state(request.scope).imports
     heading = heading_of(request.scope["headers"])
@@ -306,7 +308,7 @@ async def the_file(request: Request, name: Name, grant: TheGrant) -> AsyncIterat
 async def import_file(
     name: Name, engine: TheEngine, grant: TheGrant, body: Annotated[bytes, Depends(the_file)]
 ) -> JSONResponse:
-    """Begin a learner with the configuration and the state in a file that `/export` gave, of equal digest.
+    """Create a learner with the configuration and the state of a file from `/export`; the digests are equal.
 
     Everything in the file is checked before anything is created.
     """
@@ -325,9 +327,9 @@ async def import_file(
     responses=problems(404, 422, 500, 503),
 )
 async def snapshots(learner: TheLearner, engine: TheEngine) -> dict[str, Any]:
-    """The retained snapshots, newest first."""
-    found = await engine.node.call(engine.node.store.snapshots(learner.name, learner.birth))
-    return {"snapshots": [one._asdict() for one in found]}
+    """List the retained snapshots, newest first."""
+    retained = await engine.node.call(engine.node.store.snapshots(learner.name, learner.birth))
+    return {"snapshots": [snapshot._asdict() for snapshot in retained]}
 
 
 @router.post(
@@ -353,5 +355,5 @@ async def snapshot(learner: TheLearner) -> dict[str, Any]:
     responses=problems(404, 422, 500, 503),
 )
 async def restore(learner: TheLearner, position: Annotated[int, Path(ge=1, le=2**53)]) -> dict[str, Any]:
-    """Go on from a snapshot: what was learnt after it is undone, figures and remembered ids included."""
+    """Return to a snapshot; everything learnt after it is undone, including metrics and remembered ids."""
     return {"position": await learner.restore(position)}

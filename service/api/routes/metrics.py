@@ -1,4 +1,4 @@
-"""The live figures of a learner: as they stand, over time, and as curves."""
+"""Live metrics of a learner: now, over time, and as curves."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ router = APIRouter(route_class=Guarded, dependencies=[READ])
     responses=problems(404, 409, 422, 500, 503),
 )
 async def metrics(learner: TheLearnerByThen) -> JSONResponse:
-    """Over the window and since the start; null figures have their reason under `undefined`."""
+    """Return the metrics of the window and since the start; `undefined` has the reasons of null values."""
     if learner.learner.config.window > LARGE_WINDOW:
         figures = learner.view.figures.frozen()
-        await asyncio.to_thread(figures.as_json)  # and kept
+        await asyncio.to_thread(figures.as_json)  # computed once, then cached
         return JSONResponse(figures_of(learner, figures.as_json()))
     return JSONResponse(figures_of(learner))
 
@@ -58,7 +58,7 @@ async def history(
         Query(description="the axis: seconds since the epoch, or labelled events; the clock where it is known"),
     ] = None,
 ) -> JSONResponse:
-    """The figures, of the window and since the start, at every so many events served or learnt, thinned with age."""
+    """Return the metrics of the window and since the start at regular numbers of events, sparser with age."""
     figures = learner.view.figures
     axis: Literal["clock", "events"] = by or ("events" if figures.clock != figures.clock else "clock")
     return JSONResponse({"by": axis, **figures.history(start, stop, step, axis)})
@@ -75,13 +75,14 @@ async def curves(
     learner: TheLearner,
     points: Annotated[int, Query(ge=2, le=2000, description="of each curve at most")] = 200,
 ) -> JSONResponse:
-    """Curves of the window, and the score at which an alert begins now; of an ordinal learner the confusion matrix."""
+    """Return curves of the window and the present alert score; for an ordinal learner the confusion matrix."""
     figures = learner.view.figures.frozen()
-    told = await asyncio.to_thread(figures.curves, points)
-    if "histogram" in told:  # of two classes
+    document = await asyncio.to_thread(figures.curves, points)
+    if "histogram" in document:  # two classes
         decides = learner.view.threshold is not None
-        told["score_threshold"] = score_threshold(learner.view.scorer, told["histogram"]["edges"]) if decides else None
-    return JSONResponse(told)
+        edges = document["histogram"]["edges"]
+        document["score_threshold"] = score_threshold(learner.view.scorer, edges) if decides else None
+    return JSONResponse(document)
 
 
 @router.get(
@@ -94,6 +95,6 @@ async def curves(
 async def alarms(
     learner: TheLearner, since: Annotated[int, Query(ge=0, description="the first number to give")] = 0
 ) -> JSONResponse:
-    """Falls of the AUC and changes of the served scores' distribution that were found, oldest first."""
+    """List the detected falls of the AUC and changes in the distribution of served scores, oldest first."""
     figures = learner.view.figures
     return JSONResponse({"counts": figures.alarm_counts, "alarms": figures.alarms(since)})

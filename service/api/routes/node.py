@@ -1,4 +1,4 @@
-"""The node: its catalogue, what the key in use may do, and whether it is well."""
+"""Routes of the node: the catalogue, the permissions of a key, its health, and the other nodes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from service.names import check_name
 __all__ = ["health", "router"]
 
 router = APIRouter(route_class=Guarded)
-health = APIRouter(route_class=Guarded, dependencies=[OPEN])  # for probes, which have no key
+health = APIRouter(route_class=Guarded, dependencies=[OPEN])  # probes have no key
 
 
-_SMALLEST: Mapping[str, dict[str, Any]] = MappingProxyType(  # features of each kind that say no more than they have to
+_SMALLEST: Mapping[str, dict[str, Any]] = MappingProxyType(  # the least settings of each kind of features
     {
         "dense": {"dim": 1},
         "sparse": {"dim": 1},
@@ -38,15 +38,15 @@ _SMALLEST: Mapping[str, dict[str, Any]] = MappingProxyType(  # features of each 
 
 @cache
 def _usual(name: str) -> dict[str, dict[str, Any]]:
-    """By each kind of features that the algorithm takes: what a learner's other settings are where none is given."""
-    found = {}
+    """Return the default settings of a learner of this algorithm, by kind of features that it takes."""
+    usual = {}
     for kind in FEATURE_KINDS:
         try:
             config = Config.of({"algorithm": name, "features": {"kind": kind, **_SMALLEST[kind]}}).to_json()
-        except InvalidInput:  # not of its features
+        except InvalidInput:  # it does not take these features
             continue
-        found[kind] = {part: value for part, value in config.items() if part not in ("algorithm", "params", "features")}
-    return found
+        usual[kind] = {part: value for part, value in config.items() if part not in ("algorithm", "params", "features")}
+    return usual
 
 
 @router.get(
@@ -58,9 +58,9 @@ def _usual(name: str) -> dict[str, dict[str, Any]]:
     responses=problems(422),
 )
 async def catalogue() -> dict[str, Any]:
-    """Every algorithm, and the settings of the other parts of a learner, with JSON schemas."""
+    """List every algorithm and the settings of the other parts of a learner, with JSON schemas."""
     parts = {
-        "features": {kind: one.schema() for kind, one in FEATURE_KINDS.items()},
+        "features": {kind: features.schema() for kind, features in FEATURE_KINDS.items()},
         "scaling": Scaling.schema(),
         "embedding": Embedding.schema(),
         "calibration": Calibration.schema(),
@@ -81,9 +81,9 @@ async def catalogue() -> dict[str, Any]:
     responses=problems(422),
 )
 async def key(grant: TheGrant) -> JSONResponse:
-    """Of the key in the request: its name, scopes, learners, limits, and when it expires.
+    """Return the key's name, scopes, learners, limits and time of expiry.
 
-    Where the service asks for no keys everybody has all scopes, and the name is null.
+    If the service has no keys, everybody has all scopes and the name is null.
     """
     return JSONResponse(grant.document())
 
@@ -96,7 +96,7 @@ async def key(grant: TheGrant) -> JSONResponse:
     responses=problems(422),
 )
 async def live(engine: TheEngine) -> JSONResponse:
-    """200 as long as the event loop runs."""
+    """Answer 200 while the event loop runs."""
     return JSONResponse(_health(engine))
 
 
@@ -108,7 +108,7 @@ async def live(engine: TheEngine) -> JSONResponse:
     responses={503: {"description": "Not now", "model": schemas.Health}, **problems(422)},
 )
 async def ready(engine: TheEngine) -> JSONResponse:
-    """200 once every learner is here and while the store answers, else 503."""
+    """Answer 200 once every learner is loaded and while the store answers, else 503."""
     health = _health(engine)
     return JSONResponse(health, status_code=200 if health["status"] == "ok" else 503)
 
@@ -124,7 +124,7 @@ async def ready(engine: TheEngine) -> JSONResponse:
 async def nodes(
     engine: TheEngine, grant: TheGrant, learner: Annotated[str | None, Query(description="whose hosts to tell")] = None
 ) -> JSONResponse:
-    """The addresses of the nodes that are alive, where learners are spread over them, and who hosts a learner."""
+    """List the live nodes if learners are spread over them, and the hosts of a learner."""
     placement = engine.placement
     if learner is not None:
         grant.find(check_name(learner))

@@ -1,6 +1,6 @@
-"""The documents of the HTTP interface, as the OpenAPI page shows them.
+"""Models of the documents of the HTTP interface, for OpenAPI.
 
-The hot routes decode their bodies themselves (`wire.py`); these models describe them. Settings of a learner are
+The package `wire` decodes updates, predictions and labels; the models only describe them. Settings of a learner are
 described by the library (`Parameters.schema`), so that a new algorithm is documented by existing.
 """
 

@@ -1,4 +1,4 @@
-"""What the hot routes read and write besides JSON documents, as the OpenAPI page shows it: columns, and lines."""
+"""OpenAPI models of updates, predictions and labels in MessagePack (columns) and NDJSON (lines)."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from service.wire import ENCODINGS, MAX_EVENTS, MSGPACK, NDJSON
 __all__ = ["MODELS", "hot_body", "hot_reply", "request_body"]
 
 
-class _Columns(BaseModel):
+class _StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Array(_Columns):
-    """Numbers as they are in memory: little-endian, in C order."""
+class Array(_StrictModel):
+    """Numbers in their memory layout: little-endian, in C order."""
 
     dtype: Literal["float32", "float64", "bool", "int8", "uint8", "int32", "int64", "uint64"]
     shape: list[int]
     data: bytes = Field(description="MessagePack bin of as many bytes as dtype and shape say")
 
 
-class Csr(_Columns):
-    """Sparse rows: row i has the values indptr[i] to indptr[i + 1], in columns that ascend."""
+class Csr(_StrictModel):
+    """Sparse rows: row i has the values indptr[i] to indptr[i + 1], in ascending columns."""
 
     indptr: Array = Field(description="int32 or int64, (n + 1,)")
     indices: Array = Field(description="int32 or int64, (nnz,)")
     values: Array = Field(description="float32 or float64, (nnz,)")
 
 
-class _Features(_Columns):
+class _FeatureColumns(_StrictModel):
     x: Array | None = Field(None, description="dense: float32 or float64, (n, dim)")
     csr: Csr | None = Field(None, description="sparse")
     features: dict[str, Array | list[Any]] | None = Field(
@@ -44,11 +44,11 @@ class _Features(_Columns):
     times: Array | list[Moment | None] | None = Field(None, description="seconds since the epoch; NaN or nil: none")
 
 
-class ColumnarEvents(_Features):
+class ColumnarEvents(_FeatureColumns):
     """n events as columns, in MessagePack; their features are one of `x`, `csr`, `features`."""
 
 
-class ColumnarUpdate(_Features):
+class ColumnarUpdate(_FeatureColumns):
     """n labelled events as columns, in MessagePack; their features are one of `x`, `csr`, `features`."""
 
     labels: Array | list[int | bool] = Field(description="any dtype, or a list")
@@ -56,8 +56,8 @@ class ColumnarUpdate(_Features):
     source: Source | None = None
 
 
-class ColumnarLabels(_Columns):
-    """Labels of n events that were served, as columns, in MessagePack."""
+class ColumnarLabels(_StrictModel):
+    """Labels of n served events as columns, in MessagePack."""
 
     ids: Array | list[str | int] = Field(description="int32, int64 or uint64, or a list")
     labels: Array | list[int | bool] = Field(description="any dtype, or a list")
@@ -65,7 +65,7 @@ class ColumnarLabels(_Columns):
     times: Array | list[Moment | None] | None = Field(None, description="when the labels became known; NaN or nil: now")
 
 
-class _Sums(_Columns):
+class _StatusCounts(_StrictModel):
     applied: int
     duplicate: int
     relabelled: int
@@ -75,8 +75,8 @@ class _Sums(_Columns):
     class_counts: ClassCounts | dict[str, int]
 
 
-class ColumnarLearnt(_Sums):
-    """What became of n labelled events, in their order. An ordinal learner has `ranks` and no probabilities."""
+class ColumnarLearnt(_StatusCounts):
+    """Results of n labelled events, in their order. An ordinal learner has `ranks` and no probabilities."""
 
     statuses: list[str]
     status: Array = Field(description="int8: indices into `statuses`")
@@ -87,8 +87,8 @@ class ColumnarLearnt(_Sums):
     ranks: Array | None = Field(None, description="int8; -128 where there is none")
 
 
-class ColumnarScores(_Columns):
-    """What is said of n events, in their order. An ordinal learner has `ranks` and no probabilities."""
+class ColumnarScores(_StrictModel):
+    """Predictions for n events, in their order. An ordinal learner has `ranks` and no probabilities."""
 
     position: int
     ready: bool
@@ -102,25 +102,25 @@ class ColumnarScores(_Columns):
     explanations: list[dict[str, Any]] | None = None
 
 
-class _Lines(_Columns):
-    """How far a body of lines was taken."""
+class _Progress(_StrictModel):
+    """Progress through a body of lines."""
 
-    lines: int = Field(description="of the body that have been taken by now")
-    bytes: Bytes = Field(description="of the body that have been taken by now, expanded")
-
-
-class Taken(_Sums, _Lines):
-    """A line of the reply to labelled events that came as lines: everything up to it is in the log, and learnt."""
+    lines: int = Field(description="of the body, processed so far")
+    bytes: Bytes = Field(description="of the body, processed so far, after decompression")
 
 
-class LearntLines(_Sums, _Lines):
-    """The last line of that reply: all lines were taken. The counts are those of the whole body."""
+class Taken(_StatusCounts, _Progress):
+    """A line of the reply to labelled events sent as lines: everything up to it is in the log and learnt."""
+
+
+class LearntLines(_StatusCounts, _Progress):
+    """The last line of that reply: all lines were processed. The counts are those of the whole body."""
 
     done: Literal[True]
 
 
-class ScoredLines(_Lines):
-    """The last line of the reply to a predict that came as lines: all were scored."""
+class ScoredLines(_Progress):
+    """The last line of the reply to a predict sent as lines: all were scored."""
 
     done: Literal[True]
     position: int
@@ -129,11 +129,13 @@ class ScoredLines(_Lines):
     stale_seconds: Seconds
 
 
-class RefusedLines(ProblemDocument, _Lines):
-    """The last line of a reply that has begun, where a later line was refused: those up to `lines` stand."""
+class RefusedLines(ProblemDocument, _Progress):
+    """The last line of a reply if a later line was refused: the lines before it, as many as `lines`, stay valid."""
 
     done: Literal[False]
-    retry_after: WholeSeconds | None = Field(None, description="seconds, as in the header that has gone out by then")
+    retry_after: WholeSeconds | None = Field(
+        None, description="seconds; replaces the header, because the headers were sent before"
+    )
 
 
 MODELS: list[type[BaseModel]] = [
@@ -151,11 +153,11 @@ MODELS: list[type[BaseModel]] = [
 _ENCODING = {
     "name": "Content-Encoding",
     "in": "header",
-    "description": "how the body is compressed; it is expanded as it comes, within the limits of a body",
+    "description": "compression of the body; it is decompressed while it arrives, within the limits of a body",
     "schema": {"type": "string", "enum": list(ENCODINGS), "default": ENCODINGS[0]},
 }
 _COLUMNS = f"""At most {MAX_EVENTS} events. A MessagePack map; the example shows it in JSON, with `data` in base64."""
-_EACH = "One event a line; a body of lines may be of any length, and is learnt and answered while it comes."
+_EACH = "One event per line. A body of lines may have any length; it is processed and answered while it arrives."
 
 
 def hot_body(
@@ -165,9 +167,9 @@ def hot_body(
     line: type[BaseModel],
     shown: tuple[dict[str, Any], str],
 ) -> dict[str, Any]:
-    """The OpenAPI entry of a body of a hot route, in every coding; `shown`: an example of columns, and one of lines."""
+    """Return the OpenAPI entry of an operation's body in every coding; `shown`: an example of columns and of lines."""
     entry = request_body(model, examples)
-    packed, lines = ({"examples": {"two events": {"value": one}}} for one in shown)
+    packed, lines = ({"examples": {"two events": {"value": example}}} for example in shown)
     entry["requestBody"]["content"] |= {
         MSGPACK.media_type: {"schema": _of(columns, _COLUMNS), **packed},
         NDJSON.media_type: {"schema": _of(line, _EACH), **lines},
@@ -178,9 +180,9 @@ def hot_body(
 def hot_reply(
     columns: type[BaseModel], line: type[BaseModel], last: type[BaseModel]
 ) -> dict[int | str, dict[str, Any]]:
-    """The OpenAPI entry of the reply in the other codings; `last`: the last line where all were taken."""
+    """Return the OpenAPI entry of the reply in the other codings; `last`: the last line of a success."""
     lines = {
-        "anyOf": [{"$ref": _place(one)} for one in (line, last, RefusedLines)],
+        "anyOf": [{"$ref": _place(model)} for model in (line, last, RefusedLines)],
         "description": f"One of these on each line. The last is {last.__name__}, or RefusedLines; without either the "
         "reply was cut.",
     }
@@ -203,7 +205,7 @@ def _place(model: type[BaseModel]) -> str:
 
 
 def request_body(model: type[BaseModel], examples: dict[str, Any]) -> dict[str, Any]:
-    """The OpenAPI entry of a body that the route decodes itself."""
+    """Return the OpenAPI entry of a body that the route decodes itself."""
     named = {name: {"value": value} for name, value in examples.items()}
     schema = {"$ref": f"#/components/schemas/{model.__name__}"}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema, "examples": named}}}}

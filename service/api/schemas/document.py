@@ -1,4 +1,4 @@
-"""What all documents of the HTTP interface have in common."""
+"""Common parts of the models: the base class, and numbers with a unit."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["Bytes", "Document", "Moment", "PerSecond", "Seconds", "WholeSeconds"
 
 
 class Document(BaseModel):
-    """One, which has the members that are described and no others."""
+    """A document without further members."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-# Numbers with a unit, which their schemas name as those of the catalogue do: `unit`, beside the bounds.
+# Numbers with a unit. Their schemas have it as `unit`, as those of the catalogue do.
 Seconds = Annotated[float, Field(json_schema_extra={"unit": "seconds"})]
 WholeSeconds = Annotated[int, Field(json_schema_extra={"unit": "seconds"})]
 Moment = Annotated[float, Field(json_schema_extra={"unit": "seconds since the epoch"})]

@@ -1,4 +1,4 @@
-"""Bodies and replies of the hot routes, which decode them themselves (`wire.py`): these models describe them."""
+"""OpenAPI models of updates, predictions and labels in JSON, which the package `wire` decodes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The handshakes of websockets, at `/v1/learners/NAME/ws` for one learner and at `/v1/ws` for all of them.
+"""Handshakes of websockets, at `/v1/learners/NAME/ws` for one learner and at `/v1/ws` for all of them.
 
-handshake -> is there one, who asks, from which page -> a connection (`sockets.py`), or a refusal with its reason
+handshake -> path, key, origin -> a `Connection`, or a refusal with its reason
 """
 
 from __future__ import annotations
@@ -19,49 +19,49 @@ from service.wire import PROBLEM, headers_of, heading_of, problem_reply, request
 
 __all__ = ["Sockets"]
 
-_RESPONSE = "websocket.http.response"  # an extension of ASGI: a handshake is refused by a reply of one's own
+_RESPONSE = "websocket.http.response"  # ASGI extension: refuse a handshake by an HTTP reply
 _PATH = re.compile(r"/v1/(?:learners/([^/]+)/)?ws")
 _PLACES = "they are at /v1/learners/NAME/ws and /v1/ws"
 
 
 class Sockets:
-    """ASGI: the websockets; everything else passes on to the application behind."""
+    """ASGI middleware that serves the websockets and passes everything else on."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
+        """Serve one ASGI connection."""
         if scope["type"] not in ("websocket", "http"):
             await self.app(scope, receive, send)
             return
-        found = _PATH.fullmatch(scope["path"].removeprefix(scope.get("root_path", "")))
+        match = _PATH.fullmatch(scope["path"].removeprefix(scope.get("root_path", "")))
         if scope["type"] == "http":
-            if found is None or scope["method"] != "GET":
+            if match is None or scope["method"] != "GET":
                 await self.app(scope, receive, send)
             else:
                 await _ask_for_upgrade(scope, receive, send)
             return
         began = perf_counter()
         scope.setdefault("state", {})["request_id"] = request_id(heading_of(scope["headers"]).request_id)
-        await receive()  # that a connection is asked for
+        await receive()  # `websocket.connect`
         try:
-            if found is None:
+            if match is None:
                 raise UnknownPath(f"there is no websocket at {scope['path'][:200]}; {_PLACES}")
             grant = _admitted(scope)
         except ServiceError as refusal:
             await _deny(refusal, scope, send)
             access = app_state(scope).access
-            name = None if found is None else found[1]
-            access.websocket(scope, name, began, status=refusal.status, known=found is not None)
+            name = None if match is None else match[1]
+            access.websocket(scope, name, began, status=refusal.status, known=match is not None)
         else:
-            await Connection(scope, receive, send, found[1], grant).serve()
+            await Connection(scope, receive, send, match[1], grant).serve()
 
 
 def _admitted(scope: Scope) -> Grant:
-    """What the key of a handshake allows; each message is asked for by itself. Raises what refuses it.
+    """Return the permissions of a handshake's key; each message is checked by itself. Raises `ServiceError`.
 
-    A browser opens websockets for pages of any site, and says which: no other than ours may.
+    Browsers open websockets for pages of any site and name it in Origin. Only our own origins may.
     """
     guard = app_state(scope).guard
     headers = dict(scope["headers"])
@@ -77,7 +77,7 @@ def _admitted(scope: Scope) -> Grant:
 
 
 async def _ask_for_upgrade(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a plain request for a websocket's path."""
+    """Answer a plain HTTP request for the path of a websocket."""
     own_id: str = scope["state"]["request_id"]
     reply = problem_reply(UpgradeRequired("this path is a websocket: connect to it as ws:// or wss://"), own_id)
     reply.headers.update({"Upgrade": "websocket", "Connection": "Upgrade"})
@@ -85,13 +85,13 @@ async def _ask_for_upgrade(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _deny(error: ServiceError, scope: Scope, send: Send) -> None:
-    """Refuse a websocket before it is one, with a reason where the server can send that: else it is a bare 403."""
+    """Refuse a handshake, with a reason if the server can send one; otherwise it is a bare 403."""
     if _RESPONSE not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": VIOLATION, "reason": error.detail})
         return
     own_id: str = scope["state"]["request_id"]
-    told = {"content-type": PROBLEM, "x-request-id": own_id, **headers_of(error)}
-    headers = [(name.lower().encode(), value.encode()) for name, value in told.items()]
+    fields = {"content-type": PROBLEM, "x-request-id": own_id, **headers_of(error)}
+    headers = [(name.lower().encode(), value.encode()) for name, value in fields.items()]
     document = msgspec.json.encode(error.document(own_id))
     await send({"type": f"{_RESPONSE}.start", "status": error.status, "headers": headers})
     await send({"type": f"{_RESPONSE}.body", "body": document})

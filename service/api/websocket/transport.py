@@ -1,4 +1,4 @@
-"""What an application may do with its websocket beside what ASGI has."""
+"""The ASGI extension of our server for websockets: read and write several messages at once, and abort."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Message = str | bytes
 
 
 class Transport(NamedTuple):
-    """What an application may do with its connection beside what ASGI has."""
+    """Operations of a connection beyond ASGI."""
 
-    read: Callable[[], Awaitable[Sequence[Message]]]  # all that have come, at least one; none: that was the end
-    write: Callable[[Sequence[bytes], bool], Awaitable[None]]  # text, or binary, messages
-    abort: Callable[[], None]  # end it at once; what is not sent yet is lost
+    read: Callable[[], Awaitable[Sequence[Message]]]  # all messages that arrived; none: the connection ended
+    write: Callable[[Sequence[bytes], bool], Awaitable[None]]  # messages, and whether they are binary
+    abort: Callable[[], None]  # end the connection at once, without sending what is buffered

@@ -17,7 +17,7 @@ import httpx
 import pytest
 from starlette.types import Message
 
-from service.api.forwarded_body import PassedBody
+from service.api.forwarded_body import ForwardedBody
 from service.engine.cluster.placement import _weight
 from service.storage.redis.membership import IDS, NODE
 from tests.harness.keyring import Keyring
@@ -148,11 +148,11 @@ async def test_time_that_is_over_is_not_given_again(hurried: str) -> None:
         await pieces.wait()
         return {"type": "http.request", "body": b"piece", "more_body": False}
 
-    body = PassedBody(receive, {}, has_any=True, keep=10)
+    body = ForwardedBody(receive, {}, has_any=True, keep=10)
 
     async def waited() -> None:
         async with asyncio.timeout(None) as limit:
-            body.waits_for(limit, 60.0)
+            body.limit_host(limit, 60.0)
             stream = body.pieces()
             assert stream is not None
             reading = asyncio.ensure_future(anext(stream))
@@ -168,7 +168,7 @@ async def test_time_that_is_over_is_not_given_again(hurried: str) -> None:
                 else:
                     body.give_up()
                     reading.cancel()
-                body.waits_for(None)
+                body.limit_host(None)
 
     with pytest.raises(TimeoutError):
         await waited()
@@ -221,7 +221,7 @@ def test_what_the_host_refuses_by_the_head_of_a_request_is_told_as_it_says_it(
                 ("update", admin, 2**25, 413, "at most 1048576 are taken"),
                 ("update", narrow, 2**19, 403, "the update scope is required"),
                 ("predict", narrow, 2**19, 413, "at most 65536 are taken"),
-                ("update", {}, 2**19, 401, "needs a key"),
+                ("update", {}, 2**19, 401, "API key is required"),
             ):
                 reply = http.post(f"{learner}/{path}", content=bytes(size), headers=key)
                 assert (reply.status_code, said in reply.json()["detail"]) == (status, True), reply.text

@@ -15,7 +15,7 @@ from starlette.datastructures import State
 from rarestream import __version__
 from service.api.app import create_app
 from service.api.prometheus import Exposition
-from service.api.prometheus_learners import Own
+from service.api.prometheus_learners import LocalStatus
 from service.errors import StoreUnavailable
 from service.settings import Settings
 from service.storage.memory import MemoryStore
@@ -143,12 +143,12 @@ async def test_a_learner_that_has_moved_is_told_anew() -> None:
 
 
 def test_of_several_processes_the_worst_queue_and_the_newest_snapshot_count() -> None:
-    here = Own(7, 3, 30, False, False, 100.0, 50, (5, 50, 1, 0))
-    there = Own(9, 1, 90, True, False, 200.0, 20, (4, 40, 1, 3))
-    fresh = Own(9, 0, 0, False, True, None, 70, None)
-    together = Own(9, 3, 90, True, True, 200.0, 20, (4, 40, 1, 3))
-    assert here.along([there, fresh]) == there.along([fresh, here]) == together
-    assert fresh.along([]) == fresh
+    here = LocalStatus(7, 3, 30, False, False, 100.0, 50, (5, 50, 1, 0))
+    there = LocalStatus(9, 1, 90, True, False, 200.0, 20, (4, 40, 1, 3))
+    fresh = LocalStatus(9, 0, 0, False, True, None, 70, None)
+    together = LocalStatus(9, 3, 90, True, True, 200.0, 20, (4, 40, 1, 3))
+    assert here.merge([there, fresh]) == there.merge([fresh, here]) == together
+    assert fresh.merge([]) == fresh
 
 
 async def test_as_many_learners_as_may_be_are_told_of_and_the_same_ones_from_scrape_to_scrape() -> None:

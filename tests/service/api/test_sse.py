@@ -16,7 +16,7 @@ from starlette.datastructures import State
 from starlette.types import Message
 
 from service.api import overview
-from service.api.overview import Overview, Shown
+from service.api.overview import Overview, OverviewDocument
 from service.api.sse import News, all_news, opened, stream
 from service.auth.permissions import FREE, Grant
 from service.settings import Settings
@@ -266,8 +266,8 @@ async def test_who_reads_slowly_gets_fewer_events_with_all_that_has_changed(monk
     kept = Overview()
     async with serving(MemoryStore()) as (http, engine):
 
-        async def shown() -> Shown:
-            return Shown(await kept.document(engine))
+        async def shown() -> OverviewDocument:
+            return OverviewDocument(await kept.document(engine))
 
         async def groups() -> bytes:
             return b"{}"
@@ -294,13 +294,13 @@ async def test_a_learner_that_falls_asleep_is_gone_to_sleep(monkeypatch: pytest.
     async with serving(MemoryStore(), max_resident=1) as (http, engine):
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=DENSE)
-        before = Shown(await kept.document(engine))
+        before = OverviewDocument(await kept.document(engine))
         assert before.since(before) is None
         engine.residency.evict_idle()  # as a moment later, when nobody asks for anything
         await eventually_async(
             lambda: bool(engine.evicted) and engine.residency.eviction is not None and engine.residency.eviction.done()
         )
-        now = Shown(await kept.document(engine))
+        now = OverviewDocument(await kept.document(engine))
         changed = json.loads(msgspec.json.encode(now.since(before)))
         assert len(changed["gone"]) == 1
         assert changed == {"learners": [], "gone": changed["gone"], "asleep": changed["gone"]}
@@ -333,9 +333,9 @@ def row(name: str, events: int) -> dict[str, Any]:
 
 
 def test_the_difference_is_the_same_for_who_was_shown_the_last_one_and_for_who_was_not() -> None:
-    first = Shown({"learners": [row("a", 1), row("b", 1)], "loaded": False})
-    second = Shown({"learners": [row("a", 2), row("b", 1)], "loaded": True}, first)
-    third = Shown({"learners": [row("a", 2), row("c", 1)], "loaded": True}, second)
+    first = OverviewDocument({"learners": [row("a", 1), row("b", 1)], "loaded": False})
+    second = OverviewDocument({"learners": [row("a", 2), row("b", 1)], "loaded": True}, first)
+    third = OverviewDocument({"learners": [row("a", 2), row("c", 1)], "loaded": True}, second)
     told = [json.loads(msgspec.json.encode(now.since(before))) for now, before in ((second, first), (third, second))]
     assert told[0] == {"learners": [row("a", 2)], "gone": [], "loaded": True}
     assert told[1] == {"learners": [row("c", 1)], "gone": ["b"]}
@@ -346,8 +346,8 @@ def test_the_difference_is_the_same_for_who_was_shown_the_last_one_and_for_who_w
 async def test_a_sign_of_life_comes_where_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.api.sse._PING", 0.05)
 
-    async def shown() -> Shown:
-        return Shown({"learners": []})
+    async def shown() -> OverviewDocument:
+        return OverviewDocument({"learners": []})
 
     async def groups() -> bytes:
         return b"{}"
