@@ -1,7 +1,7 @@
-"""Several messages as one: their events are put together to one body, and its reply is cut for each of them.
+"""Joins several messages of a websocket into one body, and splits its reply.
 
-In text this takes the events as they stand, without knowing what they are. In binary it takes columns of the same make:
-of one type and, of dense rows, of one width. What cannot be put together is carried out alone.
+In text it joins the raw JSON of the events. In binary it joins columns of equal types and, for dense rows, equal width.
+Messages that cannot be joined run alone.
 """
 
 from __future__ import annotations
@@ -17,68 +17,72 @@ import numpy as np
 from service.wire import STATUSES, Learnt, became, in_parts, learnt_in_parts
 from service.wire.kernels import COLUMNS, COUNT, DTYPES, KINDS, LIST, PLACES, WIDTH
 
-__all__ = ["COLUMNWISE", "EVENTS", "Joining", "Parts"]
+__all__ = ["JSON_JOINER", "MSGPACK_JOINER", "BodyJoiner", "JoinedMessages"]
 
 
-class Parts(Protocol):
-    """What several messages bring."""
+class JoinedMessages(Protocol):
+    """Several messages whose bodies are joined."""
 
     @property
     def seqs(self) -> Sequence[int | None]:
-        """Their numbers; there are some."""
+        """The sequence number of each."""
         ...
 
     @property
     def counts(self) -> Sequence[int]:
-        """The events of each."""
+        """The number of events of each."""
         ...
 
     @property
     def contents(self) -> Sequence[Any]:
-        """What these are, as they came."""
+        """The events of each, as received."""
         ...
 
 
-class Joining(Protocol):
-    """One way to put bodies together and to cut replies."""
+class BodyJoiner(Protocol):
+    """Joins bodies and splits replies of one coding."""
 
-    def body(self, contents: Sequence[Any]) -> bytes:
-        """One body of them all."""
+    def join(self, contents: Sequence[Any]) -> bytes:
+        """Join the contents into one body."""
         ...
 
-    def labelled(self, parts: Parts, learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:
-        """The replies to labelled events."""
+    def split_learnt(self, messages: JoinedMessages, learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:
+        """Return each message's reply to labelled events."""
         ...
 
-    def predicted(self, parts: Parts, reply: bytes, standing: Callable[[Any], int]) -> list[bytes]:
-        """The replies to predicts.
+    def split_scores(
+        self, messages: JoinedMessages, reply: bytes, count_remembered: Callable[[Any], int]
+    ) -> list[bytes]:
+        """Return each message's reply to a predict.
 
-        `standing` tells how many events of a content are remembered. It is asked only where neither all of the events
-        with an id are, nor none.
+        `count_remembered` counts the remembered events of a content. It is called only if some but not all of the
+        events with an id are remembered.
         """
         ...
 
-    def named(self, content: Any) -> tuple[list[str], list[float | None]]:
-        """The ids of those events that have one, and their times."""
+    def ids_and_times(self, content: Any) -> tuple[list[str], list[float | None]]:
+        """Return the ids of the events that have one, and their times."""
         ...
 
 
-def _remembered(total: int, parts: Parts, named: Callable[[Any], int], standing: Callable[[Any], int]) -> list[int]:
-    """How many events of each part are remembered, of a `total` that are."""
+def _remembered(
+    total: int, messages: JoinedMessages, count_ids: Callable[[Any], int], count_remembered: Callable[[Any], int]
+) -> list[int]:
+    """Count the remembered events of each message, given their total."""
     if not total:
-        return [0] * len(parts.counts)
-    counts = list(map(named, parts.contents))
-    return counts if sum(counts) == total else list(map(standing, parts.contents))
+        return [0] * len(messages.counts)
+    counts = list(map(count_ids, messages.contents))
+    return counts if sum(counts) == total else list(map(count_remembered, messages.contents))
 
 
-def _counted(statuses: Sequence[str]) -> dict[str, int]:
+def _count_statuses(statuses: Sequence[str]) -> dict[str, int]:
     return {name: statuses.count(name) for name in STATUSES}
 
 
-# Text: a content is events as they stand, with commas between them
+# Text: a content is the raw JSON of events, separated by commas
 
 
-class _Named(msgspec.Struct):
+class _EventId(msgspec.Struct):
     id: str | int | None = None
     time: float | None = None
 
@@ -86,63 +90,65 @@ class _Named(msgspec.Struct):
 _encode = msgspec.json.Encoder().encode
 _members_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _list_of = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_named_of = msgspec.json.Decoder(list[_Named]).decode
+_ids_of = msgspec.json.Decoder(list[_EventId]).decode
 _REPLY = b'{"seq":%d,"status":200,%b,%b,"results":[%b]}'
-_SINGLE = {name: _encode(_counted([name]))[1:-1] for name in STATUSES}
+_SINGLE = {name: _encode(_count_statuses([name]))[1:-1] for name in STATUSES}
 
 
-class _Events:
+class _JsonJoiner:
     """Bodies in JSON."""
 
-    def body(self, contents: Sequence[bytes]) -> bytes:
+    def join(self, contents: Sequence[bytes]) -> bytes:
         return b'{"events":[%b]}' % b",".join(contents)
 
-    def labelled(self, parts: Parts, learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:
+    def split_learnt(self, messages: JoinedMessages, learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:
         statuses, results = became(learnt, ids)
         tail = _encode({"position": learnt.position, "class_counts": learnt.class_counts})[1:-1]
         replies = []
         start = 0
-        for seq, count in zip(parts.seqs, parts.counts, strict=True):
+        for seq, count in zip(messages.seqs, messages.counts, strict=True):
             if count == 1:
                 replies.append(_REPLY % (seq, _SINGLE[statuses[start]], tail, _encode(results[start])))
                 start += 1
                 continue
             stop = start + count
-            counts = _encode(_counted(statuses[start:stop]))[1:-1]
+            counts = _encode(_count_statuses(statuses[start:stop]))[1:-1]
             replies.append(_REPLY % (seq, counts, tail, _encode(results[start:stop])[1:-1]))
             start = stop
         return replies
 
-    def predicted(self, parts: Parts, reply: bytes, standing: Callable[[Any], int]) -> list[bytes]:
+    def split_scores(
+        self, messages: JoinedMessages, reply: bytes, count_remembered: Callable[[Any], int]
+    ) -> list[bytes]:
         members = _members_of(reply)
         results = _list_of(members["results"])
         total = msgspec.json.decode(members["remembered"])
-        remembered = _remembered(total, parts, lambda content: len(self.named(content)[0]), standing)
+        remembered = _remembered(total, messages, lambda content: len(self.ids_and_times(content)[0]), count_remembered)
         tail = _shared(members, "remembered", "results")
         replies = []
         start = 0
-        for seq, count, known in zip(parts.seqs, parts.counts, remembered, strict=True):
+        for seq, count, remembered_count in zip(messages.seqs, messages.counts, remembered, strict=True):
             stop = start + count
-            replies.append(_REPLY % (seq, b'"remembered":%d' % known, tail, b",".join(results[start:stop])))
+            replies.append(_REPLY % (seq, b'"remembered":%d' % remembered_count, tail, b",".join(results[start:stop])))
             start = stop
         return replies
 
-    def named(self, content: bytes) -> tuple[list[str], list[float | None]]:
-        found = [one for one in _named_of(b"[%b]" % content) if one.id is not None]
-        return [str(one.id) for one in found], [one.time for one in found]
+    def ids_and_times(self, content: bytes) -> tuple[list[str], list[float | None]]:
+        events = [event for event in _ids_of(b"[%b]" % content) if event.id is not None]
+        return [str(event.id) for event in events], [event.time for event in events]
 
 
 def _shared(members: dict[str, msgspec.Raw], *without: str) -> bytes:
-    """The members that all replies have alike."""
+    """Encode the members that all replies share."""
     return _encode({name: value for name, value in members.items() if name not in without})[1:-1]
 
 
-# Binary: a content is a message, and its head of `columnar_heads`
+# Binary: a content is a message and its row of `columnar_heads`
 
-_SENT: dict[str, np.dtype[Any]] = {
+_REPLY_TYPES: dict[str, np.dtype[Any]] = {
     "float64": np.dtype("f8"),
     "int8": np.dtype("i1"),
-}  # types of replies; their bytes are moved, not read
+}  # byte order does not matter: the values are only copied
 _IDS, _TIMES = COLUMNS.index("ids"), COLUMNS.index("times")
 
 Content = tuple[bytes, Sequence[int]]
@@ -150,10 +156,10 @@ Content = tuple[bytes, Sequence[int]]
 _pack = msgspec.msgpack.Encoder().encode
 
 
-class _Columns:
+class _MsgpackJoiner:
     """Bodies in MessagePack."""
 
-    def body(self, contents: Sequence[Content]) -> bytes:
+    def join(self, contents: Sequence[Content]) -> bytes:
         body: dict[str, Any] = {}
         _, first = contents[0]
         n = sum([head[COUNT] for _, head in contents])
@@ -161,35 +167,37 @@ class _Columns:
             kind = first[KINDS + column]
             if kind:
                 shape = [n] if column else [n, first[WIDTH]]
-                body[name] = _column(kind, shape, _joined(contents, column))
+                body[name] = _column(kind, shape, _join_column(contents, column))
         return _pack(body)
 
-    def labelled(self, parts: Parts, learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:  # noqa: ARG002
-        return learnt_in_parts(learnt, parts.seqs, parts.counts)
+    def split_learnt(self, messages: JoinedMessages, learnt: Learnt, ids: tuple[str | None, ...] | None) -> list[bytes]:  # noqa: ARG002
+        return learnt_in_parts(learnt, messages.seqs, messages.counts)
 
-    def predicted(self, parts: Parts, reply: bytes, standing: Callable[[Any], int]) -> list[bytes]:
+    def split_scores(
+        self, messages: JoinedMessages, reply: bytes, count_remembered: Callable[[Any], int]
+    ) -> list[bytes]:
         members: dict[str, Any] = msgspec.msgpack.decode(reply)
         total = members.pop("remembered")
-        known = _remembered(total, parts, lambda content: len(self.named(content)[0]), standing)
+        counts = _remembered(total, messages, lambda content: len(self.ids_and_times(content)[0]), count_remembered)
         arrays = {name: members.pop(name) for name, value in list(members.items()) if type(value) is dict}
-        columns = {name: np.frombuffer(one["data"], _SENT[one["dtype"]]) for name, one in arrays.items()}
-        told = [_pack({"remembered": one}) for one in known]
-        return in_parts(parts.seqs, parts.counts, told, members, columns)
+        columns = {name: np.frombuffer(array["data"], _REPLY_TYPES[array["dtype"]]) for name, array in arrays.items()}
+        heads = [_pack({"remembered": count}) for count in counts]
+        return in_parts(messages.seqs, messages.counts, heads, members, columns)
 
-    def named(self, content: Content) -> tuple[list[str], list[float | None]]:
+    def ids_and_times(self, content: Content) -> tuple[list[str], list[float | None]]:
         ids, times = (_values(content, column) for column in (_IDS, _TIMES))
-        pairs = [(str(one), when) for one, when in zip(ids, times, strict=True) if one is not None]
-        return [one for one, _ in pairs], [None if when is None or math.isnan(when) else when for _, when in pairs]
+        pairs = [(str(id), when) for id, when in zip(ids, times, strict=True) if id is not None]
+        return [id for id, _ in pairs], [None if when is None or math.isnan(when) else when for _, when in pairs]
 
 
-def _joined(contents: Sequence[Content], column: int) -> bytes:
-    """What stands in a column of each, one behind the other."""
+def _join_column(contents: Sequence[Content], column: int) -> bytes:
+    """Concatenate the data of a column."""
     first, last = PLACES + 2 * column, PLACES + 2 * column + 1
     return b"".join([body[head[first] : head[last]] for body, head in contents])
 
 
 def _column(kind: int, shape: list[int], data: bytes) -> Any:
-    """A column as it stands in a body."""
+    """Return a column as a body has it."""
     if kind == LIST:
         return msgspec.Raw(_LIST(0xDD, shape[0]) + data)
     return {"dtype": DTYPES[kind], "shape": shape, "data": data}
@@ -203,11 +211,11 @@ def _values(content: Content, column: int) -> list[Any]:
     n, kind = head[COUNT], head[KINDS + column]
     if not kind:
         return [None] * n
-    data = _joined([content], column)
+    data = _join_column([content], column)
     if kind == LIST:
         return list(msgspec.msgpack.decode(_LIST(0xDD, n) + data))
     return list(np.frombuffer(data, dtype=np.dtype(DTYPES[kind]).newbyteorder("<")).tolist())
 
 
-EVENTS: Joining = _Events()
-COLUMNWISE: Joining = _Columns()
+JSON_JOINER: BodyJoiner = _JsonJoiner()
+MSGPACK_JOINER: BodyJoiner = _MsgpackJoiner()

@@ -1,10 +1,10 @@
-"""A lane: one connection's messages to one learner, carried out and answered in the order they came.
+"""Queues one connection's messages to one learner; executes and answers them in order of arrival.
 
-    waiting -> neighbours as one body -> decode -> learner's queue (updates: more may follow meanwhile) -> replies
+    queue -> one body of adjacent messages -> prepare -> execute (several updates at a time) -> replies
 
-What is answered is what it would be if the client had waited for each reply before the next message. Updates of events
-with features may be under way together, for they are learnt in the order in which they are queued; whatever else there
-is (a score, a label by id) begins when everything before it is done.
+The replies are those that a client would get if it waited for each before it sends the next message. Several updates
+of events with features may be in flight, because the learner learns them in the order of its own queue. Everything else
+(a predict, a label by id) starts when all messages before it are done.
 """
 
 from __future__ import annotations
@@ -18,63 +18,63 @@ from typing import Any, Protocol
 import numpy as np
 
 from service.api.operations import Request, answer, encode_by_size, execute, prepare_for
-from service.api.websocket.messages import MessageBatch, joint
+from service.api.websocket.messages import MessageBatch, join_body
 from service.engine.replica import LearnerReplica
 from service.errors import BadBody, Invalid, RateLimited, ServiceError
 from service.wire import Labelled, Learnt
 
-__all__ = ["Lane", "Owner"]
+__all__ = ["LearnerQueue", "QueueOwner"]
 
 
-class Owner(Protocol):
-    """What a lane needs of its connection."""
+class QueueOwner(Protocol):
+    """The connection, as its queues need it."""
 
-    async def hold(self, name: str) -> LearnerReplica:
-        """The learner of this name, awake until it is let go of. Raises `ServiceError`."""
+    async def acquire(self, name: str) -> LearnerReplica:
+        """Return the learner of this name, which stays in memory until its release. Raises `ServiceError`."""
         ...
 
     async def reply(self, batch: MessageBatch, replies: Sequence[bytes]) -> None:
-        """Answer the messages of a request."""
+        """Send the replies to the messages of a batch."""
         ...
 
     async def refuse(self, batch: MessageBatch, error: ServiceError) -> None:
-        """Answer them with an error."""
+        """Send an error to each message of a batch."""
         ...
 
     @property
     def spend(self) -> Callable[[int], None] | None:
-        """What is to be told of the events of messages before they are carried out; it may refuse them."""
+        """A function that gets the number of events before their execution, and may refuse them."""
         ...
 
-    def ended(self, task: asyncio.Task[None]) -> None:
-        """Called with each task of the lane when it is over: by an error of ours, perhaps."""
+    def end_task(self, task: asyncio.Task[None]) -> None:
+        """Handle the end of a task, perhaps by a fault of ours."""
         ...
 
 
-class Lane:
+class LearnerQueue:
     """The messages of a connection to one learner."""
 
-    def __init__(self, name: str, owner: Owner) -> None:
+    def __init__(self, name: str, owner: QueueOwner) -> None:
         self._name = name
         self._owner = owner
         self._waiting: deque[MessageBatch] = deque()
-        self._task: asyncio.Task[None] | None = None  # sees to what waits
-        self._last: asyncio.Task[None] | None = None  # the update that was begun last; it ends after those before it
+        self._task: asyncio.Task[None] | None = None  # executes the queue
+        self._last: asyncio.Task[None] | None = None  # the newest update; it ends after those before it
 
     def put(self, batch: MessageBatch) -> None:
-        """Have messages carried out after those that are here."""
+        """Append messages."""
         self._waiting.append(batch)
         if self._task is None or self._task.done():
-            self._task = self._begun(self._run())
+            self._task = self._start(self._run())
 
     async def idle(self) -> None:
-        """Until everything has been answered."""
-        while pending := [one for one in (self._task, self._last) if one is not None and not one.done()]:
+        """Wait until every message has been answered."""
+        while pending := [task for task in (self._task, self._last) if task is not None and not task.done()]:
             await asyncio.wait(pending)
 
-    def _begun(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=f"websocket to {self._name}")
-        task.add_done_callback(self._owner.ended)
+        task.add_done_callback(self._owner.end_task)
         return task
 
     async def _run(self) -> None:
@@ -85,9 +85,9 @@ class Lane:
             try:
                 await self._execute(batch)
             except ServiceError as error:
-                of_some = isinstance(error, (BadBody, Invalid, RateLimited))
-                if len(batch) > 1 and of_some and batch.error is None:  # nothing was changed
-                    self._waiting.extendleft(reversed(batch.apart()))
+                partial = isinstance(error, (BadBody, Invalid, RateLimited))
+                if len(batch) > 1 and partial and batch.error is None:  # nothing was changed
+                    self._waiting.extendleft(reversed(batch.separate()))
                     continue
                 await self._wait_for_in_flight()
                 await self._owner.refuse(batch, error)
@@ -101,25 +101,27 @@ class Lane:
     async def _execute(self, batch: MessageBatch) -> None:
         if batch.error is not None:
             raise batch.error
-        learner = await self._owner.hold(self._name)
-        held = True
+        learner = await self._owner.acquire(self._name)
+        release = True
         try:
             if batch.operation == "predict":
                 await self._wait_for_in_flight()
                 await learner.log.wait_for(batch.at_least)
                 await self._owner.reply(batch, await _predict(learner, batch, self._owner.spend))
                 return
-            assert batch.operation is not None  # or there would be an error
-            request = await prepare_for(learner, batch.operation, joint(batch), batch.form.coding, self._owner.spend)
+            assert batch.operation is not None  # otherwise there is an error
+            request = await prepare_for(
+                learner, batch.operation, join_body(batch), batch.form.coding, self._owner.spend
+            )
             assert isinstance(request.events, Labelled)
             plain = request.events.plain
             if not plain:
                 await self._wait_for_in_flight()
-            held = False  # from here on the task holds it
+            release = False  # the task releases it
         finally:
-            if held:
+            if release:
                 learner.release()
-        self._last = self._begun(self._learn(learner, batch, request, self._last))
+        self._last = self._start(self._learn(learner, batch, request, self._last))
         if not plain:
             await self._wait_for_in_flight()
 
@@ -132,10 +134,10 @@ class Lane:
             learnt = await execute(learner, request)
             if len(batch) > 1:
                 assert isinstance(learnt, Learnt)
-                replies = batch.form.joining.labelled(batch, learnt, request.events.ids)
+                replies = batch.form.joiner.split_learnt(batch, learnt, request.events.ids)
             else:
                 reply = await encode_by_size(request, learnt, batch.form.coding)
-                replies = [batch.form.answered(batch.seqs[0], reply)]
+                replies = [batch.form.encode_reply(batch.seqs[0], reply)]
         except ServiceError as error:
             failure = error
         finally:
@@ -151,15 +153,15 @@ class Lane:
 async def _predict(learner: LearnerReplica, batch: MessageBatch, spend: Callable[[int], None] | None) -> list[bytes]:
     """Return the replies to the messages of a predict."""
     form = batch.form
-    coding, joining = form.coding, form.joining
-    reply, _ = await answer(learner, "predict", joint(batch), coding, coding, batch.explain, spend)
+    coding, joiner = form.coding, form.joiner
+    reply, _ = await answer(learner, "predict", join_body(batch), coding, coding, batch.explain, spend)
     if len(batch) == 1:
-        return [form.answered(batch.seqs[0], reply)]
+        return [form.encode_reply(batch.seqs[0], reply)]
 
     def count_remembered(content: Any) -> int:
-        ids, times = joining.named(content)
+        ids, times = joiner.ids_and_times(content)
         now = time.time()
         moments = np.array([now if moment is None else moment for moment in times])
         return learner.served_events.count_remembered(ids, moments) if ids else 0
 
-    return joining.predicted(batch, reply, count_remembered)
+    return joiner.split_scores(batch, reply, count_remembered)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.api.websocket import messages as frames
-from service.api.websocket.messages import BINARY, joint
+from service.api.websocket.messages import BINARY, join_body
 from service.wire.kernels.msgpack_heads import (
     COLUMNS,
     COUNT,
@@ -192,12 +192,12 @@ def test_messages_of_one_make_are_one_request_and_one_body() -> None:
     (request,) = frames.read([pack(message) for message in messages])
     assert request.form is BINARY
     assert (request.seqs, request.counts, request.operation) == (list(range(9)), [2] * 9, "update")
-    body = msgspec.msgpack.decode(joint(request))
+    body = msgspec.msgpack.decode(join_body(request))
     assert body["x"] == {"dtype": "float32", "shape": [18, 3], "data": X["data"] * 9}  # type: ignore[index]
     assert body["labels"]["shape"] == [18]
     assert body["ids"] == [id for message in messages for id in message["ids"]]  # type: ignore[attr-defined]
-    request.came = [(0.0, len(request))]
-    assert [msgspec.msgpack.decode(joint(one)) for one in request.apart()] == [
+    request.arrivals = [(0.0, len(request))]
+    assert [msgspec.msgpack.decode(join_body(one)) for one in request.separate()] == [
         {name: message[name] for name in ("x", "labels", "ids")} for message in messages
     ]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
 from service.api.websocket import messages
-from service.api.websocket.messages import TEXT, joint
+from service.api.websocket.messages import TEXT, join_body
 from service.errors import BadBody
 from service.wire.kernels.websocket import MAX_SEQ, heads, payloads
 
@@ -132,8 +132,8 @@ def test_neighbours_of_one_make_are_one_request_as_far_as_there_is_room() -> Non
     assert [one.seqs for one in requests] == [[0, 1], [2], [3], [4, 5], [None], [6, 7, 8], [9, 10]]
     assert [one.learner for one in requests] == [None, None, None, "a", None, None, None]
     assert [one.counts for one in requests[:4]] == [[2, 2], [2], [2], [2, 2]]
-    assert joint(requests[0]) == b'{"events":[{}, "",{}, ""]}'
-    assert [joint(one) for one in requests[3].each()] == [b'{"events":[{}, ""]}'] * 2
+    assert join_body(requests[0]) == b'{"events":[{}, "",{}, ""]}'
+    assert [join_body(one) for one in requests[3].each()] == [b'{"events":[{}, ""]}'] * 2
     assert sum(one.size for one in requests[5].each()) == requests[5].size
     assert messages.read([text(i) for i in range(3000)])[0].form is TEXT  # too many for one: as many as have room
     assert sum(map(len, messages.read([text(i) for i in range(3000)]))) == 3000
