@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from service.api import schemas
-from service.api.routes.learners import _in_creation
+from service.api.routes.learners import _merge_creations
 from service.storage.memory import MemoryStore
 from service.storage.store_protocol import LogEntry, LogHead
 from tests.harness.keyring import Keyring, keyed
@@ -132,5 +132,5 @@ def test_of_several_nodes_each_is_told_once() -> None:
         }
 
     older = {"learners": [{"name": "old"}]}  # a node of the release before
-    found = _in_creation(node(["there"], "a", "b"), [node(["b"], "a", "there", "c"), older])
+    found = _merge_creations(node(["there"], "a", "b"), [node(["b"], "a", "there", "c"), older])
     assert sorted(one["name"] for one in found) == ["a", "c"]
