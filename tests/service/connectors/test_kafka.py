@@ -245,12 +245,15 @@ def test_messages_that_were_removed_before_they_were_read(
 
     async def run(skip: bool) -> None:
         plan = ConsumePlan(target.name, skip_lost=skip, once=True)
-        with connected(target.url, None) as api, ThreadPoolExecutor(1) as threads:
+        with connected(target.url, None) as client, ThreadPoolExecutor(1) as threads:
+            learner = client.learner(target.name)
             async with KafkaFeed(broker.address, target.name, [], target.name, "kafka:", Security()) as feed:
                 (original,) = feed.partitions
                 partition = Shortened(original._consumer, original._partition, "kafka:")
                 reading, stop = Reading("auto", BinaryLabels()), threading.Event()
-                await Consumption(plan, feed, partition, reading, api, threads, stop, ReadCounts(), notes.append).run()
+                await Consumption(
+                    plan, feed, partition, reading, learner, threads, stop, ReadCounts(), notes.append
+                ).run()
 
     message = f"kafka:{target.name}/0: 7 messages from 5 on were removed before they were read"
     with pytest.raises(CommandFailed, match=f"{message}; --on-lost skip continues without them"):
@@ -296,13 +299,14 @@ def test_messages_that_are_removed_while_it_runs(
 
     async def run() -> None:
         plan = ConsumePlan(target.name, skip_lost=course != "stop", once=True, batch=5, linger=0.0)
-        with connected(target.url, None) as api, ThreadPoolExecutor(1) as threads:
+        with connected(target.url, None) as client, ThreadPoolExecutor(1) as threads:
+            learner = client.learner(target.name)
             async with KafkaFeed(broker.address, target.name, [], target.name, "kafka:", Security()) as feed:
                 (original,) = feed.partitions
                 partition = Overtaken(original._consumer, original._partition, "kafka:")
                 partition.ends = 3 if course == "anew" else None
                 reading, stop = Reading("auto", BinaryLabels()), threading.Event()
-                await Consumption(plan, feed, partition, reading, api, threads, stop, counts, notes.append).run()
+                await Consumption(plan, feed, partition, reading, learner, threads, stop, counts, notes.append).run()
 
     source = f"kafka:{target.name}/0"
     message = f"{source}: 7 messages from 5 on were removed before they were read"
