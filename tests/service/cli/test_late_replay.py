@@ -254,7 +254,7 @@ def test_a_limit_leaves_labels_for_later(server: Process, file: Path, replayed: 
     result = run(server, "replay", file, "--learner", "limited", *LATE, "--limit", 200)
     learnt = get(server, "limited")["events"]
     assert 0 < learnt < 200
-    assert f"the labels of {200 - learnt} rows are not known yet" in result.stderr
+    assert f"the labels of {200 - learnt} rows have not arrived yet" in result.stderr
     result = run(server, "replay", file, "--learner", "limited", *LATE, "--json")
     document = json.loads(result.stdout)
     assert f"resuming at row {learnt}" in result.stderr
@@ -293,7 +293,7 @@ def test_stopped_and_killed_in_between(start: Commands, server: Process, file: P
         ([*LATE, "--wait"], "--wait: does not go with --label-delay"),
         ([*FLAT, "--label-delay", "0d"], "--label-delay: is 0"),
         ([*FLAT, "--label-delay", "soon"], "'--label-delay': 'soon'; expected a number with s, m, h or d"),
-        ([*FLAT, "--label-every", "1h"], "--label-every: is for a replay with --label-delay"),
+        ([*FLAT, "--label-every", "1h"], "--label-every: needs --label-delay"),
     ],
 )
 def test_options_that_make_no_sense(server: Process, file: Path, options: list[str], message: str) -> None:
@@ -339,7 +339,7 @@ def test_labels_from_the_future_are_left_for_later(server: Process, tmp_path: Pa
     )
     create(server, "recent")
     result = run(server, "replay", path, "--learner", "recent", *FLAT, "--label-delay", "7d")
-    assert "the labels of 20 rows are not known yet" in result.stderr
+    assert "the labels of 20 rows have not arrived yet" in result.stderr
 
 
 def test_labels_that_come_too_late_are_told_of(server: Process, tmp_path: Path) -> None:
