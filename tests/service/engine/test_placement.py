@@ -492,7 +492,7 @@ async def _digest(url: str, key: str, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("position", "status", "location", "followed"),
+    ("target", "status", "location", "followed"),
     [
         ("http://a:1/v1/learners/x?y=1", 307, "http://b:2/v1/learners/x?y=1", True),
         ("https://proxy/fraud/v1/learners/x", 307, "https://b:2/v1/learners/x", True),
