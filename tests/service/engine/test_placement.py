@@ -118,7 +118,7 @@ async def test_nodes_have_a_key_in_common_that_a_store_gets_back(placed: Placed,
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"replication": 1, "advertise": "http://a:1"}, "one of Redis"), ({"replication": 0}, None)],
+    [({"replication": 1, "advertise": "http://a:1"}, "use Redis"), ({"replication": 0}, None)],
 )
 def test_replication_needs_a_shared_store(settings: dict[str, Any], message: str | None) -> None:
     node = Node(MemoryStore(), Settings(store="memory:", **settings))
