@@ -38,9 +38,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def chromium() -> dict[str, Any]:
     """How Playwright is to start the one on PATH; its path is None where there is none."""
-    found = next(filter(None, map(shutil.which, _NAMES)), None)
+    binary = next(filter(None, map(shutil.which, _NAMES)), None)
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []  # which Chromium refuses to have as root
-    return {"executable_path": found, "args": arguments}
+    return {"executable_path": binary, "args": arguments}
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -59,7 +59,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Serving]:  # noqa: ARG001 - may skip
-    """The service as a process on a new store, for the tests of one module; not started where there is no browser."""
+    """Start the service on a new store for the tests of one module, if there is a browser."""
     with Serving(tmp_path_factory.mktemp("served")) as serving:
         yield serving
 
@@ -77,7 +77,7 @@ class Opener:
         self.replies: dict[str, Callable[[Route], Awaitable[None]]] = {}
 
     async def __call__(self, base: str, place: str = "#/", *, width: int = 1440, scheme: str = "light") -> Page:
-        """A page at a place of the dashboard, in a browser context of its own."""
+        """Open a place of the dashboard in a new browser context."""
         context = await self._browser.new_context(
             viewport={"width": width, "height": 900},
             color_scheme="dark" if scheme == "dark" else "light",
@@ -88,7 +88,7 @@ class Opener:
         page = await context.new_page()
         page.on("console", self._heard)
         page.on("pageerror", self._thrown)
-        page.on("request", self._asked)
+        page.on("request", self._record_request)
         for pattern, reply in self.replies.items():
             await page.route(pattern, reply)
         await page.goto(f"{base}/{place}")
@@ -101,15 +101,15 @@ class Opener:
     def _thrown(self, error: Error) -> None:
         self.complaints.append(str(error))
 
-    def _asked(self, request: Request) -> None:
+    def _record_request(self, request: Request) -> None:
         address = urlsplit(request.url)
         if address.scheme not in ("data", "blob"):
             self.hosts.add(address.netloc)
             self.requests.append(f"{address.path}?{address.query}" if address.query else address.path)
 
     def unexpected(self) -> list[str]:
-        """What was complained of, apart from what the test expects."""
-        return [one for one in self.complaints if not any(part in one for part in self.expected)]
+        """List the complaints that the test does not expect."""
+        return [complaint for complaint in self.complaints if not any(part in complaint for part in self.expected)]
 
     async def close(self) -> None:
         """Close all pages."""
@@ -119,7 +119,7 @@ class Opener:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def visit(browser: Browser) -> AsyncIterator[Opener]:
-    """Opens pages; after the test it is checked that they had no errors and asked nobody but the service."""
+    """Open pages; check after the test that they had no errors and called only the service."""
     opener = Opener(browser)
     yield opener
     await opener.close()

@@ -44,11 +44,11 @@ def main() -> None:
             url = ""
             learnt: dict[str, int] = {}
             for line in demo.stdout:
-                told = json.loads(line)
-                if told["event"] == "ready":
-                    url, learnt = told["url"], dict.fromkeys(told["learners"], 0)
-                elif told["event"] == "figures":
-                    learnt[told["name"]] = told["events"]
+                message = json.loads(line)
+                if message["event"] == "ready":
+                    url, learnt = message["url"], dict.fromkeys(message["learners"], 0)
+                elif message["event"] == "figures":
+                    learnt[message["name"]] = message["events"]
                     if min(learnt.values()) == EVENTS:
                         break
             take(url, PICTURE)

@@ -13,7 +13,7 @@ __all__ = ["key", "replying"]
 
 
 def key(name: str | None, *scopes: str, learners: str | None = None) -> dict[str, Any]:
-    """The reply of `GET /v1/key`."""
+    """Return a reply of `GET /v1/key`."""
     return {"name": name, "scopes": list(scopes), "learners": learners}
 
 

@@ -25,7 +25,7 @@ class Serving:
         self.process = Process(f"sqlite:///{folder / 'store.db'}", folder / "log", **settings)
         self.url = self.process.url
         self.http = httpx.Client(base_url=f"{self.url}/v1", timeout=300, trust_env=False)
-        self._sent: dict[str, int] = {}
+        self._event_counts: dict[str, int] = {}
 
     def __enter__(self) -> Self:
         self.process.start()
@@ -38,27 +38,27 @@ class Serving:
         self.process.kill()
 
     def create(self, name: str, **config: Any) -> None:
-        """A learner of dense events, unless `config` says otherwise."""
+        """Create a learner, of dense events unless `config` differs."""
         body = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": COLUMNS}, **config}
         self.http.put(f"/learners/{name}", json=body).raise_for_status()
 
     def feed(self, path: str, count: int, **options: Any) -> None:
         """Send the next `count` events of the stream to a learner or a group: `learners/NAME` or `groups/NAME`."""
-        start = self._sent.get(path, 0)
+        start = self._event_counts.get(path, 0)
         for first in range(start, start + count, 500):
             body = {"events": events(first, min(first + 500, start + count), **options)}
             self.http.post(f"/{path}/update", json=body).raise_for_status()
-        self._sent[path] = start + count
+        self._event_counts[path] = start + count
 
 
 def events(start: int, stop: int, *, shift: float = 2.0) -> list[dict[str, Any]]:
     """Labelled events of a stream, one in ten positive; the same at every call."""
-    made = []
+    created = []
     for i in range(start, stop):
         label = int(i % 10 == 3)
         x = np.random.default_rng(i).normal(size=COLUMNS) + np.array([shift * label, 0, 0, 0])
-        made.append({"id": f"e{i}", "time": T0 + 10 * i, "x": x.round(3).tolist(), "label": label})
-    return made
+        created.append({"id": f"e{i}", "time": T0 + 10 * i, "x": x.round(3).tolist(), "label": label})
+    return created
 
 
 class Stream:

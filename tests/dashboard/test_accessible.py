@@ -32,11 +32,14 @@ def service(served: Serving) -> Serving:
     return served
 
 
-async def found(page: Page) -> list[str]:
-    """What is wrong with the page as it is now, each with where."""
+async def violations(page: Page) -> list[str]:
+    """List the accessibility problems of the page, each with its elements."""
     await page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    told = (await Axe().run(page)).response["violations"]
-    return [f"{one['id']}: {one['help']} {[node['html'][:120] for node in one['nodes']]}" for one in told]
+    problems = (await Axe().run(page)).response["violations"]
+    return [
+        f"{problem['id']}: {problem['help']} {[node['html'][:120] for node in problem['nodes']]}"
+        for problem in problems
+    ]
 
 
 @LOOKS
@@ -59,7 +62,7 @@ async def test_pages(service: Serving, visit: Opener, place: str, there: str, sc
     visit.expected = ("404",)
     page = await visit(service.url, place, scheme=scheme, width=width)
     await expect(page.locator(there).first).to_be_visible()
-    assert await found(page) == []
+    assert await violations(page) == []
 
 
 @LOOKS
@@ -68,13 +71,13 @@ async def test_what_is_refused_and_what_is_scored(service: Serving, visit: Opene
     page = await visit(service.url, "#/create", scheme=scheme, width=width)
     await page.get_by_role("button", name="Create it").press("Enter")
     await expect(page.locator(".trouble:visible").first).to_be_visible()
-    assert await found(page) == []
+    assert await violations(page) == []
     page = await visit(service.url, "#/learners/fraud", scheme=scheme, width=width)
     for event, shown in (('{"x": [1]}', ".scoring [role=alert]"), ('{"x": [1, 2, 3, 4]}', ".result table")):
         await page.get_by_label("The event in JSON").fill(event)
         await page.get_by_role("button", name="Score it").press("Enter")
         await expect(page.locator(shown)).to_be_visible()
-        assert await found(page) == []
+        assert await violations(page) == []
 
 
 @LOOKS
@@ -83,9 +86,9 @@ async def test_dialogs(service: Serving, visit: Opener, scheme: str, width: int)
     for name in ("Threshold …", "Snapshot …", "Clone …", "Delete …", "Restore the snapshot"):
         await page.get_by_role("button", name=name).first.press("Enter")
         await expect(page.get_by_role("dialog")).to_be_visible()
-        assert await found(page) == [], name
+        assert await violations(page) == [], name
         await page.keyboard.press("Escape")
     page = await visit(service.url, "#/compare", scheme=scheme, width=width)
     await page.get_by_role("button", name="New group …").press("Enter")
     await expect(page.get_by_role("dialog")).to_be_visible()
-    assert await found(page) == []
+    assert await violations(page) == []

@@ -57,11 +57,11 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
             re.compile(r"better is better than worse: .*\d\s% sure since .*\(event [\d,]+\); *keep watching"),
             timeout=120_000,
         )
-    told = service.http.get("/groups/duel/compare").json()
-    auc = told["window"]["auc"]["better"]
+    reply = service.http.get("/groups/duel/compare").json()
+    auc = reply["window"]["auc"]["better"]
     await expect(row).to_contain_text(f"{auc['auc']:.4f}")
     await expect(row).to_contain_text(f"{auc['interval'][0]:.4f} to {auc['interval'][1]:.4f}")
-    difference = told["window"]["differences"][0]["difference"]
+    difference = reply["window"]["differences"][0]["difference"]
     await expect(page.get_by_role("row", name="better \N{MINUS SIGN} worse")).to_contain_text(f"+{difference:.4f}")
     await expect(page.locator(".chart .js-line")).to_have_count(2)
     label = await page.locator(".chart .plot").get_attribute("aria-label")
@@ -86,8 +86,8 @@ async def test_a_learner_that_goes_while_a_group_is_made_of_it_is_marked(service
     await page.get_by_role("button", name="New group …").click()
     dialog = page.get_by_role("dialog", name="A group of learners")
     await dialog.get_by_label("Name of the group").fill("short")
-    for one in ("better", "brief"):
-        await dialog.get_by_label(one).check()
+    for item in ("better", "brief"):
+        await dialog.get_by_label(item).check()
     service.http.delete("/learners/brief").raise_for_status()
     visit.expected = ("422",)
     await dialog.get_by_role("button", name="Create group").click()
@@ -106,12 +106,12 @@ async def test_without_a_stream_a_comparison_is_polled(service: Serving, visit: 
     await page.get_by_role("link", name="polled").click()
     await expect(page.locator("#connection[data-state=polling]")).to_contain_text("live, by polling")
     service.feed("groups/polled", 30)
-    told = page.get_by_text(re.compile("^30 events compared"))
-    await expect(told).to_be_visible()
+    summary = page.get_by_text(re.compile("^30 events compared"))
+    await expect(summary).to_be_visible()
     visit.expected = ("429", "404")
     service.http.delete("/groups/polled").raise_for_status()
     await expect(page.get_by_text("there is no group named polled")).to_be_visible()
-    await expect(told).to_be_hidden()
+    await expect(summary).to_be_hidden()
 
 
 async def test_a_group_that_is_deleted_is_said_to_be_gone(service: Serving, visit: Opener) -> None:
@@ -131,19 +131,19 @@ async def test_the_card_of_a_group_says_which_is_best(service: Serving, visit: O
         service.create(name, **({"scaling": scaling} if scaling else {}))
     service.http.put("/groups/trio", json={"learners": ["dull", "good", "duller"]}).raise_for_status()
     page = await visit(service.url)
-    told = page.locator(".group", has=page.get_by_role("link", name="trio")).locator(".finding")
-    await expect(told).to_have_text(re.compile(r"^Nothing is compared yet\. Send events to /v1/groups/trio/update"))
+    finding = page.locator(".group", has=page.get_by_role("link", name="trio")).locator(".finding")
+    await expect(finding).to_have_text(re.compile(r"^Nothing is compared yet\. Send events to /v1/groups/trio/update"))
     service.feed("groups/trio", 10)
-    await expect(told).to_have_text(re.compile(r"^None of 3 pairs is decided\. Keep watching: the nearest is "))
+    await expect(finding).to_have_text(re.compile(r"^None of 3 pairs is decided\. Keep watching: the nearest is "))
     with Stream(service, "groups/trio", batch=400, pause=0.05):
-        await expect(told).to_have_text(
+        await expect(finding).to_have_text(
             re.compile(
                 r"^good is better than each of the others: .*\d\s% sure since .*\(event [\d,]+\); keep watching[.:]"
             ),
             timeout=120_000,
         )
     tests = service.http.get("/groups/trio/compare").json()["tests"]
-    assert [one["verdict"] for one in tests if "good" in (one["a"], one["b"])] == ["b", "a"]
+    assert [test["verdict"] for test in tests if "good" in (test["a"], test["b"])] == ["b", "a"]
 
 
 async def test_two_that_say_the_same_are_not_decided(service: Serving, visit: Opener) -> None:
@@ -261,12 +261,12 @@ async def test_fields_of_a_table_are_added_and_removed(service: Serving, visit: 
     await fields.nth(2).get_by_role("button", name="Remove").click()
     await page.get_by_role("button", name="Create it").click()
     await expect(page.get_by_role("heading", name="rows", level=1)).to_be_visible()
-    found = service.http.get("/learners/rows").json()["config"]["features"]["fields"]
-    assert [(one["name"], one["kind"], one["log"]) for one in found] == [
+    result = service.http.get("/learners/rows").json()["config"]["features"]["fields"]
+    assert [(item["name"], item["kind"], item["log"]) for item in result] == [
         ("amount", "numeric", True),
         ("shop", "categorical", False),
     ]
-    assert found[1]["categories"] == 5
+    assert result[1]["categories"] == 5
 
 
 async def test_what_a_number_with_a_unit_comes_to_is_told_as_it_is_entered(service: Serving, visit: Opener) -> None:
@@ -276,7 +276,7 @@ async def test_what_a_number_with_a_unit_comes_to_is_told_as_it_is_entered(servi
     window, ttl, most = (page.get_by_label(name, exact=True) for name in ("window_seconds", "label_ttl", "max_bytes"))
     meant = page.locator(".setting", has=window).locator(".meant")
     await expect(meant).to_be_empty()  # none is the default
-    for entered, said in (
+    for entered, meaning in (
         ("604800", "604800 s = 7 days"),
         ("5400", "5400 s = 1 hour 30 minutes"),
         ("90061.5", "90061.5 s = 1 day 1 hour 1 minute 1.5 seconds"),
@@ -288,17 +288,17 @@ async def test_what_a_number_with_a_unit_comes_to_is_told_as_it_is_entered(servi
         ("a week", ""),
     ):
         await window.fill(entered)
-        await expect(meant).to_have_text(said)
+        await expect(meant).to_have_text(meaning)
     await window.fill("604800")
     await expect(window).to_have_accessible_description(re.compile("^604800 s = 7 days age at which events leave"))
     await expect(page.locator(".setting", has=ttl).locator(".meant")).to_have_text("7776000 s = 90 days")  # by default
-    for entered, said in (
+    for entered, meaning in (
         ("", "1073741824 bytes = 1 GiB"),
         ("1500000000", "1500000000 bytes \N{ALMOST EQUAL TO} 1.4 GiB"),
         ("2048", "2048 bytes = 2 KiB"),
     ):
         await most.fill(entered)
-        await expect(page.locator(".setting", has=most).locator(".meant")).to_have_text(said)
+        await expect(page.locator(".setting", has=most).locator(".meant")).to_have_text(meaning)
     await page.get_by_label("objective").select_option("budget")
     unit = page.get_by_label("unit_seconds")
     await expect(page.locator(".setting", has=unit).locator(".meant")).to_have_text("86400 s = 1 day")
@@ -376,7 +376,7 @@ async def test_an_exported_learner_is_imported(service: Serving, visit: Opener, 
     await dialog.get_by_role("button", name="Import it").click()
     await expect(page.get_by_role("heading", name="near", level=1)).to_be_visible()
     await expect(page.get_by_role("log")).to_contain_text("near is imported: 60 events learnt.")
-    digests = {one: service.http.get(f"/learners/{one}/digest").json()["digest"] for one in ("far", "near")}
+    digests = {item: service.http.get(f"/learners/{item}/digest").json()["digest"] for item in ("far", "near")}
     assert digests["far"] == digests["near"]
 
     await page.goto(f"{service.url}/#/create")
@@ -394,7 +394,9 @@ async def test_an_exported_learner_is_imported(service: Serving, visit: Opener, 
 
 async def test_a_form_shows_what_is_where_nothing_is_said(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/create?algorithm=lr")
-    usual = {one["name"]: one["usual"] for one in service.http.get("/algorithms").json()["algorithms"]}
+    usual = {
+        algorithm["name"]: algorithm["usual"] for algorithm in service.http.get("/algorithms").json()["algorithms"]
+    }
     for kind in ("named", "dense"):
         await page.get_by_label("kind").first.select_option(kind)
         for part, setting in (("threshold", "objective"), ("scaling", "kind"), ("calibration", "kind")):

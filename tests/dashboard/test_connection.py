@@ -33,24 +33,24 @@ async def test_it_goes_on_by_itself_after_the_service_restarts(service: Serving,
     page = await visit(service.url, "#/learners/fraud")
     events = page.locator(".tiles > div", has_text="Events learnt").locator("dd > span")
     with Stream(service, "learners/fraud", batch=10):
-        for one in (overview, page):
-            await expect(one.locator("#state")).to_have_text("live")
+        for item in (overview, page):
+            await expect(item.locator("#state")).to_have_text("live")
         await expect(events).not_to_have_text("300")
         service.process.kill()
-        for one in (overview, page):
-            await expect(one.locator("#connection")).to_contain_text(
+        for item in (overview, page):
+            await expect(item.locator("#connection")).to_contain_text(
                 re.compile(r"offline,\s*retrying.*metrics from", re.DOTALL)
             )
-            await expect(one.get_by_role("button", name="Retry now")).to_be_visible()
-        kept = await events.inner_text()
+            await expect(item.get_by_role("button", name="Retry now")).to_be_visible()
+        before = await events.inner_text()
         ready = page.locator(".readiness")
         await expect(ready).to_have_text("was ready")
         away = await ready.evaluate("one => getComputedStyle(one).color")
         await expect(overview.get_by_role("row", name="fraud")).to_be_visible()  # the figures stay
         service.process.start()
-        for one in (overview, page):
-            await expect(one.locator("#state")).to_have_text("live")
-        await expect(events).not_to_have_text(kept)
+        for item in (overview, page):
+            await expect(item.locator("#state")).to_have_text("live")
+        await expect(events).not_to_have_text(before)
         await expect(ready).to_have_text("ready")
         assert await ready.evaluate("one => getComputedStyle(one).color") != away  # which was not the green of the well
     await expect(overview.get_by_role("button", name="Retry now")).to_be_hidden()
@@ -74,17 +74,17 @@ async def test_without_a_stream_all_learners_are_polled(service: Serving, visit:
 
 async def test_a_stream_that_brings_nothing_is_given_up_and_tried_again(service: Serving, visit: Opener) -> None:
     """A proxy holds it back."""
-    held = asyncio.Event()
+    blocked = asyncio.Event()
 
     async def holding(route: Route) -> None:
-        await held.wait()
+        await blocked.wait()
         await route.continue_()
 
     visit.replies["**/v1/stream"] = holding
     page = await visit(service.url)
     await expect(page.get_by_role("row", name="fraud")).to_be_visible()
     await expect(page.locator("#connection[data-state=polling]")).to_be_visible()
-    held.set()
+    blocked.set()
     async with asyncio.timeout(300):
         while await page.locator("#connection[data-state=live]").count() == 0:
             await page.evaluate("dispatchEvent(new Event('online'))")  # asks at once, not two seconds later
@@ -164,9 +164,9 @@ async def test_a_hidden_page_asks_nothing(service: Serving, visit: Opener) -> No
     await page.evaluate(f"Object.defineProperty(document, 'hidden', {{value: true, configurable: true}}); {hide}")
     await page.clock.install()
     await page.clock.run_for(5_000)
-    asked = len(visit.requests)
+    requests = len(visit.requests)
     await page.clock.run_for(60_000)
-    assert len(visit.requests) <= asked + 1  # at most the one that was due
+    assert len(visit.requests) <= requests + 1  # at most the one that was due
     async with page.expect_request("**/v1/stream"):
         await page.evaluate(f"Object.defineProperty(document, 'hidden', {{value: false}}); {hide}")
 

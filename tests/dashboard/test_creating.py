@@ -24,14 +24,14 @@ expect = pytest.importorskip("playwright.async_api").expect
 
 LONG = 600.0  # seconds: the compiler on a busy machine
 NAMES = ("first", "second")
-TOLD = (
+STATES = (
     re.compile(r"^being created, for \d+ s by now: its kernels are compiled, once for this machine and version"),
     "being created, in its turn",
 )
 CONFIG = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": COLUMNS}}
 
 
-def asked(serving: Serving, method: str, path: str, body: dict[str, Any]) -> int:
+def status_of(serving: Serving, method: str, path: str, body: dict[str, Any]) -> int:
     return httpx.request(method, f"{serving.url}/v1{path}", json=body, timeout=LONG, trust_env=False).status_code
 
 
@@ -49,25 +49,25 @@ async def test_what_is_being_created_is_shown_and_turns_into_learners(
         page = await visit(serving.url)
         nothing = page.get_by_role("heading", name="No learners yet")
         await expect(nothing).to_be_visible()
-        made = [threads.submit(asked, serving, "PUT", f"/learners/{name}", CONFIG) for name in NAMES]
-        told = [page.locator(".overview tbody .state").filter(has_text=words) for words in TOLD]
-        for one in told:
-            await expect(one).to_have_count(1)
+        created = [threads.submit(status_of, serving, "PUT", f"/learners/{name}", CONFIG) for name in NAMES]
+        states = [page.locator(".overview tbody .state").filter(has_text=words) for words in STATES]
+        for state in states:
+            await expect(state).to_have_count(1)
         await expect(nothing).to_be_hidden()
         for name in NAMES:
             await expect(row(page, name)).to_be_visible()
             await expect(row(page, name).get_by_role("link")).to_have_count(0)  # there is no page of it yet
         await expect(page.get_by_role("status").filter(has_text="2 learners being created")).to_be_visible()
-        assert not any(reply.done() for reply in made)
+        assert not any(reply.done() for reply in created)
         await expect(page.locator("#state")).to_have_text("live")
 
         for name in NAMES:  # by themselves
             await expect(row(page, name).get_by_role("link", name=name)).to_be_visible(timeout=1000 * LONG)
             await expect(row(page, name)).to_contain_text("not ready: no labelled event", timeout=1000 * LONG)
         await expect(page.get_by_role("status").filter(has_text=re.compile("^2 learners$"))).to_be_visible()
-        assert [reply.result() for reply in made] == [201, 201]
+        assert [reply.result() for reply in created] == [201, 201]
 
-        learnt = threads.submit(asked, serving, "POST", "/learners/first/update", {"events": events(0, 50)})
+        learnt = threads.submit(status_of, serving, "POST", "/learners/first/update", {"events": events(0, 50)})
         await expect(row(page, "first")).to_contain_text("learning its first events: kernels are compiled")
         assert not learnt.done()
         await expect(row(page, "first").locator("[data-column=positives]")).to_have_text("510 %", timeout=1000 * LONG)

@@ -22,7 +22,7 @@ def service(served: Serving) -> Serving:
     return served
 
 
-class Held:
+class BlockedChanges:
     """Requests that change something wait until they are let go."""
 
     def __init__(self) -> None:
@@ -37,12 +37,12 @@ class Held:
         await route.fallback()
 
 
-async def confirmed(page: Page, held: Held, name: str, *, by: str) -> None:
+async def confirm(page: Page, blocked: BlockedChanges, name: str, *, by: str) -> None:
     """Ask for a learner to be deleted, and leave the dialog while the service is at work."""
     await page.get_by_role("button", name="Delete …").click()
     await page.keyboard.type(name)
     await page.keyboard.press("Enter")
-    await held.begun.wait()
+    await blocked.begun.wait()
     if by == "Escape":
         await page.keyboard.press("Escape")
     else:
@@ -54,10 +54,10 @@ async def confirmed(page: Page, held: Held, name: str, *, by: str) -> None:
 async def test_what_was_confirmed_is_told_to_who_has_left(service: Serving, visit: Opener, by: str) -> None:
     visit.expected = ("404",)
     service.create("brief")
-    visit.replies["**/v1/learners/brief"] = held = Held()
+    visit.replies["**/v1/learners/brief"] = blocked = BlockedChanges()
     page = await visit(service.url, "#/learners/brief")
-    await confirmed(page, held, "brief", by=by)
-    held.let_go.set()
+    await confirm(page, blocked, "brief", by=by)
+    blocked.let_go.set()
     await expect(page.locator("#news")).to_contain_text("brief is deleted.")
     await expect(page.get_by_role("heading", name="Learners")).to_be_visible()  # the overview
 
@@ -65,35 +65,35 @@ async def test_what_was_confirmed_is_told_to_who_has_left(service: Serving, visi
 async def test_a_refusal_is_told_to_who_has_left(service: Serving, visit: Opener) -> None:
     visit.expected = ("404", "503")
     service.create("kept")
-    held = Held()
+    blocked = BlockedChanges()
     page = await visit(service.url, "#/learners/kept")
 
     async def refused(route: Route) -> None:
         if route.request.method == "GET":
             await route.fallback()
             return
-        held.begun.set()
-        await held.let_go.wait()
+        blocked.begun.set()
+        await blocked.let_go.wait()
         await route.fulfill(status=503, json={"detail": "the store is away", "code": "store-unavailable"})
 
     await page.route("**/v1/learners/kept", refused)
-    await confirmed(page, held, "kept", by="Escape")
-    held.let_go.set()
+    await confirm(page, blocked, "kept", by="Escape")
+    blocked.let_go.set()
     await expect(page.locator("#news .alarm")).to_contain_text("Delete kept: the store is away")
 
 
 async def test_who_has_gone_to_another_page_stays_there(service: Serving, visit: Opener) -> None:
     visit.expected = ("404",)
     service.create("brief")
-    visit.replies["**/v1/learners/brief"] = held = Held()
+    visit.replies["**/v1/learners/brief"] = blocked = BlockedChanges()
     page = await visit(service.url, "#/learners/brief")
     await page.get_by_role("button", name="Delete …").click()
     await page.keyboard.type("brief")
     await page.keyboard.press("Enter")
-    await held.begun.wait()
+    await blocked.begun.wait()
     await page.evaluate("location.hash = '#/learners/other'")
     await expect(page.get_by_role("heading", name="other", level=1)).to_be_visible()
-    held.let_go.set()
+    blocked.let_go.set()
     await expect(page.locator("#news")).to_contain_text("brief is deleted.")
     assert page.url.endswith("#/learners/other")
 
@@ -111,17 +111,17 @@ async def test_a_refusal_leaves_the_focus_where_it_was(service: Serving, visit: 
 
 
 async def test_a_second_confirmation_is_not_sent(service: Serving, visit: Opener) -> None:
-    visit.replies["**/v1/learners/other/snapshots"] = held = Held()
+    visit.replies["**/v1/learners/other/snapshots"] = blocked = BlockedChanges()
     page = await visit(service.url, "#/learners/other")
     await page.get_by_role("button", name="Snapshot …").click()
     go = page.get_by_role("button", name="Save snapshot")
     await go.press("Enter")
-    await held.begun.wait()
+    await blocked.begun.wait()
     await go.press("Enter")
     await go.press("Enter")
-    held.let_go.set()
+    blocked.let_go.set()
     await expect(page.locator("#news")).to_contain_text("Snapshot of other: position")
-    assert held.count == 1
+    assert blocked.count == 1
 
 
 async def test_the_form_keeps_the_focus_while_an_event_is_scored(service: Serving, visit: Opener) -> None:

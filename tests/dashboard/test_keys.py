@@ -101,12 +101,12 @@ async def test_a_key_that_may_predict_and_one_of_some_learners(service: Serving,
 
 async def test_another_key_may_more(service: Serving, visit: Opener) -> None:
     """What may be done is asked anew when a key was entered; a 401 says that the server has keys."""
-    asked: list[str | None] = []
+    keys: list[str | None] = []
 
     async def by_key(route: Route) -> None:
-        sent = route.request.headers.get("authorization")
-        asked.append(sent)
-        if sent == "Bearer s3cret":
+        header = route.request.headers.get("authorization")
+        keys.append(header)
+        if header == "Bearer s3cret":
             await route.fulfill(json=key("boss", "read", "predict", "update", "admin"))
         else:
             await route.fulfill(status=401, json={"detail": "a key is needed", "code": "unauthorized"})
@@ -131,11 +131,11 @@ async def test_another_key_may_more(service: Serving, visit: Opener) -> None:
     await page.keyboard.press("Enter")
     await all_may(page)
     await expect(page.locator("#key")).to_have_text("Key ✓")
-    assert asked == [None, "Bearer wrong", "Bearer s3cret"]
+    assert keys == [None, "Bearer wrong", "Bearer s3cret"]
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "message"),
     [
         ("#/", "No learner can be shown: "),
         ("#/learners/fraud", "The page cannot be shown: "),
@@ -143,13 +143,13 @@ async def test_another_key_may_more(service: Serving, visit: Opener) -> None:
         ("#/compare/both", "The comparison cannot be shown: "),
     ],
 )
-async def test_a_key_that_may_not_read(service: Serving, visit: Opener, place: str, told: str) -> None:
+async def test_a_key_that_may_not_read(service: Serving, visit: Opener, place: str, message: str) -> None:
     forbidden = {"detail": "the key viewer lacks the scope read", "code": "forbidden"}
     visit.replies["**/v1/**"] = replying(forbidden, status=403)
     visit.replies["**/v1/key"] = replying(key("viewer", "predict"))
     visit.expected = ("403",)
     page = await visit(service.url, place)
-    await expect(page.get_by_text(f"{told}{LACKS('read')}")).to_be_visible()
+    await expect(page.get_by_text(f"{message}{LACKS('read')}")).to_be_visible()
     await expect(page.get_by_text("as soon as the server has answered")).to_have_count(0)
 
 
@@ -159,8 +159,8 @@ async def test_the_form_of_a_new_learner_without_a_key(service: Serving, visit: 
     visit.expected = ("401",)
     page = await visit(service.url, "#/create")
     await page.keyboard.press("Escape")
-    told = "The form cannot be shown. This service shows itself to those with a key only."
-    await expect(page.get_by_text(told)).to_be_visible()
+    message = "The form cannot be shown. This service shows itself to those with a key only."
+    await expect(page.get_by_text(message)).to_be_visible()
     await expect(page.get_by_text("Bearer")).to_have_count(0)
 
 

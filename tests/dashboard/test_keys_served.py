@@ -16,11 +16,11 @@ expect = pytest.importorskip("playwright.async_api").expect
 
 @pytest.fixture(scope="module")
 def ring(tmp_path_factory: pytest.TempPathFactory) -> Keyring:
-    found = Keyring(tmp_path_factory.mktemp("keys"))
-    found.make("root", "admin")
-    found.make("some", "read", pattern="fraud*")
-    found.make("scores", "predict")
-    return found
+    ring = Keyring(tmp_path_factory.mktemp("keys"))
+    ring.make("root", "admin")
+    ring.make("some", "read", pattern="fraud*")
+    ring.make("scores", "predict")
+    return ring
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +65,10 @@ async def test_everything_goes_with_a_key_and_nothing_without(keyed: Serving, vi
     await expect(page.get_by_role("dialog")).to_be_hidden()
     async with page.expect_download() as download:
         await page.get_by_role("button", name="Export").click()
-    taken = await download.value
-    assert await taken.failure() is None
-    assert taken.suggested_filename.endswith(".rarestream")
-    assert not any(ring.secret("root") in one for one in visit.requests)
+    file = await download.value
+    assert await file.failure() is None
+    assert file.suggested_filename.endswith(".rarestream")
+    assert not any(ring.secret("root") in request for request in visit.requests)
 
 
 async def test_a_key_that_may_not_read_is_told_so(keyed: Serving, visit: Opener, ring: Keyring) -> None:

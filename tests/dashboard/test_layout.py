@@ -46,9 +46,9 @@ async def see_all(page: Page) -> None:
     await expect(page.locator(".tiles > div", has_text="Events learnt").locator("dd > span")).to_have_text(
         re.compile("[14]")
     )
-    for one in await page.locator(".charts .chart").all():
-        await one.scroll_into_view_if_needed()
-        await expect(one.locator(".main-svg, .nothing:visible").first).to_be_visible()
+    for item in await page.locator(".charts .chart").all():
+        await item.scroll_into_view_if_needed()
+        await expect(item.locator(".main-svg, .nothing:visible").first).to_be_visible()
     drawn = page.locator(".plot:not([hidden])").filter(has=page.locator(".xtick"))
     await expect(drawn.nth(2)).to_be_attached()
 
@@ -58,8 +58,8 @@ async def have_ticks(page: Page, pattern: str) -> None:
     charts = page.locator(".charts").first
 
     async def drawn() -> bool:
-        for one in await charts.locator(".chart").all():
-            await one.scroll_into_view_if_needed()
+        for item in await charts.locator(".chart").all():
+            await item.scroll_into_view_if_needed()
         ticks = await charts.locator(".xtick text").all_text_contents()
         return bool(ticks) and all(re.match(pattern, tick) for tick in ticks)
 

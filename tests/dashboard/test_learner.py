@@ -58,8 +58,8 @@ def signed(number: float) -> str:
     return f"{sign}{digits}e{int(power):+d}"
 
 
-async def said(page: Page, text: str) -> None:
-    """The news at the edge of the page tell so."""
+async def expect_news(page: Page, text: str) -> None:
+    """Expect this text among the news at the edge of the page."""
     await expect(page.get_by_role("log").get_by_text(text)).to_be_visible()
 
 
@@ -110,16 +110,16 @@ async def test_figures_since_the_start_are_drawn_as_they_were_at_each_point(serv
     page = await visit(service.url, "#/learners/recovering")
     ranking = chart(page, "Ranking").locator(".plot")
     await expect(ranking.locator(".scatterlayer .js-line").last).to_have_attribute("d", re.compile("^M.*L"))
-    drawn = {one["name"]: one for one in await ranking.evaluate("plot => plot.data") if "name" in one}
+    drawn = {item["name"]: item for item in await ranking.evaluate("plot => plot.data") if "name" in item}
     points = service.http.get("/learners/recovering/metrics/history").json()["points"]
     now = service.http.get("/learners/recovering/metrics").json()["since_start"]
     for text, figure in (("AUC", "auc"), ("average precision", "average_precision")):
         course = drawn[f"{text} since the start"]
-        told = [point[f"since_start_{figure}"] for point in points] + [now[figure]]
-        assert course["y"] == told[: len(course["y"])]
+        values = [point[f"since_start_{figure}"] for point in points] + [now[figure]]
+        assert course["y"] == values[: len(course["y"])]
         assert len(course["y"]) >= len(points)
         assert course["line"]["dash"] == "dot"
-        assert min(told) < told[-1] < max(told)
+        assert min(values) < values[-1] < max(values)
     await expect(ranking).to_have_attribute("aria-label", re.compile(rf"AUC since the start {now['auc']:.3f}"))
     words = rf"F1 since the start {now['f1']:.3f}.*recall since the start {now['recall']:.3f}"
     await expect(chart(page, "Decisions").locator(".plot")).to_have_attribute("aria-label", re.compile(words))
@@ -164,7 +164,7 @@ async def test_a_narrow_chart_of_weeks_tells_more_than_one_date(service: Serving
 
         async def told_apart(ticks: Locator = ticks) -> bool:
             boxes = [box for tick in await ticks.all() if (box := await tick.bounding_box())]
-            apart = all(one["x"] + one["width"] < other["x"] for one, other in pairwise(boxes))
+            apart = all(item["x"] + item["width"] < other["x"] for item, other in pairwise(boxes))
             return len(boxes) >= 3 and apart
 
         await eventually_async(told_apart, "ticks that do not overlap")
@@ -183,16 +183,16 @@ async def test_the_key_of_a_chart_names_what_is_drawn(opened: Page) -> None:
 async def test_the_age_of_a_snapshot_is_in_whole_units(service: Serving, visit: Opener) -> None:
     page = await visit(service.url)
     say = "seconds => import('./static/format.js').then(({ago}) => seconds.map(ago))"
-    told = await page.evaluate(say, [-2, 0.4, 59, 61.8, 100, 5400, 90000])
-    assert told == ["0 s ago", "0 s ago", "59 s ago", "1 min ago", "2 min ago", "2 h ago", "1 d ago"]
+    ages = await page.evaluate(say, [-2, 0.4, 59, 61.8, 100, 5400, 90000])
+    assert ages == ["0 s ago", "0 s ago", "59 s ago", "1 min ago", "2 min ago", "2 h ago", "1 d ago"]
 
 
 async def test_labels_that_have_come_are_told_of_the_window_and_since_the_start(
     service: Serving, visit: Opener
 ) -> None:
     service.create("answered", window=100)
-    asked = [{"id": f"a{i}", "x": [1, 0, 0, 0]} for i in range(400)]
-    service.http.post("/learners/answered/predict", json={"events": asked}).raise_for_status()
+    events = [{"id": f"a{i}", "x": [1, 0, 0, 0]} for i in range(400)]
+    service.http.post("/learners/answered/predict", json={"events": events}).raise_for_status()
     labels = [{"id": f"a{i}", "label": int(i % 4 == 0)} for i in range(350)]
     service.http.post("/learners/answered/labels", json={"events": labels}).raise_for_status()
     page = await visit(service.url, "#/learners/answered")
@@ -217,15 +217,15 @@ async def test_positives_are_told_of_the_window_and_since_the_start(service: Ser
 
 
 async def test_largest_weights_are_those_of_the_service(service: Serving, opened: Page) -> None:
-    told = service.http.get("/learners/fraud/weights?top=20").json()
+    reply = service.http.get("/learners/fraud/weights?top=20").json()
     panel = weights(opened)
     rows = panel.locator("tbody tr")
-    await expect(rows.locator("th")).to_have_text([one["name"] for one in told["weights"]])
-    await expect(rows.locator(".number")).to_have_text([signed(one["weight"]) for one in told["weights"]])
-    signs = ["against" if one["weight"] < 0 else "for" for one in told["weights"]]
+    await expect(rows.locator("th")).to_have_text([weight["name"] for weight in reply["weights"]])
+    await expect(rows.locator(".number")).to_have_text([signed(item["weight"]) for item in reply["weights"]])
+    signs = ["against" if item["weight"] < 0 else "for" for item in reply["weights"]]
     for i, sign in enumerate(signs):
         await expect(rows.nth(i).locator(".bar")).to_have_attribute("data-sign", sign)
-    await expect(panel).to_contain_text(f"4 of 4; intercept {signed(told['intercept'])}.")
+    await expect(panel).to_contain_text(f"4 of 4; intercept {signed(reply['intercept'])}.")
     widths = await rows.locator(".bar span").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
     assert widths[0] > 10
     assert widths == sorted(widths, reverse=True)
@@ -255,8 +255,8 @@ async def test_hashed_features_are_named_as_their_events_come(service: Serving, 
     await expect(weights(page).get_by_role("row", name="amount")).to_be_visible()
     await expect(weights(page).get_by_role("row", name=re.compile(r"^column \d+"))).to_have_count(3)
     await expect(weights(page)).to_contain_text("3 unnamed so far: names appear with the next event that has the")
-    asked = [{"features": {"shop": f"s{i}"}} for i in range(2)]  # which moves no position
-    service.http.post("/learners/hashed/predict", json={"events": asked}).raise_for_status()
+    events = [{"features": {"shop": f"s{i}"}} for i in range(2)]  # which moves no position
+    service.http.post("/learners/hashed/predict", json={"events": events}).raise_for_status()
     for shop in ("s0", "s1"):
         await expect(weights(page).get_by_role("row", name=f"shop={shop}")).to_be_visible()
     await expect(weights(page)).to_contain_text("1 unnamed so far")
@@ -269,9 +269,9 @@ async def test_hashed_features_are_named_as_their_events_come(service: Serving, 
 
 async def test_numbers_that_overflowed_are_said_to_have(service: Serving, visit: Opener) -> None:
     """Given in place of the service: its bounds of numbers and weights leave this to unusually long streams."""
-    found = [{"name": "x[0]", "weight": None}, {"name": "x[1]", "weight": -2e9}, {"name": "x[2]", "weight": 0.0}]
-    told = {"intercept": None, "weights": found, "total": 3, "unnamed": 0, "reason": None}
-    visit.replies["**/weights?*"] = replying(told)
+    entries = [{"name": "x[0]", "weight": None}, {"name": "x[1]", "weight": -2e9}, {"name": "x[2]", "weight": 0.0}]
+    reply = {"intercept": None, "weights": entries, "total": 3, "unnamed": 0, "reason": None}
+    visit.replies["**/weights?*"] = replying(reply)
     parts = {"intercept": 0.5, "features": [{"name": "x[0]", "contribution": None}], "rest": 0.0}
     result = {"id": None, "score": None, "probability": 1.0, "threshold": 0.5, "label": 1, "explanation": parts}
     visit.replies["**/predict?*"] = replying({"position": 1, "ready": True, "results": [result]})
@@ -418,7 +418,7 @@ async def test_threshold_is_changed_after_a_question(service: Serving, opened: P
     await dialog.get_by_label("target").fill("0.8")
     await dialog.get_by_role("button", name="Change threshold").click()
     await expect(dialog).to_have_count(0)
-    await said(opened, "The threshold of fraud follows precision now")
+    await expect_news(opened, "The threshold of fraud follows precision now")
     threshold = service.http.get("/learners/fraud").json()["config"]["threshold"]
     assert (threshold["objective"], threshold["target"], threshold["memory"]) == ("precision", 0.8, 30_000)
 
@@ -426,18 +426,18 @@ async def test_threshold_is_changed_after_a_question(service: Serving, opened: P
 async def test_snapshot_is_taken_and_restored(service: Serving, opened: Page) -> None:
     await opened.get_by_role("button", name="Snapshot …").click()
     await opened.get_by_role("button", name="Save snapshot").click()
-    await said(opened, "Snapshot of fraud: position")
+    await expect_news(opened, "Snapshot of fraud: position")
     position = service.http.get("/learners/fraud/snapshots").json()["snapshots"][0]["position"]
     row = opened.get_by_role("row").filter(
         has=opened.get_by_role("button", name=f"Restore the snapshot at position {position}")
     )
-    taken = row.locator("td").first
-    before = await taken.text_content()
+    cell = row.locator("td").first
+    before = await cell.text_content()
     assert before
     await opened.wait_for_timeout(1100)  # times are shown to the second
     await opened.get_by_role("button", name="Snapshot …").click()
     await opened.get_by_role("button", name="Save snapshot").click()
-    await expect(taken).not_to_have_text(before)  # another at the same position
+    await expect(cell).not_to_have_text(before)  # another at the same position
     events = service.http.get("/learners/fraud").json()["events"]
     service.feed("learners/fraud", 100)
     await opened.get_by_role("button", name=f"Restore the snapshot at position {position}").click()
@@ -450,7 +450,7 @@ async def test_snapshot_is_taken_and_restored(service: Serving, opened: Page) ->
     await expect(restore).to_be_focused()
     await restore.click()
     await opened.get_by_role("button", name="Roll back").click()
-    await said(opened, "fraud goes on from position")
+    await expect_news(opened, "fraud goes on from position")
     await expect(tile(opened, "Events learnt").locator("dd > span")).to_have_text(f"{events:,}")
 
 
@@ -468,13 +468,13 @@ async def test_clone_is_asked_for_by_name(service: Serving, opened: Page, visit:
     await expect(dialog.get_by_role("alert")).to_contain_text("fraud")  # which there is already
     await name.fill("fraud-2")
     await dialog.get_by_role("button", name="Clone it").click()
-    await said(opened, "fraud-2 is a clone of fraud.")
-    digests = {one: service.http.get(f"/learners/{one}/digest").json()["digest"] for one in ("fraud", "fraud-2")}
+    await expect_news(opened, "fraud-2 is a clone of fraud.")
+    digests = {item: service.http.get(f"/learners/{item}/digest").json()["digest"] for item in ("fraud", "fraud-2")}
     assert digests["fraud-2"] == digests["fraud"]
     await opened.get_by_role("log").get_by_role("link").click()
     await expect(opened.get_by_role("heading", name="fraud-2", level=1)).to_be_visible()
-    told = service.http.get("/learners/fraud").json()
-    await expect(tile(opened, "Events learnt").locator("dd > span")).to_have_text(f"{told['events']:,}")
+    reply = service.http.get("/learners/fraud").json()
+    await expect(tile(opened, "Events learnt").locator("dd > span")).to_have_text(f"{reply['events']:,}")
 
 
 async def test_export_is_saved_as_a_file_that_is_a_learner(service: Serving, opened: Page, tmp_path: Path) -> None:
@@ -487,7 +487,7 @@ async def test_export_is_saved_as_a_file_that_is_a_learner(service: Serving, ope
     data = (tmp_path / "exported").read_bytes()
     headers = {"content-type": "application/octet-stream"}
     service.http.post("/learners/elsewhere/import", content=data, headers=headers).raise_for_status()
-    digests = {one: service.http.get(f"/learners/{one}/digest").json()["digest"] for one in ("fraud", "elsewhere")}
+    digests = {item: service.http.get(f"/learners/{item}/digest").json()["digest"] for item in ("fraud", "elsewhere")}
     assert digests["elsewhere"] == digests["fraud"]
 
 
@@ -495,7 +495,7 @@ async def test_an_export_that_is_refused_is_told(opened: Page, visit: Opener) ->
     visit.expected = ("503",)
     await opened.route("**/fraud/export", replying({"detail": "the store is away"}, status=503))
     await opened.get_by_role("button", name="Export").click()
-    await said(opened, "fraud: the store is away")
+    await expect_news(opened, "fraud: the store is away")
 
 
 async def test_delete_wants_the_name(service: Serving, visit: Opener) -> None:
@@ -539,8 +539,8 @@ async def test_drift_alarm_is_announced_and_drawn(service: Serving, visit: Opene
             for i in range(start, start + 512)
         ]
         service.http.post("/learners/drifting/predict", json={"events": body}).raise_for_status()
-    await said(page, "Drift alarm: drifting: the served scores changed")
-    await said(overview, "Drift alarm: drifting: the served scores changed")
+    await expect_news(page, "Drift alarm: drifting: the served scores changed")
+    await expect_news(overview, "Drift alarm: drifting: the served scores changed")
     await expect(page.locator(".alarms li")).to_have_count(1)
     await expect(chart(page, "Threshold").locator(".shapelayer path")).to_have_count(1)
     await expect(overview.get_by_role("row", name="drifting")).to_contain_text("scores changed")

@@ -31,8 +31,8 @@ async def test_five_hundred_learners(many: Serving, visit: Opener) -> None:
     page = await visit(many.url)
     rows = page.locator(".overview tbody tr")
     await expect(rows).to_have_count(MANY, timeout=LONG)
-    found = page.get_by_role("status").filter(has_text="learners")
-    await expect(found).to_have_text(f"{MANY} learners")
+    status = page.get_by_role("status").filter(has_text="learners")
+    await expect(status).to_have_text(f"{MANY} learners")
     first = rows.filter(has=page.get_by_role("link", name="tenant-001", exact=True))
     await expect(first.locator("[data-column=auc] span")).to_have_text(re.compile(r"^[01]\.\d{3}$"))
 
@@ -45,24 +45,24 @@ async def test_five_hundred_learners(many: Serving, visit: Opener) -> None:
     assert sorted(path for path in visit.requests if path.startswith("/v1")) == ["/v1/key", "/v1/stream"]
 
     # sorted: those without an AUC are last, whichever way
-    told = many.http.get("/learners", params={"figures": True}).json()["learners"]
-    known = {row["name"]: row["window"]["auc"] for row in told if row["window"]["auc"] is not None}
-    assert 300 < len(known) < MANY
+    listed = many.http.get("/learners", params={"figures": True}).json()["learners"]
+    aucs = {row["name"]: row["window"]["auc"] for row in listed if row["window"]["auc"] is not None}
+    assert 300 < len(aucs) < MANY
     names = page.locator(".overview tbody th a")
     for best in (min, max):
         await page.locator(".overview th[data-column=auc] button").click()
         await expect(names.first).to_have_text(
-            min(name for name, auc in known.items() if auc == best(known.values())), timeout=LONG
+            min(name for name, auc in aucs.items() if auc == best(aucs.values())), timeout=LONG
         )
         shown = await names.all_inner_texts()
-        figures = [known[name] for name in shown[: len(known)]]
+        figures = [aucs[name] for name in shown[: len(aucs)]]
         assert figures == sorted(figures, reverse=best is max)
-        assert not known.keys() & set(shown[len(known) :])
+        assert not aucs.keys() & set(shown[len(aucs) :])
 
     # filtered
     await page.get_by_role("searchbox").fill("tenant-12")
     await expect(rows).to_have_count(10, timeout=LONG)
-    await expect(found).to_have_text(f"10 of {MANY} learners")
+    await expect(status).to_have_text(f"10 of {MANY} learners")
     await page.get_by_role("searchbox").fill("")
     await page.get_by_label("Algorithm", exact=True).select_option("fofo")
     await expect(rows).to_have_count(MANY // 4, timeout=LONG)

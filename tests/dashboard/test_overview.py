@@ -161,11 +161,11 @@ async def test_a_narrow_screen_sorts_by_words_that_fit_what_is_sorted(learners: 
 
 
 async def test_it_is_one_stream_however_many_learners(learners: Serving, visit: Opener) -> None:
-    made = [f"many-{i}" for i in range(MANY)]
+    names = [f"many-{i}" for i in range(MANY)]
     page = await visit(learners.url)
     rows = page.locator(".overview tbody tr")
     await expect(rows).to_have_count(5)
-    for name in made:
+    for name in names:
         learners.create(name)
     try:
         await expect(rows).to_have_count(5 + MANY)  # what comes appears
@@ -174,11 +174,11 @@ async def test_it_is_one_stream_however_many_learners(learners: Serving, visit: 
         learners.feed("learners/many-3", 20)
         await expect(positives).to_have_text("210 %")
     finally:
-        for name in made:
+        for name in names:
             learners.http.delete(f"/learners/{name}").raise_for_status()
     await expect(rows).to_have_count(5)  # what is deleted leaves
-    asked = [path for path in visit.requests if path.startswith("/v1")]
-    assert sorted(asked) == ["/v1/key", "/v1/stream"]
+    paths = [path for path in visit.requests if path.startswith("/v1")]
+    assert sorted(paths) == ["/v1/key", "/v1/stream"]
 
 
 async def test_groups_stand_side_by_side(learners: Serving, visit: Opener) -> None:
@@ -198,11 +198,11 @@ async def test_a_verdict_that_the_windows_beside_it_contradict_says_so(learners:
     rows = learners.http.get("/learners?figures=true").json()
     auc = {row["name"]: row["window"].get("auc") for row in rows["learners"]}
     better, other = sorted(("alpha", "beta"), key=lambda name: auc[name])  # the better one is behind by now
-    told = learners.http.get("/groups?tests=true").json()
+    groups = learners.http.get("/groups?tests=true").json()
     test = {"a": better, "b": other, "verdict": "a", "evidence": {"a_better": 9.0, "b_better": 0.0}}
-    told["groups"][0] |= {"events": 500, "tests": [test | {"since_events": 400, "since_clock": None}]}
+    groups["groups"][0] |= {"events": 500, "tests": [test | {"since_events": 400, "since_clock": None}]}
     visit.replies["**/stream"] = replying({"detail": "none", "code": "too-many-streams"}, status=429)
-    visit.replies["**/groups?tests=true"] = replying(told)
+    visit.replies["**/groups?tests=true"] = replying(groups)
     visit.expected = ("429",)
     page = await visit(learners.url)
     behind = f"in the windows above its AUC is behind by {auc[other] - auc[better]:.4f}."

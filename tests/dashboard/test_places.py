@@ -89,8 +89,8 @@ async def test_a_learner_that_is_not_there_is_asked_for_rarely_until_it_comes(se
     await expect(page.locator("#state")).to_have_text("live")  # the service answers
     await page.clock.install()
     await page.clock.run_for(10_000)
-    asked = visit.requests.count("/v1/learners/later")
-    assert asked <= 2
+    requests = visit.requests.count("/v1/learners/later")
+    assert requests <= 2
     service.create("later")
     service.feed("learners/later", 40)
     await page.evaluate("dispatchEvent(new Event('online'))")  # asks at once
@@ -140,11 +140,11 @@ async def test_the_range_of_a_comparison_stands_in_the_address(service: Serving,
     await page.mouse.up()
     await expect(page).to_have_url(re.compile(r"#/compare/both\?from=\d+&to=\d+$"))
     ticks = page.locator(".chart .xtick text")
-    kept = sorted(await ticks.all_text_contents())
+    labels = sorted(await ticks.all_text_contents())
     await page.reload()
     await expect(page.locator(".chart .main-svg").first).to_be_visible()
-    await expect(ticks).to_have_count(len(kept))
-    assert sorted(await ticks.all_text_contents()) == kept
+    await expect(ticks).to_have_count(len(labels))
+    assert sorted(await ticks.all_text_contents()) == labels
     await page.get_by_role("button", name="All", exact=True).click()
     await expect(page).to_have_url(re.compile(r"#/compare/both$"))
     await expect(ticks.filter(has_text="11:00")).to_have_count(1)  # far beyond what was chosen
@@ -202,7 +202,7 @@ async def test_what_of_an_address_is_not_followed_is_told(service: Serving, visi
 
 @pytest.mark.parametrize("place", ["learners/fraud", "compare/both"])
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
         ("from=2030-01-01", "there is nothing after “2030-01-01” (from)"),
         ("to=1", "there is nothing before “1” (to)"),
@@ -211,11 +211,11 @@ async def test_what_of_an_address_is_not_followed_is_told(service: Serving, visi
     ],
 )
 async def test_a_bound_beyond_all_that_there_is_is_told(
-    service: Serving, visit: Opener, place: str, query: str, told: str
+    service: Serving, visit: Opener, place: str, query: str, message: str
 ) -> None:
     page = await visit(service.url, f"#/{place}?{query}")
     note = page.locator(".unread")
-    await expect(note).to_have_text(f"Not followed: {told}.")
+    await expect(note).to_have_text(f"Not followed: {message}.")
     await expect(page.locator(".chart .xtick text").first).to_be_visible()
     ends = await page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
     assert all(end.startswith("2026-01-01") for end in ends)  # all is shown

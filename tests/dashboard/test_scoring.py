@@ -36,8 +36,8 @@ async def test_an_event_whose_features_add_nothing_is_told_so(served: Serving, v
     page = await visit(served.url, "#/learners/unmoved")
     await area(page).fill('{"features": {}}')
     await page.get_by_role("button", name="Score it").press("Enter")  # a click might miss it while the page is built
-    told = page.locator(".result").get_by_text("No feature adds to the score, beside +0.000 of every event")
-    await expect(told).to_be_visible()
+    notice = page.locator(".result").get_by_text("No feature adds to the score, beside +0.000 of every event")
+    await expect(notice).to_be_visible()
     await expect(page.locator(".result table")).to_have_count(0)
 
 
@@ -53,8 +53,8 @@ async def test_numbers_go_as_they_are_typed(served: Serving, visit: Opener, id: 
         await score.click()
         event = {"features": {"shop": int(shop)}}
         reply = served.http.post(f"/learners/long-{len(id)}/predict", json={"events": [event]}).json()
-        told = f"{reply['results'][0]['score']:.3g}".replace("-", "\N{MINUS SIGN}")
-        await expect(page.locator(".result dd").first).to_have_text(told)
+        shown = f"{reply['results'][0]['score']:.3g}".replace("-", "\N{MINUS SIGN}")
+        await expect(page.locator(".result dd").first).to_have_text(shown)
         await expect(page.locator(".result").get_by_role("row", name=f"shop={shop}")).to_be_visible()
     visit.expected = ("422",)
     await area(page).fill('{"features": {"shop": 1e999}}')

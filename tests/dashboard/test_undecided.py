@@ -33,18 +33,18 @@ def service(served: Serving) -> Serving:
     return served
 
 
-def given(service: Serving, visit: Opener, *, reasons: bool) -> None:
-    """The service's own documents, with what is undecided as null, and with the reasons of that or without."""
+def override_replies(service: Serving, visit: Opener, *, reasons: bool) -> None:
+    """Make undecided members of the service's replies null, with or without their reasons."""
     http = service.http
     metrics = http.get("/learners/negative/metrics").json()
     names = ["/threshold", *(f"/{scope}/{name}" for scope in ("window", "since_start") for name in FIGURES)]
     why: dict[str, str] = {
         name: WHY if name == "/threshold" else "no positive" + " in the window" * ("window" in name) for name in names
     }
-    kept = {name: text for name, text in metrics["undefined"].items() if name not in names}
-    told = {**kept, **(why if reasons else {})}
+    defined = {name: text for name, text in metrics["undefined"].items() if name not in names}
+    undefined = {**defined, **(why if reasons else {})}
     none: dict[str, Any] = dict.fromkeys(FIGURES)
-    metrics |= {"threshold": None, "undefined": told}
+    metrics |= {"threshold": None, "undefined": undefined}
     metrics |= {scope: metrics[scope] | none for scope in ("window", "since_start")}
     visit.replies["**/stream"] = replying({"detail": "none", "code": "too-many-streams"}, status=429)
     visit.replies["**/negative/metrics"] = replying(metrics)
@@ -53,7 +53,7 @@ def given(service: Serving, visit: Opener, *, reasons: bool) -> None:
     rows = http.get("/learners?figures=true").json()
     rows["learners"] = [row for row in rows["learners"] if row["name"] == "negative"]
     for row in rows["learners"]:
-        row |= {"threshold": None, "window": row["window"] | {"f1": None}, "undefined": told, "not_ready": WHY}
+        row |= {"threshold": None, "window": row["window"] | {"f1": None}, "undefined": undefined, "not_ready": WHY}
     visit.replies["**/learners?figures=true"] = replying(rows)
     visit.expected = ("429",)
 
@@ -67,7 +67,7 @@ def chart(page: Page, title: str) -> Locator:
 
 
 async def test_every_place_says_why(service: Serving, visit: Opener) -> None:
-    given(service, visit, reasons=True)
+    override_replies(service, visit, reasons=True)
     page = await visit(service.url, "#/learners/negative")
     await expect(tile(page, "Threshold")).to_have_text(f"{NOTHING}{WHY}")
     await expect(tile(page, "F1")).to_have_text(f"{NOTHING}no positive in the window")
@@ -95,7 +95,7 @@ async def test_every_place_says_why(service: Serving, visit: Opener) -> None:
 
 
 async def test_nor_is_a_number_shown_where_no_reason_is_given(service: Serving, visit: Opener) -> None:
-    given(service, visit, reasons=False)
+    override_replies(service, visit, reasons=False)
     page = await visit(service.url, "#/learners/negative")
     await expect(tile(page, "Threshold")).to_have_text(f"{NOTHING}not known")
     await expect(tile(page, "F1")).to_have_text(f"{NOTHING}not known")

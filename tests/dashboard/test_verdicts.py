@@ -21,26 +21,28 @@ async def test_a_group_of_which_some_pairs_are_decided_names_these(served: Servi
     later = {"one": 0.9, "two": 0.95, "three": 0.9123}
     open_pair = pair("one", "two", None, 0.2, 0.1)
     decided = [pair("one", "three", "a", 3.0, 0.0), pair("two", "three", "a", 2.0, 0)]
-    told = await page.evaluate(say, [none, open_pair, *decided])
-    said = (
+    verdicts = await page.evaluate(say, [none, open_pair, *decided])
+    verdict = (
         "open one is better than three; two is better than three.  "
         "2 of 3 pairs are decided, and not yet which learner is best."
     )
-    assert told == said
-    told = await page.evaluate(say, [later, open_pair, *decided])
-    assert told == f"{said} In the windows above one's AUC is behind three's by 0.0123."
+    assert verdicts == verdict
+    verdicts = await page.evaluate(say, [later, open_pair, *decided])
+    assert verdicts == f"{verdict} In the windows above one's AUC is behind three's by 0.0123."
     many = [pair("one", other, "a", 3.0, 0.0) for other in ("two", "three", "four", "five")]
-    told = await page.evaluate(say, [none, *many, pair("six", "one", None, 0.0, 0.0)])
-    assert told.startswith(
+    verdicts = await page.evaluate(say, [none, *many, pair("six", "one", None, 0.0, 0.0)])
+    assert verdicts.startswith(
         "open one is better than two; one is better than three; one is better than four; \N{HORIZONTAL ELLIPSIS}  4 of "
     )
     pairs = [open_pair, pair("one", "three", "a", 3, 0), pair("two", "three", None, 0, 0)]
-    told = await page.evaluate(say, [none, *pairs])
-    assert told.endswith("1 of 3 pairs is decided, and not yet which learner is best.")
+    verdicts = await page.evaluate(say, [none, *pairs])
+    assert verdicts.endswith("1 of 3 pairs is decided, and not yet which learner is best.")
     # what was decided once, and has too little evidence by now, is decided no longer
     pairs = [open_pair, pair("one", "three", "a", 1.5, 0.0), pair("two", "three", "b", 0, 1)]
-    told = await page.evaluate(say, [later, *pairs])
-    assert told.startswith("open None of 3 pairs is decided.  Keep watching: the nearest is one or three, evidence 32")
+    verdicts = await page.evaluate(say, [later, *pairs])
+    assert verdicts.startswith(
+        "open None of 3 pairs is decided.  Keep watching: the nearest is one or three, evidence 32"
+    )
     two_is = "decided two is better than one:  99.8\N{NO-BREAK SPACE}% sure since event 10; keep watching"
     for aucs, end in (
         (none, "."),
@@ -50,8 +52,8 @@ async def test_a_group_of_which_some_pairs_are_decided_names_these(served: Servi
     ):
         assert await page.evaluate(say, [aucs, pair("one", "two", "b", 0.0, 3.0)]) == two_is + end
     best = [pair("one", "two", "a", 3.0, 0.0), pair("one", "three", "a", 3.0, 0.0), pair("two", "three", None, 0, 0)]
-    told = await page.evaluate(say, [later, *best])
-    assert told.endswith("since event 10; keep watching: in the windows above its AUC is behind two's by 0.0500.")
+    verdicts = await page.evaluate(say, [later, *best])
+    assert verdicts.endswith("since event 10; keep watching: in the windows above its AUC is behind two's by 0.0500.")
 
 
 async def test_a_verdict_that_the_window_contradicts_says_so(served: Serving, visit: Opener) -> None:
@@ -76,12 +78,12 @@ async def test_the_command_line_has_the_same_words(served: Serving, visit: Opene
             .map(({verdict, more}) => verdict + more))"""
     evidence = (-9.0, -2.5, 0.0, 0.49, 0.51, 1.6, 2.0, 3.21, 4.29, 4.31, 5.999, 6.0, 12.3, 107.0)
     tests = [
-        {"a": "x", "b": "y", "verdict": verdict, "evidence": {"a_better": one, "b_better": other},
+        {"a": "x", "b": "y", "verdict": verdict, "evidence": {"a_better": item, "b_better": other},
          "since_events": 1234, "since_clock": None}
-        for verdict, one, other in itertools.product((None, "a", "b"), evidence, evidence)
+        for verdict, item, other in itertools.product((None, "a", "b"), evidence, evidence)
     ]  # fmt: skip
     for difference in (None, 0.0123, -0.0123):
-        said = await page.evaluate(say, [tests, difference])
-        assert [one.replace("\N{NO-BREAK SPACE}", " ") for one in said] == [
+        verdict = await page.evaluate(say, [tests, difference])
+        assert [item.replace("\N{NO-BREAK SPACE}", " ") for item in verdict] == [
             verdict_of(test, 0.05, difference) for test in tests
         ]

@@ -17,7 +17,7 @@ from service.cli.main import app
 __all__ = ["COMMANDS", "Wrong", "parse", "parse_module"]
 
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-_OWN = {option for one in typer.main.get_command(app).params for option in one.opts} | {"--help", "-h"}
+_GLOBAL_OPTIONS = {option for param in typer.main.get_command(app).params for option in param.opts} | {"--help", "-h"}
 
 
 _UsageError: Any = typer.BadParameter.__base__  # typer gives neither this nor what is below it a public name
@@ -31,11 +31,11 @@ class _Parsed(Exception):
     """The parser is through; what would follow is left out."""
 
 
-def parse(words: Sequence[str], *, whole: bool = True) -> None:
-    """What stands behind `rarestream`. Raises `Wrong`; where it is not `whole`, arguments and values may be missing."""
+def parse(words: Sequence[str], *, complete: bool = True) -> None:
+    """Parse the words after `rarestream`. Raises `Wrong`; unless `complete`, arguments and values may be missing."""
     name, *rest = words
     if name.startswith("-"):  # an option of the program itself: it would be carried out at once
-        if name not in _OWN:
+        if name not in _GLOBAL_OPTIONS:
             raise Wrong(f"rarestream has no option {name}")
         return
     command = COMMANDS.get(name)
@@ -45,7 +45,7 @@ def parse(words: Sequence[str], *, whole: bool = True) -> None:
     if command is None:
         raise Wrong(f"there is no command {name}")
     if hasattr(command, "commands"):
-        if whole:
+        if complete:
             raise Wrong(f"{name} wants a command")
         return
     try:
@@ -53,34 +53,34 @@ def parse(words: Sequence[str], *, whole: bool = True) -> None:
     except typer.Exit:
         return  # --help
     except _UsageError as error:
-        said = error.format_message()
-        lacking = type(error).__name__ == "MissingParameter" or "requires an argument" in said
-        if whole or not lacking:
-            raise Wrong(f"{name}: {said}") from None
+        message = error.format_message()
+        lacking = type(error).__name__ == "MissingParameter" or "requires an argument" in message
+        if complete or not lacking:
+            raise Wrong(f"{name}: {message}") from None
 
 
 def parse_module(module: str, words: Sequence[str]) -> argparse.Namespace | None:
-    """What stands behind `python -m`. Raises `Wrong`; None of a program that takes no options."""
+    """Parse the words after `python -m`. Raises `Wrong`; None if the program takes no options."""
     if importlib.util.find_spec(module) is None:
         raise Wrong(f"there is no module {module}")
-    found = importlib.import_module(module)
-    if hasattr(found, "__path__"):
-        found = importlib.import_module(f"{module}.__main__")
-    whole = argparse.ArgumentParser.parse_args
+    imported = importlib.import_module(module)
+    if hasattr(imported, "__path__"):
+        imported = importlib.import_module(f"{module}.__main__")
+    parse_args = argparse.ArgumentParser.parse_args
     chosen: list[argparse.Namespace] = []
 
-    def stop(parser: argparse.ArgumentParser, given: Any = None, namespace: Any = None) -> argparse.Namespace:
-        chosen.append(whole(parser, given, namespace))
+    def stop(parser: argparse.ArgumentParser, arguments: Any = None, namespace: Any = None) -> argparse.Namespace:
+        chosen.append(parse_args(parser, arguments, namespace))
         raise _Parsed
 
-    if not hasattr(found, "argparse"):
+    if not hasattr(imported, "argparse"):
         return None
     with (
         mock.patch.object(sys, "argv", [module, *words]),
         mock.patch.object(argparse.ArgumentParser, "parse_args", stop),
     ):
         try:
-            found.main()
+            imported.main()
         except _Parsed:
             return chosen[0]
         except SystemExit:

@@ -29,9 +29,9 @@ class Console:
     def __init__(self, folder: Path, **variables: object) -> None:
         folder.mkdir(exist_ok=True)
         self.folder = folder
-        own = {name: value for name, value in os.environ.items() if not name.startswith("RARESTREAM_")}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("RARESTREAM_")}
         self._environment = {
-            **own,
+            **inherited,
             "PATH": os.pathsep.join([str(programs(folder)), str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTHONPATH": str(ROOT),
             "RARESTREAM_PORT": str(free_port()),
@@ -40,7 +40,7 @@ class Console:
 
     def run(self, command: str, *, status: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """To its end. Raises RuntimeError where that is another than `status`."""
-        done = subprocess.run(
+        completed = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
             cwd=cwd or self.folder,
             env=self._environment,
@@ -50,24 +50,24 @@ class Console:
             timeout=_SECONDS,
             check=False,
         )
-        if done.returncode != status:
-            raise RuntimeError(f"{command} ended with {done.returncode}: {done.stdout}\n{done.stderr}")
-        return done
+        if completed.returncode != status:
+            raise RuntimeError(f"{command} ended with {completed.returncode}: {completed.stdout}\n{completed.stderr}")
+        return completed
 
     @contextmanager
     def start(self, command: str) -> Iterator[subprocess.Popen[str]]:
-        """In the background, in a process group of its own; its standard error is in `said.txt`.
+        """In the background, in a process group of its own; its standard error is in `errors.txt`.
 
         At the end of the block its own end is waited for; where the block fails, the group is killed.
         """
-        with (self.folder / "said.txt").open("wb") as said:
+        with (self.folder / "errors.txt").open("wb") as errors:
             started = subprocess.Popen(
                 ["bash", "-euo", "pipefail", "-c", command],
                 cwd=self.folder,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=errors,
                 text=True,
                 start_new_session=True,
             )
@@ -76,23 +76,23 @@ class Console:
             yield started
             failing.pop_all()
 
-    def said(self) -> str:
+    def errors(self) -> str:
         """On standard error, by what was started last."""
-        return (self.folder / "said.txt").read_text()
+        return (self.folder / "errors.txt").read_text()
 
     @contextmanager
     def serving(self, command: str) -> Iterator[str]:
-        """A service from the moment that it is ready, and its address; stopped in order at the end of the block."""
+        """Start a service, wait until it is ready, yield it and its address; stop it in order at the end."""
         with self.start(command) as process:
             assert process.stdout is not None
             ready = process.stdout.readline()
-            found = re.search(r"is ready in .*: (https?://\S+) \(dashboard\)", ready)
-            if found is None:
-                raise RuntimeError(f"{command} is not ready: {ready}{self.said()}")
-            yield found[1]
+            match = re.search(r"is ready in .*: (https?://\S+) \(dashboard\)", ready)
+            if match is None:
+                raise RuntimeError(f"{command} is not ready: {ready}{self.errors()}")
+            yield match[1]
             process.send_signal(signal.SIGTERM)
             if process.wait(_SECONDS) not in (0, -signal.SIGTERM):
-                raise RuntimeError(f"{command} ended with {process.returncode}: {self.said()}")
+                raise RuntimeError(f"{command} ended with {process.returncode}: {self.errors()}")
 
 
 def kill_group(process: subprocess.Popen[str]) -> None:

@@ -28,13 +28,13 @@ class Block(NamedTuple):
 
 
 def read(name: str) -> str:
-    """The text of a document, named by its path from the root."""
+    """Read a document, named by its path from the root."""
     return (ROOT / name).read_text()
 
 
 def blocks(document: Path) -> list[Block]:
     """Every fenced block, in order. Raises ValueError where a fence is not closed."""
-    found: list[Block] = []
+    blocks_found: list[Block] = []
     opened: tuple[int, str] | None = None
     inside: list[str] = []
     for number, line in enumerate(document.read_text().splitlines(), 1):
@@ -45,28 +45,28 @@ def blocks(document: Path) -> list[Block]:
             opened, inside = (number, fence[1]), []
         else:
             text = "\n".join(inside) + "\n"
-            found.append(Block(str(document.relative_to(ROOT)), *opened, text))
+            blocks_found.append(Block(str(document.relative_to(ROOT)), *opened, text))
             opened = None
     if opened is not None:
         raise ValueError(f"{document}: the fence of line {opened[0]} is not closed")
-    return found
+    return blocks_found
 
 
 def block(document: str, begins: str) -> Block:
-    """The one block of a document, named by its path from the root, that begins so. Raises ValueError else."""
-    found = [one for one in blocks(ROOT / document) if one.text.startswith(begins)]
-    if len(found) != 1:
-        raise ValueError(f"{document} has {len(found)} blocks that begin with {begins}")
-    return found[0]
+    """Find the one block of a document that begins so. Raises ValueError if there is none or more than one."""
+    matches = [item for item in blocks(ROOT / document) if item.text.startswith(begins)]
+    if len(matches) != 1:
+        raise ValueError(f"{document} has {len(matches)} blocks that begin with {begins}")
+    return matches[0]
 
 
 def commands(console: Block) -> list[str]:
-    """The commands of a `console` block, each behind its $, as they are typed; what they print is left out."""
-    return [one.strip() for one in re.findall(r"^\$ ((?:.*\\\n)*.*)$", console.text, re.MULTILINE)]
+    """List the commands of a `console` block, each after its $, without their output."""
+    return [item.strip() for item in re.findall(r"^\$ ((?:.*\\\n)*.*)$", console.text, re.MULTILINE)]
 
 
 def instead(text: str, others: Mapping[str, object]) -> str:
-    """A text of a document for this machine: each key, which has to be there, becomes its value."""
+    """Adapt a text to this machine: replace each key, which must occur, by its value."""
     for shown, here in others.items():
         if shown not in text:
             raise ValueError(f"{shown} is not in {text}")
@@ -76,16 +76,16 @@ def instead(text: str, others: Mapping[str, object]) -> str:
 
 def inline(document: Path) -> list[str]:
     """Every piece of code within the prose and the tables, in one line each."""
-    return [" ".join(one.split()) for one in re.findall(r"`([^`]+)`", _prose(document))]
+    return [" ".join(item.split()) for item in re.findall(r"`([^`]+)`", _prose(document))]
 
 
 def _prose(document: Path) -> str:
-    """The text without its fenced blocks."""
+    """Remove the fenced blocks from a text."""
     return re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
 def anchors(document: Path) -> set[str]:
-    """What `#...` may follow the document's name in a link: its headings, as GitHub spells them."""
+    """List the anchors of a document: its headings, as GitHub spells them."""
     titles = re.findall(r"^#+ (.*)$", _prose(document), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 

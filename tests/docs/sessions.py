@@ -57,39 +57,39 @@ class Differs(Exception):
     """A reply is not as its document shows it."""
 
 
-def compare(shown: Any, found: Any, at: str = "") -> None:
-    """Raises `Differs` where a reply has other members than the one shown, of another kind, or other strings."""
+def compare(shown: Any, actual: Any, at: str = "") -> None:
+    """Raise `Differs` if a reply has other members than the one shown, other types, or other strings."""
     if isinstance(shown, dict):
-        if not isinstance(found, dict):
-            raise Differs(f"{at or '/'} is {found!r}; an object is shown")
+        if not isinstance(actual, dict):
+            raise Differs(f"{at or '/'} is {actual!r}; an object is shown")
         named = shown.keys() - {"..."}
-        missing, more = named - found.keys(), found.keys() - named
+        missing, more = named - actual.keys(), actual.keys() - named
         if missing or (more and "..." not in shown):
             raise Differs(f"{at or '/'}: {sorted(missing)} are shown and not there, {sorted(more)} there and not shown")
         for name in named:
             if name not in _VARY:
-                compare(shown[name], found[name], f"{at}/{name}")
+                compare(shown[name], actual[name], f"{at}/{name}")
     elif isinstance(shown, list):
-        if not isinstance(found, list):
-            raise Differs(f"{at} is {found!r}; a list is shown")
+        if not isinstance(actual, list):
+            raise Differs(f"{at} is {actual!r}; a list is shown")
         listed = shown[:-1] if shown[-1:] == ["..."] else shown
-        if len(found) < len(listed) or (len(found) > len(listed) and listed is shown):
-            raise Differs(f"{at} has {len(found)} entries; {len(listed)} are shown")
-        for i, one in enumerate(listed):
-            compare(one, found[i], f"{at}/{i}")
+        if len(actual) < len(listed) or (len(actual) > len(listed) and listed is shown):
+            raise Differs(f"{at} has {len(actual)} entries; {len(listed)} are shown")
+        for i, item in enumerate(listed):
+            compare(item, actual[i], f"{at}/{i}")
     elif isinstance(shown, (int, float)) and not isinstance(shown, bool):
-        if isinstance(found, bool) or not isinstance(found, (int, float)):
-            raise Differs(f"{at} is {found!r}; a number is shown")
-        if at not in _MEASURED and not _same(shown, found):
-            raise Differs(f"{at} is {found!r}; {shown!r} is shown")
-    elif shown != found:
-        raise Differs(f"{at} is {found!r}; {shown!r} is shown")
+        if isinstance(actual, bool) or not isinstance(actual, (int, float)):
+            raise Differs(f"{at} is {actual!r}; a number is shown")
+        if at not in _MEASURED and not _same(shown, actual):
+            raise Differs(f"{at} is {actual!r}; {shown!r} is shown")
+    elif shown != actual:
+        raise Differs(f"{at} is {actual!r}; {shown!r} is shown")
 
 
-def _same(shown: float, found: float) -> bool:
+def _same(shown: float, actual: float) -> bool:
     """Whether a number is the one shown, to the digits that are."""
     exponent = Decimal(repr(shown)).as_tuple().exponent  # of the last digit
-    return isinstance(exponent, int) and abs(found - shown) <= 0.51 * 10.0**exponent
+    return isinstance(exponent, int) and abs(actual - shown) <= 0.51 * 10.0**exponent
 
 
 class Session:
@@ -135,11 +135,11 @@ class Session:
                 self._redis = RedisServer()
                 self._redis.__enter__()
             text = text.replace("localhost:6379", f"127.0.0.1:{self._redis.port}")
-        return re.sub(r"localhost:8001|--port 8001", lambda found: found[0].replace("8001", self._second), text)
+        return re.sub(r"localhost:8001|--port 8001", lambda match: match[0].replace("8001", self._second), text)
 
     def _sh(self, block: Block) -> None:
-        printed, said = self.folder / "printed.txt", self.folder / "said.txt"
-        with printed.open("wb") as out, said.open("wb") as err:
+        printed, errors = self.folder / "printed.txt", self.folder / "said.txt"
+        with printed.open("wb") as out, errors.open("wb") as err:
             shell = subprocess.Popen(
                 ["bash", "-euo", "pipefail", "-c", self._here(block.text)],
                 cwd=self.folder,
@@ -152,7 +152,7 @@ class Session:
             self._shells.append(shell)
             status = shell.wait(_SECONDS)
         if status:
-            raise RuntimeError(f"{block.place} ended with {status}: {printed.read_text()}\n{said.read_text()}")
+            raise RuntimeError(f"{block.place} ended with {status}: {printed.read_text()}\n{errors.read_text()}")
         self.reply = _last_document(printed.read_text())
 
     def _python(self, block: Block) -> None:
@@ -168,11 +168,11 @@ class Session:
     def _http(self, block: Block) -> None:
         head, _, body = block.text.partition("\n\n")
         method, _, path = head.strip().partition(" ")
-        sent: dict[str, Any] = {}
+        content: dict[str, Any] = {}
         if body:
             json.loads(body)  # what is shown is JSON, whatever the service would take
-            sent = {"content": body, "headers": {"content-type": "application/json"}}
-        reply = httpx.request(method, self.url + path, **sent, timeout=_SECONDS, trust_env=False)
+            content = {"content": body, "headers": {"content-type": "application/json"}}
+        reply = httpx.request(method, self.url + path, **content, timeout=_SECONDS, trust_env=False)
         self.reply = reply.json()
         if reply.is_error:
             self._refused = block
@@ -203,16 +203,16 @@ class Session:
 
 
 def programs(folder: Path) -> Path:
-    """A folder of programs that go before those of the path.
+    """Make a folder of programs that precede those of PATH.
 
     `rarestream` and `pytest` are of this very code, with the document's own learners where it has some; what a curl is
     refused ends its block.
     """
-    own = folder / "learners" / "algorithms" / "auc"
+    auc_folder = folder / "learners" / "algorithms" / "auc"
     extended = f'exec "{sys.executable}" -c "import sys; from learners.algorithms import auc; '
-    extended += f"auc.__path__.append({str(own)!r}); "
+    extended += f"auc.__path__.append({str(auc_folder)!r}); "
     scripts = {
-        "rarestream": f'if [ -d "{own}" ]; then {extended}from service.cli.main import main; main()" "$@"; fi\n'
+        "rarestream": f'if [ -d "{auc_folder}" ]; then {extended}from service.cli.main import main; main()" "$@"; fi\n'
         f'exec "{sys.executable}" -m service "$@"',
         "pytest": f'cd "{ROOT}"; {extended}import pytest; '
         'sys.exit(pytest.main(sys.argv[1:]))" -n 0 -p no:cacheprovider "$@"',
@@ -228,12 +228,12 @@ def programs(folder: Path) -> Path:
 
 
 def _last_document(text: str) -> Any:
-    """The last JSON object of what was printed; None where there is none."""
-    found, at = None, text.find("{")
+    """Return the last JSON object in printed text, or None."""
+    last, at = None, text.find("{")
     while at >= 0:
         try:
-            found, end = json.JSONDecoder().raw_decode(text, at)
+            last, end = json.JSONDecoder().raw_decode(text, at)
         except ValueError:
             end = at + 1
         at = text.find("{", end)
-    return found
+    return last

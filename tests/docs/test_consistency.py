@@ -46,20 +46,20 @@ SETTINGS = read("docs/reference/settings.md")
 
 
 def section(text: str, title: str) -> str:
-    """What stands under a heading, to the next of its level or a higher one."""
-    found = re.search(rf"^(#+) {re.escape(title)}\n(.*?)(?=^#{{1,3}} |\Z)", text, re.DOTALL | re.MULTILINE)
-    assert found, f"there is no section {title}"
-    return found[2]
+    """Return the text under a heading, up to the next heading of its level or above."""
+    match = re.search(rf"^(#+) {re.escape(title)}\n(.*?)(?=^#{{1,3}} |\Z)", text, re.DOTALL | re.MULTILINE)
+    assert match, f"there is no section {title}"
+    return match[2]
 
 
 def rows(text: str) -> dict[str, list[str]]:
     """Rows of tables whose first cell is a name in backquotes: the name, and the other cells."""
-    found = {}
+    result = {}
     for line in text.splitlines():
         cells = re.fullmatch(r"\| `([^`]+)` \| (.*) \|", line)
         if cells:
-            found[cells[1]] = re.split(r" \| ", cells[2])
-    return found
+            result[cells[1]] = re.split(r" \| ", cells[2])
+    return result
 
 
 # Settings
@@ -76,14 +76,14 @@ def test_every_setting_is_in_the_reference_with_its_default(name: str) -> None:
 def test_no_setting_that_is_named_anywhere_is_gone() -> None:
     files = [*DOCUMENTS, ROOT / "CHANGELOG.md", *(ROOT / "benchmarks").glob("*.md")]
     for folder in ("deploy", "docker", "examples"):
-        files += [one for one in (ROOT / folder).rglob("*") if one.is_file() and "__pycache__" not in one.parts]
+        files += [path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     for file in files:
         named = {name.lower() for name in re.findall(r"RARESTREAM_([A-Z_]*[A-Z])", file.read_text())}
         assert named <= {*Settings.model_fields, "url", "key", "ca"}, file
 
 
 def test_variables_of_other_programs_that_are_named_are_read() -> None:
-    source = "".join(one.read_text() for one in (ROOT / "service").rglob("*.py"))
+    source = "".join(path.read_text() for path in (ROOT / "service").rglob("*.py"))
     for document in DOCUMENTS:
         for name in re.findall(r"\b(?:KAFKA|REDIS)_[A-Z]+\b", document.read_text()):
             assert f'environ.get("{name}")' in source, f"{document.name}: {name}"
@@ -94,20 +94,20 @@ def test_variables_of_other_programs_that_are_named_are_read() -> None:
 
 def assert_documented(schema: dict[str, Any], text: str) -> None:
     """Each parameter has its row, with its default and its meaning; and no row is of a parameter that is gone."""
-    found = rows(text)
-    wanted = {name: one for name, one in schema["properties"].items() if "const" not in one}
-    assert list(found) == list(wanted)
-    for name, one in wanted.items():
-        default, values, meaning = found[name]
-        if "default" not in one:
+    result = rows(text)
+    wanted = {name: item for name, item in schema["properties"].items() if "const" not in item}
+    assert list(result) == list(wanted)
+    for name, item in wanted.items():
+        default, values, meaning = result[name]
+        if "default" not in item:
             assert default == "required"
-        elif isinstance(one["default"], str):
-            assert default == f"`{one['default']}`"
+        elif isinstance(item["default"], str):
+            assert default == f"`{item['default']}`"
         else:
-            assert json.loads(default.strip("`")) == one["default"]
-        assert meaning.replace("\\|", "|") == one["description"]
-        if "enum" in one:
-            assert values == ", ".join(one["enum"])
+            assert json.loads(default.strip("`")) == item["default"]
+        assert meaning.replace("\\|", "|") == item["description"]
+        if "enum" in item:
+            assert values == ", ".join(item["enum"])
 
 
 @pytest.mark.parametrize("name", algorithms())
@@ -180,8 +180,10 @@ def test_every_objective_and_calibration_is_told() -> None:
     assert config.threshold is not None
     assert config.calibration is not None
     table = section(THRESHOLDS, "Thresholds")
-    told = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall("`(.*?)`", row)}
-    assert set(config.threshold.schema()["properties"]["objective"]["enum"]) <= told
+    documented = {
+        name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall("`(.*?)`", row)
+    }
+    assert set(config.threshold.schema()["properties"]["objective"]["enum"]) <= documented
     for kind in config.calibration.schema()["properties"]["kind"]["enum"]:
         assert f"| `{kind}` |" in section(THRESHOLDS, "Probabilities")
 
@@ -192,38 +194,38 @@ def test_every_objective_and_calibration_is_told() -> None:
 def test_every_endpoint_is_in_the_api() -> None:
     paths = create_app(Settings(store="memory:")).openapi()["paths"]
     there = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
-    told = set(re.findall(r"`([A-Z]+ /v1/[^`]*)`", section(API, "In short")))
-    assert told == there
+    documented = set(re.findall(r"`([A-Z]+ /v1/[^`]*)`", section(API, "In short")))
+    assert documented == there
 
 
 def test_every_query_parameter_is_in_the_api() -> None:
     paths = create_app(Settings(store="memory:")).openapi()["paths"]
     for path, methods in paths.items():
         for operation in methods.values():
-            for one in operation.get("parameters", []):
-                if one["in"] == "query":
-                    assert re.search(rf"[?&`]{one['name']}[=`]", API), f"{one['name']} of {path}"
+            for item in operation.get("parameters", []):
+                if item["in"] == "query":
+                    assert re.search(rf"[?&`]{item['name']}[=`]", API), f"{item['name']} of {path}"
 
 
 def codes() -> set[tuple[str, int]]:
     """Every code with its status, those of the framework's own refusals too."""
-    found, left = set(), [errors.ServiceError]
+    result, left = set(), [errors.ServiceError]
     while left:
-        one = left.pop()
-        found.add((one.code, one.status))
-        left += one.__subclasses__()
-    return found | {("not-found", 404), ("method-not-allowed", 405)}
+        item = left.pop()
+        result.add((item.code, item.status))
+        left += item.__subclasses__()
+    return result | {("not-found", 404), ("method-not-allowed", 405)}
 
 
 def test_every_error_is_in_the_api() -> None:
-    told = {(code, int(cells[0])) for code, cells in rows(section(API, "Errors")).items() if cells[0].isdigit()}
-    assert told == codes()
+    documented = {(code, int(cells[0])) for code, cells in rows(section(API, "Errors")).items() if cells[0].isdigit()}
+    assert documented == codes()
 
 
 def test_every_command_is_in_the_command_line() -> None:
     commands = get_command(command_line).commands  # type: ignore[attr-defined]
-    told = set(re.findall(r"^\| \[`(\w+)`\]", read("docs/reference/command-line.md"), re.MULTILINE))
-    assert told == set(commands)
+    documented = set(re.findall(r"^\| \[`(\w+)`\]", read("docs/reference/command-line.md"), re.MULTILINE))
+    assert documented == set(commands)
 
 
 # The Python client
@@ -236,28 +238,28 @@ def public(of: type) -> set[str]:
 def test_every_method_of_the_client_is_in_its_guide_with_its_arguments() -> None:
     """And the defaults of `Client` itself."""
     text = read("docs/reference/python-client.md")
-    told = {
+    documented = {
         name: arguments
         for row in re.findall(r"^\| (`[a-z_]+\(.*?) \|", text, re.MULTILINE)
         for name, arguments in re.findall(r"`(\w+)\((.*?)\)`", row)
     }
-    assert set(told) == public(Client) - {"close", "url"} | public(RemoteLearner)
-    for name, arguments in told.items():
+    assert set(documented) == public(Client) - {"close", "url"} | public(RemoteLearner)
+    for name, arguments in documented.items():
         method = getattr(RemoteLearner, name, None) or getattr(Client, name)
-        named = [re.sub("=.*", "", one) for one in re.split(", ", arguments) if one and one != "..."]
-        taken = [one for one in inspect.signature(method).parameters.values() if one.name != "self"]
-        if taken and taken[-1].kind is inspect.Parameter.VAR_KEYWORD:
-            assert [one.name for one in taken[:-1]] == named[: len(taken) - 1], name
+        named = [re.sub("=.*", "", part) for part in re.split(", ", arguments) if part and part != "..."]
+        parameters = [item for item in inspect.signature(method).parameters.values() if item.name != "self"]
+        if parameters and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:
+            assert [item.name for item in parameters[:-1]] == named[: len(parameters) - 1], name
         else:
-            assert [one.name for one in taken] == named, name
+            assert [parameter.name for parameter in parameters] == named, name
     shown = rows(text)
-    for one in inspect.signature(Client).parameters.values():
-        if one.name != "url":
-            said = shown[one.name][0].strip("`")
+    for item in inspect.signature(Client).parameters.values():
+        if item.name != "url":
+            cell = shown[item.name][0].strip("`")
             names = {"RequestBounds": RequestBounds}
-            default = one.default
-            assert default is None or callable(default) or said == str(default) or eval(said, names) == default, (
-                one.name
+            default = item.default
+            assert default is None or callable(default) or cell == str(default) or eval(cell, names) == default, (
+                item.name
             )
 
 
@@ -266,25 +268,27 @@ def test_every_method_of_the_client_is_in_its_guide_with_its_arguments() -> None
 
 def test_every_live_figure_is_defined() -> None:
     text = section(METRICS, "Live figures")
-    told = set(re.findall(r"`([a-z0-9_]+)`", text))
+    documented = set(re.findall(r"`([a-z0-9_]+)`", text))
     document = learners.create("cbr", dim=2).figures()
     ordinal = learners.create("npsvor", dim=2).figures()
-    assert {*FIGURES, *HISTORY_COLUMNS[:3]} - {"clock"} <= {*told, "events", "served"}
-    for one in (document, ordinal):
+    assert {*FIGURES, *HISTORY_COLUMNS[:3]} - {"clock"} <= {*documented, "events", "served"}
+    for item in (document, ordinal):
         for scope in ("window", "since_start"):
-            assert set(one[scope]) <= told
-        assert set(one) - {"window", "since_start", "undefined", "events", "class_counts", "position"} <= told
+            assert set(item[scope]) <= documented
+        assert set(item) - {"window", "since_start", "undefined", "events", "class_counts", "position"} <= documented
 
 
 def test_every_column_of_the_history_is_told() -> None:
-    told = set(re.findall(r"`([a-z0-9_]+)`", section(METRICS, "Live figures") + section(METRICS, "History and stream")))
-    assert {*HISTORY_COLUMNS, *ORDINAL_HISTORY} <= told
+    documented = set(
+        re.findall(r"`([a-z0-9_]+)`", section(METRICS, "Live figures") + section(METRICS, "History and stream"))
+    )
+    assert {*HISTORY_COLUMNS, *ORDINAL_HISTORY} <= documented
 
 
 # All documents
 
 
-@pytest.mark.parametrize("document", [*DOCUMENTS, *BESIDE], ids=lambda one: str(one.relative_to(ROOT)))
+@pytest.mark.parametrize("document", [*DOCUMENTS, *BESIDE], ids=lambda item: str(item.relative_to(ROOT)))
 def test_links_lead_somewhere(document: Path) -> None:
     for link in links(document):
         if re.match(r"https?:", link):
@@ -333,12 +337,12 @@ def test_constraints_pin_every_dependency_without_addresses() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+]+", line) for line in pins)
     pinned = {line.partition("==")[0].lower().replace("_", "-") for line in pins}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = project["dependencies"] + [one for extra in project["optional-dependencies"].values() for one in extra]
-    names = {re.match(r"[A-Za-z0-9._-]+", one).group().lower().replace("_", "-") for one in wanted}  # type: ignore[union-attr]
+    wanted = project["dependencies"] + [item for extra in project["optional-dependencies"].values() for item in extra]
+    names = {re.match(r"[A-Za-z0-9._-]+", item).group().lower().replace("_", "-") for item in wanted}  # type: ignore[union-attr]
     assert names - {"rarestream"} <= pinned
 
 
-@pytest.mark.parametrize("package", [rarestream, learners, service], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("package", [rarestream, learners, service], ids=lambda item: item.__name__)
 def test_public_names_exist_and_modules_say_what_they_are_for(package: ModuleType) -> None:
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         if info.name.endswith("__main__"):

@@ -36,9 +36,9 @@ def get(url: str, **headers: str) -> httpx.Response:
 
 
 def shown(console: Console, url: str) -> list[dict[str, object]]:
-    """The learners that `rarestream list` tells of."""
-    found: list[dict[str, object]] = json.loads(console.run(f"rarestream list --json --url {url}").stdout)["learners"]
-    return found
+    """List the learners as `rarestream list` reports them."""
+    rows: list[dict[str, object]] = json.loads(console.run(f"rarestream list --json --url {url}").stdout)["learners"]
+    return rows
 
 
 # README.md
@@ -50,8 +50,8 @@ def test_the_service_of_the_session_is_ended(tmp_path: Path) -> None:
     start, _, _ = block("README.md", "rarestream serve --store sqlite:///rarestream.db").text.partition("\n\n")
     port = free_port()
     here = instead(start, {"localhost:8000": f"127.0.0.1:{port}"})
-    done = Console(tmp_path, RARESTREAM_PORT=port).run(f"{here}\n{end}\nwait %1", status=128 + signal.SIGTERM)
-    assert "stopped" in done.stderr
+    completed = Console(tmp_path, RARESTREAM_PORT=port).run(f"{here}\n{end}\nwait %1", status=128 + signal.SIGTERM)
+    assert "stopped" in completed.stderr
     assert (tmp_path / "rarestream.db").exists()
 
 
@@ -76,7 +76,7 @@ def test_several_processes(tmp_path: Path) -> None:
             workers = set(re.findall(r'worker="(\d+)"', get(f"{url}/metrics").text))
             assert shown(console, url) == []
         assert {"1", "2", "3", "4"} == workers
-    assert "worker=4" in console.said()
+    assert "worker=4" in console.errors()
 
 
 def test_sentinels_and_a_cluster(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_sentinels_and_a_cluster(tmp_path: Path) -> None:
         with console.serving(instead(of_sentinels, {"s1:26379,s2:26379,s3:26379": there})) as url:
             console.run(f"{create} {url}")
             console.run(f"{learn} {url}")
-        assert "PASSWORD" not in console.said()
+        assert "PASSWORD" not in console.errors()
     with cluster(user="default", password="PASSWORD") as servers:
         there = ",".join(f"127.0.0.1:{server.port}" for server in servers.masters)
         with console.serving(instead(of_cluster, {"c1:6379,c2:6379,c3:6379": there})) as url:
@@ -103,16 +103,16 @@ def test_learners_spread_over_nodes(tmp_path: Path) -> None:
     console = Console(tmp_path, RARESTREAM_PORT=port)
     console.run("rarestream keys create --keys keys.json --name me --scope admin > me.key")
     key = (tmp_path / "me.key").read_text().strip()
-    own = f"http://127.0.0.1:{port}"
+    service_url = f"http://127.0.0.1:{port}"
     with RedisServer() as redis:
-        here = {"redis:6379": f"127.0.0.1:{redis.port}", "http://10.0.0.7:8000": own}
+        here = {"redis:6379": f"127.0.0.1:{redis.port}", "http://10.0.0.7:8000": service_url}
         with console.serving(instead(serve, here)) as url:
             nodes = get(f"{url}/v1/nodes", authorization=f"Bearer {key}").raise_for_status().json()
-    assert own in json.dumps(nodes)
+    assert service_url in json.dumps(nodes)
 
 
 def masked(line: str) -> str:
-    """A line of the log without what is another each time."""
+    """Remove from a line of the log what differs between runs."""
     line = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "TIME", line)
     line = re.sub(r'(request_id"?[=:]"?)[0-9a-f]{32}\b', r"\1ID", line)
     line = re.sub(r'(bytes"?[=:])\d+', r"\1N", line)
@@ -121,17 +121,17 @@ def masked(line: str) -> str:
 
 def test_lines_of_the_log(tmp_path: Path) -> None:
     printed = block("docs/how-to/monitor.md", "2026-11-20T19:49:26.696Z INFO").text.splitlines()
-    made = {"algorithm": "cbr-diag", "features": {"kind": "named"}}
+    config = {"algorithm": "cbr-diag", "features": {"kind": "named"}}
     events = [{"features": {"amount": i}, "label": i % 2} for i in range(20)]
     for form, line in zip(("text", "json"), printed, strict=True):
         log = tmp_path / form
         with Process("memory:", log, log_format=form) as service:
             with httpx.Client(base_url=f"{service.url}/v1/learners/", timeout=300, trust_env=False) as http:
-                http.put("fraud", json=made).raise_for_status()
+                http.put("fraud", json=config).raise_for_status()
                 http.post("fraud/update", json={"events": events}).raise_for_status()
                 assert http.post("fraud/update", json={"events": [{"label": 2}]}).status_code == 422
             service.stop()
-        assert masked(line) in [masked(one) for one in log.read_text().splitlines()]
+        assert masked(line) in [masked(item) for item in log.read_text().splitlines()]
 
 
 # security.md
@@ -140,9 +140,9 @@ def test_lines_of_the_log(tmp_path: Path) -> None:
 def test_it_does_not_listen_everywhere_without_keys(tmp_path: Path) -> None:
     refused = block("docs/how-to/secure.md", "$ rarestream serve --host 0.0.0.0")
     (serve,) = commands(refused)
-    said = refused.text.partition("\n")[2].strip()
-    assert said.endswith(" ...")
-    assert Console(tmp_path).run(serve, status=2).stderr.startswith(said.removesuffix(" ..."))
+    expected = refused.text.partition("\n")[2].strip()
+    assert expected.endswith(" ...")
+    assert Console(tmp_path).run(serve, status=2).stderr.startswith(expected.removesuffix(" ..."))
 
 
 def test_tls(tmp_path: Path) -> None:
@@ -170,9 +170,9 @@ def test_a_keys_file(tmp_path: Path) -> None:
     path.write_text(instead(text, here))
     (key,) = load(path)
     with Process("memory:", tmp_path / "log", keys=path) as service:
-        told = get(f"{service.url}/v1/key", authorization=f"Bearer rs_{key.id}_{secret}").raise_for_status().json()
-    assert (told["name"], told["scopes"], told["learners"]) == ("scoring", ["predict"], "fraud-*")
-    assert told["limits"]["requests_per_second"] == 200
+        reply = get(f"{service.url}/v1/key", authorization=f"Bearer rs_{key.id}_{secret}").raise_for_status().json()
+    assert (reply["name"], reply["scopes"], reply["learners"]) == ("scoring", ["predict"], "fraud-*")
+    assert reply["limits"]["requests_per_second"] == 200
 
 
 def test_a_scrape_with_a_key(tmp_path: Path) -> None:
@@ -185,8 +185,8 @@ def test_a_scrape_with_a_key(tmp_path: Path) -> None:
     console.run("rarestream keys create --keys keys.json --name prometheus --scope read > rarestream.key")
     with console.serving("rarestream serve --keys keys.json --store memory:") as url:
         target = job["static_configs"][0]["targets"][0].replace("rarestream:8000", httpx.URL(url).netloc.decode())
-        sent = (tmp_path / Path(job["authorization"]["credentials_file"]).name).read_text().strip()
-        scraped = get(f"http://{target}/metrics", authorization=f"Bearer {sent}").raise_for_status()
+        credentials = (tmp_path / Path(job["authorization"]["credentials_file"]).name).read_text().strip()
+        scraped = get(f"http://{target}/metrics", authorization=f"Bearer {credentials}").raise_for_status()
     assert "# TYPE rarestream_" in scraped.text
 
 
@@ -207,27 +207,27 @@ def test_consumers_of_kafka(tmp_path: Path) -> None:
             broker.produce("payments", [(0, event(i)) for i in range(10)])
             eventually(lambda: cards.learnt == 10)
             broker.produce("payments", [(0, event(10, labelled=False, id="tx-10"))])
-            ((_, found),) = broker.messages("scores", 1)
+            ((_, scored),) = broker.messages("scores", 1)
             consumer.send_signal(signal.SIGTERM)
-        assert consumer.returncode == 0, console.said()
-        said = json.loads(found)
-        own = {name: said[name] for name in ("score", "probability", "threshold", "label")}  # by what was learnt here
-        assert own.pop("label") == (own["probability"] >= own["threshold"])
-        assert all(isinstance(value, float) for value in own.values())
-        compare(message | own | {"label": said["label"]}, said)
+        assert consumer.returncode == 0, console.errors()
+        reply = json.loads(scored)
+        numbers = {name: reply[name] for name in ("score", "probability", "threshold", "label")}  # depend on the model
+        assert numbers.pop("label") == (numbers["probability"] >= numbers["threshold"])
+        assert all(isinstance(value, float) for value in numbers.values())
+        compare(message | numbers | {"label": reply["label"]}, reply)
         with console.start(instead(of_labels, {"kafka-1:9092": broker.address})) as consumer:
             broker.produce("labels", [(0, b"no event"), (0, json.dumps({"id": "tx-10", "label": 1}).encode())])
             eventually(lambda: cards.learnt == 11)
             consumer.send_signal(signal.SIGTERM)
-        assert consumer.returncode == 0, console.said()
-        assert "labels/0" in console.said()  # the message that was skipped
+        assert consumer.returncode == 0, console.errors()
+        assert "labels/0" in console.errors()  # the message that was skipped
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     nobody = f"127.0.0.1:{free_port()}"
     with Process("memory:", tmp_path / "log") as service, Target(service.url, "terminals"):
         console = Console(tmp_path / "second", RARESTREAM_URL=service.url)
-        done = console.run(instead(secured, {"kafka-1:9093": nobody, "ca.pem": "../ca.pem"}), status=1)
-    assert nobody in done.stderr
+        completed = console.run(instead(secured, {"kafka-1:9093": nobody, "ca.pem": "../ca.pem"}), status=1)
+    assert nobody in completed.stderr
 
 
 def test_a_consumer_of_kafka_and_one_of_redis(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_consumer_of_kafka_and_one_of_redis(tmp_path: Path) -> None:
             with console.start(instead(of_kafka, {"kafka-1:9092": broker.address})) as consumer:
                 eventually(lambda: cards.learnt == 3)
                 consumer.send_signal(signal.SIGINT)
-            assert consumer.returncode == 0, console.said()
+            assert consumer.returncode == 0, console.errors()
         with RedisServer() as redis:
             for i in range(4):
                 redis.command("XADD", "payments", "*", "event", event(i))

@@ -34,10 +34,10 @@ IMAGE = f"rarestream:{__version__}"
 
 
 def known_to(program: str, words: list[str]) -> None:
-    """The program of this name, where it is here, knows all options: its help comes behind them."""
+    """Check that the program, if it is installed, accepts all options when `--help` follows them."""
     if shutil.which(program):
-        done = subprocess.run([program, *words], check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        completed = subprocess.run([program, *words], check=False, capture_output=True, text=True)
+        assert completed.returncode == 0, completed.stderr
 
 
 # systemd
@@ -58,16 +58,17 @@ def test_the_unit_of_systemd(tmp_path: Path) -> None:
         here = instead(text, {program: "/bin/true"})
         (tmp_path / "rarestream.service").write_text(here)
         check = ["systemd-analyze", "verify", str(tmp_path / "rarestream.service")]
-        done = subprocess.run(check, check=False, capture_output=True, text=True)
-        assert "rarestream.service" not in done.stderr, done.stderr  # what it does not know it ignores, and says
-        assert done.returncode == 0, done.stderr
+        completed = subprocess.run(check, check=False, capture_output=True, text=True)
+        # unknown settings are ignored with a message
+        assert "rarestream.service" not in completed.stderr, completed.stderr
+        assert completed.returncode == 0, completed.stderr
 
 
 # Docker
 
 
 def of_docker_run(words: list[str]) -> argparse.Namespace:
-    """The options that the documents use, and the image."""
+    """Parse the documented options and the image."""
     parser = argparse.ArgumentParser()
     for flag in ("--rm", "--read-only"):
         parser.add_argument(flag, action="store_true")
@@ -91,11 +92,11 @@ def test_the_image_is_built_and_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         _, verb, *words = shlex.split(command.replace("\\\n", " "))
         known_to("docker", [verb, "--help", *words])
         runs.append(of_docker_run(words))
-    for one in runs:
-        assert one.image == IMAGE
-        assert [port.split(":")[-1] for port in one.p] == [stage["EXPOSE"]]
-        assert one.v[0].split(":") == ["rarestream", stage["WORKDIR"]]
-        for pair in one.e:
+    for run in runs:
+        assert run.image == IMAGE
+        assert [port.split(":")[-1] for port in run.p] == [stage["EXPOSE"]]
+        assert run.v[0].split(":") == ["rarestream", stage["WORKDIR"]]
+        for pair in run.e:
             monkeypatch.setenv(*pair.split("=", 1))
             assert pair.split("=")[0].removeprefix("RARESTREAM_").lower() in Settings.model_fields
     assert Settings().insecure
@@ -105,13 +106,13 @@ def test_the_image_is_built_and_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (Settings().keys, mode) == (target, "ro")
     of_compose = COMPOSE["services"]["rarestream"]
     assert (keyed.read_only, keyed.cap_drop) == (of_compose["read_only"], of_compose["cap_drop"])
-    assert [f"{one}:true" for one in keyed.security_opt] == of_compose["security_opt"]
+    assert [f"{item}:true" for item in keyed.security_opt] == of_compose["security_opt"]
     assert set(keyed.tmpfs) == set(of_compose["tmpfs"])
 
     Console(tmp_path).run(make)
-    made = tmp_path / source.removeprefix("$PWD/")  # in full, as a name alone is a volume's
-    assert [one.name for one in load(made)] == ["me"]
-    assert made.stat().st_mode & 0o004  # which the user of the image needs
+    path = tmp_path / source.removeprefix("$PWD/")  # in full, as a name alone is a volume's
+    assert [item.name for item in load(path)] == ["me"]
+    assert path.stat().st_mode & 0o004  # which the user of the image needs
 
 
 def test_compose() -> None:
@@ -142,7 +143,7 @@ def test_compose() -> None:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The repository, without what a build leaves behind."""
+    """Copy the repository without build output."""
     folder = tmp_path_factory.mktemp("clone") / "rarestream"
     left = shutil.ignore_patterns(".git", "build", "*.egg-info", "__pycache__", ".*_cache", ".venv", "*.db*")
     shutil.copytree(ROOT, folder, ignore=left)
@@ -152,19 +153,21 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_other_line_that_installs_does(tmp_path: Path, clone: Path) -> None:
     """Without the dependencies, which are here already: from the clone, with the extras that it names."""
     _, editable = block("CONTRIBUTING.md", "python3 -m venv .venv").text.strip().splitlines()
-    lines = {one for document in DOCUMENTS for one in inline(document) if one.startswith("pip install ")} | {editable}
+    lines = {item for document in DOCUMENTS for item in inline(document) if item.startswith("pip install ")} | {
+        editable
+    }
     assert len(lines) >= 5
     console = Console(tmp_path, PIP_NO_DEPS=1, PIP_DISABLE_PIP_VERSION_CHECK=1, PYTHONPATH="")
     into = f"cd {clone}; . {tmp_path}/venv/bin/activate"
     console.run(f"{sys.executable} -m venv {tmp_path}/venv")
     for line in sorted(lines):
         try:
-            done = console.run(f"{into} && {line}")
+            completed = console.run(f"{into} && {line}")
         except RuntimeError as error:
             skip_without_registry(str(error), "what builds the package")
             raise
-        assert "Successfully installed rarestream" in done.stdout, line
-        assert "does not provide the extra" not in done.stdout + done.stderr, line
+        assert "Successfully installed rarestream" in completed.stdout, line
+        assert "does not provide the extra" not in completed.stdout + completed.stderr, line
 
 
 def test_it_is_installed_and_the_demo_started(tmp_path: Path, clone: Path) -> None:
@@ -180,12 +183,12 @@ def test_it_is_installed_and_the_demo_started(tmp_path: Path, clone: Path) -> No
     (site,) = clone.glob(".venv/lib/python*/site-packages")
     (site / "there.pth").write_text(sysconfig.get_path("purelib"))
     try:
-        done = console.run(f"{into} && {tested}")
+        completed = console.run(f"{into} && {tested}")
     except RuntimeError as error:
         skip_without_registry(str(error), "what builds the package")
         raise
-    assert "does not provide the extra" not in done.stdout + done.stderr
-    assert re.search(r"^\d+(/\d+)? tests collected", done.stdout, re.MULTILINE)
+    assert "does not provide the extra" not in completed.stdout + completed.stderr
+    assert re.search(r"^\d+(/\d+)? tests collected", completed.stdout, re.MULTILINE)
     installed = list(site.glob("rarestream-*.dist-info"))
     assert len(installed) == 1
     with console.start(f"{into} && {install}") as demo:
@@ -193,7 +196,7 @@ def test_it_is_installed_and_the_demo_started(tmp_path: Path, clone: Path) -> No
         printed = ""
         while "dashboard" not in printed:
             printed = demo.stdout.readline()
-            assert printed, console.said()
+            assert printed, console.errors()
         url = printed.split()[1]
         assert httpx.get(f"{url}v1/health/live", timeout=300, trust_env=False).status_code == 200
         kill_group(demo)

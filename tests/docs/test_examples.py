@@ -25,19 +25,21 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 def printed(name: str, service: Process, *options: str) -> str:
-    """What the example says; it must not warn."""
+    """Run an example, which must not warn, and return its output."""
     command = [sys.executable, "-W", "error", f"examples/{name}.py", *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RARESTREAM_URL": service.url}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout
+    completed = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stderr == ""
+    return completed.stdout
 
 
 def numbers(text: str, pattern: str) -> list[float]:
-    found = re.search(pattern, text)
-    assert found, text
-    return [float(number) for number in found.groups()]
+    match = re.search(pattern, text)
+    assert match, text
+    return [float(number) for number in match.groups()]
 
 
 def test_spam_is_told_from_raw_text_though_its_words_change(service: Process) -> None:
@@ -76,12 +78,14 @@ def test_severity_is_told_by_ranks(service: Process) -> None:
 def test_an_address_that_is_given_goes_before_that_of_the_environment() -> None:
     command = [sys.executable, "examples/spam.py", "--url", "ftp://given.example"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RARESTREAM_URL": "http://127.0.0.1:1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode != 0
-    assert "ftp://given.example" in done.stderr
+    completed = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert completed.returncode != 0
+    assert "ftp://given.example" in completed.stderr
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.stem)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda item: item.stem)
 def test_examples_are_short_and_import_the_client_only(example: Path) -> None:
     text = example.read_text()
     assert len(text.splitlines()) < 80
@@ -91,4 +95,4 @@ def test_examples_are_short_and_import_the_client_only(example: Path) -> None:
 
 
 def test_every_example_is_run() -> None:
-    assert [one.stem for one in EXAMPLES] == ["card_fraud", "severity", "spam"]
+    assert [example.stem for example in EXAMPLES] == ["card_fraud", "severity", "spam"]

@@ -25,50 +25,50 @@ VOWPAL_WABBIT = "docs/how-to/migrate.md"  # its options stand in the table of wh
 
 
 def words(text: str) -> list[str]:
-    """A command's; 1 in the place of what is to be filled in, which any option takes that takes a number or a name."""
-    return ["1" if re.fullmatch("[A-Z]{3,}", one) else one for one in shlex.split(text)]
+    """Split a command into words; placeholders become 1, which is valid as a number and as a name."""
+    return ["1" if re.fullmatch("[A-Z]{3,}", part) else part for part in shlex.split(text)]
 
 
 def named(document: Path) -> list[str]:
-    """The pieces that name a command with `rarestream`, or one by its own name with some options."""
-    found = []
+    """List the inline code that names a command with `rarestream`, or alone with options."""
+    result = []
     for text in inline(document):
         first, _, rest = text.partition(" ")
         if first == "rarestream" and rest:
-            found.append(rest)
+            result.append(rest)
         elif first in COMMANDS and " --" in text:
-            found.append(text)
-    return found
+            result.append(text)
+    return result
 
 
 def of_some_command(text: str) -> bool:
     """Whether there is a command that takes these options."""
     for name, command in COMMANDS.items():
-        for path in [[name, one] for one in getattr(command, "commands", {})] or [[name]]:
+        for path in [[name, item] for item in getattr(command, "commands", {})] or [[name]]:
             try:
-                parse([*path, *words(text)], whole=False)
+                parse([*path, *words(text)], complete=False)
             except Wrong:
                 continue
             return True
     return False
 
 
-@pytest.mark.parametrize("document", TEXTS, ids=lambda one: str(one.relative_to(ROOT)))
+@pytest.mark.parametrize("document", TEXTS, ids=lambda item: str(item.relative_to(ROOT)))
 def test_commands_within_the_text_are_taken(document: Path) -> None:
     for text in named(document):
         if text.startswith("COMMAND "):
             assert of_some_command(text.removeprefix("COMMAND "))
         else:
-            parse(words(text), whole=False)
+            parse(words(text), complete=False)
 
 
-@pytest.mark.parametrize("document", TEXTS, ids=lambda one: str(one.relative_to(ROOT)))
+@pytest.mark.parametrize("document", TEXTS, ids=lambda entry: str(entry.relative_to(ROOT)))
 def test_options_within_the_text_are_some_command_s(document: Path) -> None:
     name = str(document.relative_to(ROOT))
     if name == VOWPAL_WABBIT:
         return
     others = OTHERS.get(name, {})
-    for text in (one for one in inline(document) if re.match("--[a-z]", one)):
+    for text in (item for item in inline(document) if re.match("--[a-z]", item)):
         option = text.split()[0]
         if option not in others:
             assert of_some_command(text), f"no command takes {text}"
@@ -78,15 +78,15 @@ def test_options_within_the_text_are_some_command_s(document: Path) -> None:
 
 def test_no_option_of_another_program_is_gone() -> None:
     for name, others in OTHERS.items():
-        told = {text.split()[0] for text in inline(ROOT / name)}
-        assert set(others) <= told
+        commands = {text.split()[0] for text in inline(ROOT / name)}
+        assert set(others) <= commands
 
 
 def test_there_is_much_to_look_at() -> None:
     assert len(list(chain.from_iterable(map(named, DOCUMENTS)))) > 15
 
 
-@pytest.mark.parametrize("document", TEXTS, ids=lambda one: str(one.relative_to(ROOT)))
+@pytest.mark.parametrize("document", TEXTS, ids=lambda item: str(item.relative_to(ROOT)))
 def test_programs_within_the_text_are_there_and_take_their_options(document: Path) -> None:
     for text in inline(document):
         if text.startswith("python -m "):
@@ -120,12 +120,12 @@ def test_programs_of_the_benchmarks_take_what_is_shown() -> None:
 )
 def test_what_is_wrong_is_found(text: str) -> None:
     with pytest.raises(Wrong):
-        parse(words(text), whole=False)
+        parse(words(text), complete=False)
 
 
 def test_what_is_not_whole_may_lack_something() -> None:
     for text in ("watch", "create --config", "keys"):
-        parse(words(text), whole=False)
+        parse(words(text), complete=False)
         with pytest.raises(Wrong):
             parse(words(text))
 

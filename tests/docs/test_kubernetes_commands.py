@@ -21,7 +21,7 @@ VALUES = block("docs/how-to/containers.md", "# scores.yaml").text
 
 @pytest.fixture
 def console(tmp_path: Path) -> Console:
-    """A console beside the repository's `deploy`, with a keys file and the documents' values."""
+    """Open a console beside the repository's `deploy`, with a keys file and the documented values."""
     console = Console(tmp_path)
     (tmp_path / "deploy").symlink_to(ROOT / "deploy")
     (tmp_path / "keys.json").write_text("[]")
@@ -34,8 +34,8 @@ def rendered(console: Console, command: str) -> dict[tuple[str, str], Any]:
     command = re.sub(
         r"^helm (install|upgrade --install)", "helm template", command.replace("$(openssl rand -hex 32)", PASSWORD)
     )
-    objects = [one for one in yaml.safe_load_all(console.run(command).stdout) if one]
-    return {(one["kind"], one["metadata"]["name"]): one for one in objects}
+    objects = [item for item in yaml.safe_load_all(console.run(command).stdout) if item]
+    return {(item["kind"], item["metadata"]["name"]): item for item in objects}
 
 
 @with_helm
@@ -53,21 +53,23 @@ def test_a_trial_installs_all_that_the_other_commands_name(console: Console) -> 
 def test_production_reads_the_secrets_that_were_made_before(console: Console) -> None:
     *secrets, upgrade, _ = PRODUCTION
     objects = rendered(console, upgrade)
-    (deployment,) = (one for (kind, _), one in objects.items() if kind == "Deployment")
+    (deployment,) = (item for (kind, _), item in objects.items() if kind == "Deployment")
     assert deployment["spec"]["replicas"] == 3
     assert not {"Secret", "StatefulSet"} & {kind for kind, _ in objects}
     assert {"ServiceMonitor", "PrometheusRule", "ConfigMap"} <= {kind for kind, _ in objects}
     text = yaml.safe_dump(deployment)
-    for name in (re.search(r"secret generic (\S+)", one)[1] for one in secrets[1:]):  # type: ignore[index]
+    for name in (re.search(r"secret generic (\S+)", secret)[1] for secret in secrets[1:]):  # type: ignore[index]
         assert re.search(rf"(secretName|name): {name}\n", text)
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on PATH")
 def test_kubectl_makes_the_documented_objects(console: Console) -> None:
-    made = [yaml.safe_load(console.run(f"{one} --dry-run=client --output yaml").stdout) for one in PRODUCTION[:3]]
-    assert [(one["kind"], one["metadata"]["name"]) for one in made] == [
+    manifests = [
+        yaml.safe_load(console.run(f"{item} --dry-run=client --output yaml").stdout) for item in PRODUCTION[:3]
+    ]
+    assert [(item["kind"], item["metadata"]["name"]) for item in manifests] == [
         ("Namespace", "scores"),
         ("Secret", "keys"),
         ("Secret", "redis"),
     ]
-    assert [list(one["data"]) for one in made[1:]] == [["keys.json"], ["url"]]
+    assert [list(manifest["data"]) for manifest in manifests[1:]] == [["keys.json"], ["url"]]

@@ -23,16 +23,16 @@ API = ROOT / "docs" / "reference" / "http-api.md"
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """After every block of the guide."""
     with Session(tmp_path_factory.mktemp("api"), started=True, log_level="debug") as session:
-        for one in blocks(API):
-            if one.language in RUN:
-                session.run(one)
+        for block in blocks(API):
+            if block.language in RUN:
+                session.run(block)
         yield session
 
 
 def named(method: str) -> list[str]:
     """Paths, with what is to be filled in as the documents have it."""
-    found = chain.from_iterable(map(inline, DOCUMENTS))
-    ours = {text for text in found if re.match(f"{method} /(?!api/)", text)}  # not chantilly's
+    snippets = chain.from_iterable(map(inline, DOCUMENTS))
+    ours = {text for text in snippets if re.match(f"{method} /(?!api/)", text)}  # not chantilly's
     return sorted(text.removeprefix(f"{method} ") for text in ours)
 
 
@@ -54,10 +54,10 @@ def test_every_get_that_is_named_is_answered(session: Session) -> None:
 
 
 def test_every_curl_within_the_text_is_answered(session: Session, tmp_path: Path) -> None:
-    found = {text for document in DOCUMENTS for text in inline(document) if re.match(r"(tail .*\| )?curl ", text)}
-    (dripping,) = (text for text in found if text.startswith("tail "))
-    assert len(found) > 1
-    for text in found - {dripping}:
+    snippets = {text for document in DOCUMENTS for text in inline(document) if re.match(r"(tail .*\| )?curl ", text)}
+    (dripping,) = (text for text in snippets if text.startswith("tail "))
+    assert len(snippets) > 1
+    for text in snippets - {dripping}:
         session.run(Block("the text", 0, "sh", text))
         assert session.reply
     events = tmp_path / "events.ndjson"
@@ -70,7 +70,7 @@ def test_every_curl_within_the_text_is_answered(session: Session, tmp_path: Path
             file.write('{"id": "drip-2", "features": {"amount": 4}, "label": 1}\n')
         second = json.loads(drip.stdout.readline())
         kill_group(drip)
-    assert [(one["lines"], one["applied"]) for one in (first, second)] == [(1, 1), (2, 1)]
+    assert [(item["lines"], item["applied"]) for item in (first, second)] == [(1, 1), (2, 1)]
 
 
 def test_every_request_of_the_list_has_been_carried_out(session: Session) -> None:
@@ -84,5 +84,5 @@ def test_every_request_of_the_list_has_been_carried_out(session: Session) -> Non
         assert status(session, "DELETE", path) == 204
     log = session.folder / "service.log"
     eventually(lambda: "DELETE /v1/learners/{name} 204 " in log.read_text())  # lines are written by a thread
-    done = set(re.findall(r"(?:DEBUG|INFO) +([A-Z]+ /v1\S*) 20\d ", log.read_text()))
-    assert [one for one in listed if one not in done] == []
+    requested = set(re.findall(r"(?:DEBUG|INFO) +([A-Z]+ /v1\S*) 20\d ", log.read_text()))
+    assert [item for item in listed if item not in requested] == []

@@ -22,36 +22,36 @@ NOTHING_TO_RUN = {
 
 
 def runnable(document: Path) -> list[Block]:
-    return [one for one in blocks(document) if one.language in RUN]
+    return [block for block in blocks(document) if block.language in RUN]
 
 
 def not_run(document: Path) -> list[Block]:
-    return [one for one in blocks(document) if one.language not in RUN]
+    return [block for block in blocks(document) if block.language not in RUN]
 
 
 def read_by_tests() -> set[str]:
     """Where blocks stand that tests of documents, or constants beside them, read: `block("DOCUMENT", "BEGINNING")`."""
-    found = set()
+    sessions = set()
     for path in (path for folder in ("docs", "campaigns") for path in (ROOT / "tests" / folder).glob("test_*.py")):
         body = ast.parse(path.read_text()).body
-        tests = [one for one in body if isinstance(one, ast.FunctionDef) and one.name.startswith("test_")]
-        constants = [one for one in body if isinstance(one, ast.Assign)]
-        for call in (one for part in (*tests, *constants) for one in ast.walk(part)):
+        tests = [item for item in body if isinstance(item, ast.FunctionDef) and item.name.startswith("test_")]
+        constants = [item for item in body if isinstance(item, ast.Assign)]
+        for call in (item for part in (*tests, *constants) for item in ast.walk(part)):
             match call:
                 case ast.Call(ast.Name("block"), [ast.Constant(str(document)), ast.Constant(str(begins))]):
-                    found.add(block(document, begins).place)
-    return found
+                    sessions.add(block(document, begins).place)
+    return sessions
 
 
-@pytest.mark.parametrize("document", [one for one in DOCUMENTS if runnable(one)], ids=lambda one: one.name)
+@pytest.mark.parametrize("document", [item for item in DOCUMENTS if runnable(item)], ids=lambda entry: entry.name)
 def test_every_snippet_runs_as_printed(document: Path, tmp_path: Path) -> None:
-    found = runnable(document)
-    if any(one.language == "sh" for one in found) and not (shutil.which("bash") and shutil.which("curl")):
+    sessions = runnable(document)
+    if any(item.language == "sh" for item in sessions) and not (shutil.which("bash") and shutil.which("curl")):
         pytest.skip("bash and curl are not here")
-    starts = any(re.search(r"^rarestream serve(?!.*--port 8001)", one.text, re.MULTILINE) for one in found)
+    starts = any(re.search(r"^rarestream serve(?!.*--port 8001)", item.text, re.MULTILINE) for item in sessions)
     with Session(tmp_path, started=not starts) as session:
-        for one in found:
-            session.run(one)
+        for item in sessions:
+            session.run(item)
         session.finish()
         if document.name == "api.md":
             for shown, name in zip(received(), ("hello", "learnt", "scored"), strict=True):
@@ -60,10 +60,10 @@ def test_every_snippet_runs_as_printed(document: Path, tmp_path: Path) -> None:
 
 def test_every_other_block_is_read_by_a_test() -> None:
     read = read_by_tests()
-    left = [one for document in DOCUMENTS for one in not_run(document) if one.place not in read]
+    left = [item for document in DOCUMENTS for item in not_run(document) if item.place not in read]
     pictures = [block(document, begins) for document, begins in NOTHING_TO_RUN]
-    assert [one.place for one in left] == [one.place for one in pictures]
-    assert {one.language for one in left} == {"text"}
+    assert [item.place for item in left] == [picture.place for picture in pictures]
+    assert {item.language for item in left} == {"text"}
 
 
 def test_a_block_is_one_and_there() -> None:
@@ -75,18 +75,18 @@ def test_a_block_is_one_and_there() -> None:
 def test_the_conversation_over_a_websocket_is_the_one_that_is_run() -> None:
     printed = block("docs/reference/http-api.md", '<- {"type": "hello"')
     (program,) = (
-        one
-        for one in blocks(ROOT / "docs/reference/http-api.md")
-        if "websockets" in one.text and one.language == "python"
+        item
+        for item in blocks(ROOT / "docs/reference/http-api.md")
+        if "websockets" in item.text and item.language == "python"
     )
-    constants = [one.value for one in ast.walk(ast.parse(program.text)) if isinstance(one, ast.Constant)]
-    sent = [line.removeprefix("-> ") for line in printed.text.splitlines() if line.startswith("-> ")]
-    assert len(sent) == 2
-    assert set(sent) <= set(constants)
+    constants = [item.value for item in ast.walk(ast.parse(program.text)) if isinstance(item, ast.Constant)]
+    messages = [line.removeprefix("-> ") for line in printed.text.splitlines() if line.startswith("-> ")]
+    assert len(messages) == 2
+    assert set(messages) <= set(constants)
 
 
 def received() -> list[Any]:
-    """What the conversation over a websocket shows of the node's messages."""
+    """Check the node's messages in the documented websocket conversation."""
     printed = block("docs/reference/http-api.md", '<- {"type": "hello"')
     lines = [line.removeprefix("<- ") for line in printed.text.splitlines() if line.startswith("<- ")]
     return [json.loads(line.replace(", ...}", ', "...": "..."}')) for line in lines]
@@ -96,7 +96,7 @@ def received() -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("shown", "found"),
+    ("shown", "actual"),
     [
         ({"a": 1.5}, {"a": 1.5496}),
         ({"a": 1e-8}, {"a": 1.4e-8}),
@@ -107,12 +107,12 @@ def received() -> list[Any]:
         ([{"status": "applied"}], [{"status": "applied"}]),
     ],
 )
-def test_what_may_differ_from_what_is_shown(shown: Any, found: Any) -> None:
-    compare(shown, found)
+def test_what_may_differ_from_what_is_shown(shown: Any, actual: Any) -> None:
+    compare(shown, actual)
 
 
 @pytest.mark.parametrize(
-    ("shown", "found"),
+    ("shown", "actual"),
     [
         ({"a": 1}, {"a": 2}),
         ({"a": 1.5}, {"a": 1.56}),
@@ -130,9 +130,9 @@ def test_what_may_differ_from_what_is_shown(shown: Any, found: Any) -> None:
         ({"a": []}, {"a": {}}),
     ],
 )
-def test_what_may_not(shown: Any, found: Any) -> None:
+def test_what_may_not(shown: Any, actual: Any) -> None:
     with pytest.raises(Differs):
-        compare(shown, found)
+        compare(shown, actual)
 
 
 def test_a_session_fails_where_its_document_is_wrong(tmp_path: Path) -> None:
