@@ -97,15 +97,15 @@ def running(console: Console, command: str, names: dict[str, object]) -> Iterato
         try:
 
             def healthy() -> str:
-                assert run.poll() is None, console.said()
+                assert run.poll() is None, console.errors()
                 return docker("ps", "--quiet", "--filter", f"name={OWN}", "--filter", "health=healthy")
 
-            eventually(healthy, console.said, seconds=PATIENCE)
+            eventually(healthy, console.errors, seconds=PATIENCE)
             yield client
             docker("stop", "-t", "30", OWN)  # as the table below the lines has it
-            assert run.wait(60) == 0, console.said()
-            assert "stopped" in console.said()
-            assert "compiled anew" not in console.said()
+            assert run.wait(60) == 0, console.errors()
+            assert "stopped" in console.errors()
+            assert "compiled anew" not in console.errors()
         finally:
             if run.poll() is None:
                 docker("rm", "--force", OWN)
