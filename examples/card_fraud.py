@@ -19,7 +19,7 @@ import numpy as np
 from rarestream import Client, RequestRefused
 
 NAME = "example-card-fraud"
-DAYS, PER_DAY, WAIT = 30, 400, 3  # labels are known so many days later
+DAYS, PER_DAY, WAIT = 30, 400, 3  # days until the labels arrive
 ALERTS = 10  # a day
 DAY = 86_400.0
 START = 1_767_225_600.0  # 2026-01-01 in UTC
@@ -62,13 +62,13 @@ def main() -> None:
             served = learner.predict(features, ids=ids, times=times)
             alerted = (served.labels == 1).tolist()
             waiting[day] = (ids, fraud)
-            if day >= 10:  # it has seen its first labels by then
+            if day >= 10:  # the first labels have arrived
                 alerts, busiest = alerts + sum(alerted), max(busiest, sum(alerted))
                 frauds += sum(fraud)
                 caught += sum(a and f for a, f in zip(alerted, fraud, strict=True))
             if day - WAIT in waiting:
-                known, truth = waiting.pop(day - WAIT)
-                learner.labels(known, truth, times=np.full(PER_DAY, times[-1]))
+                earlier, truth = waiting.pop(day - WAIT)
+                learner.labels(earlier, truth, times=np.full(PER_DAY, times[-1]))
         figures = learner.metrics()
     print(f"alerts: {alerts} in days 11 to {DAYS}, {busiest} on the busiest; {ALERTS} a day were allowed")
     print(f"precision: {caught / alerts:.2f} of the alerts were fraud; {caught} of {frauds} frauds were among them")

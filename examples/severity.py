@@ -59,12 +59,12 @@ def main() -> None:
             learner.update(events[start : start + BATCH], ranks[start : start + BATCH])
         window = learner.metrics()["window"]
         new = ["money is gone please help", "posted twice, off topic"]
-        said = learner.predict([{"report": text, "reporters": 2} for text in new])
+        reply = learner.predict([{"report": text, "reporters": 2} for text in new])
     usual = Counter(ranks).most_common(1)[0][0]
     constant = sum(abs(rank - usual) for rank in ranks[-1_000:]) / 1_000
     print(f"mean absolute error: {window['mae']:.3f} ranks; always saying {usual}: {constant:.3f}")
     print(f"exactly right: {window['accuracy']:.2f} of the last 1,000")
-    for text, rank in zip(new, said.ranks, strict=True):
+    for text, rank in zip(new, reply.ranks, strict=True):
         print(f"severity {rank}: {text}")
 
 

@@ -69,8 +69,8 @@ def main() -> None:
                 window = learner.metrics()["window"]
                 print(f"{start + BATCH:5,} messages: F1 {window['f1']:.3f}, AUC {window['auc']:.3f} of the last 1,000")
         new = ["omar, your account is locked, verify now: bit.example/a1", "anna, is the report done?"]
-        said = learner.predict([{"message": text} for text in new], explain=2)
-    for text, label, probability, why in zip(new, said.labels, said.probabilities, said.explanations, strict=True):
+        reply = learner.predict([{"message": text} for text in new], explain=2)
+    for text, label, probability, why in zip(new, reply.labels, reply.probabilities, reply.explanations, strict=True):
         words = ", ".join(name for name, _ in why.features)
         print(f"{'spam' if label else 'ham'} ({probability:.2f}): {text}  [{words}]")
 
