@@ -29,7 +29,7 @@ FOLDERS = (  # whose names are checked
 )
 
 PRONOUNS_AND_PARTICIPLES = (
-    "one own told tell tells asked said says known knows found kept keeps held given met come stand due taken made sent"
+    "one own told tells asked said says known knows found kept keeps held given met come stand due taken made sent"
     " done whole elsewhere"
 )
 
