@@ -1,4 +1,4 @@
-"""The application: settings -> store -> engine -> routes, and every error as RFC 9457 problem+json."""
+"""The ASGI application: settings -> store -> engine -> routes. Every error is RFC 9457 problem+json."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = ["Application", "create_app"]
 
 logger = logging.getLogger("rarestream.app")
 
-_CORS: dict[str, Any] = {  # for pages of the origins that the settings list: whatever a key allows them
+_CORS: dict[str, Any] = {  # for pages of the origins in the settings; keys still apply
     "allow_methods": ["GET", "PUT", "POST", "PATCH", "DELETE"],
     "allow_headers": ["*"],
     "expose_headers": ["X-Request-ID", "Retry-After", "Content-Disposition"],
@@ -57,7 +57,7 @@ Not listed below are the websockets, `/v1/learners/{name}/ws` for one learner an
 
 
 def _problem(request: Request, error: ServiceError) -> JSONResponse:
-    request.scope["state"]["problem"] = error.code  # for the line in the log
+    request.scope["state"]["problem"] = error.code  # for the request log
     return problem_reply(error, request.scope["state"]["request_id"])
 
 
@@ -83,11 +83,11 @@ async def _on_validation_error(request: Request, error: Exception) -> JSONRespon
 
 
 def _slashed_name(request: Request) -> bool:
-    """Whether a path that does not exist looks as if it were meant for a learner or group with a slash in its name."""
+    """Tell whether an unknown path looks like that of a learner or group with a slash in its name."""
     kind, _, rest = request.scope["path"].removeprefix("/v1/").partition("/")
     if kind not in ("learners", "groups") or "/" not in rest:
         return False
-    # where a name ends the path of every request of this method, or where the client took care to escape a slash
+    # with these methods a name always ends the path; or the client has escaped a slash
     return request.method in ("PUT", "PATCH", "DELETE") or b"%2f" in request.scope.get("raw_path", b"").lower()
 
 
@@ -101,9 +101,9 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
             problem.problems.append(Problem("/name", "a name of a learner or group holds no slash"))
     elif error.status_code == 405:
         path = f"{routes.router.prefix}{getattr(request.scope.get('route'), 'path', '')}"
-        takes = ", ".join(sorted(routes.METHODS.get(path) or headers["Allow"].split(", ")))
-        headers["Allow"] = takes
-        problem = ServiceError(f"{request.method} is no method of this path; it takes {takes}")
+        allowed = ", ".join(sorted(routes.METHODS.get(path) or headers["Allow"].split(", ")))
+        headers["Allow"] = allowed
+        problem = ServiceError(f"{request.method} is no method of this path; it takes {allowed}")
     problem.status, problem.title = error.status_code, str(error.detail)
     problem.code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http-error")
     response = _problem(request, problem)
@@ -122,18 +122,18 @@ class Application:
     def __init__(self, api: FastAPI, state: AppState) -> None:
         self.api = api
         self.state = state
-        self.router = api.router  # whose lifespan is the application's
+        self.router = api.router  # has the lifespan
         self.openapi = api.openapi
         self.inline = state.inline  # for a server whose connections answer inline: `server/http_protocol.py`
-        self.access = state.access  # likewise, for what is no request
-        self.head_seconds = state.settings.body_seconds  # likewise, for the heads of requests
+        self.access = state.access  # for what is not a request
+        self.head_seconds = state.settings.body_seconds  # for the headers of requests
         self._fast_path = FastPath(state)
         self._forwarding = state.forwarding
         origins = state.guard.origins
         self._answer: ASGIApp = CORSMiddleware(self._route, origins, **_CORS) if origins else self._route
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
+        """Serve one ASGI connection."""
         await self._answer(scope, receive, send)
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -153,9 +153,9 @@ class Application:
 
 
 def create_app(settings: Settings | None = None, lines: LineWriter | None = None) -> Application:
-    """The ASGI application. The store is opened and the learners are loaded when it starts.
+    """Create the application, which opens the store and loads the learners when it starts.
 
-    `lines`: what writes a line for each request; None: another server may have a log of its own. Raises `BadKeys`.
+    `lines`: writes the request log; None: the server has a log of its own. Raises `BadKeys`.
     """
     settings = settings or Settings()
 
@@ -163,7 +163,7 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         engine = Engine(await open_store(settings.store, settings.acks), settings)
         state.engine = engine
-        state.inline.engine = None if engine.placement.spread else engine  # else it may be for another node
+        state.inline.engine = None if engine.placement.spread else engine  # otherwise another node may host the learner
         await engine.start()
         watching = asyncio.create_task(guard.watch(), name="watch the keys file")
         yield
@@ -173,7 +173,7 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
         await state.forwarding.close()
 
     app = FastAPIOffline(
-        redoc_url=None,  # its page asks another host for a picture
+        redoc_url=None,  # its page loads an image from another host
         title="rarestream",
         version=__version__,
         description=_ABOUT,

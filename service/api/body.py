@@ -1,6 +1,6 @@
-"""Bodies of requests, within the node's bounds: of one, of all that are not answered yet, and of the time they take.
+"""Reads the bodies of requests within the limits of the node: size, total size in memory, and time.
 
-And of replies without a known end: how long a client may read nothing of them.
+Also bounds how long a client may read nothing of a reply without a known end.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ __all__ = ["BODY_BREAKS", "BODY_ENDS", "Bodies", "Disconnected", "check_json", "
 
 logger = logging.getLogger("rarestream.bodies")
 
-BODY_BREAKS = "rarestream.body_breaks"  # in a scope: why what was received last is not the rest of the body
-BODY_ENDS = "rarestream.body_ends"  # in a scope: by when the body has to be whole, where it was waited for before
-_DIGITS = 18  # of a length that is read
+BODY_BREAKS = "rarestream.body_breaks"  # in a scope: the error if the body is incomplete
+BODY_ENDS = "rarestream.body_ends"  # in a scope: the deadline of the body, if part of its time has passed
+_MAX_DIGITS = 18  # of a Content-Length
 
 
 class Disconnected(ServiceError):
-    """The client went away before its body, or the reply, was complete; nobody is there to be answered."""
+    """The client left before the body or the reply was complete, so there is nobody to answer."""
 
     status, code, title = 499, "gone", "The client went away"  # for the log: nginx's status
 
 
 def check_json(heading: Heading) -> None:
-    """Refuse what is no JSON in UTF-8. Raises `WrongType`."""
+    """Raise `WrongType` unless the body is JSON in UTF-8."""
     kind, _, parameters = heading.content_type.decode("latin-1").lower().partition(";")
     if kind.strip() not in ("", "application/json") or not in_utf8(parameters):
         raise WrongType(f"the body is {(kind + parameters)[:100]}; expected application/json in UTF-8{form_hint(kind)}")
@@ -42,9 +42,9 @@ def check_json(heading: Heading) -> None:
 async def pieces(
     receive: Receive, scope: Scope, first: Message | Generator[Any, Any, Message] | None = None
 ) -> AsyncIterator[bytes]:
-    """The body of the request of this scope as it comes; its `first` message may be here, or have begun to be awaited.
+    """Yield the pieces of a body as they arrive. The `first` message may be received, or partly awaited, already.
 
-    Raises `Disconnected`, and what the scope says where the body breaks off.
+    Raises `Disconnected`, or the error in the scope if the body is incomplete.
     """
     waited = await cast(Awaitable[Message], first) if isinstance(first, types.GeneratorType) else first
     message = cast("Message | None", waited)
@@ -61,43 +61,42 @@ async def pieces(
 
 
 def _check_end(scope: Scope) -> None:
-    """Refuse a body that has come to an end which is none of its own."""
+    """Raise the error in the scope if the body is incomplete."""
     if broken := scope.get(BODY_BREAKS):
         raise cast(ServiceError, broken)
 
 
 class Bodies:
-    """The bodies of a node that are read and not answered yet."""
+    """The bodies of a node that are in memory until their replies."""
 
     def __init__(self, settings: Settings) -> None:
         self.bytes = 0
-        self._most = settings.max_body_bytes
-        self._most_of_all = settings.max_buffered_bytes
+        self._max_size = settings.max_body_bytes
+        self._max_total = settings.max_buffered_bytes
         self._seconds = settings.body_seconds
 
     async def read(self, receive: Receive, scope: Scope, heading: Heading, most: int | None = None) -> bytes:
-        """The body, expanded, which counts as held until `release`. `most` bytes, where that is less than all may have.
-        It has to be whole by when the scope says, or else within the node's seconds from now on.
+        """Read and decompress a body, and count its bytes until `release`; `most`: a lower limit than the node's.
 
-        Raises `TooLarge`, also by its own word, `QueueFull`, `TooSlow`, or as `pieces` and `expanded`. The timer,
-        which costs more than all else here, is started only where the first message is not there yet, or is not the
-        whole.
+        The deadline is that of the scope, or else the node's `body_seconds` from now. Raises `TooLarge`, `QueueFull`,
+        `TooSlow`, or as `pieces` and `expanded` do. The timer costs more than all else here. So it starts only if the
+        first message has not arrived or is not the complete body.
         """
         ends: float | None = scope.get(BODY_ENDS)
-        most = self._most if most is None else min(most, self._most)
-        if heading.length.isdigit() and (told := _length(heading.length)) > most:
-            raise TooLarge(f"the body has {told} bytes; at most {most} are taken: send smaller batches")
+        most = self._max_size if most is None else min(most, self._max_size)
+        if heading.length.isdigit() and (size := _length(heading.length)) > most:
+            raise TooLarge(f"the body has {size} bytes; at most {most} are taken: send smaller batches")
         if heading.encoding not in (b"", b"identity"):
-            return await self._gathered(
+            return await self._gather(
                 expanded(pieces(receive, scope), heading.encoding.decode("latin-1"), most), most, ends
             )
-        first: Coroutine[Any, Any, Message] = receive()  # type: ignore[assignment]  # as servers have it
+        first: Coroutine[Any, Any, Message] = receive()  # type: ignore[assignment]  # a coroutine in all servers
         try:
             waits = first.send(None)
         except StopIteration as done:
             message: Message = done.value
             if message.get("more_body", False) or message["type"] != "http.request":
-                return await self._gathered(pieces(receive, scope, message), most, ends)
+                return await self._gather(pieces(receive, scope, message), most, ends)
             _check_end(scope)
             body: bytes = message.get("body", b"")
             self.bytes += len(body)
@@ -107,10 +106,10 @@ class Bodies:
                 self.bytes -= len(body)
                 raise
             return body
-        return await self._gathered(pieces(receive, scope, _resumed(first, waits)), most, ends)
+        return await self._gather(pieces(receive, scope, _resumed(first, waits)), most, ends)
 
-    async def _gathered(self, parts: AsyncIterator[bytes], most: int, ends: float | None) -> bytes:
-        """The whole of what comes in parts."""
+    async def _gather(self, parts: AsyncIterator[bytes], most: int, ends: float | None) -> bytes:
+        """Join the parts of a body."""
         gathered: list[bytes] = []
         size, complete = 0, False
         try:
@@ -124,60 +123,60 @@ class Bodies:
         except TimeoutError:
             raise TooSlow(f"the body was not complete after {self._seconds:g} s") from None
         finally:
-            if not complete:  # whatever ended it, a cancellation too: nothing of it is held any more
+            if not complete:  # after any error or a cancellation
                 self.bytes -= size
         return b"".join(gathered)
 
     def has_room(self, size: int) -> bool:
-        """Whether a body of that size may be read that is answered at once, and so never held."""
-        return size <= self._most and (self.bytes == 0 or self.bytes + size <= self._most_of_all)
+        """Tell whether a body of that size may be answered at once, without counting it."""
+        return size <= self._max_size and (self.bytes == 0 or self.bytes + size <= self._max_total)
 
     def _check_size(self, size: int, most: int) -> None:
-        """Refuse a body of which so much is here, and counted."""
+        """Refuse a body that has so many bytes by now, which are counted."""
         if size > most:
             raise TooLarge(f"the body is over {most} bytes: send smaller batches")
-        if self.bytes > self._most_of_all and size < self.bytes:
+        if self.bytes > self._max_total and size < self.bytes:
             raise QueueFull("this node holds as many bytes of requests as it may; try again in a moment")
 
     def hold(self, size: int) -> None:
-        """So many bytes of a body are read, beside those of `read`."""
+        """Count bytes that another reader than `read` has read."""
         self.bytes += size
 
     def let_go(self, size: int) -> None:
-        """So many bytes that were held are answered, or nobody asks for them any more."""
+        """Discount bytes that `hold` has counted."""
         self.bytes -= size
 
     def release(self, body: bytes) -> None:
-        """The request with this body is answered."""
+        """Discount a body after its reply."""
         self.bytes -= len(body)
 
 
 def _length(digits: bytes) -> int:
-    """A Content-Length; 10^18 where it is larger, for Python reads no more than 4,300 digits."""
-    if len(digits) > _DIGITS:
+    """Parse a Content-Length, at most 10^18, because Python parses no more than 4,300 digits."""
+    if len(digits) > _MAX_DIGITS:
         digits = digits.lstrip(b"0") or b"0"
-    return int(digits) if len(digits) <= _DIGITS else 10**_DIGITS
+    return int(digits) if len(digits) <= _MAX_DIGITS else 10**_MAX_DIGITS
 
 
 @types.coroutine
 def _resumed(begun: Coroutine[Any, Any, Message], waits: Any) -> Generator[Any, Any, Message]:
-    """The rest of a coroutine that has run up to its first wait."""
+    """Run the rest of a coroutine that has run up to its first wait."""
     try:
         yield waits
     except asyncio.CancelledError:
         begun.close()
         raise
-    message: Message = yield from begun  # which goes on behind that wait
+    message: Message = yield from begun  # continues after that wait
     return message
 
 
 def read_in_time(send: Send, seconds: float, what: str) -> Send:
-    """`send` of a reply without a known end, as which it raises `Disconnected` where nothing is read for so long.
+    """Wrap `send` for a reply without a known end: it raises `Disconnected` if the client reads nothing for so long.
 
     `what` names the reply in the log.
     """
 
-    async def sent(message: Message) -> None:
+    async def bounded_send(message: Message) -> None:
         try:
             async with asyncio.timeout(seconds):
                 await send(message)
@@ -185,4 +184,4 @@ def read_in_time(send: Send, seconds: float, what: str) -> Send:
             logger.warning("%s was dropped: nothing of it was read in %g s", what, seconds)
             raise Disconnected("the client does not read its reply") from None
 
-    return sent
+    return bounded_send

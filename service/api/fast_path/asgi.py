@@ -119,8 +119,8 @@ class FastPath:
             self._bodies.release(body)
             if learner is not None:
                 learner.release()
-        sent = [write.content_type, (b"content-length", b"%d" % len(reply)), (b"x-request-id", own_id.encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": sent})
+        headers = [write.content_type, (b"content-length", b"%d" % len(reply)), (b"x-request-id", own_id.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": reply})
         self._access.hot(operation, 200, began, scope, own_id, name, len(body), events)
 

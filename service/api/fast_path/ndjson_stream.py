@@ -1,21 +1,21 @@
-r"""Bodies of lines, however long or slow: read, learnt or scored, and answered chunk by chunk (`ndjson.py`).
+r"""NDJSON bodies of any length and speed: read, executed and answered chunk by chunk.
 
     pieces of the body -> chunks of whole lines -> decode, learn or score -> a line of the reply, or one for each event
 
-The next chunk is read when the last one has been answered, so memory is bounded and a client that sends faster than
-events are learnt is slowed down. A chunk is so many lines, or what has come of them a fifth of a second after the
-first: a stream that drips is answered while it lives. Where it is cut changes nothing of what is learnt. Each line of
-the reply to labelled events says how far the body has been taken by then, and that much is in the log:
+The next chunk is read after the reply to the last one. So memory is bounded, and a client that sends faster than the
+learner learns is slowed down. A chunk is a number of lines, or the lines of a fifth of a second, so that a slow stream
+gets replies while it lives. The cuts have no effect on the learner. Each line of the reply to labelled events states
+the progress, and that part of the body is in the log:
 
     {"lines": 2000, "bytes": 1048320, "applied": 1000, "duplicate": 0, ..., "position": 17, "class_counts": {...}}
 
-The last line says that this was all, with the sums of the whole body:
+The last line states success, with the sums over the complete body:
 
     {"done": true, "lines": 2300, "bytes": 1205568, "applied": 2300, ...}
 
-Where a chunk is refused nothing of it is learnt, what stood before it stays, and the last line is the problem document,
-with `"done": false`, "lines" and "bytes" of what was taken, and pointers such as `/lines/2017/x/3`; lines count from 1.
-The first chunk is another matter: nothing has been answered by then, so the whole request is refused, with its status.
+If a chunk is refused, nothing of it is learnt and the chunks before it stay. The last line is then the problem document
+with `"done": false`, the "lines" and "bytes" of the progress, and pointers such as `/lines/2017/x/3`; lines count from
+1. If the first chunk is refused, the request is refused with the status of the error.
 """
 
 from __future__ import annotations
@@ -34,82 +34,82 @@ from service.engine.replica import LearnerReplica
 from service.errors import BadBody, Invalid, QueueFull, ServiceError, Stopping, TooLarge, TooSlow
 from service.wire import NDJSON, STATUSES, Operation
 
-__all__ = ["Chunk", "Held", "Lines", "Share", "ndjson_replies"]
+__all__ = ["BodyShare", "ByteCounter", "LineChunk", "LineReader", "ndjson_replies"]
 
-_LINES = 1000  # of a chunk,
-_BYTES = 2**20  # or so many bytes, and what is needed to end the line,
-_LIVE = 0.2  # or seconds after its first line: soon to somebody who watches, and rare beside what a chunk costs
-_POLL = 0.01  # seconds between two looks whether there is room
-_GROWS = 8  # bytes in a learner's queue that a byte of JSON becomes, about, at the most
-_SUMS = frozenset((*STATUSES, "remembered"))  # what is added up over the chunks; of all else the last one's stands
+_LINES = 1000  # of a chunk
+_BYTES = 2**20  # of a chunk, besides the rest of the last line
+_LIVE = 0.2  # seconds of a chunk: short for a reader, long compared to the cost of a chunk
+_POLL = 0.01  # seconds between two looks for room
+_GROWS = 8  # largest ratio of bytes in a learner's queue to bytes of JSON, about
+_SUMS = frozenset((*STATUSES, "remembered"))  # summed over the chunks; of all else the last value counts
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class Held(Protocol):
-    """The bytes of requests that are read and not answered yet."""
+class ByteCounter(Protocol):
+    """Counts the bytes of requests in memory."""
 
     bytes: int
 
     def hold(self, size: int) -> None:
-        """So many more."""
+        """Count more bytes."""
         ...
 
     def let_go(self, size: int) -> None:
-        """So many fewer."""
+        """Count fewer bytes."""
         ...
 
 
-class Share:
-    """What one body has of the bytes that are held: of lines that are gathered, and of those that are answered."""
+class BodyShare:
+    """The bytes in memory of one body: of chunks in the making and in execution."""
 
-    def __init__(self, held: Held, most: int) -> None:
-        """`most`: that may be held by all."""
-        self._held = held
+    def __init__(self, counter: ByteCounter, most: int) -> None:
+        """`most`: bytes of all bodies."""
+        self._counter = counter
         self._most = most
         self._bytes = 0
         self.waits = False  # for room
 
     async def take(self, size: int) -> None:
-        """Count so many more, once there is room. A body that is the only one has it."""
+        """Count more bytes once there is room. A body that is the only one always has room."""
         self.waits = True
-        while self._held.bytes > self._bytes and self._held.bytes + size > self._most:  # noqa: ASYNC110 (no event)
+        while self._counter.bytes > self._bytes and self._counter.bytes + size > self._most:  # noqa: ASYNC110 (no event)
             await asyncio.sleep(_POLL)
         self.waits = False
-        self._held.hold(size)
+        self._counter.hold(size)
         self._bytes += size
 
     def give(self, size: int | None = None) -> None:
-        """Count so many fewer; None: all."""
+        """Count fewer bytes; None: all."""
         size = self._bytes if size is None else size
-        self._held.let_go(size)
+        self._counter.let_go(size)
         self._bytes -= size
 
 
-class Chunk(NamedTuple):
-    """Whole lines."""
+class LineChunk(NamedTuple):
+    """Complete lines."""
 
     body: bytes
     lines: int
 
 
-class Lines:
-    """Chunks of the whole lines of a body that comes in pieces."""
+class LineReader:
+    """Cuts a body that arrives in pieces into chunks of complete lines."""
 
     def __init__(
         self,
         pieces: AsyncIterator[bytes],
-        share: Share,
+        share: BodyShare,
         longest: int,
         seconds: float,
         closing: asyncio.Event,
         lines: int = _LINES,
         size: int = _BYTES,
     ) -> None:
-        """What is read is taken of the `share`; whoever asks for the chunks gives it back.
+        """Count what is read in the `share`; the caller discounts executed chunks.
 
-        `longest`: bytes of a line; `seconds` in which it has to come; `lines` and `size`: of a chunk.
+        `longest`: bytes of a line; `seconds` for a line to arrive; `lines` and `size`: of a chunk.
         """
         self._pieces = pieces
         self._share = share
@@ -119,50 +119,50 @@ class Lines:
         self._size = size
         self._closing = asyncio.ensure_future(closing.wait())
         self._coming: asyncio.Task[bytes | None] | None = None  # the next piece
-        self._over = False  # there are no more
+        self._over = False  # there are no more pieces
         self._buffer = bytearray()
-        self._number = self._held = 0  # whole lines: of the body, of the buffer
-        self._end = self._seen = 0  # of the last whole line in the buffer, of what was looked through for ends of lines
+        self._number = self._lines_buffered = 0  # complete lines of the body, and of the buffer
+        self._end = self._seen = 0  # in the buffer: end of the last complete line, and of the searched part
 
-    async def next(self) -> Chunk | None:
-        """So many lines, or a size in bytes and the rest of the last line, or what there is some time after the first.
+    async def next(self) -> LineChunk | None:
+        """Return the next chunk: full by lines or by bytes, or as complete as it is some time after its first line.
 
-        At the end it is what is left, and then None. Raises `TooLarge` for a line that is too long, `TooSlow` where a
-        line does not end in time after it began, or none begins, `QueueFull` where there is no room to read on for as
-        long, `Stopping` when the node stops, and what the pieces raise. Cost: O(bytes).
+        At the end return the rest, then None. Raises `TooLarge` for a line that is too long, `TooSlow` if no line
+        begins or ends in time, `QueueFull` if there is no room for as long, `Stopping` when the node stops, and the
+        errors of the pieces. Cost: O(bytes).
         """
         now = asyncio.get_running_loop().time
         live = ends = 0.0
-        held, number, begun = 0, -1, False
+        buffered, number, begun = 0, -1, False
         while (chunk := self._full()) is None and not self._over:
-            if self._held and not held:
+            if self._lines_buffered and not buffered:
                 live = now() + _LIVE
             if self._number > number or self._begun > begun:
                 ends = now() + self._seconds
-            held, number, begun = self._held, self._number, self._begun
-            if not await self._more(live if held else ends):
-                if held:
+            buffered, number, begun = self._lines_buffered, self._number, self._begun
+            if not await self._more(live if buffered else ends):
+                if buffered:
                     return self._cut()
                 raise self._late()
         return chunk or self._rest()
 
     async def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         coming, self._coming = self._coming, None
         self._closing.cancel()
         if coming is not None:
             coming.cancel()
             await asyncio.wait([coming])
             if not coming.cancelled():
-                coming.exception()  # nobody asks for it any more
+                coming.exception()  # retrieved, so that it is not logged
 
     @property
     def _begun(self) -> bool:
-        """Whether there is a beginning of a line."""
+        """Tell whether a line has begun."""
         return self._end < len(self._buffer)
 
     async def _more(self, until: float) -> bool:
-        """Read the next piece, or that there is none; False: it does not come by then, and is waited for further on."""
+        """Read the next piece or the end; False if neither arrives by then. The next call continues the wait."""
         if self._coming is None:
             self._coming = asyncio.ensure_future(self._piece())
         left = until - asyncio.get_running_loop().time()
@@ -185,32 +185,36 @@ class Lines:
             await self._share.take(len(piece))
         return piece
 
-    def _full(self) -> Chunk | None:
-        """A chunk, where the buffer has a full one. Looks at each byte once."""
+    def _full(self) -> LineChunk | None:
+        """Cut a full chunk off the buffer, or return None. Searches each byte once."""
         while cut := self._buffer.find(b"\n", self._seen) + 1:
-            self._number, self._held = self._number + 1, self._held + 1
+            self._number, self._lines_buffered = self._number + 1, self._lines_buffered + 1
             self._check(cut - 1 - self._end, self._number)
             self._end = self._seen = cut
-            if self._held == self._lines or cut >= self._size:
+            if self._lines_buffered == self._lines or cut >= self._size:
                 return self._cut()
         self._seen = len(self._buffer)
         self._check(self._seen - self._end, self._number + 1)
         return None
 
-    def _cut(self) -> Chunk:
-        """The whole lines that there are."""
-        chunk = Chunk(bytes(self._buffer[: self._end]), self._held)
+    def _cut(self) -> LineChunk:
+        """Cut the complete lines off the buffer."""
+        chunk = LineChunk(bytes(self._buffer[: self._end]), self._lines_buffered)
         del self._buffer[: self._end]
         self._seen -= self._end
-        self._end = self._held = 0
+        self._end = self._lines_buffered = 0
         return chunk
 
-    def _rest(self) -> Chunk | None:
-        """All that there is, if anything is."""
+    def _rest(self) -> LineChunk | None:
+        """Cut off everything, or return None if the buffer is empty."""
         if not self._buffer:
             return None
         if self._begun:
-            self._number, self._held, self._end = self._number + 1, self._held + 1, len(self._buffer)
+            self._number, self._lines_buffered, self._end = (
+                self._number + 1,
+                self._lines_buffered + 1,
+                len(self._buffer),
+            )
         return self._cut()
 
     def _check(self, size: int, number: int) -> None:
@@ -224,42 +228,44 @@ class Lines:
         return TooSlow(f"line {self._number + 1} {what} within {self._seconds:g} s")
 
 
-class _Taken:
-    """How far a body has been taken, and the sums of what was said of it."""
+class _BodyProgress:
+    """The progress through a body, and the sums over its replies."""
 
     def __init__(self) -> None:
         self.lines = 0
         self.bytes = 0
-        self.answered = False  # whether anything was said
+        self.answered = False  # whether there was a reply
         self._total: dict[str, Any] = {}
 
-    def take(self, chunk: Chunk) -> None:
-        """So much more."""
+    def advance(self, chunk: LineChunk) -> None:
+        """Count a chunk."""
         self.lines += chunk.lines
         self.bytes += len(chunk.body)
 
     def add(self, head: dict[str, Any]) -> None:
-        """What was said of a chunk as a whole."""
+        """Add the reply to a chunk."""
         self.answered = True
         for name, value in head.items():
             self._total[name] = self._total.get(name, 0) + value if name in _SUMS else value
 
-    def placed(self, head: dict[str, Any]) -> bytes:
-        """What was said of a chunk, after how far the body has been taken."""
+    def encode_chunk(self, head: dict[str, Any]) -> bytes:
+        """Encode the reply to a chunk behind the progress."""
         return _encode({"lines": self.lines, "bytes": self.bytes, **head}) + b"\n"
 
-    def whole(self) -> bytes:
-        """The last line, where all was taken."""
+    def encode_end(self) -> bytes:
+        """Encode the last line of a success."""
         return _encode({"done": True, "lines": self.lines, "bytes": self.bytes, **self._total}) + b"\n"
 
-    def refused(self, error: ServiceError, request_id: str, said: str) -> bytes:
-        """The last line, where something was not; `said`: what became of the lines before it."""
+    def encode_refusal(self, error: ServiceError, request_id: str, state: str) -> bytes:
+        """Encode the last line after an error; `state`: of the lines before it."""
         document = error.document(request_id)
-        document["detail"] = f"{error.detail}; lines 1 to {self.lines} were {said}"
-        if isinstance(error, (BadBody, Invalid, TooLarge)):  # of others it may not be known, as when the store is away
-            document["detail"] = f"{error.detail}; nothing of this chunk was {said}; lines 1 to {self.lines} were"
+        document["detail"] = f"{error.detail}; lines 1 to {self.lines} were {state}"
+        if isinstance(
+            error, (BadBody, Invalid, TooLarge)
+        ):  # after others it may be unknown, for example if the store is down
+            document["detail"] = f"{error.detail}; nothing of this chunk was {state}; lines 1 to {self.lines} were"
         document |= {"done": False, "lines": self.lines, "bytes": self.bytes}
-        if error.retry_after is not None:  # the header of a reply that has begun cannot say it
+        if error.retry_after is not None:  # the headers were sent before
             document["retry_after"] = error.retry_after
         return _encode(document) + b"\n"
 
@@ -268,73 +274,70 @@ async def ndjson_replies(
     learner: LearnerReplica,
     operation: Operation,
     pieces: AsyncIterator[bytes],
-    held: Held,
+    counter: ByteCounter,
     explain: int | None = None,
     request_id: str = "",
     closing: asyncio.Event | None = None,
     grant: Grant = FREE,
 ) -> AsyncGenerator[bytes]:
-    """The reply to a body that comes in pieces, chunk by chunk: one line, or for predict one for each event.
+    """Yield the reply to a body chunk by chunk: one line, or for predict one per event.
 
-    Raises the `ServiceError` of the first chunk; that of a later one is the last line. Each line has to come within
-    the time that the node gives to a whole body otherwise, and may have as many bytes as a body. `held` counts what is
-    read and not answered, from the first piece of a line on: where that, or the learner's queue, is full, reading waits
-    for as long, and then it is `QueueFull`. Once `closing` is set it ends with `Stopping`. The grant bounds a line, and
-    counts the events of each chunk. Close it, where not all of it is asked for.
+    Raises the `ServiceError` of the first chunk; that of a later one becomes the last line. Each line has the limits
+    of other bodies, in time and in bytes. `counter` counts the bytes in memory from the first piece of a line on. If
+    it or the learner's queue is full, reading waits for as long, and then raises `QueueFull`. Once `closing` is set,
+    the reply ends with `Stopping`. The grant bounds the bytes of a line and counts the events of each chunk. Close
+    the generator if you do not exhaust it.
     """
     settings = learner.node.settings
     closing = closing or asyncio.Event()
-    share = Share(held, settings.max_buffered_bytes)
+    share = BodyShare(counter, settings.max_buffered_bytes)
     longest = settings.max_body_bytes if grant.body_bytes is None else min(grant.body_bytes, settings.max_body_bytes)
-    lines = Lines(pieces, share, longest, settings.body_seconds, closing)
-    taken = _Taken()
+    lines = LineReader(pieces, share, longest, settings.body_seconds, closing)
+    progress = _BodyProgress()
     try:
         while (chunk := await lines.next()) is not None:
-            said, head = b"", None
+            text, head = b"", None
             if not chunk.body.isspace():
                 if operation != "predict":
-                    await _room(learner, len(chunk.body), closing)
-                said, head = await _answered(learner, operation, chunk.body, explain, taken.lines, grant)
+                    await _wait_for_room(learner, len(chunk.body), closing)
+                text, head = await _answer_chunk(learner, operation, chunk.body, explain, progress.lines, grant)
             share.give(len(chunk.body))
-            taken.take(chunk)
+            progress.advance(chunk)
             if head is not None:
-                taken.add(head)
-                yield said or taken.placed(head)
-        if not taken.answered:
+                progress.add(head)
+                yield text or progress.encode_chunk(head)
+        if not progress.answered:
             raise Invalid(
                 "the body has no lines",
                 [Problem("/lines", "is empty; expected at least one event", expected={"minItems": 1})],
             )
-        yield taken.whole()
-    except Disconnected:  # nobody is there to be told
+        yield progress.encode_end()
+    except Disconnected:  # there is nobody to answer
         raise
     except ServiceError as error:
-        if not taken.answered:
+        if not progress.answered:
             raise
         share.give()
-        yield taken.refused(error, request_id, "answered" if operation == "predict" else "learnt")
+        yield progress.encode_refusal(error, request_id, "answered" if operation == "predict" else "learnt")
     finally:
         await lines.close()
         share.give()
 
 
-async def _answered(
+async def _answer_chunk(
     learner: LearnerReplica, operation: Operation, body: bytes, explain: int | None, before: int, grant: Grant
 ) -> tuple[bytes, dict[str, Any]]:
-    """The lines about the events of a chunk, and what is said of it as a whole.
-
-    Its refusal counts lines from the beginning of the body.
-    """
+    """Return the lines about a chunk's events, and the reply to the chunk; errors count lines of the body."""
     try:
         reply, _ = await answer(learner, operation, body, NDJSON, NDJSON, explain, grant.spend)
     except (BadBody, Invalid) as error:
-        problems = [problem._replace(pointer=_moved(problem.pointer, before)) for problem in error.problems]
+        problems = [problem._replace(pointer=_shift_line(problem.pointer, before)) for problem in error.problems]
         raise type(error)(error.detail, problems) from None
     cut = reply.rfind(b"\n", 0, -1) + 1
     return reply[:cut], _decode(reply[cut:])
 
 
-def _moved(pointer: str, before: int) -> str:
+def _shift_line(pointer: str, before: int) -> str:
     """`/lines/4/x/2` -> `/lines/2004/x/2`."""
     if not pointer.startswith("/lines/"):
         return pointer
@@ -342,8 +345,8 @@ def _moved(pointer: str, before: int) -> str:
     return f"/lines/{before + int(number)}" + (f"/{rest}" if rest else "")
 
 
-async def _room(learner: LearnerReplica, size: int, closing: asyncio.Event) -> None:
-    """Wait until the learner's queue can take a chunk. Raises `QueueFull` where it cannot for too long."""
+async def _wait_for_room(learner: LearnerReplica, size: int, closing: asyncio.Event) -> None:
+    """Wait until the learner's queue has room for a chunk. Raises `QueueFull` if that takes too long."""
     settings = learner.node.settings
     ends = asyncio.get_running_loop().time() + settings.body_seconds
     while (waiting := learner.queued_bytes) and waiting + _GROWS * size > settings.queue_bytes:

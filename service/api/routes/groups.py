@@ -1,4 +1,4 @@
-"""Groups: learners that receive the same stream, side by side."""
+"""Routes of groups: learners that receive the same stream."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from service.wire import JSON, Events, Labelled, Operation
 
 __all__ = ["comparison", "listed", "router", "the_group"]
 
-_STRETCH = 5e-3  # seconds of the event loop's time, after which others have their turn
+_STRETCH = 5e-3  # seconds of work on the event loop before a yield
 
 router = APIRouter(route_class=Guarded)
 
 
 async def the_group(name: TheName, engine: TheEngine, grant: TheGrant) -> GroupReplica:
-    """The group of the path; 404 where there is none, or none for the key."""
+    """Return the group of the path; 404 if it does not exist or the key does not allow it."""
     grant.find_group(name)
     group = await engine.group(name)
     grant.find_group(name, group.config.learners)
@@ -75,7 +75,7 @@ def _document(name: str, group: GroupReplica, *, tests: bool = False) -> dict[st
     openapi_extra=schemas.request_body(schemas.GroupBody, examples.GROUP),
 )
 async def create(name: Name, engine: TheEngine, grant: TheGrant, body: TheBody) -> JSONResponse:
-    """Create a group of learners that are there; 200 where it exists with the same configuration, 409 with another."""
+    """Create a group of existing learners; 200 if it exists with the same configuration, 409 with another."""
     grant.may_make(name)
     config = settings_of(name, body, GroupConfig.of, "group")
     group, new = await engine.create_group(name, config, grant)
@@ -95,13 +95,15 @@ async def index(
     grant: TheGrant,
     tests: Annotated[bool, Query(description="give each group's tests, too: which of a pair is better")] = False,
 ) -> JSONResponse:
-    """Every group of this node, by name, and those of the store that it cannot host. With a key for some learners
-    only, it is the groups of these."""
+    """List every group of this node by name, and those of the store that it cannot load.
+
+    The list has only the groups of learners that the key allows.
+    """
     return JSONResponse(await listed(engine, grant, tests=tests))
 
 
 async def listed(engine: Engine, grant: Grant, *, tests: bool) -> dict[str, Any]:
-    """The document `GroupList`."""
+    """Return the document `GroupList`."""
     groups = []
     began = time.perf_counter()
     for name, group in sorted(engine.groups.items()):
@@ -123,7 +125,7 @@ async def listed(engine: Engine, grant: Grant, *, tests: bool) -> dict[str, Any]
     responses=problems(404, 422, 500, 503),
 )
 async def show(name: TheName, group: TheGroup) -> JSONResponse:
-    """Its learners and how far it has come."""
+    """Show its learners and its position."""
     return JSONResponse(_document(name, group))
 
 
@@ -137,7 +139,7 @@ async def show(name: TheName, group: TheGroup) -> JSONResponse:
 )
 async def delete(name: TheName, engine: TheEngine, grant: TheGrant) -> Response:
     """Delete a group and its comparison; the learners stay."""
-    group = engine.groups.get(name)  # none where it cannot be hosted, which is no reason to keep it
+    group = engine.groups.get(name)  # None if it cannot be loaded; it can still be deleted
     grant.find_group(name, () if group is None else group.config.learners)
     await engine.delete_group(name)
     return Response(status_code=204)
@@ -183,7 +185,9 @@ async def _reply(head: dict[str, Any], requests: dict[str, Request], results: Ma
 async def _learn(engine: Engine, group: GroupReplica, grant: Grant, body: bytes, operation: Operation) -> Response:
     async with engine.members(group) as members:
         requests = await _prepare(operation, body, members, grant)
-        answer = await group.learn(members, {name: cast(Labelled, one.events) for name, one in requests.items()})
+        answer = await group.learn(
+            members, {name: cast(Labelled, request.events) for name, request in requests.items()}
+        )
     return await _reply({"position": answer.position, "compared": answer.compared}, requests, answer.learnt)
 
 
@@ -197,7 +201,7 @@ async def _learn(engine: Engine, group: GroupReplica, grant: Grant, body: bytes,
     openapi_extra=schemas.request_body(schemas.UpdateBody, examples.UPDATE),
 )
 async def update(engine: TheEngine, group: TheGroup, grant: TheGrant, body: TheBody) -> Response:
-    """As the learners' own `update`, for all of them; what they had said before is compared."""
+    """Learn in every learner, as `update` of a learner does, and compare the scores from before."""
     return await _learn(engine, group, grant, body, "update")
 
 
@@ -211,7 +215,7 @@ async def update(engine: TheEngine, group: TheGroup, grant: TheGrant, body: TheB
     openapi_extra=schemas.request_body(schemas.LabelsBody, examples.LABELS),
 )
 async def labels(engine: TheEngine, group: TheGroup, grant: TheGrant, body: TheBody) -> Response:
-    """As the learners' own `labels`, for all of them; what they had served is compared."""
+    """Label in every learner, as `labels` of a learner does, and compare the served scores."""
     return await _learn(engine, group, grant, body, "labels")
 
 
@@ -225,10 +229,12 @@ async def labels(engine: TheEngine, group: TheGroup, grant: TheGrant, body: TheB
     openapi_extra=schemas.request_body(schemas.PredictBody, examples.PREDICT),
 )
 async def predict(engine: TheEngine, group: TheGroup, grant: TheGrant, body: TheBody) -> Response:
-    """As the learners' own `predict`; each remembers events with an id."""
+    """Score by every learner, as `predict` of a learner does; each remembers events with an id."""
     async with engine.members(group) as members:
         requests = await _prepare("predict", body, members, grant)
-        scores = await group.predict(members, {name: cast(Events, one.events) for name, one in requests.items()})
+        scores = await group.predict(
+            members, {name: cast(Events, request.events) for name, request in requests.items()}
+        )
         results = {name: scored_by(members[name], scored) for name, scored in scores.items()}
     return await _reply({}, requests, results)
 
@@ -242,11 +248,11 @@ async def predict(engine: TheEngine, group: TheGroup, grant: TheGrant, body: The
     responses=problems(404, 422, 500, 503),
 )
 async def compare(name: TheName, group: TheGroup, engine: TheEngine) -> JSONResponse:
-    """AUCs and their differences over the window, with intervals, and tests that stay right however often one looks."""
+    """Compare the AUCs over the window, with intervals, and sequential tests that stay valid at every look."""
     return JSONResponse(await comparison(name, group, engine))
 
 
 async def comparison(name: str, group: GroupReplica, engine: Engine) -> dict[str, Any]:
-    """The document `Comparison`."""
-    position, told = await group.compared()
-    return {"name": name, "position": position, "gone": engine.missing_members(group), **told}
+    """Return the document `Comparison`."""
+    position, document = await group.compared()
+    return {"name": name, "position": position, "gone": engine.missing_members(group), **document}

@@ -102,24 +102,24 @@ class ColumnarScores(_StrictModel):
     explanations: list[dict[str, Any]] | None = None
 
 
-class _Progress(_StrictModel):
+class _LineProgress(_StrictModel):
     """Progress through a body of lines."""
 
     lines: int = Field(description="of the body, processed so far")
     bytes: Bytes = Field(description="of the body, processed so far, after decompression")
 
 
-class Taken(_StatusCounts, _Progress):
+class Taken(_StatusCounts, _LineProgress):
     """A line of the reply to labelled events sent as lines: everything up to it is in the log and learnt."""
 
 
-class LearntLines(_StatusCounts, _Progress):
+class LearntLines(_StatusCounts, _LineProgress):
     """The last line of that reply: all lines were processed. The counts are those of the whole body."""
 
     done: Literal[True]
 
 
-class ScoredLines(_Progress):
+class ScoredLines(_LineProgress):
     """The last line of the reply to a predict sent as lines: all were scored."""
 
     done: Literal[True]
@@ -129,7 +129,7 @@ class ScoredLines(_Progress):
     stale_seconds: Seconds
 
 
-class RefusedLines(ProblemDocument, _Progress):
+class RefusedLines(ProblemDocument, _LineProgress):
     """The last line of a reply if a later line was refused: the lines before it, as many as `lines`, stay valid."""
 
     done: Literal[False]

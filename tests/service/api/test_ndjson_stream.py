@@ -63,17 +63,17 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ndjson_stream, "_LIVE", 3600.0)
 
 
-async def gathered(body: AsyncIterator[bytes], longest: int, **sizes: int) -> list[ndjson_stream.Chunk]:
+async def gathered(body: AsyncIterator[bytes], longest: int, **sizes: int) -> list[ndjson_stream.LineChunk]:
     """All chunks of a body."""
-    share = ndjson_stream.Share(Bodies(Settings()), 2**30)
-    found = ndjson_stream.Lines(body, share, longest, 60.0, asyncio.Event(), **sizes)
+    share = ndjson_stream.BodyShare(Bodies(Settings()), 2**30)
+    found = ndjson_stream.LineReader(body, share, longest, 60.0, asyncio.Event(), **sizes)
     try:
         return [one async for one in _each(found)]
     finally:
         await found.close()
 
 
-async def _each(found: ndjson_stream.Lines) -> AsyncIterator[ndjson_stream.Chunk]:
+async def _each(found: ndjson_stream.LineReader) -> AsyncIterator[ndjson_stream.LineChunk]:
     while (chunk := await found.next()) is not None:
         yield chunk
 

@@ -1,4 +1,8 @@
-"""A refused body is read at most twice, whichever door it comes in: once to decode it, once to report what is wrong."""
+"""A refused body is decoded once and read once for the error report, whichever door it comes in.
+
+The fast decoding is a compiled pass. In JSON it stops at the first unusual byte, and a typed decoder reads the body
+instead. Each of these parts runs at most once.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,11 @@ import json
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 
 from service.settings import Settings
-from service.wire import json_decode
+from service.wire import json_decode, msgpack_decode
 from tests.harness.apps import DENSE, application, client, events
 from tests.harness.raw import Service, request, served
 from tests.harness.websocket import websocket
@@ -49,6 +54,40 @@ def test_one_request(service: Service, readings: Counter[str], operation: str, c
     reply = service.ask(request(body, path=f"/v1/learners/fraud/{operation}", connection=connection))
     assert reply.status == 422
     assert readings == {"scan": 1, "decode_json": 1}
+
+
+def test_a_body_that_the_compiled_pass_reads_to_its_end(service: Service, readings: Counter[str]) -> None:
+    """Only its content is wrong, so the typed decoder does not read it."""
+    body = json.dumps({"events": [{"x": [1, 2, 3], "label": 7}]}).encode()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(json_decode, "_update_decoder", None)
+        reply = service.ask(request(body, path="/v1/learners/fraud/update"))
+    assert (reply.status, reply.json["errors"][0]["pointer"]) == (422, "/events/0/label")
+    assert readings == {"scan": 1, "decode_json": 1}
+
+
+@pytest.mark.parametrize("operation", ["predict", "update"])
+@pytest.mark.parametrize("connection", ["keep-alive", "close"])
+def test_columns(service: Service, monkeypatch: pytest.MonkeyPatch, operation: str, connection: str) -> None:
+    counts: Counter[str] = Counter()
+
+    def count(name: str) -> None:
+        function: Any = getattr(msgpack_decode, name)
+
+        def counting(*arguments: Any, **options: Any) -> Any:
+            counts[name] += 1
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(msgpack_decode, name, counting)
+
+    count("dense_events")
+    count("_Body")
+    narrow = {"dtype": "float64", "shape": [1, 2], "data": bytes(16)}
+    body = msgspec.msgpack.encode({"x": narrow} if operation == "predict" else {"x": narrow, "labels": [1]})
+    headers = {"content_type": "application/msgpack", "connection": connection}
+    reply = service.ask(request(body, path=f"/v1/learners/fraud/{operation}", **headers))
+    assert (reply.status, reply.json["errors"][0]["pointer"]) == (422, "/x/shape")
+    assert counts == {"dense_events": 1, "_Body": 1}
 
 
 async def test_lines(readings: Counter[str]) -> None:

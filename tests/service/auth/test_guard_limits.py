@@ -134,7 +134,7 @@ async def test_events_per_second_are_limited_over_every_door(ring: Keyring) -> N
 
 async def test_lines_end_where_the_limit_is_reached(ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
     key = ring.make("one", "admin", events_per_second=5.0)
-    monkeypatch.setattr("service.api.fast_path.ndjson_stream.Lines.__init__.__defaults__", (4, 2**20))
+    monkeypatch.setattr("service.api.fast_path.ndjson_stream.LineReader.__init__.__defaults__", (4, 2**20))
     async with keyed(ring) as (_, http):
         assert (await http.put("/learners/a", json=DENSE, headers=key)).status_code == 201
         text = "".join(json.dumps(one) + "\n" for one in events(20))
