@@ -29,13 +29,10 @@ class Hanging(Process):
     """Whose workers hang at SIGUSR1, or at the import of a module, while the file `hang` is there."""
 
     def __init__(self, redis: RedisServer, folder: Path, module: str = "", **settings: object) -> None:
-        self.log, self.hang = folder / "log", folder / "hang"
-        super().__init__(redis.url, self.log, workers=2, **settings)
+        self.log_path, self.hang = folder / "log", folder / "hang"
+        super().__init__(redis.url, self.log_path, workers=2, **settings)
         path = os.pathsep.join(filter(None, [str(HANG), os.environ.get("PYTHONPATH")]))
         self.environment |= {"PYTHONPATH": path, "HANG": str(self.hang), "HANG_IMPORT": module}
-
-    def said(self) -> str:
-        return self.log.read_text()
 
 
 def test_one_that_hangs_is_replaced_and_its_stacks_are_lines_of_the_log(redis: RedisServer, tmp_path: Path) -> None:
@@ -50,12 +47,15 @@ def test_one_that_hangs_is_replaced_and_its_stacks_are_lines_of_the_log(redis: R
         assert len(after) == 2
         assert set(before) - set(after) == {victim}
         assert service.stop() == -signal.SIGTERM
-    told = [str(one["message"]) for one in lines(service.log)]  # every line is JSON
-    assert any(re.match(r"worker \d has not said for 5 s that it is alive; it shows its stacks", one) for one in told)
-    stacks = [one for one in told if one.startswith("stack of worker ")]
-    assert all(one.count("(most recent call first)") == 1 for one in stacks)
-    assert any("sitecustomize.py" in one and "in _hang" in one for one in stacks)
-    assert any(re.search(r"ended unasked, by SIGKILL \(it has not said for \d+ s", one) for one in told)
+    messages = [str(line["message"]) for line in lines(service.log_path)]  # every line is JSON
+    assert any(
+        re.match(r"worker \d has not said for 5 s that it is alive; it shows its stacks", message)
+        for message in messages
+    )
+    stacks = [message for message in messages if message.startswith("stack of worker ")]
+    assert all(stack.count("(most recent call first)") == 1 for stack in stacks)
+    assert any("sitecustomize.py" in stack and "in _hang" in stack for stack in stacks)
+    assert any(re.search(r"ended unasked, by SIGKILL \(it has not said for \d+ s", message) for message in messages)
 
 
 def test_one_that_goes_on_while_it_shows_its_stacks_is_left_alone(redis: RedisServer, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_one_that_goes_on_while_it_shows_its_stacks_is_left_alone(redis: RedisSe
         os.kill(before[1], signal.SIGSTOP)  # the signal to show its stacks comes with one to go on
         service.wait_for("goes on, and is left alone", 2)
         assert service.children() == before
-        assert "SIGKILL" not in service.said()
+        assert "SIGKILL" not in service.log()
         assert service.stop() == -signal.SIGTERM
 
 
@@ -82,12 +82,12 @@ def test_stacks_are_shown_on_demand(redis: RedisServer, tmp_path: Path) -> None:
             os.kill(pid, signal.SIGUSR2)
         service.wait_for("the stacks of worker 1:")
         service.wait_for("the stacks of worker 2:")
-        eventually(lambda: service.said().count("most recent call first") >= 2)
+        eventually(lambda: service.log().count("most recent call first") >= 2)
         assert httpx.get(f"{service.url}/v1/health/live", timeout=300, trust_env=False).status_code == 200
         assert service.children() == before
         assert service.stop() == -signal.SIGTERM
-    line = re.compile(r"\d{4}-\d\d-\d\dT|rarestream is ready| {4}\S| {6}File | {4}$")
-    assert [one for one in service.said().splitlines() if not line.match(one)] == []
+    expected = re.compile(r"\d{4}-\d\d-\d\dT|rarestream is ready| {4}\S| {6}File | {4}$")
+    assert [line for line in service.log().splitlines() if not expected.match(line)] == []
 
 
 def test_a_first_start_that_gets_no_further_ends_all(redis: RedisServer, tmp_path: Path) -> None:
@@ -95,12 +95,12 @@ def test_a_first_start_that_gets_no_further_ends_all(redis: RedisServer, tmp_pat
     service.hang.touch()
     service.launch()
     assert service.ended() == 1
-    said = service.said()
+    log = service.log()
     starts = "it starts its interpreter and imports what it needs, and has said nothing yet"
-    assert f"worker 1 is not ready after 4 s: {starts}\n" in said
-    assert "in find_spec" in said  # its stacks
+    assert f"worker 1 is not ready after 4 s: {starts}\n" in log
+    assert "in find_spec" in log  # its stacks
     stuck = f"it got no further with its start for 20 s: {starts}"
-    assert f"error: worker 1 ended by SIGKILL ({stuck}) before it was ready\n" in said
+    assert f"error: worker 1 ended by SIGKILL ({stuck}) before it was ready\n" in log
 
 
 def test_a_replacement_that_gets_no_further_is_replaced(redis: RedisServer, tmp_path: Path) -> None:
@@ -126,5 +126,5 @@ def test_nobody_is_killed_for_a_store_that_is_away(tmp_path: Path) -> None:
             service.wait_for("rarestream is ready")
         finally:
             assert service.stop() == -signal.SIGTERM
-    assert "is killed, which" not in service.said()
-    assert len(lines(service.log)) == service.said().count("\n")
+    assert "is killed, which" not in service.log()
+    assert len(lines(service.log_path)) == service.log().count("\n")
