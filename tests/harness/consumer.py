@@ -7,11 +7,12 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Self
 
 import httpx
+
+from tests.harness.forked import ForkedProgram, start_program
 
 __all__ = ["CONFIG", "Consumer", "Target", "event"]
 
@@ -92,18 +93,15 @@ class Consumer:
     def __init__(self, target: Target, source: str, folder: Path, *options: str, **environment: str) -> None:
         self.log = folder / "consumer.log"
         self._out = folder / "consumer.json"
-        self._command = [sys.executable, "-m", "service", "consume", source, "--json"]
-        self._command += ["--learner", target.name, "--url", target.url, *options]
+        self._arguments = ["consume", source, "--json", "--learner", target.name, "--url", target.url, *options]
         self._environment = {**os.environ, **environment}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProgram | None = None
         target.consumers.append(self)
 
     def start(self, *options: str) -> None:
         """Start the process; its log says when it reads."""
-        with self.log.open("ab") as log, self._out.open("wb") as out:
-            self._process = subprocess.Popen(
-                [*self._command, *options], stdout=out, stderr=log, env=self._environment, stdin=subprocess.DEVNULL
-            )
+        self._out.write_bytes(b"")
+        self._process = start_program([*self._arguments, *options], self._environment, self._out, self.log)
 
     def wait(self) -> int:
         """Wait for the end and return the exit status."""

@@ -15,7 +15,7 @@ from typing import Self
 
 import httpx
 
-from tests.harness.forked import ForkedProgram, differs_by_settings_only
+from tests.harness.forked import ForkedProgram, start_program
 from tests.harness.waiting import eventually
 
 __all__ = ["Commands", "Process", "free_port", "nodes"]
@@ -58,14 +58,8 @@ class Process:
 
     def launch(self) -> None:
         """Start it, and do not wait."""
-        self._log_file.touch()
         arguments = ["serve", "--store", self.store, "--port", str(self.port)]
-        if differs_by_settings_only(self.environment):
-            self._process = ForkedProgram(arguments, self.environment, self._log_file)
-            return
-        with self._log_file.open("ab") as log:
-            command = [sys.executable, "-m", "service", *arguments]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment)
+        self._process = start_program(arguments, self.environment, self._log_file)
 
     def wait(self, what: str) -> None:
         """Until /v1/health/ready (or live) answers 200."""
