@@ -35,7 +35,7 @@ def test_it_measures_and_writes(
     assert all(0 < cost["low"] <= cost["ns"] <= cost["high"] and cost["events"] >= 16 for cost in costs)
     sparse = {(item["algorithm"], item["dim"]): item for item in figures["sparse"]}
     assert sparse.keys() == {(name, dim) for name in ("fofo", "npsvor") for dim in (8, 64)}
-    assert sparse["fofo", 8]["met"] == 8
+    assert sparse["fofo", 8]["columns"] == 8
     assert sparse["fofo", 64]["memory"] == 2 * 64 * 8 + 4 * 8  # w and lag, and two numbers and two counts
     assert all(item["ns"] > 0 for item in sparse.values())
     assert [(target["algorithm"], target["dim"], target["target"]) for target in figures["targets"]] == [
