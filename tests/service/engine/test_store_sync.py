@@ -173,7 +173,7 @@ async def test_that_the_store_is_away_is_told_now_and_then(
     async with node(store, follow_seconds=0.01) as observer:
 
         def count_warnings() -> int:
-            return sum("is waited for: by the test" in line for line in caplog.messages)
+            return sum("waiting" in line and line.endswith(": by the test") for line in caplog.messages)
 
         await eventually_async(lambda: count_warnings() > 3)
         assert any("has not answered for" in line for line in caplog.messages)
