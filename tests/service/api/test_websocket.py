@@ -624,7 +624,7 @@ async def test_a_fault_of_our_own_closes_it(monkeypatch: pytest.MonkeyPatch, cap
     def broken(*_: object) -> None:
         raise RuntimeError("broken on purpose")
 
-    monkeypatch.setattr(learner_queue, "joint", broken)
+    monkeypatch.setattr(learner_queue, "join_body", broken)
     async with serving() as (app, _, _):
         async with websocket(app, ONE) as client:
             client.send(*updates(2))
