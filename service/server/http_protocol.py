@@ -21,7 +21,7 @@ from service.api import BODY_BREAKS, BODY_ENDS
 from service.api.fast_path import InlinePath, PendingUpdate, RequestHead
 from service.errors import ServiceError
 from service.server.bad_request import HEAD_BYTES, breaks_off, endless, no_request, refusal, too_large
-from service.server.http_transport import Begun, Flow, Joining
+from service.server.http_transport import Begun, Flow, JoiningTransport
 from service.telemetry import Access
 from service.wire import request_id
 
@@ -51,9 +51,11 @@ class HttpProtocol(HttpToolsProtocol):
         self._inline: InlinePath | None = None if by_uvicorn else getattr(app, "inline", None)
         self._access: Access | None = getattr(app, "access", None)
         self._between = True  # nothing has come of the next request
-        self._asked: RequestHead | None = None  # the request that is being read, where it may be answered at once,
+        self._parsed_head: RequestHead | None = (
+            None  # the request that is being read, where it may be answered at once,
+        )
         self._body = b""  # and what has come of its body
-        self._held = 0  # bytes of it that count as held, as long as the rest is waited for
+        self._held_bytes = 0  # bytes of it that count as held, as long as the rest is waited for
         self._declined = False  # it may not: that was tried
         self._last: RequestHead | None = None  # the last one in what has just come that was answered at once
         self._answered_at = 0.0  # when that was done last, by the loop's clock
@@ -76,7 +78,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.flow = Flow(transport, self.pipeline)
         self._plain = transport
-        self._joining = Joining(transport)
+        self._joining = JoiningTransport(transport)
         self.transport = cast(asyncio.Transport, self._joining)
         self._peer = {"client": self.client}
         self._proxied = self.client is not None and self.client[0] in self._trusted
@@ -87,7 +89,7 @@ class HttpProtocol(HttpToolsProtocol):
         for timer in (self._head_timer, self._unread_timer):
             if timer is not None:
                 timer.cancel()
-        if self._asked is not None:  # in its body: that is counted, and told
+        if self._parsed_head is not None:  # in its body: that is counted, and told
             self._to_application()
         super().connection_lost(exc)
 
@@ -99,9 +101,9 @@ class HttpProtocol(HttpToolsProtocol):
             return
         inline = self._inline if self._between else None
         if inline is not None:
-            known = inline.match(data)  # most clients send the same head each time: then nothing is parsed
-            if known is not None and self._free():
-                if self._answered(*known):
+            request = inline.match(data)  # most clients send the same head each time: then nothing is parsed
+            if request is not None and self._free():
+                if self._answered(*request):
                     self._waits_since = None
                     return
                 self._declined = True
@@ -110,10 +112,10 @@ class HttpProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._parse(data)
         self._declined = False
-        if self._asked is not None:
+        if self._parsed_head is not None:
             self._unset_keepalive_if_required()  # that of a reply to what came before it in the same piece
         self._mind_head()
-        if self._asked is not None:
+        if self._parsed_head is not None:
             if not self._waits():
                 self._to_application()
         elif inline is not None and self._last is not None:
@@ -150,8 +152,8 @@ class HttpProtocol(HttpToolsProtocol):
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > HEAD_BYTES:
                 raise too_large()
-        self._asked = self._wanted()
-        if self._asked is None:
+        self._parsed_head = self._wanted()
+        if self._parsed_head is None:
             self._to_application()  # which may find that there is no such URL
         else:
             self._waits_since = None  # the time of the body begins
@@ -161,7 +163,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Some of its body."""
         self._head_bytes = 0
-        if self._asked is None:
+        if self._parsed_head is None:
             super().on_body(body)
         else:
             self._body += body
@@ -171,9 +173,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._between = True
         self._head_bytes = 0  # another's head may follow in this piece
         self._let_go()
-        if self._asked is not None:
-            if self._answered(self._asked, self._body):
-                self._last, self._asked, self._body = self._asked, None, b""
+        if self._parsed_head is not None:
+            if self._answered(self._parsed_head, self._body):
+                self._last, self._parsed_head, self._body = self._parsed_head, None, b""
                 return
             self._to_application()
         super().on_message_complete()
@@ -199,26 +201,26 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _waits(self) -> bool:
         """Whether the rest of a body is waited for: there is room, and who sends it may."""
-        if self._inline is None or self._asked is None:
+        if self._inline is None or self._parsed_head is None:
             return False
-        more = len(self._body) - self._held
-        if not self._inline.hold(self._asked, more, self._peer):
+        more = len(self._body) - self._held_bytes
+        if not self._inline.hold(self._parsed_head, more, self._peer):
             return False
-        self._held += more
+        self._held_bytes += more
         return True
 
     def _let_go(self) -> None:
         """The body is not waited for any more."""
-        if self._held and self._inline is not None:
-            self._inline.release(self._held)
-        self._held = 0
+        if self._held_bytes and self._inline is not None:
+            self._inline.release(self._held_bytes)
+        self._held_bytes = 0
 
     def _to_application(self) -> None:
         """Have ASGI answer it: as much of it as has come, as if that had just come, in what is left of its time."""
         self._let_go()
-        since = None if self._asked is None else self._waits_since
+        since = None if self._parsed_head is None else self._waits_since
         url, headers, expect = self.url, self.headers, self.expect_100_continue
-        body, self._asked, self._body = self._body, None, b""
+        body, self._parsed_head, self._body = self._body, None, b""
         self._unset_keepalive_if_required()  # that of a reply to what came before it in the same piece
         super().on_message_begin()
         if since is not None:
@@ -265,7 +267,7 @@ class HttpProtocol(HttpToolsProtocol):
         left = self._waits_since + self._head_seconds - self.loop.time()
         if left > 0:
             self._head_timer = self.loop.call_later(left, self._look_for_head)
-        elif self._asked is not None:  # a body that does not come: that is told
+        elif self._parsed_head is not None:  # a body that does not come: that is told
             self._to_application()
         else:
             self._close()
@@ -345,7 +347,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """The server stops: what has begun to come is answered before the connection is closed."""
-        if self._asked is not None:
+        if self._parsed_head is not None:
             self._to_application()
         super().shutdown()
 
@@ -370,7 +372,7 @@ class HttpProtocol(HttpToolsProtocol):
         """A whole reply, behind the headers of every reply."""
         if self._defaults is not headers:  # every second there are others
             self._defaults = headers
-            self._head = b"".join(b"%b: %b\r\n" % one for one in headers)
+            self._head = b"".join(b"%b: %b\r\n" % header for header in headers)
         self._plain.write(b"".join((STATUS_LINE[status], self._head, reply)))
 
     def _wait_for(self, update: PendingUpdate) -> None:
@@ -380,8 +382,8 @@ class HttpProtocol(HttpToolsProtocol):
         tasks = cast("set[asyncio.Future[Any]]", self.tasks)
         tasks.add(update.future)
 
-        def answer(done: asyncio.Future[Any]) -> None:
-            tasks.discard(done)
+        def answer(result_future: asyncio.Future[Any]) -> None:
+            tasks.discard(result_future)
             status, reply = update.reply()
             begun.response_complete = True
             if not begun.disconnected and not self.transport.is_closing():

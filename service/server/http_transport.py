@@ -8,34 +8,34 @@ from typing import Any
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
-__all__ = ["Begun", "Flow", "Joining"]
+__all__ = ["Begun", "Flow", "JoiningTransport"]
 
 
-class Joining:
+class JoiningTransport:
     """A transport that holds the head of a reply back until there is more to write, or nothing more will come.
 
     Only a head that tells the length of its body, which then follows at once: a stream's goes out by itself.
     """
 
-    __slots__ = ("_held", "_transport")
+    __slots__ = ("_pending_head", "_transport")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._held = b""
+        self._pending_head = b""
 
     def write(self, data: bytes) -> None:
-        if self._held:
-            data, self._held = self._held + data, b""
+        if self._pending_head:
+            data, self._pending_head = self._pending_head + data, b""
         elif data.startswith(b"HTTP/1.") and data.endswith(b"\r\n\r\n") and b"\r\ncontent-length: " in data:
-            self._held = data
+            self._pending_head = data
             return
         self._transport.write(data)
 
     def release(self) -> asyncio.Transport:
         """Write what is held back, if anything is; the transport itself."""
-        if self._held:
-            held, self._held = self._held, b""
-            self._transport.write(held)
+        if self._pending_head:
+            head, self._pending_head = self._pending_head, b""
+            self._transport.write(head)
         return self._transport
 
     def close(self) -> None:

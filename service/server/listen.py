@@ -84,11 +84,11 @@ def process_age() -> float:
 
 def warn(settings: Settings, warnings: Sequence[str]) -> None:
     """Tell of what may be a mistake; in the log where that is JSON, as both streams may go to one place."""
-    for one in warnings:
+    for text in warnings:
         if settings.log_format == "json":
-            logger.warning(one)
+            logger.warning(text)
         else:
-            print(f"warning: {one}", file=sys.stderr, flush=True)
+            print(f"warning: {text}", file=sys.stderr, flush=True)
 
 
 def announce(settings: Settings, url: str, *, as_json: bool = False) -> None:
@@ -99,14 +99,14 @@ def announce(settings: Settings, url: str, *, as_json: bool = False) -> None:
     if as_json:
         document = {"url": url, "pid": os.getpid(), "store": shown(settings.store), "workers": settings.workers}
         print(json.dumps(document), flush=True)
-    told = (
+    message = (
         f"rarestream is ready in {process_age():.1f} s: {url} (dashboard), {url}/docs, store {shown(settings.store)}"
         f"{f', {settings.workers} workers' if settings.workers > 1 else ''}"
     )
     if settings.log_format == "json":
-        logger.info(told)
+        logger.info(message)
     elif not as_json:
-        print(told, flush=True)
+        print(message, flush=True)
 
 
 def shown(store: str) -> str:

@@ -97,14 +97,14 @@ def supervise(settings: Settings, warnings: Sequence[str] = (), *, as_json: bool
         raise WrongSettings(f"several workers need a store that is a Redis, such as redis://localhost:6379/0: {why}")
     with tempfile.TemporaryDirectory(prefix="rarestream-") as folder:
         directory = Path(folder)
-        kept = os.open(directory, os.O_RDONLY)
-        fcntl.flock(kept, fcntl.LOCK_SH)  # systemd's cleaning of temporary files passes by what is locked
+        directory_fd = os.open(directory, os.O_RDONLY)
+        fcntl.flock(directory_fd, fcntl.LOCK_SH)  # systemd's cleaning of temporary files passes by what is locked
         lines = configure(one_at_a_time(directory), settings.log_format, settings.log_level)
         warn(settings, warnings)
         with listen(settings.host, settings.port) as listener:
             ended_by = asyncio.run(Supervisor(settings, listener, directory, lines, as_json=as_json).run())
         lines.close()
-        os.close(kept)
+        os.close(directory_fd)
     if ended_by is signal.SIGTERM:  # as one process ends; the first process of a container does not
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.raise_signal(signal.SIGTERM)
@@ -153,7 +153,7 @@ class Supervisor:
             url = url_of(self._listener, tls=self._settings.tls_certificate is not None)
             announce(self._settings, url, as_json=self._as_json)
             work: list[Coroutine[Any, Any, None]] = [*map(self._keep, numbers), self._restart_on_demand()]
-            tasks = [asyncio.create_task(one) for one in work]
+            tasks = [asyncio.create_task(worker) for worker in work]
             for task in tasks:
                 task.add_done_callback(lambda _: self._stopping.set())  # none ends before that but by an error of ours
             await self._stopping.wait()
@@ -164,13 +164,13 @@ class Supervisor:
 
     def _stop(self, number: signal.Signals) -> None:
         if self._stopping.is_set():  # whoever says it twice does not want to wait; nothing acknowledged is lost
-            for one in self._running:
-                one.send(signal.SIGKILL)
+            for worker in self._running:
+                worker.send(signal.SIGKILL)
             return
         self._signal = number
         self._stopping.set()
-        for one in self._running:
-            one.send(signal.SIGTERM)
+        for worker in self._running:
+            worker.send(signal.SIGTERM)
 
     def _fail(self, why: str, kind: type[CannotServe] = CannotServe) -> None:
         if not self._stopping.is_set():
@@ -181,17 +181,17 @@ class Supervisor:
         """Have all of them leave."""
         self._listener.close()  # what waits would wait for nobody
         self._restart.set()  # whoever waits for it finds that there is no more
-        for one in self._running:
-            one.send(signal.SIGTERM)
+        for worker in self._running:
+            worker.send(signal.SIGTERM)
         loop = asyncio.get_running_loop()
         until = loop.time() + _LEAVE
-        while waiting := [*(one.ended for one in self._running), *(task for task in tasks if not task.done())]:
+        while waiting := [*(worker.ended for worker in self._running), *(task for task in tasks if not task.done())]:
             left = max(0.0, until - loop.time())
-            done, _ = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            if not done:
+            finished, _ = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if not finished:
                 logger.error("what has not left in %.0f s is killed, which loses nothing", _LEAVE)
-                for one in self._running:
-                    one.send(signal.SIGKILL)
+                for worker in self._running:
+                    worker.send(signal.SIGKILL)
                 until = math.inf
         for task in tasks:
             task.result()  # an error of ours is raised
@@ -203,19 +203,19 @@ class Supervisor:
         except OSError as error:
             self._fail(f"a worker cannot be started: {error}")
             return False
-        ready = await asyncio.gather(*(one.until_ready() for one in started))
-        for one, well in zip(started, ready, strict=True):
-            self._current[one.number] = one
+        ready = await asyncio.gather(*(worker.until_ready() for worker in started))
+        for worker, well in zip(started, ready, strict=True):
+            self._current[worker.number] = worker
             if not well:
-                kind = WrongSettings if one.ended.result() == ExitStatus.USAGE else CannotServe
-                self._fail(f"worker {one.number} ended {one.end} before it was ready", kind)
+                kind = WrongSettings if worker.ended.result() == ExitStatus.USAGE else CannotServe
+                self._fail(f"worker {worker.number} ended {worker.end} before it was ready", kind)
         return not self._stopping.is_set()
 
     async def _started(self, number: int) -> Supervised:
         """Raises `OSError` where the system does not let it."""
         self._generation += 1
         settings = self._settings
-        told = Start(
+        start = Start(
             settings.model_dump(mode="json"),
             number,
             self._generation,
@@ -223,18 +223,18 @@ class Supervisor:
             str(self._directory),
         )
         patience = settings.worker_seconds, settings.worker_start_seconds
-        one = await Supervised.started(told, self._listener, patience, self._show)
+        worker = await Supervised.started(start, self._listener, patience, self._show)
 
         def over(_: asyncio.Task[int]) -> None:
-            self._running.discard(one)
-            one.over()
-            (self._directory / f"{number}.{told.generation}").unlink(missing_ok=True)  # after a kill it is still there
+            self._running.discard(worker)
+            worker.over()
+            (self._directory / f"{number}.{start.generation}").unlink(missing_ok=True)  # after a kill it is still there
 
-        self._running.add(one)
-        one.ended.add_done_callback(over)
+        self._running.add(worker)
+        worker.ended.add_done_callback(over)
         if self._stopping.is_set():
-            one.send(signal.SIGTERM)
-        return one
+            worker.send(signal.SIGTERM)
+        return worker
 
     # While they run
 
@@ -242,19 +242,19 @@ class Supervisor:
         """Start the worker of this number again where it ends unasked."""
         deaths = 0
         while not self._stopping.is_set():
-            one = self._current[number]
-            await asyncio.wait([one.ended])
+            worker = self._current[number]
+            await asyncio.wait([worker.ended])
             async with self._placing[number]:
-                if self._stopping.is_set() or self._current[number] is not one:
+                if self._stopping.is_set() or self._current[number] is not worker:
                     continue
-                settled = one.ready_at is not None and asyncio.get_running_loop().time() - one.ready_at > _SETTLED
+                settled = worker.ready_at is not None and asyncio.get_running_loop().time() - worker.ready_at > _SETTLED
                 deaths = 1 if settled else deaths + 1
                 if deaths > _MOST:
-                    self._fail(f"worker {number} ended {deaths} times in a row, the last time {one.end}")
+                    self._fail(f"worker {number} ended {deaths} times in a row, the last time {worker.end}")
                     return
                 self._counts[number - 1] = NOBODY
                 delay = min(_FIRST * 2 ** (deaths - 1), _LONGEST)
-                logger.error("worker %d ended unasked, %s: it is started again in %.1f s", number, one.end, delay)
+                logger.error("worker %d ended unasked, %s: it is started again in %.1f s", number, worker.end, delay)
                 while not await self._stopped(delay):
                     try:
                         self._current[number] = await self._started(number)

@@ -70,8 +70,8 @@ class Acceptor:
 
     def count(self) -> int:
         """Tell the others how many connections are open here."""
-        found = self._counts[self._place] = len(self._connections) + len(self._connecting)
-        return found
+        open_connections = self._counts[self._place] = len(self._connections) + len(self._connecting)
+        return open_connections
 
     def close(self) -> None:
         """Take no more; those that wait are the other processes'."""
@@ -156,10 +156,10 @@ class Worker(Server):
         )
 
     def _protocol(self) -> asyncio.Protocol:
-        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+        http_protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
-        return made
+        return http_protocol
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second."""
@@ -191,18 +191,18 @@ class Worker(Server):
             return Word("opens the store")
         if engine.node.unreachable is not None:
             return Word(f"waits for the store, which does not answer: {engine.node.unreachable}", waiting=True)
-        known = len(engine.replicas) + len(engine.groups) + len(engine.evicted)
-        records = sum(one.position for one in engine.replicas.values()) + sum(
-            one.position for one in engine.groups.values()
+        total = len(engine.replicas) + len(engine.groups) + len(engine.evicted)
+        records = sum(follower.position for follower in engine.replicas.values()) + sum(
+            follower.position for follower in engine.groups.values()
         )
-        return Word(f"recovers the learners of the store: {known} so far, by their logs at {records} records in all")
+        return Word(f"recovers the learners of the store: {total} so far, by their logs at {records} records in all")
 
     def _hear(self) -> None:
         try:
-            said = self._channel.recv(64)
+            data = self._channel.recv(64)
         except ConnectionError:
-            said = b""
-        if not said:
+            data = b""
+        if not data:
             asyncio.get_running_loop().remove_reader(self._channel)
             logger.error("the supervisor is gone: this worker leaves")
             self.orphaned = self.should_exit = True
@@ -218,8 +218,8 @@ def _say(channel: socket.socket, word: Word) -> None:
 def main() -> NoReturn:
     """Be a worker, as the other end of the socket says whose file descriptor is the second argument."""
     channel = socket.socket(fileno=int(sys.argv[2]))
-    with channel.makefile("rb") as told:
-        line = told.readline()
+    with channel.makefile("rb") as stream:
+        line = stream.readline()
     if not line:
         sys.exit(0)  # the supervisor is gone already
     channel.setblocking(False)

@@ -41,7 +41,7 @@ _STACKS = signal.SIGUSR2
 _WRITING = 5.0  # seconds that it has for its stacks, and to be heard of again
 _GATHER = 0.3  # seconds without more of them, after which stacks are whole
 _LEAVE = 120.0  # seconds in which a worker that is asked to leaves: its last snapshots
-_TOLD = 10  # how often a start that gets no further is told of, up to the end of the patience with it
+_REPORTS = 10  # how often a start that gets no further is told of, up to the end of the patience with it
 
 
 class Start(msgspec.Struct):
@@ -87,7 +87,7 @@ class Supervised:
         self._stacks = stacks
         self._patience, self._start_patience = patience
         self._show = show
-        self._said = b""  # of a line that is not whole yet
+        self._partial_line = b""  # of a line that is not whole yet
         self._word = Word("starts its interpreter and imports what it needs, and has said nothing yet")
         self._silent = 0.0  # seconds without a word
         self._stuck = 0.0  # seconds in which it got no further, while it starts
@@ -108,12 +108,12 @@ class Supervised:
 
         Raises `OSError` where the system has no process, thread or descriptor to give, or cannot execute it.
         """
-        with ExitStack() as handed, ExitStack() as kept:
+        with ExitStack() as handed, ExitStack() as cleanup:
             channel, theirs = socket.socketpair()
-            kept.callback(channel.close)  # at which one that has been started after all leaves
+            cleanup.callback(channel.close)  # at which one that has been started after all leaves
             handed.callback(theirs.close)
             stacks, their_stacks = os.pipe()
-            kept.callback(os.close, stacks)
+            cleanup.callback(os.close, stacks)
             handed.callback(os.close, their_stacks)
             os.set_blocking(stacks, False)
             os.set_blocking(their_stacks, False)  # what is more than fits is lost: nobody waits in a signal's handler
@@ -128,7 +128,7 @@ class Supervised:
                 )
             except RuntimeError as error:  # Python 3.11 waits for it in a thread, and no more can be started
                 raise OSError(errno.EAGAIN, str(error)) from error
-            kept.pop_all()
+            cleanup.pop_all()
         return cls(start.number, process, channel, stacks, patience, show)
 
     async def until_ready(self) -> bool:
@@ -148,7 +148,7 @@ class Supervised:
         if not data:
             self._loop.remove_reader(self._channel)  # it ends
             return
-        *lines, self._said = (self._said + data).split(b"\n")
+        *lines, self._partial_line = (self._partial_line + data).split(b"\n")
         for line in lines:
             try:
                 word = msgspec.json.decode(line, type=Word)
@@ -164,14 +164,14 @@ class Supervised:
 
     async def _watch(self) -> None:
         """Kill it once it hangs. Seconds in which this process stands still, too, as all are paused, do not count."""
-        since, told = 0.0, 0.0  # seconds since its start, and at the last line about it
+        since, reported = 0.0, 0.0  # seconds since its start, and at the last line about it
         while True:
             await asyncio.sleep(ALIVE_EVERY)
             self._silent += ALIVE_EVERY
             self._stuck += ALIVE_EVERY
             since += ALIVE_EVERY
-            if self.ready_at is None and since - told >= self._start_patience / _TOLD:
-                told = since
+            if self.ready_at is None and since - reported >= self._start_patience / _REPORTS:
+                reported = since
                 heard = f" ({self._silent:.0f} s ago)" if 2 * ALIVE_EVERY <= self._silent < since else ""
                 logger.warning(
                     "worker %d is not ready after %.0f s: it %s%s", self.number, since, self._word.doing, heard
@@ -239,8 +239,8 @@ class Supervised:
     async def leave(self) -> None:
         """Ask it to, and wait for that."""
         self.send(signal.SIGTERM)
-        done, _ = await asyncio.wait([self.ended], timeout=_LEAVE)
-        if not done:
+        exited, _ = await asyncio.wait([self.ended], timeout=_LEAVE)
+        if not exited:
             logger.error("worker %d has not left in %.0f s: it is killed, which loses nothing", self.number, _LEAVE)
             self.send(signal.SIGKILL)
             await asyncio.wait([self.ended])

@@ -77,8 +77,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def _plain(self, data: bytes, at: int) -> int:
         """Deliver the messages that are there from `at` on, up to what is no plain frame; where that begins."""
         came: list[Message] = []
-        found = self.conn.current_size is None  # else a message has come in part
-        while found and at < len(data):
+        complete = self.conn.current_size is None  # else a message has come in part
+        while complete and at < len(data):
             plain, spans, at = payloads(data, at, self.config.ws_max_size)
             text = plain.decode("ascii") if plain.isascii() else None
             for first, start, stop in spans:
@@ -93,7 +93,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
                         self._deliver(came)
                         self._no_text(error)
                         return len(data)
-            found = bool(spans)
+            complete = bool(spans)
         self._deliver(came)
         return at
 
@@ -158,22 +158,22 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             event: Any = await self.queue.get()
             if event["type"] == _CAME:
                 self._rest.extend(event["messages"])
-        one = self._rest.popleft() if self._rest else None
+        payload = self._rest.popleft() if self._rest else None
         if not self._rest:
-            self._taken()
-        if one is None:
+            self._resume()
+        if payload is None:
             return event
-        kind = "text" if isinstance(one, str) else "bytes"
-        return {"type": "websocket.receive", kind: one}
+        kind = "text" if isinstance(payload, str) else "bytes"
+        return {"type": "websocket.receive", kind: payload}
 
     async def read_messages(self) -> Sequence[Message]:
         """All messages that one piece of the stream has brought, in order; none: the connection has come to its end."""
         event: Any = await self.queue.get()
-        self._taken()
+        self._resume()
         messages: list[Message] = event.get("messages", [])
         return messages
 
-    def _taken(self) -> None:
+    def _resume(self) -> None:
         """Read on, if nothing waits for the application any more."""
         if self.read_paused and self.queue.empty():
             self.read_paused = False

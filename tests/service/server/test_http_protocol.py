@@ -44,7 +44,7 @@ async def replied(app: Application, *requests: bytes) -> list[bytes]:
     return writes
 
 
-def whole(body: bytes, status: int = 200) -> Application:
+def complete_reply(body: bytes, status: int = 200) -> Application:
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
         headers = [(b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -59,17 +59,17 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc"
 
 
 async def test_the_head_of_a_reply_goes_out_with_its_body() -> None:
-    assert await replied(whole(b"abc"), GET) == [b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc"]
-    assert len(await replied(whole(b"abc"), GET + GET)) == 2
+    assert await replied(complete_reply(b"abc"), GET) == [b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc"]
+    assert len(await replied(complete_reply(b"abc"), GET + GET)) == 2
     crafted = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"  # a body that looks like a head
-    (written,) = await replied(whole(crafted), GET)
+    (written,) = await replied(complete_reply(crafted), GET)
     assert written.endswith(b"\r\n\r\n" + crafted)
 
 
 async def test_a_head_without_a_body_is_not_kept_back() -> None:
     head = GET.replace(b"GET", b"HEAD")
-    assert await replied(whole(b"abc"), head) == [b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n"]
-    assert len(await replied(whole(b"", 204), GET)) == 1
+    assert await replied(complete_reply(b"abc"), head) == [b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n"]
+    assert len(await replied(complete_reply(b"", 204), GET)) == 1
 
 
 async def test_a_stream_says_at_once_that_it_has_begun() -> None:
@@ -100,7 +100,7 @@ def problem_in(written: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "payload",
     [
         b"nonsense\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc",  # TLS
@@ -109,12 +109,12 @@ def problem_in(written: bytes) -> dict[str, Any]:
         b"GET http://[/ HTTP/1.1\r\n\r\n",
     ],
 )
-async def test_what_is_no_request_is_refused_with_an_id(sent: bytes) -> None:
-    (written,) = await replied(whole(b"abc"), sent)
+async def test_what_is_no_request_is_refused_with_an_id(payload: bytes) -> None:
+    (written,) = await replied(complete_reply(b"abc"), payload)
     assert written.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-    told = problem_in(written)
-    assert (told["status"], told["code"]) == (400, "bad-request")
-    assert told["request_id"]
+    problem = problem_in(written)
+    assert (problem["status"], problem["code"]) == (400, "bad-request")
+    assert problem["request_id"]
 
 
 @pytest.mark.parametrize("before", [1, 2])
@@ -124,7 +124,7 @@ async def test_a_refusal_waits_for_the_replies_to_the_requests_before_it(before:
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await go_on.wait()
-        await whole(b"abc")(scope, receive, send)
+        await complete_reply(b"abc")(scope, receive, send)
 
     slow = Slow(app, 1000.0)
     slow.protocol.data_received(GET * before + junk)
@@ -141,7 +141,7 @@ async def test_a_refusal_waits_for_the_replies_to_the_requests_before_it(before:
 
 
 async def test_a_request_that_is_answered_before_its_body_breaks_has_one_reply() -> None:
-    slow = Slow(whole(b"abc"), 1000.0)
+    slow = Slow(complete_reply(b"abc"), 1000.0)
     slow.protocol.data_received(CHUNKED)
     await slow.pipe.until(len(OK))
     slow.protocol.data_received(b"no size\r\n")
@@ -154,16 +154,16 @@ async def reading(scope: Any, receive: Any, send: Any) -> None:
     try:
         read = b"".join([piece async for piece in pieces(receive, scope)])
     except ServiceError as error:
-        await whole(error.detail.encode(), error.status)(scope, receive, send)
+        await complete_reply(error.detail.encode(), error.status)(scope, receive, send)
     else:
-        await whole(b",".join([read, *(name for name, _ in scope["headers"])]))(scope, receive, send)
+        await complete_reply(b",".join([read, *(name for name, _ in scope["headers"])]))(scope, receive, send)
 
 
 @pytest.mark.parametrize("before", [0, 2])
 @pytest.mark.parametrize("cut", [0, len(CHUNKED), len(CHUNKED) + 6])
 async def test_the_application_answers_a_request_whose_body_breaks_off(before: int, cut: int) -> None:
-    sent = CHUNKED + b"3\r\nabc\r\nno size\r\n" + GET
-    written = b"".join(await replied(reading, GET * before + sent[:cut], sent[cut:]))
+    payload = CHUNKED + b"3\r\nabc\r\nno size\r\n" + GET
+    written = b"".join(await replied(reading, GET * before + payload[:cut], payload[cut:]))
     assert written.count(b"HTTP/1.1 200") == before  # and to what follows it there is no reply
     _, _, last = written.rpartition(b"HTTP/1.1 ")
     assert last.startswith(b"400 Bad Request\r\n")
@@ -172,7 +172,7 @@ async def test_the_application_answers_a_request_whose_body_breaks_off(before: i
 
 
 async def test_an_application_that_reads_no_body_answers_though_it_breaks_off() -> None:
-    slow = Slow(whole(b"abc"), 1000.0)
+    slow = Slow(complete_reply(b"abc"), 1000.0)
     slow.protocol.data_received(CHUNKED + b"no size\r\n")
     await slow.pipe.until(len(OK))
     assert (slow.pipe.written.count(b"HTTP/1.1 "), slow.pipe.closed) == (1, True)
@@ -182,8 +182,12 @@ async def test_an_application_that_reads_no_body_answers_though_it_breaks_off() 
 
 async def test_what_follows_a_body_is_none_of_the_headers_and_large_bodies_are_none_of_the_framing() -> None:
     chunk = b"x" * 2**14
-    sent = [CHUNKED, *(b"4000\r\n" + chunk + b"\r\n" for _ in range(10)), b"0\r\nauthorization: Bearer x\r\n\r\n" + GET]
-    written = b"".join(await replied(reading, *sent))
+    payload = [
+        CHUNKED,
+        *(b"4000\r\n" + chunk + b"\r\n" for _ in range(10)),
+        b"0\r\nauthorization: Bearer x\r\n\r\n" + GET,
+    ]
+    written = b"".join(await replied(reading, *payload))
     assert written.count(b"HTTP/1.1 200 OK") == 2
     assert chunk * 10 + b",transfer-encoding" in written
     assert b"authorization" not in written
@@ -199,11 +203,11 @@ async def test_a_body_without_end_of_which_nothing_comes_is_broken_off(framing: 
 
 
 @pytest.mark.parametrize(
-    ("sent", "said"), [(b"\x16\x03\x01\x02\x00", "TLS"), (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/2")]
+    ("payload", "expected"), [(b"\x16\x03\x01\x02\x00", "TLS"), (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/2")]
 )
-async def test_other_protocols_are_named(sent: bytes, said: str) -> None:
-    (written,) = await replied(whole(b"abc"), sent)
-    assert f"this is {said}, which this port does not speak" in problem_in(written)["detail"]
+async def test_other_protocols_are_named(payload: bytes, expected: str) -> None:
+    (written,) = await replied(complete_reply(b"abc"), payload)
+    assert f"this is {expected}, which this port does not speak" in problem_in(written)["detail"]
 
 
 async def test_what_is_answered_at_once_puts_off_the_end_of_an_idle_connection() -> None:
@@ -302,22 +306,22 @@ class Patient:
     ],
 )
 async def test_a_client_that_does_not_go_on_is_dropped(pieces: list[bytes]) -> None:
-    slow = Slow(whole(b"abc"))
+    slow = Slow(complete_reply(b"abc"))
     assert await slow.closed(*pieces)
 
 
 async def test_a_request_that_takes_long_is_waited_for() -> None:
-    asked = asyncio.Event()
+    requested = asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        await asked.wait()
-        await whole(b"abc")(scope, receive, send)
+        await requested.wait()
+        await complete_reply(b"abc")(scope, receive, send)
 
     slow = Slow(app)
     slow.protocol.data_received(GET + GET[:10])  # some of the next one's head is here
     await asyncio.sleep(0.3)
     assert not slow.pipe.closed
-    asked.set()
+    requested.set()
     await slow.pipe.until(1)
     assert await slow.closed()
 
@@ -325,12 +329,12 @@ async def test_a_request_that_takes_long_is_waited_for() -> None:
 @pytest.mark.parametrize("size", [1000, 2**14, 2**20])
 @pytest.mark.parametrize("header", [b"x: %b", b"%b: x", b"x: 1\r\n" * 20_000 + b"x: %b"])
 async def test_a_head_without_end_is_refused(size: int, header: bytes) -> None:
-    slow = Slow(whole(b"abc"), 1000.0)
-    sent = b"GET / HTTP/1.1\r\n" + header % (b"a" * 2**20) + b"\r\n\r\n"
-    for start in range(0, len(sent), size):
+    slow = Slow(complete_reply(b"abc"), 1000.0)
+    payload = b"GET / HTTP/1.1\r\n" + header % (b"a" * 2**20) + b"\r\n\r\n"
+    for start in range(0, len(payload), size):
         if slow.pipe.closed:
             break
-        slow.protocol.data_received(sent[start : start + size])
+        slow.protocol.data_received(payload[start : start + size])
     assert slow.pipe.closed
     assert start <= 2**16 + size
     assert slow.pipe.written.startswith(b"HTTP/1.1 431 ")
@@ -342,14 +346,14 @@ async def test_a_large_body_does_not_count_as_a_head() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         while (await receive()).get("more_body"):
             pass
-        await whole(b"abc")(scope, receive, send)
+        await complete_reply(b"abc")(scope, receive, send)
 
     slow = Slow(app, 1000.0)
     head = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
-    for sent in (head % 2**18 + b"a" * 2**18 + GET, GET):
+    for payload in (head % 2**18 + b"a" * 2**18 + GET, GET):
         before = len(slow.pipe.written)
-        for start in range(0, len(sent), 2**16):
-            slow.protocol.data_received(sent[start : start + 2**16])
+        for start in range(0, len(payload), 2**16):
+            slow.protocol.data_received(payload[start : start + 2**16])
             await asyncio.sleep(0)
         await slow.pipe.until(before + 1)
     assert slow.pipe.written.startswith(b"HTTP/1.1 200 ")
@@ -359,7 +363,7 @@ async def test_a_large_body_does_not_count_as_a_head() -> None:
 
 async def test_a_client_that_does_not_read_its_last_reply_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.server.http_protocol._STALL_SECONDS", 0.01)
-    slow = Slow(whole(b"a" * 2**20))
+    slow = Slow(complete_reply(b"a" * 2**20))
     slow.protocol.data_received(GET)
     await slow.pipe.until(2**20)
     slow.protocol.timeout_keep_alive_handler()
@@ -398,7 +402,7 @@ async def test_a_client_that_reads_nothing_of_a_long_reply_is_dropped(monkeypatc
 
 async def test_a_client_that_reads_now_and_then_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.server.http_protocol._STALL_SECONDS", 1000.0)
-    slow = Slow(whole(b"a" * 2**20), 1000.0)
+    slow = Slow(complete_reply(b"a" * 2**20), 1000.0)
     slow.protocol.data_received(GET)
     await slow.pipe.until(2**20)
     left = slow.pipe.get_write_buffer_size()

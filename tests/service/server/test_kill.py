@@ -34,7 +34,7 @@ def test_redis_away_updates_wait_their_turn_and_predictions_go_on(tmp_path: Path
         with httpx.Client(timeout=300, trust_env=False) as http:
             http.put(url, json=DENSE).raise_for_status()
             http.post(f"{url}/update", json={"events": events(20)}).raise_for_status()
-            said = http.post(f"{url}/predict", json={"events": [{"x": [1, 2, 3]}]}).json()
+            reply = http.post(f"{url}/predict", json={"events": [{"x": [1, 2, 3]}]}).json()
             for round_ in range(1, 4):
                 redis_server.kill()
                 refused = http.post(f"{url}/update", json={"events": events(5, 20 * round_)})
@@ -47,7 +47,7 @@ def test_redis_away_updates_wait_their_turn_and_predictions_go_on(tmp_path: Path
                 assert http.get(f"{service.url}/v1/health/ready").status_code == 503
                 assert http.get(f"{service.url}/v1/health/live").status_code == 200
                 if round_ == 1:
-                    assert alone.json()["results"] == said["results"]
+                    assert alone.json()["results"] == reply["results"]
                 redis_server.start()
                 service.wait("ready")
                 again = http.post(f"{url}/update", json={"events": events(20, 20 * round_)})
@@ -56,8 +56,10 @@ def test_redis_away_updates_wait_their_turn_and_predictions_go_on(tmp_path: Path
             assert document["events"] == 80
             assert document["stale_seconds"] == 0
             digest = http.get(f"{url}/digest").json()["digest"]
-    learner, met = create("loam-ada", dim=3, window=100), events(80)
-    learner.learn([one["x"] for one in met], [one["label"] for one in met], ids=[one["id"] for one in met])
+    learner, stream = create("loam-ada", dim=3, window=100), events(80)
+    learner.learn(
+        [event["x"] for event in stream], [event["label"] for event in stream], ids=[event["id"] for event in stream]
+    )
     assert digest == learner.digest()
 
 

@@ -130,11 +130,11 @@ def app_in_a_file(x: float) -> float:
 def names_used(cls: type) -> set[str]:
     """The attributes of `self` and of `super()` in a class, and what the class defines."""
     (tree,) = ast.parse(inspect.getsource(cls)).body
-    found = {name for name in vars(cls) if not name.startswith(("__", "_abc_"))}
+    attribute_names = {name for name in vars(cls) if not name.startswith(("__", "_abc_"))}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("self", "super()"):
-            found.add(node.attr)
-    return {name for name in found if not name.startswith("__")}
+            attribute_names.add(node.attr)
+    return {name for name in attribute_names if not name.startswith("__")}
 
 
 INHERITED = {
@@ -179,7 +179,7 @@ async def test_objects_of_uvicorn_and_websockets_have_the_attributes_that_we_rea
         ),
     }
     for name, (thing, attributes) in objects.items():
-        missing = [one for one in attributes.split() if not hasattr(thing, one)]
+        missing = [attribute for attribute in attributes.split() if not hasattr(thing, attribute)]
         assert not missing, f"{name} no longer has {missing}"
 
 

@@ -36,10 +36,10 @@ PREDICT = {"events": [{"x": [1, 2, 3]}]}
 
 def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """`rarestream` as a process of its own, without the variables of whoever runs the tests."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("RARESTREAM_")}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("RARESTREAM_")}
     return subprocess.run(
         [sys.executable, "-m", "service", *arguments],
-        env={**own, "PYTHONPATH": str(ROOT), **environment},
+        env={**variables, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
         timeout=300,
@@ -49,9 +49,9 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 
 @pytest.fixture
 def ring(tmp_path: Path) -> Keyring:
-    found = Keyring(tmp_path)
-    found.make("root", "admin")
-    return found
+    reply = Keyring(tmp_path)
+    reply.make("root", "admin")
+    return reply
 
 
 @pytest.fixture
@@ -65,16 +65,16 @@ def served(tmp_path: Path, ring: Keyring) -> Iterator[Process]:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_it_does_not_start_beyond_loopback_without_keys(host: str) -> None:
-    done = command("serve", "--host", host, "--port", "0", "--store", "memory:")
-    assert done.returncode == 2
-    assert re.match(rf"error: the service would listen on {host}, where other machines can reach it", done.stderr)
-    assert "rarestream keys create --keys FILE" in done.stderr
-    assert "--insecure" in done.stderr
+    completed = command("serve", "--host", host, "--port", "0", "--store", "memory:")
+    assert completed.returncode == 2
+    assert re.match(rf"error: the service would listen on {host}, where other machines can reach it", completed.stderr)
+    assert "rarestream keys create --keys FILE" in completed.stderr
+    assert "--insecure" in completed.stderr
 
 
 def test_it_does_not_start_with_a_keys_file_that_is_none(tmp_path: Path) -> None:
-    done = command("serve", "--port", "0", "--store", "memory:", "--keys", str(tmp_path / "keys.json"))
-    assert (done.returncode, done.stderr) == (
+    completed = command("serve", "--port", "0", "--store", "memory:", "--keys", str(tmp_path / "keys.json"))
+    assert (completed.returncode, completed.stderr) == (
         2,
         f"error: cannot read the keys file {tmp_path / 'keys.json'}: No such file or directory\n",
     )
@@ -98,18 +98,18 @@ def test_keys_let_it_listen_everywhere(tmp_path: Path, ring: Keyring) -> None:
 
 
 def test_the_demo_asks_for_no_keys(ring: Keyring) -> None:
-    done = command("demo", "--port", "0", "--store", "memory:", RARESTREAM_KEYS=str(ring.path))
-    assert (done.returncode, "unset RARESTREAM_KEYS" in done.stderr) == (2, True)
+    completed = command("demo", "--port", "0", "--store", "memory:", RARESTREAM_KEYS=str(ring.path))
+    assert (completed.returncode, "unset RARESTREAM_KEYS" in completed.stderr) == (2, True)
 
 
 def test_without_keys_a_foreign_name_or_page_gets_nowhere(tmp_path: Path) -> None:
     with Process("memory:", tmp_path / "log") as process:
 
         def status(method: str, path: str, body: object = None, **headers: str) -> int:
-            sent = None if body is None else json.dumps(body)
+            body_text = None if body is None else json.dumps(body)
             named = {name.replace("_", "-"): value for name, value in headers.items()}
             return httpx.request(
-                method, f"{process.url}{path}", content=sent, headers=named, timeout=300, trust_env=False
+                method, f"{process.url}{path}", content=body_text, headers=named, timeout=300, trust_env=False
             ).status_code
 
         assert status("PUT", "/v1/learners/a", DENSE) == 201
@@ -145,14 +145,14 @@ def test_keys_through_the_clients_and_the_log_says_no_secret(tmp_path: Path, ser
 
     async def asynchronous() -> None:
         async with AsyncClient(served.url, key=key) as service:
-            assert [one["name"] for one in (await service.learners())["learners"]] == ["fraud"]
+            assert [item["name"] for item in (await service.learners())["learners"]] == ["fraud"]
             async with service.learner("fraud").stream() as stream:
                 assert (await (await stream.predict([[1, 2, 3]]))).scores.shape == (1,)
 
     asyncio.run(asynchronous())
-    for given in ("a b", "a\nb", "", "schlüssel"):
+    for option in ("a b", "a\nb", "", "schlüssel"):
         with pytest.raises(ValueError, match="characters that no key has"):
-            Client(served.url, key=given)
+            Client(served.url, key=option)
 
     url = {"RARESTREAM_URL": served.url}
     assert command("list", RARESTREAM_KEY=key, **url).returncode == 0
@@ -171,14 +171,14 @@ def test_keys_through_the_clients_and_the_log_says_no_secret(tmp_path: Path, ser
     with pytest.raises(InvalidStatus):
         connect(f"ws{served.url[4:]}/v1/ws?key={key}", proxy=None)
     served.stop()
-    told = (tmp_path / "log").read_text()
-    assert secret not in told
-    assert secret[:32] not in told  # nor a part of it
-    assert f"learner=rs_{ring.id_of('root')}_*** " in told
-    assert guess.split("_")[2] not in told
-    line = next(one for one in told.splitlines() if "POST /v1/learners/{name}/update 200" in one)
+    expected = (tmp_path / "log").read_text()
+    assert secret not in expected
+    assert secret[:32] not in expected  # nor a part of it
+    assert f"learner=rs_{ring.id_of('root')}_*** " in expected
+    assert guess.split("_")[2] not in expected
+    line = next(item for item in expected.splitlines() if "POST /v1/learners/{name}/update 200" in item)
     assert f" key={ring.id_of('root')} " in line  # who it was can be told
-    assert re.search(r"GET /v1/learners 401 .* code=unauthorized ", told)
+    assert re.search(r"GET /v1/learners 401 .* code=unauthorized ", expected)
 
 
 def test_commands_need_no_scope_but_their_own_for_json(served: Process, ring: Keyring, tmp_path: Path) -> None:
@@ -194,18 +194,18 @@ def test_commands_need_no_scope_but_their_own_for_json(served: Process, ring: Ke
     scored = command("predict", "cards", flat % (1, 0), "--id", "id", "--json", **scores)
     assert (scored.returncode, scored.stderr) == (0, "")
     assert json.loads(scored.stdout)["id"] == "tx-1"
-    for given in (
+    for option in (
         ["update", "cards", flat % (2, 1), flat % (3, 0), "--id", "id"],
         ["update", "cards", flat % (4, '"fraud"'), "--id", "id", "--positive", "fraud"],
         ["labels", "cards", "tx-1=1"],
         ["update", "severity", flat % (1, 2)],
         ["update", "severity", flat % (2, '"high"'), "--ranks", "low,medium,high"],
     ):
-        done = command(*given, **learns)
-        assert done.returncode == 0, (given, done.stderr)
+        completed = command(*option, **learns)
+        assert completed.returncode == 0, (option, completed.stderr)
     for name, counts in (("cards", {"negative": 1, "positive": 3}), ("severity", {"1": 0, "2": 1, "3": 1})):
-        found = httpx.get(f"{served.url}/v1/learners/{name}", headers=ring["root"], trust_env=False, timeout=300).json()
-        assert found["class_counts"] == counts
+        reply = httpx.get(f"{served.url}/v1/learners/{name}", headers=ring["root"], trust_env=False, timeout=300).json()
+        assert reply["class_counts"] == counts
 
     unknown = command("update", "cards", flat % (5, '"fraud"'), **learns)
     assert unknown.returncode == 2
@@ -219,10 +219,10 @@ def test_commands_need_no_scope_but_their_own_for_json(served: Process, ring: Ke
 
 
 def test_a_key_that_is_revoked_by_the_command_is_over_within_a_second_or_so(served: Process, ring: Keyring) -> None:
-    made = command("keys", "create", "--keys", str(ring.path), "--name", "new", "--scope", "read").stdout.strip()
+    token = command("keys", "create", "--keys", str(ring.path), "--name", "new", "--scope", "read").stdout.strip()
 
     def until(status: int) -> None:
-        url, headers = f"{served.url}/v1/learners", bearer(made)
+        url, headers = f"{served.url}/v1/learners", bearer(token)
         eventually(lambda: httpx.get(url, headers=headers, trust_env=False, timeout=300).status_code == status)
 
     until(200)
@@ -281,17 +281,17 @@ def connect_tls(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("option", "expected"),
     [
         ({"tls_key": "nowhere.pem"}, "tls_key is set, and tls_certificate is not"),
         ({"tls_certificate": "nowhere.pem"}, "No such file"),
         ({"tls_certificate": __file__}, "TLS with"),
     ],
 )
-def test_files_of_tls_that_are_none_are_told_at_the_start(given: dict[str, str], told: str) -> None:
+def test_files_of_tls_that_are_none_are_told_at_the_start(option: dict[str, str], expected: str) -> None:
     listener = listen("127.0.0.1", 0)
-    with pytest.raises(CannotServe, match=told):
-        Server(Settings(store="memory:", **given), listener, ready=lambda: None)
+    with pytest.raises(CannotServe, match=expected):
+        Server(Settings(store="memory:", **option), listener, ready=lambda: None)
     assert listener.fileno() == -1
 
 
@@ -302,7 +302,7 @@ async def test_every_page_has_a_policy_that_lets_run_what_it_brings_only() -> No
     async with client() as asking:
         for path in ("/", "/docs", "/docs/oauth2-redirect"):
             reply = await asking.get(path)
-            policy = dict(one.split(" ", 1) for one in reply.headers["content-security-policy"].split("; "))
+            policy = dict(item.split(" ", 1) for item in reply.headers["content-security-policy"].split("; "))
             scripts = policy.get("script-src", policy["default-src"])
             assert "unsafe" not in scripts, path
             assert policy["frame-ancestors"] == policy["object-src"] == policy["base-uri"] == "'none'"
@@ -354,6 +354,6 @@ def test_nothing_that_is_read_is_code() -> None:
 def test_a_setting_shows_no_key(ring: Keyring) -> None:
     app = create_app(Settings(store="memory:", keys=str(ring.path)))
     secret = ring.secret("root").split("_")[2]
-    for one in (app.state.settings, app.state.guard, *app.state.guard._grants.values()):
-        assert secret not in repr(one)
-        assert secret not in str(getattr(one, "__dict__", one))
+    for item in (app.state.settings, app.state.guard, *app.state.guard._grants.values()):
+        assert secret not in repr(item)
+        assert secret not in str(getattr(item, "__dict__", item))

@@ -60,7 +60,7 @@ def service(redis: RedisServer, log: Path) -> Iterator[Process]:
         process.wait_for("rarestream is ready")
         assert httpx.put(f"{process.url}/v1/learners/a", json=DENSE, timeout=300, trust_env=False).status_code == 201
         with connections(process) as clients:
-            eventually(lambda: all(one.get("/v1/learners/a").status_code == 200 for one in clients))
+            eventually(lambda: all(item.get("/v1/learners/a").status_code == 200 for item in clients))
         yield process
         assert process.stop() == -signal.SIGTERM
 
@@ -68,27 +68,27 @@ def service(redis: RedisServer, log: Path) -> Iterator[Process]:
 def answered(process: Process) -> dict[str, float]:
     """How many probes each worker has answered, of those that have answered any."""
     name = "rarestream_request_seconds_count"
-    found = ((dict(labels), value) for (_, labels), value in scraped(process, name).items())
-    return {one["worker"]: value for one, value in found if one["route"] == "/v1/health/live"}
+    collected = ((dict(labels), value) for (_, labels), value in scraped(process, name).items())
+    return {item["worker"]: value for item, value in collected if item["route"] == "/v1/health/live"}
 
 
 @contextmanager
 def connections(process: Process) -> Iterator[list[httpx.Client]]:
     """A connection to each worker, in the order of their numbers; one that is idle for five seconds is opened anew."""
     with ExitStack() as opened:
-        found: dict[str, httpx.Client] = {}
+        collected: dict[str, httpx.Client] = {}
         before = answered(process)
         for _ in range(100):
             client = opened.enter_context(httpx.Client(base_url=process.url, timeout=300, trust_env=False))
             assert client.get("/v1/health/live").status_code == 200
             after = answered(process)
-            (worker,) = (one for one, count in after.items() if count > before.get(one, 0))
-            found.setdefault(worker, client)  # another one to the same stays open, so that others have fewer
+            (worker,) = (item for item, count in after.items() if count > before.get(item, 0))
+            collected.setdefault(worker, client)  # another one to the same stays open, so that others have fewer
             before = after
-            if len(found) == WORKERS:
-                yield [found[worker] for worker in sorted(found)]
+            if len(collected) == WORKERS:
+                yield [collected[worker] for worker in sorted(collected)]
                 return
-        raise AssertionError(f"of 100 connections all went to the workers {sorted(found)}")
+        raise AssertionError(f"of 100 connections all went to the workers {sorted(collected)}")
 
 
 def gone(pid: int) -> bool:
@@ -103,12 +103,12 @@ def scraped(process: Process, *names: str) -> dict[object, float]:
     """What a scrape of any worker tells; one that has not answered in time, on a busy machine, is asked again."""
 
     def complete() -> dict[object, float] | None:
-        found = samples(httpx.get(f"{process.url}/metrics", timeout=300, trust_env=False).raise_for_status().text)
-        return found if found[key("rarestream_workers")] == WORKERS else None
+        collected = samples(httpx.get(f"{process.url}/metrics", timeout=300, trust_env=False).raise_for_status().text)
+        return collected if collected[key("rarestream_workers")] == WORKERS else None
 
-    found = eventually(complete)
-    assert found is not None
-    return {one: value for one, value in found.items() if not names or one[0] in names}  # type: ignore[index]
+    collected = eventually(complete)
+    assert collected is not None
+    return {item: value for item, value in collected.items() if not names or item[0] in names}  # type: ignore[index]
 
 
 def lines(log: Path) -> list[dict[str, object]]:
@@ -122,14 +122,14 @@ def test_connections_are_spread_evenly_though_they_come_at_once(service: Process
         pass
     before = answered(service)
     with ExitStack() as opened:
-        made = [
+        sockets = [
             opened.enter_context(socket.create_connection(("127.0.0.1", service.port), timeout=300))
             for _ in range(count)
         ]
-        for one in made:
-            one.sendall(b"GET /v1/health/live HTTP/1.1\r\nHost: here\r\n\r\n")
-        for one in made:
-            assert one.recv(1000).startswith(b"HTTP/1.1 200")
+        for item in sockets:
+            item.sendall(b"GET /v1/health/live HTTP/1.1\r\nHost: here\r\n\r\n")
+        for item in sockets:
+            assert item.recv(1000).startswith(b"HTTP/1.1 200")
         share = [value - before[worker] for worker, value in answered(service).items()]
     assert sum(share) == count
     assert max(share) <= 2 * count / WORKERS  # left to the system, one of them would get nearly all
@@ -152,17 +152,19 @@ def test_a_scrape_of_any_worker_tells_of_all(service: Process) -> None:
     assert sorted(workers) == [str(number) for number in range(1, WORKERS + 1)]
     assert sum(updates.values()) == posted
     for _ in range(2 * WORKERS):  # whichever they reach
-        found = scraped(service)
-        assert found[key("rarestream_node_ready")] == found[key("rarestream_store_up")] == 1
-        assert found[key("rarestream_events_total", learner="a", **{"class": "positive"})] == 4  # of each, not added up
-        assert found[key("rarestream_duplicate_events_total", learner="a")] == 20 * (posted - 1)
-        assert found[key("rarestream_learners", state="resident")] == 1
-        assert found[key("rarestream_body_limit_bytes")] == WORKERS * Settings().max_buffered_bytes
-        assert found[key("rarestream_queue_limit_bytes")] == Settings().queue_bytes
+        collected = scraped(service)
+        assert collected[key("rarestream_node_ready")] == collected[key("rarestream_store_up")] == 1
+        assert (
+            collected[key("rarestream_events_total", learner="a", **{"class": "positive"})] == 4
+        )  # of each, not added up
+        assert collected[key("rarestream_duplicate_events_total", learner="a")] == 20 * (posted - 1)
+        assert collected[key("rarestream_learners", state="resident")] == 1
+        assert collected[key("rarestream_body_limit_bytes")] == WORKERS * Settings().max_buffered_bytes
+        assert collected[key("rarestream_queue_limit_bytes")] == Settings().queue_bytes
         for name in ALONE:
-            assert sum(one == name for one, _ in found) == 1, name
-        own = {dict(labels)["worker"] for name, labels in found if name == "process_resident_memory_bytes"}
-        assert own == workers
+            assert sum(item == name for item, _ in collected) == 1, name
+        worker_ids = {dict(labels)["worker"] for name, labels in collected if name == "process_resident_memory_bytes"}
+        assert worker_ids == workers
 
 
 def test_counters_of_learners_never_fall_back_from_scrape_to_scrape(service: Process) -> None:
@@ -171,8 +173,8 @@ def test_counters_of_learners_never_fall_back_from_scrape_to_scrape(service: Pro
     with connections(service) as clients:
         for start in range(100, 160):
             clients[start % WORKERS].post("/v1/learners/a/update", json={"events": events(1, start)})
-            found = samples(clients[(start + 1) % WORKERS].get("/metrics").text, "rarestream_events_total")
-            now = sum(value for (_, labels), value in found.items() if ("learner", "a") in labels)
+            collected = samples(clients[(start + 1) % WORKERS].get("/metrics").text, "rarestream_events_total")
+            now = sum(value for (_, labels), value in collected.items() if ("learner", "a") in labels)
             assert now > seen
             seen = now
 
@@ -180,24 +182,24 @@ def test_counters_of_learners_never_fall_back_from_scrape_to_scrape(service: Pro
 def test_a_learner_made_through_one_worker_is_there_through_the_others(service: Process) -> None:
     with connections(service) as clients:
         assert clients[0].put("/v1/learners/fresh", json=DENSE).status_code == 201
-        replies = [one.post("/v1/learners/fresh/update", json={"events": events(2, ids=False)}) for one in clients]
-        assert [one.status_code for one in replies] == [200] * WORKERS
+        replies = [item.post("/v1/learners/fresh/update", json={"events": events(2, ids=False)}) for item in clients]
+        assert [item.status_code for item in replies] == [200] * WORKERS
         assert replies[-1].json()["position"] == 1 + WORKERS
         assert clients[0].delete("/v1/learners/fresh").status_code == 204
 
 
 def test_lines_of_all_workers_are_whole_and_tell_which(service: Process, log: Path) -> None:
-    def told() -> list[object]:
-        return [one["worker"] for one in lines(log) if one.get("request_id") == "of-lines"]
+    def report() -> list[object]:
+        return [item["worker"] for item in lines(log) if item.get("request_id") == "of-lines"]
 
-    asked = 0
-    while set(told()) != set(range(1, WORKERS + 1)):
+    attempts = 0
+    while set(report()) != set(range(1, WORKERS + 1)):
         with connections(service) as clients:
             for client in clients:
                 for _ in range(50):
                     assert client.get("/v1/learners/a", headers={"X-Request-ID": "of-lines"}).status_code == 200
-                    asked += 1
-        eventually(lambda: len(told()) == asked)  # noqa: B023 (it is called here)
+                    attempts += 1
+        eventually(lambda: len(report()) == attempts)  # noqa: B023 (it is called here)
 
 
 def test_a_worker_that_is_killed_is_there_again(service: Process, log: Path) -> None:
@@ -244,8 +246,8 @@ def test_workers_are_of_the_code_that_started_them(
     service = Process(redis.url, tmp_path / "log", workers=2)
     service.environment["PYTHONPATH"] = str(here)  # there for all, behind the folder in which one starts
     with service:
-        told = httpx.get(f"{service.url}/metrics", timeout=300, trust_env=False).text
-    assert 'version="0.0.0+copy"' in told
+        report = httpx.get(f"{service.url}/metrics", timeout=300, trust_env=False).text
+    assert 'version="0.0.0+copy"' in report
 
 
 @pytest.fixture
@@ -271,9 +273,9 @@ def test_a_replacement_that_does_not_start_leaves_the_old_one(
         assert httpx.get(f"{service.url}/v1/health/live", timeout=300, trust_env=False).status_code == 200
         os.kill(before[1], signal.SIGKILL)
         assert service.ended() == 1
-    said = (tmp_path / "log").read_text()
-    assert said.count(f"error: the workers' directory {shared} cannot be used") == 6
-    assert re.search(r"^error: worker \d ended 6 times in a row, the last time with status 1$", said, re.MULTILINE)
+    log_text = (tmp_path / "log").read_text()
+    assert log_text.count(f"error: the workers' directory {shared} cannot be used") == 6
+    assert re.search(r"^error: worker \d ended 6 times in a row, the last time with status 1$", log_text, re.MULTILINE)
     eventually(lambda: all(map(gone, before)))
 
 
@@ -281,10 +283,10 @@ def test_a_replacement_that_does_not_start_leaves_the_old_one(
 def no_descriptors(pid: int) -> Iterator[None]:
     """A process that has none to spare, so that nothing can be started by it."""
     limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    taken = {int(one.name) for one in Path(f"/proc/{pid}/fd").iterdir()}
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(set(range(limits[1])) - taken), limits[1]))
+    descriptors = {int(item.name) for item in Path(f"/proc/{pid}/fd").iterdir()}
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(set(range(limits[1])) - descriptors), limits[1]))
     yield
-    assert {int(one.name) for one in Path(f"/proc/{pid}/fd").iterdir()} <= taken
+    assert {int(item.name) for item in Path(f"/proc/{pid}/fd").iterdir()} <= descriptors
     resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
 
 
@@ -324,9 +326,9 @@ def test_a_supervisor_that_is_killed_leaves_nobody_behind(redis: RedisServer, tm
         service.kill()
         eventually(lambda: all(map(gone, workers)))
     assert list(temporary.iterdir()) == []
-    said = (tmp_path / "log").read_text()
-    assert said.count("the supervisor is gone: this worker leaves") == 2
-    assert said.count("rarestream.server: stopped") == 2  # in good order
+    log_text = (tmp_path / "log").read_text()
+    assert log_text.count("the supervisor is gone: this worker leaves") == 2
+    assert log_text.count("rarestream.server: stopped") == 2  # in good order
 
 
 def test_one_that_is_stopped_before_it_is_ready_ends(redis: RedisServer, tmp_path: Path) -> None:
@@ -354,9 +356,9 @@ def test_what_keeps_a_worker_from_starting_is_said_once(tmp_path: Path) -> None:
     service = Process("redis://127.0.0.1:1/not-a-number", tmp_path / "log", workers=4)
     service.launch()
     assert service.ended() == 2
-    said = (tmp_path / "log").read_text()
-    assert said.count("error: the service cannot start") == 1
-    assert "error: worker 1 ended with status 2 before it was ready" in said
+    log_text = (tmp_path / "log").read_text()
+    assert log_text.count("error: the service cannot start") == 1
+    assert "error: worker 1 ended with status 2 before it was ready" in log_text
 
 
 def test_settings_reach_the_workers_as_they_are() -> None:

@@ -52,17 +52,17 @@ def frames(data: bytes) -> list[tuple[Opcode, bytes]]:
     """What a client reads, by websockets itself."""
     reader = StreamReader()
     reader.feed_data(data)
-    found = []
+    result = []
     while reader.buffer:
         parsing = Frame.parse(reader.read_exact, mask=False)
-        with pytest.raises(StopIteration) as done:
+        with pytest.raises(StopIteration) as finished:
             next(parsing)
-        frame = done.value.value
-        found.append((frame.opcode, bytes(frame.data)))
-    return found
+        frame = finished.value.value
+        result.append((frame.opcode, bytes(frame.data)))
+    return result
 
 
-def sent(opcode: Opcode, payload: bytes, fin: bool = True) -> bytes:
+def frame_bytes(opcode: Opcode, payload: bytes, fin: bool = True) -> bytes:
     """A frame of a client."""
     return Frame(opcode, payload, fin).serialize(mask=True)
 
@@ -73,7 +73,7 @@ class Reader:
     def __init__(self, singly: bool = False) -> None:
         self.read: list[str | bytes] = []
         self.closed: dict[str, Any] = {}
-        self.done = asyncio.Event()
+        self.finished = asyncio.Event()
         self._singly = singly
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -88,7 +88,7 @@ class Reader:
             transport: Transport = scope["extensions"][EXTENSION]
             while messages := await transport.read():
                 self.read.extend(messages)
-        self.done.set()
+        self.finished.set()
 
 
 async def outcome(pieces: Sequence[bytes], singly: bool = False, lose: bool = True) -> tuple[Any, Any, bool]:
@@ -104,7 +104,7 @@ async def outcome(pieces: Sequence[bytes], singly: bool = False, lose: bool = Tr
     closed = pipe.closed
     if lose:
         ended(protocol)
-    await asyncio.wait_for(app.done.wait(), 300)
+    await asyncio.wait_for(app.finished.wait(), 300)
     return app.read, frames(bytes(pipe.written)), closed
 
 
@@ -113,15 +113,15 @@ def by_the_library(data: bytes) -> tuple[list[str | bytes], list[tuple[Opcode, b
     conn = Protocol(SERVER, state=OPEN, max_size=LARGEST)
     conn.receive_data(data)
     messages: list[str | bytes] = []
-    whole, text = b"", False
+    complete, text = b"", False
     for frame in conn.events_received():
         assert isinstance(frame, Frame)
         if frame.opcode in (Opcode.TEXT, Opcode.BINARY):
-            whole, text = b"", frame.opcode is Opcode.TEXT
+            complete, text = b"", frame.opcode is Opcode.TEXT
         if frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
-            whole += bytes(frame.data)
+            complete += bytes(frame.data)
             if frame.fin:
-                messages.append(whole.decode() if text else whole)
+                messages.append(complete.decode() if text else complete)
     return messages, frames(b"".join(conn.data_to_send()))
 
 
@@ -138,17 +138,19 @@ def messages(draw: st.DrawFn) -> list[bytes]:
     opcode = Opcode.TEXT if text else Opcode.BINARY
     cuts = sorted(draw(st.lists(st.integers(0, len(payload)), max_size=3)))
     pieces = [payload[a:b] for a, b in zip([0, *cuts], [*cuts, len(payload)], strict=True)]
-    made = []
+    created = []
     for i, piece in enumerate(pieces):
-        made.append(sent(Opcode.CONT if i else opcode, piece, fin=i == len(pieces) - 1))
+        created.append(frame_bytes(Opcode.CONT if i else opcode, piece, fin=i == len(pieces) - 1))
         if draw(st.booleans()):
-            made.append(sent(draw(st.sampled_from([Opcode.PING, Opcode.PONG])), draw(st.binary(max_size=125))))
-    return made
+            created.append(
+                frame_bytes(draw(st.sampled_from([Opcode.PING, Opcode.PONG])), draw(st.binary(max_size=125)))
+            )
+    return created
 
 
 CLOSES = st.sampled_from([b"", b"\x03\xe8", b"\x03\xe9bye", b"\x03", b"\x03\xed", b"\x03\xe8\xff"])
 WRONG = st.one_of(
-    CLOSES.map(lambda payload: sent(Opcode.CLOSE, payload)),
+    CLOSES.map(lambda payload: frame_bytes(Opcode.CLOSE, payload)),
     st.sampled_from(
         [
             b"\x81\x03abc",  # not masked
@@ -161,9 +163,9 @@ WRONG = st.one_of(
             b"\x89\xfe\x00\x7eabcd" + bytes(126),  # a ping that is too large
             b"\x82\xff" + (LARGEST + 1).to_bytes(8, "big"),  # too large by its head
             b"\x81\xff" + bytes([255] * 8),
-            sent(Opcode.TEXT, b"one", fin=False) + sent(Opcode.TEXT, b"another"),
-            sent(Opcode.TEXT, b"one", fin=False) + sent(Opcode.CLOSE, b"\x03\xe8"),
-            sent(Opcode.BINARY, bytes(LARGEST), fin=False) + sent(Opcode.CONT, b"x"),
+            frame_bytes(Opcode.TEXT, b"one", fin=False) + frame_bytes(Opcode.TEXT, b"another"),
+            frame_bytes(Opcode.TEXT, b"one", fin=False) + frame_bytes(Opcode.CLOSE, b"\x03\xe8"),
+            frame_bytes(Opcode.BINARY, bytes(LARGEST), fin=False) + frame_bytes(Opcode.CONT, b"x"),
         ]
     ),
 )
@@ -171,13 +173,13 @@ WRONG = st.one_of(
 
 @given(st.lists(messages(), max_size=6), st.one_of(st.none(), WRONG), st.lists(st.integers(0, 400_000)), st.booleans())
 async def test_however_a_stream_is_cut_what_is_read_and_answered_is_what_the_library_reads(
-    whole: list[list[bytes]], wrong: bytes | None, at: list[int], singly: bool
+    complete: list[list[bytes]], wrong: bytes | None, at: list[int], singly: bool
 ) -> None:
-    data = b"".join(frame for one in whole for frame in one) + (wrong or b"")
+    data = b"".join(frame for item in complete for frame in item) + (wrong or b"")
     if wrong is not None:
-        data += sent(Opcode.TEXT, b"what is behind the end is nobody's")
+        data += frame_bytes(Opcode.TEXT, b"what is behind the end is nobody's")
     expected = by_the_library(data)
-    cuts = sorted({one % (len(data) + 1) for one in at})
+    cuts = sorted({item % (len(data) + 1) for item in at})
     pieces = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True) if a < b]
     read, written, closed = await outcome(pieces, singly)
     assert (read, written) == expected
@@ -191,7 +193,7 @@ async def test_however_a_stream_is_cut_what_is_read_and_answered_is_what_the_lib
 async def test_a_message_of_every_size_comes_whole_wherever_it_is_cut(size: int, opcode: Opcode) -> None:
     payload = bytes(65 + i % 26 for i in range(size))
     message = payload.decode() if opcode is Opcode.TEXT else payload
-    data = sent(opcode, payload) + sent(Opcode.PING, b"?") + sent(opcode, b"end")
+    data = frame_bytes(opcode, payload) + frame_bytes(Opcode.PING, b"?") + frame_bytes(opcode, b"end")
     ends = ["end" if opcode is Opcode.TEXT else b"end"]
     for cut in (*range(1, 16), len(data) - 20, len(data) - 10, len(data) - 1):
         read, written, _ = await outcome([data[:cut], data[cut:]])
@@ -206,13 +208,13 @@ async def test_the_rest_of_a_frame_is_none_even_where_it_looks_like_one() -> Non
     payload = b"head" + inner + inner
     data = b"\x82" + bytes([0x80 | len(payload)]) + bytes(4) + payload  # masked by zero, so as it stands
     for cut in range(1, len(data)):
-        read, _, _ = await outcome([data[:cut], data[cut:] + sent(Opcode.BINARY, b"end")])
+        read, _, _ = await outcome([data[:cut], data[cut:] + frame_bytes(Opcode.BINARY, b"end")])
         assert read == [payload, b"end"], cut
 
 
 @pytest.mark.parametrize("early", [0, 1, 5, 11])
 async def test_frames_that_come_before_the_handshake_is_answered_are_read_as_well(early: int) -> None:
-    app, first = Reader(), sent(Opcode.TEXT, b"early")
+    app, first = Reader(), frame_bytes(Opcode.TEXT, b"early")
     config = Config(app, log_level="warning", log_config=None, ws=WebSocketProtocol, ws_per_message_deflate=False)
     config.load()
     protocol, pipe = WebSocketProtocol(config, ServerState(), {}, asyncio.get_running_loop()), Pipe()
@@ -220,14 +222,14 @@ async def test_frames_that_come_before_the_handshake_is_answered_are_read_as_wel
     protocol.data_received(HANDSHAKE[:50])
     protocol.data_received(HANDSHAKE[50:] + first[:early])
     await pipe.until(1)
-    protocol.data_received(first[early:] + sent(Opcode.BINARY, b"late"))
+    protocol.data_received(first[early:] + frame_bytes(Opcode.BINARY, b"late"))
     ended(protocol)
-    await asyncio.wait_for(app.done.wait(), 300)
+    await asyncio.wait_for(app.finished.wait(), 300)
     assert app.read == ["early", b"late"]
 
 
 async def test_nothing_is_read_until_the_application_has_taken_what_came() -> None:
-    go, taken = asyncio.Semaphore(0), asyncio.Queue[Sequence[Any]]()
+    go, batches = asyncio.Semaphore(0), asyncio.Queue[Sequence[Any]]()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await receive()
@@ -235,16 +237,18 @@ async def test_nothing_is_read_until_the_application_has_taken_what_came() -> No
         while True:
             await go.acquire()
             messages = await scope["extensions"][EXTENSION].read()
-            taken.put_nowait(messages)
+            batches.put_nowait(messages)
             if not messages:
                 return
 
     async def took() -> Sequence[Any]:
         go.release()
-        return await asyncio.wait_for(taken.get(), 300)
+        return await asyncio.wait_for(batches.get(), 300)
 
     protocol, pipe = await connected(app)
-    protocol.data_received(sent(Opcode.TEXT, b"a") + sent(Opcode.PING, b"") + sent(Opcode.TEXT, b"b"))
+    protocol.data_received(
+        frame_bytes(Opcode.TEXT, b"a") + frame_bytes(Opcode.PING, b"") + frame_bytes(Opcode.TEXT, b"b")
+    )
     assert pipe.paused
     assert frames(bytes(pipe.written)) == [(Opcode.PONG, b"")]
     assert await took() == ["a"]
@@ -269,14 +273,14 @@ async def test_messages_of_every_size_are_frames_in_their_order() -> None:
 
     protocol, pipe = await connected(app)
     await pipe.until(2 * sum(sizes))
-    expected = [(Opcode.TEXT, one) for one in messages] + [(Opcode.BINARY, one) for one in messages]
+    expected = [(Opcode.TEXT, item) for item in messages] + [(Opcode.BINARY, item) for item in messages]
     assert frames(bytes(pipe.written)) == expected
     ended(protocol)
 
 
 async def test_messages_before_one_that_is_too_large_are_read() -> None:
     read: list[Any] = []
-    done = asyncio.Event()
+    finished = asyncio.Event()
 
     async def app(_: Any, receive: Any, send: Any) -> None:
         await receive()
@@ -284,31 +288,33 @@ async def test_messages_before_one_that_is_too_large_are_read() -> None:
         while (message := await receive())["type"] == "websocket.receive":
             read.append(message)
         read.append(message)
-        done.set()
+        finished.set()
 
     protocol, pipe = await connected(app, ws_max_size=1000)
-    protocol.data_received(sent(Opcode.TEXT, b"one") + sent(Opcode.BINARY, b"two") + sent(Opcode.TEXT, b"x" * 1001))
-    await asyncio.wait_for(done.wait(), 300)
+    protocol.data_received(
+        frame_bytes(Opcode.TEXT, b"one") + frame_bytes(Opcode.BINARY, b"two") + frame_bytes(Opcode.TEXT, b"x" * 1001)
+    )
+    await asyncio.wait_for(finished.wait(), 300)
     assert read[0]["text"] == "one"
     assert read[1]["bytes"] == b"two"
     assert (read[2]["type"], read[2]["code"]) == ("websocket.disconnect", 1009)
-    (opcode, said), *others = frames(bytes(pipe.written))
-    assert (opcode, int.from_bytes(said[:2], "big"), others) == (Opcode.CLOSE, 1009, [])
+    (opcode, close_body), *others = frames(bytes(pipe.written))
+    assert (opcode, int.from_bytes(close_body[:2], "big"), others) == (Opcode.CLOSE, 1009, [])
     ended(protocol)
 
 
-async def read_of(*given: Frame) -> tuple[list[Any], list[tuple[Opcode, bytes]], list[str]]:
+async def read_of(*inputs: Frame) -> tuple[list[Any], list[tuple[Opcode, bytes]], list[str]]:
     """What an application reads of frames that come at once, what is written, and what uvicorn logs."""
     read: list[Any] = []
     logged: list[str] = []
-    done = asyncio.Event()
+    finished = asyncio.Event()
 
     async def app(_: Any, receive: Any, send: Any) -> None:
         await receive()
         await send({"type": "websocket.accept"})
         while not read or read[-1]["type"] == "websocket.receive":
             read.append(await receive())
-        done.set()
+        finished.set()
 
     class Noting(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -318,8 +324,8 @@ async def read_of(*given: Frame) -> tuple[list[Any], list[tuple[Opcode, bytes]],
     noting = Noting()
     protocol.logger.addHandler(noting)
     try:
-        protocol.data_received(b"".join(one.serialize(mask=True) for one in given))
-        await asyncio.wait_for(done.wait(), 300)
+        protocol.data_received(b"".join(item.serialize(mask=True) for item in inputs))
+        await asyncio.wait_for(finished.wait(), 300)
         ended(protocol)
     finally:
         protocol.logger.removeHandler(noting)
@@ -332,7 +338,7 @@ PIECES = [Frame(Opcode.TEXT, b"na\xc3", fin=False), Frame(Opcode.CONT, b"\xafv",
 
 async def test_a_text_that_is_not_utf8_ends_it_with_a_reason_and_no_error_of_ours() -> None:
     read, written, logged = await read_of(GOOD, *PIECES, BAD, GOOD, Frame(Opcode.BINARY, b"late"), BAD)
-    assert [one.get("text") for one in read] == ["na\u00efve", "na\u00efve", None]
+    assert [item.get("text") for item in read] == ["na\u00efve", "na\u00efve", None]
     reason = "the text is not UTF-8 from byte 2 on"
     assert read[-1] == {"type": "websocket.disconnect", "code": 1007, "reason": reason}
     assert written == [(Opcode.CLOSE, (1007).to_bytes(2, "big") + reason.encode())]
@@ -342,11 +348,11 @@ async def test_a_text_that_is_not_utf8_ends_it_with_a_reason_and_no_error_of_our
 @pytest.mark.parametrize("last", [Frame(Opcode.CLOSE, b"\x03\xe8"), Frame(Opcode.BINARY, bytes(1001))])
 async def test_a_text_that_is_not_utf8_before_another_end_in_the_same_piece(last: Frame) -> None:
     read, written, logged = await read_of(GOOD, BAD, last)
-    assert [(one["type"], one.get("text"), one.get("code")) for one in read] == [
+    assert [(item["type"], item.get("text"), item.get("code")) for item in read] == [
         ("websocket.receive", "na\u00efve", None),
         ("websocket.disconnect", None, 1007),
     ]
-    assert [(opcode, int.from_bytes(said[:2], "big")) for opcode, said in written] == [(Opcode.CLOSE, 1007)]
+    assert [(opcode, int.from_bytes(close_body[:2], "big")) for opcode, close_body in written] == [(Opcode.CLOSE, 1007)]
     assert logged == []
 
 
@@ -367,7 +373,7 @@ async def test_writing_to_what_is_no_longer_open_is_an_os_error(how: str) -> Non
 
     protocol, pipe = await connected(app)
     if how == "closed by the peer":
-        protocol.data_received(sent(Opcode.CLOSE, b"\x03\xe8"))
+        protocol.data_received(frame_bytes(Opcode.CLOSE, b"\x03\xe8"))
     elif how == "lost":
         ended(protocol)
     assert isinstance(await asyncio.wait_for(outcome, 300), OSError)

@@ -23,6 +23,6 @@ class _Importing:
             _hang()
 
 
-if "HANG" in os.environ and any("service.server.worker" in one for one in sys.orig_argv):
+if "HANG" in os.environ and any("service.server.worker" in argument for argument in sys.orig_argv):
     signal.signal(signal.SIGUSR1, _hang)
     sys.meta_path.insert(0, _Importing)
