@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import sys
 from base64 import b64encode
@@ -12,6 +13,8 @@ from typing import Any
 
 from redis import Redis
 
+from service.api import create_app
+from tests.compatibility.exchanges import all_courses
 from tests.compatibility.recordings import brief, differences, without_reasons, write_cases, write_json
 from tests.compatibility.served import run_served, served_cases
 from tests.compatibility.serving import serve
@@ -73,7 +76,13 @@ def _written(url: str) -> bytes:
         return write(service)
 
 
-_PARTS = {"streams": record_streams, "stores": record_stores}
+def record_exchanges() -> None:
+    """Record the replies of every route and websocket."""
+    with TemporaryDirectory() as folder:
+        write_json("exchanges.json.xz", asyncio.run(all_courses(create_app, Path(folder))))
+
+
+_PARTS = {"streams": record_streams, "stores": record_stores, "exchanges": record_exchanges}
 
 
 def main(arguments: list[str]) -> int:

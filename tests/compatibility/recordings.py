@@ -14,8 +14,9 @@ __all__ = ["FOLDER", "brief", "differences", "plain", "read_json", "without_reas
 FOLDER = Path(__file__).parent
 _BRIEF = ("threshold", "events", "clock", "corrections")
 _BRIEF_WINDOW = ("auc", "f1", "mae")
-_SENTENCES = {"description", "detail", "failed", "not_ready", "reason", "summary", "title", "words"}
-_CHANGING = {"instance", "request_id", "size", "stale_seconds", "version"}  # from one run or machine to the next
+_SENTENCES = {"correction", "description", "detail", "failed", "not_ready", "reason", "summary", "title", "words"}
+# from one run, machine or version to the next
+_CHANGING = {"instance", "request_id", "size", "stale_seconds", "version", "x-applies-to"}
 
 
 def read_json(name: str) -> Any:
