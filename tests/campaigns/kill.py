@@ -77,7 +77,7 @@ class Client:
                 time.sleep(0.02)
                 continue
             if reply.status_code == 200:
-                self.acknowledged.update(one["id"] for one in reply.json()["results"])
+                self.acknowledged.update(result["id"] for result in reply.json()["results"])
                 return
             if reply.status_code != 503:  # 503: started, but its learners are not loaded yet, or the store is away
                 self.wrong.append(f"{reply.status_code} {reply.text[:300]}")
@@ -127,7 +127,7 @@ async def _logged_ids(store_url: str) -> tuple[list[str], int]:
             for entry in entries:
                 record = unpack_record(entry.data, f"record {entry.position}")
                 if isinstance(record, LabelledBatch):
-                    ids += [one or "" for one in record.ids or ()]
+                    ids += [item or "" for item in record.ids or ()]
                 position = entry.position
     finally:
         await store.close()
@@ -176,7 +176,7 @@ def campaign(store_url: str, log: Path, kills: int, clients: int = 4, seed: int 
         records=records,
         repeated=len(ids) - len(set(ids)),
         lost=sorted(acknowledged - set(ids)),
-        wrong=[one for client in posting for one in client.wrong],
+        wrong=[item for client in posting for item in client.wrong],
         server=server,
         library_digest=_library_digest(ids, sent),
     )

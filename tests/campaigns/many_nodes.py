@@ -59,16 +59,16 @@ class Writer:
             x = [rng.gauss(label, 1.0) for _ in range(4)]
             events.append({"id": f"w{self.number}-{self.sent}", "x": x, "label": label})
             self.sent += 1
-        own = self.number % len(self.urls)
-        others = [i for i in range(len(self.urls)) if i != own]
+        local = self.number % len(self.urls)
+        others = [i for i in range(len(self.urls)) if i != local]
         if rng.random() < 0.2:  # and the same events on another node, as a client does that does not wait for long
             self.twice += len(events)
             again = threading.Thread(target=self._update, args=(http, rng.choice(others), events))
             again.start()
-            position = self._update(http, own, events)
+            position = self._update(http, local, events)
             again.join()
         else:
-            position = self._update(http, own, events)
+            position = self._update(http, local, events)
         if rng.random() < 0.3:
             began = time.perf_counter()
             query = {"at_least": position}
@@ -106,7 +106,7 @@ class Sampler:
     @property
     def compared(self) -> int:
         """How many positions were seen at two nodes or more."""
-        return sum(len(found) > 1 for found in self.seen.values())
+        return sum(len(actual) > 1 for actual in self.seen.values())
 
     def run(self) -> None:
         """Ask and compare."""
@@ -117,13 +117,13 @@ class Sampler:
                         self.compare(node, reply)
 
     def _asked(self, http: httpx.Client, url: str) -> list[httpx.Response]:
-        found = []
+        actual = []
         for _ in range(self.row):
             reply = http.get(f"{url}/v1/learners/{NAME}/digest", params={"at_least": self.last})
-            found.append(reply)
+            actual.append(reply)
             if reply.status_code == 200:
                 self.last = max(self.last, reply.json()["position"])  # a thread may miss what another one enters
-        return found
+        return actual
 
     def compare(self, node: int, reply: httpx.Response) -> None:
         """Enter what a node answered."""
@@ -177,14 +177,14 @@ def campaign(
     """Run one: until so many events were sent, or so many seconds are over. Blocks."""
     settings = {"snapshot_events": 2000, "snapshot_seconds": 2, "log_level": "warning", "at_least_seconds": 30}
     with nodes(redis.url, folder, count, **settings) as running:
-        urls = [one.url for one in running]
+        urls = [item.url for item in running]
         with httpx.Client(timeout=300, trust_env=False) as http:  # the first learner may have its kernels compiled
             assert http.put(f"{urls[0]}/v1/learners/{NAME}", json=CONFIG).status_code == 201
             for url in urls:
                 _until_there(http, url)
             began = time.monotonic()
             posting = [Writer(i, urls, events // writers, began + seconds) for i in range(writers)]
-            threads = [threading.Thread(target=one.run) for one in posting]
+            threads = [threading.Thread(target=item.run) for item in posting]
             sampler = Sampler(urls)
             sampling = threading.Thread(target=sampler.run)
             for thread in (*threads, sampling):
@@ -197,21 +197,21 @@ def campaign(
             learnt, digests = [], []
             head = max(http.get(f"{url}/v1/learners/{NAME}").json()["position"] for url in urls)
             for url in urls:
-                found = http.get(f"{url}/v1/learners/{NAME}/digest", params={"at_least": head}).json()
-                digests.append((found["position"], found["digest"]))
+                document = http.get(f"{url}/v1/learners/{NAME}/digest", params={"at_least": head}).json()
+                digests.append((document["position"], document["digest"]))
                 learnt.append(http.get(f"{url}/v1/learners/{NAME}").json()["events"])
             retained = http.get(f"{urls[0]}/v1/learners/{NAME}/snapshots").json()["snapshots"]
             taken = sum(_saved(http.get(f"{url}/metrics").text) for url in urls)
     return Result(
         took,
-        sum(one.sent for one in posting),
-        sum(one.twice for one in posting),
+        sum(item.sent for item in posting),
+        sum(item.twice for item in posting),
         learnt,
         digests,
-        [one["position"] for one in retained],
+        [item["position"] for item in retained],
         taken,
-        [wait for one in posting for wait in one.waits],
-        [wrong for one in (*posting, sampler) for wrong in one.wrong],
+        [wait for item in posting for wait in item.waits],
+        [wrong for item in (*posting, sampler) for wrong in item.wrong],
         sampler.compared,
     )
 
@@ -228,7 +228,7 @@ def _until_there(http: httpx.Client, url: str) -> None:
 def _saved(metrics: str) -> int:
     """How often a node has saved a snapshot."""
     line = 'rarestream_store_seconds_count{operation="save"} '
-    return sum(int(float(one.removeprefix(line))) for one in metrics.splitlines() if one.startswith(line))
+    return sum(int(float(item.removeprefix(line))) for item in metrics.splitlines() if item.startswith(line))
 
 
 def main() -> None:

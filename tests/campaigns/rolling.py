@@ -101,7 +101,7 @@ class Client:
         if status != 200 or len(reply["results"]) == 0:
             self.errors.append(f"{status} {reply}")
         elif self.kind != "predict":
-            self.acknowledged.update(one["id"] for one in reply["results"])
+            self.acknowledged.update(result["id"] for result in reply["results"])
 
     def _stream(self, rng: random.Random) -> None:
         """A message after the other; at a close, which says why, they go on over a new websocket."""
@@ -166,29 +166,29 @@ def digests(url: str, workers: int) -> dict[str, tuple[int, str]]:
 
     Each is asked over a connection of its own, which stays open, so that the next goes to another.
     """
-    told: dict[str, tuple[int, str]] = {}
+    report: dict[str, tuple[int, str]] = {}
     before = _tellers(url, workers)
     with ExitStack() as opened:
         for _ in range(100):
             http = opened.enter_context(httpx.Client(trust_env=False, timeout=300))
-            found = http.get(f"{url}/v1/learners/{NAME}/digest").raise_for_status().json()
+            document = http.get(f"{url}/v1/learners/{NAME}/digest").raise_for_status().json()
             after = _tellers(url, workers)
-            (worker,) = (one for one, count in after.items() if count > before.get(one, 0))
-            told[worker] = (found["position"], found["digest"])
+            (worker,) = (item for item, count in after.items() if count > before.get(item, 0))
+            report[worker] = (document["position"], document["digest"])
             before = after
-            if len(told) == workers:
+            if len(report) == workers:
                 break
-    return told
+    return report
 
 
 def _tellers(url: str, workers: int) -> dict[str, float]:
     """How many digests each worker has told; all of them have to answer the scrape."""
     for _ in range(100):
-        found = samples(httpx.get(f"{url}/metrics", trust_env=False, timeout=300).raise_for_status().text)
-        if found["rarestream_workers", ()] == workers:
+        actual = samples(httpx.get(f"{url}/metrics", trust_env=False, timeout=300).raise_for_status().text)
+        if actual["rarestream_workers", ()] == workers:
             break
-    told = ((dict(labels), count) for (name, labels), count in found.items() if name == _COUNT)
-    return {one["worker"]: count for one, count in told if one["route"] == "/v1/learners/{name}/digest"}
+    report = ((dict(labels), count) for (name, labels), count in actual.items() if name == _COUNT)
+    return {item["worker"]: count for item, count in report if item["route"] == "/v1/learners/{name}/digest"}
 
 
 def campaign(process: Process, store_url: str, seconds: float, restarts: int, workers: int) -> Result:
@@ -199,7 +199,7 @@ def campaign(process: Process, store_url: str, seconds: float, restarts: int, wo
     time.sleep(2.0)  # until every worker has it
     kinds = ["update", "update", "update", "predict", "predict", "predict", "socket"]
     clients = [Client(number, process.url, stop, kind) for number, kind in enumerate(kinds)]
-    threads = [threading.Thread(target=one.run) for one in clients]
+    threads = [threading.Thread(target=client.run) for client in clients]
     for thread in threads:
         thread.start()
     taken = 0.0
@@ -217,22 +217,22 @@ def campaign(process: Process, store_url: str, seconds: float, restarts: int, wo
             thread.join()
     time.sleep(2.5)  # until every worker has followed
     ids, _ = asyncio.run(_logged_ids(store_url))
-    sent = {name: event for one in clients for name, event in one.sent.items()}
-    acknowledged = set().union(*(one.acknowledged for one in clients))
+    sent = {name: event for client in clients for name, event in client.sent.items()}
+    acknowledged = set().union(*(client.acknowledged for client in clients))
     counts = httpx.get(f"{process.url}/v1/learners/{NAME}", trust_env=False, timeout=300).json()["class_counts"]
     learnt = counts["negative"] + counts["positive"]
     unique = list(dict.fromkeys(ids))
     requests: Counter[str] = Counter()
     retried: Counter[str] = Counter()
-    for one in clients:
-        requests[one.kind] += one.requests
-        retried[one.kind] += one.retried
+    for item in clients:
+        requests[item.kind] += item.requests
+        retried[item.kind] += item.retried
     return Result(
         workers=workers,
         requests=requests,
         retried=retried,
-        errors=list(itertools.chain.from_iterable(one.errors for one in clients)),
-        longest=max(one.longest for one in clients),
+        errors=list(itertools.chain.from_iterable(client.errors for client in clients)),
+        longest=max(client.longest for client in clients),
         seconds=taken,
         sent=len(sent),
         acknowledged=len(acknowledged),

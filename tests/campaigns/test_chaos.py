@@ -30,10 +30,10 @@ SECONDS = 10.0
 @pytest.mark.parametrize("course", COURSES)
 def test_what_was_acknowledged_outlives_faults(course: str, tmp_path: Path) -> None:
     report = run(course, SECONDS, seed=1, writers=4, keep=tmp_path)
-    told = "\n".join(report.lines())
-    assert report.good, told
-    assert report.traffic.events > 0, told
-    assert report.faults.injected, told
+    output = "\n".join(report.lines())
+    assert report.good, output
+    assert report.traffic.events > 0, output
+    assert report.faults.injected, output
 
 
 def reported(name: str, seconds: float, folder: Path, jumps: int = 1) -> Report:
@@ -58,9 +58,9 @@ def test_a_fault_that_is_never_injected_is_found_by_a_run_that_is_long_enough(na
             del report.faults.injected[kind]
             report.faults.vain[kind] = 3
             assert report.good is good
-            told = "\n".join(report.lines())
-            assert (f"TOO SHORT for every kind of fault, which takes up to {enough:.0f} s" in told) is good
-            assert f"not injected: {kind}" in told if good else f"NEVER INJECTED: {kind}" in told
+            output = "\n".join(report.lines())
+            assert (f"TOO SHORT for every kind of fault, which takes up to {enough:.0f} s" in output) is good
+            assert f"not injected: {kind}" in output if good else f"NEVER INJECTED: {kind}" in output
 
 
 def test_a_course_that_trims_is_not_good_where_no_node_was_ever_behind_the_log(tmp_path: Path) -> None:
@@ -104,8 +104,8 @@ def test_what_a_killed_redis_had_not_written_may_be_lost_where_nobody_waited_for
     report.verdicts = [Verdict("fast", records=4, head=4, library=same[0], nodes=same, lost=["a"])]
     assert report.good is good
     before = (90.0 if sent < 90.0 else kill) - 100.0
-    said = f"fast never learnt a, acknowledged inf s before a fail-over, {before:.2f} s before a kill, "
-    assert said + f"{100.0 - sent:.2f} s after sending" in "\n".join(report.lines())
+    message = f"fast never learnt a, acknowledged inf s before a fail-over, {before:.2f} s before a kill, "
+    assert message + f"{100.0 - sent:.2f} s after sending" in "\n".join(report.lines())
 
 
 def test_every_fault_belongs_to_a_course(tmp_path: Path) -> None:

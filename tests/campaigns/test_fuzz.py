@@ -38,9 +38,9 @@ COUNTS = {
 @pytest.mark.parametrize("part", COUNTS)
 def test_hostile_input_is_refused_and_changes_nothing(part: str) -> None:
     report = PARTS[part](SECONDS, seed=1, count=COUNTS[part])
-    told = "\n".join(report.lines())
-    assert report.good, told
-    assert not any(became in ("FAULT", "STILL OPEN") for _, became in report.counts), told
+    output = "\n".join(report.lines())
+    assert report.good, output
+    assert not any(became in ("FAULT", "STILL OPEN") for _, became in report.counts), output
 
 
 def test_every_part_is_run_here_but_the_one_that_compiles_all_kernels_anew() -> None:
@@ -58,11 +58,11 @@ def test_what_is_tried_is_mostly_refused_and_partly_taken(part: str) -> None:
 def test_mutated_snapshots_and_records_are_refused_or_harmless() -> None:
     """`python -m tests.campaigns.fuzz --mutations 10000` tries more of them."""
     tally, reports = mutations(MUTATIONS, seed=3)
-    told = "\n".join(line for report in reports for line in report.lines())
-    assert tally.tried == MUTATIONS, told
-    assert tally.refused > 0.5 * MUTATIONS, told
-    assert tally.refused + tally.taken == MUTATIONS, told
-    assert tally.wrong == [], told
+    output = "\n".join(line for report in reports for line in report.lines())
+    assert tally.tried == MUTATIONS, output
+    assert tally.refused > 0.5 * MUTATIONS, output
+    assert tally.refused + tally.taken == MUTATIONS, output
+    assert tally.wrong == [], output
     assert tally.good
 
 

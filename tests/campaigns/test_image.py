@@ -60,9 +60,9 @@ def test_what_the_machine_does_not_let_it_do_is_found_beforehand(right: str, sai
 
 
 def test_the_image_holds_the_service_and_nothing_of_the_build(image: Stage) -> None:
-    found = sizes(image)
-    assert found["/opt/rarestream/kernels"] > 2**20
-    assert {"  numba", "  numpy", "  redis"} & set(found)
+    actual = sizes(image)
+    assert actual["/opt/rarestream/kernels"] > 2**20
+    assert {"  numba", "  numpy", "  redis"} & set(actual)
     assert not (image.root / "src").exists()
     assert not (image.root / "wheels").exists()
     packages = image.path("/opt/rarestream/lib").rglob("site-packages/*")

@@ -37,17 +37,17 @@ class Client:
             while not self.stop.is_set() and not self.wrong:
                 names = [f"c{self.number}-{i}" for i in range(start, start + rng.choice([1, 2, 10]))]
                 start += len(names)
-                asked = [{**event("dense", rng.randrange(1000)), "id": name} for name in names]
-                served = self._post(http, "predict", asked)
-                known = [{"id": name, "label": rng.randrange(2), "time": T0 + 10_000} for name in names]
-                answer = self._post(http, "labels", known)
+                request = [{**event("dense", rng.randrange(1000)), "id": name} for name in names]
+                served = self._post(http, "predict", request)
+                expected = [{"id": name, "label": rng.randrange(2), "time": T0 + 10_000} for name in names]
+                answer = self._post(http, "labels", expected)
                 if served["remembered"] != len(names) or answer["applied"] + answer["duplicate"] != len(names):
                     self.wrong.append(f"{served['remembered']} of {len(names)} remembered; {answer}")
-                self.labels.update({one["id"]: one["label"] for one in known})
-                self.said.update({one["id"]: one["score"] for one in served["results"]})
-                for one in answer["results"]:
-                    if one["score"] not in (None, self.said[one["id"]]):
-                        self.wrong.append(f"{one} was served {self.said[one['id']]}")
+                self.labels.update({item["id"]: item["label"] for item in expected})
+                self.said.update({result["id"]: result["score"] for result in served["results"]})
+                for entry in answer["results"]:
+                    if entry["score"] not in (None, self.said[entry["id"]]):
+                        self.wrong.append(f"{entry} was served {self.said[entry['id']]}")
 
     def _post(self, http: httpx.Client, path: str, events: list[dict[str, Any]]) -> dict[str, Any]:
         while True:
@@ -90,7 +90,7 @@ def test_every_label_is_learnt_once(kind: str, tmp_path: Path, request: pytest.F
                 thread.join()
         document = httpx.get(url, trust_env=False, timeout=300).json()
         metrics = httpx.get(f"{url}/metrics", trust_env=False, timeout=300).json()
-        found = httpx.get(f"{url}/digest", timeout=300, trust_env=False).json()
+        actual = httpx.get(f"{url}/digest", timeout=300, trust_env=False).json()
     assert [client.wrong for client in clients] == [[], [], []]
     labels = {name: label for client in clients for name, label in client.labels.items()}
     assert len(labels) > 0
@@ -98,7 +98,7 @@ def test_every_label_is_learnt_once(kind: str, tmp_path: Path, request: pytest.F
     assert document["events"] == 20 + len(labels)
     assert document["class_counts"]["positive"] == 4 + sum(labels.values())
     assert (metrics["served"]["events"], metrics["corrections"]) == (len(labels), 0)
-    assert asyncio.run(_from_the_log(store)) == (found["position"], found["digest"])
+    assert asyncio.run(_from_the_log(store)) == (actual["position"], actual["digest"])
 
 
 async def _from_the_log(url: str) -> tuple[int, str]:
@@ -115,21 +115,23 @@ def test_what_waits_for_its_label_is_there_after_a_kill(tmp_path: Path) -> None:
         with httpx.Client(timeout=300, trust_env=False) as http:
             http.put(url, json=SETUPS["dense"]).raise_for_status()
             http.post(f"{url}/update", json={"events": labelled("dense", 0, 20)}).raise_for_status()
-            asked = {"events": [event("dense", i) for i in range(20, 30)]}
-            served = http.post(f"{url}/predict", json=asked).json()
+            request = {"events": [event("dense", i) for i in range(20, 30)]}
+            served = http.post(f"{url}/predict", json=request).json()
         service.kill()
         service.start()
         with httpx.Client(timeout=300, trust_env=False) as http:
-            known = {"events": [{"id": f"e{i}", "label": 1, "time": T0 + 400} for i in range(20, 30)]}
-            answer = http.post(f"{url}/labels", json=known).json()
+            expected = {"events": [{"id": f"e{i}", "label": 1, "time": T0 + 400} for i in range(20, 30)]}
+            answer = http.post(f"{url}/labels", json=expected).json()
             assert answer["applied"] == 10
-            assert [one["score"] for one in answer["results"]] == [one["score"] for one in served["results"]]
+            assert [result["score"] for result in answer["results"]] == [
+                result["score"] for result in served["results"]
+            ]
             assert http.get(f"{url}/metrics").json()["window"]["label_coverage"] == 1.0
 
 
 async def test_two_nodes_serve_and_label_side_by_side(store: Any, open_again: Any) -> None:
     settings = {"follow_seconds": 0.02}
-    async with serving(store, **settings) as (here, one), serving(await open_again(), **settings) as (there, two):
+    async with serving(store, **settings) as (here, entry), serving(await open_again(), **settings) as (there, two):
         for http in (here, there):
             await http.put("/learners/a", json=SETUPS["dense"])
         nodes = (here, there)
@@ -138,16 +140,16 @@ async def test_two_nodes_serve_and_label_side_by_side(store: Any, open_again: An
         await asyncio.gather(
             *(posted(nodes[i % 2], "/learners/a/predict", events[i : i + 5]) for i in range(0, 100, 5))
         )
-        known = [{"id": one["id"], "label": i % 2, "time": T0 + 2000} for i, one in enumerate(events)]
-        calls = [posted(nodes[i // 3 % 2], "/learners/a/labels", known[i : i + 3]) for i in range(0, 100, 3)]
+        expected = [{"id": item["id"], "label": i % 2, "time": T0 + 2000} for i, item in enumerate(events)]
+        calls = [posted(nodes[i // 3 % 2], "/learners/a/labels", expected[i : i + 3]) for i in range(0, 100, 3)]
         calls += [posted(nodes[i % 2], "/learners/a/predict", [event("dense", 200 + i)]) for i in range(20)]
         calls += [posted(nodes[i % 2], "/learners/a/update", labelled("dense", 300 + i, 301 + i)) for i in range(20)]
         await asyncio.gather(*calls)
-        for engine in (one, two):
+        for engine in (entry, two):
             await engine.get("a").log.catch_up()
-        await one.get("a").log.catch_up()
-        ends = [await engine.get("a").log.digest() for engine in (one, two)]
+        await entry.get("a").log.catch_up()
+        ends = [await engine.get("a").log.digest() for engine in (entry, two)]
         assert ends[0] == ends[1] == await replayed(store)
-        told = (await here.get("/learners/a/metrics")).json()
-        assert told == (await there.get("/learners/a/metrics")).json()
-        assert (told["events"], told["served"]["events"], told["served"]["labelled"]) == (140, 120, 100)
+        document = (await here.get("/learners/a/metrics")).json()
+        assert document == (await there.get("/learners/a/metrics")).json()
+        assert (document["events"], document["served"]["events"], document["served"]["labelled"]) == (140, 120, 100)

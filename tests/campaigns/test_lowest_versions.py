@@ -23,9 +23,9 @@ TESTS = (
 
 def lowest() -> list[str]:
     """Both as pip is asked for them."""
-    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    found = [re.fullmatch(r"([a-z]+)(?:\[\w+\])?>=([\d.]+),<[\d.]+", one) for one in asked]
-    return [f"{one[1]}=={one[2]}" for one in found if one and one[1] in BUILT_ON]
+    request = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    actual = [re.fullmatch(r"([a-z]+)(?:\[\w+\])?>=([\d.]+),<[\d.]+", item) for item in request]
+    return [f"{item[1]}=={item[2]}" for item in actual if item and item[1] in BUILT_ON]
 
 
 def test_connections_hold_with_the_lowest_versions(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_connections_hold_with_the_lowest_versions(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     names = "import uvicorn, websockets; print(uvicorn.__file__, websockets.__file__)"
     used = subprocess.run([sys.executable, "-c", names], env=environment, capture_output=True, text=True, check=True)
-    assert [Path(one).parent.parent for one in used.stdout.split()] == [tmp_path, tmp_path]
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-x", *(f"tests/{one}" for one in TESTS)]
+    assert [Path(item).parent.parent for item in used.stdout.split()] == [tmp_path, tmp_path]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-x", *(f"tests/{test}" for test in TESTS)]
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode == 0, run.stdout

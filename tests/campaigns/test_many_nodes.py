@@ -46,38 +46,38 @@ def learner(process: Process) -> str:
 def test_a_node_that_stood_still_while_the_log_was_trimmed_goes_on_from_a_snapshot(
     redis_server: RedisServer, tmp_path: Path, http: httpx.Client
 ) -> None:
-    with nodes(redis_server.url, tmp_path, 2, snapshots_kept=1) as (one, two):
-        http.put(learner(one), json=DENSE).raise_for_status()
+    with nodes(redis_server.url, tmp_path, 2, snapshots_kept=1) as (entry, two):
+        http.put(learner(entry), json=DENSE).raise_for_status()
         eventually(lambda: http.get(learner(two)).status_code == 200)
         two.pause()
         for i in range(10):
-            http.post(f"{learner(one)}/update", json={"events": events(5, 5 * i)}).raise_for_status()
-            saved = http.post(f"{learner(one)}/snapshots").json()["position"]
-        last = http.post(f"{learner(one)}/update", json={"events": events(5, 50)}).json()["position"]
+            http.post(f"{learner(entry)}/update", json={"events": events(5, 5 * i)}).raise_for_status()
+            saved = http.post(f"{learner(entry)}/snapshots").json()["position"]
+        last = http.post(f"{learner(entry)}/update", json={"events": events(5, 50)}).json()["position"]
         assert saved == last - 1
         two.resume()
         eventually(lambda: http.get(learner(two)).json()["position"] == last)  # without a request that needs it
-        digests = [http.get(f"{learner(process)}/digest").json() for process in (one, two)]
+        digests = [http.get(f"{learner(process)}/digest").json() for process in (entry, two)]
         assert digests[0] == digests[1]
         assert http.get(learner(two)).json()["events"] == 55
-        told = [path.read_text() for path in tmp_path.glob("*.log")]
-        assert sum(f"continues from 1 with the snapshot at {saved}" in one for one in told) == 1
+        report = [path.read_text() for path in tmp_path.glob("*.log")]
+        assert sum(f"continues from 1 with the snapshot at {saved}" in item for item in report) == 1
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 def test_a_roll_back_is_one_on_every_node(kind: str, tmp_path: Path, http: httpx.Client, request) -> None:
     url = f"sqlite:///{tmp_path / 'log.db'}" if kind == "sqlite" else request.getfixturevalue("redis_server").url
-    with Process(url, tmp_path / "one.log") as one, Process(url, tmp_path / "two.log") as two:
-        http.put(learner(one), json=DENSE).raise_for_status()
+    with Process(url, tmp_path / "one.log") as item, Process(url, tmp_path / "two.log") as two:
+        http.put(learner(item), json=DENSE).raise_for_status()
         eventually(lambda: http.get(learner(two)).status_code == 200)
-        http.post(f"{learner(one)}/update", json={"events": events(10)}).raise_for_status()
-        saved = http.post(f"{learner(one)}/snapshots").json()["position"]
+        http.post(f"{learner(item)}/update", json={"events": events(10)}).raise_for_status()
+        saved = http.post(f"{learner(item)}/snapshots").json()["position"]
         http.post(f"{learner(two)}/update", json={"events": events(10, 10)}).raise_for_status()
         restored = http.post(f"{learner(two)}/snapshots/{saved}/restore").json()["position"]
-        found = [http.get(f"{learner(process)}/digest?at_least={restored}").json() for process in (one, two)]
-        assert found[0] == found[1]
-        assert found[0]["position"] == restored > saved
-        assert [http.get(learner(process)).json()["events"] for process in (one, two)] == [10, 10]
+        actual = [http.get(f"{learner(process)}/digest?at_least={restored}").json() for process in (item, two)]
+        assert actual[0] == actual[1]
+        assert actual[0]["position"] == restored > saved
+        assert [http.get(learner(process)).json()["events"] for process in (item, two)] == [10, 10]
 
 
 @pytest.mark.parametrize("kind", ["sentinel", "cluster"])
@@ -90,10 +90,10 @@ def test_writers_on_nodes_over_several_servers(kind: str, tmp_path: Path, http: 
             http.put(f"{both[0].url}/v1/learners/{name}", json=DENSE).raise_for_status()
 
         def write(node: Process, start: int) -> list[tuple[str, dict]]:
-            with httpx.Client(timeout=300, trust_env=False) as own:
+            with httpx.Client(timeout=300, trust_env=False) as local:
                 bodies = [(name, {"events": events(5, start + 5 * i)}) for i in range(20) for name in names]
                 return [
-                    (name, own.post(f"{node.url}/v1/learners/{name}/update", json=body).raise_for_status().json())
+                    (name, local.post(f"{node.url}/v1/learners/{name}/update", json=body).raise_for_status().json())
                     for name, body in bodies
                 ]
 
@@ -101,10 +101,10 @@ def test_writers_on_nodes_over_several_servers(kind: str, tmp_path: Path, http: 
             eventually(lambda name=name: http.get(f"{both[1].url}/v1/learners/{name}").status_code == 200)  # type: ignore[misc]
         with ThreadPoolExecutor() as threads:
             written = threads.map(write, [*both, *both], (0, 1000, 0, 2000))  # the first hundred by two of them
-            told = [reply for replies in written for reply in replies]
-        assert sum(reply["applied"] for _, reply in told) == 4 * 300
+            report = [reply for replies in written for reply in replies]
+        assert sum(reply["applied"] for _, reply in report) == 4 * 300
         for name in names:
-            last = max(reply["position"] for to, reply in told if to == name)  # what a process shows may lag behind
-            digests = [http.get(f"{one.url}/v1/learners/{name}/digest?at_least={last}").json() for one in both]
+            last = max(reply["position"] for to, reply in report if to == name)  # what a process shows may lag behind
+            digests = [http.get(f"{item.url}/v1/learners/{name}/digest?at_least={last}").json() for item in both]
             assert digests[0] == digests[1]
             assert http.get(f"{both[0].url}/v1/learners/{name}?at_least={last}").json()["events"] == 300

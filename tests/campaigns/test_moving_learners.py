@@ -52,7 +52,7 @@ class Written:
 
     @property
     def count(self) -> int:
-        return sum(sum(one.values()) for one in self.acknowledged.values())
+        return sum(sum(item.values()) for item in self.acknowledged.values())
 
 
 def test_learners_move_while_they_are_written_to(redis_server: RedisServer, tmp_path: Path) -> None:

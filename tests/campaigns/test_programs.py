@@ -76,8 +76,8 @@ def printed(command: str, more: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("command", LINES)
 def test_a_line_of_the_benchmarks(command: str, tmp_path: Path) -> None:
-    more, said = LINES[command]
-    assert re.search(said, printed(command, more, tmp_path))
+    more, message = LINES[command]
+    assert re.search(message, printed(command, more, tmp_path))
 
 
 @pytest.mark.parametrize("command", [command for command, way in NAMED.items() if way is not None])

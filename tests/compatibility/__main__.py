@@ -63,8 +63,8 @@ def record_stores() -> None:
         for url in (f"sqlite:///{file}", redis.url):
             with serve(url, environment=SETTINGS) as service:
                 outcomes.append(proceed(service, export))
-        found = list(differences(*outcomes))
-        assert not found, "the two stores differ:\n" + "\n".join(found)
+        actual = list(differences(*outcomes))
+        assert not actual, "the two stores differ:\n" + "\n".join(actual)
     assert others
     stores = {"sqlite": b64encode(database).decode(), "redis": keys, "export": b64encode(export).decode()}
     write_json("stores.json.xz", {**stores, "replies": outcomes[0]})

@@ -61,18 +61,18 @@ def plain(document: Any) -> Any:
     Members that came to the errors later, `code`, `value` and `expected`, are left out, too.
     """
     if isinstance(document, list):
-        return [plain(one) for one in document]
+        return [plain(item) for item in document]
     if not isinstance(document, dict):
         return document
     if {"pointer", "detail"} <= document.keys():
         return {"pointer": document["pointer"], "detail": "<text>"}
-    known = {name: plain(value) for name, value in document.items() if name not in _CHANGING}
-    known |= {name: "<text>" for name in _SENTENCES & known.keys() if isinstance(known[name], str)}
-    if isinstance(known.get("undefined"), dict):
-        known["undefined"] = sorted(known["undefined"])
-    if "position" in known and known.keys() <= {"position", "time"}:
-        known.pop("time", None)  # a snapshot's
-    return known
+    expected = {name: plain(value) for name, value in document.items() if name not in _CHANGING}
+    expected |= {name: "<text>" for name in _SENTENCES & expected.keys() if isinstance(expected[name], str)}
+    if isinstance(expected.get("undefined"), dict):
+        expected["undefined"] = sorted(expected["undefined"])
+    if "position" in expected and expected.keys() <= {"position", "time"}:
+        expected.pop("time", None)  # a snapshot's
+    return expected
 
 
 def differences(expected: Any, actual: Any, pointer: str = "") -> Iterator[str]:
@@ -89,8 +89,8 @@ def differences(expected: Any, actual: Any, pointer: str = "") -> Iterator[str]:
     elif isinstance(expected, list) and isinstance(actual, list):
         if len(expected) != len(actual):
             yield f"{pointer}: has {len(actual)} entries; recorded {len(expected)}"
-        for i, (one, other) in enumerate(zip(expected, actual, strict=False)):
-            yield from differences(one, other, f"{pointer}/{i}")
+        for i, (item, other) in enumerate(zip(expected, actual, strict=False)):
+            yield from differences(item, other, f"{pointer}/{i}")
     elif type(expected) is not type(actual) or expected != actual:
         yield f"{pointer}: got {_shown(actual)}; recorded {_shown(expected)}"
 

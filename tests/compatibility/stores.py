@@ -272,13 +272,13 @@ def load(redis: Redis, keys: dict[str, Any]) -> None:
         if kind == "string":
             redis.set(key, b64decode(value))
         elif kind == "hash":
-            redis.hset(key, mapping={b64decode(name): b64decode(one) for name, one in value.items()})
+            redis.hset(key, mapping={b64decode(name): b64decode(item) for name, item in value.items()})
         elif kind == "set":
             redis.sadd(key, *map(b64decode, value))
         elif kind == "list":
             redis.rpush(key, *map(b64decode, value))
         elif kind == "zset":
-            redis.zadd(key, {b64decode(one): score for one, score in value})
+            redis.zadd(key, {b64decode(item): score for item, score in value})
         else:
             for entry, parts in value["entries"]:
                 redis.execute_command("XADD", key, entry, *map(b64decode, parts))

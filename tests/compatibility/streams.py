@@ -254,4 +254,4 @@ def machine() -> str:
             KMeans(8, n_init=1, random_state=7).fit(X).cluster_centers_,
             LinearSVC(random_state=7, dual=True, max_iter=10_000).fit(X, labels(120, 5)).coef_,
         ]
-    return _digest(b"".join(np.ascontiguousarray(one).tobytes() for one in results), 8)
+    return _digest(b"".join(np.ascontiguousarray(result).tobytes() for result in results), 8)

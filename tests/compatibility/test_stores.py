@@ -40,8 +40,8 @@ def replies(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.parametrize("name", RECORDED["replies"])
 def test_old_store_goes_on(replies: dict[str, Any], name: str) -> None:
-    found = list(differences(RECORDED["replies"][name], replies[name]))
-    assert not found, "\n".join(["", *found])
+    actual = list(differences(RECORDED["replies"][name], replies[name]))
+    assert not actual, "\n".join(["", *actual])
 
 
 def test_nothing_else_is_replied(replies: dict[str, Any]) -> None:

@@ -41,8 +41,8 @@ def _same_machine() -> bool:
 def _check(expected: dict[str, Any], outcome: dict[str, Any]) -> None:
     whole = "window" in expected["metrics"]
     outcome = {**outcome, "metrics": (without_reasons if whole else brief)(outcome["metrics"])}
-    found = list(differences(expected, outcome))
-    assert not found, "\n".join(["", *found])
+    actual = list(differences(expected, outcome))
+    assert not actual, "\n".join(["", *actual])
 
 
 @pytest.mark.parametrize("name", sample(RECORDED["streams"]))

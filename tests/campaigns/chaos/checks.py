@@ -84,7 +84,7 @@ async def _appended(history: Path, name: str) -> AsyncIterator[LogEntry]:
 
 async def _verdict(store: Store, name: str, traffic: Traffic, history: Path | None) -> Verdict:
     head = (await store.heads())[name]
-    found = Verdict(name, head=head.position)
+    actual = Verdict(name, head=head.position)
     learnt: Counter[str] = Counter()
     learner: Learner | None = None
     position = 0
@@ -100,17 +100,17 @@ async def _verdict(store: Store, name: str, traffic: Traffic, history: Path | No
         outcome = learner.apply(record)
         if isinstance(record, LabelledBatch):
             assert outcome is not None
-            _note(found, learnt, record, outcome.applied, traffic.sent[name])
+            _note(actual, learnt, record, outcome.applied, traffic.sent[name])
     assert learner is not None
     acknowledged = traffic.acknowledged[name]
-    found.records, found.library = position, (position, learner.digest())
-    found.learnt = sum(learnt.values())
-    found.lost = [id for id in acknowledged if id not in learnt]
-    found.twice = [id for id, times in learnt.items() if times > 1]
-    found.foreign = [id for id in learnt if id not in traffic.sent[name]]
-    found.beyond = [id for id, one in acknowledged.items() if one.position > position]
-    found.nodes = await _told(name, found.library[0], traffic.urls)
-    return found
+    actual.records, actual.library = position, (position, learner.digest())
+    actual.learnt = sum(learnt.values())
+    actual.lost = [id for id in acknowledged if id not in learnt]
+    actual.twice = [id for id, times in learnt.items() if times > 1]
+    actual.foreign = [id for id in learnt if id not in traffic.sent[name]]
+    actual.beyond = [id for id, item in acknowledged.items() if item.position > position]
+    actual.nodes = await _told(name, actual.library[0], traffic.urls)
+    return actual
 
 
 def _note(
@@ -132,17 +132,17 @@ def _note(
 async def _told(name: str, position: int, urls: list[str]) -> list[tuple[int, str]]:
     """What each node says of the learner, once it has come to this position; as it is after some minutes."""
     async with httpx.AsyncClient(timeout=300, trust_env=False) as http:
-        told: list[tuple[int, str]] = []
+        report: list[tuple[int, str]] = []
         try:
             async with asyncio.timeout(_AGREE_SECONDS):
                 while True:
-                    told = []
+                    report = []
                     for url in urls:
                         reply = await http.get(f"{url}/v1/learners/{name}/digest")
                         document = reply.json() if reply.status_code == 200 else {"position": 0, "digest": reply.text}
-                        told.append((document["position"], document["digest"]))
-                    if all(one[0] == position for one in told):
-                        return told
+                        report.append((document["position"], document["digest"]))
+                    if all(item[0] == position for item in report):
+                        return report
                     await asyncio.sleep(0.2)
         except TimeoutError:
-            return told
+            return report

@@ -82,10 +82,10 @@ class Servers:
 def _follows(server: RedisServer) -> bool:
     try:
         with redis.Redis(port=server.port) as client:
-            told = client.info("replication")
+            report = client.info("replication")
     except redis.RedisError:
         return False
-    return isinstance(told, dict) and told.get("master_link_status") == "up"
+    return isinstance(report, dict) and report.get("master_link_status") == "up"
 
 
 class Node:
@@ -101,7 +101,7 @@ class Node:
         folders = [str(_CLOCK), os.environ.get("PYTHONPATH", "")]
         self.process.environment |= {
             "CHAOS_CLOCK": str(self.clock),
-            "PYTHONPATH": os.pathsep.join(one for one in folders if one),
+            "PYTHONPATH": os.pathsep.join(item for item in folders if item),
         }
         self.front = Proxy(self.process.port)
 

@@ -142,12 +142,12 @@ class Report:
     @property
     def excused(self) -> list[str]:
         """Acknowledged, not there, as the documents say."""
-        return [id for one in self.verdicts for id in one.lost if self._excused(self._told(one, id))]
+        return [id for verdict in self.verdicts for id in verdict.lost if self._excused(self._told(verdict, id))]
 
     @property
     def lost(self) -> list[str]:
         """Acknowledged, not there, and not excused."""
-        return [id for one in self.verdicts for id in one.lost if not self._excused(self._told(one, id))]
+        return [id for verdict in self.verdicts for id in verdict.lost if not self._excused(self._told(verdict, id))]
 
     @property
     def long_enough(self) -> bool:
@@ -163,13 +163,13 @@ class Report:
     def good(self) -> bool:
         """Whether everything held, and was tried."""
         traffic = self.traffic
-        unknown = [id for id, told in traffic.unknown.items() if not self._excused(told)]
-        odd = [odd for one in self.verdicts for odd in (*one.twice, *one.changed, *one.foreign)]
-        odd += [id for one in self.verdicts for id in one.beyond if not self._excused(self._told(one, id))]
-        agree = all(one.agree and one.whole for one in self.verdicts)
+        unknown = [id for id, report in traffic.unknown.items() if not self._excused(report)]
+        odd = [odd for verdict in self.verdicts for odd in (*verdict.twice, *verdict.changed, *verdict.foreign)]
+        odd += [id for verdict in self.verdicts for id in verdict.beyond if not self._excused(self._told(verdict, id))]
+        agree = all(verdict.agree and verdict.whole for verdict in self.verdicts)
         untried = self.long_enough and (self.missing or (self.course.trims and not self.jumps))
-        found = self.lost or odd or unknown or traffic.wrong or self.faults.stuck or untried
-        return self.drained and agree and not found
+        actual = self.lost or odd or unknown or traffic.wrong or self.faults.stuck or untried
+        return self.drained and agree and not actual
 
     def lines(self) -> Iterator[str]:
         """The report in words."""
@@ -179,8 +179,8 @@ class Report:
         yield f"  events acknowledged {traffic.events:,}, requests sent again {traffic.retries:,}; answers: {answers}"
         yield f"  {'fault':30} {'times':>5}   served again after (median, longest)"
         for kind, times in sorted(faults.injected.items()):
-            found = faults.recovered.get(kind)
-            took = f"{median(found):.2f} s, {max(found):.2f} s" if found else "-"
+            actual = faults.recovered.get(kind)
+            took = f"{median(actual):.2f} s, {max(actual):.2f} s" if actual else "-"
             yield f"  {kind:30} {times:5}   {took}"
         yield f"  faults in all {sum(faults.injected.values())}"
         if faults.vain:
@@ -194,8 +194,8 @@ class Report:
                 f"  TOO SHORT for every kind of fault, which takes up to {self.course.enough_seconds:.0f} s; "
                 f"not injected: {', '.join(self.missing)}"
             )
-        for kind, said in sorted(faults.said):
-            yield f"  {kind}: nodes said {said!r}"
+        for kind, message in sorted(faults.said):
+            yield f"  {kind}: nodes said {message!r}"
         if self.unmounted:
             yield f"  {DISK_FULL}: not tried, as no file system could be mounted to be filled: {self.unmounted}"
         if self.course.trims:
@@ -204,31 +204,33 @@ class Report:
                 "  times that a node which ran on found the log trimmed past it, and began again from a snapshot: "
                 f"{self.jumps}{never}"
             )
-        for one in self.verdicts:
+        for verdict in self.verdicts:
             yield (
-                f"  {one.name}: {one.records:,} records, {one.learnt:,} events learnt; {one.repeated:,} times one "
-                f"stood in the log again, and was not learnt again; acknowledged and never learnt {len(one.lost)}, "
-                f"learnt more than once {len(one.twice)}, learnt with other values {len(one.changed)}, never sent "
-                f"{len(one.foreign)}; digests of {len(one.nodes)} nodes and of a library run over the log "
-                f"{'agree' if one.agree else f'DIFFER: {one.library} {one.nodes}'}"
+                f"  {verdict.name}: {verdict.records:,} records, {verdict.learnt:,} events learnt; {verdict.repeated:,} logged "
+                f"again and not learnt again; acknowledged and never learnt {len(verdict.lost)}, "
+                f"learnt more than once {len(verdict.twice)}, learnt with other values {len(verdict.changed)}, "
+                f"never sent {len(verdict.foreign)}; digests of {len(verdict.nodes)} nodes and of a library run over the log "
+                f"{'agree' if verdict.agree else f'DIFFER: {verdict.library} {verdict.nodes}'}"
             )
-            if not one.whole:
-                yield f"  {one.name}: THE CHECK IS NOT WHOLE: of {one.head:,} records {one.records:,} could be read"
+            if not verdict.whole:
+                records = f"{verdict.records:,} of {verdict.head:,} records"
+                yield f"  {verdict.name}: THE CHECK IS INCOMPLETE: {records} could be read"
         if self.excused:
             yield (
                 f"  of those never learnt {len(self.excused)} were acknowledged up to {_BEFORE:g} s before a "
                 f"fail-over, or {_UNWRITTEN:g} s before Redis was killed, as acks=memory with everysec allows"
             )
-        for one in self.verdicts:
-            for id in one.lost:
-                told = self._told(one, id)
+        for verdict in self.verdicts:
+            for id in verdict.lost:
+                report = self._told(verdict, id)
                 ends = (self.faults.fail_overs, self.faults.kills)
-                fail_over, kill = (f"{self._next(ends_, told):.2f} s" for ends_ in ends)
+                fail_over, kill = (f"{self._next(ends_, report):.2f} s" for ends_ in ends)
                 when = f"{fail_over} before a fail-over, {kill} before a kill"
-                yield f"  {one.name} never learnt {id}, acknowledged {when}, {told.at - told.sent:.2f} s after sending"
-        for what, found in (("not served again", faults.stuck), ("wrong answers", traffic.wrong)):
-            if found:
-                yield f"  {what}: {len(found)}: {'; '.join(found[:5])}"
+                after = f"{report.at - report.sent:.2f} s after sending"
+                yield f"  {verdict.name} never learnt {id}, acknowledged {when}, {after}"
+        for what, actual in (("not served again", faults.stuck), ("wrong answers", traffic.wrong)):
+            if actual:
+                yield f"  {what}: {len(actual)}: {'; '.join(actual[:5])}"
         if traffic.unknown:
             yield f"  ids that were served, acknowledged, and unknown to a later label: {len(traffic.unknown)}"
         if not self.drained:

@@ -55,8 +55,8 @@ class Disk:
     @property
     def free(self) -> int:
         """Bytes."""
-        found = os.statvfs(self.folder)
-        return found.f_bavail * found.f_frsize
+        actual = os.statvfs(self.folder)
+        return actual.f_bavail * actual.f_frsize
 
 
 @contextmanager

@@ -154,7 +154,9 @@ class Faults:
 
     async def _jumped(self) -> list[Node]:
         node = self._node()
-        jump = self.rng.choice([one for one in (-86_400, -3600, -6, 6, 3600, 7200) if one != self.jumps.get(node.url)])
+        jump = self.rng.choice(
+            [item for item in (-86_400, -3600, -6, 6, 3600, 7200) if item != self.jumps.get(node.url)]
+        )
         self.jumps[node.url] = jump
         node.jump(jump)
         await self._for(1, 4)
@@ -167,8 +169,8 @@ class Faults:
                 reply = await http.get(f"{node.url}/v1/health/live")
         except httpx.TransportError:
             return False
-        told = parsedate_to_datetime(reply.headers["date"]).timestamp()
-        return abs(told - time.time() - seconds) < _CLOCK_SECONDS
+        report = parsedate_to_datetime(reply.headers["date"]).timestamp()
+        return abs(report - time.time() - seconds) < _CLOCK_SECONDS
 
     # Between a node and Redis
 
@@ -263,9 +265,9 @@ class Faults:
         """Those of the nodes that have said since then, in such words, that their store fails; once one has."""
         await self._for(0.5, 4)
         while True:
-            told = [(node, *self.traffic.without_store.get(node.url, (0.0, ""))) for node in nodes]
-            failed = [(node, said) for node, at, said in told if at > began and words in said]
+            report = [(node, *self.traffic.without_store.get(node.url, (0.0, ""))) for node in nodes]
+            failed = [(node, message) for node, at, message in report if at > began and words in message]
             if failed or time.monotonic() - began > _FULL_SECONDS:
-                self.said.update((kind, said) for _, said in failed)
+                self.said.update((kind, message) for _, message in failed)
                 return [node for node, _ in failed]
             await asyncio.sleep(0.05)

@@ -38,19 +38,19 @@ class Jumps:
             await asyncio.gather(*(self._watch(http, node) for node in self.nodes))
 
     async def _watch(self, http: httpx.AsyncClient, node: Node) -> None:
-        process, known = 0, 0  # which it was, and what it had loaded
+        process, expected = 0, 0  # which it was, and what it had loaded
         while True:
             last = self.stopping
             try:
-                asked = node.process.pid
-                loaded = await self._loaded(http, node, started=asked == process)
-                same = node.process.pid == asked
+                request = node.process.pid
+                loaded = await self._loaded(http, node, started=request == process)
+                same = node.process.pid == request
             except (httpx.TransportError, ProcessLookupError):
                 loaded, same = None, False
             if loaded is not None and same:
-                if asked == process:
-                    self.count += max(0, loaded - known)
-                process, known = asked, loaded
+                if request == process:
+                    self.count += max(0, loaded - expected)
+                process, expected = request, loaded
             if last:
                 return
             await asyncio.sleep(_LOOK_SECONDS)
@@ -64,5 +64,5 @@ class Jumps:
 
 
 def _value(text: str, sample: str) -> int:
-    found = re.search(f"^{sample} (.+)$", text, re.MULTILINE)
-    return int(float(found[1])) if found else 0
+    actual = re.search(f"^{sample} (.+)$", text, re.MULTILINE)
+    return int(float(actual[1])) if actual else 0

@@ -122,7 +122,7 @@ class Traffic:
         served = Acknowledged(sent, time.monotonic(), reply["position"])
         labels = [{"id": id, "label": label} for id, (_, label) in events.items()]
         reply, sent = await self._post(http, rng, f"{name}/labels", labels)
-        unknown = {one["id"] for one in reply["results"] if one["status"] in ("unknown", "expired")}
+        unknown = {result["id"] for result in reply["results"] if result["status"] in ("unknown", "expired")}
         self.unknown.update(dict.fromkeys(unknown, served))
         self._learnt(name, reply, sent, unknown)
         if unknown:
@@ -130,11 +130,11 @@ class Traffic:
 
     def _learnt(self, name: str, reply: dict[str, Any], sent: float, but: Collection[str] = ()) -> None:
         now = time.monotonic()
-        for one in reply["results"]:
-            if one["id"] not in but:
-                self.acknowledged[name].setdefault(one["id"], Acknowledged(sent, now, reply["position"]))
-                if one["status"] not in ("applied", "duplicate"):
-                    self.wrong.append(f"{one['id']} of {name} is {one['status']}")
+        for result in reply["results"]:
+            if result["id"] not in but:
+                self.acknowledged[name].setdefault(result["id"], Acknowledged(sent, now, reply["position"]))
+                if result["status"] not in ("applied", "duplicate"):
+                    self.wrong.append(f"{result['id']} of {name} is {result['status']}")
 
     async def _post(
         self, http: httpx.AsyncClient, rng: random.Random, path: str, events: list[dict[str, Any]]

@@ -52,12 +52,14 @@ def _event(name: str, i: int) -> dict[str, Any]:
 def events(name: str, operation: str) -> list[dict[str, Any]]:
     made = []
     for i in range(6):
-        one: dict[str, Any] = {"id": f"e{i}", "time": 1e9 + i}
+        item: dict[str, Any] = {"id": f"e{i}", "time": 1e9 + i}
         if operation != "labels":
-            one |= _event(name, i)
+            item |= _event(name, i)
         if operation != "predict":
-            one |= {"label": 1 + i % 2, "weight": 1.0 + i} if name == "ordinal" else {"label": i % 2, "weight": 1.0 + i}
-        made.append(one)
+            item |= (
+                {"label": 1 + i % 2, "weight": 1.0 + i} if name == "ordinal" else {"label": i % 2, "weight": 1.0 + i}
+            )
+        made.append(item)
     return made
 
 
@@ -103,7 +105,8 @@ def _body(random: Random, name: str, operation: str, coding: str) -> bytes:
     made: Any = events(name, operation)
     if coding == _LINES:
         lines = [
-            json.dumps(jsonable(mutated_value(random, one)) if deep and random.random() < 0.3 else one) for one in made
+            json.dumps(jsonable(mutated_value(random, item)) if deep and random.random() < 0.3 else item)
+            for item in made
         ]
         data = "\n".join(lines).encode()
         return data if deep else mutated_bytes(random, data)
@@ -120,8 +123,8 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("latin-1")
     if isinstance(value, dict):
-        return {str(key): jsonable(one) for key, one in value.items()}
-    return [jsonable(one) for one in value] if isinstance(value, list) else value
+        return {str(key): jsonable(item) for key, item in value.items()}
+    return [jsonable(item) for item in value] if isinstance(value, list) else value
 
 
 def _encoded(random: Random, data: bytes) -> tuple[bytes, dict[str, str]]:
@@ -196,8 +199,8 @@ def _said(reply: httpx.Response) -> bool:
     kind = reply.headers.get("content-type", "")
     if kind != "application/problem+json":
         return False
-    found = reply.json()
-    return bool(found["detail"]) and found["status"] == reply.status_code
+    document = reply.json()
+    return bool(document["detail"]) and document["status"] == reply.status_code
 
 
 async def _stands(

@@ -29,30 +29,30 @@ def bounds(seconds: float, seed: int = 0, count: int | None = None) -> Report:
     with tempfile.TemporaryDirectory() as folder:
         cache = os.environ.get("FUZZ_BOUNDS_CACHE", folder)  # to be kept from run to run
         environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": cache}
-        told = Path(folder) / "told"
-        arguments = [str(seconds / 3), str(seed), str(count or 0), str(told)]
+        report = Path(folder) / "told"
+        arguments = [str(seconds / 3), str(seed), str(count or 0), str(report)]
         subprocess.run(
             [sys.executable, "-m", "tests.campaigns.fuzz.bounds", *arguments],
             env=environment,
             check=True,
             timeout=_COMPILING + 4 * seconds,
         )
-        found = json.loads(told.read_text())
-    counts = Counter({(what, became): n for what, became, n in found["counts"]})
-    return Report("bounds of kernels", counts, found["figures"], found["wrong"])
+        actual = json.loads(report.read_text())
+    counts = Counter({(what, became): n for what, became, n in actual["counts"]})
+    return Report("bounds of kernels", counts, actual["figures"], actual["wrong"])
 
 
 def _main() -> None:
-    seconds, seed, count, told = sys.argv[1:]
+    seconds, seed, count, output = sys.argv[1:]
     whole = Report("bounds of kernels")
     for part in (records, snapshots, remembered):
         part(_COMPILING, int(seed) + 1, _FIRST)  # compiles; that is not to come off the time
         report = part(float(seconds), int(seed), int(count) or None)
         whole.counts.update(report.counts)
         whole.wrong += report.wrong
-    found = asdict(whole)
-    found["counts"] = [(what, became, n) for (what, became), n in whole.counts.items()]
-    Path(told).write_text(json.dumps(found))
+    actual = asdict(whole)
+    actual["counts"] = [(what, became, n) for (what, became), n in whole.counts.items()]
+    Path(output).write_text(json.dumps(actual))
 
 
 if __name__ == "__main__":

@@ -41,12 +41,12 @@ def _drips() -> dict[str, list[bytes]]:
     return {
         "nothing": [],
         "empty lines": [b"\r\n"] * 1000,
-        "a head, byte by byte": [bytes([one]) for one in head],
+        "a head, byte by byte": [bytes([item]) for item in head],
         "headers without end": [head, *(f"x-{i}: 1\r\n".encode() for i in range(1000))],
-        "a body, byte by byte": [head + b"\r\n", *(bytes([one]) for one in _BODY[:-1])],
+        "a body, byte by byte": [head + b"\r\n", *(bytes([item]) for item in _BODY[:-1])],
         "a body of one line, slowly": [
             head.replace(b"json", b"x-ndjson") + b"\r\n",
-            *(bytes([one]) for one in _BODY[:-1]),
+            *(bytes([item]) for item in _BODY[:-1]),
         ],
         "a chunk, byte by byte": [
             b"POST /v1/learners/dense/update HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n400\r\n",
@@ -76,7 +76,7 @@ def slow_clients(seconds: float, seed: int = 0, count: int | None = None) -> Rep
 
 async def _slow(report: Report, service: Served, count: int) -> None:
     """`count` clients of each kind at once, and one that is served meanwhile."""
-    slow = asyncio.gather(*(_dripped(report, service.port, *one) for one in _drips().items() for _ in range(count)))
+    slow = asyncio.gather(*(_dripped(report, service.port, *item) for item in _drips().items() for _ in range(count)))
     longest = 0.0
     async with httpx.AsyncClient(base_url=service.url, timeout=_PATIENCE, trust_env=False) as http:
         while not slow.done():
@@ -98,15 +98,15 @@ async def _dripped(report: Report, port: int, what: str, pieces: list[bytes]) ->
     """Seconds that a client was kept that sends these pieces, ten a second."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     began = time.monotonic()
-    said = asyncio.ensure_future(_all(reader))
+    message = asyncio.ensure_future(_all(reader))
     try:
-        for one in pieces:
-            if said.done():
+        for piece in pieces:
+            if message.done():
                 break
-            writer.write(one)
-            await asyncio.wait([said], timeout=0.1)
-        found = await asyncio.wait_for(said, _PATIENCE)
-        status = found[9:12].decode("latin-1") if found.startswith(b"HTTP/1.1 ") else "no reply"
+            writer.write(piece)
+            await asyncio.wait([message], timeout=0.1)
+        actual = await asyncio.wait_for(message, _PATIENCE)
+        status = actual[9:12].decode("latin-1") if actual.startswith(b"HTTP/1.1 ") else "no reply"
         report.note(what, f"{status}, then closed")
         if what in _TOO_SLOW and status != "408":
             report.fail(f"{what}: {status}, and not 408")
@@ -165,12 +165,12 @@ def _flooded(port: int, data: bytes) -> str:
         with suppress(ConnectionError):
             client.sendall(data)
         try:
-            said = client.recv(2**16)
+            message = client.recv(2**16)
         except ConnectionError:
             return "cut off"
         except TimeoutError:
             return "STILL OPEN"
-    return said[9:12].decode("latin-1") if said else "cut off"
+    return message[9:12].decode("latin-1") if message else "cut off"
 
 
 def idle_websockets(seconds: float, seed: int = 0, count: int | None = None) -> Report:
@@ -192,9 +192,9 @@ def idle_websockets(seconds: float, seed: int = 0, count: int | None = None) -> 
             _idle(report, process, wanted, seconds)
             if process.stop() not in (0, -15):
                 report.fail("the server did not stop in order")
-        told = log.read_text()
-        if "Traceback" in told or "CRITICAL" in told:
-            report.fail(f"the server logged {told[-2000:]}")
+        text = log.read_text()
+        if "Traceback" in text or "CRITICAL" in text:
+            report.fail(f"the server logged {text[-2000:]}")
     return report
 
 

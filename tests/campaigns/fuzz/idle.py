@@ -47,24 +47,24 @@ async def _closed(kind: str, pair: Pair) -> bool:
     try:
         if kind == "websocket":
             writer.write(_CLOSE)
-        said = await asyncio.wait_for(reader.read(), _PATIENCE)
+        message = await asyncio.wait_for(reader.read(), _PATIENCE)
     except (OSError, TimeoutError):
         return False
     finally:
         writer.transport.abort()
-    return said.endswith(b"\x88\x02\x03\xe8") if kind == "websocket" else said == b""
+    return message.endswith(b"\x88\x02\x03\xe8") if kind == "websocket" else message == b""
 
 
 async def _run(kind: str, port: int, count: int) -> None:
     slots = asyncio.Semaphore(_AT_ONCE)
     began = time.monotonic()
-    found = await asyncio.gather(*(_opened(kind, port, slots) for _ in range(count)), return_exceptions=True)
-    pairs = [one for one in found if not isinstance(one, BaseException)]
-    failed = [repr(one) for one in found if isinstance(one, BaseException)]
-    told = {"open": len(pairs), "seconds": time.monotonic() - began, "failed": failed[:3]}
-    print(json.dumps(told), flush=True)
+    actual = await asyncio.gather(*(_opened(kind, port, slots) for _ in range(count)), return_exceptions=True)
+    pairs = [item for item in actual if not isinstance(item, BaseException)]
+    failed = [repr(item) for item in actual if isinstance(item, BaseException)]
+    report = {"open": len(pairs), "seconds": time.monotonic() - began, "failed": failed[:3]}
+    print(json.dumps(report), flush=True)
     await asyncio.to_thread(sys.stdin.read)
-    closed = await asyncio.gather(*(_closed(kind, one) for one in pairs))
+    closed = await asyncio.gather(*(_closed(kind, pair) for pair in pairs))
     how = "by the client's close" if kind == "websocket" else "by the server"
     print(json.dumps({"closed": sum(closed), "how": how}), flush=True)
 

@@ -66,14 +66,14 @@ def _odd(random: Random) -> Any:
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The paths to all values within one; of long lists some."""
-    found = [path]
+    actual = [path]
     if isinstance(value, dict):
-        for key, one in value.items():
-            found += _places(one, (*path, key))
+        for key, item in value.items():
+            actual += _places(item, (*path, key))
     elif isinstance(value, (list, tuple)):
         for i in range(min(len(value), 8)):
-            found += _places(value[i], (*path, i))
-    return found
+            actual += _places(value[i], (*path, i))
+    return actual
 
 
 def mutated_value(random: Random, value: Any) -> Any:
@@ -96,27 +96,27 @@ def mutated_value(random: Random, value: Any) -> Any:
 
 def _change(random: Random, parent: Any, key: Any) -> None:
     """Change one entry of a list or a map in place."""
-    one = parent[key]
+    item = parent[key]
     kind = random.randrange(8)
-    if isinstance(one, (bytes, bytearray)) and kind < 5:
-        parent[key] = mutated_bytes(random, bytes(one))
-    elif isinstance(one, bool):
+    if isinstance(item, (bytes, bytearray)) and kind < 5:
+        parent[key] = mutated_bytes(random, bytes(item))
+    elif isinstance(item, bool):
         parent[key] = _odd(random)
-    elif isinstance(one, int) and kind < 3:
-        parent[key] = random.choice([one + 1, one - 1, -one, 2 * one + 1, float(one)])
-    elif isinstance(one, float) and kind < 3:
-        parent[key] = random.choice([-one, one * 1e6, math.nan, math.inf, int(one) if math.isfinite(one) else 0])
-    elif kind == 3 and isinstance(one, list) and one:
-        parent[key] = random.choice([one + one, one[::-1], one[:-1], one[1:], one * 20])
+    elif isinstance(item, int) and kind < 3:
+        parent[key] = random.choice([item + 1, item - 1, -item, 2 * item + 1, float(item)])
+    elif isinstance(item, float) and kind < 3:
+        parent[key] = random.choice([-item, item * 1e6, math.nan, math.inf, int(item) if math.isfinite(item) else 0])
+    elif kind == 3 and isinstance(item, list) and item:
+        parent[key] = random.choice([item + item, item[::-1], item[:-1], item[1:], item * 20])
     elif kind == 4:
         del parent[key]
     elif kind == 5 and len(parent) > 1:
         other = random.choice(list(parent) if isinstance(parent, dict) else range(len(parent)))
         parent[key], parent[other] = parent[other], parent[key]
     elif kind == 6 and isinstance(parent, dict):
-        parent[random.choice([*_TEXTS, *parent])] = one
+        parent[random.choice([*_TEXTS, *parent])] = item
     elif kind == 6:
-        parent.insert(random.randrange(len(parent) + 1), one)
+        parent.insert(random.randrange(len(parent) + 1), item)
     else:
         parent[key] = _odd(random)
 

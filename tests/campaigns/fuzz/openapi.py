@@ -45,8 +45,8 @@ def openapi(seconds: float, seed: int = 0, count: int | None = None) -> Report:
         _prepared(service)
         document = service.http.get("/openapi.json").json()
         schema = schemathesis.openapi.from_dict(document)
-        operations: list[Any] = [one.ok() for one in schema.get_all_operations()]  # type: ignore[union-attr]  # or it raises
-        operations = [one for one in operations if one.path not in _ENDLESS]
+        operations: list[Any] = [item.ok() for item in schema.get_all_operations()]  # type: ignore[union-attr]  # or it raises
+        operations = [item for item in operations if item.path not in _ENDLESS]
         modes = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
         end = time.monotonic() + seconds
         with requests.Session() as session:
@@ -112,8 +112,8 @@ def _cases(
         try:
             case.validate_response(response, checks=checks)
         except FailureGroup as group:
-            for one in group.exceptions:
-                report.fail(f"{what} ({mode.value}): {' '.join(str(one).split())}")
+            for exception in group.exceptions:
+                report.fail(f"{what} ({mode.value}): {' '.join(str(exception).split())}")
         except AssertionError as error:
             report.fail(f"{what} ({mode.value}): {' '.join(str(error).split())}")
         if operation.method.lower() == "delete" and response.status_code < 300:

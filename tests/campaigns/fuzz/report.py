@@ -42,14 +42,14 @@ class Report:
     def lines(self) -> list[str]:
         """As a table, for people."""
         kinds = sorted({what for what, _ in self.counts})
-        told = [f"{self.part}: {self.tried} tried, {len(self.wrong)} did not hold"]
+        report = [f"{self.part}: {self.tried} tried, {len(self.wrong)} did not hold"]
         for what in kinds:
             became = {name: n for (kind, name), n in sorted(self.counts.items()) if kind == what}
             parts = ", ".join(f"{name} {n}" for name, n in became.items())
-            told.append(f"  {what:<44} {sum(became.values()):>8}  {parts}")
-        told += [f"  {name:<44} {value}" for name, value in self.figures.items()]
-        told += [f"  WRONG: {one[:1000]}" for one in self.wrong[:_SHOWN]]
-        return told
+            report.append(f"  {what:<44} {sum(became.values()):>8}  {parts}")
+        report += [f"  {name:<44} {value}" for name, value in self.figures.items()]
+        report += [f"  WRONG: {item[:1000]}" for item in self.wrong[:_SHOWN]]
+        return report
 
 
 def until(seconds: float, count: int | None = None) -> Iterator[int]:

@@ -46,12 +46,12 @@ class _Data(ABC):
             for name in ("a", "b"):
                 (await http.put(f"/learners/{name}", json=LEARNERS["dense"])).raise_for_status()
                 for step in range(3):
-                    sent = [one | {"id": f"{step}-{one['id']}"} for one in events("dense", "update")]
+                    sent = [event | {"id": f"{step}-{event['id']}"} for event in events("dense", "update")]
                     (await http.post(f"/learners/{name}/update", json={"events": sent})).raise_for_status()
                     if step < 2:
                         (await http.post(f"/learners/{name}/snapshots")).raise_for_status()
-                asked = {"events": [one | {"id": f"s-{one['id']}"} for one in events("dense", "predict")]}
-                (await http.post(f"/learners/{name}/predict", json=asked)).raise_for_status()
+                request = {"events": [event | {"id": f"s-{event['id']}"} for event in events("dense", "predict")]}
+                (await http.post(f"/learners/{name}/predict", json=request)).raise_for_status()
         await store.close()
         self.keep()
 
@@ -83,21 +83,21 @@ class _Sqlite(_Data):
         shutil.copy(self._kept, self._path)
         db = sqlite3.connect(self._path)
         try:
-            (own,) = db.execute("SELECT id FROM learner WHERE name = 'a'").fetchone()
+            (local,) = db.execute("SELECT id FROM learner WHERE name = 'a'").fetchone()
             where = {
-                "learner": f"id = {own}",
-                "entry": f"learner = {own}",
-                "snapshot": f"learner = {own}",
-                "part": f"snapshot IN (SELECT id FROM snapshot WHERE learner = {own})",
-                "served": f"learner = {own}",
-                "pending": f"learner = {own}",
+                "learner": f"id = {local}",
+                "entry": f"learner = {local}",
+                "snapshot": f"learner = {local}",
+                "part": f"snapshot IN (SELECT id FROM snapshot WHERE learner = {local})",
+                "served": f"learner = {local}",
+                "pending": f"learner = {local}",
             }
             table = random.choice([*where, "entry", "part", "served"])
             columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
-            free = [one for one in columns if (table, one) not in (("learner", "id"), ("learner", "name"))]
-            column = random.choice([one for one in free if one not in ("learner", "snapshot", "number")])
-            found = db.execute(f"SELECT rowid, {column} FROM {table} WHERE {where[table]}").fetchall()
-            row, value = random.choice(found)
+            free = [item for item in columns if (table, item) not in (("learner", "id"), ("learner", "name"))]
+            column = random.choice([item for item in free if item not in ("learner", "snapshot", "number")])
+            actual = db.execute(f"SELECT rowid, {column} FROM {table} WHERE {where[table]}").fetchall()
+            row, value = random.choice(actual)
             other = _other(random, value)
             try:
                 db.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (other, row))
@@ -213,12 +213,12 @@ async def _served(url: str) -> str:
     store: Store = await open_store(url)
     try:
         async with node(store) as engine, over(engine) as http:
-            sent = {"events": [one | {"id": f"new-{one['id']}"} for one in events("dense", "update")]}
-            labels = {"events": [one | {"id": f"s-{one['id']}"} for one in events("dense", "labels")]}
+            sent = {"events": [event | {"id": f"new-{event['id']}"} for event in events("dense", "update")]}
+            labels = {"events": [event | {"id": f"s-{event['id']}"} for event in events("dense", "labels")]}
             replies: list[httpx.Response] = []
             for name in ("a", "b"):
                 path = f"/learners/{name}"
-                found = [
+                actual = [
                     await http.get(path),
                     await http.post(f"{path}/update", json=sent),
                     await http.post(f"{path}/labels", json=labels),
@@ -226,14 +226,16 @@ async def _served(url: str) -> str:
                     await http.get(f"{path}/digest"),
                     await http.get(f"{path}/snapshots"),
                 ]
-                if name == "b" and any(one.status_code != 200 for one in found):
-                    return f"WRONG: the other learner: {[one.text[:200] for one in found if one.status_code != 200]}"
-                replies = replies or found
-            bad = [one for one in replies if one.status_code != 200]
-            codes = sorted({str(one.json()["code"]) for one in bad})
+                if name == "b" and any(item.status_code != 200 for item in actual):
+                    return (
+                        f"WRONG: the other learner: {[item.text[:200] for item in actual if item.status_code != 200]}"
+                    )
+                replies = replies or actual
+            bad = [reply for reply in replies if reply.status_code != 200]
+            codes = sorted({str(item.json()["code"]) for item in bad})
             if "internal" in codes:
-                told = next(one.text for one in bad if one.json()["code"] == "internal")
-                return f"WRONG: {told[:400]}"
+                report = next(item.text for item in bad if item.json()["code"] == "internal")
+                return f"WRONG: {report[:400]}"
             return ", ".join(codes) or "as ever"
     finally:
         await store.close()

@@ -53,8 +53,8 @@ class Served:
 
     def faults(self) -> list[str]:
         """What has been logged since this was asked before."""
-        found, self._faults.found = self._faults.found, []
-        return found
+        actual, self._faults.found = self._faults.found, []
+        return actual
 
     def create(self) -> None:
         """The learners that there should be."""
@@ -68,8 +68,8 @@ class Served:
 
     def digest(self, name: str) -> tuple[int, str]:
         """A learner's position, and the hash of its state."""
-        found = self.http.get(f"/v1/learners/{name}/digest").raise_for_status().json()
-        return found["position"], found["digest"]
+        document = self.http.get(f"/v1/learners/{name}/digest").raise_for_status().json()
+        return document["position"], document["digest"]
 
 
 @contextmanager
@@ -79,9 +79,9 @@ def served(**settings: Any) -> Iterator[Served]:
     logging.getLogger().addHandler(faults)
     try:
         with in_thread(Settings(**{"store": "memory:", **settings})) as running:
-            found = Served(running, faults)
-            with found.http:
-                found.create()
-                yield found
+            actual = Served(running, faults)
+            with actual.http:
+                actual.create()
+                yield actual
     finally:
         logging.getLogger().removeHandler(faults)

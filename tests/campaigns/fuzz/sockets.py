@@ -90,11 +90,11 @@ def _conversation(
 
 
 def _answered(report: Report, kind: str, message: str | bytes, answer: str | bytes) -> None:
-    found = json.loads(answer) if isinstance(answer, str) else msgspec.msgpack.decode(answer)
-    status = found["status"] if "code" in found else 200
+    actual = json.loads(answer) if isinstance(answer, str) else msgspec.msgpack.decode(answer)
+    status = actual["status"] if "code" in actual else 200
     report.note(kind, status)
     if status >= 500 or isinstance(answer, str) != isinstance(message, str):
-        report.fail(f"answered {str(found)[:400]} to {message[:400]!r}")
+        report.fail(f"answered {str(actual)[:400]} to {message[:400]!r}")
 
 
 def _frame(random: Random) -> bytes:
@@ -112,7 +112,7 @@ def _frame(random: Random) -> bytes:
     else:
         head = bytes([first, masked | 127]) + struct.pack("!Q", size)
     if masked:
-        payload = bytes(one ^ _MASK[i % 4] for i, one in enumerate(payload))
+        payload = bytes(item ^ _MASK[i % 4] for i, item in enumerate(payload))
         head += _MASK
     return head + payload
 
@@ -140,9 +140,9 @@ def frames(seconds: float, seed: int = 0, count: int | None = None) -> Report:
             stream = b"".join(_frame(random) for _ in range(random.choice([1, 2, 5, 20])))
             if random.random() < 0.4:
                 stream = mutated_bytes(random, stream)
-            said = _spoken(random, service.port, _handshake(random, service.port), stream)
-            report.note("streams of frames", said)
-            if said == "STILL OPEN":
+            message = _spoken(random, service.port, _handshake(random, service.port), stream)
+            report.note("streams of frames", message)
+            if message == "STILL OPEN":
                 report.fail(f"still open after {stream[:300].hex()}")
             for fault in service.faults():
                 report.fail(f"{fault} after {stream[:300].hex()}")
@@ -162,14 +162,14 @@ def _spoken(random: Random, port: int, handshake: bytes, stream: bytes) -> str:
                 client.sendall(stream[:cut])
                 client.sendall(stream[cut:])
             client.shutdown(socket.SHUT_WR)
-            said = b""
+            message = b""
             while data := client.recv(2**16):
-                said += data
+                message += data
         except TimeoutError:
             return "STILL OPEN"
         except OSError:  # it was closed while this was being sent
             return "cut off"
-    status = said[9:12].decode("latin-1") if said.startswith(b"HTTP/1.1 ") else "nothing"
+    status = message[9:12].decode("latin-1") if message.startswith(b"HTTP/1.1 ") else "nothing"
     return f"{status}, then closed"
 
 
@@ -177,7 +177,7 @@ def _sane(report: Report, service: Served) -> None:
     """It still answers, and every connection's messages are done with."""
     if not service.alive():
         report.fail("the server does not answer any more")
-    held = service.server._app.state.bodies.bytes
-    report.figures["bytes of messages still held at the end"] = str(held)
-    if held:
-        report.fail(f"{held} bytes of messages are held at the end")
+    holder = service.server._app.state.bodies.bytes
+    report.figures["bytes of messages still held at the end"] = str(holder)
+    if holder:
+        report.fail(f"{holder} bytes of messages are held at the end")

@@ -38,8 +38,8 @@ __all__ = ["Tally", "mutations", "records", "remembered", "snapshots"]
 
 _HEADER = struct.Struct("<4sBBI")  # as in `service/engine/records/codec.py`: magic, version, kind, CRC-32
 _PIPELINES = [
-    Pipeline(*one)
-    for one in (
+    Pipeline(*item)
+    for item in (
         ("loam-ada", "dense"),
         ("cbr", "table"),
         ("cbr-diag", "named"),
@@ -71,7 +71,7 @@ class Subject:
 
 def subjects() -> list[Subject]:
     """One for each kind of features, and of algorithms that keep other things."""
-    return [_subject(one) for one in _PIPELINES]
+    return [_subject(pipeline) for pipeline in _PIPELINES]
 
 
 def _subject(pipeline: Pipeline) -> Subject:
@@ -82,15 +82,17 @@ def _subject(pipeline: Pipeline) -> Subject:
         if learner.fit_due:
             learner.apply(learner.fit_job().run())
     state = {name: array.copy() for name, array in learner.state().items()}
-    one, _ = stream(pipeline, learner, 18, 9)
+    entry, _ = stream(pipeline, learner, 18, 9)
     two = learner.config.labels.ranks is None
     segments = (Segment(0, 4, "file", 5, 5), Segment(4, 18, "é", 2**40, 7))
     timed = np.where(np.arange(18) % 3 == 0, np.nan, 1e9 + np.arange(18.0))
     late = _late(18, two)
     made: dict[str, Any] = {
-        "batch": one,
-        "batch with times": LabelledBatch(one.rows, one.labels, one.weights, timed, one.ids, segments, np.ones(18)),
-        "batch of late labels": LabelledBatch(_but(one.rows), one.labels, None, timed, _named(18), (), None, late),
+        "batch": entry,
+        "batch with times": LabelledBatch(
+            entry.rows, entry.labels, entry.weights, timed, entry.ids, segments, np.ones(18)
+        ),
+        "batch of late labels": LabelledBatch(_but(entry.rows), entry.labels, None, timed, _named(18), (), None, late),
         "served": ServedBatch(
             hashes_of(_named(18)),
             1e9 + np.arange(18.0),
@@ -112,7 +114,7 @@ def _subject(pipeline: Pipeline) -> Subject:
         learner.config,
         state,
         learner.digest(),
-        {name: pack_record(one) for name, one in made.items()},
+        {name: pack_record(item) for name, item in made.items()},
         pack_snapshot(9, learner.config, state),
     )
 
@@ -153,7 +155,7 @@ def _mutated(random: Random, data: bytes, others: list[bytes]) -> bytes:
     if random.random() < 0.7:
         changed = packed(mutated_value(random, msgspec.msgpack.decode(body)))
     if changed is None:
-        changed = mutated_bytes(random, body, [one[_HEADER.size :] for one in others])
+        changed = mutated_bytes(random, body, [other[_HEADER.size :] for other in others])
     if random.random() < 0.05:
         kind = random.randrange(10)
     return _HEADER.pack(magic, version, kind, zlib.crc32(changed)) + changed
@@ -180,8 +182,8 @@ def records(seconds: float, seed: int = 0, count: int | None = None) -> Report:
     """Mutated records, read and applied as by `service/engine/replica/replica.py`."""
     report, random = Report("records of logs"), Random(seed)
     every = subjects()
-    others = [data for one in every for data in one.records.values()]
-    learners = [one.learner() for one in every]
+    others = [data for item in every for data in item.records.values()]
+    learners = [item.learner() for item in every]
     of_groups = None if count is None else count // 10
     for i in until(seconds, None if count is None else count - count // 10):
         k = i % len(every)
@@ -254,11 +256,11 @@ def _groups(report: Report, random: Random, seconds: float, count: int | None) -
         changed = _mutated(random, data, [data])
 
         def run(group: GroupComparison = group, changed: bytes = changed) -> None:
-            found = unpack_record(changed, "record 2 of a")
-            if not isinstance(found, ComparedBatch):
+            actual = unpack_record(changed, "record 2 of a")
+            if not isinstance(actual, ComparedBatch):
                 raise Damaged("of no group")
-            check_compared(found, "record 2 of a")
-            group.apply(found)
+            check_compared(actual, "record 2 of a")
+            group.apply(actual)
 
         if _tried(report, "record: comparison", changed, run):
             group.view().as_json()
@@ -275,7 +277,7 @@ def snapshots(seconds: float, seed: int = 0, count: int | None = None) -> Report
     """Mutated snapshots, which are what exports are as well: read, restored and gone on from."""
     report, random = Report("snapshots"), Random(seed)
     every = subjects()
-    others = [one.snapshot for one in every]
+    others = [item.snapshot for item in every]
     for i in until(seconds, count):
         subject = every[i % len(every)]
         data = _mutated(random, subject.snapshot, others)
@@ -283,11 +285,11 @@ def snapshots(seconds: float, seed: int = 0, count: int | None = None) -> Report
         made: list[Learner] = []
 
         def run(data: bytes = data, made: list[Learner] = made) -> None:
-            found = unpack_snapshot(data, "snapshot 9 of a")
-            if isinstance(found.config, GroupConfig):
-                GroupComparison.restored(found.config, found.state)
+            actual = unpack_snapshot(data, "snapshot 9 of a")
+            if isinstance(actual.config, GroupConfig):
+                GroupComparison.restored(actual.config, actual.state)
                 return
-            made.append(Learner.restored(found.config, found.state))
+            made.append(Learner.restored(actual.config, actual.state))
             made[0].score([])
 
         if _tried(report, what, data, run) and made and made[0].config == subject.config:
@@ -326,47 +328,47 @@ class Tally:
 def mutations(count: int, seed: int = 0) -> tuple[Tally, list[Report]]:
     """Exactly so many, half of them snapshots, however long it takes; and what is told of both."""
     reports = [snapshots(math.inf, seed, count // 2), records(math.inf, seed, count - count // 2)]
-    found: Counter[str] = Counter()
+    actual: Counter[str] = Counter()
     for report in reports:
         for (what, became), n in report.counts.items():
             if what.startswith(("snapshot: ", "record: ")):  # and not what is done with it afterwards
-                found[became] += n
-    refused, taken = found["refused"], found["taken"]
-    wrong = [one for report in reports for one in report.wrong]
-    return Tally(refused + taken + found["FAULT"], refused, taken, wrong), reports
+                actual[became] += n
+    refused, taken = actual["refused"], actual["taken"]
+    wrong = [item for report in reports for item in report.wrong]
+    return Tally(refused + taken + actual["FAULT"], refused, taken, wrong), reports
 
 
 def remembered(seconds: float, seed: int = 0, count: int | None = None) -> Report:
     """Mutated bytes of events that wait for their labels: read, and looked at as the record that they become."""
     report, random = Report("remembered events"), Random(seed)
     every = subjects()
-    kept = []
-    for one in every:
-        batch = unpack_record(one.records["batch"], "it")
+    stored = []
+    for entry in every:
+        batch = unpack_record(entry.records["batch"], "it")
         assert isinstance(batch, LabelledBatch)
         n = len(batch)
-        told = Predictions(np.linspace(-1, 1, n), np.ones(n, dtype=np.int64), np.full(n, 0.5), np.full(n, 0.4))
-        kept.append(pack_served(batch.rows, told, None, 3))
+        output = Predictions(np.linspace(-1, 1, n), np.ones(n, dtype=np.int64), np.full(n, 0.5), np.full(n, 0.4))
+        stored.append(pack_served(batch.rows, output, None, 3))
     for i in until(seconds, count):
         k = i % len(every)
         config = every[k].config
-        data = random.choice(kept[k])
+        data = random.choice(stored[k])
         value = mutated_value(random, msgspec.msgpack.decode(data))
         changed = packed(value) if random.random() < 0.6 else None
         if changed is None:
-            changed = mutated_bytes(random, data, [one for other in kept for one in other])
+            changed = mutated_bytes(random, data, [item for other in stored for item in other])
 
         def run(config: Config = config, changed: bytes = changed, k: int = k) -> None:
-            told = unpack_served([kept[k][0], changed], config.encode([]), "what was remembered of a")
+            summary = unpack_served([stored[k][0], changed], config.encode([]), "what was remembered of a")
             late = LateColumns.none(2)._replace(
                 served=np.ones(2, dtype=np.bool_),
-                scores=told.scores,
-                probabilities=told.probabilities,
-                thresholds=told.thresholds,
-                decisions=told.decisions,
+                scores=summary.scores,
+                probabilities=summary.probabilities,
+                thresholds=summary.thresholds,
+                decisions=summary.decisions,
             )
             ones = np.ones(2)
-            batch = LabelledBatch(told.rows, ones, None, None, ("a", "b"), costs=told.costs, late=late)
+            batch = LabelledBatch(summary.rows, ones, None, None, ("a", "b"), costs=summary.costs, late=late)
             check_record(batch, config, "what was remembered of a")
             learner = every[k].learner()
             learner.apply(batch)

@@ -192,12 +192,12 @@ async def test_a_fault_of_ours_is_answered_with_its_id_and_raised_for_the_log(mo
 async def test_ids_of_requests():
     async with client() as http:
         await http.put(URL, json=DENSE)
-        own = [(await http.post(f"{URL}/predict", content=PREDICT)).headers["x-request-id"] for _ in range(3)]
-        assert len(set(own)) == 3
-        assert all(len(one) == 32 for one in own)
+        local = [(await http.post(f"{URL}/predict", content=PREDICT)).headers["x-request-id"] for _ in range(3)]
+        assert len(set(local)) == 3
+        assert all(len(item) == 32 for item in local)
         for path in ("predict", "update"):  # answered, and refused
-            given = await http.post(f"{URL}/{path}", content=PREDICT, headers={"x-request-id": "abc-123"})
-            assert given.headers.get_list("x-request-id") == ["abc-123"]
+            value = await http.post(f"{URL}/{path}", content=PREDICT, headers={"x-request-id": "abc-123"})
+            assert value.headers.get_list("x-request-id") == ["abc-123"]
         odd = await http.post(f"{URL}/predict", content=PREDICT, headers={"x-request-id": "x" * 65})
         assert odd.headers["x-request-id"] != "x" * 65
 
@@ -240,16 +240,16 @@ async def test_a_bad_number_of_contributions(query, code):
         assert (reply.status_code, problem["pointer"], problem["code"]) == (422, "/explain", code)
         refused = await http.post(f"{URL}/update?{query}", json={"events": events(2)})  # which explains nothing
         assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/explain")
-        told = (await http.post(f"{URL}/predict?explain=2", content=PREDICT)).json()
-        assert len(told["results"][0]["explanation"]["features"]) == 2
+        document = (await http.post(f"{URL}/predict?explain=2", content=PREDICT)).json()
+        assert len(document["results"][0]["explanation"]["features"]) == 2
 
 
 async def test_the_hot_routes_are_documented():
     async with client() as http:
         paths = (await http.get("/openapi.json")).json()["paths"]
         for operation in ("predict", "update", "labels"):
-            said = paths[f"/v1/learners/{{name}}/{operation}"]["post"]
-            names = [parameter["name"] for parameter in said["parameters"]]
-            asked = ["name", "explain", "at_least"] if operation == "predict" else ["name"]
-            assert names == [*asked, "Content-Encoding"]
-            assert said["requestBody"]["content"]["application/json"]["examples"]
+            message = paths[f"/v1/learners/{{name}}/{operation}"]["post"]
+            names = [parameter["name"] for parameter in message["parameters"]]
+            request = ["name", "explain", "at_least"] if operation == "predict" else ["name"]
+            assert names == [*request, "Content-Encoding"]
+            assert message["requestBody"]["content"]["application/json"]["examples"]

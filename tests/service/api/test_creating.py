@@ -43,7 +43,7 @@ async def told(http: httpx.AsyncClient, headers: dict[str, str] | None = None) -
 
 
 async def creating(http: httpx.AsyncClient, headers: dict[str, str] | None = None) -> list[str]:
-    return [one.name for one in (await told(http, headers)).creating]
+    return [item.name for item in (await told(http, headers)).creating]
 
 
 async def asked_for(http: httpx.AsyncClient, name: str) -> bool:
@@ -53,18 +53,22 @@ async def asked_for(http: httpx.AsyncClient, name: str) -> bool:
 async def test_learners_are_told_from_the_moment_that_they_are_asked_for() -> None:
     store = Gated()
     async with serving(store) as (http, engine):
-        asked = [asyncio.create_task(http.put(f"/learners/{name}", json=DENSE)) for name in ("b", "a", "b")]
+        request = [asyncio.create_task(http.put(f"/learners/{name}", json=DENSE)) for name in ("b", "a", "b")]
         await eventually_async(lambda: len(engine.creations) == 3)
         assert sorted(await creating(http)) == ["a", "b"]  # each once
-        found = await told(http)
-        assert found.learners == []
-        before = found.creating[0].seconds
+        actual = await told(http)
+        assert actual.learners == []
+        before = actual.creating[0].seconds
         await asyncio.sleep(0.2)
         assert (await told(http)).creating[0].seconds > before
         store.open.set()
-        assert sorted(reply.status_code for reply in await asyncio.gather(*asked)) == [200, 201, 201]
-        found = await told(http)
-        assert ([one.name for one in found.learners], found.creating, engine.creations) == (["a", "b"], [], [])
+        assert sorted(reply.status_code for reply in await asyncio.gather(*request)) == [200, 201, 201]
+        actual = await told(http)
+        assert ([learner.name for learner in actual.learners], actual.creating, engine.creations) == (
+            ["a", "b"],
+            [],
+            [],
+        )
 
 
 @pytest.mark.parametrize("refused", [True, False])
@@ -74,14 +78,14 @@ async def test_one_that_comes_to_nothing_is_told_no_longer(refused: bool) -> Non
         if refused:
             store.open.set()
             assert (await http.put("/learners/first", json=DENSE)).status_code == 201
-        asked = asyncio.create_task(http.put("/learners/a", json=DENSE))
+        request = asyncio.create_task(http.put("/learners/a", json=DENSE))
         if refused:
-            assert (await asked).status_code == 409
+            assert (await request).status_code == 409
         else:
             await eventually_async(lambda: bool(engine.creations))
-            asked.cancel()  # the client hangs up
+            request.cancel()  # the client hangs up
             with pytest.raises(asyncio.CancelledError):
-                await asked
+                await request
         assert (await creating(http), engine.creations) == ([], [])
 
 
@@ -91,10 +95,10 @@ async def test_clones_are_told_too() -> None:
     async with serving(store) as (http, _):
         await http.put("/learners/a", json=DENSE)
         store.open.clear()
-        asked = asyncio.create_task(http.post("/learners/a/clone", json={"to": "c"}))
+        request = asyncio.create_task(http.post("/learners/a/clone", json={"to": "c"}))
         await eventually_async(lambda: asked_for(http, "c"))
         store.open.set()
-        assert (await asked).status_code == 201
+        assert (await request).status_code == 201
         assert await creating(http) == []
 
 
@@ -132,5 +136,5 @@ def test_of_several_nodes_each_is_told_once() -> None:
         }
 
     older = {"learners": [{"name": "old"}]}  # a node of the release before
-    found = _merge_creations(node(["there"], "a", "b"), [node(["b"], "a", "there", "c"), older])
-    assert sorted(one["name"] for one in found) == ["a", "c"]
+    actual = _merge_creations(node(["there"], "a", "b"), [node(["b"], "a", "there", "c"), older])
+    assert sorted(item["name"] for item in actual) == ["a", "c"]

@@ -71,8 +71,8 @@ def test_a_host_that_does_not_answer_in_time(redis: RedisServer, tmp_path: Path)
         events = {"events": [{"x": [1, 2]}, {"x": [2, 1]}]}
         large = {**events, "padding": "x" * 2**20}  # not kept, so not answered here
         assert http.post(f"/learners/{name}/predict", json=large).json()["code"] == "host-unavailable"
-        said = http.post(f"/learners/{name}/predict", json=events)
-        assert (said.status_code, len(said.json()["results"])) == (200, 2), said.text
+        message = http.post(f"/learners/{name}/predict", json=events)
+        assert (message.status_code, len(message.json()["results"])) == (200, 2), message.text
         # it is in memory now, for a while, and answers for itself once the nodes have settled to that
 
 
@@ -98,9 +98,9 @@ def answers(listener: socket.socket, body: bytes = b"answered") -> None:
         except OSError:
             return
         with connection, suppress(OSError):  # whoever asked may have gone meanwhile
-            said = b""
-            while b"\r\n\r\n" not in said and (piece := connection.recv(65536)):
-                said += piece
+            message = b""
+            while b"\r\n\r\n" not in message and (piece := connection.recv(65536)):
+                message += piece
             connection.sendall(head + body)
 
 
@@ -116,8 +116,8 @@ def test_a_host_that_is_down_is_told_of_once(redis: RedisServer, tmp_path: Path)
         pattern = f"{address} answers again; ([0-9]+) requests had no answer"
         again = eventually(lambda: re.findall(pattern, log.read_text()))  # a thread writes the log
         assert int(again[0]) >= 4
-        told = log.read_text().partition("answers again")[0]
-        assert len(re.findall(f"{address} does not answer|{address} cannot be connected to", told)) == 1
+        report = log.read_text().partition("answers again")[0]
+        assert len(re.findall(f"{address} does not answer|{address} cannot be connected to", report)) == 1
         listener.shutdown(socket.SHUT_RDWR)
         speaker.join()
 
@@ -125,8 +125,8 @@ def test_a_host_that_is_down_is_told_of_once(redis: RedisServer, tmp_path: Path)
 def test_what_a_host_told_stays_for_a_while(redis: RedisServer, tmp_path: Path) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     with with_silent(redis, tmp_path / "log", 0.3, listener) as (http, _, _):
-        told = {"learners": [{"name": "theirs"}], "asleep": [], "creating": [], "unavailable": {}}
-        speaker = threading.Thread(target=answers, args=(listener, json.dumps(told).encode()), daemon=True)
+        report = {"learners": [{"name": "theirs"}], "asleep": [], "creating": [], "unavailable": {}}
+        speaker = threading.Thread(target=answers, args=(listener, json.dumps(report).encode()), daemon=True)
         speaker.start()
 
         def theirs() -> bool:
@@ -217,14 +217,14 @@ def test_what_the_host_refuses_by_the_head_of_a_request_is_told_as_it_says_it(
         learner = f"/learners/{created_there(http, here, there, tmp_path, admin)}"
         events = json.dumps({"events": [{"x": [1, 2], "label": i % 2} for i in range(5000)]}).encode()
         for _ in range(10):
-            for path, key, size, status, said in (
+            for path, key, size, status, message in (
                 ("update", admin, 2**25, 413, "at most 1048576 are taken"),
                 ("update", narrow, 2**19, 403, "the update scope is required"),
                 ("predict", narrow, 2**19, 413, "at most 65536 are taken"),
                 ("update", {}, 2**19, 401, "API key is required"),
             ):
                 reply = http.post(f"{learner}/{path}", content=bytes(size), headers=key)
-                assert (reply.status_code, said in reply.json()["detail"]) == (status, True), reply.text
+                assert (reply.status_code, message in reply.json()["detail"]) == (status, True), reply.text
         in_pieces = (events[start : start + 2**16] for start in range(0, len(events), 2**16))
         for body in (events, in_pieces):
             reply = http.post(f"{learner}/update", content=body, headers={**admin, **JSON})
@@ -240,7 +240,7 @@ def test_a_request_is_counted_where_it_is_answered(redis: RedisServer, tmp_path:
         gone = f"http://127.0.0.1:{listener.getsockname()[1]}"
     with two_nodes(redis, tmp_path, keys=ring.path) as (here, there):
         others = (here.url, there.url)
-        name = next(name for name in NAMES if all(_weight(gone, name) > _weight(one, name) for one in others))
+        name = next(name for name in NAMES if all(_weight(gone, name) > _weight(other, name) for other in others))
         with httpx.Client(base_url=f"{here.url}/v1", timeout=300, trust_env=False) as http:
             assert http.put(f"/learners/{name}", json=CONFIG, headers=admin).status_code == 201
             redis.command("SET", f"{NODE}gone", gone)
@@ -248,8 +248,8 @@ def test_a_request_is_counted_where_it_is_answered(redis: RedisServer, tmp_path:
             here.wait_for(gone)
             eventually(lambda: name in http.get("/learners", headers=admin).json()["asleep"])
             predict = {"events": [{"x": [1, 2]}]}
-            said = http.post(f"/learners/{name}/predict", json=predict, headers=rare)
-            assert said.status_code == 200, said.text  # by this node, as nobody can be connected to there
+            message = http.post(f"/learners/{name}/predict", json=predict, headers=rare)
+            assert message.status_code == 200, message.text  # by this node, as nobody can be connected to there
             assert http.post(f"/learners/{name}/predict", json=predict, headers=rare).status_code == 429
 
 
@@ -264,14 +264,14 @@ def test_a_request_without_the_rest_of_its_body_has_its_line(redis: RedisServer,
         with socket.create_connection(("127.0.0.1", here.port), timeout=300) as connection:
             connection.sendall(f"{head}{body}no size\r\n".encode())
             read = b"".join(iter(lambda: connection.recv(2**16), b""))
-        told = json.loads(read.partition(b"\r\n\r\n")[2])
-        assert (told["status"], told["code"]) == (400, "bad-request")
+        report = json.loads(read.partition(b"\r\n\r\n")[2])
+        assert (report["status"], report["code"]) == (400, "bad-request")
         with socket.create_connection(("127.0.0.1", here.port), timeout=300) as connection:
             connection.sendall(f"{head}{body}".encode())
             time.sleep(0.2)  # it is being passed on
         eventually(lambda: len(re.findall("POST .*", (tmp_path / "0.log").read_text())) >= 2)
         lines = re.findall("POST .*", (tmp_path / "0.log").read_text())
         assert [line.split()[2] for line in lines] == ["400", "499"]
-        assert f"request_id={told['request_id']}" in lines[0]
+        assert f"request_id={report['request_id']}" in lines[0]
         assert "code=bad-request" in lines[0]
         assert http.get(f"/learners/{name}").json()["position"] == 1  # that it was created

@@ -64,8 +64,8 @@ def test_a_reply_equals_that_over_asgi(shared: Service, body: bytes, headers: di
             assert reply.header(name) == closed.header(name)
         if "x_request_id" in headers:
             assert reply.header("x-request-id") == "mine"
-    own = {reply.header("x-request-id") for reply in (*replies, closed)}
-    assert len(own) == (1 if "x_request_id" in headers else 3)
+    local = {reply.header("x-request-id") for reply in (*replies, closed)}
+    assert len(local) == (1 if "x_request_id" in headers else 3)
 
 
 def test_a_server_without_our_protocol_gives_the_same(shared: Service) -> None:
@@ -204,12 +204,12 @@ def test_replies_come_in_order_where_some_take_longer(shared: Service) -> None:
         request(b"nonsense", x_request_id="refused"),
     ]
     sent = []
-    for i, one in enumerate(slow * 3):
-        sent += [request(x_request_id=f"n{i}"), one, request()]
+    for i, entry in enumerate(slow * 3):
+        sent += [request(x_request_id=f"n{i}"), entry, request()]
     connection = shared.connect()
     connection.send(b"".join(sent))
     replies = [connection.reply() for _ in sent]
-    expected = [found[1].decode() if (found := re.search(rb"x-request-id: (\w+)", one)) else None for one in sent]
+    expected = [actual[1].decode() if (actual := re.search(rb"x-request-id: (\w+)", item)) else None for item in sent]
     for reply, name in zip(replies, expected, strict=True):
         assert reply.status == (400 if name == "refused" else 200)
         assert name is None or reply.header("x-request-id") == name
@@ -390,12 +390,12 @@ def test_a_fault_of_ours_is_answered_and_logged_once(caplog: pytest.LogCaptureFi
             raise RuntimeError("by the test")
 
         patched.setattr(service.app.state.engine.get("fraud").served_events, "at_once", broken)
-        for i, one in enumerate((connection, service.connect())):
-            reply = one.ask(request())
+        for i, item in enumerate((connection, service.connect())):
+            reply = item.ask(request())
             assert (reply.status, reply.json["code"]) == (500, "internal")
             eventually(lambda count=i + 1: caplog.text.count("RuntimeError: by the test") == count)
             assert service.answered(500) == i + 1
-            assert one.ended()  # which is uvicorn's way
+            assert item.ended()  # which is uvicorn's way
 
 
 def test_every_request_is_counted_and_has_its_line() -> None:
@@ -409,14 +409,14 @@ def test_every_request_is_counted_and_has_its_line() -> None:
         behind = connection.ask(request(x_forwarded_for="10.9.8.7", x_request_id="behind"))
         assert behind.status == 200
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    told = [line for line in lines if line.get("route") == ROUTE[1]]
-    assert [line["request_id"] for line in told] == [one.header("x-request-id") for one in (*replies, behind)]
-    assert [line["events"] for line in told] == [1, 1, 1, 2, 1]
-    assert [line["client"] for line in told] == ["127.0.0.1"] * 4 + ["10.9.8.7"]
-    for line in told:
+    report = [line for line in lines if line.get("route") == ROUTE[1]]
+    assert [line["request_id"] for line in report] == [item.header("x-request-id") for item in (*replies, behind)]
+    assert [line["events"] for line in report] == [1, 1, 1, 2, 1]
+    assert [line["client"] for line in report] == ["127.0.0.1"] * 4 + ["10.9.8.7"]
+    for line in report:
         assert (line["status"], line["learner"], line["method"]) == (200, "fraud", "POST")
         assert line["milliseconds"] >= 0
-    assert {line["bytes"] for line in told} == {len(BODY), len(BODY) + 18}
+    assert {line["bytes"] for line in report} == {len(BODY), len(BODY) + 18}
 
 
 def test_what_uvicorn_is_set_to_count_goes_its_way() -> None:
@@ -448,8 +448,12 @@ def test_a_client_that_reads_nothing_is_not_read_or_written_to_without_end(
 
         def paused() -> list[HttpProtocol]:
             """The connection, once nothing more is read of it."""
-            found = [one for one in service.server.server_state.connections if isinstance(one, HttpProtocol)]
-            return [one for one in found if one.flow.write_paused and one.flow.read_paused]
+            actual = [
+                connection
+                for connection in service.server.server_state.connections
+                if isinstance(connection, HttpProtocol)
+            ]
+            return [item for item in actual if item.flow.write_paused and item.flow.read_paused]
 
         while not paused():
             try:
@@ -457,9 +461,9 @@ def test_a_client_that_reads_nothing_is_not_read_or_written_to_without_end(
             except BlockingIOError:
                 threading.Event().wait(0.01)
             assert sent < 2**27
-        (one,) = paused()
-        assert one._plain.get_write_buffer_size() < 2**18
-        assert len(one.pipeline) < 2**13  # at most what a read or two bring
+        (entry,) = paused()
+        assert entry._plain.get_write_buffer_size() < 2**18
+        assert len(entry.pipeline) < 2**13  # at most what a read or two bring
         assert service.ask(request()).status == 200  # others are served
         connection.socket.settimeout(PATIENCE)
         for _ in range(sent // len(many[0])):
@@ -478,8 +482,8 @@ def test_a_connection_that_is_idle_is_closed_after_its_time() -> None:
 def test_the_end_of_the_service_closes_connections_and_answers_what_has_begun() -> None:
     with served() as service:
         idle, begun, never = service.connect(), service.connect(), service.connect()
-        for one in (idle, begun):
-            assert one.ask(request()).status == 200
+        for item in (idle, begun):
+            assert item.ask(request()).status == 200
         begun.send(request()[:-5])
         eventually(lambda: service.app.state.bodies.bytes == len(BODY) - 5)
         stopping = threading.Thread(target=service.stop)

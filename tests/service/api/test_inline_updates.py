@@ -51,22 +51,22 @@ def held_up(service: Service) -> Iterator[Callable[[], None]]:
 
 
 def learnt(service: Service) -> int:
-    found: int = service.app.state.engine.get("fraud").learner.metrics.events
-    return found
+    actual: int = service.app.state.engine.get("fraud").learner.metrics.events
+    return actual
 
 
 def test_a_reply_equals_that_over_asgi() -> None:
-    with served() as one, served() as other:
-        connection = one.connect()
+    with served() as item, served() as other:
+        connection = item.connect()
         for start, count in ((100, 1), (101, 3), (102, 2), (104, 1), (104, 1)):  # some are repeated
             data = learn(start, count)
-            with one.over_asgi(0):
+            with item.over_asgi(0):
                 reply = connection.ask(data)
             with other.over_asgi(1):
                 by_asgi = other.ask(learn(start, count, connection="close"))
             assert (reply.status, reply.body) == (200, by_asgi.body)
             assert [*reply.headers, ("connection", "close")][1:3] == by_asgi.headers[1:3]
-        digests = [service.http("GET", f"{URL}/digest").json() for service in (one, other)]
+        digests = [service.http("GET", f"{URL}/digest").json() for service in (item, other)]
         assert digests[0] == digests[1]
 
 
@@ -108,7 +108,7 @@ def test_large_updates_may_be_pipelined(shared: Service) -> None:
     thread.start()
     replies = [connection.reply() for _ in range(12)]
     thread.join(PATIENCE)
-    assert [(one.status, one.json["applied"]) for one in replies] == 12 * [(200, 700)]
+    assert [(reply.status, reply.json["applied"]) for reply in replies] == 12 * [(200, 700)]
     assert learnt(shared) == before + 12 * 700
 
 
@@ -172,7 +172,7 @@ def test_asgi_refuses_if_the_queue_is_full() -> None:
             reply = third.ask(learn(102))
         assert (reply.status, reply.json["code"]) == (429, "queue-full")
         go_on()
-        assert [one.reply().status for one in (first, second)] == [200, 200]
+        assert [item.reply().status for item in (first, second)] == [200, 200]
 
 
 def test_replies_come_in_order_while_the_store_takes_its_time(shared: Service) -> None:
@@ -186,8 +186,8 @@ def test_replies_come_in_order_while_the_store_takes_its_time(shared: Service) -
             eventually(lambda: shared.app.state.engine.get("fraud").mailbox.busy)
             go_on()
             replies = [connection.reply() for _ in sent]
-        assert [one.header("x-request-id") for one in replies] == list("abcdef")
-        assert {one.status for one in replies} == {200}
+        assert [reply.header("x-request-id") for reply in replies] == list("abcdef")
+        assert {reply.status for reply in replies} == {200}
 
 
 def test_what_is_learnt_side_by_side_is_one_record() -> None:
@@ -201,8 +201,8 @@ def test_what_is_learnt_side_by_side_is_one_record() -> None:
         eventually(lambda: replica.queued_events == 7)
         position = replica.position
         go_on()
-        told = [connection.reply().json["position"] for connection in connections]
-        assert told == [position + 1] + 7 * [position + 2]
+        report = [connection.reply().json["position"] for connection in connections]
+        assert report == [position + 1] + 7 * [position + 2]
         assert replica.users == 0
 
 
@@ -292,7 +292,7 @@ def test_a_service_that_stops_closes_with_the_last_of_pipelined_replies() -> Non
             eventually(lambda: service.app.state.closing.is_set())
             go_on()
             replies = [connection.reply(), connection.reply()]
-        assert [(one.status, one.header("connection")) for one in replies] == [(200, None), (200, "close")]
+        assert [(reply.status, reply.header("connection")) for reply in replies] == [(200, None), (200, "close")]
         assert connection.ended()
         stopping.join(PATIENCE)
 

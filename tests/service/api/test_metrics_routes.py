@@ -30,8 +30,8 @@ DENSE = SETUPS["dense"]
 async def history(http: httpx.AsyncClient, **query: Any) -> dict[str, Any]:
     reply = await http.get("/learners/a/metrics/history", params=query)
     assert reply.status_code == 200, reply.text
-    found: dict[str, Any] = reply.json()
-    return found
+    document: dict[str, Any] = reply.json()
+    return document
 
 
 DRIFTED = 21 * 512  # events that `drifted` serves
@@ -42,10 +42,10 @@ async def drifted(http: httpx.AsyncClient, name: str = "a") -> None:
     await posted(http, f"/learners/{name}/update", labelled("dense", 0, 50))
     for start in range(0, DRIFTED, 512):
         moved = 50.0 if start == DRIFTED - 512 else 0.0
-        asked = [
+        request = [
             {"id": f"d{i}", "x": [i * 7 % 11 / 11 + moved, 0.5, 0.5], "time": T0 + i} for i in range(start, start + 512)
         ]
-        await posted(http, f"/learners/{name}/predict", asked)
+        await posted(http, f"/learners/{name}/predict", request)
 
 
 # History
@@ -59,9 +59,9 @@ async def test_the_history_has_a_row_at_every_stride_and_survives_a_crash(store:
         whole = await history(http)
     assert whole["by"] == "clock"
     points = whole["points"]
-    assert [one["events"] for one in points] == [STEP * n for n in range(1, 7)]
-    assert [one["clock"] for one in points] == [T0 + 10 * (STEP * n - 1) for n in range(1, 7)]
-    assert all(set(one) == set(whole["columns"]) for one in points)
+    assert [point["events"] for point in points] == [STEP * n for n in range(1, 7)]
+    assert [point["clock"] for point in points] == [T0 + 10 * (STEP * n - 1) for n in range(1, 7)]
+    assert all(set(point) == set(whole["columns"]) for point in points)
     async with serving(store) as (http, _):
         assert await history(http) == whole
         middle = points[1:4]
@@ -76,12 +76,12 @@ async def test_a_row_is_of_its_own_moment_however_events_came(store: Store) -> N
         for name, size in (("a", 400), ("b", 1)):
             for setup in ("dense", "ordinal"):
                 await http.put(f"/learners/{setup}-{name}", json=SETUPS[setup])
-                met = labelled(setup, 0, 150)
+                seen = labelled(setup, 0, 150)
                 for start in range(0, 150, size):
-                    await posted(http, f"/learners/{setup}-{name}/update", met[start : start + size])
+                    await posted(http, f"/learners/{setup}-{name}/update", seen[start : start + size])
         for setup in ("dense", "ordinal"):
-            found = [(await http.get(f"/learners/{setup}-{name}/metrics/history")).json() for name in "ab"]
-            assert found[0] == found[1]
+            actual = [(await http.get(f"/learners/{setup}-{name}/metrics/history")).json() for name in "ab"]
+            assert actual[0] == actual[1]
 
 
 @pytest.mark.parametrize(
@@ -100,17 +100,17 @@ async def test_a_bad_query_is_refused(query: dict[str, Any], pointer: str) -> No
         await posted(http, "/learners/a/update", labelled("dense", 0, 130))
         reply = await http.get("/learners/a/metrics/history", params=query)
         assert reply.status_code == 422
-        assert [one["pointer"] for one in reply.json()["errors"]] == [f"/{pointer}"]
+        assert [error["pointer"] for error in reply.json()["errors"]] == [f"/{pointer}"]
 
 
 async def test_without_times_the_axis_is_events() -> None:
     async with serving(MemoryStore()) as (http, _):
         await http.put("/learners/a", json=DENSE)
-        bare = [{name: value for name, value in one.items() if name != "time"} for one in labelled("dense", 0, 130)]
+        bare = [{name: value for name, value in item.items() if name != "time"} for item in labelled("dense", 0, 130)]
         await posted(http, "/learners/a/update", bare)
-        found = await history(http)
-        assert found["by"] == "events"
-        assert [(one["events"], one["clock"]) for one in found["points"]] == [(64, None), (128, None)]
+        actual = await history(http)
+        assert actual["by"] == "events"
+        assert [(point["events"], point["clock"]) for point in actual["points"]] == [(64, None), (128, None)]
         assert (await history(http, by="clock", **{"from": 0}))["points"] == []
 
 
@@ -144,14 +144,14 @@ async def test_alarms_are_listed_and_survive_a_crash(store: Store) -> None:
         assert (await http.get("/learners/a/alarms")).json() == {"counts": {"auc": 0, "scores": 0}, "alarms": []}
         await drifted(http)
         await engine.get("a").log.catch_up()
-        found = (await http.get("/learners/a/alarms")).json()
-        assert found["counts"] == {"auc": 0, "scores": 1}
-        (alarm,) = found["alarms"]
+        document = (await http.get("/learners/a/alarms")).json()
+        assert document["counts"] == {"auc": 0, "scores": 1}
+        (alarm,) = document["alarms"]
         assert (alarm["number"], alarm["kind"], alarm["events"], alarm["clock"]) == (0, "scores", 50, T0 + DRIFTED - 1)
         assert (await http.get("/learners/a/alarms", params={"since": 1})).json()["alarms"] == []
         assert (await http.get("/learners/a/alarms", params={"since": -1})).status_code == 422
     async with serving(store) as (http, _):
-        assert (await http.get("/learners/a/alarms")).json() == found
+        assert (await http.get("/learners/a/alarms")).json() == document
 
 
 # The stream, from within
@@ -178,10 +178,10 @@ class Reader:
 
     async def until(self, kind: str) -> list[tuple[str, Any]]:
         """Everything up to the next event of a kind."""
-        found = [await self.next()]
-        while found[-1][0] != kind:
-            found.append(await self.next())
-        return found
+        actual = [await self.next()]
+        while actual[-1][0] != kind:
+            actual.append(await self.next())
+        return actual
 
 
 async def test_who_reconnects_misses_nothing(store: Store) -> None:
@@ -195,22 +195,22 @@ async def test_who_reconnects_misses_nothing(store: Store) -> None:
         assert figures == (await http.get("/learners/a/metrics")).json()
         assert first.last == "0.1.0"
         await posted(http, "/learners/a/update", labelled("dense", 100, 150))
-        assert [one for one, _ in await first.until("figures")] == ["point", "figures"]
+        assert [item for item, _ in await first.until("figures")] == ["point", "figures"]
         assert first.last == "0.2.0"
         await first._events.aclose()
         await posted(http, "/learners/a/update", labelled("dense", 150, 400))
         await drifted(http)
         await replica.log.catch_up()
         again = Reader(replica, first.last)
-        found = await again.until("figures")
+        actual = await again.until("figures")
         rows = (400 + DRIFTED) // STEP  # events learnt, and served
         assert again.last == f"0.{rows}.1"
         points = (await history(http))["points"]  # all that stand: rows of long ago are thinned
         missed = [point for point in points if point["events"] + point["served"] > 2 * STEP]
         assert len(missed) > 64
-        assert [one for one, _ in found] == ["point"] * len(missed) + ["alarm", "figures"]
-        assert [data for kind, data in found if kind == "point"] == missed
-        assert [data for kind, data in found if kind == "alarm"] == (await http.get("/learners/a/alarms")).json()[
+        assert [item for item, _ in actual] == ["point"] * len(missed) + ["alarm", "figures"]
+        assert [data for kind, data in actual if kind == "point"] == missed
+        assert [data for kind, data in actual if kind == "alarm"] == (await http.get("/learners/a/alarms")).json()[
             "alarms"
         ]
         from_the_start = await Reader(replica, "0.0.0").until("figures")
@@ -227,15 +227,15 @@ async def test_points_of_served_events_come_while_nothing_is_learnt(store: Store
         assert (await first.next())[0] == "figures"
         assert first.last == "0.0.0"
         for start in (0, 90):  # a record with a row inside, and then one with several
-            asked = [event("dense", 100 + i) for i in range(start, 5 * start + 90)]
-            await posted(http, "/learners/a/predict", asked)
+            request = [event("dense", 100 + i) for i in range(start, 5 * start + 90)]
+            await posted(http, "/learners/a/predict", request)
             await replica.log.catch_up()
-            found = await first.until("figures")
-            assert {kind for kind, _ in found[:-1]} == {"point"}
+            actual = await first.until("figures")
+            assert {kind for kind, _ in actual[:-1]} == {"point"}
         points = (await history(http))["points"]
         steps = [(50, STEP * i - 50) for i in range(1, (50 + 540) // STEP + 1)]
-        assert [(one["events"], one["served"]) for one in points] == steps
-        assert [one["clock"] for one in points] == [T0 + 10 * (100 + served - 1) for _, served in steps]
+        assert [(point["events"], point["served"]) for point in points] == steps
+        assert [point["clock"] for point in points] == [T0 + 10 * (100 + served - 1) for _, served in steps]
         assert first.last == f"0.{len(steps)}.0"
         for number in range(len(steps) + 1):
             missed = await Reader(replica, f"0.{number}.0").until("figures")
@@ -255,10 +255,10 @@ async def test_a_roll_back_is_told_as_a_reset() -> None:
         reader = Reader(engine.get("a"), "0.0.0")
         await reader.until("figures")
         await http.post(f"/learners/a/snapshots/{position}/restore")
-        found = await reader.until("figures")
-        assert found[0] == ("reset", {})
-        assert [data["events"] for kind, data in found if kind == "point"] == [64]
-        assert (found[-1][0], found[-1][1]["events"], reader.last) == ("figures", 70, "1.1.0")
+        actual = await reader.until("figures")
+        assert actual[0] == ("reset", {})
+        assert [data["events"] for kind, data in actual if kind == "point"] == [64]
+        assert (actual[-1][0], actual[-1][1]["events"], reader.last) == ("figures", 70, "1.1.0")
         # who was away meanwhile is told as well, though as many events have come since
         await posted(http, "/learners/a/update", labelled("dense", 70, 250))
         late = await Reader(engine.get("a"), "0.3.0").until("figures")
@@ -295,7 +295,7 @@ async def test_an_id_that_is_none_of_ours_is_refused(bad: str) -> None:
         headers = {"last-event-id": bad.encode()}
         reply = await http.get("/learners/a/metrics/stream", headers=headers)  # type: ignore[arg-type]
         assert reply.status_code == 422
-        assert [one["pointer"] for one in reply.json()["errors"]] == ["/last-event-id"]
+        assert [error["pointer"] for error in reply.json()["errors"]] == ["/last-event-id"]
         assert (await http.get("/learners/none/metrics/stream")).status_code == 404
 
 
@@ -375,8 +375,8 @@ def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
             http.post(f"{url}/update", json={"events": labelled("dense", 100, 200)}).raise_for_status()
             last = next(line for line in reversed(lines) if line.startswith("id: "))[4:]
             with http.stream("GET", f"{url}/metrics/stream", headers={"last-event-id": last}) as reply:
-                found = reply.iter_lines()
-                assert [next(found) for _ in range(2)] == ["id: 0.2.0", "event: point"]
+                actual = reply.iter_lines()
+                assert [next(actual) for _ in range(2)] == ["id: 0.2.0", "event: point"]
 
 
 # Explanations
@@ -387,21 +387,21 @@ async def test_an_explanation_adds_up_to_the_score_that_is_served(setup: str) ->
     async with serving(MemoryStore()) as (http, engine):
         await http.put("/learners/a", json=SETUPS[setup])
         await posted(http, "/learners/a/update", labelled(setup, 0, 60))
-        asked = [event(setup, i) for i in range(60, 70)]
-        plain = await posted(http, "/learners/a/predict", asked)
+        request = [event(setup, i) for i in range(60, 70)]
+        plain = await posted(http, "/learners/a/predict", request)
         for k in (1, 2, 1000):
-            said = await posted(http, f"/learners/a/predict?explain={k}", asked)
-            assert said["remembered"] == 10
-            for one, bare in zip(said["results"], plain["results"], strict=True):
-                why = one.pop("explanation")
-                assert one == bare
+            message = await posted(http, f"/learners/a/predict?explain={k}", request)
+            assert message["remembered"] == 10
+            for result, bare in zip(message["results"], plain["results"], strict=True):
+                why = result.pop("explanation")
+                assert result == bare
                 parts = [feature["contribution"] for feature in why["features"]]
-                assert why["intercept"] + sum(parts) + why["rest"] == pytest.approx(one["score"], abs=1e-9)
+                assert why["intercept"] + sum(parts) + why["rest"] == pytest.approx(result["score"], abs=1e-9)
                 assert len(parts) <= k
                 assert sorted(map(abs, parts), reverse=True) == [abs(part) for part in parts]
                 assert k < 1000 or why["rest"] == 0.0
         await engine.get("a").log.catch_up()
-        labels = [{"id": one["id"], "label": 0, "time": T0} for one in asked]
+        labels = [{"id": item["id"], "label": 0, "time": T0} for item in request]
         assert (await posted(http, "/learners/a/labels", labels))["applied"] == 10
 
 
@@ -410,15 +410,15 @@ async def test_names_of_features_and_what_is_not_explained() -> None:
         for setup in ("named", "ordinal"):
             await http.put(f"/learners/{setup}", json=SETUPS[setup])
             await posted(http, f"/learners/{setup}/update", labelled(setup, 0, 60))
-        asked = {**event("named", 61), "features": {"amount": 0.5, "shop": "s1", "": 3.0, "new": 1.0}}
-        said = await posted(http, "/learners/named/predict?explain=10", [asked])
-        names = [feature["name"] for feature in said["results"][0]["explanation"]["features"]]
+        request = {**event("named", 61), "features": {"amount": 0.5, "shop": "s1", "": 3.0, "new": 1.0}}
+        message = await posted(http, "/learners/named/predict?explain=10", [request])
+        names = [feature["name"] for feature in message["results"][0]["explanation"]["features"]]
         assert len(names) == len(set(names)) == 4
-        assert any("amount" in one for one in names)
-        assert any("shop" in one for one in names)
+        assert any("amount" in name for name in names)
+        assert any("shop" in name for name in names)
         for query in ("0", "-1", "1001", "x", "1.5"):
-            reply = await http.post(f"/learners/named/predict?explain={query}", json={"events": [asked]})
-            assert (reply.status_code, [one["pointer"] for one in reply.json()["errors"]]) == (422, ["/explain"])
+            reply = await http.post(f"/learners/named/predict?explain={query}", json={"events": [request]})
+            assert (reply.status_code, [error["pointer"] for error in reply.json()["errors"]]) == (422, ["/explain"])
         before = engine.get("ordinal").position
         refused = await http.post("/learners/ordinal/predict?explain=1", json={"events": [event("ordinal", 70)]})
         assert (refused.status_code, refused.json()["code"]) == (422, "invalid")

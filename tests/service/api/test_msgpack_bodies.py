@@ -63,7 +63,7 @@ def made(kind: str, n: int, seed: int = 0) -> list[dict[str, Any]]:
 
 
 def bare(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: one[name] for name in one if name not in ("label", "weight")} for one in events]
+    return [{name: event[name] for name in event if name not in ("label", "weight")} for event in events]
 
 
 async def state_of(http: Any, name: str) -> Any:
@@ -79,19 +79,19 @@ async def test_the_same_events_in_either_coding_give_the_same_state_and_replies(
         for start in range(0, 60, 20):
             events = made(kind, 60)[start : start + 20]
             source = {"name": "f", "offset": start}
-            said = await http.post("/v1/learners/a/update", json={"events": events, "source": source})
+            message = await http.post("/v1/learners/a/update", json={"events": events, "source": source})
             sent = body({**columns_of(events, number), "source": source})
             reply = await http.post("/v1/learners/b/update", content=sent, headers=HEADERS)
-            _agree(said.json(), unpacked(reply))
+            _agree(message.json(), unpacked(reply))
         assert await state_of(http, "a") == await state_of(http, "b")
-        asked = [{**one, "id": f"s{i}", "time": 1.7e9 + 70} for i, one in enumerate(bare(made(kind, 5, seed=1)))]
-        said = await http.post("/v1/learners/a/predict", json={"events": asked})
-        reply = await http.post("/v1/learners/b/predict", content=body(columns_of(asked, number)), headers=HEADERS)
-        _agree(said.json(), unpacked(reply))
-        labels = [{"id": one, "label": 1, "time": 1.7e9 + 80} for one in ("s0", "e1", "never", "s4")]
-        said = await http.post("/v1/learners/a/labels", json={"events": labels})
+        request = [{**item, "id": f"s{i}", "time": 1.7e9 + 70} for i, item in enumerate(bare(made(kind, 5, seed=1)))]
+        message = await http.post("/v1/learners/a/predict", json={"events": request})
+        reply = await http.post("/v1/learners/b/predict", content=body(columns_of(request, number)), headers=HEADERS)
+        _agree(message.json(), unpacked(reply))
+        labels = [{"id": text, "label": 1, "time": 1.7e9 + 80} for text in ("s0", "e1", "never", "s4")]
+        message = await http.post("/v1/learners/a/labels", json={"events": labels})
         reply = await http.post("/v1/learners/b/labels", content=body(columns_of(labels)), headers=HEADERS)
-        _agree(said.json(), unpacked(reply))
+        _agree(message.json(), unpacked(reply))
         assert (unpacked(reply)["applied"], unpacked(reply)["unknown"]) == (2, 1)
         assert await state_of(http, "a") == await state_of(http, "b")
 
@@ -103,11 +103,13 @@ def _agree(said: dict[str, Any], reply: dict[str, Any]) -> None:
     columns |= {"decision": "decisions", "label": "labels", "rank": "ranks"}
     if "statuses" in reply:
         names = reply.pop("statuses")
-        assert [names[one] for one in reply.pop("status")] == [one["status"] for one in results]
+        assert [names[item] for item in reply.pop("status")] == [result["status"] for result in results]
     for name in results[0].keys() - {"id", "status"}:
         column = reply.pop(columns[name])
         nothing = columnar_nothing(name)
-        assert [None if one == nothing or one != one else one for one in column] == [one[name] for one in results]
+        assert [None if item == nothing or item != item else item for item in column] == [
+            result[name] for result in results
+        ]
     assert reply == said
 
 
@@ -118,13 +120,13 @@ def columnar_nothing(name: str) -> int | None:
 async def test_a_learner_that_is_not_ready_has_no_labels_and_thresholds():
     async with client() as http:
         await http.put("/v1/learners/a", json=DENSE)
-        asked = [{"x": [1, i, 0]} for i in range(3)]
-        sent = body(columns_of(asked))
+        request = [{"x": [1, i, 0]} for i in range(3)]
+        sent = body(columns_of(request))
         for ready in (False, True):
-            said = (await http.post("/v1/learners/a/predict", json={"events": asked})).json()
+            document = (await http.post("/v1/learners/a/predict", json={"events": request})).json()
             reply = unpacked(await http.post("/v1/learners/a/predict", content=sent, headers=HEADERS))
-            assert (reply["ready"], said["results"][0]["threshold"] is not None) == (ready, ready)
-            _agree(said, reply)
+            assert (reply["ready"], document["results"][0]["threshold"] is not None) == (ready, ready)
+            _agree(document, reply)
             learnt = [{"x": [1, i, 0], "label": i} for i in range(2)]
             await http.post("/v1/learners/a/update", json={"events": learnt})
 
@@ -149,46 +151,48 @@ async def test_explanations_are_those_of_json():
         for kind in ("dense", "sparse", "named"):
             await http.put(f"/v1/learners/{kind}", json=LEARNERS[kind])
             await http.post(f"/v1/learners/{kind}/update", json={"events": made(kind, 50)})
-            asked = [{name: one[name] for name in one if name not in ("id", "time")} for one in bare(made(kind, 4, 2))]
+            request = [
+                {name: item[name] for name in item if name not in ("id", "time")} for item in bare(made(kind, 4, 2))
+            ]
             url = f"/v1/learners/{kind}/predict?explain=2"
-            said = (await http.post(url, json={"events": asked})).json()
-            reply = unpacked(await http.post(url, content=body(columns_of(asked)), headers=HEADERS))
-            assert reply["explanations"] == [one["explanation"] for one in said["results"]]
+            document = (await http.post(url, json={"events": request})).json()
+            reply = unpacked(await http.post(url, content=body(columns_of(request)), headers=HEADERS))
+            assert reply["explanations"] == [result["explanation"] for result in document["results"]]
 
 
 async def test_the_reply_is_of_the_type_that_is_accepted():
     async with client() as http:
         await http.put("/v1/learners/a", json=DENSE)
-        asked = bare(made("dense", 3))
-        packed = body(columns_of(asked))
+        request = bare(made("dense", 3))
+        packed = body(columns_of(request))
         url = "/v1/learners/a/predict"
         in_json = await http.post(url, content=packed, headers={**HEADERS, "accept": "application/json"})
-        assert [one["id"] for one in in_json.json()["results"]] == [None, "e1", "e2"]
-        in_columns = await http.post(url, json={"events": asked}, headers={"accept": "application/msgpack"})
+        assert [result["id"] for result in in_json.json()["results"]] == [None, "e1", "e2"]
+        in_columns = await http.post(url, json={"events": request}, headers={"accept": "application/msgpack"})
         assert unpacked(in_columns)["labels"] == [-128] * 3
-        neither = await http.post(url, json={"events": asked}, headers={"accept": "text/html"})
+        neither = await http.post(url, json={"events": request}, headers={"accept": "text/html"})
         assert (neither.status_code, neither.json()["code"]) == (406, "not-acceptable")
 
 
 async def test_openapi_describes_every_coding():
     async with client() as http:
         document = (await http.get("/openapi.json")).json()
-    known = document["components"]["schemas"]
+    expected = document["components"]["schemas"]
     for operation in ("update", "labels", "predict"):
         route = document["paths"][f"/v1/learners/{{name}}/{operation}"]["post"]
-        sent, told = route["requestBody"]["content"], route["responses"]["200"]["content"]
-        assert set(sent) == set(told) == {"application/json", "application/msgpack", "application/x-ndjson"}
-        read, written = sent["application/msgpack"]["schema"]["allOf"][0], told["application/msgpack"]["schema"]
-        assert {one["$ref"].rpartition("/")[2] for one in (read, written)} <= known.keys()
+        sent, report = route["requestBody"]["content"], route["responses"]["200"]["content"]
+        assert set(sent) == set(report) == {"application/json", "application/msgpack", "application/x-ndjson"}
+        read, written = sent["application/msgpack"]["schema"]["allOf"][0], report["application/msgpack"]["schema"]
+        assert {item["$ref"].rpartition("/")[2] for item in (read, written)} <= expected.keys()
         assert "application/problem+json" in route["responses"]["406"]["content"]
         lines = route["responses"]["200"]["content"]["application/x-ndjson"]["schema"]["anyOf"]
-        assert {one["$ref"].rpartition("/")[2] for one in lines} <= known.keys()
+        assert {line["$ref"].rpartition("/")[2] for line in lines} <= expected.keys()
         assert "Retry-After" in route["responses"]["429"]["headers"]
-        encodings = [one for one in route["parameters"] if one["name"] == "Content-Encoding"]
-        assert [one["schema"]["enum"] for one in encodings] == [["identity", "gzip", "zstd"]]
-    assert known["UpdateBody"]["properties"]["events"]["maxItems"] == 100_000
+        encodings = [parameter for parameter in route["parameters"] if parameter["name"] == "Content-Encoding"]
+        assert [encoding["schema"]["enum"] for encoding in encodings] == [["identity", "gzip", "zstd"]]
+    assert expected["UpdateBody"]["properties"]["events"]["maxItems"] == 100_000
     assert "/v1/learners/{name}/ws" in document["info"]["description"]
-    assert set(known["ColumnarUpdate"]["properties"]) == {
+    assert set(expected["ColumnarUpdate"]["properties"]) == {
         "x", "csr", "features", "labels", "weights", "times", "ids", "source"
     }  # fmt: skip
 
@@ -203,11 +207,11 @@ async def test_the_examples_of_columns_and_lines_are_taken():
         for operation in ("update", "predict", "labels"):
             url = f"/v1/learners/a/{operation}"
             content = document["paths"][f"/v1/learners/{{name}}/{operation}"]["post"]["requestBody"]["content"]
-            (columns,) = (one["value"] for one in content["application/msgpack"]["examples"].values())
-            members = {name: packed(one) for name, one in columns.items()}
+            (columns,) = (example["value"] for example in content["application/msgpack"]["examples"].values())
+            members = {name: packed(item) for name, item in columns.items()}
             reply = await http.post(url, content=body(members), headers=HEADERS)
             assert reply.status_code == 200, unpacked(reply)
-            (lines,) = (one["value"] for one in content["application/x-ndjson"]["examples"].values())
+            (lines,) = (example["value"] for example in content["application/x-ndjson"]["examples"].values())
             reply = await http.post(url, content=lines, headers={"content-type": "application/x-ndjson"})
             assert (reply.status_code, json.loads(reply.text.splitlines()[-1])["lines"]) == (200, 2)
 
@@ -246,20 +250,20 @@ def test_columns_of_either_coding_are_the_same_to_the_bit(batch, number):
     config = KINDS[kind]
     members = columns_of(events, number)
     text = json.dumps({"events": events}).encode()
-    (packed_update, its), (update, own) = (
+    (packed_update, its), (update, local) = (
         msgpack_decode.decode_update(body(members), config), json_decode.decode_update(text, config)
     )  # fmt: skip
     assert plain(packed_update) == plain(update)
-    assert [list(map(_list, _pair(one))) for one in its] == [list(map(_list, _pair(one))) for one in own]
-    asked = bare(events)
+    assert [list(map(_list, _pair(it))) for it in its] == [list(map(_list, _pair(item))) for item in local]
+    request = bare(events)
     del members["labels"]
     members.pop("weights", None)
-    said, carried = json_decode.decode_events(json.dumps({"events": asked}).encode(), config)
-    packed, own = msgpack_decode.decode_events(body(members), config)
-    for one, other in zip((*_flat(said.rows), said.times), (*_flat(packed.rows), packed.times), strict=True):
-        assert repr(None if one is None else one.tolist()) == repr(None if other is None else other.tolist())
-    assert said.ids == packed.ids
-    assert [list(map(_list, _pair(one))) for one in carried] == [list(map(_list, _pair(one))) for one in own]
+    message, carried = json_decode.decode_events(json.dumps({"events": request}).encode(), config)
+    packed, local = msgpack_decode.decode_events(body(members), config)
+    for entry, other in zip((*_flat(message.rows), message.times), (*_flat(packed.rows), packed.times), strict=True):
+        assert repr(None if entry is None else entry.tolist()) == repr(None if other is None else other.tolist())
+    assert message.ids == packed.ids
+    assert [list(map(_list, _pair(item))) for item in carried] == [list(map(_list, _pair(item))) for item in local]
 
 
 def _flat(rows: Any) -> list[Any]:
@@ -278,10 +282,10 @@ def test_what_kernels_take_is_writable_and_aligned():
     events = made("sparse", 5)
     rows = msgpack_decode.decode_update(body(columns_of(events)), Config.of(LEARNERS["sparse"]))[0].rows
     dense = msgpack_decode.decode_update(body(columns_of(made("dense", 5), "float64")), Config.of(DENSE))[0].rows
-    for one in (*rows, dense):
-        assert one.flags.writeable
-        assert one.flags.aligned
-        assert one.flags.c_contiguous
+    for item in (*rows, dense):
+        assert item.flags.writeable
+        assert item.flags.aligned
+        assert item.flags.c_contiguous
 
 
 # What is refused
@@ -390,12 +394,14 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "members", "pointers"), REFUSED, ids=lambda one: one if isinstance(one, str) else "")
+@pytest.mark.parametrize(
+    ("kind", "members", "pointers"), REFUSED, ids=lambda item: item if isinstance(item, str) else ""
+)
 def test_refused_with_a_pointer_to_each_fault(kind, members, pointers):
     with pytest.raises(Invalid) as refused:
         msgpack_decode.decode_update(body(members), Config.of(LEARNERS[kind]))
-    assert [one.pointer for one in refused.value.problems] == pointers
-    assert all(one.detail for one in refused.value.problems)
+    assert [problem.pointer for problem in refused.value.problems] == pointers
+    assert all(problem.detail for problem in refused.value.problems)
 
 
 def signalling(values: list[Any], dtype: str) -> dict[str, Any]:
@@ -421,7 +427,7 @@ async def test_nans_that_signal_are_nans_and_no_warning(dtype):
         for name, members, pointer in bad:
             reply = await http.post(f"/v1/learners/{name}/update", content=body(members), headers=HEADERS)
             assert reply.status_code == 422, reply.content
-            assert [one["pointer"] for one in reply.json()["errors"]] == [pointer]
+            assert [error["pointer"] for error in reply.json()["errors"]] == [pointer]
         timed = {**GOOD, "times": signalling([math.nan, 5.0], dtype)}
         reply = await http.post("/v1/learners/a/update", content=body(timed), headers=HEADERS)
         assert reply.status_code == 200, reply.content
@@ -454,7 +460,7 @@ def test_json_that_is_sent_as_messagepack_is_told(data):
     with pytest.raises((BadBody, Invalid)) as refused:
         msgpack_decode.decode_update(data, Config.of(DENSE))
     problems = getattr(refused.value, "problems", [])
-    assert "it looks like JSON" in "".join([refused.value.detail, *(one.detail for one in problems)])
+    assert "it looks like JSON" in "".join([refused.value.detail, *(problem.detail for problem in problems)])
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "int64", "uint64", "float32", "float64"])
@@ -475,8 +481,8 @@ def test_a_column_of_booleans_is_that_of_a_list():
     config = Config.of(LEARNERS["named"])
     flags = {"dtype": "bool", "shape": [3], "data": b"\1\0\2"}  # whatever is not 0 is true
     read = [
-        msgpack_decode.decode_update(body({"features": {"c": one, "v": [1, 2, 3]}, "labels": [1, 0, 1]}), config)[0]
-        for one in (flags, [True, False, True])
+        msgpack_decode.decode_update(body({"features": {"c": item, "v": [1, 2, 3]}, "labels": [1, 0, 1]}), config)[0]
+        for item in (flags, [True, False, True])
     ]
     assert plain(read[0]) == plain(read[1])
 
@@ -495,7 +501,7 @@ def test_a_column_of_booleans_is_that_of_a_list():
 def test_labels_by_id_need_an_id_each(members, pointers):
     with pytest.raises(Invalid) as refused:
         msgpack_decode.decode_labels(body(members), Config.of(DENSE))
-    assert [one.pointer for one in refused.value.problems] == pointers
+    assert [problem.pointer for problem in refused.value.problems] == pointers
 
 
 @pytest.mark.parametrize(
@@ -551,7 +557,7 @@ def test_what_is_refused_takes_less_memory_than_its_body(kind, data, pointers):
         assert tracemalloc.get_traced_memory()[1] < 2**19
     finally:
         tracemalloc.stop()
-    assert [one.pointer for one in refused.value.problems] == pointers
+    assert [problem.pointer for problem in refused.value.problems] == pointers
 
 
 def test_an_entry_that_is_no_scalar_is_pointed_at_and_not_decoded():
@@ -559,8 +565,8 @@ def test_an_entry_that_is_no_scalar_is_pointed_at_and_not_decoded():
     for name in ("labels", "weights", "ids"):
         with pytest.raises(Invalid) as refused:
             msgpack_decode.decode_update(body({**GOOD, name: [1, deep]}), Config.of(DENSE))
-        (found,) = refused.value.problems
-        assert found.pointer == f"/{name}/1"
+        (actual,) = refused.value.problems
+        assert actual.pointer == f"/{name}/1"
     with pytest.raises(BadBody):
         msgpack_decode.decode_update(
             body({**GOOD, "ids": None}).replace(b"\xa3ids\xc0", b"\xa3ids\x92\x01\xa1\xff"), Config.of(DENSE)

@@ -36,9 +36,9 @@ def test_a_stop_of_the_service_ends_a_stream_of_lines_with_a_word(tmp_path: Path
                     assert line
                 assert json.loads(line)["lines"] == i + 1
             service.stop()
-            told = [json.loads(line) for line in reply if line.startswith(b"{")]
-    (last,) = told
+            report = [json.loads(line) for line in reply if line.startswith(b"{")]
+    (last,) = report
     assert (last["code"], last["status"], last["lines"], last["done"]) == ("stopping", 503, 3, False)
-    said = log.read_text()
-    assert "Traceback" not in said
-    assert "timeout graceful shutdown exceeded" not in said
+    text = log.read_text()
+    assert "Traceback" not in text
+    assert "timeout graceful shutdown exceeded" not in text

@@ -34,7 +34,7 @@ EVENTS = 50_000
 
 
 def lines_of(listed: Iterable[dict[str, Any]]) -> bytes:
-    return b"".join(json.dumps(one).encode() + b"\n" for one in listed)
+    return b"".join(json.dumps(item).encode() + b"\n" for item in listed)
 
 
 def read(reply: httpx.Response) -> list[dict[str, Any]]:
@@ -66,11 +66,11 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def gathered(body: AsyncIterator[bytes], longest: int, **sizes: int) -> list[ndjson_stream.LineChunk]:
     """All chunks of a body."""
     share = ndjson_stream.BodyShare(Bodies(Settings()), 2**30)
-    found = ndjson_stream.LineReader(body, share, longest, 60.0, asyncio.Event(), **sizes)
+    actual = ndjson_stream.LineReader(body, share, longest, 60.0, asyncio.Event(), **sizes)
     try:
-        return [one async for one in _each(found)]
+        return [item async for item in _each(actual)]
     finally:
-        await found.close()
+        await actual.close()
 
 
 async def _each(found: ndjson_stream.LineReader) -> AsyncIterator[ndjson_stream.LineChunk]:
@@ -81,22 +81,22 @@ async def _each(found: ndjson_stream.LineReader) -> AsyncIterator[ndjson_stream.
 @pytest.mark.parametrize("kind", LEARNERS)
 async def test_lines_give_the_state_that_json_gives(kind):
     sent = made(kind, 2300)
-    served = [{**one, "id": f"s{i}", "time": 1.7e9} for i, one in enumerate(bare(made(kind, 3, seed=1)))]
-    labels = [{"id": one, "label": 1, "time": 1.7e9 + 9} for one in ("s0", "s2", "never")]
+    served = [{**item, "id": f"s{i}", "time": 1.7e9} for i, item in enumerate(bare(made(kind, 3, seed=1)))]
+    labels = [{"id": text, "label": 1, "time": 1.7e9 + 9} for text in ("s0", "s2", "never")]
     async with client() as http:
         for name in ("a", "b"):
             await http.put(f"/v1/learners/{name}", json=LEARNERS[kind])
         await http.post("/v1/learners/a/update", json={"events": sent})
         *taken, last = read(await http.post("/v1/learners/b/update", content=lines_of(sent), headers=HEADERS))
-        assert [one["lines"] for one in taken] == [1000, 2000, 2300]
-        assert [one["applied"] for one in taken] == [1000, 1000, 300]
+        assert [item["lines"] for item in taken] == [1000, 2000, 2300]
+        assert [item["applied"] for item in taken] == [1000, 1000, 300]
         assert taken[-1]["bytes"] == len(lines_of(sent))
         assert last == taken[-1] | {"done": True, "applied": 2300}
-        said = (await http.post("/v1/learners/a/predict", json={"events": served})).json()
+        document = (await http.post("/v1/learners/a/predict", json={"events": served})).json()
         *scored, end = read(await http.post("/v1/learners/b/predict", content=lines_of(served), headers=HEADERS))
-        assert scored == said.pop("results")
-        said["position"] = end["position"]  # lines make records of their own
-        assert end == {"done": True, "lines": 3, "bytes": len(lines_of(served)), **said}
+        assert scored == document.pop("results")
+        document["position"] = end["position"]  # lines make records of their own
+        assert end == {"done": True, "lines": 3, "bytes": len(lines_of(served)), **document}
         await http.post("/v1/learners/a/labels", json={"events": labels})
         late, _ = read(await http.post("/v1/learners/b/labels", content=lines_of(labels), headers=HEADERS))
         assert (late["lines"], late["applied"], late["unknown"]) == (3, 2, 1)
@@ -112,15 +112,15 @@ async def test_blank_lines_a_missing_last_end_and_compression_are_fine():
         headers = {**HEADERS, "content-encoding": "gzip"}
         taken, _ = read(await http.post("/v1/learners/a/update", content=gzip.compress(body), headers=headers))
         assert (taken["lines"], taken["bytes"], taken["applied"]) == (7, len(body), 3)
-        *said, _ = read(
+        *message, _ = read(
             await http.post("/v1/learners/a/predict?explain=1", content=lines_of(bare(events(2))), headers=HEADERS)
         )
-        assert [len(one["explanation"]["features"]) for one in said] == [1, 1]
+        assert [len(item["explanation"]["features"]) for item in message] == [1, 1]
 
 
 @given(
     texts=st.lists(
-        st.one_of(st.just(b""), st.binary(max_size=30).map(lambda one: one.replace(b"\n", b"-"))), max_size=30
+        st.one_of(st.just(b""), st.binary(max_size=30).map(lambda entry: entry.replace(b"\n", b"-"))), max_size=30
     ),
     cuts=st.lists(st.integers(0, 500), max_size=8),
     ended=st.booleans(),
@@ -137,16 +137,16 @@ def test_chunks_are_whole_lines_wherever_the_body_is_cut(texts, cuts, ended):
 
         return await gathered(cut(), 30, lines=4, size=50)
 
-    found = asyncio.run(chunks())
-    assert b"".join(one.body for one in found) == data
-    assert [one.lines for one in found] == [len(one.body.splitlines()) or 1 for one in map(_plain, found)]
-    assert all(one.body.endswith(b"\n") for one in found[:-1])
-    assert all(one.lines == 4 or len(one.body) >= 50 for one in found[:-1])
+    completed = asyncio.run(chunks())
+    assert b"".join(item.body for item in completed) == data
+    assert [item.lines for item in completed] == [len(item.body.splitlines()) or 1 for item in map(_plain, completed)]
+    assert all(item.body.endswith(b"\n") for item in completed[:-1])
+    assert all(item.lines == 4 or len(item.body) >= 50 for item in completed[:-1])
 
 
 def _plain(chunk: Any) -> Any:
     """With no other byte that bytes.splitlines takes for an end of a line."""
-    return chunk._replace(body=bytes(one if one == 10 else 45 for one in chunk.body))
+    return chunk._replace(body=bytes(item if item == 10 else 45 for item in chunk.body))
 
 
 # What is refused
@@ -185,7 +185,7 @@ async def test_a_first_chunk_that_is_refused_refuses_the_request(operation, body
         before = (await http.get("/v1/learners/a/digest")).json()
         reply = await http.post(f"/v1/learners/a/{operation}", content=body, headers=HEADERS)
         assert (reply.status_code, reply.headers["content-type"]) == (status, "application/problem+json")
-        assert [one["pointer"] for one in reply.json()["errors"]] == pointers
+        assert [error["pointer"] for error in reply.json()["errors"]] == pointers
         assert (await http.get("/v1/learners/a/digest")).json() == before
 
 
@@ -223,10 +223,10 @@ async def test_a_later_chunk_that_is_refused_is_the_last_line_and_what_stood_bef
         sent = lines_of(good[:2002]) + bad + lines_of(good[2002:])
         reply = await http.post("/v1/learners/a/update", content=sent, headers=HEADERS)
         *taken, last = read(reply)
-        assert [one["lines"] for one in taken] == [1000, 2000]
+        assert [item["lines"] for item in taken] == [1000, 2000]
         assert (last["code"], last["lines"], last["bytes"]) == (code, 2000, len(lines_of(good[:2000])))
         assert last["done"] is False
-        assert [one["pointer"] for one in last["errors"]] == pointers
+        assert [error["pointer"] for error in last["errors"]] == pointers
         assert last["request_id"] == reply.headers["x-request-id"]
         await http.post("/v1/learners/b/update", content=lines_of(good[:2000]), headers=HEADERS)
         digests = [(await http.get(f"/v1/learners/{name}/digest")).json() for name in ("a", "b")]
@@ -241,9 +241,9 @@ async def test_a_body_that_stops_coming_is_given_up(monkeypatch):
         await asyncio.Event().wait()
 
     async with replica(body_seconds=0.05) as learner:
-        said = [json.loads(line) async for line in ndjson_replies(learner, "update", stalling(), Bodies(Settings()))]
-        assert [one["lines"] for one in said] == [1000, 1001, 1001]
-        assert said[2]["code"] == "too-slow"
+        message = [json.loads(line) async for line in ndjson_replies(learner, "update", stalling(), Bodies(Settings()))]
+        assert [item["lines"] for item in message] == [1000, 1001, 1001]
+        assert message[2]["code"] == "too-slow"
         with pytest.raises(TooSlow):
             await anext(ndjson_replies(learner, "update", _never(), Bodies(Settings())))
 
@@ -258,9 +258,11 @@ async def test_a_line_that_has_begun_has_to_end_in_time(monkeypatch):
             yield b" "
 
     async with replica(body_seconds=0.1) as learner:
-        said = [json.loads(line) async for line in ndjson_replies(learner, "update", trickling(), Bodies(Settings()))]
-        assert [one["lines"] for one in said] == [1, 1]
-        assert said[1]["code"] == "too-slow"
+        message = [
+            json.loads(line) async for line in ndjson_replies(learner, "update", trickling(), Bodies(Settings()))
+        ]
+        assert [item["lines"] for item in message] == [1, 1]
+        assert message[1]["code"] == "too-slow"
 
 
 async def test_lines_that_drip_are_answered_while_they_come(monkeypatch):
@@ -274,21 +276,21 @@ async def test_lines_that_drip_are_answered_while_they_come(monkeypatch):
     sent = events(20)
     each = lines_of(sent).splitlines(keepends=True)
     async with replica() as learner, replica() as other:
-        held = Bodies(Settings())
-        reply = ndjson_replies(learner, "update", drips(), held)
+        holder = Bodies(Settings())
+        reply = ndjson_replies(learner, "update", drips(), holder)
         for i, line in enumerate(each):
             following = each[i + 1][:5] if i + 1 < len(each) else b""
             coming.put_nowait((line if i == 0 else line[5:]) + following)
             taken = json.loads(await anext(reply))
             assert (taken["lines"], taken["applied"]) == (i + 1, 1)
-            assert held.bytes == len(following)  # the beginning of the next line
+            assert holder.bytes == len(following)  # the beginning of the next line
         coming.put_nowait(b"")
         last = json.loads(await anext(reply))
         assert (last["done"], last["lines"], last["applied"], last["bytes"]) == (True, 20, 20, len(lines_of(sent)))
         assert await anext(reply, None) is None
-        assert held.bytes == 0
-        await _all(ndjson_replies(other, "update", pieces(lines_of(sent)), held))
-        digests = [await one.log.digest() for one in (learner, other)]
+        assert holder.bytes == 0
+        await _all(ndjson_replies(other, "update", pieces(lines_of(sent)), holder))
+        digests = [await item.log.digest() for item in (learner, other)]
         assert digests[0][1] == digests[1][1]  # after as many records as there were chunks
 
 
@@ -301,18 +303,18 @@ async def test_a_stop_of_the_node_ends_a_body(waits):
         await asyncio.Event().wait()
 
     async with replica(queue_bytes=2**16) as learner:
-        held = Bodies(Settings())
-        reply = ndjson_replies(learner, "update", stalling(), held, closing=closing)
+        holder = Bodies(Settings())
+        reply = ndjson_replies(learner, "update", stalling(), holder, closing=closing)
         assert json.loads(await anext(reply))["lines"] == 1000
         if waits == "for room":
             learner.queued_bytes += 2**16
         last = asyncio.ensure_future(anext(reply))
         await asyncio.sleep(0)
         closing.set()
-        told = json.loads(await last)
-        assert (told["status"], told["code"], told["done"], told["lines"]) == (503, "stopping", False, 1000)
-        assert told["retry_after"] == 1
-        assert held.bytes == 0
+        report = json.loads(await last)
+        assert (report["status"], report["code"], report["done"], report["lines"]) == (503, "stopping", False, 1000)
+        assert report["retry_after"] == 1
+        assert holder.bytes == 0
         assert await anext(reply, None) is None
         learner.queued_bytes = 0
 
@@ -327,7 +329,7 @@ async def _never() -> AsyncIterator[bytes]:
 
 async def test_a_long_body_is_read_no_faster_than_it_is_learnt():
     text = lines_of(events(EVENTS, ids=False))
-    held, sent, most = Bodies(Settings()), 0, 0
+    holder, sent, most = Bodies(Settings()), 0, 0
 
     async def counted() -> AsyncIterator[bytes]:
         nonlocal sent
@@ -337,14 +339,14 @@ async def test_a_long_body_is_read_no_faster_than_it_is_learnt():
 
     async with replica() as learner:
         taken: list[dict[str, Any]] = []
-        async for line in ndjson_replies(learner, "update", counted(), held):
+        async for line in ndjson_replies(learner, "update", counted(), holder):
             taken.append(json.loads(line))
             most = max(most, sent - taken[-1]["bytes"])
-            assert held.bytes == sent - taken[-1]["bytes"]  # of what is answered nothing is kept
-        assert held.bytes == 0
+            assert holder.bytes == sent - taken[-1]["bytes"]  # of what is answered nothing is kept
+        assert holder.bytes == 0
         assert taken.pop()["done"]
-        assert [one["lines"] for one in taken] == list(range(1000, EVENTS + 1, 1000))
-        assert sum(one["applied"] for one in taken) == learner.view.figures.counts.sum() == EVENTS
+        assert [item["lines"] for item in taken] == list(range(1000, EVENTS + 1, 1000))
+        assert sum(item["applied"] for item in taken) == learner.view.figures.counts.sum() == EVENTS
         assert most <= 2**16  # read ahead of what is answered: a piece
 
 
@@ -361,17 +363,17 @@ async def test_a_body_that_breaks_off_leaves_what_was_answered():
 
     async with replica() as learner, replica() as other:
         taken: list[dict[str, Any]] = []
-        held = Bodies(Settings())
+        holder = Bodies(Settings())
         with pytest.raises(HungUp):
-            await _into(taken, ndjson_replies(learner, "update", breaking(), held))
-        assert [one["lines"] for one in taken] == [1000, 2000, 3000]
-        assert held.bytes == 0
+            await _into(taken, ndjson_replies(learner, "update", breaking(), holder))
+        assert [item["lines"] for item in taken] == [1000, 2000, 3000]
+        assert holder.bytes == 0
         async for _ in ndjson_replies(other, "update", pieces(lines_of(sent[:3000])), Bodies(Settings())):
             pass
         assert await learner.log.digest() == await other.log.digest()
         # sent once more, what was learnt is known by its ids
-        said = await _all(ndjson_replies(learner, "update", pieces(lines_of(sent)), held))
-        assert [one["duplicate"] for one in said] == [1000, 1000, 1000, 0, 0]
+        message = await _all(ndjson_replies(learner, "update", pieces(lines_of(sent)), holder))
+        assert [item["duplicate"] for item in message] == [1000, 1000, 1000, 0, 0]
 
 
 async def _into(taken: list[dict[str, Any]], reply: AsyncIterator[bytes]) -> None:
@@ -381,9 +383,9 @@ async def _into(taken: list[dict[str, Any]], reply: AsyncIterator[bytes]) -> Non
 
 async def _all(reply: AsyncIterator[bytes]) -> list[dict[str, Any]]:
     """The lines of a reply but the last, which says that it is whole."""
-    *said, last = [json.loads(line) async for text in reply for line in text.splitlines()]
+    *message, last = [json.loads(line) async for text in reply for line in text.splitlines()]
     assert last["done"]
-    return said
+    return message
 
 
 async def test_reading_waits_while_the_queue_is_full():
@@ -395,24 +397,24 @@ async def test_reading_waits_while_the_queue_is_full():
         await asyncio.wait([reply], timeout=0.05)
         assert not reply.done()
         learner.queued_bytes -= 2**12
-        assert [one["applied"] for one in await reply] == [5]
+        assert [item["applied"] for item in await reply] == [5]
 
 
 @pytest.mark.parametrize("full", ["queue", "node"])
 async def test_there_is_an_end_to_waiting_for_room(full):
     async with replica(queue_bytes=2**12, max_buffered_bytes=2**12, body_seconds=0.05) as learner:
-        held = Bodies(Settings())
-        held.bytes = 2**12 if full == "node" else 0
+        holder = Bodies(Settings())
+        holder.bytes = 2**12 if full == "node" else 0
         learner.queued_bytes += 2**12 if full == "queue" else 0
         with pytest.raises(QueueFull):
-            await _all(ndjson_replies(learner, "update", pieces(lines_of(events(5))), held))
+            await _all(ndjson_replies(learner, "update", pieces(lines_of(events(5))), holder))
         if full == "queue":  # scoring does not stand in the queue
-            assert len(await _all(ndjson_replies(learner, "predict", pieces(lines_of(bare(events(5)))), held))) == 5
+            assert len(await _all(ndjson_replies(learner, "predict", pieces(lines_of(bare(events(5)))), holder))) == 5
         learner.queued_bytes = 0
 
 
 async def test_lines_that_are_gathered_count_as_held_and_wait_for_room():
-    begun, gone, held = asyncio.Event(), asyncio.Event(), Bodies(Settings())
+    begun, gone, holder = asyncio.Event(), asyncio.Event(), Bodies(Settings())
 
     async def slowly() -> AsyncIterator[bytes]:
         yield b" " * 3000
@@ -421,42 +423,42 @@ async def test_lines_that_are_gathered_count_as_held_and_wait_for_room():
         yield b"\n"
 
     async with replica(max_buffered_bytes=2**12, body_seconds=60) as learner:
-        first = asyncio.ensure_future(_all(ndjson_replies(learner, "update", slowly(), held)))
+        first = asyncio.ensure_future(_all(ndjson_replies(learner, "update", slowly(), holder)))
         await begun.wait()
         text = lines_of(events(20))
-        assert 3000 + len(text) > 2**12 > held.bytes == 3000
-        second = asyncio.ensure_future(_all(ndjson_replies(learner, "update", pieces(text), held)))
+        assert 3000 + len(text) > 2**12 > holder.bytes == 3000
+        second = asyncio.ensure_future(_all(ndjson_replies(learner, "update", pieces(text), holder)))
         await asyncio.wait([second], timeout=0.05)
         assert not second.done()
-        assert held.bytes == 3000
+        assert holder.bytes == 3000
         gone.set()
         with pytest.raises(Invalid):
             await first
-        assert [one["applied"] for one in await second] == [20]
-        assert held.bytes == 0
+        assert [item["applied"] for item in await second] == [20]
+        assert holder.bytes == 0
 
 
 async def test_lines_that_nobody_waits_for_any_more_are_not_held():
-    held = Bodies(Settings())
+    holder = Bodies(Settings())
     text = lines_of(events(1500, ids=False))
     async with replica() as learner:
-        reply = ndjson_replies(learner, "update", pieces(text, len(text)), held)
+        reply = ndjson_replies(learner, "update", pieces(text, len(text)), holder)
         taken = json.loads(await anext(reply))
-        assert held.bytes == len(text) - taken["bytes"] > 0
+        assert holder.bytes == len(text) - taken["bytes"] > 0
         await reply.aclose()
-        assert held.bytes == 0
+        assert holder.bytes == 0
 
 
 async def test_an_error_in_the_last_line_says_when_to_try_again():
-    held = Bodies(Settings())
+    holder = Bodies(Settings())
     async with replica(queue_bytes=2**16, body_seconds=0.05) as learner:
-        reply = ndjson_replies(learner, "update", pieces(lines_of(events(1500, ids=False))), held)
+        reply = ndjson_replies(learner, "update", pieces(lines_of(events(1500, ids=False))), holder)
         assert json.loads(await anext(reply))["lines"] == 1000
         learner.queued_bytes += 2**16
         last = json.loads(await anext(reply))
         learner.queued_bytes -= 2**16
         assert (last["code"], last["retry_after"], last["lines"]) == ("queue-full", QueueFull.retry_after, 1000)
-        assert held.bytes == 0
+        assert holder.bytes == 0
 
 
 @pytest.mark.parametrize("before", [0, 1000])
@@ -475,8 +477,8 @@ async def test_a_bomb_in_a_line_is_refused_where_the_line_is_too_long(before):
 def test_a_line_is_no_longer_than_a_body_may_be():
     async def chunks(data: Sequence[bytes]) -> list[Any]:
         async def each() -> AsyncIterator[bytes]:
-            for one in data:
-                yield one
+            for item in data:
+                yield item
 
         return await gathered(each(), 10)
 

@@ -27,8 +27,8 @@ def always_new(monkeypatch: pytest.MonkeyPatch) -> None:
 async def listed(http: httpx.AsyncClient) -> dict[str, Any]:
     reply = await http.get("/learners", params={"figures": "true"})
     assert reply.status_code == 200, reply.text
-    found: dict[str, Any] = reply.json()
-    return found
+    document: dict[str, Any] = reply.json()
+    return document
 
 
 async def test_they_are_those_of_the_learners_own_metrics() -> None:
@@ -36,23 +36,23 @@ async def test_they_are_those_of_the_learners_own_metrics() -> None:
         for name in ("b", "a"):
             await http.put(f"/learners/{name}", json=DENSE)
         await posted(http, "/learners/a/update", labelled("dense", 0, 300))
-        told = await listed(http)
-        assert [one["name"] for one in told["learners"]] == ["a", "b"]
-        assert (told["asleep"], told["unavailable"]) == ([], {})
-        found = told["learners"][0]
+        report = await listed(http)
+        assert [learner["name"] for learner in report["learners"]] == ["a", "b"]
+        assert (report["asleep"], report["unavailable"]) == ([], {})
+        actual = report["learners"][0]
         metrics = (await http.get("/learners/a/metrics")).json()
         document = (await http.get("/learners/a")).json()
         history = (await http.get("/learners/a/metrics/history")).json()
         for name in ("position", "threshold", "events", "class_counts", "clock"):
-            assert found[name] == metrics[name], name
-        for name, value in found["window"].items():
+            assert actual[name] == metrics[name], name
+        for name, value in actual["window"].items():
             assert value == metrics["window"][name], name
-        assert found["algorithm"] == document["config"]["algorithm"]
-        assert (found["ready"], found["not_ready"], found["failed"]) == (True, None, None)
-        assert found["trend"] == [round(point["auc"], 4) for point in history["points"]]
-        assert (found["alarms"], found["last_alarm"]) == ({"auc": 0, "scores": 0}, None)
+        assert actual["algorithm"] == document["config"]["algorithm"]
+        assert (actual["ready"], actual["not_ready"], actual["failed"]) == (True, None, None)
+        assert actual["trend"] == [round(point["auc"], 4) for point in history["points"]]
+        assert (actual["alarms"], actual["last_alarm"]) == ({"auc": 0, "scores": 0}, None)
 
-        new = told["learners"][1]
+        new = report["learners"][1]
         assert new["window"]["auc"] is None
         assert new["undefined"]["/window/auc"] == "no labelled events in the window"
         assert not new["ready"]
@@ -86,9 +86,9 @@ async def test_learners_that_sleep_are_named_and_not_woken() -> None:
         )
         asleep = sorted(engine.evicted)
         for _ in range(3):
-            told = await listed(http)
-            assert told["asleep"] == asleep
-            assert not {one["name"] for one in told["learners"]} & set(asleep)
+            report = await listed(http)
+            assert report["asleep"] == asleep
+            assert not {learner["name"] for learner in report["learners"]} & set(asleep)
         assert sorted(engine.evicted) == asleep
 
 
@@ -96,12 +96,12 @@ async def test_an_ordinal_learner_tells_of_ranks() -> None:
     async with serving(MemoryStore()) as (http, _):
         await http.put("/learners/ranks", json=SETUPS["ordinal"])
         await posted(http, "/learners/ranks/update", labelled("ordinal", 0, 130))
-        (found,) = (await listed(http))["learners"]
+        (actual,) = (await listed(http))["learners"]
         metrics = (await http.get("/learners/ranks/metrics")).json()
-        assert found["window"]["mae"] == metrics["window"]["mae"]
-        assert "auc" not in found["window"]
-        assert (found["threshold"], found["served"], found["events"]) == (None, 0, 130)
-        assert len(found["trend"]) == 2
+        assert actual["window"]["mae"] == metrics["window"]["mae"]
+        assert "auc" not in actual["window"]
+        assert (actual["threshold"], actual["served"], actual["events"]) == (None, 0, 130)
+        assert len(actual["trend"]) == 2
         curves = (await http.get("/learners/ranks/metrics/curves")).json()
         assert "score_threshold" not in curves
 
@@ -111,8 +111,8 @@ async def test_large_windows_are_left_to_a_thread(monkeypatch: pytest.MonkeyPatc
     async with serving(MemoryStore()) as (http, _):
         await http.put("/learners/a", json=DENSE)
         await posted(http, "/learners/a/update", labelled("dense", 0, 100))
-        (found,) = (await listed(http))["learners"]
-        assert found["window"]["auc"] == (await http.get("/learners/a/metrics")).json()["window"]["auc"]
+        (actual,) = (await listed(http))["learners"]
+        assert actual["window"]["auc"] == (await http.get("/learners/a/metrics")).json()["window"]["auc"]
 
 
 async def test_without_figures_the_list_is_as_ever() -> None:
@@ -122,7 +122,7 @@ async def test_without_figures_the_list_is_as_ever() -> None:
         assert whole == (await http.get("/learners", params={"figures": "false"})).json()
         assert "config" in whole["learners"][0]
         reply = await http.get("/learners", params={"figures": "some"})
-        assert [one["pointer"] for one in reply.json()["errors"]] == ["/figures"]
+        assert [error["pointer"] for error in reply.json()["errors"]] == ["/figures"]
 
 
 # The score at which alerts begin
@@ -134,14 +134,14 @@ async def test_alerts_begin_at_the_score_threshold() -> None:
         assert (await http.get("/learners/a/metrics/curves")).json()["score_threshold"] is None  # no events yet
         await posted(http, "/learners/a/update", labelled("dense", 0, 300))
         curves = (await http.get("/learners/a/metrics/curves")).json()
-        edges, found = curves["histogram"]["edges"], curves["score_threshold"]
-        assert edges[0] < found <= edges[-1]
+        edges, actual = curves["histogram"]["edges"], curves["score_threshold"]
+        assert edges[0] < actual <= edges[-1]
         scorer = engine.get("a").view.scorer
         assert scorer.threshold is not None
         step = 1e-6 * (edges[-1] - edges[0])
-        below, above = scorer.decide(np.array([found - step, found])).probabilities  # type: ignore[misc]
+        below, above = scorer.decide(np.array([actual - step, actual])).probabilities  # type: ignore[misc]
         assert below < scorer.threshold <= above
 
-        assert score_threshold(scorer, [found + step, found + 1]) is None  # all scores of the range are alerts
-        assert score_threshold(scorer, [found - 1, found - step]) is None  # none is
+        assert score_threshold(scorer, [actual + step, actual + 1]) is None  # all scores of the range are alerts
+        assert score_threshold(scorer, [actual - 1, actual - step]) is None  # none is
         assert score_threshold(scorer, []) is None

@@ -37,9 +37,9 @@ def of(learner: str, found: dict[Key, float]) -> dict[Any, float]:
     """A learner's samples by name, or by name and the value of the label beside its own."""
     out: dict[Any, float] = {}
     for (name, labels), value in found.items():
-        given = dict(labels)
-        if given.pop("learner", None) == learner:
-            out[(name, *given.values()) if given else name] = value
+        argument = dict(labels)
+        if argument.pop("learner", None) == learner:
+            out[(name, *argument.values()) if argument else name] = value
     return out
 
 
@@ -53,10 +53,10 @@ async def test_a_learner_is_told_by_what_it_counts_and_by_its_live_figures() -> 
         await posted(http, "/learners/dense/update", labelled("dense", 0, 2))
         await http.post("/learners/dense/snapshots")
         await posted(http, "/learners/ordinal/update", labelled("ordinal", 0, 20))
-        told = (await http.get("/learners/dense/metrics")).json()
+        document = (await http.get("/learners/dense/metrics")).json()
         ranks = (await http.get("/learners/ordinal/metrics")).json()
-        found = samples(await scrape(http))
-        window, dense, ordinal = told["window"], of("dense", found), of("ordinal", found)
+        actual = samples(await scrape(http))
+        window, dense, ordinal = document["window"], of("dense", actual), of("ordinal", actual)
         for name, figure in {
             "auc_ratio": "auc",
             "average_precision_ratio": "average_precision",
@@ -73,14 +73,14 @@ async def test_a_learner_is_told_by_what_it_counts_and_by_its_live_figures() -> 
             assert dense[f"rarestream_{name}"] == window[figure] is not None, name
         assert [dense["rarestream_auc_lower_ratio"], dense["rarestream_auc_upper_ratio"]] == window["auc_interval"]
         assert dense["rarestream_label_delay_median_seconds"] == 86_400
-        assert dense["rarestream_threshold_ratio"] == told["threshold"]
-        assert dense["rarestream_clock_timestamp_seconds"] == told["clock"] == T0 + 600 + 86_400
-        assert dense["rarestream_served_events_total"] == told["served"]["events"]
-        assert dense["rarestream_served_labelled_events_total"] == told["served"]["labelled"] == 1
+        assert dense["rarestream_threshold_ratio"] == document["threshold"]
+        assert dense["rarestream_clock_timestamp_seconds"] == document["clock"] == T0 + 600 + 86_400
+        assert dense["rarestream_served_events_total"] == document["served"]["events"]
+        assert dense["rarestream_served_labelled_events_total"] == document["served"]["labelled"] == 1
         share = dense["rarestream_served_alerts_total"] / dense["rarestream_served_events_total"]
-        assert share == told["served"]["alert_rate"]
+        assert share == document["served"]["alert_rate"]
         assert dense["rarestream_duplicate_events_total"] == 2
-        assert {(one, dense["rarestream_events_total", one]) for one in ("negative", "positive")} == {
+        assert {(text, dense["rarestream_events_total", text]) for text in ("negative", "positive")} == {
             ("negative", 40),
             ("positive", 11),
         }
@@ -95,12 +95,12 @@ async def test_a_learner_is_told_by_what_it_counts_and_by_its_live_figures() -> 
         assert dense["rarestream_unsaved_events"] == 0
         assert dense["rarestream_remembered_events"] > 0
 
-        assert {one: ordinal["rarestream_events_total", one] for one in "123"} == {"1": 16, "2": 0, "3": 4}
+        assert {item: ordinal["rarestream_events_total", item] for item in "123"} == {"1": 16, "2": 0, "3": 4}
         assert ordinal["rarestream_mean_absolute_error"] == ranks["window"]["mae"]
         assert ordinal["rarestream_accuracy_ratio"] == ranks["window"]["accuracy"]
         assert ordinal["rarestream_unsaved_events"] == 20
         of_two_classes = ("auc", "f1", "alert", "threshold", "served_alert", "precision")
-        assert not any(f"rarestream_{one}_ratio" in ordinal for one in of_two_classes)
+        assert not any(f"rarestream_{class_}_ratio" in ordinal for class_ in of_two_classes)
 
         await http.delete("/learners/ordinal")
         assert of("ordinal", samples(await scrape(http))) == {}
@@ -112,7 +112,7 @@ async def test_what_is_undefined_has_no_sample() -> None:
         new = of("a", samples(await scrape(http)))
         assert new["rarestream_events_total", "positive"] == 0
         assert new["rarestream_learner_ready"] == 0
-        negatives = [one for one in labelled("dense", 1, 40) if not one["label"]]
+        negatives = [item for item in labelled("dense", 1, 40) if not item["label"]]
         await posted(http, "/learners/a/update", negatives)
         some = of("a", samples(await scrape(http)))
         assert some["rarestream_events_total", "negative"] == len(negatives)
@@ -160,8 +160,8 @@ async def test_as_many_learners_as_may_be_are_told_of_and_the_same_ones_from_scr
             engine.get(name).last_used -= used
 
         async def told() -> set[str]:
-            found = samples(await scrape(http), "rarestream_position")
-            return {dict(labels)["learner"] for _, labels in found}
+            actual = samples(await scrape(http), "rarestream_position")
+            return {dict(labels)["learner"] for _, labels in actual}
 
         assert await told() == {"b", "d"}
         engine.get("a").last_used += 8999  # as long ago as they were, about: those that are told of stay
@@ -176,9 +176,9 @@ async def test_as_many_learners_as_may_be_are_told_of_and_the_same_ones_from_scr
 async def test_no_learner_at_all_may_be_told_of() -> None:
     async with serving(MemoryStore(), metrics_learners=0) as (http, _):
         await http.put("/learners/a", json=SETUPS["dense"])
-        found = samples(await scrape(http))
-        assert found[key("rarestream_learners_left_out")] == 1
-        assert of("a", found) == {}
+        actual = samples(await scrape(http))
+        assert actual[key("rarestream_learners_left_out")] == 1
+        assert of("a", actual) == {}
 
 
 async def test_a_scrape_wakes_nobody_and_counts_as_no_use() -> None:
@@ -190,10 +190,10 @@ async def test_a_scrape_wakes_nobody_and_counts_as_no_use() -> None:
         await asyncio.wait([engine.residency.eviction])
         (awake,), (asleep,) = engine.replicas, engine.evicted
         used = engine.get(awake).last_used
-        found = samples(await scrape(http))
+        actual = samples(await scrape(http))
         assert (list(engine.replicas), list(engine.evicted), engine.get(awake).last_used) == ([awake], [asleep], used)
-        assert found[key("rarestream_learners", state="asleep")] == 1
-        assert (of(asleep, found), of(awake, found)["rarestream_position"]) == ({}, 1)
+        assert actual[key("rarestream_learners", state="asleep")] == 1
+        assert (of(asleep, actual), of(awake, actual)["rarestream_position"]) == ({}, 1)
 
 
 async def test_requests_are_counted_by_the_template_of_their_route_and_their_status() -> None:
@@ -230,15 +230,15 @@ async def test_requests_are_counted_by_the_template_of_their_route_and_their_sta
 
 
 async def test_a_bucket_holds_what_took_no_longer_than_its_bound() -> None:
-    one = Histogram()
+    item = Histogram()
     for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.001, 0.3, BOUNDS[-1], 11.0, 12.0):
-        one.observe(seconds)
-    buckets = dict(one.buckets())
+        item.observe(seconds)
+    buckets = dict(item.buckets())
     assert list(buckets) == [*map(str, BOUNDS), "+Inf"]
     assert list(buckets.values()) == sorted(buckets.values())
     assert [buckets[at] for at in ("0.0001", "0.00025", "0.25", "0.5", "5.0", "10.0", "+Inf")] == [2, 3, 3, 4, 4, 5, 7]
-    assert one.count == 7
-    assert one.sum == pytest.approx(BOUNDS[0] * 2.001 + 33.3)
+    assert item.count == 7
+    assert item.sum == pytest.approx(BOUNDS[0] * 2.001 + 33.3)
 
 
 async def test_messages_of_websockets_are_counted_by_operation_and_status() -> None:
@@ -271,30 +271,30 @@ async def test_calls_of_the_store_are_timed_by_operation_and_those_it_fails_are_
         await posted(http, "/learners/a/predict", [{"id": "late", "x": [1, 2, 3], "time": T0}])
         await posted(http, "/learners/a/labels", [{"id": "late", "label": 1, "time": T0}])
         await http.post("/learners/a/snapshots")
-        found = samples(await scrape(http))
+        actual = samples(await scrape(http))
         for operation, least in {"create": 1, "append": 2, "serve": 1, "recall": 1, "save": 1, "heads": 1}.items():
-            assert found[key("rarestream_store_seconds_count", operation=operation)] >= least, operation
-            assert found[key("rarestream_store_errors_total", operation=operation)] == 0
-        assert key("rarestream_store_seconds_count", operation="other") not in found
-        assert found[key("rarestream_apply_seconds_count")] == 3
-        assert found[key("rarestream_store_up")] == 1
+            assert actual[key("rarestream_store_seconds_count", operation=operation)] >= least, operation
+            assert actual[key("rarestream_store_errors_total", operation=operation)] == 0
+        assert key("rarestream_store_seconds_count", operation="other") not in actual
+        assert actual[key("rarestream_apply_seconds_count")] == 3
+        assert actual[key("rarestream_store_up")] == 1
 
         async def append(*_: Any) -> Any:
             raise StoreUnavailable("by the test")
 
         monkeypatch.setattr(engine.node.store, "append", append)
         assert (await http.post("/learners/a/update", json={"events": labelled("dense", 40, 41)})).status_code == 503
-        found = samples(await scrape(http))
-        assert found[key("rarestream_store_errors_total", operation="append")] == 1
-        assert (found[key("rarestream_store_up")], found[key("rarestream_node_ready")]) == (0, 0)
-        assert found[key("rarestream_store_stale_seconds")] > 0
-        assert found[key("rarestream_request_seconds_count", **UPDATE, status="503")] == 1
+        actual = samples(await scrape(http))
+        assert actual[key("rarestream_store_errors_total", operation="append")] == 1
+        assert (actual[key("rarestream_store_up")], actual[key("rarestream_node_ready")]) == (0, 0)
+        assert actual[key("rarestream_store_stale_seconds")] > 0
+        assert actual[key("rarestream_request_seconds_count", **UPDATE, status="503")] == 1
 
 
 async def test_the_node_and_its_process_tell_of_themselves() -> None:
     async with serving(MemoryStore(), queue_bytes=4096, max_buffered_bytes=8192) as (http, _):
-        found = samples(await scrape(http))
-        (build,) = (labels for (name, labels) in found if name == "rarestream_build_info")
+        actual = samples(await scrape(http))
+        (build,) = (labels for (name, labels) in actual if name == "rarestream_build_info")
         assert dict(build)["version"] == __version__
         assert set(dict(build)) == {"version", "python", "implementation"}
         for name, value in {
@@ -306,16 +306,16 @@ async def test_the_node_and_its_process_tell_of_themselves() -> None:
             "queue_limit_bytes": 4096,
             "node_ready": 1,
         }.items():
-            assert found[key(f"rarestream_{name}")] == value, name
-        assert found[key("process_resident_memory_bytes")] > 1e6
-        assert key("python_gc_collections_total", generation="0") in found
+            assert actual[key(f"rarestream_{name}")] == value, name
+        assert actual[key("process_resident_memory_bytes")] > 1e6
+        assert key("python_gc_collections_total", generation="0") in actual
 
 
 async def test_two_applications_of_a_process_count_apart() -> None:
-    async with serving(MemoryStore()) as (one, _), serving(MemoryStore()) as (other, _):
-        await one.get("/learners")
+    async with serving(MemoryStore()) as (item, _), serving(MemoryStore()) as (other, _):
+        await item.get("/learners")
         name = "rarestream_request_seconds_count"
-        assert len(samples(await scrape(one), name)) == 1
+        assert len(samples(await scrape(item), name)) == 1
         assert samples(await scrape(other), name) == {}
 
 
@@ -330,18 +330,18 @@ async def test_every_family_keeps_to_the_rules_of_names() -> None:
             await posted(http, "/learners/dense/predict", [{"id": "late", "x": [1, 2, 3], "time": T0}])
             await posted(http, "/learners/dense/labels", late("dense", 50, 51))
         await engine.sync.check_heads()
-        found = await app.state.exposition.families(app.state)
+        actual = await app.state.exposition.families(app.state)
 
         class Whole:
             def collect(self) -> Any:
-                return found
+                return actual
 
         strict = list(text_string_to_metric_families(generate_latest(Whole()).decode()))
-        assert [one.name for one in strict] == [one.name for one in found]
+        assert [item.name for item in strict] == [item.name for item in actual]
         plain = families((await app.state.exposition.text(app.state)).decode())
-        shown = {one.name.removesuffix("_total").removesuffix("_info") for one in plain}
-        assert shown == {one.name for one in found}
-        for family in found:
+        shown = {item.name.removesuffix("_total").removesuffix("_info") for item in plain}
+        assert shown == {item.name for item in actual}
+        for family in actual:
             name = family.name
             assert family.documentation.endswith(".") or not name.startswith("rarestream_")
             assert name.startswith(("rarestream_", "process_", "python_gc_"))

@@ -22,9 +22,9 @@ URL = "/v1/learners/fraud"
 
 @pytest.fixture
 async def http():
-    async with client(max_body_bytes=2**20) as one:
-        await one.put(URL, json=DENSE)
-        yield one
+    async with client(max_body_bytes=2**20) as item:
+        await item.put(URL, json=DENSE)
+        yield item
 
 
 async def state_of(http: httpx.AsyncClient, url: str = URL) -> Any:
@@ -41,37 +41,37 @@ async def test_create_is_idempotent_and_a_name_keeps_its_configuration(http):
     assert other.status_code == 409
     assert other.json()["code"] == "name-taken"
     assert (await http.put("/v1/learners/second", json=DENSE)).status_code == 201
-    assert [one["name"] for one in (await http.get("/v1/learners")).json()["learners"]] == ["fraud", "second"]
+    assert [learner["name"] for learner in (await http.get("/v1/learners")).json()["learners"]] == ["fraud", "second"]
 
 
 async def test_a_name_that_is_taken_says_by_what(http):
     await http.patch(URL, json={"threshold": {"objective": "fixed", "value": 0.25}, "late": {"label_ttl": 60}})
     reply = await http.put(URL, json=DENSE)
-    told = reply.json()
-    assert (reply.status_code, told["code"]) == (409, "name-taken")
-    assert {one["pointer"]: (one["code"], one["expected"], one["value"]) for one in told["errors"]} == {
+    document = reply.json()
+    assert (reply.status_code, document["code"]) == (409, "name-taken")
+    assert {error["pointer"]: (error["code"], error["expected"], error["value"]) for error in document["errors"]} == {
         "/threshold/objective": ("conflict", {"const": "fixed"}, "f1-window"),
         "/threshold/value": ("conflict", {"const": 0.25}, 0.5),
         "/late/label_ttl": ("conflict", {"const": 60.0}, 7776000.0),
     }
     other = {**DENSE, "algorithm": "cbr", "features": {"kind": "table", "fields": FIELDS}, "seed": 3}
-    told = (await http.put(URL, json=other)).json()
-    pointers = {one["pointer"] for one in told["errors"]}
+    document = (await http.put(URL, json=other)).json()
+    pointers = {error["pointer"] for error in document["errors"]}
     assert pointers >= {"/algorithm", "/features/kind", "/seed", "/threshold/objective"}
     assert "/features/dim" not in pointers  # a table has none
     table = {"algorithm": "cbr", "features": {"kind": "table", "fields": FIELDS}}
     assert (await http.put("/v1/learners/table", json=table)).status_code == 201
     table["features"] = {"kind": "table", "fields": [FIELDS[0], {**FIELDS[1], "categories": 9}]}
-    told = (await http.put("/v1/learners/table", json=table)).json()
-    (problem,) = told["errors"]
+    document = (await http.put("/v1/learners/table", json=table)).json()
+    (problem,) = document["errors"]
     assert (problem["pointer"], problem["value"], problem["expected"]) == (
         "/features/fields/1/categories",
         9,
         {"const": 4},
     )
     table["features"] = {"kind": "table", "fields": FIELDS[:1]}
-    told = (await http.put("/v1/learners/table", json=table)).json()
-    assert [one["pointer"] for one in told["errors"]] == ["/features/fields"]
+    document = (await http.put("/v1/learners/table", json=table)).json()
+    assert [error["pointer"] for error in document["errors"]] == ["/features/fields"]
 
 
 async def test_update_says_what_became_of_each_event(http):
@@ -79,7 +79,7 @@ async def test_update_says_what_became_of_each_event(http):
     again = (await http.post(f"{URL}/update", json={"events": events(12)})).json()
     assert first["applied"] == 10
     assert first["class_counts"] == {"negative": 8, "positive": 2}
-    assert [one["status"] for one in again["results"]] == ["duplicate"] * 10 + ["applied"] * 2
+    assert [result["status"] for result in again["results"]] == ["duplicate"] * 10 + ["applied"] * 2
     assert again["results"][0] == {
         "id": "e0", "status": "duplicate", "score": None, "probability": None, "threshold": None, "decision": None
     }  # fmt: skip
@@ -94,42 +94,42 @@ async def test_predict_gives_the_score_that_update_would_give_and_changes_nothin
     before = await state_of(http)
     event = events(1, 60)[0]
     bare = {"x": event["x"]}
-    said = (await http.post(f"{URL}/predict", json={"events": [bare, bare]})).json()
+    document = (await http.post(f"{URL}/predict", json={"events": [bare, bare]})).json()
     assert await state_of(http) == before
     learnt = (await http.post(f"{URL}/update", json={"events": [event]})).json()
     for name in ("score", "probability", "threshold"):
-        assert said["results"][0][name] == said["results"][1][name] == learnt["results"][0][name]
-    assert said["results"][0]["label"] == learnt["results"][0]["decision"]
-    assert said["ready"] is True
-    assert said["stale_seconds"] == 0
+        assert document["results"][0][name] == document["results"][1][name] == learnt["results"][0][name]
+    assert document["results"][0]["label"] == learnt["results"][0]["decision"]
+    assert document["ready"] is True
+    assert document["stale_seconds"] == 0
 
 
 async def test_a_learner_that_is_not_ready_decides_nothing(http):
     await http.post(f"{URL}/update", json={"events": [{"x": [0, 0, 0], "label": 0}]})
-    said = (await http.post(f"{URL}/predict", json={"events": [{"x": [1, 2, 3]}]})).json()
-    assert said["ready"] is False
-    assert (said["results"][0]["label"], said["results"][0]["threshold"]) == (None, None)
+    document = (await http.post(f"{URL}/predict", json={"events": [{"x": [1, 2, 3]}]})).json()
+    assert document["ready"] is False
+    assert (document["results"][0]["label"], document["results"][0]["threshold"]) == (None, None)
     await http.post(f"{URL}/update", json={"events": [{"x": [1, 1, 1], "label": 1}]})
-    said = (await http.post(f"{URL}/predict", json={"events": [{"x": [1, 2, 3]}]})).json()
-    assert said["ready"] is True
-    assert said["results"][0]["label"] in (0, 1)
-    assert said["results"][0]["threshold"] is not None
+    document = (await http.post(f"{URL}/predict", json={"events": [{"x": [1, 2, 3]}]})).json()
+    assert document["ready"] is True
+    assert document["results"][0]["label"] in (0, 1)
+    assert document["results"][0]["threshold"] is not None
 
 
 async def test_a_learner_that_is_not_ready_has_no_threshold_unless_it_is_fixed(http):
     await http.post(f"{URL}/update", json={"events": [{"x": [0, 0, k], "label": 1} for k in range(2)]})
-    told = [(await http.get(at)).json() for at in (URL, f"{URL}/metrics")]
-    told += [(await http.get(f"/v1/learners{asked}")).json()["learners"][0] for asked in ("", "?figures=true")]
-    told.append((await http.put(URL, json=DENSE)).json())
-    assert [one["threshold"] for one in told] == [None] * 5
+    report = [(await http.get(at)).json() for at in (URL, f"{URL}/metrics")]
+    report += [(await http.get(f"/v1/learners{text}")).json()["learners"][0] for text in ("", "?figures=true")]
+    report.append((await http.put(URL, json=DENSE)).json())
+    assert [item["threshold"] for item in report] == [None] * 5
     changed = (await http.patch(URL, json={"threshold": {"objective": "recall", "target": 0.9}})).json()
     assert (changed["ready"], changed["threshold"]) == (False, None)
     changed = (await http.patch(URL, json={"threshold": {"objective": "fixed", "value": 0.25}})).json()
     assert (changed["ready"], changed["threshold"]) == (False, 0.25)
     await http.patch(URL, json={"threshold": {"objective": "f1"}})
     await http.post(f"{URL}/update", json={"events": [{"x": [1, 1, 1], "label": 0}]})
-    told = [(await http.get(at)).json()["threshold"] for at in (URL, f"{URL}/metrics")]
-    assert told[0] == told[1] is not None
+    report = [(await http.get(at)).json()["threshold"] for at in (URL, f"{URL}/metrics")]
+    assert report[0] == report[1] is not None
 
 
 async def test_a_source_resumes_exactly(http):
@@ -147,18 +147,18 @@ async def test_a_source_whose_numbers_have_holes(http, form):
 
     async def learn(offsets, after=None):
         source = {"name": "t", "offsets": offsets, **({} if after is None else {"after": after})}
-        given = events(len(offsets), ids=False)
+        value = events(len(offsets), ids=False)
         if form == "json":
-            return await http.post(f"{URL}/update", json={"events": given, "source": source})
-        packed = packed_body({**columns_of(given), "source": source})
+            return await http.post(f"{URL}/update", json={"events": value, "source": source})
+        packed = packed_body({**columns_of(value), "source": source})
         return await http.post(f"{URL}/update", content=packed, headers=HEADERS)
 
-    said = unpacked if form == "msgpack" else httpx.Response.json
+    message = unpacked if form == "msgpack" else httpx.Response.json
     assert (await learn([5, 9])).json()["code"] == "source-gap"  # 3 and 4 may have got lost
-    learnt = said(await learn([5, 9, 10], after=3))
+    learnt = message(await learn([5, 9, 10], after=3))
     assert (learnt["applied"], learnt["duplicate"]) == (3, 0)
     assert (await http.get(URL)).json()["sources"] == {"t": 11}
-    again = said(await learn([9, 10, 14], after=5))
+    again = message(await learn([9, 10, 14], after=5))
     assert (again["applied"], again["duplicate"]) == (1, 2)
     refused = await learn([17], after=16)
     assert (refused.status_code, refused.json()["code"]) == (409, "source-gap")
@@ -226,19 +226,23 @@ async def test_delete_and_create_anew_starts_from_nothing(http):
 async def test_the_catalogue_describes_every_parameter():
     async with client() as http:
         catalogue = (await http.get("/v1/algorithms")).json()
-    assert {"cbr", "cbr-diag", "loam-ada", "fofo"} <= {one["name"] for one in catalogue["algorithms"]}
-    for one in catalogue["algorithms"]:
-        for schema in one["params"]["properties"].values():
+    assert {"cbr", "cbr-diag", "loam-ada", "fofo"} <= {algorithm["name"] for algorithm in catalogue["algorithms"]}
+    for item in catalogue["algorithms"]:
+        for schema in item["params"]["properties"].values():
             assert schema["description"]
             assert "default" in schema
 
 
 async def test_the_catalogue_tells_what_is_where_nothing_is_said():
     async with client() as http:
-        for one in (await http.get("/v1/algorithms")).json()["algorithms"]:
-            assert ("named" in one["usual"], "dense" in one["usual"]) == (one["sparse"], one["dense"])
+        for item in (await http.get("/v1/algorithms")).json()["algorithms"]:
+            assert ("named" in item["usual"], "dense" in item["usual"]) == (item["sparse"], item["dense"])
         made = (await http.put(URL, json={"algorithm": "lr", "features": {"kind": "named"}})).json()["config"]
-        [lr] = [one for one in (await http.get("/v1/algorithms")).json()["algorithms"] if one["name"] == "lr"]
+        [lr] = [
+            algorithm
+            for algorithm in (await http.get("/v1/algorithms")).json()["algorithms"]
+            if algorithm["name"] == "lr"
+        ]
     assert lr["usual"]["named"] == {
         part: made[part] for part in made if part not in ("algorithm", "params", "features")
     }
@@ -258,7 +262,7 @@ async def test_openapi_has_examples_and_problems_for_every_body():
     async with client() as http:
         document = (await http.get("/openapi.json")).json()
     references = json.dumps(document).split('"$ref": "#/components/schemas/')[1:]
-    assert {one.partition('"')[0] for one in references} <= set(document["components"]["schemas"])
+    assert {reference.partition('"')[0] for reference in references} <= set(document["components"]["schemas"])
     for path, verb in (("/v1/learners/{name}", "put"), ("/v1/learners/{name}/update", "post")):
         operation = document["paths"][path][verb]
         assert operation["requestBody"]["content"]["application/json"]["examples"]
@@ -360,7 +364,7 @@ async def test_a_bad_update_is_refused_whole_with_a_pointer(http, case):
     assert reply.headers["content-type"] == "application/problem+json"
     assert problem["status"] == status
     assert problem["request_id"] == reply.headers["x-request-id"]
-    assert [one["pointer"] for one in problem["errors"]] == ([pointer] if status == 422 else [])
+    assert [error["pointer"] for error in problem["errors"]] == ([pointer] if status == 422 else [])
     assert await state_of(http) == before
 
 
@@ -369,7 +373,7 @@ async def test_every_bad_event_is_listed_up_to_a_hundred(http):
     for i in range(0, 300, 2):
         batch[i]["x"] = [1.0]
     problem = (await http.post(f"{URL}/update", json={"events": batch})).json()
-    assert [one["pointer"] for one in problem["errors"]] == [f"/events/{i}/x" for i in range(0, 200, 2)]
+    assert [error["pointer"] for error in problem["errors"]] == [f"/events/{i}/x" for i in range(0, 200, 2)]
 
 
 async def test_a_large_body_is_refused_by_its_length_or_while_it_comes(http):
@@ -447,7 +451,7 @@ async def test_a_bad_configuration_is_refused_with_every_pointer(http, case):
     config, pointers = BAD_CONFIGS[case]
     reply = await http.put("/v1/learners/new", content=json.dumps(config))
     assert reply.status_code == 422
-    assert sorted(one["pointer"] for one in reply.json()["errors"]) == sorted(pointers)
+    assert sorted(error["pointer"] for error in reply.json()["errors"]) == sorted(pointers)
     assert (await http.get("/v1/learners/new")).status_code == 404
 
 
@@ -463,13 +467,13 @@ async def test_a_name_and_settings_that_are_wrong_are_told_at_once(http):
     wrong = {**DENSE, "params": {"eta": -1}, "window": 0}
     reply = await http.put("/v1/learners/a b", json=wrong)
     assert (reply.status_code, reply.json()["code"]) == (422, "invalid")
-    assert [one["pointer"] for one in reply.json()["errors"]] == ["/name", "/params/eta", "/window"]
+    assert [error["pointer"] for error in reply.json()["errors"]] == ["/name", "/params/eta", "/window"]
     reply = await http.put("/v1/learners/a b", json=DENSE)
     assert reply.json()["code"] == "invalid"
-    assert [one["pointer"] for one in reply.json()["errors"]] == ["/name"]
+    assert [error["pointer"] for error in reply.json()["errors"]] == ["/name"]
     reply = await http.put("/v1/groups/ ", json={"learners": ["fraud"]})
     assert (reply.status_code, reply.json()["code"]) == (422, "invalid")
-    assert [one["pointer"] for one in reply.json()["errors"]] == ["/name", "/learners"]
+    assert [error["pointer"] for error in reply.json()["errors"]] == ["/name", "/learners"]
 
 
 async def test_a_hundred_problems_are_listed_at_most_and_that_of_the_name_is_the_first(http):
@@ -484,17 +488,17 @@ async def test_a_hundred_problems_are_listed_at_most_and_that_of_the_name_is_the
         errors = (await http.put(f"/v1/{path}", json=wrong)).json()["errors"]
         assert (len(errors), errors[0]["pointer"]) == (100, "/name")
     errors = (await http.patch("/v1/learners/fraud", json={"late": many})).json()["errors"]
-    assert [one["pointer"] for one in errors] == [f"/late/x{i}" for i in range(100)]
+    assert [error["pointer"] for error in errors] == [f"/late/x{i}" for i in range(100)]
     body = {"events": [{"x": 1}] * 300, **many}
     assert len((await http.post("/v1/learners/fraud/update", json=body)).json()["errors"]) == 100
 
 
 async def test_a_slash_in_a_name_is_pointed_at(http):
     for path in ("learners/a/b", "learners/a%2Fb", "groups/a%2fb"):
-        told = (await http.put(f"/v1/{path}", json=DENSE)).json()
-        assert [one["pointer"] for one in told["errors"]] == ["/name"]
+        document = (await http.put(f"/v1/{path}", json=DENSE)).json()
+        assert [error["pointer"] for error in document["errors"]] == ["/name"]
     for reply in (await http.delete("/v1/learners/a/b"), await http.get("/v1/learners/a%2Fb")):
-        assert (reply.status_code, reply.json()["errors"]) == (404, told["errors"])
+        assert (reply.status_code, reply.json()["errors"]) == (404, document["errors"])
 
 
 async def test_an_event_too_long_for_the_buffers_is_refused(http):
@@ -503,7 +507,7 @@ async def test_an_event_too_long_for_the_buffers_is_refused(http):
     made = [{"indices": list(range(n)), "values": [1.0] * n, "label": 1} for n in (10, 1049)]
     reply = await http.post("/v1/learners/wide/update", json={"events": made})
     assert reply.status_code == 422
-    assert [one["pointer"] for one in reply.json()["errors"]] == ["/events/1"]
+    assert [error["pointer"] for error in reply.json()["errors"]] == ["/events/1"]
 
 
 async def test_unknown_paths_and_methods_are_problems_too(http):
@@ -515,9 +519,9 @@ async def test_unknown_paths_and_methods_are_problems_too(http):
         ("GET", f"/{'long' * 100}"),
     ):
         missing = await http.request(method, path)
-        told = missing.json()
-        assert (missing.status_code, told["code"], told["errors"]) == (404, "not-found", [])
-        assert len(told["detail"]) < 300
+        document = missing.json()
+        assert (missing.status_code, document["code"], document["errors"]) == (404, "not-found", [])
+        assert len(document["detail"]) < 300
     wrong = await http.delete("/v1/learners")
     assert (wrong.status_code, wrong.json()["code"]) == (405, "method-not-allowed")
     assert wrong.headers["allow"] == "GET"
@@ -549,10 +553,10 @@ async def test_unknown_query_parameters_are_refused(http, method, path, known):
     before = await state_of(http)
     reply = await http.request(method, path, params={"a/b": "1", "Explain": ""}, json={"events": []})
     expected = {"enum": known.split(" or ") if known else []}
-    told = reply.json()
-    assert (reply.status_code, told["code"]) == (422, "invalid")
+    document = reply.json()
+    assert (reply.status_code, document["code"]) == (422, "invalid")
     assert reply.headers["content-type"] == "application/problem+json"
-    assert [(one["pointer"], one["code"], one["expected"]) for one in told["errors"]] == [
+    assert [(error["pointer"], error["code"], error["expected"]) for error in document["errors"]] == [
         ("/a~1b", "unknown", expected),
         ("/Explain", "unknown", expected),
     ]
@@ -573,7 +577,9 @@ async def test_all_known_query_parameters_are_listed_and_taken(http):
     names = problem["expected"]["enum"]
     assert {"from", "to", "step", "by"} <= set(names)
     documented = (await http.get("/openapi.json")).json()["paths"]["/v1/learners/{name}/metrics/history"]["get"]
-    assert sorted(names) == sorted(one["name"] for one in documented["parameters"] if one["in"] == "query")
+    assert sorted(names) == sorted(
+        parameter["name"] for parameter in documented["parameters"] if parameter["in"] == "query"
+    )
     for query in ("from=1&to=5", "step=2&by=events", ""):
         assert (await http.get(f"{URL}/metrics/history?{query}")).status_code == 200
     many = await http.get(URL, params={f"p{i}": 1 for i in range(1000)})
@@ -621,7 +627,7 @@ async def test_the_bytes_of_unanswered_requests_are_bounded():
 
 
 async def test_a_given_request_id_comes_back(http):
-    given = await http.get("/v1/health/live", headers={"x-request-id": "abc-123"})
+    value = await http.get("/v1/health/live", headers={"x-request-id": "abc-123"})
     odd = await http.get("/v1/health/live", headers={"x-request-id": "x" * 65})
-    assert given.headers["x-request-id"] == "abc-123"
+    assert value.headers["x-request-id"] == "abc-123"
     assert odd.headers["x-request-id"] != "x" * 65

@@ -79,9 +79,9 @@ async def test_http_and_library_agree_to_the_bit(name, size):
     settings = {key: value for key, value in config.items() if key not in ("algorithm", "params")}
     learner = create(config["algorithm"], **config.get("params", {}), **settings)
     expected = learner.learn(
-        [carried(one, kind) for one in events],
-        [one["label"] for one in events],
-        weights=[one["weight"] for one in events],
+        [carried(event, kind) for event in events],
+        [event["label"] for event in events],
+        weights=[event["weight"] for event in events],
         ids=[f"e{i}" for i in range(len(events))],
     )
     url = "/v1/learners/a"
@@ -89,9 +89,9 @@ async def test_http_and_library_agree_to_the_bit(name, size):
     async with client() as http:
         assert (await http.put(url, json=config)).status_code == 201
         for start in range(0, len(events), size):
-            part = [as_event(one, kind, start + i) for i, one in enumerate(events[start : start + size])]
+            part = [as_event(event, kind, start + i) for i, event in enumerate(events[start : start + size])]
             reply = await http.post(f"{url}/update", json={"events": part})
-            scores += [one["score"] for one in reply.json()["results"]]
+            scores += [result["score"] for result in reply.json()["results"]]
         digest = (await http.get(f"{url}/digest")).json()["digest"]
         figures = (await http.get(f"{url}/metrics")).json()
     assert np.array_equal(expected, scores)
@@ -102,4 +102,4 @@ async def test_http_and_library_agree_to_the_bit(name, size):
 
 
 def test_every_kind_of_features_has_an_example():
-    assert {one["features"]["kind"] for one in examples.CREATE.values()} >= {"dense", "named", "table"}
+    assert {item["features"]["kind"] for item in examples.CREATE.values()} >= {"dense", "named", "table"}

@@ -38,17 +38,17 @@ async def test_of_learners(setup: str) -> None:
     predict = schemas.PredictReply if two else schemas.OrdinalPredictReply
     async with serving(MemoryStore()) as (http, engine):
         await http.put("/learners/a", json=SETUPS[setup])
-        asked = [event(setup, i) for i in range(200, 210)]
-        predict.model_validate(await posted(http, "/learners/a/predict", asked[:5]))
+        request = [event(setup, i) for i in range(200, 210)]
+        predict.model_validate(await posted(http, "/learners/a/predict", request[:5]))
         await figures()  # most are null yet
         if two:
             await drifted(http)
         update.model_validate(await posted(http, "/learners/a/update", labelled(setup, 50, 250)))
-        predict.model_validate(await posted(http, "/learners/a/predict", asked))
-        known: list[dict[str, Any]] = [*late(setup, 200, 205), {"id": "never", "label": 1}]
-        update.model_validate(await posted(http, "/learners/a/labels", [*known, {**known[0], "label": 1}]))
+        predict.model_validate(await posted(http, "/learners/a/predict", request))
+        expected: list[dict[str, Any]] = [*late(setup, 200, 205), {"id": "never", "label": 1}]
+        update.model_validate(await posted(http, "/learners/a/labels", [*expected, {**expected[0], "label": 1}]))
         if two:
-            predict.model_validate(await posted(http, "/learners/a/predict?explain=2", asked))
+            predict.model_validate(await posted(http, "/learners/a/predict?explain=2", request))
         await engine.get("a").log.catch_up()
         await figures()
         snapshot = await http.post("/learners/a/snapshots")
@@ -69,6 +69,6 @@ async def test_of_groups() -> None:
         await got(http, "/groups/g", schemas.GroupDocument)
         await got(http, "/groups", schemas.GroupList)
         await got(http, "/groups?tests=true", schemas.GroupList)
-        told = (await http.get("/groups?tests=true")).json()["groups"][0]
-        assert told.pop("tests") == (await http.get("/groups/g/compare")).json()["tests"]
-        assert told == (await http.get("/groups/g")).json()
+        report = (await http.get("/groups?tests=true")).json()["groups"][0]
+        assert report.pop("tests") == (await http.get("/groups/g/compare")).json()["tests"]
+        assert report == (await http.get("/groups/g")).json()

@@ -65,30 +65,30 @@ class Live:
 
     def until(self, kind: str) -> list[tuple[str, Any]]:
         """Everything up to the next event of a kind."""
-        found = []
-        for one in self:
-            found.append(one)
-            if one[0] == kind:
-                return found
-        raise AssertionError(f"it ended with {found}")
+        actual = []
+        for item in self:
+            actual.append(item)
+            if item[0] == kind:
+                return actual
+        raise AssertionError(f"it ended with {actual}")
 
 
 def merged(told: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     """The document with what has changed in it."""
     rest = dict(change)
-    rows = {one["name"]: one for one in told["learners"]}
+    rows = {learner["name"]: learner for learner in told["learners"]}
     for name in rest.pop("gone"):
         del rows[name]
-    rows |= {one["name"]: one for one in rest.pop("learners")}
+    rows |= {item["name"]: item for item in rest.pop("learners")}
     return {**told, **rest, "learners": [rows[name] for name in sorted(rows)]}
 
 
 @pytest.fixture(scope="module")
 def ring(tmp_path_factory: pytest.TempPathFactory) -> Keyring:
-    found = Keyring(tmp_path_factory.mktemp("keys"))
-    found.make("root", "admin")
-    found.make("some", "read", pattern="b*")
-    return found
+    actual = Keyring(tmp_path_factory.mktemp("keys"))
+    actual.make("root", "admin")
+    actual.make("some", "read", pattern="b*")
+    return actual
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,9 @@ def http(service: Process, ring: Keyring) -> Iterator[httpx.Client]:
         client.put("/groups/g", json={"learners": ["a", "b1"]}).raise_for_status()
         client.put("/groups/bs", json={"learners": ["b1", "b2"]}).raise_for_status()
         yield client
-        for path in (f"/{what}/{one['name']}" for what in ("groups", "learners") for one in listed(client, what)[what]):
+        for path in (
+            f"/{what}/{item['name']}" for what in ("groups", "learners") for item in listed(client, what)[what]
+        ):
             client.delete(path).raise_for_status()
 
 
@@ -116,8 +118,8 @@ def listed(http: httpx.Client, what: str) -> dict[str, Any]:
     """What there is, as a poll tells it."""
     reply = http.get(f"/{what}", params={"learners": {"figures": True}, "groups": {"tests": True}}[what])
     reply.raise_for_status()
-    found: dict[str, Any] = reply.json()
-    return found
+    document: dict[str, Any] = reply.json()
+    return document
 
 
 def update(http: httpx.Client, path: str, start: int, stop: int) -> None:
@@ -136,9 +138,9 @@ def test_everything_is_told_first_and_then_what_changes(http: httpx.Client) -> N
             for kind, data in live:
                 assert kind == "changed"
                 assert data["learners"] or data["gone"] or len(data) > 2
-                spoken_of |= {one["name"] for one in data["learners"]} | set(data["gone"])
-                found = {one["name"]: one["events"] for one in live.learners["learners"]}
-                if found == events and live.learners == listed(http, "learners"):
+                spoken_of |= {learner["name"] for learner in data["learners"]} | set(data["gone"])
+                actual = {learner["name"]: learner["events"] for learner in live.learners["learners"]}
+                if actual == events and live.learners == listed(http, "learners"):
                     break
             assert spoken_of == names
 
@@ -163,7 +165,7 @@ def test_the_groups_alone(http: httpx.Client) -> None:
             for kind, data in live:
                 assert kind == "groups"
                 if data == listed(http, "groups"):
-                    return {one["name"]: one["events"] for one in data["groups"]}
+                    return {group["name"]: group["events"] for group in data["groups"]}
             raise AssertionError("it ended")
 
         assert told().keys() == {"bs", "g"}
@@ -178,12 +180,12 @@ def test_a_comparison_is_told_whenever_it_has_changed(http: httpx.Client) -> Non
         for stop in (0, 100, 150):
             if stop:
                 update(http, "groups/g", stop - 50, stop)
-            ((_, told),) = live.until("comparison")
-            assert told == http.get("/groups/g/compare").json()
-        assert told["events"] == 100
+            ((_, report),) = live.until("comparison")
+            assert report == http.get("/groups/g/compare").json()
+        assert report["events"] == 100
         http.delete("/learners/b1").raise_for_status()
-        ((_, told),) = live.until("comparison")
-        assert told["gone"] == ["b1"]
+        ((_, report),) = live.until("comparison")
+        assert report["gone"] == ["b1"]
         http.delete("/groups/g").raise_for_status()
         assert list(live) == [("gone", {"detail": "there is no group named g"})]  # and it ends
     assert http.get("/groups/g/compare/stream").json()["code"] == "unknown-group"
@@ -195,14 +197,14 @@ def test_a_key_is_told_of_its_learners_as_long_as_it_is_one(http: httpx.Client, 
     with Live(http, "/stream", key) as live, Live(http, "/groups/bs/compare/stream", key) as group:
         assert [kind for kind, _ in group.until("comparison")] == ["comparison"]
         (_, whole), (_, groups) = live.until("groups")
-        assert [one["name"] for one in whole["learners"]] == ["b1", "b2"]
-        assert [one["name"] for one in groups["groups"]] == ["bs"]
+        assert [learner["name"] for learner in whole["learners"]] == ["b1", "b2"]
+        assert [item["name"] for item in groups["groups"]] == ["bs"]
         for name in ("a", "b2"):
             update(http, f"learners/{name}", 0, 50)
         http.delete("/learners/a").raise_for_status()
         while live.learners["learners"][1]["events"] < 50:
             ((_, changed),) = live.until("changed")
-            assert ([one["name"] for one in changed["learners"]], changed["gone"]) == (["b2"], [])
+            assert ([learner["name"] for learner in changed["learners"]], changed["gone"]) == (["b2"], [])
         ring.drop("some")
         assert {kind for kind, _ in live} <= {"changed"}  # they end
         assert list(group) == []
@@ -214,7 +216,7 @@ def test_streams_of_every_kind_count_as_one(http: httpx.Client) -> None:
     first, second, third = (Live(http, path) for path in paths)
     with first, second:
         with third:
-            assert all(next(iter(one)) for one in (first, second, third))
+            assert all(next(iter(item)) for item in (first, second, third))
             for path in paths:
                 refused = http.get(path)
                 assert (refused.status_code, refused.json()["code"]) == (429, "too-many-streams")
@@ -257,17 +259,17 @@ async def told_of(events: AsyncIterator[bytes], kind: str) -> dict[str, Any]:
     async with asyncio.timeout(300):
         name, data = (await anext(events)).decode().strip().split("\n")
     assert name == f"event: {kind}"
-    found: dict[str, Any] = json.loads(data.removeprefix("data: "))
-    return found
+    actual: dict[str, Any] = json.loads(data.removeprefix("data: "))
+    return actual
 
 
 async def test_who_reads_slowly_gets_fewer_events_with_all_that_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "_LEAST", 0.0)
-    kept = Overview()
+    stored = Overview()
     async with serving(MemoryStore()) as (http, engine):
 
         async def shown() -> OverviewDocument:
-            return OverviewDocument(await kept.document(engine))
+            return OverviewDocument(await stored.document(engine))
 
         async def groups() -> bytes:
             return b"{}"
@@ -282,7 +284,7 @@ async def test_who_reads_slowly_gets_fewer_events_with_all_that_has_changed(monk
         await http.delete("/learners/b")
         await http.put("/learners/c", json=DENSE)
         changed = await told_of(events, "changed")
-        assert [one["name"] for one in changed["learners"]] == ["a", "c"]
+        assert [learner["name"] for learner in changed["learners"]] == ["a", "c"]
         assert changed["gone"] == ["b"]
         assert changed["learners"][0]["events"] == 100
         assert merged(whole, changed) == (await http.get("/learners?figures=true")).json()
@@ -290,24 +292,24 @@ async def test_who_reads_slowly_gets_fewer_events_with_all_that_has_changed(monk
 
 async def test_a_learner_that_falls_asleep_is_gone_to_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "_LEAST", 0.0)
-    kept = Overview()
+    stored = Overview()
     async with serving(MemoryStore(), max_resident=1) as (http, engine):
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=DENSE)
-        before = OverviewDocument(await kept.document(engine))
+        before = OverviewDocument(await stored.document(engine))
         assert before.since(before) is None
         engine.residency.evict_idle()  # as a moment later, when nobody asks for anything
         await eventually_async(
             lambda: bool(engine.evicted) and engine.residency.eviction is not None and engine.residency.eviction.done()
         )
-        now = OverviewDocument(await kept.document(engine))
+        now = OverviewDocument(await stored.document(engine))
         changed = json.loads(msgspec.json.encode(now.since(before)))
         assert len(changed["gone"]) == 1
         assert changed == {"learners": [], "gone": changed["gone"], "asleep": changed["gone"]}
 
 
 async def test_what_many_readers_are_shown_is_worked_out_once() -> None:
-    kept = Overview()
+    stored = Overview()
     asked = 0
 
     async def document() -> dict[str, Any]:
@@ -316,13 +318,13 @@ async def test_what_many_readers_are_shown_is_worked_out_once() -> None:
         await asyncio.sleep(0)
         return {"learners": [], "loaded": True}
 
-    found = await asyncio.gather(*(kept.shown(FREE, 1e9, document) for _ in range(10)))
+    actual = await asyncio.gather(*(stored.shown(FREE, 1e9, document) for _ in range(10)))
     assert asked == 1
-    assert all(one is found[0] for one in found)
+    assert all(item is actual[0] for item in actual)
     another = Grant(None)
-    first = await kept.shown(another, 0.0, document)  # another may be told of others
+    first = await stored.shown(another, 0.0, document)  # another may be told of others
     assert asked == 2
-    second = await kept.shown(another, 0.0, document)
+    second = await stored.shown(another, 0.0, document)
     assert asked == 3
     assert second is not first
     assert second.since(first) is None
@@ -336,9 +338,9 @@ def test_the_difference_is_the_same_for_who_was_shown_the_last_one_and_for_who_w
     first = OverviewDocument({"learners": [row("a", 1), row("b", 1)], "loaded": False})
     second = OverviewDocument({"learners": [row("a", 2), row("b", 1)], "loaded": True}, first)
     third = OverviewDocument({"learners": [row("a", 2), row("c", 1)], "loaded": True}, second)
-    told = [json.loads(msgspec.json.encode(now.since(before))) for now, before in ((second, first), (third, second))]
-    assert told[0] == {"learners": [row("a", 2)], "gone": [], "loaded": True}
-    assert told[1] == {"learners": [row("c", 1)], "gone": ["b"]}
+    report = [json.loads(msgspec.json.encode(now.since(before))) for now, before in ((second, first), (third, second))]
+    assert report[0] == {"learners": [row("a", 2)], "gone": [], "loaded": True}
+    assert report[1] == {"learners": [row("c", 1)], "gone": ["b"]}
     late = json.loads(msgspec.json.encode(third.since(first)))
     assert late == {"learners": [row("a", 2), row("c", 1)], "gone": ["b"], "loaded": True}
 

@@ -56,9 +56,9 @@ async def test_file_is_served_and_revalidated(client: AsyncClient, file: Path) -
         assert reply.content == static._STATIC[file.name].body
 
     etag = reply.headers["etag"]
-    for known in (etag, f"W/{etag}", f'"other", {etag}', "*"):
-        again = await client.get(path, headers={"If-None-Match": known})
-        assert (again.status_code, again.content) == (304, b""), known
+    for expected in (etag, f"W/{etag}", f'"other", {etag}', "*"):
+        again = await client.get(path, headers={"If-None-Match": expected})
+        assert (again.status_code, again.content) == (304, b""), expected
         assert again.headers["etag"] == etag
         assert again.headers.get("content-security-policy") == reply.headers.get("content-security-policy")
     assert (await client.get(path, headers={"If-None-Match": '"other"'})).status_code == 200
@@ -133,9 +133,9 @@ def test_missing_bundle_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_style_of_maps_is_left_out() -> None:
     """Plotly's bundle adds it where no element has its id: the policy would refuse it, with an error in the console."""
-    found = static._map_style(static._BUNDLE.read_bytes())
-    assert found
-    assert f'<template id="{found.decode()}"></template>' in static._PAGE.body.decode()
+    actual = static._map_style(static._BUNDLE.read_bytes())
+    assert actual
+    assert f'<template id="{actual.decode()}"></template>' in static._PAGE.body.decode()
     assert static._map_style(b"a bundle without maps") == b""
 
 
@@ -163,8 +163,8 @@ def test_module_writes_names_as_text_only(module: Path) -> None:
 @pytest.mark.parametrize("module", MODULES, ids=lambda file: file.name)
 def test_module_imports_what_is_there(module: Path) -> None:
     for names, source in re.findall(r'^import (?:\{([^}]*)\}|\* as \w+) from "\./([\w.]+)";', module.read_text(), re.M):
-        given = (DASHBOARD / source).read_text()
-        exported = set(re.findall(r"^export (?:async )?(?:function|class|const) (\w+)", given, re.MULTILINE))
+        text = (DASHBOARD / source).read_text()
+        exported = set(re.findall(r"^export (?:async )?(?:function|class|const) (\w+)", text, re.MULTILINE))
         assert {name.strip() for name in names.split(",") if name.strip()} <= exported, source
     assert len(module.read_text().splitlines()) <= 400
 
@@ -203,13 +203,13 @@ def contrast(a: str, b: str) -> float:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_and_lines_stand_out(scheme: str) -> None:
-    found = colours(scheme)
+    actual = colours(scheme)
     for ground in ("page", "panel"):
         for text in ("text", "quiet", "link", "good", "bad"):
-            assert contrast(found[text], found[ground]) >= 4.5, (text, ground)
-    assert contrast(found["on-link"], found["link"]) >= 4.5
+            assert contrast(actual[text], actual[ground]) >= 4.5, (text, ground)
+    assert contrast(actual["on-link"], actual["link"]) >= 4.5
     for line in ("edge", *(f"line-{i}" for i in range(6))):
-        assert contrast(found[line], found["panel"]) >= 3, line
+        assert contrast(actual[line], actual["panel"]) >= 3, line
 
 
 # Linear RGB as it is seen without the first, second or third kind of cones (Machado, Oliveira and Fernandes 2009)
@@ -234,16 +234,16 @@ def lab(colour: str, seen: list[list[float]]) -> np.ndarray:
 @pytest.mark.parametrize("eyes", list(DICHROMACIES))
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_lines_are_told_apart_by_every_reader(scheme: str, eyes: str) -> None:
-    found = colours(scheme)
-    lines = [lab(found[f"line-{i}"], DICHROMACIES[eyes]) for i in range(6)]
-    for (i, one), (k, other) in itertools.combinations(enumerate(lines), 2):
-        assert np.linalg.norm(one - other) > 25, (i, k)  # CIE76; 2.3 is just noticeable
+    actual = colours(scheme)
+    lines = [lab(actual[f"line-{i}"], DICHROMACIES[eyes]) for i in range(6)]
+    for (i, item), (k, other) in itertools.combinations(enumerate(lines), 2):
+        assert np.linalg.norm(item - other) > 25, (i, k)  # CIE76; 2.3 is just noticeable
 
 
 def test_commands_of_the_empty_page_are_right() -> None:
     module = (DASHBOARD / "overview.js").read_text()
-    found = dict(re.findall(r"const (curl|create) = `(.*?)`", module, re.DOTALL))
-    shown = {name: text.replace("${base}", "").replace("\\\\\n", " ") for name, text in found.items()}
+    actual = dict(re.findall(r"const (curl|create) = `(.*?)`", module, re.DOTALL))
+    shown = {name: text.replace("${base}", "").replace("\\\\\n", " ") for name, text in actual.items()}
     curl, create = (shlex.split(shown[name]) for name in ("curl", "create"))
 
     assert curl[:3] == ["curl", "-X", "PUT"]

@@ -18,11 +18,11 @@ SAYING = re.compile(r"^(seconds|bytes)\b|\bseconds since the epoch\b")
 
 def numbers(schema: Any) -> Iterator[dict[str, Any]]:
     """The schemas of the numbers that a value may be, or may hold a list of."""
-    for one in (schema, *schema.get("anyOf", ())):
-        if one.get("type") in ("number", "integer"):
-            yield one
-        elif one.get("type") == "array":
-            yield from numbers(one["items"])
+    for item in (schema, *schema.get("anyOf", ())):
+        if item.get("type") in ("number", "integer"):
+            yield item
+        elif item.get("type") == "array":
+            yield from numbers(item["items"])
 
 
 def fields(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -39,9 +39,9 @@ def fields(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def untold(schema: Any) -> Iterator[tuple[str, str | None]]:
     """The names of numbers that should have a unit and have none, or the other way round, with the unit."""
-    for name, one in fields(schema):
-        for number in numbers(one):
-            has = bool(TELLING.search(name) or SAYING.search(one.get("description", "")))
+    for name, item in fields(schema):
+        for number in numbers(item):
+            has = bool(TELLING.search(name) or SAYING.search(item.get("description", "")))
             if has != ("unit" in number):
                 yield name, number.get("unit")
 
@@ -59,7 +59,7 @@ async def test_settings_name_their_units():
 def test_the_documents_of_the_interface_name_their_units():
     document = create_app(Settings(store="memory:")).openapi()
     assert list(untold(document["components"])) == []
-    told = {number["unit"] for _, one in fields(document) for number in numbers(one) if "unit" in number}
-    assert told == {"seconds", "seconds since the epoch", "per second", "bytes"}
+    report = {number["unit"] for _, item in fields(document) for number in numbers(item) if "unit" in number}
+    assert report == {"seconds", "seconds since the epoch", "per second", "bytes"}
     setting = document["components"]["schemas"]["LearnerConfig"]["properties"]["window_seconds"]["anyOf"][0]
     assert setting == {"type": "number", "exclusiveMinimum": 0, "maximum": 1e10, "unit": "seconds"}

@@ -44,8 +44,8 @@ async def serving(
 
 def updates(count: int, start: int = 0, **more: Any) -> Iterator[dict[str, Any]]:
     """Messages of one labelled event each, whose seq is the event's number."""
-    for i, one in enumerate(events(count, start), start):
-        yield {"seq": i, "op": "update", "events": [one], **more}
+    for i, item in enumerate(events(count, start), start):
+        yield {"seq": i, "op": "update", "events": [item], **more}
 
 
 async def settled() -> None:
@@ -63,27 +63,27 @@ async def test_a_pipelined_course_is_answered_as_over_http_one_by_one(setup: str
     course: list[tuple[str, list[dict[str, Any]]]] = []
     for i in range(0, 240, 3):
         op = chosen.choice(["update", "update", "update", "predict", "served", "labels"]) if i > 60 else "update"
-        own = [event(setup, i + k) for k in range(chosen.choice([1, 1, 3]))]
+        private = [event(setup, i + k) for k in range(chosen.choice([1, 1, 3]))]
         if op == "update":
-            own = [{**one, "label": label_of(setup, i + k)} for k, one in enumerate(own)]
+            private = [{**item, "label": label_of(setup, i + k)} for k, item in enumerate(private)]
         elif op == "predict":
-            own = [{key: value for key, value in one.items() if key != "id"} for one in own]
+            private = [{key: value for key, value in item.items() if key != "id"} for item in private]
         elif op == "labels":
-            own = [{"id": f"e{i - 3}", "label": label_of(setup, i - 3)}]
-        course.append(("predict" if op == "served" else op, own))
+            private = [{"id": f"e{i - 3}", "label": label_of(setup, i - 3)}]
+        course.append(("predict" if op == "served" else op, private))
     async with serving(learners="") as (app, http, _):
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=SETUPS[setup])
         expected = []
-        for op, own in course:
-            reply = await http.post(f"/learners/b/{op}", json={"events": own})
+        for op, private in course:
+            reply = await http.post(f"/learners/b/{op}", json={"events": private})
             assert reply.status_code == 200, reply.text
             expected.append(reply.json())
         async with websocket(app, ONE) as client:
-            client.send(*({"seq": i, "op": op, "events": own} for i, (op, own) in enumerate(course)))
-            found = await client.replies(len(course))
-        assert [one["seq"] for one in found] == list(range(len(course)))
-        for got, wanted in zip(found, expected, strict=True):
+            client.send(*({"seq": i, "op": op, "events": local} for i, (op, local) in enumerate(course)))
+            actual = await client.replies(len(course))
+        assert [item["seq"] for item in actual] == list(range(len(course)))
+        for got, wanted in zip(actual, expected, strict=True):
             assert got.keys() == wanted.keys() | {"seq", "status"}
             # neighbours are one record: what is said of the moment is said of its end
             moment = {"seq", "status", "position", "class_counts", "stale_seconds"}
@@ -102,8 +102,8 @@ def array(values: Any, dtype: str) -> dict[str, Any]:
 def columns(count: int, start: int, *, labels: bool = True) -> dict[str, Any]:
     """The events as columns."""
     made = events(count, start)
-    said = {"labels": array([one["label"] for one in made], "int8")} if labels else {}
-    return {"x": array([one["x"] for one in made], "float64"), "ids": [one["id"] for one in made], **said}
+    message = {"labels": array([item["label"] for item in made], "int8")} if labels else {}
+    return {"x": array([item["x"] for item in made], "float64"), "ids": [item["id"] for item in made], **message}
 
 
 async def test_text_and_binary_may_alternate_and_mean_the_same() -> None:
@@ -114,7 +114,7 @@ async def test_text_and_binary_may_alternate_and_mean_the_same() -> None:
             else:
                 client.send({"seq": k, "op": "update", **columns(4, k)}, binary=True)
         client.send({"seq": 40, "op": "predict", **columns(3, 40, labels=False), "ids": None}, binary=True)
-        client.send({"seq": 41, "op": "predict", "events": [{"x": one["x"]} for one in events(3, 40)]})
+        client.send({"seq": 41, "op": "predict", "events": [{"x": item["x"]} for item in events(3, 40)]})
         client.send({"seq": 42, "op": "labels", "ids": ["e0"], "labels": [0], "times": [9.0]}, binary=True)
         client.send({"seq": 43, "op": "nothing"}, binary=True)
         seqs = []
@@ -127,10 +127,10 @@ async def test_text_and_binary_may_alternate_and_mean_the_same() -> None:
             if reply["seq"] == 40:
                 scores = np.frombuffer(reply["scores"]["data"], "<f8").tolist()
             elif reply["seq"] == 41:
-                assert [one["score"] for one in reply["results"]] == scores
+                assert [result["score"] for result in reply["results"]] == scores
             elif reply["seq"] == 42:
                 assert reply["relabelled"] == 1
-                assert [reply["statuses"][one] for one in reply["status"]["data"]] == ["relabelled"]
+                assert [reply["statuses"][item] for item in reply["status"]["data"]] == ["relabelled"]
         assert seqs == [*range(0, 40, 4), 40, 41, 42, 43]
         await http.post("/learners/b/update", json={"events": events(40)})
         await http.post("/learners/b/labels", json={"events": [{"id": "e0", "label": 0, "time": 9.0}]})
@@ -141,19 +141,22 @@ def course() -> list[dict[str, Any]]:
     """Messages of every operation in columns, of makes that can be put together and of others."""
     made: list[dict[str, Any]] = []
     for i in range(0, 120, 2):
-        own = columns(2, i)
-        own["times"] = [1000.0 + i, 1001.0 + i]
+        local = columns(2, i)
+        local["times"] = [1000.0 + i, 1001.0 + i]
         if i % 20 == 4:
-            own["x"] = array(np.frombuffer(own["x"]["data"]).reshape(2, 3), "float32")
+            local["x"] = array(np.frombuffer(local["x"]["data"]).reshape(2, 3), "float32")
         elif i % 20 == 6:
-            own |= {"labels": [bool(one) for one in own["labels"]["data"]], "weights": array([0.5, 2.0], "float32")}
+            local |= {
+                "labels": [bool(item) for item in local["labels"]["data"]],
+                "weights": array([0.5, 2.0], "float32"),
+            }
         elif i % 20 == 8:
-            own |= {"ids": array([i, i + 1], "uint64"), "times": array([1000.0 + i, np.nan], "float64")}
+            local |= {"ids": array([i, i + 1], "uint64"), "times": array([1000.0 + i, np.nan], "float64")}
         elif i % 20 == 10:
-            own["source"] = {"name": "s", "offset": i // 10}
+            local["source"] = {"name": "s", "offset": i // 10}
         elif i % 20 == 18:
-            own["ids"] = [None, f"e{i - 5}"]  # the second is a duplicate, or a correction
-        made.append({"op": "update", **own})
+            local["ids"] = [None, f"e{i - 5}"]  # the second is a duplicate, or a correction
+        made.append({"op": "update", **local})
     for i in range(60, 120, 10):
         probe = {"op": "predict", "x": columns(2, i)["x"], "times": array([2000.0 + i, 2001.0 + i], "float64")}
         made[i:i] = [
@@ -174,16 +177,16 @@ def course() -> list[dict[str, Any]]:
 async def test_columns_that_are_at_hand_are_answered_as_those_that_wait_for_each_other() -> None:
     messages = course()
     async with serving(learners="ab", ws_credit=200) as (app, http, engine), websocket(app) as client:
-        for seq, one in enumerate(messages):
-            client.send({"seq": seq, "learner": "a", **one}, binary=True)
-        found = await client.replies(len(messages))
+        for seq, message in enumerate(messages):
+            client.send({"seq": seq, "learner": "a", **message}, binary=True)
+        actual = await client.replies(len(messages))
         expected = []
-        for seq, one in enumerate(messages):
-            client.send({"seq": seq, "learner": "b", **one}, binary=True)
+        for seq, message in enumerate(messages):
+            client.send({"seq": seq, "learner": "b", **message}, binary=True)
             expected.append(await client.reply())
-        assert sum("code" in one for one in found) == 12
+        assert sum("code" in item for item in actual) == 12
         moment = {"position": None, "class_counts": None, "stale_seconds": None}
-        assert [{**one, **moment} for one in found] == [{**one, **moment} for one in expected]
+        assert [{**item, **moment} for item in actual] == [{**item, **moment} for item in expected]
         assert (await digest(http, "a"))[1] == (await digest(http, "b"))[1]
         assert engine.get("a").position < engine.get("b").position
 
@@ -201,14 +204,14 @@ async def test_an_explanation_and_a_source_come_with_their_own_message() -> None
         client.send(
             {"seq": 25, "learner": "a", "op": "update", "events": events(1, 40), "source": {**source, "offset": 9}}
         )
-        found = (await client.replies(26))[20:]
+        actual = (await client.replies(26))[20:]
         wanted = (await http.post("/learners/a/predict?explain=2", json={"events": [{"x": [1, 0, 1]}]})).json()
-        assert len(found[1]["results"][0]["explanation"]["features"]) == 2
-        assert found[1]["results"][0].keys() == wanted["results"][0].keys()
-        assert "explanation" not in found[0]["results"][0]
-        assert found[0]["results"] == found[2]["results"]
-        assert (found[3]["applied"], found[4]["duplicate"]) == (3, 3)
-        assert (found[5]["status"], found[5]["code"]) == (409, "source-gap")
+        assert len(actual[1]["results"][0]["explanation"]["features"]) == 2
+        assert actual[1]["results"][0].keys() == wanted["results"][0].keys()
+        assert "explanation" not in actual[0]["results"][0]
+        assert actual[0]["results"] == actual[2]["results"]
+        assert (actual[3]["applied"], actual[4]["duplicate"]) == (3, 3)
+        assert (actual[5]["status"], actual[5]["code"]) == (409, "source-gap")
 
 
 async def test_messages_that_are_at_hand_become_one_record() -> None:
@@ -223,10 +226,10 @@ async def test_messages_that_are_at_hand_become_one_record() -> None:
             await settled()
         assert client.quiet
         gate.set()
-        found = await client.replies(61)
-        assert [one["seq"] for one in found] == list(range(61))
-        assert [one["results"][0]["id"] for one in found] == [f"e{i}" for i in range(61)]
-        assert {(one["applied"], one["duplicate"]) for one in found} == {(1, 0)}
+        actual = await client.replies(61)
+        assert [item["seq"] for item in actual] == list(range(61))
+        assert [item["results"][0]["id"] for item in actual] == [f"e{i}" for i in range(61)]
+        assert {(item["applied"], item["duplicate"]) for item in actual} == {(1, 0)}
         assert engine.get("a").position == before + 2
 
 
@@ -238,12 +241,12 @@ async def test_learners_do_not_wait_for_each_other_and_each_is_answered_in_order
         client.send({"seq": 3, "learner": "a", "op": "predict", "events": [{"x": [1, 1, 1]}]})
         client.send({"seq": 4, "learner": "a", "op": "update", "events": []})  # refused at once, but not out of turn
         client.send(*updates(3, 10, learner="b"))
-        assert [one["seq"] for one in await client.replies(3)] == [10, 11, 12]
+        assert [reply["seq"] for reply in await client.replies(3)] == [10, 11, 12]
         await settled()
         assert client.quiet
         gate.set()
-        found = await client.replies(5)
-        assert [(one["seq"], one["status"]) for one in found] == [(0, 200), (1, 200), (2, 200), (3, 200), (4, 422)]
+        actual = await client.replies(5)
+        assert [(item["seq"], item["status"]) for item in actual] == [(0, 200), (1, 200), (2, 200), (3, 200), (4, 422)]
 
 
 async def test_a_predict_is_scored_by_what_the_updates_before_it_have_taught_and_by_no_later_one() -> None:
@@ -255,8 +258,8 @@ async def test_a_predict_is_scored_by_what_the_updates_before_it_have_taught_and
             wanted.append((await http.post("/learners/b/predict", json=probe)).json()["results"])
         for i in range(0, 40, 10):
             client.send(*updates(10, i), {"seq": 100 + i, "op": "predict", **probe})
-        found = [one for one in await client.replies(44) if one["seq"] >= 100]
-        assert [one["results"] for one in found] == wanted
+        actual = [reply for reply in await client.replies(44) if reply["seq"] >= 100]
+        assert [item["results"] for item in actual] == wanted
 
 
 async def test_served_events_are_remembered_and_counted_for_each_message() -> None:
@@ -272,21 +275,21 @@ async def test_served_events_are_remembered_and_counted_for_each_message() -> No
         for name in "ab":
             await http.put(f"/learners/{name}", json=setup)
             await http.post(f"/learners/{name}/update", json={"events": events(20)})
-        wanted = [(await http.post("/learners/b/predict", json={"events": own})).json() for own in served]
+        wanted = [(await http.post("/learners/b/predict", json={"events": local})).json() for local in served]
         async with websocket(app, ONE) as client:
-            client.send(*({"seq": i, "op": "predict", "events": own} for i, own in enumerate(served)))
-            found = await client.replies(4)
+            client.send(*({"seq": i, "op": "predict", "events": local} for i, local in enumerate(served)))
+            actual = await client.replies(4)
             client.send(
                 {
                     "seq": 4,
                     "op": "labels",
-                    "events": [{"id": one, "label": 1, "time": 1005.0} for one in ("p", "q", "old", "x")],
+                    "events": [{"id": text, "label": 1, "time": 1005.0} for text in ("p", "q", "old", "x")],
                 }
             )
             late = await client.reply()
-        assert [one["remembered"] for one in wanted] == [1, 2, 1, 0]
-        assert [one["remembered"] for one in found] == [1, 2, 1, 0]
-        assert [one["status"] for one in late["results"]] == ["applied", "applied", "expired", "unknown"]
+        assert [item["remembered"] for item in wanted] == [1, 2, 1, 0]
+        assert [item["remembered"] for item in actual] == [1, 2, 1, 0]
+        assert [result["status"] for result in late["results"]] == ["applied", "applied", "expired", "unknown"]
 
 
 # What is refused, and the connection goes on
@@ -299,12 +302,12 @@ async def test_one_bad_message_among_neighbours_is_refused_alone() -> None:
         good[4]["events"].append({"x": [1, 2], "label": 1})
         good[5]["surplus"] = 1
         client.send(*good)
-        found = await client.replies(6)
-        assert [one["status"] for one in found] == [200, 200, 422, 200, 422, 422]
-        assert found[2]["errors"][0]["pointer"] == "/events/0/label"
-        assert found[4]["errors"][0]["pointer"] == "/events/1/x"
-        assert found[5]["errors"][0]["pointer"] == "/surplus"
-        assert {"code", "title", "detail", "errors", "seq", "status"} == found[2].keys()
+        actual = await client.replies(6)
+        assert [item["status"] for item in actual] == [200, 200, 422, 200, 422, 422]
+        assert actual[2]["errors"][0]["pointer"] == "/events/0/label"
+        assert actual[4]["errors"][0]["pointer"] == "/events/1/x"
+        assert actual[5]["errors"][0]["pointer"] == "/surplus"
+        assert {"code", "title", "detail", "errors", "seq", "status"} == actual[2].keys()
         assert sum(engine.get("a").view.class_counts.values()) == 3
 
 
@@ -370,7 +373,7 @@ async def test_what_waits_counts_with_what_was_made_of_it() -> None:
         await settled()
         assert app.state.bodies.bytes > 2 * 1000 * sys.getsizeof("")
         gate.set()
-        assert [one["status"] for one in await client.replies(3)] == [200, 422, 422]
+        assert [reply["status"] for reply in await client.replies(3)] == [200, 422, 422]
         assert app.state.bodies.bytes == 0
 
 
@@ -388,7 +391,9 @@ for other, where in ROWS:
     MALFORMED.append((msgspec.msgpack.encode({"seq": 5, "op": "predict", "x": x}), 422, 5, where))
 
 
-@pytest.mark.parametrize(("message", "status", "seq", "where"), MALFORMED, ids=[str(one[0])[:50] for one in MALFORMED])
+@pytest.mark.parametrize(
+    ("message", "status", "seq", "where"), MALFORMED, ids=[str(item[0])[:50] for item in MALFORMED]
+)
 async def test_a_malformed_message_is_refused_and_the_next_one_is_not(
     message: str | bytes, status: int, seq: int | None, where: str
 ) -> None:
@@ -397,7 +402,7 @@ async def test_a_malformed_message_is_refused_and_the_next_one_is_not(
         refused, good = await client.replies(2)
         assert (refused["status"], refused["seq"]) == (status, seq)
         assert refused["code"] == {400: "bad-body", 422: "invalid"}[status]
-        assert where in [one["pointer"] for one in refused["errors"]] or not where
+        assert where in [error["pointer"] for error in refused["errors"]] or not where
         assert (good["status"], good["seq"]) == (200, 0)
         assert engine.get("a").position == 2
 
@@ -424,7 +429,7 @@ async def test_a_name_that_no_learner_may_have_is_told_at_its_member_and_in_shor
         client.send(*updates(1, learner=name), *updates(1, 1, learner="a"))
         refused, good = await client.replies(2)
         assert (refused["seq"], refused["status"], refused["code"]) == (0, 422, "invalid")
-        assert [one["pointer"] for one in refused["errors"]] == ["/learner"]
+        assert [error["pointer"] for error in refused["errors"]] == ["/learner"]
         assert len(str(refused)) < 600
         assert (good["status"], good["seq"]) == (200, 1)
 
@@ -440,9 +445,9 @@ async def test_what_has_no_room_is_refused_with_a_time_to_try_again() -> None:
             await settled()
         client.send({"seq": 4, "op": "update", "events": events(40, 100)})  # beyond the node's bound of what it holds
         gate.set()
-        found = await client.replies(5)
-        assert [(one["seq"], one["status"]) for one in found] == [(0, 200), (1, 200), (2, 429), (3, 429), (4, 429)]
-        assert {one["retry_after"] for one in found[2:]} == {1}
+        actual = await client.replies(5)
+        assert [(item["seq"], item["status"]) for item in actual] == [(0, 200), (1, 200), (2, 429), (3, 429), (4, 429)]
+        assert {item["retry_after"] for item in actual[2:]} == {1}
         client.send({"seq": 5, "op": "update", "events": events(40, 100)})  # nothing else is held any more
         assert (await client.reply())["applied"] == 40
 
@@ -460,11 +465,11 @@ async def test_without_a_store_scoring_goes_on_and_learning_says_that_it_cannot(
         with monkeypatch.context() as patch:
             patch.setattr(engine.node.store, "append", away)
             client.send(*updates(2, 3), {"seq": 5, "op": "predict", "events": [{"x": [1, 1, 1]}]})
-            found = await client.replies(3)
-        assert [one["status"] for one in found] == [503, 503, 200]
-        assert found[0]["retry_after"] == 1
+            actual = await client.replies(3)
+        assert [item["status"] for item in actual] == [503, 503, 200]
+        assert actual[0]["retry_after"] == 1
         client.send(*updates(2, 3))
-        assert [one["applied"] for one in await client.replies(2)] == [1, 1]
+        assert [reply["applied"] for reply in await client.replies(2)] == [1, 1]
 
 
 # How a connection begins and ends
@@ -543,8 +548,8 @@ async def test_a_learner_that_is_deleted_meanwhile() -> None:
         assert (first["status"], second["status"]) == (404, 404)
         assert (await client.closed())[0] == NO_LEARNER
         every.send(*updates(1, learner="a"), *updates(1, 1, learner="b"))
-        found = await every.replies(2)
-        assert [(one["seq"], one["status"]) for one in found] == [(0, 404), (1, 200)]
+        actual = await every.replies(2)
+        assert [(item["seq"], item["status"]) for item in actual] == [(0, 404), (1, 200)]
 
 
 async def test_a_node_that_has_not_loaded_its_learners_says_to_come_back() -> None:
@@ -604,7 +609,7 @@ async def test_a_stop_answers_what_is_here_and_says_good_bye() -> None:
             assert await late.closed() == (1001, "this node stops")
         gate.set()
         await stopping
-        assert [one["applied"] for one in await client.replies(3)] == [1, 1, 1]
+        assert [reply["applied"] for reply in await client.replies(3)] == [1, 1, 1]
         assert await client.closed() == (1001, "this node stops")
         assert sum(engine.get("a").view.class_counts.values()) == 3
 
@@ -697,10 +702,10 @@ async def test_other_paths_are_no_websockets() -> None:
 async def test_a_server_that_can_refuses_a_websocket_with_a_reason(
     path: str, headers: list[tuple[bytes, bytes]], status: int, code: str
 ) -> None:
-    asked = [*headers, (b"x-request-id", b"mine")]
+    request = [*headers, (b"x-request-id", b"mine")]
     async with (
         serving() as (app, _, _),
-        websocket(app, path, asked, extensions=["websocket.http.response"], greeted=False) as client,
+        websocket(app, path, request, extensions=["websocket.http.response"], greeted=False) as client,
     ):
         start, body = await client.event(), await client.event()
         assert (start["type"], start["status"]) == ("websocket.http.response.start", status)

@@ -17,16 +17,16 @@ def mixed(binary: bool) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = []
     for seq in range(60):
         count = 1 + (seq % 7 == 3)
-        own: dict[str, Any] = columns(count, seq) if binary else {"events": events(count, seq)}
+        local: dict[str, Any] = columns(count, seq) if binary else {"events": events(count, seq)}
         if seq % 10 == 4 and binary:
-            own["labels"] = array([7] * count, "int8")
+            local["labels"] = array([7] * count, "int8")
         elif seq % 10 == 4:
-            own["events"][0]["label"] = "maybe"
+            local["events"][0]["label"] = "maybe"
         elif seq % 10 == 7:
-            own = {"x": own["x"]} if binary else {"events": [{"x": one["x"]} for one in own["events"]]}
+            local = {"x": local["x"]} if binary else {"events": [{"x": event["x"]} for event in local["events"]]}
         elif seq % 20 == 9:
-            own["surplus"] = 1
-        made.append({"seq": seq, "op": "predict" if seq % 10 == 7 else "update", **own})
+            local["surplus"] = 1
+        made.append({"seq": seq, "op": "predict" if seq % 10 == 7 else "update", **local})
     return made
 
 
@@ -36,34 +36,34 @@ async def test_one_read_is_answered_as_its_messages_one_by_one(binary: bool) -> 
     async with serving(learners="ab", ws_credit=200) as (app, http, engine):
         async with websocket(app, ONE, batched=True) as client:
             client.send(*messages, binary=binary)
-            found = await client.replies(len(messages))
+            actual = await client.replies(len(messages))
         async with websocket(app, "/v1/learners/b/ws") as client:
             expected = []
-            for one in messages:
-                client.send(one, binary=binary)
+            for entry in messages:
+                client.send(entry, binary=binary)
                 expected.append(await client.reply())
         moment = {"position": None, "class_counts": None, "stale_seconds": None}
-        assert [{**one, **moment} for one in found] == [{**one, **moment} for one in expected]
-        assert {one.get("status") for one in found if "code" in one} == {422}
+        assert [{**item, **moment} for item in actual] == [{**item, **moment} for item in expected]
+        assert {item.get("status") for item in actual if "code" in item} == {422}
         assert (await digest(http, "a"))[1] == (await digest(http, "b"))[1]
         assert engine.get("a").position < engine.get("b").position
-        counted = {key: one.count for key, one in app.state.access.messages.items()}
+        counted = {key: item.count for key, item in app.state.access.messages.items()}
         assert counted[("update", 200)] == 2 * sum(
-            one["op"] == "update" and "code" not in said for one, said in zip(messages, found, strict=True)
+            message["op"] == "update" and "code" not in output for message, output in zip(messages, actual, strict=True)
         )
         assert app.state.bodies.bytes == 0
 
 
 async def test_a_read_for_several_learners_is_answered_in_the_order_of_each() -> None:
     async with serving(learners="ab") as (app, _, engine), websocket(app, batched=True) as client:
-        made = [{**one, "learner": "abbaa"[i % 5]} for i, one in enumerate(updates(40))]
+        made = [{**update, "learner": "abbaa"[i % 5]} for i, update in enumerate(updates(40))]
         made[7]["learner"] = "nobody"
         client.send(*made)
-        found = await client.replies(40)
+        actual = await client.replies(40)
         for name in "ab":
-            own = [one["seq"] for one in made if one["learner"] == name]
-            assert [one["seq"] for one in found if one["seq"] in own] == own
-        assert [one["code"] for one in found if "code" in one] == ["unknown-learner"]
+            local = [item["seq"] for item in made if item["learner"] == name]
+            assert [item["seq"] for item in actual if item["seq"] in local] == local
+        assert [item["code"] for item in actual if "code" in item] == ["unknown-learner"]
         assert sum(sum(engine.get(name).view.class_counts.values()) for name in "ab") == 39
 
 
@@ -109,9 +109,9 @@ async def test_of_a_read_that_has_no_room_those_messages_are_taken_that_have() -
         await settled()
         assert app.state.bodies.bytes <= 2048
         gate.set()
-        status = [one["status"] for one in await client.replies(31)]
+        status = [reply["status"] for reply in await client.replies(31)]
         assert status == sorted(status)
         assert set(status) == {200, 429}
         client.send(*updates(5, 100))
-        assert [one["status"] for one in await client.replies(5)] == [200] * 5
+        assert [reply["status"] for reply in await client.replies(5)] == [200] * 5
         assert app.state.bodies.bytes == 0

@@ -81,8 +81,8 @@ async def test_a_window_of_messages_in_both_forms_is_answered_in_order(url: str)
                     await client.send(json.dumps({"seq": sent, "op": "update", "events": events(1, sent)}))
                 sent += 1
             reply = await client.recv()
-            found = msgspec.msgpack.decode(reply) if isinstance(reply, bytes) else json.loads(reply)
-            assert (found["seq"], found["applied"]) == (seq, 1)
+            actual = msgspec.msgpack.decode(reply) if isinstance(reply, bytes) else json.loads(reply)
+            assert (actual["seq"], actual["applied"]) == (seq, 1)
             assert isinstance(reply, bytes) == (seq % 3 == 2)
         await client.send(json.dumps({"seq": 0, "op": "predict", "events": [{"x": [1, 0, 1]}] * 1000}))
         assert len(json.loads(await client.recv())["results"]) == 1000  # a reply of more than 65,535 bytes
@@ -192,7 +192,7 @@ def test_frames_in_any_pieces_are_learnt_as_over_http_and_one_that_is_not_masked
     assert received.endswith(b"\x88\x13" + (1002).to_bytes(2, "big") + b"incorrect masking")
     for seq in range(count):
         assert http.post(f"{path}-twin/update", json={"events": events(1, seq)}).status_code == 200
-    digests = [http.get(f"{one}/digest").json()["digest"] for one in (path, f"{path}-twin")]
+    digests = [http.get(f"{item}/digest").json()["digest"] for item in (path, f"{path}-twin")]
     http.close()
     assert digests[0] == digests[1]
 
@@ -227,5 +227,5 @@ async def test_a_stop_of_the_service_is_told_as_the_reason(log: Path) -> None:
             assert json.loads(await client.recv())["seq"] == 0
             await asyncio.to_thread(process.stop)
             replies, code, reason = await ending(client)
-            assert [one["seq"] for one in replies] == list(range(1, len(replies) + 1))
+            assert [reply["seq"] for reply in replies] == list(range(1, len(replies) + 1))
             assert (code, reason) == (1001, "this node stops")

@@ -265,11 +265,11 @@ async def test_problems_over_http() -> None:
             reply = await http.put(path, json=config)
             assert reply.status_code == 201, reply.text
         await http.post(f"{FRAUD}/update", json={"events": [ROW], "source": {"name": "t", "offset": 9}})
-        found = []
+        actual = []
         for method, path, arguments, *_ in PROBLEMS:
             reply = await http.request(method, path, **arguments)
-            found.append((method, path, arguments, *words(reply.json())))
-        compare(found, PROBLEMS)
+            actual.append((method, path, arguments, *words(reply.json())))
+        compare(actual, PROBLEMS)
 
 
 def words(problem: dict[str, Any]) -> tuple[int, str, str, dict[str, str]]:
@@ -362,12 +362,12 @@ async def test_problems_of_keys(tmp_path: Path) -> None:
         assert (await http.get("/learners", headers=ring["slow"])).status_code == 200
         body = {"events": events(30, 100)}
         assert (await http.post("/learners/t-a/update", json=body, headers=ring["few"])).status_code == 200
-        found = []
+        actual = []
         for key, method, path, arguments, *_ in KEYED:
             headers = ring[key] if key else arguments.get("headers", {})
             reply = await http.request(method, path, **{**arguments, "headers": headers})
-            found.append((key, method, path, arguments, *words(reply.json())))
-        compare(found, KEYED)
+            actual.append((key, method, path, arguments, *words(reply.json())))
+        compare(actual, KEYED)
 
 
 def message(**members: Any) -> dict[str, Any]:
@@ -416,11 +416,11 @@ async def test_errors_of_websocket_messages() -> None:
         app = app_over(engine)
         await engine.create("a", Config.of(DENSE))
         async with websocket(app) as socket:
-            found = []
+            actual = []
             for sent, *_ in MESSAGES:
                 socket.send({"learner": "a", **sent} if isinstance(sent, dict) else sent)
-                found.append((sent, *words(await socket.reply())))
-            compare(found, MESSAGES)
+                actual.append((sent, *words(await socket.reply())))
+            compare(actual, MESSAGES)
 
 
 # path, headers, query; code and reason of the close
@@ -445,11 +445,11 @@ CLOSES: list[tuple[str, list[tuple[bytes, bytes]], bytes, int, str]] = [
 async def test_reasons_of_websocket_closes() -> None:
     async with node(MemoryStore()) as engine:
         app = app_over(engine)
-        found = []
+        actual = []
         for path, headers, query, *_ in CLOSES:
             async with websocket(app, path, headers, query=query, greeted=False) as socket:
                 sent = await socket.event()
                 while sent["type"] != "websocket.close":
                     sent = await socket.event()
-                found.append((path, headers, query, sent["code"], sent["reason"]))
-        compare(found, CLOSES)
+                actual.append((path, headers, query, sent["code"], sent["reason"]))
+        compare(actual, CLOSES)
