@@ -207,7 +207,8 @@ class Report:
         for verdict in self.verdicts:
             yield (
                 f"  {verdict.name}: {verdict.records:,} records, {verdict.learnt:,} events learnt; "
-                f"{verdict.repeated:,} logged again and not learnt again; acknowledged and never learnt {len(verdict.lost)}, "
+                f"{verdict.repeated:,} logged again and not learnt again; "
+                f"acknowledged and never learnt {len(verdict.lost)}, "
                 f"learnt more than once {len(verdict.twice)}, learnt with other values {len(verdict.changed)}, "
                 f"never sent {len(verdict.foreign)}; "
                 f"digests of {len(verdict.nodes)} nodes and of a library run over the log "
