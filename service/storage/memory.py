@@ -1,4 +1,4 @@
-"""The store in memory: the protocol in plain Python, for tests. Nothing survives the process."""
+"""The store in memory: the protocol in plain Python, for tests. It does not outlive the process."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from service.storage.store_protocol import (
     ServedLimits,
     ServeReceipt,
     SnapshotInfo,
-    gathered,
     latest,
-    together,
+    load_newest_stepwise,
+    merge_notices,
 )
 
 __all__ = ["MemoryStore"]
@@ -43,30 +43,30 @@ def _size(event: ServedEvent) -> int:
 
 
 @dataclass
-class _Served:
-    """What is remembered of one learner, oldest served first, and the tombstones of what is not any more."""
+class _ServedEvents:
+    """The served events of one learner, oldest first, and the tombstones of dropped ones."""
 
     events: OrderedDict[str, ServedEvent] = field(default_factory=OrderedDict)
-    numbers: dict[str, int] = field(default_factory=dict)  # id -> the how manieth event ever served it was
-    labelled: set[str] = field(default_factory=set)  # those whose label has come
-    count: int = 0  # ever served
-    settled: int = 0  # the cursor, a number
+    numbers: dict[str, int] = field(default_factory=dict)  # id -> ordinal among all events ever served
+    labelled: set[str] = field(default_factory=set)  # ids whose label arrived
+    count: int = 0  # events ever served
+    settled: int = 0  # the cursor: an ordinal
     bytes: int = 0
     expired: int = 0
     evicted: int = 0
-    tombstones: OrderedDict[str, int] = field(default_factory=OrderedDict)  # id -> the how manieth drop it was
-    removed: int = 0  # drops whose tombstones have gone
+    tombstones: OrderedDict[str, int] = field(default_factory=OrderedDict)  # id -> ordinal among all drops
+    removed: int = 0  # drops whose tombstones were removed
 
     def pending(self) -> ServedCounts:
         return ServedCounts(len(self.events), self.bytes, self.expired, self.evicted)
 
     @property
     def dropped(self) -> int:
-        """Ever."""
+        """Count all drops."""
         return self.expired + self.evicted
 
     def take(self, id: str) -> bool:
-        """Whether it was remembered; it is not any more."""
+        """Remove an event; return whether it was stored."""
         event = self.events.pop(id, None)
         if event is None:
             return False
@@ -75,8 +75,8 @@ class _Served:
         self.bytes -= _size(event)
         return True
 
-    def serve(self, remembered: Sequence[ServedEvent], bounds: ServedLimits) -> None:
-        """Remember, then drop what has expired or exceeds the bounds."""
+    def serve(self, remembered: Sequence[ServedEvent], limits: ServedLimits) -> None:
+        """Store events, then drop those that expired or exceed the limits."""
         events = latest(remembered)
         for event in events:
             self.take(event.id)
@@ -89,26 +89,26 @@ class _Served:
             oldest = next(iter(self.events.values()), None)
             if oldest is None:
                 break
-            if oldest.time < bounds.before:
+            if oldest.time < limits.before:
                 self.expired += 1
-            elif len(self.events) > bounds.events or self.bytes > bounds.bytes:
+            elif len(self.events) > limits.events or self.bytes > limits.bytes:
                 self.evicted += 1
             else:
                 break
             self.take(oldest.id)
             self.bury(oldest.id)
-        excess = self.dropped - bounds.events - self.removed
+        excess = self.dropped - limits.events - self.removed
         self.removed += max(0, min(excess, len(events) + DROPS))
         while self.tombstones and next(iter(self.tombstones.values())) <= self.removed:
             self.tombstones.popitem(last=False)
 
     def bury(self, id: str) -> None:
-        """Leave a tombstone for what was dropped and counted."""
+        """Leave a tombstone for an event that was dropped and counted."""
         self.tombstones[id] = self.dropped
 
     def oldest(self, before: float, limit: int, after: int) -> ExpiredEvents:
-        """What has expired after the cursor, from the oldest on: as many as one reply carries."""
-        found: list[ServedEvent] = []
+        """List expired events after the cursor, oldest first: as many as fit in one reply."""
+        events: list[ServedEvent] = []
         size, large = 0, False
         upto = max(self.settled, after)
         for event in self.events.values():
@@ -116,112 +116,122 @@ class _Served:
             if number <= max(self.settled, after):
                 continue
             size += len(event.data)
-            large = bool(found) and size > REPLY_BYTES
-            if large or len(found) >= limit or not event.time < before:
+            large = bool(events) and size > REPLY_BYTES
+            if large or len(events) >= limit or not event.time < before:
                 break
-            found.append(event)
+            events.append(event)
             upto = number
-        return ExpiredEvents(upto, found, [event.id in self.labelled for event in found], large or len(found) == limit)
+        return ExpiredEvents(
+            upto, events, [event.id in self.labelled for event in events], large or len(events) == limit
+        )
 
 
 @dataclass
-class _Log:
-    """What is kept of one learner: entries `trimmed + 1` to `head`, the snapshots by position, what was served."""
+class _MemoryLog:
+    """The data of one learner: entries `trimmed + 1` to `head`, snapshots by position, served events."""
 
     birth: bytes
     head: int
     trimmed: int = 0
     entries: list[LogEntry] = field(default_factory=list)
-    snapshots: dict[int, tuple[bytes, float]] = field(default_factory=dict)  # bytes and time
-    served: _Served = field(default_factory=_Served)
-    claim: tuple[bytes, float] = (b"", 0.0)  # the node that holds it, and until when, by the monotonic clock
+    snapshots: dict[int, tuple[bytes, float]] = field(default_factory=dict)  # position -> bytes and time
+    served: _ServedEvents = field(default_factory=_ServedEvents)
+    lease: tuple[bytes, float] = (b"", 0.0)  # holder, and expiry on the monotonic clock
 
     def token(self, learner: str, position: int) -> bytes:
-        """The token of the record at a position, which the log has to have; empty where it was trimmed."""
+        """Return the token of the record at a position; empty if it was trimmed.
+
+        Raises `LostRecords` beyond the log's end.
+        """
         if position > self.head:
             raise LostRecords(AHEAD.format(log=called_in_full(learner), after=position, head=self.head))
         return self.entries[position - self.trimmed - 1].token if position > self.trimmed else b""
 
-    def compare(self, learner: str, position: int, known: bytes) -> None:
-        """Raise `LostRecords` where another record stands at a position."""
-        if known and self.token(learner, position) not in (b"", known):
+    def compare(self, learner: str, position: int, expected_token: bytes) -> None:
+        """Raise `LostRecords` if another record is at the position."""
+        if expected_token and self.token(learner, position) not in (b"", expected_token):
             raise LostRecords(OTHER.format(log=called_in_full(learner), after=position))
 
     def after(self, position: int, limit: int | None = None) -> list[LogEntry]:
-        """Entries after `position`, which is not behind the log: as many as one reply carries."""
-        found: list[LogEntry] = []
+        """List entries after `position`, which is not trimmed: as many as fit in one reply."""
+        entries: list[LogEntry] = []
         size = 0
         for entry in self.entries[position - self.trimmed :][:limit]:
             size += len(entry.data)
-            if found and size > REPLY_BYTES:
+            if entries and size > REPLY_BYTES:
                 break
-            found.append(entry)
-        return found
+            entries.append(entry)
+        return entries
 
 
 @dataclass
-class _Bell:
-    """What nodes told each other last."""
+class _Publications:
+    """The latest publications of all nodes."""
 
-    told: deque[tuple[bytes, Mapping[str, LogNotice]]] = field(default_factory=lambda: deque(maxlen=NOTICES))
-    count: int = 0  # ever
-    rang: asyncio.Event = field(default_factory=asyncio.Event)  # another one after each time
+    recent: deque[tuple[bytes, Mapping[str, LogNotice]]] = field(default_factory=lambda: deque(maxlen=NOTICES))
+    count: int = 0  # of all publications
+    changed: asyncio.Event = field(default_factory=asyncio.Event)  # replaced after each publication
 
-    def ring(self, node: bytes, moved: Mapping[str, LogNotice]) -> None:
-        self.told.append((node, moved))
+    def add(self, node: bytes, moved: Mapping[str, LogNotice]) -> None:
+        self.recent.append((node, moved))
         self.count += 1
-        self.rang.set()
-        self.rang = asyncio.Event()
+        self.changed.set()
+        self.changed = asyncio.Event()
 
     def since(self, node: bytes, after: int) -> dict[str, LogNotice] | None:
-        """What others told; None where it is not known any more."""
-        if not self.count - len(self.told) <= after <= self.count:
+        """Merge what other nodes published after a count; None if some of it was forgotten."""
+        if not self.count - len(self.recent) <= after <= self.count:
             return None
-        last = list(self.told)[len(self.told) - (self.count - after) :]
-        return together(moved for other, moved in last if other != node)
+        last = list(self.recent)[len(self.recent) - (self.count - after) :]
+        return merge_notices(moved for other, moved in last if other != node)
 
 
 class MemoryStore:
-    """Keeps the promises of `Store` but the durable ones. `like` shares its data, as two nodes share one Redis."""
+    """Implements `Store` except for durability. `like` shares the data of another one, as two nodes share one Redis."""
 
     caution: str | None = None
     certain = False
 
     def __init__(self, like: MemoryStore | None = None) -> None:
-        self._logs: dict[str, _Log] = {} if like is None else like._logs
-        self._bell: _Bell = _Bell() if like is None else like._bell
+        self._logs: dict[str, _MemoryLog] = {} if like is None else like._logs
+        self._publications: _Publications = _Publications() if like is None else like._publications
         self._closed = False
 
-    def _log(self, learner: str, birth: bytes) -> _Log:
-        self._open()
+    def _log(self, learner: str, birth: bytes) -> _MemoryLog:
+        self._check_open()
         log = self._logs.get(learner)
         if log is None or log.birth != birth:
             raise LearnerGone(GONE.format(log=called_in_full(learner)))
         return log
 
-    def _reaching(self, learner: str, birth: bytes, after: int, known: bytes) -> _Log:
-        """The log, where it reaches back to `after`, and the record there is the one that is known."""
+    def _checked_log(self, learner: str, birth: bytes, after: int, expected_token: bytes) -> _MemoryLog:
+        """Return the log if it reaches back to `after` and has the expected record there."""
         log = self._log(learner, birth)
-        log.compare(learner, after, known)
+        log.compare(learner, after, expected_token)
         if after < log.trimmed:
             raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=log.trimmed))
         return log
 
-    def _open(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailable(CLOSED)
 
     async def create(self, learner: str, token: bytes, data: bytes) -> LogHead:
-        self._open()
+        self._check_open()
         log = self._logs.get(learner)
         if log is None:
-            log = self._logs[learner] = _Log(birth=token, head=1, entries=[LogEntry(1, token, data)])
+            log = self._logs[learner] = _MemoryLog(birth=token, head=1, entries=[LogEntry(1, token, data)])
         return LogHead(log.birth, log.head)
 
     async def append(
-        self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int, known: bytes = b""
+        self,
+        learner: str,
+        birth: bytes,
+        records: Sequence[tuple[bytes, bytes]],
+        after: int,
+        expected_token: bytes = b"",
     ) -> list[LogEntry]:
-        log = self._reaching(learner, birth, after, known)
+        log = self._checked_log(learner, birth, after, expected_token)
         if after > log.head:
             raise LostRecords(AHEAD.format(log=called_in_full(learner), after=after, head=log.head))
         standing = {entry.token for entry in log.entries[after - log.trimmed :]}
@@ -232,19 +242,21 @@ class MemoryStore:
                 log.entries.append(LogEntry(log.head, token, data))
         return log.after(after)
 
-    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[LogEntry]:
-        return self._reaching(learner, birth, after, known).after(after, limit)
+    async def read(
+        self, learner: str, birth: bytes, after: int, limit: int, expected_token: bytes = b""
+    ) -> list[LogEntry]:
+        return self._checked_log(learner, birth, after, expected_token).after(after, limit)
 
     async def token(self, learner: str, birth: bytes, position: int) -> bytes:
         return self._log(learner, birth).token(learner, position)
 
     async def head(self, learner: str) -> LogHead | None:
-        self._open()
+        self._check_open()
         log = self._logs.get(learner)
         return None if log is None else LogHead(log.birth, log.head)
 
     async def heads(self) -> dict[str, LogHead]:
-        self._open()
+        self._check_open()
         return {learner: LogHead(log.birth, log.head) for learner, log in self._logs.items()}
 
     async def delete(self, learner: str, birth: bytes) -> None:
@@ -252,14 +264,21 @@ class MemoryStore:
         del self._logs[learner]
 
     async def save(
-        self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
+        self,
+        learner: str,
+        birth: bytes,
+        position: int,
+        snapshot: bytes,
+        keep: int,
+        trim: bool,
+        expected_token: bytes = b"",
     ) -> SnapshotInfo | None:
         log = self._log(learner, birth)
         if position > log.head:
             raise LostRecords(AHEAD.format(log=called_in_full(learner), after=position, head=log.head))
-        log.compare(learner, position, known)
+        log.compare(learner, position, expected_token)
         if position < log.trimmed:
-            return None  # newer ones are retained, and the log that would lead on from this one is gone
+            return None  # newer snapshots are retained, and the log after this one is trimmed
         info = SnapshotInfo(position, len(snapshot), time.time())
         log.snapshots[position] = (snapshot, info.time)
         for old in sorted(log.snapshots, reverse=True)[keep:]:
@@ -278,37 +297,40 @@ class MemoryStore:
         return chosen, log.snapshots[chosen][0]
 
     async def snapshots(self, learner: str, birth: bytes) -> list[SnapshotInfo]:
-        kept = self._log(learner, birth).snapshots
-        return [SnapshotInfo(position, len(kept[position][0]), kept[position][1]) for position in sorted(kept)[::-1]]
+        retained = self._log(learner, birth).snapshots
+        return [
+            SnapshotInfo(position, len(retained[position][0]), retained[position][1])
+            for position in sorted(retained)[::-1]
+        ]
 
     async def load_newest(self, learner: str, birth: bytes) -> NewestSnapshot:
-        return await gathered(self, learner, birth)
+        return await load_newest_stepwise(self, learner, birth)
 
     async def lease(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
         log = self._log(learner, birth)
         now = time.monotonic()
-        holder, until = log.claim
+        holder, until = log.lease
         if holder != node and now < until:
             return False
-        log.claim = node, now + seconds
+        log.lease = node, now + seconds
         return True
 
     async def publish(self, node: bytes, moved: Mapping[str, LogNotice]) -> None:
-        self._open()
-        self._bell.ring(node, dict(moved))
+        self._check_open()
+        self._publications.add(node, dict(moved))
 
     async def poll(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, LogNotice] | None]:
-        self._open()
-        bell = self._bell
+        self._check_open()
+        publications = self._publications
         if not after:
-            return b"%d" % bell.count, None
+            return b"%d" % publications.count, None
         ends = time.monotonic() + seconds
-        while (told := bell.since(node, int(after))) is not None and not told and time.monotonic() < ends:
+        while (notices := publications.since(node, int(after))) is not None and not notices and time.monotonic() < ends:
             with suppress(TimeoutError):
                 async with asyncio.timeout(ends - time.monotonic()):
-                    await bell.rang.wait()
-            self._open()
-        return b"%d" % bell.count, told
+                    await publications.changed.wait()
+            self._check_open()
+        return b"%d" % publications.count, notices
 
     async def serve(
         self,
@@ -317,7 +339,7 @@ class MemoryStore:
         record: tuple[bytes, bytes],
         after: int,
         remembered: Sequence[ServedEvent],
-        bounds: ServedLimits,
+        limits: ServedLimits,
     ) -> ServeReceipt:
         log = self._log(learner, birth)
         token, data = record
@@ -327,7 +349,7 @@ class MemoryStore:
                 raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=log.trimmed))
             position = log.head = log.head + 1
             log.entries.append(LogEntry(log.head, token, data))
-            log.served.serve(remembered, bounds)
+            log.served.serve(remembered, limits)
         before = next((entry.token for entry in log.entries if entry.position == position - 1), b"")
         return ServeReceipt(position, before, log.served.pending())
 

@@ -1,7 +1,7 @@
-"""What a store gives back, by the types that `Store` promises: another program may have written other things into it.
+"""Checks the types of what a store returns, because another program may have written to it.
 
-A database holds what it is told to: text where bytes belong, a number that is none. Found here it is the damage of one
-learner, told in plain words; found later it would be a fault of ours.
+A database accepts text in place of bytes, or a malformed number. Detected here, that is damage of one learner with a
+clear message. Detected later, it would look like a bug of the service.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from service.errors import Damaged
 
 __all__ = ["UNREADABLE", "checked", "damaged"]
 
-# what reading such things raises within a store, before they have a type that could be checked
+# raised within a store by unreadable data, before it has a type to check
 UNREADABLE = (TypeError, ValueError, OverflowError, struct.error)
 
-# the tuples of `Store` by what they hold: msgspec looks into plain tuples only
+# plain tuples in place of the NamedTuples of `Store`: msgspec checks only the items of plain tuples
 _Entries = list[tuple[int, bytes, bytes]]
 _Head = tuple[bytes, int]
 _Event = tuple[str, float, bytes]
@@ -41,16 +41,16 @@ _GIVES: dict[str, Any] = {
 }
 
 
-def checked(operation: str, found: Any) -> None:
-    """Refuse what this method of a store does not give. Raises `Damaged`. Below a microsecond for each entry."""
+def checked(operation: str, reply: Any) -> None:
+    """Raise `Damaged` if a store's method returned something else than `Store` declares. Below 1 us per entry."""
     kind = _GIVES.get(operation)
     if kind is not None:
         try:
-            msgspec.convert(found, kind, builtin_types=(bytes,))  # else text in base64 is taken for some
+            msgspec.convert(reply, kind, builtin_types=(bytes,))  # else base64 text would pass as bytes
         except msgspec.ValidationError as error:
             raise damaged(operation, error) from error
 
 
 def damaged(operation: str, error: Exception) -> Damaged:
-    """What is said of it."""
-    return Damaged(f"the store holds what no release has written there ({operation}: {error})")
+    """Describe unreadable data in the store."""
+    return Damaged(f"the store contains data that no release has written ({operation}: {error})")

@@ -1,7 +1,6 @@
-"""Where logs, snapshots and served events live: the promises every store keeps, and `open_store(url)`.
+"""Defines what every store promises about logs, snapshots and served events, and opens a store by its URL.
 
-A store knows nothing of learners: a record, a snapshot and an event are bytes to it. What it gives is order and
-durability.
+A store knows nothing of learners: records, snapshots and events are bytes to it. It provides order and durability.
 """
 
 from __future__ import annotations
@@ -31,28 +30,26 @@ __all__ = [
 ]
 
 MAX_POSITION = 2**53  # a whole number that every JSON parser and Lua read exactly
-REPLY_BYTES = 8 * 2**20  # `append` and `read` return no further entry when their data would exceed this; one always
-RECORD_BYTES = 2**29 - 2**16  # of one record: Redis takes no longer string, nor SQLite one twice as long
-SNAPSHOT_PART = 16 * 2**20  # bytes: larger snapshots are stored in parts, so that appends pass between them
-DROPS = (
-    4096  # so many served events, beyond as many as came, does one `serve` drop: bounds that shrank are met in steps
-)
-IDS = 1000  # looked up or forgotten in one step, so that appends pass between them
-NOTICES = 1000  # the last so many times that somebody rang are kept, at least, for those who have not heard yet
+REPLY_BYTES = 8 * 2**20  # limit of the data that `append` and `read` return; they return at least one entry
+RECORD_BYTES = 2**29 - 2**16  # largest record: Redis limits strings to 2**29 bytes, SQLite to twice as many
+SNAPSHOT_PART = 16 * 2**20  # bytes; larger snapshots are stored in parts, and appends run between the parts
+DROPS = 4096  # one `serve` drops at most this many events more than it adds: smaller limits are applied in steps
+IDS = 1000  # ids looked up in one step; appends run between the steps
+NOTICES = 1000  # minimum number of recent publications that a store keeps for slow subscribers
 
 
-# What every store says in the same words.
+# Messages that all stores share.
 URL_FORMS = (
     "a store's URL is sqlite:///relative.db, sqlite:////absolute.db, redis://host:port/db, "
     "redis+sentinel://host:port,host:port/db?master=name, redis+cluster://host:port,host:port (each also as rediss, "
     "with TLS) or memory:"
 )
-ONE_WAY = "acks is {acks}, which is a setting of Redis stores: SQLite always waits for its disk; leave it at memory"
+ONE_WAY = "acks={acks} applies to Redis stores only: SQLite always waits for its disk; leave acks at memory"
 CLOSED = "the store is closed"
 GONE = "{log} was deleted, or deleted and created anew"
 BEHIND = "position {after} of {log} is behind its log, which was trimmed up to {trimmed}"
 AHEAD = "position {after} of {log} is ahead of its log, which ends at {head}: the store lost records"
-OTHER = "record {after} in the log of {log} is another one by now: the store lost records"
+OTHER = "record {after} in the log of {log} was replaced by another one: the store lost records"
 
 
 class LogEntry(NamedTuple):
@@ -64,10 +61,10 @@ class LogEntry(NamedTuple):
 
 
 class LogHead(NamedTuple):
-    """How far a learner's log reaches."""
+    """The end of a learner's log."""
 
-    birth: bytes  # the token of the creation record: a name that was deleted and created again has another
-    position: int  # of the newest record
+    birth: bytes  # token of the creation record; a learner created anew under the same name has another one
+    position: int  # position of the newest record
 
 
 class SnapshotInfo(NamedTuple):
@@ -75,17 +72,17 @@ class SnapshotInfo(NamedTuple):
 
     position: int
     size: int  # bytes
-    time: float  # seconds since the epoch, by the clock of the node that saved it
+    time: float  # seconds since the epoch, on the clock of the node that saved it
 
 
 class LogNotice(NamedTuple):
-    """What a node tells the others of one learner."""
+    """What a node announces about one learner's log."""
 
-    position: int  # how far its log reaches by now, at least; 0: it was deleted
-    snapshot: SnapshotInfo | None = None  # one that was saved a moment ago
+    position: int  # the log reaches at least this far; 0: it was deleted
+    snapshot: SnapshotInfo | None = None  # a snapshot that was just saved
 
-    def after(self, before: LogNotice | None) -> LogNotice:
-        """Both that was told before, by this node or another, and this. A deletion stands whatever comes after it."""
+    def merge(self, before: LogNotice | None) -> LogNotice:
+        """Combine this notice with an earlier one of any node. A deletion outlasts whatever follows."""
         if before is None:
             return self
         position = max(self.position, before.position) if self.position and before.position else 0
@@ -93,116 +90,125 @@ class LogNotice(NamedTuple):
 
 
 class ServedEvent(NamedTuple):
-    """One served event as it is kept for its label."""
+    """A served event, stored until its label arrives."""
 
-    id: str  # the event's own; no other event that is remembered has it
-    time: float  # its event time, seconds since the epoch; NaN: none, and it does not expire
+    id: str  # unique among the stored events
+    time: float  # event time, seconds since the epoch; NaN: no time, the event never expires
     data: bytes
 
 
 class ServedLimits(NamedTuple):
-    """How much is remembered of one learner."""
+    """How many served events a store keeps of one learner."""
 
-    events: int  # at most; and so many of the last that were dropped leave a tombstone
-    bytes: int  # of ids (in UTF-8) and data, at most
-    before: float  # an event with an earlier time has expired; -inf: none has
+    events: int  # most events; also the number of tombstones of dropped events
+    bytes: int  # most bytes of ids (in UTF-8) and data
+    before: float  # events with an earlier time have expired; -inf: none
 
 
 class ExpiredEvents(NamedTuple):
     """Served events whose time is over, in served order."""
 
-    upto: int  # where to settle once they are dealt with; numbers ascend in served order, and none is used twice
+    upto: int  # argument of `settle` after these are handled; numbers ascend in served order and are never reused
     events: list[ServedEvent]
-    labelled: list[bool]  # which of them have their label
-    more: bool  # whether the next ones may have expired, too: these are as many as were asked for, or large
+    labelled: list[bool]  # whether each one has its label
+    more: bool  # whether further events may have expired: the limit on number or size was reached
 
 
 class ServedCounts(NamedTuple):
-    """What is remembered of one learner's served events, and what has been dropped since it was created."""
+    """The number of served events stored of one learner, and of those dropped since it was created."""
 
     events: int
-    bytes: int  # of ids (in UTF-8) and data
-    expired: int  # dropped because their time was over
-    evicted: int  # dropped because there was no room
+    bytes: int  # bytes of ids (in UTF-8) and data
+    expired: int  # dropped because their time was before `ServedLimits.before`
+    evicted: int  # dropped because a limit was exceeded
 
 
 class ServeReceipt(NamedTuple):
-    """Where `serve` has logged its record, and what is remembered now."""
+    """Where `serve` logged its record, and the counts of served events afterwards."""
 
     position: int
-    before: bytes  # the token of the record before it; empty if that was trimmed and is not known any more
+    before: bytes  # token of the preceding record; empty if that was trimmed and forgotten
     pending: ServedCounts
 
 
 class NewestSnapshot(NamedTuple):
-    """What a node needs to host a learner: its newest snapshot, and what goes with it."""
+    """What a node needs to load a learner: its newest snapshot and the data around it."""
 
     head: int  # position of the newest record
-    snapshot: SnapshotInfo | None  # None where there is none
-    data: bytes  # the snapshot,
-    token: bytes  # and that of the record at its position, empty where it was trimmed
+    snapshot: SnapshotInfo | None  # None: there is no snapshot
+    data: bytes  # bytes of the snapshot
+    token: bytes  # token of the record at the snapshot's position; empty if it was trimmed
     pending: ServedCounts
 
 
 class Store(Protocol):
     """The log, the snapshots and the served events of every learner.
 
-    Positions are totally ordered per learner. Any number of processes may use one store at once. Every method raises
-    `StoreUnavailable` when the store cannot be reached or written; then nothing is known of the outcome but what a
-    later call shows. Methods that name a `birth` raise `LearnerGone` when the learner was deleted, or deleted and
+    Positions are totally ordered per learner. Any number of processes may use one store at once. Every method
+    raises `StoreUnavailable` if the store cannot be reached or written. The outcome is then unknown until a later
+    call shows it. Methods that take a `birth` raise `LearnerGone` if the learner was deleted, or deleted and
     created anew, since.
 
-    A Redis that fails over, or is put back, may lose what it had acknowledged. So whoever has applied a log up to a
-    record names that record's token, `known`: where the log is not the one that led there any more, because it ends
-    before or has another record there, `LostRecords` is raised, and nothing is written. Where `known` is empty, or the
-    store does not know any more what it trimmed, nothing is compared.
+    A Redis that fails over, or that is restored from a copy, may lose acknowledged records. Therefore callers pass
+    the token of the last record that they applied, `expected_token`. If the log ends earlier, or has another record
+    there, `LostRecords` is raised and nothing is written. Nothing is compared if `expected_token` is empty, or if
+    the record was trimmed and the store forgot its token.
     """
 
-    caution: str | None  # what is amiss with the store's durability, for operators
-    certain: bool  # whether `rung` tells of all that other nodes write, though they do not ring
+    caution: str | None  # warning for operators about the store's durability
+    certain: bool  # whether `poll` notices all writes of other nodes, even if they publish nothing
 
     async def create(self, learner: str, token: bytes, data: bytes) -> LogHead:
-        """Start a log with its creation record, durable on return; where the name exists, its present head instead.
+        """Start a log with its creation record, durable on return; if the name exists, return its present head.
 
         The caller compares `birth` with its token to see which of the two happened.
         """
         ...
 
     async def append(
-        self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int, known: bytes = b""
+        self,
+        learner: str,
+        birth: bytes,
+        records: Sequence[tuple[bytes, bytes]],
+        after: int,
+        expected_token: bytes = b"",
     ) -> list[LogEntry]:
-        """Append (token, data) records in order, durable on return: every entry after `after`, theirs included.
+        """Append (token, data) records in order, durable on return; return every entry after `after`.
 
-        Appending is idempotent: a token that already stands after `after` is not appended a second time, so an append
-        whose outcome is unknown is repeated with the same token and `after`. The records of one call stand together.
-        Where more than a store's reply should carry has gathered, the entries start at `after + 1` but may end
-        before the appended record; the caller then reads on. Where the log was trimmed past `after`, nothing is
-        appended and `BehindLog` is raised: a late repeat could no longer be told from a new record.
+        The entries include the appended ones. Appending is idempotent: a token that is already in the log after
+        `after` is not appended again. If the outcome of an append is unknown, repeat it with the same tokens
+        and `after`. The records of one call are contiguous. If the entries exceed `REPLY_BYTES`, they start at
+        `after + 1` but may end before the appended record; the caller then reads on. If the log was trimmed
+        past `after`, nothing is appended and `BehindLog` is raised, because a late repetition could not be told
+        from a new record.
 
-        `known`: the token of the record at `after`.
+        `expected_token`: the token of the record at `after`.
         """
         ...
 
-    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[LogEntry]:
-        """Up to `limit` entries after `after`, in order, and fewer where they are large; empty at the end of the log.
+    async def read(
+        self, learner: str, birth: bytes, after: int, limit: int, expected_token: bytes = b""
+    ) -> list[LogEntry]:
+        """Return up to `limit` entries after `after`, in order; fewer if they are large, none at the end.
 
-        Raises `BehindLog` where the log was trimmed past `after`. `known`: the token of the record at `after`.
+        Raises `BehindLog` if the log was trimmed past `after`. `expected_token`: the token of the record at
+        `after`.
         """
         ...
 
     async def token(self, learner: str, birth: bytes, position: int) -> bytes:
-        """The token of the record at a position, to be `known`; empty where that was trimmed and is not known any more.
+        """Return the token of the record at a position; empty if it was trimmed and forgotten.
 
-        Raises `LostRecords` where the log ends before.
+        Raises `LostRecords` if the log ends earlier.
         """
         ...
 
     async def head(self, learner: str) -> LogHead | None:
-        """How far a learner's log reaches; None where there is no learner of this name."""
+        """Return the end of a learner's log; None if no learner has this name."""
         ...
 
     async def heads(self) -> dict[str, LogHead]:
-        """Every learner by name and how far its log reaches."""
+        """Return the end of every learner's log, by name."""
         ...
 
     async def delete(self, learner: str, birth: bytes) -> None:
@@ -210,57 +216,64 @@ class Store(Protocol):
         ...
 
     async def save(
-        self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
+        self,
+        learner: str,
+        birth: bytes,
+        position: int,
+        snapshot: bytes,
+        keep: int,
+        trim: bool,
+        expected_token: bytes = b"",
     ) -> SnapshotInfo | None:
-        """Keep a snapshot of the state after `position`, durable on return, and forget all but the newest `keep`.
+        """Store a snapshot of the state after `position`, durable on return, and delete all but the newest `keep`.
 
-        As `snapshots` gives it; None where it is not kept, as so many newer ones are, or the log that would lead on
-        from it is trimmed.
+        Returns its entry in `snapshots`. Returns None if the snapshot is not retained, because `keep` newer
+        ones exist or the log after it is trimmed.
 
-        With `trim`, the log up to and including the oldest retained snapshot's position goes too, in the same
-        atomic step: the log and the snapshots never leave a hole between them. `known`: the token of the record at
-        `position`.
+        With `trim`, the log is trimmed up to the position of the oldest retained snapshot, inclusive, in the
+        same atomic step. So the log and the snapshots never leave a gap between them. `expected_token`: the
+        token of the record at `position`.
         """
         ...
 
     async def load(self, learner: str, birth: bytes, position: int | None = None) -> tuple[int, bytes] | None:
-        """The snapshot at `position`, or the newest; None where there is none."""
+        """Load the snapshot at `position`, or the newest; None if there is none."""
         ...
 
     async def snapshots(self, learner: str, birth: bytes) -> list[SnapshotInfo]:
-        """The retained snapshots, newest first."""
+        """List the retained snapshots, newest first."""
         ...
 
     async def load_newest(self, learner: str, birth: bytes) -> NewestSnapshot:
-        """What `head`, `snapshots`, `load`, `token` and `pending` give of the newest snapshot, and at once.
+        """Load the newest snapshot with what `head`, `token` and `pending` return, at one moment.
 
-        Of what was appended before the call the snapshot has all, or the head tells. Raises `LostRecords` where the log
+        A record appended before the call is in the snapshot or below `head`. Raises `LostRecords` if the log
         ends before the snapshot.
         """
         ...
 
     async def lease(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
-        """Whether this node may take the learner's snapshots for so many seconds from now; 0 seconds let go of it.
+        """Acquire or extend the lease on a learner's snapshots for some seconds; return whether it is held.
 
-        At most one node holds a claim. It holds it until that runs out, extends it or lets go of it; another's is
-        never touched. Nothing depends on it but work that is done once instead of by every node: two nodes that
-        save a snapshot harm nothing.
+        0 seconds release it. At most one node holds a lease, until it expires or is released. The lease of
+        another node is never changed. It only saves repeated work: two nodes that save the same snapshot do no
+        harm.
         """
         ...
 
     async def publish(self, node: bytes, moved: Mapping[str, LogNotice]) -> None:
-        """Tell the other nodes what has moved, by the learners' names. Not durable, and nobody may rely on it.
+        """Tell the other nodes which logs changed, by the learners' names. Best effort, not durable.
 
-        A store that shows by itself that others have written keeps nothing of it.
+        A store that shows the writes of others by itself stores nothing.
         """
         ...
 
     async def poll(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, LogNotice] | None]:
-        """What other nodes have told since `after`, as soon as there is anything, or nothing in so many seconds.
+        """Wait until other nodes publish something after the cursor `after`; return a new cursor too.
 
-        With it comes where to listen on from; it may be there early, without anything. None: anything may have
-        moved, as at first, when `after` is empty, and where the store does not know, or not any more, what was told.
-        It keeps no other call waiting.
+        Returns an empty mapping after so many seconds, or earlier. Returns None instead of notices if any log
+        may have changed: at first, when `after` is empty, and if the store does not know what was published.
+        Never blocks other calls.
         """
         ...
 
@@ -271,53 +284,55 @@ class Store(Protocol):
         record: tuple[bytes, bytes],
         after: int,
         remembered: Sequence[ServedEvent],
-        bounds: ServedLimits,
+        limits: ServedLimits,
     ) -> ServeReceipt:
-        """Append one (token, data) record and remember served events, in one atomic step, durable on return.
+        """Append one (token, data) record and store served events, in one atomic step, durable on return.
 
-        Idempotent: where the token stands in the log, nothing is appended, remembered or dropped, so a call whose
-        outcome is unknown is repeated with the same token and `after`, which is how far the caller has read. Where the
-        log was trimmed past that, `BehindLog` is raised as by `append`. Whoever follows the log reads the record there,
-        or knows by the receipt that it comes next.
+        Idempotent: if the log has the token, nothing is appended, stored or dropped. If the outcome of a call
+        is unknown, repeat it with the same token and `after`, the position up to which the caller has read. If
+        the log was trimmed past `after`, `BehindLog` is raised as by `append`. Followers of the log read the
+        record there; the caller may conclude from the receipt that it comes next.
 
-        An id that is remembered, or has a tombstone, is remembered anew: its latest data, in the latest place. Events
-        are dropped in the order in which they were served, as long as the oldest one has expired or there are more
-        than `bounds` allows: so an event waits for those that were served before it, whatever its time says. One
-        call drops `DROPS` more than came, at most; where `bounds` shrank, the next calls go on. Neither snapshots nor
-        what they trim from the log touch what is remembered.
+        An id that is stored, or has a tombstone, is stored anew: with its latest data, in the latest place.
+        Events are dropped in served order while the oldest has expired or `limits` are exceeded. So an event
+        waits for those served before it, whatever its own time. One call drops at most `DROPS` more events than
+        it adds; if the limits shrank, later calls drop the rest. Neither snapshots nor trimming affect served
+        events.
 
-        What is dropped leaves a tombstone: its id, by which `recall` knows it. The last `bounds.events` that were
-        dropped have one; of the older ones, too, one call removes `DROPS` more than came, at most.
+        A dropped event leaves a tombstone: its id, which `recall` reports. The last `limits.events` dropped
+        events have one. One call removes at most `DROPS` more tombstones than it adds events.
 
-        Time is linear in the events that came and those that were dropped.
+        Takes time linear in the events added and dropped.
         """
         ...
 
     async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[ServedEvent | bool | None]:
-        """For each id, in order, what was served: True where only a tombstone is left, None where nothing is known.
+        """Look up served events by id, in order: True for a tombstone, None for an unknown id.
 
-        `IDS` at a time are looked up at the same moment. The answer carries all of them, however large.
+        `IDS` at a time are looked up at the same moment. The answer contains all of them, whatever its size.
         """
         ...
 
     async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> ExpiredEvents:
-        """Up to `limit` remembered events after the learner's cursor, and after number `after`, whose time is earlier
-        than `before`, oldest served first, up to the first that has not expired, and fewer where they are large.
+        """List served events that expired, oldest served first, up to the first that has not expired.
 
-        Those that have their label are among them: also for these the ones behind wait. `upto` is the number of the
-        last one, or where the search began if there is none. Nothing is dropped and the cursor stays: the caller deals
-        with them (assumes the labels that lack), then lets the store `settle`. So what is dealt with twice, after a
-        crash or by two nodes, is known to the caller alone. What was dropped is passed over.
+        Starts after the learner's cursor and after number `after`. Returns at most `limit` events with a time
+        earlier than `before`, and fewer if they are large. Labelled events are included, because later ones
+        wait for them too. `upto` is the number of the last event, or the start of the search if there is none.
 
-        Time is linear in the events given, however many are settled (but in the store in memory).
+        Nothing is dropped and the cursor stays. The caller handles the events (assumes the missing labels),
+        then calls `settle`. So the caller alone must detect events that are handled twice, after a crash or by
+        two nodes. Dropped events are skipped.
+
+        Takes time linear in the events returned, however many are settled (except in the memory store).
         """
         ...
 
     async def settle(self, learner: str, birth: bytes, upto: int) -> None:
-        """Move the learner's cursor to `upto`, as `expired` gave it, and never back; durable on return.
+        """Move the learner's cursor forward to `upto`, as returned by `expired`; durable on return. Idempotent.
 
-        What was served up to there is not given by `expired` any more. It stays remembered until `bounds` drop it; an
-        id that is served again comes after the cursor, being remembered anew. Idempotent.
+        `expired` no longer returns events up to the cursor. They stay stored until the limits drop them. An id
+        that is served again is stored anew, after the cursor.
         """
         ...
 
@@ -326,46 +341,46 @@ class Store(Protocol):
         ...
 
     async def labelled(self, learner: str, birth: bytes, ids: Sequence[str]) -> None:
-        """The labels of these have come: `expired` says so from now on; durable on return.
+        """Record that the labels of these events arrived, for `expired`; durable on return. Idempotent.
 
-        They stay remembered. An id that is not is passed over. `IDS` at a time are one atomic step. Idempotent.
+        The events stay stored. Unknown ids are ignored. `IDS` at a time are one atomic step.
         """
         ...
 
     async def pending(self, learner: str, birth: bytes) -> ServedCounts:
-        """How much is remembered."""
+        """Count the served events that are stored and dropped."""
         ...
 
     async def close(self) -> None:
-        """Finish what was begun, release files and sockets."""
+        """Finish the calls in progress, then release files and sockets."""
         ...
 
 
 @runtime_checkable
 class SharedStore(Store, Protocol):
-    """A store that machines share: it knows which nodes are alive."""
+    """A store that several machines share: it knows which nodes are alive."""
 
     async def meet(self, node: str, address: str | None, seconds: float) -> dict[str, str]:
-        """This node is alive for so many seconds more: the address of every node that is, by id, its own among them.
+        """Report that this node is alive for so many seconds; return the addresses of all live nodes by id.
 
-        `address` None: it is not; the others.
+        If `address` is None, only list the other nodes.
         """
         ...
 
     async def leave(self, node: str) -> None:
-        """This node is not alive any more."""
+        """Report that this node is no longer alive."""
         ...
 
-    async def key(self, known: bytes) -> bytes:
-        """What all nodes over this store know and nobody else: what stands there, or else from now on what is `known`.
+    async def key(self, proposal: bytes) -> bytes:
+        """Return the secret that all nodes over this store share; store `proposal` if there is none.
 
-        So a store that lost it has it back from whoever asks first.
+        A store that lost the secret gets it back from the first node that calls.
         """
         ...
 
 
-async def gathered(store: Store, learner: str, birth: bytes) -> NewestSnapshot:
-    """`Store.kept` of a store that has no quicker way: one call after the other."""
+async def load_newest_stepwise(store: Store, learner: str, birth: bytes) -> NewestSnapshot:
+    """Implement `Store.load_newest` by one call after the other."""
     pending = await store.pending(learner, birth)
     while True:
         head = await store.head(learner)
@@ -375,24 +390,24 @@ async def gathered(store: Store, learner: str, birth: bytes) -> NewestSnapshot:
         if not retained:
             return NewestSnapshot(head.position, None, b"", b"", pending)
         position = retained[0].position
-        # before the snapshot: should the log change in between, the token is that of the old one
+        # read before the snapshot: if the log changes in between, the token belongs to the old log
         token = await store.token(learner, birth, position)
-        found = await store.load(learner, birth, position)
-        if found is not None:  # else newer ones have pushed it out
-            return NewestSnapshot(head.position, retained[0], found[1], token, pending)
+        loaded = await store.load(learner, birth, position)
+        if loaded is not None:  # else newer snapshots replaced it
+            return NewestSnapshot(head.position, retained[0], loaded[1], token, pending)
 
 
-def together(told: Iterable[Mapping[str, LogNotice]]) -> dict[str, LogNotice]:
-    """What was told one after the other, as one."""
-    found: dict[str, LogNotice] = {}
-    for moved in told:
-        for learner, one in moved.items():
-            found[learner] = one.after(found.get(learner))
-    return found
+def merge_notices(batches: Iterable[Mapping[str, LogNotice]]) -> dict[str, LogNotice]:
+    """Merge several batches of notices, in order."""
+    merged: dict[str, LogNotice] = {}
+    for batch in batches:
+        for learner, notice in batch.items():
+            merged[learner] = notice.merge(merged.get(learner))
+    return merged
 
 
 def latest(remembered: Sequence[ServedEvent]) -> list[ServedEvent]:
-    """Each id once: what came of it last, in its place."""
+    """Keep the last event of each id, in its place."""
     if len({event.id for event in remembered}) == len(remembered):
         return list(remembered)
     by_id: dict[str, ServedEvent] = {}
@@ -403,25 +418,25 @@ def latest(remembered: Sequence[ServedEvent]) -> list[ServedEvent]:
 
 
 def in_steps(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """`IDS` ids at a time; one empty step where there are none, which finds whether the learner is there."""
+    """Split ids into steps of `IDS`; without ids yield one empty step, which still checks that the learner exists."""
     for start in range(0, max(len(ids), 1), IDS):
         yield ids[start : start + IDS]
 
 
 OPERATIONS = tuple(
     name for name, member in vars(Store).items() if inspect.iscoroutinefunction(member) and name != "close"
-)  # names of the store's operations, for their timings
+)  # labels of the operations' timings
 
 
 async def open_store(url: str, acks: str = "memory") -> Store:
-    """The store that `url` names, in one of the forms of `URL_FORMS`; nothing in `memory:` survives the process.
+    """Open the store that `url` names, in one of the forms of `URL_FORMS`. `memory:` does not outlive the process.
 
-    `acks`: what a Redis store waits for before it says that something is durable (`service.storage.redis.durability`);
-    the others have one way, and take the default only.
+    `acks`: what a Redis store waits for before it reports a write as durable (`service.storage.redis.durability`).
+    Other stores accept the default only.
 
-    A Redis store opens whether or not Redis answers; where it answers and cannot give what `acks` asks for, that is a
-    `ValueError` that says what to change. An SQLite file is opened or made here, else `StoreUnavailable` says what
-    stands in the way. Another URL is a `ValueError` that lists the forms and shows nothing of the URL, which may hold a
+    A Redis store opens whether or not Redis answers. If Redis answers but cannot provide what `acks` requires, a
+    `ValueError` says what to change. An SQLite file is opened or created here; `StoreUnavailable` says why that
+    failed. Any other URL is a `ValueError` that lists the forms. It never shows the URL, which may contain a
     password.
     """
     scheme, _, rest = url.partition(":")

@@ -38,7 +38,7 @@ class Notifier:
         """
         move = LogNotice(position, snapshot)
         before = self._moves.get(log)
-        self._moves[log] = move if before is None else move.after(before)
+        self._moves[log] = move if before is None else move.merge(before)
         if self._publishing is None:
             self._publishing = asyncio.create_task(self._publish_all(), name="notify")
 

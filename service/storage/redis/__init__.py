@@ -1,4 +1,4 @@
-"""The Redis store: standalone, Sentinel or Cluster. Start with `store`."""
+"""The Redis store: standalone, Sentinel or Cluster. Start with `redis_store`."""
 
 from service.storage.redis.redis_store import RedisStore
 from service.storage.redis.topology import Servers, servers_of

@@ -1,6 +1,6 @@
-"""Which nodes over one Redis are alive: a key of each, with a time to live, and a set of their ids.
+"""The live nodes over one Redis: a key with a time to live for each, and a set of their ids.
 
-And what they have in common: the key by which they know each other's requests.
+They also share a secret with which they authenticate their requests to each other.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from redis.asyncio import Redis, RedisCluster
 
 __all__ = ["key", "leave", "meet"]
 
-# The hash tag keeps them in one slot of a Cluster. No key of a learner begins like these, whatever its name.
-IDS = "rarestream:nodes:{nodes}"  # set of the ids; some may be gone
+# The hash tag keeps these keys in one slot of a Cluster. They differ from the keys of every learner.
+IDS = "rarestream:nodes:{nodes}"  # set of the ids; some nodes may be dead
 NODE = "rarestream:node:{nodes}:"  # then the id: the node's address
-KEY = "rarestream:nodes:{nodes}:key"  # what nodes mark their requests to each other with
+KEY = "rarestream:nodes:{nodes}:key"  # the secret with which nodes sign their requests to each other
 
-# node, address or '', milliseconds -> id and address of each that is alive. At once: a node that comes back while
-# another looks is not taken from the set.
+# node, address or '', milliseconds -> id and address of each live node. Atomic: a node that returns while another one
+# looks is not removed from the set.
 MEET = """
 if ARGV[2] ~= '' then
   redis.call('SET', KEYS[2] .. ARGV[1], ARGV[2], 'PX', ARGV[3])
@@ -36,25 +36,25 @@ return alive
 
 
 async def meet(redis: Redis | RedisCluster, node: str, address: str | None, seconds: float) -> dict[str, str]:
-    """See `SharedStore.meet`. One round trip."""
+    """Implement `SharedStore.meet`, in one round trip."""
     milliseconds = max(1, int(seconds * 1000))
-    found = await redis.eval(MEET, 2, IDS, NODE, node, "" if address is None else address, milliseconds)
-    flat = [part.decode() for part in found]
+    reply = await redis.eval(MEET, 2, IDS, NODE, node, "" if address is None else address, milliseconds)
+    flat = [part.decode() for part in reply]
     return dict(sorted(zip(flat[::2], flat[1::2], strict=True)))
 
 
 async def leave(redis: Redis | RedisCluster, node: str) -> None:
-    """See `SharedStore.leave`."""
+    """Implement `SharedStore.leave`."""
     async with redis.pipeline(transaction=False) as pipe:
         pipe.delete(NODE + node)
         pipe.srem(IDS, node)
         await pipe.execute()
 
 
-async def key(redis: Redis | RedisCluster, known: bytes) -> bytes:
-    """See `SharedStore.key`. One round trip."""
+async def key(redis: Redis | RedisCluster, proposal: bytes) -> bytes:
+    """Implement `SharedStore.key`, in one round trip."""
     async with redis.pipeline(transaction=False) as pipe:
-        pipe.set(KEY, known, nx=True)
+        pipe.set(KEY, proposal, nx=True)
         pipe.get(KEY)
-        found: bytes = (await pipe.execute())[-1]
-    return found
+        secret: bytes = (await pipe.execute())[-1]
+    return secret

@@ -1,11 +1,11 @@
-"""What the Redis store does so that nodes hear of each other: the bell, and claims.
+"""How nodes notify each other over Redis: publications, and leases.
 
-The bell is one stream for all learners, in a slot of its own, of some thousand entries: who rang, and what had moved.
-It is in the append-only file like everything else, but nothing relies on it: a node that misses something finds it when
-it next looks at all heads. Where the place that a node has heard up to is not in the stream any more, because it was
-trimmed, flushed or is another server's, the node is told that anything may have moved.
+Publications are one stream for all learners, in its own slot, of about a thousand entries: the node and its notices.
+The stream is in the append-only file like everything else, but nothing relies on it: a node that misses something finds
+it when it next looks at all heads. If a node's cursor is no longer in the stream, because the stream was trimmed,
+flushed or belongs to another server, the node learns that any log may have changed.
 
-A claim is a key that vanishes by itself. Its value begins with the learner's birth, so that one created anew is free.
+A lease is a key that expires. Its value begins with the learner's birth, so a learner that is created anew is free.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from redis.asyncio import Redis, RedisCluster
 
 from service.storage.redis.scripts import Script
 from service.storage.redis.topology import Servers
-from service.storage.store_protocol import NOTICES, LogNotice, together
+from service.storage.store_protocol import NOTICES, LogNotice, merge_notices
 
-__all__ = ["BELL", "CLAIM", "CLAIMED", "LISTEN_SECONDS", "listen", "ring"]
+__all__ = ["LEASE", "LEASE_KEY", "LISTEN_SECONDS", "PUBLICATIONS", "poll", "publish"]
 
-BELL = "rarestream:bell"  # stream: n = node, m = what moved (MessagePack)
-CLAIMED = "rarestream:{}:claim"  # {} as in `redis.KEYS`; birth and node of the one that takes snapshots
-LISTEN_SECONDS = 10.0  # of one blocked read at most: a connection that died unnoticed is found out soon after
+PUBLICATIONS = "rarestream:bell"  # stream: n = node, m = notices (MessagePack)
+LEASE_KEY = "rarestream:{}:claim"  # {} as in `redis_store.KEYS`; value: birth and node of the holder
+LISTEN_SECONDS = 10.0  # longest blocked read: a connection that died unnoticed is detected soon after
 
 _START = b"0-0"
 
-# keys: meta, claim; birth, node, milliseconds -> 1 where the claim is this node's, else 0
-CLAIM = Script("""
+# keys: meta, lease; birth, node, milliseconds -> 1 if this node holds the lease, else 0
+LEASE = Script("""
 if redis.call('HGET', KEYS[1], 'birth') ~= ARGV[1] then return false end
-local own, holder = ARGV[1] .. ARGV[2], redis.call('GET', KEYS[2])
-if holder and holder ~= own and string.sub(holder, 1, #ARGV[1]) == ARGV[1] then return 0 end
+local this, holder = ARGV[1] .. ARGV[2], redis.call('GET', KEYS[2])
+if holder and holder ~= this and string.sub(holder, 1, #ARGV[1]) == ARGV[1] then return 0 end
 if tonumber(ARGV[3]) > 0 then
-  redis.call('SET', KEYS[2], own, 'PX', ARGV[3])
+  redis.call('SET', KEYS[2], this, 'PX', ARGV[3])
 elseif holder then
   redis.call('DEL', KEYS[2])
 end
@@ -45,33 +45,33 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(dict[str, LogNotice]).decode
 
 
-async def ring(redis: Redis | RedisCluster, node: bytes, moved: Mapping[str, LogNotice]) -> None:
-    """One more entry."""
-    await redis.xadd(BELL, {"n": node, "m": _encode(moved)}, maxlen=NOTICES, approximate=True)
+async def publish(redis: Redis | RedisCluster, node: bytes, moved: Mapping[str, LogNotice]) -> None:
+    """Add an entry to the stream."""
+    await redis.xadd(PUBLICATIONS, {"n": node, "m": _encode(moved)}, maxlen=NOTICES, approximate=True)
 
 
-async def listen(
+async def poll(
     servers: Servers, node: bytes, after: bytes, seconds: float
 ) -> tuple[bytes, dict[str, LogNotice] | None]:
-    """See `Store.rung`; of `servers` nobody else waits for the connections, and they have time for `LISTEN_SECONDS`."""
+    """Implement `Store.poll`. Needs `servers` of its own, with a reply time-out above `LISTEN_SECONDS`."""
     if not after:
-        newest: Any = await servers.client.xrevrange(BELL, count=1)
+        newest: Any = await servers.client.xrevrange(PUBLICATIONS, count=1)
         return (newest[0][0] if newest else _START), None
     block = max(1, int(1000 * min(seconds, LISTEN_SECONDS)))  # 0 would be forever
     streams, place = await servers.together(
-        BELL,
-        ("XREAD", "BLOCK", block, "STREAMS", BELL, after),
-        ("XRANGE", BELL, after, after),  # carried out when the read is over
+        PUBLICATIONS,
+        ("XREAD", "BLOCK", block, "STREAMS", PUBLICATIONS, after),
+        ("XRANGE", PUBLICATIONS, after, after),  # runs after the read
     )
     for reply in (streams, place):
         if isinstance(reply, Exception):
             raise reply
     entries = streams[0][1] if streams else []
     last: bytes = entries[-1][0] if entries else after
-    lost = len(entries) >= NOTICES if after == _START else not place  # so many are kept, if there were as many
+    lost = len(entries) >= NOTICES if after == _START else not place  # a full stream may have been trimmed
     if lost:
         return (last if entries else b""), None
     try:
-        return last, together(_decode(fields[b"m"]) for _, fields in entries if fields[b"n"] != node)
-    except (msgspec.MsgspecError, KeyError):  # of another release, or another program
+        return last, merge_notices(_decode(fields[b"m"]) for _, fields in entries if fields[b"n"] != node)
+    except (msgspec.MsgspecError, KeyError):  # written by another release or program
         return last, None

@@ -1,6 +1,6 @@
-"""How the Redis store calls Redis: what bounds and repeats a call, what its errors become, and what it waits for.
+"""How the Redis store calls Redis: time-outs, repetition, errors and acknowledgements.
 
-`_twice` repeats, `_acked` waits for what `acks` asks (`redis_acks`), and `_look` sees what operators should know.
+`_twice` repeats a call, `_acked` waits for what `acks` requires (`durability`), and `_look` warns operators.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from service.storage.redis.notifications import LISTEN_SECONDS
 from service.storage.redis.topology import CONNECTIONS, REPLY_SECONDS, servers_of
 from service.storage.store_protocol import CLOSED
 
-__all__ = ["Calls"]
+__all__ = ["RedisCalls"]
 
 logger = logging.getLogger("rarestream.store")
 
 T = TypeVar("T")
 
-WAITED_SECONDS = 60  # that a key stays which is written for the sake of waiting
-LOOK_SECONDS = 30.0  # how often the servers are asked how durable they are
+WAITED_SECONDS = 60  # lifetime of a key that is written only to wait for its acknowledgement
+LOOK_SECONDS = 30.0  # interval between two looks at the durability of the servers
 
 
-class Calls:
-    """One logical Redis. Connects with the first call, not before."""
+class RedisCalls:
+    """Calls to one logical Redis. Connects with the first call, not before."""
 
     def __init__(self, url: str, acks: str = "memory") -> None:
-        """`url`, `acks`: see `redis_servers` and `redis_acks`; a `ValueError` never shows the URL."""
+        """Parse `url` (see `topology`) and `acks` (see `durability`); a `ValueError` never shows the URL."""
         self._servers, options = servers_of(url)
         self._redis = self._servers.client
         self._listening, _ = servers_of(url, LISTEN_SECONDS)
@@ -44,7 +44,7 @@ class Calls:
         self._room = asyncio.Semaphore(options.get("max_connections", CONNECTIONS))
         self.caution: str | None = None
         self.certain = False
-        self._look_at = 0.0  # when to look at the servers again
+        self._look_at = 0.0  # time of the next look at the servers
         self._calls = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -52,13 +52,13 @@ class Calls:
 
     @classmethod
     async def open(cls, url: str, acks: str) -> Self:
-        """As made by its constructor; if Redis answers, it can give what `acks` asks for, else a `ValueError`."""
+        """Construct the store; raise `ValueError` if Redis answers but cannot provide what `acks` requires."""
         store = cls(url, acks)
         try:
             async with store._call():
                 amiss = await store._twice(store._amiss)
                 await store._twice(store._look)
-        except StoreUnavailable:  # away: the first write finds out
+        except StoreUnavailable:  # unreachable: the first write checks
             return store
         if amiss is not None:
             await store.close()
@@ -67,9 +67,9 @@ class Calls:
 
     @asynccontextmanager
     async def _call(self, *, listening: bool = False) -> AsyncIterator[None]:
-        """Around each call: `close` waits for those under way, and Redis's errors become ours.
+        """Count the calls in progress, so that `close` can wait for them, and convert Redis's errors.
 
-        The one that is `listening` has a connection of its own.
+        A `listening` call has its own connection.
         """
         if self._closed:
             raise StoreUnavailable(CLOSED)
@@ -87,13 +87,13 @@ class Calls:
                 finally:
                     self._room.release()
         except (RedisError, RedisClusterException) as error:
-            # Away, loading, read-only, out of memory, a full disk, a wrong password, ...: its own words say which.
-            # Not `from error`: a server that knows no AUTH repeats the password in its reply.
+            # Unreachable, loading, read-only, out of memory, a wrong password, ...: its own words say which.
+            # Not `from error`: a server without AUTH repeats the password in its reply.
             self._look_at = 0.0  # the next server may be another one
             text = "no Sentinel knows the master" if isinstance(error, MasterNotFoundError) else str(error)
             for secret in self._secrets:
                 text = text.replace(secret, "***")
-            if "WRONGTYPE" in text:  # a key of ours is not what we made it
+            if "WRONGTYPE" in text:  # another program changed one of our keys
                 raise Damaged(f"Redis: {text}") from None
             raise StoreUnavailable(f"Redis: {text}") from None
         except RuntimeError as error:  # in a call that is not repeated
@@ -109,7 +109,7 @@ class Calls:
                 raise asyncio.CancelledError
 
     async def _enter(self) -> None:
-        """Wait until there is a connection for this call."""
+        """Wait until a connection is free for this call."""
         if not self._room.locked():
             await self._room.acquire()
             return
@@ -117,18 +117,18 @@ class Calls:
             async with asyncio.timeout(REPLY_SECONDS):
                 await self._room.acquire()
         except TimeoutError:
-            raise StoreUnavailable("Redis: as many calls as may be are under way, and none has ended in time") from None
+            raise StoreUnavailable("Redis: too many calls in progress; none finished in time") from None
 
     async def close(self) -> None:
         self._closed = True
-        await self._listening.close()  # which ends the call that listens, if there is one
+        await self._listening.close()  # ends the blocked poll, if there is one
         await self._idle.wait()
         await self._servers.close()
 
     async def _twice(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call again at once where the connection broke: most often it was an idle one, or a fail-over is done by now.
+        """Repeat a call once if the connection broke; mostly it was idle, or a fail-over is complete by now.
 
-        The same where a write met a replica, and there is another server to go to.
+        Also repeats a write that reached a replica, if there is another server to go to.
         """
         try:
             return await _connected(call)
@@ -142,15 +142,15 @@ class Calls:
     # Durability
 
     async def _amiss(self) -> str | None:
-        """Why the servers cannot give what `acks` asks for, if they cannot; of replicas `caution` tells."""
+        """Return why the servers cannot provide what `acks` requires, if so; `caution` covers replicas."""
         if not self._acks.aof:
             return None
         command = self._acks.command()
         replies = await self._servers.everywhere(command, SETTINGS)
-        return next((why for found in replies if (why := self._acks.amiss_at_start(command, *found)) is not None), None)
+        return next((why for reply in replies if (why := self._acks.amiss_at_start(command, *reply)) is not None), None)
 
     async def _look(self) -> None:
-        """See what operators should know of the servers, now and then; a change is logged."""
+        """Check the servers' durability now and then; log a changed warning."""
         if time.monotonic() < self._look_at:
             return
         replies = await self._servers.everywhere(self._acks.about())
@@ -160,10 +160,10 @@ class Calls:
             logger.warning("%s", self.caution)
 
     async def _acked(self, key: str, waited: str, *command: Any) -> Any:
-        """The reply to a command on `key`, once what it wrote is acknowledged as `acks` asks.
+        """Run a command on `key` and return its reply once its write is acknowledged as `acks` requires.
 
-        `waited`, a key of the same slot, is written behind it in any case: a command that repeats another, and finds
-        everything there, writes nothing itself, and an acknowledgement is of what was written up to then.
+        `waited`, a key of the same slot, is always written after it. A repeated command that finds everything
+        in place writes nothing itself, and an acknowledgement covers the connection's last write.
         """
         again: Command = ("SET", waited, b"", "EX", WAITED_SECONDS)
         wait = self._acks.command()
@@ -180,7 +180,7 @@ class Calls:
 
 
 async def _connected(call: Callable[[], Awaitable[T]]) -> T:
-    """Await a call; what uvloop says of a connection that was closed a moment before is told as redis-py would."""
+    """Await a call; convert uvloop's error of a connection that was just closed."""
     try:
         return await call()
     except RuntimeError as error:

@@ -1,20 +1,20 @@
-"""The store on Redis (6.2 or newer) or Valkey: any number of nodes on any number of machines share it.
+"""The store on Redis (6.2 or newer) or Valkey, shared by any number of nodes on any number of machines.
 
-A learner is a stream with explicit ids `<position>-0`, a sorted set of the tokens in it, a hash with its birth, head
-and trimmed positions, its snapshots, and what is remembered of its served events (see `redis_served`). Everything that
-must be atomic is one Lua script on those keys, which share a hash tag: they are in one slot of a Cluster. Where the
-servers are is in `redis_servers`, what is waited for until something counts as durable in `redis_acks`.
+A learner is a stream with explicit ids `<position>-0`, a sorted set of its tokens, a hash with its birth, head and
+trimmed positions, its snapshots, and its served events (see `served_scripts`). Every atomic step is one Lua script on
+those keys. They share a hash tag, so they are in one slot of a Cluster. `topology` finds the servers; `durability`
+waits for acknowledgements.
 
-What Redis must be given: `maxmemory-policy noeviction`, memory for the retained snapshots and the remembered events,
-and an append-only file or replicas, as `acks` asks.
+Redis needs `maxmemory-policy noeviction`, memory for the retained snapshots and the served events, and an append-only
+file or replicas, as `acks` requires.
 
-A Redis that lost data shows. Flushed: `LearnerGone`. Failed over to a replica that lacked the last writes, or restored
-from an older copy: `LostRecords` for whoever has gone further, by the tokens also where others have appended past the
-lost positions.
+A loss of data is detected. After a flush, calls raise `LearnerGone`. After a fail-over to a replica without the last
+writes, or a restore from an older copy, they raise `LostRecords` for callers that have read further. Tokens show this
+even if others have appended past the lost positions.
 
-A call whose connection breaks is tried once more at once, where repeating is harmless. An append is known by its
-tokens, so neither a repeated nor a delayed one lands twice; once the log is trimmed past `after` that can no longer be
-told, and nothing is appended (`BehindLog`).
+If a connection breaks, the call is repeated once, if repeating is harmless. Tokens identify an append, so neither a
+repeated nor a delayed one is applied twice. Once the log is trimmed past `after` this cannot be decided, and nothing is
+appended (`BehindLog`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from redis.exceptions import NoScriptError
 from service.errors import BehindLog, Damaged, LearnerGone, LostRecords, StoreUnavailable
 from service.names import called, called_in_full
 from service.storage.redis import membership
-from service.storage.redis.notifications import CLAIM, CLAIMED, listen, ring
-from service.storage.redis.redis_calls import Calls
+from service.storage.redis.notifications import LEASE, LEASE_KEY, poll, publish
+from service.storage.redis.redis_calls import RedisCalls
 from service.storage.redis.scripts import APPEND, CREATE, DELETE, READ, RETAIN, RETAINED, TOKEN, Script
 from service.storage.redis.served_scripts import (
     EXPIRED,
@@ -66,14 +66,14 @@ from service.storage.store_protocol import (
     ServedLimits,
     ServeReceipt,
     SnapshotInfo,
-    gathered,
     in_steps,
+    load_newest_stepwise,
 )
 
 __all__ = ["RedisStore"]
 
 # Every key. {} stands for the learner's name, percent-encoded, in braces: the hash tag.
-LEARNERS = "rarestream:learners"  # set of <birth in hex>:<name>; may hold learners that are gone, lacks none
+LEARNERS = "rarestream:learners"  # set of <birth in hex>:<name>: every learner, and possibly deleted ones
 META = (
     "rarestream:{}:meta"  # hash: birth, head, trimmed, cut: the token there; served, bytes, expired, evicted, settled
 )
@@ -81,20 +81,20 @@ LOG = "rarestream:{}:log"  # stream: <position>-0, t = token, d = data
 TOKENS = "rarestream:{}:tokens"  # sorted set: the tokens in the log, by position
 SNAPSHOTS = "rarestream:{}:snapshots"  # hash: position -> "<id> <parts> <size> <time>"
 SERVED = "rarestream:{}:served"  # stream: <number>-0, i = id, d = time (a double, little-endian) and data
-IDS = "rarestream:{}:ids"  # hash: id -> its number among the served; of a tombstone too
+IDS = "rarestream:{}:ids"  # hash: id -> number of the served event or tombstone
 DROPPED = "rarestream:{}:dropped"  # list: <number>:<id> of each tombstone, in the order of dropping
-LABELS = "rarestream:{}:labels"  # set: the numbers of those served whose label has come
-WAITED = "rarestream:{}:waited"  # written before an acknowledgement is waited for; gone soon after
-LISTED_WAITED = "{rarestream:learners}:waited"  # the same in the slot of LEARNERS
+LABELS = "rarestream:{}:labels"  # set: the numbers of served events whose label arrived
+WAITED = "rarestream:{}:waited"  # written before waiting for an acknowledgement; expires soon
+LISTED_WAITED = "{rarestream:learners}:waited"  # likewise in the slot of LEARNERS
 PART = "rarestream:{}:part:"  # then <id>:<number>: up to SNAPSHOT_PART bytes of a snapshot
 KEYS = (META, LOG, TOKENS, SNAPSHOTS, SERVED, IDS, DROPPED, LABELS)
 
-STAGED_SECONDS = 3600  # parts of a snapshot that is not complete by then vanish
+STAGED_SECONDS = 3600  # lifetime of the parts of an incomplete snapshot
 LISTED = 1000  # learners looked up in one round trip
 
 
-class _Retained(NamedTuple):
-    """A line of the hash of snapshots."""
+class _SnapshotRow(NamedTuple):
+    """An entry of the hash of snapshots."""
 
     position: int
     id: str
@@ -103,19 +103,19 @@ class _Retained(NamedTuple):
     time: float
 
 
-class RedisStore(Calls):
-    """See `Store`."""
+class RedisStore(RedisCalls):
+    """The store on Redis. Create it with `open`."""
 
     async def _run(self, script: Script, learner: str, *args: bytes | str | int, named: Sequence[str] = KEYS) -> Any:
-        """Run a script on the learner's keys; None where it says that the birth is not the present one."""
+        """Run a script on the learner's keys; return None if the birth is not the present one."""
         keys = [_key(key, learner) for key in named]
         try:
             return await self._redis.evalsha(script.sha, len(keys), *keys, *args)
-        except NoScriptError:  # Redis was started since
+        except NoScriptError:  # Redis was restarted
             return await self._redis.eval(script.text, len(keys), *keys, *args)
 
     async def _durably(self, script: Script, learner: str, *args: bytes | str | int) -> Any:
-        """As `_run`, and what it wrote, or found written, is durable on return."""
+        """Run a script as `_run` does; its writes, or the writes that it found, are durable on return."""
         if not self._acks.waits:
             return await self._run(script, learner, *args)
         keys = [_key(key, learner) for key in KEYS]
@@ -126,7 +126,7 @@ class RedisStore(Calls):
             return await self._acked(keys[0], waited, "EVAL", script.text, len(keys), *keys, *args)
 
     async def _repeated(self, script: Script, learner: str, *args: bytes | str | int) -> tuple[Any, bool]:
-        """As `_durably`, and again where the connection breaks; whether that was."""
+        """Run a script as `_durably` does, again if the connection breaks; also return whether it was repeated."""
         attempts = 0
 
         async def attempt() -> Any:
@@ -138,7 +138,7 @@ class RedisStore(Calls):
         return reply, attempts > 1
 
     async def _list(self, listed: str) -> None:
-        """Have a learner among those that there are."""
+        """Add a learner to the list of learners."""
         if self._acks.waits:
             await self._acked(LEARNERS, LISTED_WAITED, "SADD", LEARNERS, listed)
         else:
@@ -147,8 +147,8 @@ class RedisStore(Calls):
     async def create(self, learner: str, token: bytes, data: bytes) -> LogHead:
         listed = _listed(learner, token)
         async with self._call():
-            # Listed first, as a member that only this birth has: a crash before the script leaves one that `heads`
-            # passes over, and no create or delete of another birth takes it away.
+            # List it first, as a member that only this birth has. `heads` skips the member that a crash before the
+            # script leaves behind, and no create or delete of another birth removes it.
             await self._twice(lambda: self._list(listed))
             birth, head = await self._twice(lambda: self._durably(CREATE, learner, token, data))
             if birth != token:
@@ -156,21 +156,30 @@ class RedisStore(Calls):
         return LogHead(birth, head)
 
     async def append(
-        self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int, known: bytes = b""
+        self,
+        learner: str,
+        birth: bytes,
+        records: Sequence[tuple[bytes, bytes]],
+        after: int,
+        expected_token: bytes = b"",
     ) -> list[LogEntry]:
         flat = [part for record in records for part in record]
         async with self._call():
-            reply, repeated = await self._repeated(APPEND, learner, birth, after, known, REPLY_BYTES, *flat)
+            reply, repeated = await self._repeated(APPEND, learner, birth, after, expected_token, REPLY_BYTES, *flat)
         with _sure(repeated):
             head, entries = _entries(reply, learner, after)
         if after > head:
             raise LostRecords(AHEAD.format(log=called_in_full(learner), after=after, head=head))
-        own = dict(records)
-        return [entry._replace(data=own[entry.token]) if entry.token in own else entry for entry in entries]
+        sent_data = dict(records)
+        return [entry._replace(data=sent_data[entry.token]) if entry.token in sent_data else entry for entry in entries]
 
-    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[LogEntry]:
+    async def read(
+        self, learner: str, birth: bytes, after: int, limit: int, expected_token: bytes = b""
+    ) -> list[LogEntry]:
         async with self._call():
-            reply = await self._twice(lambda: self._run(READ, learner, birth, after, known, REPLY_BYTES, limit))
+            reply = await self._twice(
+                lambda: self._run(READ, learner, birth, after, expected_token, REPLY_BYTES, limit)
+            )
         _, entries = _entries(reply, learner, after)
         return entries
 
@@ -180,8 +189,8 @@ class RedisStore(Calls):
         head, token = _present(reply, learner)
         if position > head:
             raise LostRecords(AHEAD.format(log=called_in_full(learner), after=position, head=head))
-        found: bytes = token
-        return found
+        result: bytes = token
+        return result
 
     async def head(self, learner: str) -> LogHead | None:
         async with self._call():
@@ -206,19 +215,26 @@ class RedisStore(Calls):
         return {
             learner: LogHead(birth, int(head))
             for (learner, born), (birth, head) in zip(listed, rows, strict=True)
-            if birth == born  # else a create that has not come to its end, or a delete
+            if birth == born  # else an unfinished create or delete
         }
 
     async def delete(self, learner: str, birth: bytes) -> None:
         async with self._call():
-            # Not twice: the second time the learner would be gone.
+            # Not twice: a repetition would find no learner.
             reply = await self._durably(DELETE, learner, birth, _key(PART, learner))
-            # This birth is gone now, whoever deleted it: what a crash right here leaves listed goes the next time.
+            # This birth is deleted now. If a crash here leaves it listed, the next delete removes it.
             await self._twice(lambda: self._redis.srem(LEARNERS, _listed(learner, birth)))
         _present(reply, learner)
 
     async def save(
-        self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
+        self,
+        learner: str,
+        birth: bytes,
+        position: int,
+        snapshot: bytes,
+        keep: int,
+        trim: bool,
+        expected_token: bytes = b"",
     ) -> SnapshotInfo | None:
         id = secrets.token_hex(8)
         prefix = _key(PART, learner)
@@ -231,8 +247,8 @@ class RedisStore(Calls):
         async with self._call():
             for key, part in parts.items():
                 await self._twice(partial(self._redis.set, key, part, ex=STAGED_SECONDS))
-            # Not twice: the first time may have retained and, being old, forgotten it already.
-            arguments = position, keep, int(trim), prefix, retained, id, len(parts), known
+            # Not twice: the first call may have retained the snapshot and deleted it as old.
+            arguments = position, keep, int(trim), prefix, retained, id, len(parts), expected_token
             reply = await self._durably(RETAIN, learner, birth, *arguments)
             if parts and (reply is None or reply[0] != b"retained"):
                 await self._redis.unlink(*parts)
@@ -241,7 +257,7 @@ class RedisStore(Calls):
             raise LostRecords(_lost(learner, position, head))
         if outcome == b"late":
             raise StoreUnavailable(
-                f"a snapshot of {called(learner)} took more than {STAGED_SECONDS} s to send to Redis"
+                f"sending a snapshot of {called(learner)} to Redis took more than {STAGED_SECONDS} s"
             )
         return info if outcome == b"retained" else None
 
@@ -259,14 +275,14 @@ class RedisStore(Calls):
                 parts = [
                     await self._twice(partial(self._redis.get, f"{first}{number}")) for number in range(chosen.parts)
                 ]
-                whole = [part for part in parts if isinstance(part, bytes)]
-                if len(whole) == chosen.parts:
-                    return chosen.position, b"".join(whole)
+                present = [part for part in parts if isinstance(part, bytes)]
+                if len(present) == chosen.parts:
+                    return chosen.position, b"".join(present)
                 if chosen.id == missing:
                     raise Damaged(
                         f"the snapshot of {called(learner)} at {chosen.position} lacks a part; does Redis evict keys?"
                     )
-                missing = chosen.id  # forgotten since it was listed? Then the next list is another
+                missing = chosen.id  # if it was deleted since it was listed, the next list differs
 
     async def snapshots(self, learner: str, birth: bytes) -> list[SnapshotInfo]:
         async with self._call():
@@ -274,21 +290,21 @@ class RedisStore(Calls):
         return [SnapshotInfo(snapshot.position, snapshot.size, snapshot.time) for snapshot in retained]
 
     async def load_newest(self, learner: str, birth: bytes) -> NewestSnapshot:
-        return await gathered(self, learner, birth)
+        return await load_newest_stepwise(self, learner, birth)
 
     async def lease(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
         async with self._call():
-            claim = partial(self._run, CLAIM, learner, birth, node, round(1000 * seconds), named=(META, CLAIMED))
-            reply = await self._twice(claim)
+            lease = partial(self._run, LEASE, learner, birth, node, round(1000 * seconds), named=(META, LEASE_KEY))
+            reply = await self._twice(lease)
         return bool(_present(reply, learner))
 
     async def publish(self, node: bytes, moved: Mapping[str, LogNotice]) -> None:
         async with self._call():
-            await self._twice(lambda: ring(self._redis, node, moved))
+            await self._twice(lambda: publish(self._redis, node, moved))
 
     async def poll(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, LogNotice] | None]:
         async with self._call(listening=True):
-            return await listen(self._listening, node, after, seconds)
+            return await poll(self._listening, node, after, seconds)
 
     async def serve(
         self,
@@ -297,9 +313,9 @@ class RedisStore(Calls):
         record: tuple[bytes, bytes],
         after: int,
         remembered: Sequence[ServedEvent],
-        bounds: ServedLimits,
+        limits: ServedLimits,
     ) -> ServeReceipt:
-        packed = pack_events(remembered, bounds)
+        packed = pack_events(remembered, limits)
         async with self._call():
             reply, repeated = await self._repeated(SERVE, learner, birth, *record, after, *packed)
         receipt = _present(reply, learner)
@@ -310,12 +326,12 @@ class RedisStore(Calls):
         return ServeReceipt(position, before, ServedCounts(*counts))
 
     async def recall(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[ServedEvent | bool | None]:
-        found: list[ServedEvent | bool | None] = []
+        events: list[ServedEvent | bool | None] = []
         async with self._call():
             for step in in_steps(ids):
                 reply = await self._twice(partial(self._run, RECALL, learner, birth, pack_ids(step)))
-                found += recalled_in(_present(reply, learner), step)
-        return found
+                events += recalled_in(_present(reply, learner), step)
+        return events
 
     async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> ExpiredEvents:
         async with self._call():
@@ -352,23 +368,23 @@ class RedisStore(Calls):
         async with self._call():
             await self._twice(lambda: membership.leave(self._redis, node))
 
-    async def key(self, known: bytes) -> bytes:
+    async def key(self, proposal: bytes) -> bytes:
         async with self._call():
-            return await self._twice(lambda: membership.key(self._redis, known))
+            return await self._twice(lambda: membership.key(self._redis, proposal))
 
-    async def _retained(self, learner: str, birth: bytes) -> list[_Retained]:
-        """What the hash of snapshots holds, newest first."""
+    async def _retained(self, learner: str, birth: bytes) -> list[_SnapshotRow]:
+        """Read the hash of snapshots, newest first."""
         flat = _present(await self._twice(lambda: self._run(RETAINED, learner, birth)), learner)
-        found = []
+        rows = []
         for position, snapshot in zip(flat[::2], flat[1::2], strict=True):
             id, parts, size, saved = snapshot.decode().split()
-            found.append(_Retained(int(position), id, int(parts), int(size), float(saved)))
-        return sorted(found, reverse=True)
+            rows.append(_SnapshotRow(int(position), id, int(parts), int(size), float(saved)))
+        return sorted(rows, reverse=True)
 
 
 @contextmanager
 def _sure(repeated: bool) -> Iterator[None]:
-    """Around what may find the log trimmed: of a repeated call the first may have been written before it was."""
+    """Convert `BehindLog` of a repeated call: its first attempt may have been written before the log was trimmed."""
     try:
         yield
     except BehindLog as behind:
@@ -391,22 +407,24 @@ def _unlisted(member: str) -> tuple[str, bytes]:
 
 
 def _present(reply: Any, learner: str) -> Any:
-    """The script's reply, where the birth was the present one."""
+    """Return the script's reply. Raises `LearnerGone` if the birth is not the present one."""
     if reply is None:
         raise LearnerGone(GONE.format(log=called_in_full(learner)))
     return reply
 
 
 def _lost(learner: str, position: int, head: int) -> str:
-    """That the record at a position is not the one that the caller knows."""
+    """Describe that the record at a position is not the expected one."""
     return (AHEAD if position > head else OTHER).format(log=called_in_full(learner), after=position, head=head)
 
 
 def _entries(reply: Any, learner: str, after: int) -> tuple[int, list[LogEntry]]:
-    """The head and the entries in the reply of APPEND or READ, where the log reaches back to `after`."""
-    head, trimmed, same, *found = _present(reply, learner)
+    """Decode the head and the entries in the reply of APPEND or READ. Raises if the log does not reach back to
+    `after`.
+    """
+    head, trimmed, same, *flat = _present(reply, learner)
     if not same:
         raise LostRecords(_lost(learner, after, head))
     if after < trimmed:
         raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=trimmed))
-    return head, [LogEntry(*entry) for entry in zip(found[::3], found[1::3], found[2::3], strict=True)]
+    return head, [LogEntry(*entry) for entry in zip(flat[::3], flat[1::3], flat[2::3], strict=True)]

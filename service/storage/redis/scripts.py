@@ -1,11 +1,11 @@
-"""The atomic steps of the Redis store, in Lua. Nothing in them is newer than Redis 6.2.
+"""The atomic steps of the Redis store, in Lua for Redis 6.2 or newer.
 
-Each works on one learner's keys, in the order of `redis.KEYS`: meta, log, tokens, snapshots, served, ids, dropped,
-labels. ARGV[1] is the birth that the caller knows, and where it is not the present one the script changes nothing and
-replies nil. Those that work on served events are in `redis_served`.
+Each script works on one learner's keys, in the order of `redis_store.KEYS`: meta, log, tokens, snapshots, served, ids,
+dropped, labels. ARGV[1] is the birth that the caller expects. If it is not the present one, the script changes nothing
+and returns nil. `served_scripts` has the scripts on served events.
 
-Redis refuses a script's first write when it is out of memory, read-only or cannot write its disk; after a first write
-it refuses none. So each script stands or falls as a whole. Positions are doubles in Lua, exact to 2^53.
+Redis refuses the first write of a script if it is out of memory, read-only or cannot write to its disk. After a first
+write it refuses none, so each script succeeds or fails as a whole. Positions are doubles in Lua, exact to 2^53.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["APPEND", "CREATE", "DELETE", "NUMBER", "PRESENT", "READ", "RETAIN", 
 
 
 class Script:
-    """A Lua script and the name under which Redis caches it."""
+    """A Lua script and the hash under which Redis caches it."""
 
     def __init__(self, *lua: str) -> None:
         self.text = "".join(lua)
         self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
-# What scripts begin with: nil where the birth is not the present one, and how a position is written.
+# Prologues of scripts: return nil if the birth is not the present one; format a position.
 PRESENT = """
 local meta = redis.call('HMGET', KEYS[1], 'birth', 'head', 'trimmed')
 if meta[1] ~= ARGV[1] then return false end
@@ -34,9 +34,9 @@ NUMBER = """
 local function number(position) return string.format('%.0f', position) end
 """
 
-# One by one: nobody knows beforehand how many of them fill a reply. A step costs some microseconds.
+# One by one: the number of entries that fill a reply is unknown. A step costs some microseconds.
 _GATHER = """
-local function gather(reply, after, limit, most, own)
+local function gather(reply, after, limit, most, sent)
   local size = 0
   while limit > 0 do
     local found = redis.call('XRANGE', KEYS[2], number(after + 1) .. '-0', '+', 'COUNT', 1)[1]
@@ -47,7 +47,7 @@ local function gather(reply, after, limit, most, own)
     after = tonumber(string.match(found[1], '^%d+'))
     reply[#reply + 1] = after
     reply[#reply + 1] = token
-    reply[#reply + 1] = own[token] and '' or data
+    reply[#reply + 1] = sent[token] and '' or data
     limit = limit - 1
   end
 end
@@ -60,7 +60,7 @@ local function forget(prefix, snapshot)
 end
 """
 
-# token, data -> birth, head. A release that knew no served events leaves them behind when it deletes a learner.
+# token, data -> birth, head. Releases without served events do not remove them when they delete a learner.
 CREATE = Script("""
 local meta = redis.call('HMGET', KEYS[1], 'birth', 'head')
 if meta[1] then return {meta[1], tonumber(meta[2])} end
@@ -71,7 +71,7 @@ redis.call('HSET', KEYS[1], 'birth', ARGV[1], 'head', 1, 'trimmed', 0)
 return {ARGV[1], 1}
 """)
 
-# Whether the log led to a position by the record of this token, as far as that can be told.
+# Whether the log has the record of this token at a position; true if this is unknown.
 _SAME = """
 local function same(position, token)
   if token == '' or position < trimmed then return true end
@@ -85,9 +85,9 @@ local function same(position, token)
 end
 """
 
-# birth, after, known, bytes, then token and data of each record
-#   -> head, trimmed, 1 if `known` stands at `after`, else 0; then position, token and data of each entry, without the
-#      data of the records that the caller has sent
+# birth, after, expected token, bytes, then token and data of each record
+#   -> head, trimmed, 1 if the expected token is at `after`, else 0; then position, token and data of each entry,
+#      without the data of the records that the caller sent
 APPEND = Script(
     PRESENT,
     NUMBER,
@@ -97,9 +97,9 @@ APPEND = Script(
 local after = tonumber(ARGV[2])
 if not same(after, ARGV[3]) then return {head, trimmed, 0} end
 if after < trimmed or after > head then return {head, trimmed, 1} end
-local own = {}
+local sent = {}
 for i = 5, #ARGV, 2 do
-  own[ARGV[i]] = true
+  sent[ARGV[i]] = true
   local stands = redis.call('ZSCORE', KEYS[3], ARGV[i])
   if not stands or tonumber(stands) <= after then
     head = head + 1
@@ -109,12 +109,12 @@ for i = 5, #ARGV, 2 do
   end
 end
 local reply = {head, trimmed, 1}
-gather(reply, after, math.huge, tonumber(ARGV[4]), own)
+gather(reply, after, math.huge, tonumber(ARGV[4]), sent)
 return reply
 """,
 )
 
-# birth, after, known, bytes, limit -> as APPEND
+# birth, after, expected token, bytes, limit -> as APPEND
 READ = Script(
     PRESENT,
     NUMBER,
@@ -129,7 +129,7 @@ return reply
 """,
 )
 
-# birth, position -> head, token there; '' where it is not known any more
+# birth, position -> head, token there; '' if it was forgotten
 TOKEN = Script(
     PRESENT,
     """
@@ -150,8 +150,8 @@ return 1
 """,
 )
 
-# birth, position, keep, trim (0 or 1), prefix of part keys, snapshot as in its hash, id, parts, known
-#   -> what came of it, head
+# birth, position, keep, trim (0 or 1), prefix of part keys, snapshot as in its hash, id, parts, expected token
+#   -> outcome, head
 RETAIN = Script(
     PRESENT,
     NUMBER,
@@ -172,7 +172,7 @@ redis.call('HSET', KEYS[4], number(position), ARGV[6])
 
 local positions = {}
 for _, kept in ipairs(redis.call('HKEYS', KEYS[4])) do
-  if tonumber(kept) > head then  -- of records that were lost
+  if tonumber(kept) > head then  -- snapshots of lost records
     forget(prefix, redis.call('HGET', KEYS[4], kept))
     redis.call('HDEL', KEYS[4], kept)
   else

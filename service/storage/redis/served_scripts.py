@@ -1,16 +1,17 @@
-"""What the Redis store remembers of served events: its scripts, and what goes into and comes out of them.
+"""The served events of the Redis store: its scripts, their arguments and their replies.
 
-An event is an entry of a stream, in served order, `<number>-0`: in a stream, entries stand packed by the dozen. A hash
-leads from the event's id to its number. What is dropped goes from the stream but not from the hash: a number there
-without an entry here is a tombstone. A list of `<number>:<id>`, in the order of dropping, says which tombstone goes
-next; where the hash has another number for the id, it was served again since, and stays. A set holds the numbers of
-those entries whose label has come.
+An event is an entry `<number>-0` of a stream, in served order, because streams pack entries by the dozen. A hash maps
+the event's id to its number. A dropped event is removed from the stream but not from the hash. A number in the hash
+without an entry in the stream is a tombstone. A list of `<number>:<id>`, in the order of dropping, says which tombstone
+goes next. If the hash has another number for the id, the event was served again since and stays. A set holds the
+numbers of the entries whose label arrived.
 
-An event takes some 170 bytes beside its id and data. One that is taken out of the middle, because its id was served
-again, leaves its bytes unused until its neighbours, up to 4 KB of them, have gone too.
+An event takes about 170 bytes besides its id and data. An event that is removed from the middle, because its id was
+served again, leaves its bytes unused until its neighbours, up to 4 KB of them, are removed too.
 
-A call's events come as one argument for their data and one, MessagePack, for all else: Redis reads two arguments faster
-than two hundred thousand. The scripts hand up to `CHUNK` values at a time to one command, which `unpack` can carry.
+The data of a call's events are one argument, and everything else is one MessagePack argument. Redis reads two arguments
+faster than two hundred thousand. The scripts pass up to `CHUNK` values at a time to one command, the most that `unpack`
+can carry.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ __all__ = [
     "recalled_in",
 ]
 
-_TIME = struct.Struct("<d")  # before the data in the stream
+_TIME = struct.Struct("<d")  # the time precedes the data in the stream
 
 _COUNTS = """
 local counts = redis.call('HMGET', KEYS[1], 'served', 'bytes', 'expired', 'evicted')
@@ -58,7 +59,7 @@ end
 
 local function size(entry) return #entry[2][2] + #entry[2][4] - 8 end
 
--- Whether there is an entry of this number; there is none any more.
+-- Removes the entry of this number; returns whether there was one.
 local function take(at)
   local entry = redis.call('XRANGE', KEYS[5], at .. '-0', at .. '-0')[1]
   if not entry then return false end
@@ -73,7 +74,7 @@ end
 PENDING = Script(PRESENT, _COUNTS, "return pending()")
 
 # birth, token, record, after, (bounds, drops at most, ids, times, sizes), data
-#   -> position, token of the record before it, then as PENDING; only how far the log is trimmed if that is past `after`
+#   -> position, token of the preceding record, then as PENDING; only `trimmed` if the log is trimmed past `after`
 SERVE = Script(
     PRESENT,
     NUMBER,
@@ -114,7 +115,7 @@ for first = 1, #ids, CHUNK do
   redis.call('HSET', KEYS[6], unpack(places))
 end
 
--- Twice as many looked at each time: mostly about as many are dropped as came, or none.
+-- Doubles the step each time: mostly about as many events are dropped as arrived, or none.
 local function drop()
   local standing, start, dropped, step = redis.call('XLEN', KEYS[5]), '-', 0, 1
   local over = false
@@ -165,7 +166,7 @@ return receipt(head)
 """,
 )
 
-# birth, ids -> time and data of each; 1 for a tombstone, nil for what is not known
+# birth, ids -> time and data of each; 1 for a tombstone, nil for an unknown id
 RECALL = Script(
     PRESENT,
     """
@@ -182,7 +183,7 @@ return found
 """,
 )
 
-# birth, before, bytes, limit, after -> upto, 1 where the next one was too large, then id, time and data, label of each
+# birth, before, bytes, limit, after -> upto, 1 if the next one was too large, then id, time and data, label of each
 EXPIRED = Script(
     PRESENT,
     NUMBER,
@@ -248,44 +249,44 @@ return 1
 )
 
 
-def pack_events(remembered: Sequence[ServedEvent], bounds: ServedLimits) -> tuple[bytes, bytes]:
-    """The last two arguments of SERVE. Bounds are doubles: as wide as the caller likes."""
+def pack_events(remembered: Sequence[ServedEvent], limits: ServedLimits) -> tuple[bytes, bytes]:
+    """Pack the last two arguments of SERVE. Limits become doubles, which have any range."""
     events = latest(remembered)
-    told = (
-        [float(bounds.events), float(bounds.bytes), float(bounds.before)],
+    arguments = (
+        [float(limits.events), float(limits.bytes), float(limits.before)],
         len(events) + DROPS,
         [event.id for event in events],
         [float(event.time) for event in events],
         [len(event.data) for event in events],
     )
-    return msgspec.msgpack.encode(told), b"".join([event.data for event in events])
+    return msgspec.msgpack.encode(arguments), b"".join([event.data for event in events])
 
 
 def pack_ids(ids: Sequence[str]) -> bytes:
-    """The last argument of RECALL and LABELLED."""
+    """Pack the last argument of RECALL and LABELLED."""
     return msgspec.msgpack.encode(list(ids))
 
 
 def pack_time(time: float) -> bytes:
-    """An argument of EXPIRED. As a double, which Lua reads from no text when it is infinite."""
+    """Pack an argument of EXPIRED as a double, because Lua cannot parse an infinite number from text."""
     return msgspec.msgpack.encode(float(time))
 
 
-def recalled_in(reply: list[Any], ids: Sequence[str]) -> list[ServedEvent | bool | None]:
-    """What the reply of RECALL says of each id."""
+def recalled_in(replies: list[Any], ids: Sequence[str]) -> list[ServedEvent | bool | None]:
+    """Decode the reply of RECALL for each id."""
     return [
-        _remembered(id, found) if isinstance(found, bytes) else found and True
-        for id, found in zip(ids, reply, strict=True)
+        _event_of(id, reply) if isinstance(reply, bytes) else reply and True
+        for id, reply in zip(ids, replies, strict=True)
     ]
 
 
 def expired_in(reply: list[Any], limit: int) -> ExpiredEvents:
-    """What the reply of EXPIRED holds."""
+    """Decode the reply of EXPIRED."""
     upto, large, *flat = reply
-    events = [_remembered(id.decode(), found) for id, found in zip(flat[::3], flat[1::3], strict=True)]
-    return ExpiredEvents(upto, events, [has == 1 for has in flat[2::3]], bool(large) or len(events) == limit)
+    events = [_event_of(id.decode(), packed) for id, packed in zip(flat[::3], flat[1::3], strict=True)]
+    return ExpiredEvents(upto, events, [label == 1 for label in flat[2::3]], bool(large) or len(events) == limit)
 
 
-def _remembered(id: str, found: bytes) -> ServedEvent:
-    (time,) = _TIME.unpack_from(found)
-    return ServedEvent(id, time, found[_TIME.size :])
+def _event_of(id: str, packed: bytes) -> ServedEvent:
+    (time,) = _TIME.unpack_from(packed)
+    return ServedEvent(id, time, packed[_TIME.size :])

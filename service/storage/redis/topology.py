@@ -4,11 +4,12 @@
     redis+sentinel://[user:password@]host:port,host:port/db?master=name[&sentinel_username=..][&sentinel_password=..]
     redis+cluster://[user:password@]host:port,host:port
 
-and each with `rediss`, which is TLS, to the Sentinels too. All take redis-py's options, as in `?socket_timeout=10`.
+`rediss` in place of `redis` means TLS, also to the Sentinels. All forms take redis-py's options, such as
+`?socket_timeout=10`.
 
-Sentinel: every new connection asks where the master is, and makes sure that it is one; where that has changed, or a
-server turns out to be a replica, the old connections are closed. Cluster: MOVED and ASK are followed, and what does not
-answer has the map of slots read anew.
+Sentinel: every new connection asks for the master and checks its role. If the master changed, or a server turns out to
+be a replica, the old connections are closed. Cluster: MOVED and ASK are followed, and the slot map is reloaded if a
+node does not answer.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ __all__ = ["CONNECTIONS", "Servers", "servers_of"]
 
 CONNECT_SECONDS = 2.0
 REPLY_SECONDS = 5.0  # for one command, and for a free connection
-CONNECTIONS = 64  # so many calls are under way at once; the others wait
-OWN = ("master", "sentinel_username", "sentinel_password")  # what is not redis-py's, of Sentinels
+CONNECTIONS = 64  # most calls at once; the others wait
+SENTINEL_OPTIONS = ("master", "sentinel_username", "sentinel_password")  # options that redis-py does not have
 PORTS = {"": 6379, "sentinel": 26379, "cluster": 6379}
 
 
@@ -52,15 +53,15 @@ class Servers(Protocol):
     client: Any  # redis-py's, a `Redis` or a `RedisCluster`
 
     async def together(self, key: str, *commands: Command) -> list[Any]:
-        """The replies to commands sent in one go, on one connection, to the server of the key; errors are replies."""
+        """Send commands in one go to the server of the key, on one connection; errors are returned as replies."""
         ...
 
     async def everywhere(self, *commands: Command) -> list[list[Any]]:
-        """The same of every server that takes writes."""
+        """Send commands to every server that takes writes."""
         ...
 
     async def left(self) -> bool:
-        """A server refused a write as a replica's; whether the next command may go to another one."""
+        """Return whether another server may take the command that this one refused as a replica."""
         ...
 
     async def close(self) -> None:
@@ -69,11 +70,9 @@ class Servers(Protocol):
 
 
 def servers_of(url: str, patience: float = 0.0) -> tuple[Servers, dict[str, Any]]:
-    """The servers that a URL names, and its options with those that are not given; nothing is connected yet.
+    """Parse a URL into its servers and its options with defaults; nothing is connected yet.
 
-    `patience`: seconds that a reply may take longer than the options say.
-
-    A `ValueError` lists the forms, and never shows the URL.
+    `patience`: seconds added to the reply time-out. A `ValueError` lists the forms, and never shows the URL.
     """
     try:
         return _servers_of(url, patience)
@@ -86,30 +85,30 @@ def _servers_of(url: str, patience: float) -> tuple[Servers, dict[str, Any]]:
     scheme, _, kind = parts.scheme.partition("+")
     if not re.fullmatch("/?|/[0-9]+", parts.path):  # redis-py would take database 0
         raise ValueError
-    given = dict(parse_qsl(parts.query, keep_blank_values=True))
-    own: dict[str, str] = {name: given.pop(name) for name in OWN if name in given}
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    sentinel: dict[str, str] = {name: query.pop(name) for name in SENTINEL_OPTIONS if name in query}
     user, at, places = parts.netloc.rpartition("@")
     hosts = [_host(place, PORTS[kind]) for place in places.split(",")]
     options: dict[str, Any] = {
         "max_connections": CONNECTIONS,
         "socket_timeout": REPLY_SECONDS,
         "socket_connect_timeout": CONNECT_SECONDS,
-        "retry": Retry(NoBackoff(), 0),  # the store knows what may be repeated
-        "protocol": 2,  # all that is needed, and every server's
-        **parse_url(f"{scheme}://{user}{at}{places.split(',')[0]}{parts.path}?{urlencode(given)}"),
+        "retry": Retry(NoBackoff(), 0),  # the store decides what may be repeated
+        "protocol": 2,  # sufficient, and supported by every server
+        **parse_url(f"{scheme}://{user}{at}{places.split(',')[0]}{parts.path}?{urlencode(query)}"),
     }
     if options["socket_timeout"] is not None:
         options["socket_timeout"] += patience
     connection: type[Connection] = options.pop("connection_class", Connection)
     for name in ("host", "port"):
         options.pop(name, None)
-    # An option that does not exist shows here; this connection stays closed.
+    # An unknown option raises here; this connection stays closed.
     connection(**{name: value for name, value in options.items() if name != "max_connections"})
     tls = connection is SSLConnection
-    if (kind == "sentinel") != ("master" in own) or (own.keys() - {"master"} and kind != "sentinel"):
+    if (kind == "sentinel") != ("master" in sentinel) or (sentinel.keys() - {"master"} and kind != "sentinel"):
         raise ValueError
     if kind == "sentinel":
-        return SentinelServers(hosts, own, options, tls), {**options, **own}
+        return SentinelServers(hosts, sentinel, options, tls), {**options, **sentinel}
     if kind == "cluster":
         if options.pop("db", 0):
             raise ValueError
@@ -120,18 +119,18 @@ def _servers_of(url: str, patience: float) -> tuple[Servers, dict[str, Any]]:
 
 
 def _host(place: str, port: int) -> tuple[str, int]:
-    """Of one `host`, `host:port` or `[address]:port`."""
+    """Parse `host`, `host:port` or `[address]:port`."""
     parts = urlsplit(f"//{place}")
     return parts.hostname or "localhost", parts.port or port
 
 
 class OneServer:
-    """A server, or an address behind which there always is one."""
+    """A server, or an address that always leads to one."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self.client: Redis = Redis.from_pool(pool)
 
-    async def together(self, key: str, *commands: Command) -> list[Any]:  # noqa: ARG002 (it has every key)
+    async def together(self, key: str, *commands: Command) -> list[Any]:  # noqa: ARG002 (one server has every key)
         async with self.client.pipeline(transaction=False) as pipe:
             for command in commands:
                 pipe.execute_command(*command)
@@ -148,16 +147,16 @@ class OneServer:
 
 
 class SentinelServers(OneServer):
-    """The master of a name, wherever that is at the moment."""
+    """The current master of a name."""
 
     def __init__(
-        self, hosts: Sequence[tuple[str, int]], own: Mapping[str, str], options: dict[str, Any], tls: bool
+        self, hosts: Sequence[tuple[str, int]], sentinel: Mapping[str, str], options: dict[str, Any], tls: bool
     ) -> None:
-        kept = {name: value for name, value in options.items() if name.startswith(("socket_", "ssl_"))}
-        logins = {name.removeprefix("sentinel_"): value for name, value in own.items() if name != "master"}
-        asking = {**kept, **logins, "ssl": tls, "protocol": 2, "retry": options["retry"]}
-        self._sentinel = Sentinel(hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
-        self.client = self._sentinel.master_for(own["master"], ssl=tls, redis_connect_func=_on_master, **options)
+        sockets = {name: value for name, value in options.items() if name.startswith(("socket_", "ssl_"))}
+        logins = {name.removeprefix("sentinel_"): value for name, value in sentinel.items() if name != "master"}
+        connecting = {**sockets, **logins, "ssl": tls, "protocol": 2, "retry": options["retry"]}
+        self._sentinel = Sentinel(hosts, sentinel_kwargs=connecting)  # type: ignore[no-untyped-call]
+        self.client = self._sentinel.master_for(sentinel["master"], ssl=tls, redis_connect_func=_on_master, **options)
 
     async def left(self) -> bool:
         await self.client.connection_pool.disconnect(inuse_connections=False)
@@ -169,15 +168,15 @@ class SentinelServers(OneServer):
 
 
 async def _on_master(connection: Connection) -> None:
-    """What a new connection begins with: a Sentinel may not know yet that its master has become a replica."""
+    """Check the role of a new connection: a Sentinel may not know yet that its master became a replica."""
     await connection.on_connect()
     await connection.send_command("ROLE")
     try:
         role = (await connection.read_response())[0]
-    except ResponseError:  # a user that may not ask: the Sentinel's word has to do
+    except ResponseError:  # the user may not run ROLE: trust the Sentinel
         return
     if role != b"master":
-        raise ConnectionError("the server that the Sentinels name as the master is none")
+        raise ConnectionError("the server that the Sentinels call the master is not a master")
 
 
 class ClusterServers:
@@ -191,12 +190,14 @@ class ClusterServers:
         await self.client.initialize()
         try:
             replies = await self._at(self.client.get_node_from_key(key), commands)
-            if isinstance(replies[0], (AskError, TryAgainError)):  # a MOVED is an ASK, too
-                first = await self.client.execute_command(*commands[0])  # follows, and learns where the slot is
+            if isinstance(replies[0], (AskError, TryAgainError)):  # MOVED is a subclass of ASK
+                first = await self.client.execute_command(
+                    *commands[0]
+                )  # follows the redirection and updates the slot map
                 replies = [first, *(await self._at(self.client.get_node_from_key(key), commands[1:]))]
         except (ConnectionError, TimeoutError):
             with suppress(RedisError, RedisClusterException):
-                await self.client.execute_command("EXISTS", key)  # which has the map read anew, where it fails too
+                await self.client.execute_command("EXISTS", key)  # on failure it reloads the slot map
             raise
         return replies
 
@@ -221,5 +222,5 @@ class ClusterServers:
 
     async def close(self) -> None:
         await self.client.aclose()
-        for nodes in ("nodes_cache", "startup_nodes"):  # which redis-py leaves open where it was about to look anew
+        for nodes in ("nodes_cache", "startup_nodes"):  # redis-py leaves these open if it was about to reload the map
             await self.client.nodes_manager.aclose(nodes)

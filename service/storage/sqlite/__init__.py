@@ -1,4 +1,4 @@
-"""The SQLite store. Start with `store`."""
+"""The SQLite store. Start with `sqlite_store`."""
 
 from service.storage.sqlite.sqlite_store import SqliteStore
 

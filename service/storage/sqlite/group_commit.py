@@ -1,4 +1,4 @@
-"""The SQLite store's transactions: group commit, one fsync for all that waits, and reads that see one moment."""
+"""The SQLite store's transactions: one commit and one fsync for all waiting writes, and consistent reads."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Work = Callable[[sqlite3.Connection], T]
 
 @dataclass(slots=True)
 class Write:
-    """A piece of work for the writer, and who waits for it."""
+    """A piece of work for the writer, and the future of its result."""
 
     work: Work[Any]
     future: asyncio.Future[Any]
-    outside: bool = False  # of any transaction: it reads, and takes no lock that others wait for
-    size: int = 0  # bytes that it brings
+    outside: bool = False  # run outside of any transaction: it reads, and takes no lock that others wait for
+    size: int = 0  # bytes that it adds
     result: Any = None
     error: Exception | None = None
 
     def deliver(self) -> None:
-        """In the event loop: hand the outcome over."""
+        """Resolve the future, in the event loop."""
         if self.future.done():
-            return  # the caller was cancelled; the work stands
+            return  # the caller was cancelled; the work is committed
         if self.error is None:
             self.future.set_result(self.result)
         else:
@@ -39,12 +39,12 @@ class Write:
 
 
 def _unavailable(error: sqlite3.Error) -> StoreUnavailable:
-    """The disk is full, the file is locked, the device fails, the file is damaged: SQLite's own words say which."""
+    """Convert an error of SQLite, such as a full disk or a locked file; SQLite's own words say which."""
     return StoreUnavailable(f"SQLite: {error}")
 
 
 def consistent(db: sqlite3.Connection, work: Work[T]) -> T:
-    """Read: all of `work` sees the same moment."""
+    """Run a read in one transaction, so that it sees one moment."""
     try:
         db.execute("BEGIN")
         try:
@@ -58,7 +58,7 @@ def consistent(db: sqlite3.Connection, work: Work[T]) -> T:
 def commit(db: sqlite3.Connection, group: list[Write]) -> None:
     """Run a group in one transaction and leave each outcome in its `Write`.
 
-    Where the transaction fails as a whole, each is run in one of its own: a record that the disk has no room for does
+    If the transaction fails as a whole, each write runs in its own. So a record that does not fit on the disk does
     not fail those that fit.
     """
     for write in group:
@@ -68,9 +68,9 @@ def commit(db: sqlite3.Connection, group: list[Write]) -> None:
     if not group:
         return
     try:
-        db.rollback()  # nothing to do but where the rollback below failed
+        db.rollback()  # has an effect only if the rollback below failed
         db.execute("BEGIN IMMEDIATE")
-    except sqlite3.Error as error:  # locked for too long: it would be so for each alone, too
+    except sqlite3.Error as error:  # locked for too long; each write alone would fail, too
         for write in group:
             write.error = _unavailable(error)
         return
@@ -81,7 +81,7 @@ def commit(db: sqlite3.Connection, group: list[Write]) -> None:
             db.execute("COMMIT")
     except sqlite3.Error as error:
         with suppress(sqlite3.Error):
-            db.rollback()  # nothing to do where SQLite has rolled back by itself
+            db.rollback()  # without effect if SQLite rolled back by itself
         if len(group) == 1:
             group[0].error = _unavailable(error)
         else:
@@ -106,7 +106,7 @@ def _attempt(db: sqlite3.Connection, write: Write, alone: bool) -> None:
         db.execute("SAVEPOINT work")
     try:
         write.result = write.work(db)
-    except Exception as error:  # whatever it is, it is the caller's, who gets it from the future
+    except Exception as error:  # passed to the caller through the future
         if isinstance(error, sqlite3.Error) and not db.in_transaction:
             raise
         db.execute("ROLLBACK" if alone else "ROLLBACK TO work")
@@ -116,6 +116,6 @@ def _attempt(db: sqlite3.Connection, write: Write, alone: bool) -> None:
 
 
 def deliver(group: list[Write]) -> None:
-    """In the event loop: hand every outcome over."""
+    """Resolve every future, in the event loop."""
     for write in group:
         write.deliver()

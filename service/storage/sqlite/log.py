@@ -1,6 +1,6 @@
-"""The log of a learner in the SQLite store: each function runs inside a transaction.
+"""A learner's log in the SQLite store: each function runs inside a transaction.
 
-A learner is a row, its log the rows of another table, in order. What it raises is what `Store` says.
+A learner is a row; its log is a set of rows of another table, in order. Errors are those that `Store` documents.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from service.storage.store_protocol import (
 )
 
 __all__ = [
-    "Log",
-    "carried",
+    "LogRow",
+    "checked_log",
     "compare",
     "entries_after",
+    "fit_reply",
+    "load_newest",
     "log_of",
-    "newest",
-    "reaching",
     "retain",
     "snapshot_data",
     "token_at",
 ]
 
 
-class Log(NamedTuple):
+class LogRow(NamedTuple):
     """A row of the learner table, without its name and birth."""
 
     id: int
@@ -46,85 +46,98 @@ class Log(NamedTuple):
     trimmed: int
 
 
-def log_of(db: sqlite3.Connection, learner: str, birth: bytes) -> Log:
+def log_of(db: sqlite3.Connection, learner: str, birth: bytes) -> LogRow:
     row = db.execute("SELECT id, head, trimmed FROM learner WHERE name = ? AND birth = ?", (learner, birth)).fetchone()
     if row is None:
         raise LearnerGone(GONE.format(log=called_in_full(learner)))
-    return Log(*row)
+    return LogRow(*row)
 
 
-def token_at(db: sqlite3.Connection, log: Log, learner: str, position: int) -> bytes:
-    """Of the record at a position, which the log has to have; empty where it was trimmed."""
+def token_at(db: sqlite3.Connection, log: LogRow, learner: str, position: int) -> bytes:
+    """Return the token of the record at a position; empty if it was trimmed.
+
+    Raises `LostRecords` beyond the log's end.
+    """
     if position > log.head:
         raise LostRecords(AHEAD.format(log=called_in_full(learner), after=position, head=log.head))
     row = db.execute("SELECT token FROM entry WHERE learner = ? AND position = ?", (log.id, position)).fetchone()
     return row[0] if row else b""
 
 
-def compare(db: sqlite3.Connection, log: Log, learner: str, position: int, known: bytes) -> None:
-    """Raise `LostRecords` where another record stands at a position."""
-    if known and token_at(db, log, learner, position) not in (b"", known):
+def compare(db: sqlite3.Connection, log: LogRow, learner: str, position: int, expected_token: bytes) -> None:
+    """Raise `LostRecords` if another record is at the position."""
+    if expected_token and token_at(db, log, learner, position) not in (b"", expected_token):
         raise LostRecords(OTHER.format(log=called_in_full(learner), after=position))
 
 
-def reaching(db: sqlite3.Connection, learner: str, birth: bytes, after: int, known: bytes) -> Log:
-    """The log, where it reaches back to `after`, and the record there is the one that is known."""
+def checked_log(db: sqlite3.Connection, learner: str, birth: bytes, after: int, expected_token: bytes) -> LogRow:
+    """Return the log if it reaches back to `after` and has the expected record there."""
     log = log_of(db, learner, birth)
-    compare(db, log, learner, after, known)
+    compare(db, log, learner, after, expected_token)
     if after < log.trimmed:
         raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=log.trimmed))
     return log
 
 
 def entries_after(db: sqlite3.Connection, log: int, after: int, limit: int = -1) -> list[LogEntry]:
-    """Entries after `after`, as many as one reply carries; a negative limit is none."""
+    """List entries after `after`, as many as fit in one reply; a negative limit means no limit."""
     query = "SELECT position, token, data FROM entry WHERE learner = ? AND position > ? ORDER BY position LIMIT ?"
     with closing(db.execute(query, (log, after, limit))) as rows:
-        return carried(LogEntry(*row) for row in rows)
+        return fit_reply(LogEntry(*row) for row in rows)
 
 
-def carried(entries: Iterable[LogEntry]) -> list[LogEntry]:
-    """As many as one reply carries, from the first on."""
-    found: list[LogEntry] = []
+def fit_reply(entries: Iterable[LogEntry]) -> list[LogEntry]:
+    """Take entries from the first on, as many as fit in one reply."""
+    fitting: list[LogEntry] = []
     size = 0
     for entry in entries:
         size += len(entry.data)
-        if found and size > REPLY_BYTES:
+        if fitting and size > REPLY_BYTES:
             break
-        found.append(entry)
-    return found
+        fitting.append(entry)
+    return fitting
 
 
 def snapshot_data(db: sqlite3.Connection, id: int) -> bytes:
-    """The bytes of a snapshot."""
+    """Return the bytes of a snapshot."""
     parts = db.execute("SELECT data FROM part WHERE snapshot = ? ORDER BY number", (id,))
     return b"".join(data for (data,) in parts)
 
 
-def newest(db: sqlite3.Connection, learner: str, birth: bytes) -> NewestSnapshot:
-    """The newest snapshot, and what goes with it."""
+def load_newest(db: sqlite3.Connection, learner: str, birth: bytes) -> NewestSnapshot:
+    """Load the newest snapshot and the data around it."""
     log = log_of(db, learner, birth)
-    found = db.execute(
+    row = db.execute(
         "SELECT id, position, size, time FROM snapshot WHERE learner = ? AND whole ORDER BY position DESC LIMIT 1",
         (log.id,),
     ).fetchone()
     pending = served.pending(db, log.id)
-    if found is None:
+    if row is None:
         return NewestSnapshot(log.head, None, b"", b"", pending)
-    info = SnapshotInfo(*found[1:])
+    info = SnapshotInfo(*row[1:])
     token = token_at(db, log, learner, info.position)
-    return NewestSnapshot(log.head, info, snapshot_data(db, found[0]), token, pending)
+    return NewestSnapshot(log.head, info, snapshot_data(db, row[0]), token, pending)
 
 
 def retain(
-    db: sqlite3.Connection, learner: str, birth: bytes, id: int, position: int, keep: int, trim: bool, known: bytes
+    db: sqlite3.Connection,
+    learner: str,
+    birth: bytes,
+    id: int,
+    position: int,
+    keep: int,
+    trim: bool,
+    expected_token: bytes,
 ) -> bool:
-    """The atomic step of `save`: the snapshot counts, older ones and the log below them go; whether it is kept."""
+    """Complete `save` in one atomic step: count the new snapshot, delete older ones, trim the log.
+
+    Returns whether the new snapshot is retained.
+    """
     log = log_of(db, learner, birth)
     if position > log.head:
         raise LostRecords(AHEAD.format(log=called_in_full(learner), after=position, head=log.head))
-    compare(db, log, learner, position, known)
-    if position < log.trimmed:  # newer ones are retained, and the log that would lead on from this one is gone
+    compare(db, log, learner, position, expected_token)
+    if position < log.trimmed:  # newer snapshots are retained, and the log after this one is trimmed
         db.execute("DELETE FROM snapshot WHERE id = ?", (id,))
         return False
     db.execute("DELETE FROM snapshot WHERE learner = ? AND position = ? AND whole", (log.id, position))

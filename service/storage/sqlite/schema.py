@@ -11,13 +11,13 @@ from service.errors import StoreUnavailable, WrongStore
 
 __all__ = ["BUSY_SECONDS", "connect"]
 
-BUSY_SECONDS = 5.0  # how long to wait for another process's transaction
-WAL_PAGES = 4096  # of 4 KiB: of a longer one the end is brought into the file, too, so that it begins anew
-WAL_BYTES = 64 * 2**20  # where that does not help, SQLite's own checkpoints do it; it is cut back to this
+BUSY_SECONDS = 5.0  # time-out for another process's transaction
+WAL_PAGES = 4096  # of 4 KiB: a longer WAL is copied to its very end, so that it starts anew
+WAL_BYTES = 64 * 2**20  # beyond this SQLite's own checkpoints step in and cut the WAL back to it
 
-APPLICATION = 0x72617265  # "rare", in the file's header: this file is ours
+APPLICATION = 0x72617265  # "rare", in the file's header: marks the files of rarestream
 SCHEMA = 4
-FIRST = (  # of schema version 1
+FIRST = (  # schema version 1
     """
     CREATE TABLE learner (
         id INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again
@@ -54,9 +54,9 @@ FIRST = (  # of schema version 1
         PRIMARY KEY (snapshot, number)
     )""",
 )
-SERVED = (  # added by schema version 2; no cascade: millions of rows go in steps, after their learner
+SERVED = (  # added by schema version 2; no cascade: millions of rows are deleted in steps, after their learner
     "CREATE INDEX entry_token ON entry (learner, token)",
-    "ALTER TABLE learner ADD COLUMN settled INTEGER NOT NULL DEFAULT 0",  # the cursor: a number in served
+    "ALTER TABLE learner ADD COLUMN settled INTEGER NOT NULL DEFAULT 0",  # the cursor: a number of the table `served`
     """
     CREATE TABLE served (
         number INTEGER PRIMARY KEY AUTOINCREMENT, -- in served order; never used again: a cursor may stand on it
@@ -79,10 +79,10 @@ SERVED = (  # added by schema version 2; no cascade: millions of rows go in step
         removed INTEGER NOT NULL              -- drops whose tombstones have gone
     )""",
 )
-LABELLED = (  # added by schema version 3: whether the label has come
+LABELLED = (  # added by schema version 3: whether the label arrived
     "ALTER TABLE served ADD COLUMN labelled INTEGER NOT NULL DEFAULT 0",
 )
-CLAIM = (  # added by schema version 4: which node takes a learner's snapshots
+LEASE = (  # added by schema version 4: which node saves a learner's snapshots
     """
     CREATE TABLE claim (
         learner INTEGER PRIMARY KEY REFERENCES learner ON DELETE CASCADE,
@@ -94,44 +94,46 @@ CLAIM = (  # added by schema version 4: which node takes a learner's snapshots
 
 
 def connect(path: Path, busy_seconds: float) -> tuple[sqlite3.Connection, sqlite3.Connection, sqlite3.Connection]:
-    """The writer's connection, the reader's, and that of the checkpoints, to a file that has our schema.
+    """Open the connections of the writer, the reader and the checkpoints, and create or migrate the schema.
 
-    Raises `WrongStore` where it has not.
+    Raises `WrongStore` if the file is not a rarestream store.
     """
     if not path.parent.is_dir():
-        raise WrongStore(f"the directory {path.parent} of the store does not exist")
+        raise WrongStore(f"the directory {path.parent} of the store does not exist; create it first")
     try:
-        with ExitStack() as opened:
-            # Each connection has a thread to itself, but not the one that opens it.
+        with ExitStack() as stack:
+            # Each connection is used by one thread, but opened by another one.
             write, read, checkpoint = (
-                opened.enter_context(
+                stack.enter_context(
                     closing(sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, check_same_thread=False))
                 )
                 for _ in range(3)
             )
             _prepare(write, path, busy_seconds)
             read.execute("PRAGMA query_only = ON")
-            opened.pop_all()
+            stack.pop_all()
             return write, read, checkpoint
     except sqlite3.Error as error:
-        wrong = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB  # of the library, not of the module
-        raise (WrongStore if wrong else StoreUnavailable)(f"the store {path} cannot be opened: {error}") from error
+        wrong = (
+            getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
+        )  # an error code of the library, not of the module
+        raise (WrongStore if wrong else StoreUnavailable)(f"cannot open the store {path}: {error}") from error
 
 
 def _prepare(db: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
-    """Check that the file is ours before anything in it changes; then set the connection up for writing."""
+    """Check that the file belongs to rarestream before changing it, then set up the connection for writing."""
     schema = _schema(db, path)
     _use_wal(db, path, busy_seconds)
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA foreign_keys = ON")
-    db.execute("PRAGMA secure_delete = FAST")  # some builds zero all that is deleted: more pages to write
+    db.execute("PRAGMA secure_delete = FAST")  # some builds overwrite deleted data with zeros and write more pages
     db.execute(f"PRAGMA wal_autocheckpoint = {WAL_BYTES // 2**12}")
     db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
     if schema < SCHEMA:
         db.execute("BEGIN IMMEDIATE")
         with db:  # COMMIT, or ROLLBACK on an error
-            schema = _schema(db, path)  # another process may have been first
-            for statements in (FIRST, SERVED, LABELLED, CLAIM)[schema:]:
+            schema = _schema(db, path)  # another process may have migrated it first
+            for statements in (FIRST, SERVED, LABELLED, LEASE)[schema:]:
                 for statement in statements:
                     db.execute(statement)
             db.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -139,8 +141,8 @@ def _prepare(db: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
 
 
 def _schema(db: sqlite3.Connection, path: Path) -> int:
-    """The version of the file's schema, 0 where it is empty; an error where it holds something else than ours."""
-    application, schema, tables = db.execute(  # one statement: another process may be making the tables just now
+    """Read the version of the file's schema, 0 for an empty file; raise `WrongStore` for a foreign one."""
+    application, schema, tables = db.execute(  # one statement: another process may be creating the tables
         "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
         " FROM pragma_application_id, pragma_user_version"
     ).fetchone()

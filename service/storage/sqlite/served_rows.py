@@ -1,7 +1,7 @@
-"""What the SQLite store remembers of served events: each function runs inside a transaction, on one learner's rows.
+"""The served events of the SQLite store: each function runs inside a transaction, on one learner's rows.
 
-An event is a row, in served order; what is dropped leaves its row without data, as the tombstone, until that goes too.
-So an event moves no entry of the large index on ids but when it comes and when its tombstone goes.
+An event is a row, in served order. A dropped event leaves its row without data as a tombstone, until that is removed.
+So the large index on ids changes only when an event arrives and when its tombstone is removed.
 """
 
 from __future__ import annotations
@@ -24,56 +24,56 @@ from service.storage.store_protocol import (
 
 __all__ = ["clear", "expired", "labelled", "pending", "recall", "remember", "reopen", "settle"]
 
-CLEARED = 50_000  # rows of a deleted learner that go in one transaction: a third of a second at most
+CLEARED = 50_000  # rows of a deleted learner removed in one transaction: a third of a second at most
 
 
 @dataclass
-class _Counts:
+class _CountsRow:
     """A row of the pending table, without its learner."""
 
     events: int = 0
     bytes: int = 0
     expired: int = 0
     evicted: int = 0
-    removed: int = 0  # drops whose tombstones have gone
+    removed: int = 0  # drops whose tombstones were removed
 
     @classmethod
-    def of(cls, db: sqlite3.Connection, learner: int) -> _Counts:
-        """The learner's counts; all 0 before its first event."""
+    def of(cls, db: sqlite3.Connection, learner: int) -> _CountsRow:
+        """Read the learner's counts; all are 0 before its first event."""
         query = "SELECT events, bytes, expired, evicted, removed FROM pending WHERE learner = ?"
         return cls(*db.execute(query, (learner,)).fetchone() or ())
 
     def put(self, db: sqlite3.Connection, learner: int) -> ServedCounts:
-        """Write them, and tell them."""
+        """Write the counts and return them."""
         row = (learner, self.events, self.bytes, self.expired, self.evicted, self.removed)
         db.execute("INSERT OR REPLACE INTO pending VALUES (?, ?, ?, ?, ?, ?)", row)
-        return self.told()
+        return self.served_counts()
 
-    def told(self) -> ServedCounts:
+    def served_counts(self) -> ServedCounts:
         return ServedCounts(self.events, self.bytes, self.expired, self.evicted)
 
     @property
     def dropped(self) -> int:
-        """Ever."""
+        """Count all drops."""
         return self.expired + self.evicted
 
     def drop(self, size: int) -> int:
-        """One event of so many bytes has gone and was counted: the how manieth drop that is."""
+        """Count the removal of an event of so many bytes; return its ordinal among all drops."""
         self.events -= 1
         self.bytes -= size
         return self.dropped
 
 
 def pending(db: sqlite3.Connection, learner: int) -> ServedCounts:
-    """How much is remembered."""
-    return _Counts.of(db, learner).told()
+    """Count the served events that are stored and dropped."""
+    return _CountsRow.of(db, learner).served_counts()
 
 
 def remember(
-    db: sqlite3.Connection, learner: int, remembered: Sequence[ServedEvent], bounds: ServedLimits
+    db: sqlite3.Connection, learner: int, remembered: Sequence[ServedEvent], limits: ServedLimits
 ) -> ServedCounts:
-    """Remember, then drop what has expired or exceeds the bounds."""
-    counts = _Counts.of(db, learner)
+    """Store events, then drop those that expired or exceed the limits."""
+    counts = _CountsRow.of(db, learner)
     events = latest(remembered)
     query = "SELECT number, coalesce(length(data), -1) FROM served WHERE learner = ? AND id = ?"
     for id, time, data in events:
@@ -87,16 +87,16 @@ def remember(
         counts.events += 1
         counts.bytes += size + len(data)
     most = len(events) + DROPS
-    _drop(db, learner, counts, bounds, most)
-    excess = counts.dropped - bounds.events - counts.removed
+    _drop(db, learner, counts, limits, most)
+    excess = counts.dropped - limits.events - counts.removed
     if excess > 0:
         counts.removed += min(excess, most)
         db.execute("DELETE FROM served WHERE learner = ? AND dropped <= ?", (learner, counts.removed))
     return counts.put(db, learner)
 
 
-def _drop(db: sqlite3.Connection, learner: int, counts: _Counts, bounds: ServedLimits, most: int) -> None:
-    """Drop the oldest as long as it has expired or there are too many, `most` at most."""
+def _drop(db: sqlite3.Connection, learner: int, counts: _CountsRow, limits: ServedLimits, most: int) -> None:
+    """Drop the oldest events while they have expired or exceed the limits, at most `most`."""
     drops: list[tuple[int, int]] = []
     query = (
         "SELECT number, id, time, length(data) FROM served WHERE learner = ? AND dropped IS NULL"
@@ -104,9 +104,9 @@ def _drop(db: sqlite3.Connection, learner: int, counts: _Counts, bounds: ServedL
     )
     with closing(db.execute(query, (learner, most))) as rows:
         for number, id, time, length in rows:
-            if time is not None and time < bounds.before:
+            if time is not None and time < limits.before:
                 counts.expired += 1
-            elif counts.events > bounds.events or counts.bytes > bounds.bytes:
+            elif counts.events > limits.events or counts.bytes > limits.bytes:
                 counts.evicted += 1
             else:
                 break
@@ -115,22 +115,22 @@ def _drop(db: sqlite3.Connection, learner: int, counts: _Counts, bounds: ServedL
 
 
 def recall(db: sqlite3.Connection, learner: int, ids: Sequence[str]) -> list[ServedEvent | bool | None]:
-    """For each id what was served; True for a tombstone, None for what is not known."""
+    """Look up served events by id: True for a tombstone, None for an unknown id."""
     query = "SELECT time, data FROM served WHERE learner = ? AND id = ?"
-    found: list[ServedEvent | bool | None] = []
+    events: list[ServedEvent | bool | None] = []
     for id in ids:
         row = db.execute(query, (learner, id)).fetchone()
         if row is None:
-            found.append(None)
+            events.append(None)
         else:
-            found.append(True if row[1] is None else _remembered(id, *row))
-    return found
+            events.append(True if row[1] is None else _event_of(id, *row))
+    return events
 
 
 def expired(db: sqlite3.Connection, learner: int, before: float, limit: int, after: int) -> ExpiredEvents:
-    """What has expired after the cursor, from the oldest on: as many as one reply carries."""
-    found: list[ServedEvent] = []
-    known: list[bool] = []
+    """List expired events after the cursor, oldest first: as many as fit in one reply."""
+    events: list[ServedEvent] = []
+    has_label: list[bool] = []
     size, large = 0, False
     (settled,) = db.execute("SELECT settled FROM learner WHERE id = ?", (learner,)).fetchone()
     upto = max(settled, after)
@@ -139,20 +139,20 @@ def expired(db: sqlite3.Connection, learner: int, before: float, limit: int, aft
         " ORDER BY number LIMIT ?"
     )
     with closing(db.execute(query, (learner, upto, limit))) as rows:
-        for number, has_label, *row in rows:
-            event = _remembered(*row)
+        for number, labelled, *row in rows:
+            event = _event_of(*row)
             size += len(event.data)
-            large = bool(found) and size > REPLY_BYTES
+            large = bool(events) and size > REPLY_BYTES
             if large or not event.time < before:
                 break
-            found.append(event)
-            known.append(bool(has_label))
+            events.append(event)
+            has_label.append(bool(labelled))
             upto = number
-    return ExpiredEvents(upto, found, known, large or len(found) == limit)
+    return ExpiredEvents(upto, events, has_label, large or len(events) == limit)
 
 
 def settle(db: sqlite3.Connection, learner: int, upto: int) -> None:
-    """Move the cursor, and never back."""
+    """Move the cursor forward."""
     db.execute("UPDATE learner SET settled = max(settled, ?) WHERE id = ?", (upto, learner))
 
 
@@ -162,17 +162,20 @@ def reopen(db: sqlite3.Connection, learner: int) -> None:
 
 
 def labelled(db: sqlite3.Connection, learner: int, ids: Sequence[str]) -> None:
-    """The labels of these have come."""
+    """Record that the labels of these events arrived."""
     db.executemany("UPDATE served SET labelled = 1 WHERE learner = ? AND id = ?", [(learner, id) for id in ids])
 
 
 def clear(db: sqlite3.Connection) -> bool:
-    """Delete some rows whose learner was deleted; whether there may be more."""
+    """Delete some rows of deleted learners; return whether there may be more."""
     left = db.execute("SELECT learner FROM pending WHERE learner NOT IN (SELECT id FROM learner) LIMIT 1").fetchone()
     if left is None:
         return False
     room = CLEARED
-    for rows in ("dropped IS NULL ORDER BY number", "dropped IS NOT NULL ORDER BY dropped"):  # neighbours in the file
+    for rows in (
+        "dropped IS NULL ORDER BY number",
+        "dropped IS NOT NULL ORDER BY dropped",
+    ):  # adjacent rows of the file
         query = f"DELETE FROM served WHERE number IN (SELECT number FROM served WHERE learner = ? AND {rows} LIMIT ?)"
         room -= db.execute(query, (*left, room)).rowcount
     if room > 0:
@@ -180,5 +183,5 @@ def clear(db: sqlite3.Connection) -> bool:
     return True
 
 
-def _remembered(id: str, time: float | None, data: bytes) -> ServedEvent:
+def _event_of(id: str, time: float | None, data: bytes) -> ServedEvent:
     return ServedEvent(id, math.nan if time is None else time, data)

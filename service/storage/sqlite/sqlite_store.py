@@ -1,19 +1,18 @@
 """The embedded store: one SQLite file, shared by any number of processes on one machine.
 
-WAL with `synchronous=FULL`: what a call returned has been through fsync. One thread writes, and takes everything that
-waits, of all learners, into one transaction (see `sqlite_groups`); the next group gathers meanwhile. Another thread
-reads through a connection of its own, so that a read never waits for an fsync, and a third one brings the WAL into the
-file (see `sqlite_checkpoints`), so that a commit hardly ever waits for that.
+WAL with `synchronous=FULL`: a write is through fsync when its call returns. One thread writes. It puts all waiting
+writes, of all learners, into one transaction (`group_commit`) while the next group gathers. Another thread reads
+through its own connection, so reads never wait for an fsync. A third one copies the WAL into the file (`checkpoints`),
+so commits hardly ever wait for that.
 
-A snapshot of more than `SNAPSHOT_PART` bytes is written part by part, each in a transaction of its own so that appends
-pass between them, and counts from the last step on, which is atomic. What a crash leaves half-written is cleared by a
-later save. Likewise the served events of a learner that was deleted go in steps, after it, and what a crash leaves of
-them is cleared by a later delete.
+A snapshot larger than `SNAPSHOT_PART` is written in parts, each in its own transaction, so that appends run between
+them. It counts from the last step on, which is atomic. A later save deletes the parts that a crash left behind.
+Likewise the served events of a deleted learner are deleted in steps after it; a later delete continues after a crash.
 
-Nobody need ring here: that another process has written is seen in `PRAGMA data_version` of the writer's connection,
-which its own commits leave as it is. That is asked `LOOKS` times a second, by the writer's thread: some tens of
-microseconds each, where a bell of our own would be one more commit, with its fsync, after every append. Which learners
-have moved it does not tell. Rings are counted for nodes that share one object, as in tests.
+Nodes need not publish here. `PRAGMA data_version` of the writer's connection changes with the commits of other
+processes. The writer's thread reads it `LOOKS` times a second, in tens of microseconds. A table of publications would
+cost one more commit, with its fsync, per append. The version does not tell which learners changed. Publications are
+counted for nodes that share one object, as in tests.
 """
 
 from __future__ import annotations
@@ -36,7 +35,16 @@ from service.names import called_in_full
 from service.storage.sqlite import served_rows as served
 from service.storage.sqlite.checkpoints import Checkpoints
 from service.storage.sqlite.group_commit import Work, Write, commit, consistent, deliver
-from service.storage.sqlite.log import carried, entries_after, log_of, newest, reaching, retain, snapshot_data, token_at
+from service.storage.sqlite.log import (
+    checked_log,
+    entries_after,
+    fit_reply,
+    load_newest,
+    log_of,
+    retain,
+    snapshot_data,
+    token_at,
+)
 from service.storage.sqlite.schema import BUSY_SECONDS, connect
 from service.storage.store_protocol import (
     AHEAD,
@@ -59,12 +67,12 @@ __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
 
-LOOKS = 20  # a second, for what other processes have written
+LOOKS = 20  # per second, for writes of other processes
 STALE_SECONDS = 3600.0  # a snapshot that is half-written for so long was left by a crash
 
 
 class SqliteStore:
-    """See `Store`. Made by `open`."""
+    """The store in one SQLite file. Create it with `open`."""
 
     caution: str | None = None
     certain = True
@@ -78,23 +86,22 @@ class SqliteStore:
         self._writer = threading.Thread(target=self._write_groups, args=(write,), name="sqlite-writer", daemon=True)
         self._writer.start()
         self._calls = 0
-        self._rings: Counter[bytes] = (
-            Counter()
-        )  # of nodes over this object, whose commits are all those of one connection
+        # publications of nodes over this object: they share one connection, which does not show its own commits
+        self._publications: Counter[bytes] = Counter()
         self._idle = asyncio.Event()
         self._idle.set()
         self._closed = False
 
     @classmethod
     async def open(cls, path: str | Path, busy_seconds: float = BUSY_SECONDS) -> SqliteStore:
-        """Open the file, or make it where there is none. `StoreUnavailable` says why it cannot be used."""
+        """Open or create the file. `StoreUnavailable` says why that failed."""
         return cls(*await asyncio.to_thread(connect, Path(path), busy_seconds))
 
-    # The two threads.
+    # The two threads
 
     @contextmanager
     def _call(self) -> Iterator[None]:
-        """Around each call, so that `close` can wait for those under way."""
+        """Count the calls in progress, so that `close` can wait for them."""
         if self._closed:
             raise StoreUnavailable(CLOSED)
         self._calls += 1
@@ -107,8 +114,10 @@ class SqliteStore:
                 self._idle.set()
 
     async def _write(self, work: Work[T], outside: bool = False, size: int = 0) -> T:
-        """Run `work`, which brings so many bytes, in the writer's next transaction, or `outside` of any; its result
-        when that is durable."""
+        """Run `work` in the writer's next transaction, or `outside` of any; return its result once it is durable.
+
+        `size`: the bytes that it adds.
+        """
         future: asyncio.Future[T] = self._loop.create_future()
         self._waiting.put(Write(work, future, outside, size))
         return await future
@@ -117,17 +126,17 @@ class SqliteStore:
         return await self._loop.run_in_executor(self._reader, consistent, self._read_connection, work)
 
     def _write_groups(self, connection: sqlite3.Connection) -> None:
-        """The writer thread: everything that waits is a group; None is the end."""
+        """Run the writer thread: commit all waiting writes as a group, until None arrives."""
         with closing(connection):
             last = False
             while not last:
-                taken = [self._waiting.get()] + [self._waiting.get() for _ in range(self._waiting.qsize())]
-                group = [write for write in taken if write is not None]
-                last = len(group) < len(taken)
+                batch = [self._waiting.get()] + [self._waiting.get() for _ in range(self._waiting.qsize())]
+                group = [write for write in batch if write is not None]
+                last = len(group) < len(batch)
                 commit(connection, group)
                 try:
                     self._loop.call_soon_threadsafe(deliver, group)
-                except RuntimeError:  # the loop was closed before the store: nobody waits any more
+                except RuntimeError:  # the loop was closed before the store: no caller waits
                     self._checkpoints.close()
                     return
                 self._checkpoints.wrote(group, connection)
@@ -142,9 +151,9 @@ class SqliteStore:
         self._read_connection.close()
         self._checkpoints.close()
         self._waiting.put(None)
-        self._writer.join()  # its connection is the last: SQLite empties and removes the WAL
+        self._writer.join()  # closes the last connection: SQLite empties and removes the WAL
 
-    # The protocol.
+    # The protocol
 
     async def create(self, learner: str, token: bytes, data: bytes) -> LogHead:
         def work(db: sqlite3.Connection) -> LogHead:
@@ -160,29 +169,36 @@ class SqliteStore:
             return await self._write(work, size=len(data))
 
     async def append(
-        self, learner: str, birth: bytes, records: Sequence[tuple[bytes, bytes]], after: int, known: bytes = b""
+        self,
+        learner: str,
+        birth: bytes,
+        records: Sequence[tuple[bytes, bytes]],
+        after: int,
+        expected_token: bytes = b"",
     ) -> list[LogEntry]:
         def work(db: sqlite3.Connection) -> list[LogEntry]:
-            log = reaching(db, learner, birth, after, known)
+            log = checked_log(db, learner, birth, after, expected_token)
             if after > log.head:
                 raise LostRecords(AHEAD.format(log=called_in_full(learner), after=after, head=log.head))
             tokens = "SELECT token FROM entry WHERE learner = ? AND position > ?"
-            standing = {token for (token,) in db.execute(tokens, (log.id, after))} if log.head > after else set()
+            logged = {token for (token,) in db.execute(tokens, (log.id, after))} if log.head > after else set()
             added: list[LogEntry] = []
             for token, data in records:
-                if token not in standing:
-                    standing.add(token)
+                if token not in logged:
+                    logged.add(token)
                     added.append(LogEntry(log.head + len(added) + 1, token, data))
                     db.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (log.id, *added[-1]))
             db.execute("UPDATE learner SET head = ? WHERE id = ?", (log.head + len(added), log.id))
-            return carried(added) if log.head == after else entries_after(db, log.id, after)
+            return fit_reply(added) if log.head == after else entries_after(db, log.id, after)
 
         with self._call():
             return await self._write(work, size=sum(len(data) for _, data in records))
 
-    async def read(self, learner: str, birth: bytes, after: int, limit: int, known: bytes = b"") -> list[LogEntry]:
+    async def read(
+        self, learner: str, birth: bytes, after: int, limit: int, expected_token: bytes = b""
+    ) -> list[LogEntry]:
         with self._call():
-            log = partial(reaching, learner=learner, birth=birth, after=after, known=known)
+            log = partial(checked_log, learner=learner, birth=birth, after=after, expected_token=expected_token)
             return await self._read(lambda db: entries_after(db, log(db).id, after, limit))
 
     async def token(self, learner: str, birth: bytes, position: int) -> bytes:
@@ -211,12 +227,19 @@ class SqliteStore:
 
         with self._call():
             await self._write(work)
-            with suppress(StoreError):  # the learner is gone whatever comes of this
+            with suppress(StoreError):  # the learner is deleted in any case
                 while await self._write(served.clear):
                     pass
 
     async def save(
-        self, learner: str, birth: bytes, position: int, snapshot: bytes, keep: int, trim: bool, known: bytes = b""
+        self,
+        learner: str,
+        birth: bytes,
+        position: int,
+        snapshot: bytes,
+        keep: int,
+        trim: bool,
+        expected_token: bytes = b"",
     ) -> SnapshotInfo | None:
         info = SnapshotInfo(position, len(snapshot), time.time())
 
@@ -227,7 +250,7 @@ class SqliteStore:
             begun = db.execute(
                 "INSERT INTO snapshot (learner, position, size, time, whole) VALUES (?, ?, ?, ?, 0)", row
             )
-            assert begun.lastrowid is not None  # an INSERT always has one
+            assert begun.lastrowid is not None  # an INSERT sets it
             return begun.lastrowid
 
         def part(id: int, number: int) -> Work[None]:
@@ -240,7 +263,7 @@ class SqliteStore:
 
         def finish(id: int) -> Work[bool]:
             def work(db: sqlite3.Connection) -> bool:
-                return retain(db, learner, birth, id, position, keep, trim, known)
+                return retain(db, learner, birth, id, position, keep, trim, expected_token)
 
             return work
 
@@ -264,21 +287,21 @@ class SqliteStore:
                     await self._write(part(id, number), size=SNAPSHOT_PART)
                 return info if await self._write(finish(id)) else None
             except StoreError:
-                with suppress(StoreError):  # else it goes when it is stale
+                with suppress(StoreError):  # else a later save deletes it as stale
                     await self._write(forget(id))
                 raise
 
     async def load(self, learner: str, birth: bytes, position: int | None = None) -> tuple[int, bytes] | None:
         def work(db: sqlite3.Connection) -> tuple[int, bytes] | None:
             log = log_of(db, learner, birth)
-            found = db.execute(
+            row = db.execute(
                 "SELECT id, position FROM snapshot WHERE learner = ? AND whole AND position = coalesce(?, position)"
                 " ORDER BY position DESC LIMIT 1",
                 (log.id, position),
             ).fetchone()
-            if found is None:
+            if row is None:
                 return None
-            return found[1], snapshot_data(db, found[0])
+            return row[1], snapshot_data(db, row[0])
 
         with self._call():
             return await self._read(work)
@@ -296,14 +319,14 @@ class SqliteStore:
 
     async def load_newest(self, learner: str, birth: bytes) -> NewestSnapshot:
         with self._call():
-            return await self._read(lambda db: newest(db, learner, birth))
+            return await self._read(lambda db: load_newest(db, learner, birth))
 
     async def lease(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
         def work(db: sqlite3.Connection) -> bool:
             log = log_of(db, learner, birth)
             now = time.time()
-            held = "SELECT 1 FROM claim WHERE learner = ? AND node != ? AND ? >= since AND ? < since + seconds"
-            if db.execute(held, (log.id, node, now, now)).fetchone():
+            held_by_other = "SELECT 1 FROM claim WHERE learner = ? AND node != ? AND ? >= since AND ? < since + seconds"
+            if db.execute(held_by_other, (log.id, node, now, now)).fetchone():
                 return False
             db.execute("INSERT OR REPLACE INTO claim VALUES (?, ?, ?, ?)", (log.id, node, now, seconds))
             return True
@@ -311,16 +334,16 @@ class SqliteStore:
         with self._call():
             return await self._write(work)
 
-    async def publish(self, node: bytes, moved: Mapping[str, LogNotice]) -> None:  # noqa: ARG002 (what is written is seen)
+    async def publish(self, node: bytes, moved: Mapping[str, LogNotice]) -> None:  # noqa: ARG002 (`poll` sees the writes)
         with self._call():
-            self._rings[node] += 1
+            self._publications[node] += 1
 
     async def poll(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, LogNotice] | None]:
         ends = time.monotonic() + seconds
         while True:
             with self._call():
                 version = await self._write(_version, outside=True)
-                version += b".%d" % (self._rings.total() - self._rings[node])
+                version += b".%d" % (self._publications.total() - self._publications[node])
             left = ends - time.monotonic()
             if version != after:
                 return version, None
@@ -335,7 +358,7 @@ class SqliteStore:
         record: tuple[bytes, bytes],
         after: int,
         remembered: Sequence[ServedEvent],
-        bounds: ServedLimits,
+        limits: ServedLimits,
     ) -> ServeReceipt:
         def work(db: sqlite3.Connection) -> ServeReceipt:
             log = log_of(db, learner, birth)
@@ -344,11 +367,11 @@ class SqliteStore:
             logged = db.execute(query, (log.id, token)).fetchone()
             if logged:
                 return ServeReceipt(logged[0], token_at(db, log, learner, logged[0] - 1), served.pending(db, log.id))
-            reaching(db, learner, birth, after, b"")
+            checked_log(db, learner, birth, after, b"")
             before = token_at(db, log, learner, log.head)
             db.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (log.id, log.head + 1, token, data))
             db.execute("UPDATE learner SET head = ? WHERE id = ?", (log.head + 1, log.id))
-            return ServeReceipt(log.head + 1, before, served.remember(db, log.id, remembered, bounds))
+            return ServeReceipt(log.head + 1, before, served.remember(db, log.id, remembered, limits))
 
         with self._call():
             return await self._write(work, size=len(record[1]) + sum(len(event.data) for event in remembered))
@@ -358,7 +381,7 @@ class SqliteStore:
             return lambda db: served.recall(db, log_of(db, learner, birth).id, step)
 
         with self._call():
-            return [found for step in in_steps(ids) for found in await self._read(work(step))]
+            return [event for step in in_steps(ids) for event in await self._read(work(step))]
 
     async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> ExpiredEvents:
         with self._call():
@@ -386,5 +409,5 @@ class SqliteStore:
 
 
 def _version(db: sqlite3.Connection) -> bytes:
-    """Another one after each commit of another connection."""
+    """Read a version that changes with each commit of another connection."""
     return b"%d" % db.execute("PRAGMA data_version").fetchone()

@@ -32,7 +32,7 @@ async def test_a_log_that_led_to_the_known_record_is_gone_on_with(store: Store) 
     assert await store.read("a", BIRTH, 2, 9, token(2)) == log[2:]
     assert await store.append("a", BIRTH, [record(5)], 4, token(4)) == [LogEntry(5, *record(5))]
     assert await store.append("a", BIRTH, [record(5)], 4, token(4)) == [LogEntry(5, *record(5))]
-    await store.save("a", BIRTH, 3, b"three", 2, trim=True, known=token(3))
+    await store.save("a", BIRTH, 3, b"three", 2, trim=True, expected_token=token(3))
     assert await store.append("a", BIRTH, [record(6)], 3, token(3)) == [
         *(LogEntry(number, *record(number)) for number in (4, 5, 6))
     ]
@@ -42,14 +42,14 @@ async def test_a_log_that_led_to_the_known_record_is_gone_on_with(store: Store) 
 
 async def test_a_log_of_other_records_is_noticed_and_nothing_is_written(store: Store) -> None:
     log = await filled(store, 4)
-    with pytest.raises(LostRecords, match="record 3 in the log of the learner a is another one by now"):
+    with pytest.raises(LostRecords, match="record 3 in the log of the learner a was replaced by another one"):
         await store.append("a", BIRTH, [record(5)], 3, token(9))
     with pytest.raises(LostRecords):
         await store.append("a", BIRTH, [record(5)], 3, token(4))  # a record of it, elsewhere
     with pytest.raises(LostRecords):
         await store.read("a", BIRTH, 4, 9, token(9))
     with pytest.raises(LostRecords):
-        await store.save("a", BIRTH, 4, b"four", 2, trim=True, known=token(9))
+        await store.save("a", BIRTH, 4, b"four", 2, trim=True, expected_token=token(9))
     assert await store.snapshots("a", BIRTH) == []
     assert await whole_log(store) == log
 
@@ -60,7 +60,7 @@ async def test_a_log_that_ends_before_is_noticed(store: Store) -> None:
         store.append("a", BIRTH, [record(7)], 6, token(6)),
         store.append("a", BIRTH, [record(7)], 6),
         store.read("a", BIRTH, 6, 9, token(6)),
-        store.save("a", BIRTH, 6, b"six", 2, trim=True, known=token(6)),
+        store.save("a", BIRTH, 6, b"six", 2, trim=True, expected_token=token(6)),
         store.token("a", BIRTH, 6),
     ):
         with pytest.raises(LostRecords, match="ahead of its log, which ends at 4: the store lost records"):
@@ -86,7 +86,7 @@ async def test_what_was_trimmed_last_is_known(redis_store: RedisStore) -> None:
     for refused in (
         store.append("a", BIRTH, [record(5)], 4, token(9)),
         store.read("a", BIRTH, 4, 9, token(9)),
-        store.save("a", BIRTH, 4, b"other", 2, trim=True, known=token(9)),
+        store.save("a", BIRTH, 4, b"other", 2, trim=True, expected_token=token(9)),
     ):
         with pytest.raises(LostRecords):
             await refused
@@ -103,7 +103,7 @@ async def test_a_snapshot_beyond_the_log_goes_with_the_next(redis_store: RedisSt
     put_back(redis_server, backup, but=":snapshots")
     with pytest.raises(LostRecords):
         await store.token("a", BIRTH, 6)
-    await store.save("a", BIRTH, 3, b"three", 1, trim=True, known=token(3))
+    await store.save("a", BIRTH, 3, b"three", 1, trim=True, expected_token=token(3))
     assert [info.position for info in await store.snapshots("a", BIRTH)] == [3]
     assert [key for key in redis_server.key_names() if ":part:" in key and redis_server.command("TTL", key) != -1] == []
     assert await store.append("a", BIRTH, [record(7)], 4, token(4)) == [LogEntry(5, *record(7))]

@@ -265,4 +265,6 @@ async def test_a_row_of_another_type_is_told_in_plain_words_and_is_no_other_lear
             refusal = error.detail
     finally:
         await store.close()
-    assert ("holds what no release has written" in refusal) == ("head = 'text'" in change), refusal  # asked for all
+    assert ("contains data that no release has written" in refusal) == ("head = 'text'" in change), (
+        refusal
+    )  # asked for all
