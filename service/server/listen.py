@@ -1,7 +1,4 @@
-"""The socket that a node listens on, and what is said of it: what a process needs that serves nothing itself, too.
-
-Nothing here is slow to import, or large.
-"""
+"""The listening socket, its URL and the line that announces it. Quick to import: the supervisor needs it, too."""
 
 from __future__ import annotations
 
@@ -46,13 +43,13 @@ class CannotServe(CommandFailed):
 
 
 class WrongSettings(CannotServe):
-    """The service did not start, by settings that cannot be: nothing was tried."""
+    """The service did not start because of its settings; nothing was tried."""
 
     exit_status = ExitStatus.USAGE
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 takes a free one. Raises `CannotListen`."""
+    """Open a listening socket; port 0 takes a free port. Raises `CannotListen`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
@@ -64,7 +61,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(listener: socket.socket, *, tls: bool = False) -> str:
-    """Where the service is reached, from this machine."""
+    """Return the URL of the service for this machine."""
     host, port = listener.getsockname()[:2]
     reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     scheme = "https" if tls else "http"
@@ -72,7 +69,7 @@ def url_of(listener: socket.socket, *, tls: bool = False) -> str:
 
 
 def process_age() -> float:
-    """Seconds since this process was started; where the system does not tell, since this module was imported."""
+    """Return the seconds since this process started, or since this import if the system does not tell."""
     try:
         stat = Path("/proc/self/stat").read_text()
         uptime = float(Path("/proc/uptime").read_text().split()[0])
@@ -83,7 +80,7 @@ def process_age() -> float:
 
 
 def warn(settings: Settings, warnings: Sequence[str]) -> None:
-    """Tell of what may be a mistake; in the log where that is JSON, as both streams may go to one place."""
+    """Print warnings, or log them if the log is JSON, because both streams may go to one place."""
     for text in warnings:
         if settings.log_format == "json":
             logger.warning(text)
@@ -92,9 +89,9 @@ def warn(settings: Settings, warnings: Sequence[str]) -> None:
 
 
 def announce(settings: Settings, url: str, *, as_json: bool = False) -> None:
-    """Say that it is ready: on standard output, or in the log where that is JSON.
+    """Announce that the service is ready: on standard output, or in the log if that is JSON.
 
-    `as_json`: to a program, which gets a document on standard output, in one line, besides.
+    `as_json`: print a document in one line for programs, too.
     """
     if as_json:
         document = {"url": url, "pid": os.getpid(), "store": shown(settings.store), "workers": settings.workers}
@@ -110,7 +107,7 @@ def announce(settings: Settings, url: str, *, as_json: bool = False) -> None:
 
 
 def shown(store: str) -> str:
-    """A store's URL as it may be printed: without its passwords, before the host or in the query."""
+    """Mask the passwords of a store's URL, before the host and in the query."""
 
     def masked(option: re.Match[str]) -> str:
         return f"{option[1]}=***" if unquote_plus(option[1]).endswith("password") else option[0]

@@ -1,9 +1,9 @@
-"""Running the service under uvicorn: a listening socket, the app, and a word when it is ready.
+"""Run the service under uvicorn: a listening socket, the app, and an announcement when it is ready.
 
-A stop, in its order: no more connections; open requests and streams end, with `Connection: close`; whoever sends one
-more request meanwhile is answered, for a second; what is queued is learnt, a last snapshot taken, the store closed.
+Shutdown, in order: accept no more connections; finish open requests and streams with `Connection: close`; for a second,
+answer what still arrives on open connections; learn what is queued, take the last snapshots, close the store.
 
-Several processes behind one port are `workers.py`'s; each of them is a server of this kind.
+`supervisor.py` starts several processes behind one port; each of them runs a server of this kind.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ logger = logging.getLogger("rarestream.server")
 
 _LOOK_EVERY = 0.1  # seconds
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; uvicorn's default would leave old ones only
-_CLOSE_SECONDS = 5.0  # that websockets get at a stop to close
-_LINGER = 1.0  # seconds in which what comes on open connections is answered: it was sent before the client could know
+_CLOSE_SECONDS = 5.0  # allowed for websockets to close at shutdown
+_LINGER = 1.0  # seconds in which requests on open connections are answered: their clients could not know
 _LOOK_IDLE = 0.02  # seconds
 
 
 def serve(settings: Settings, warnings: Sequence[str] = (), *, as_json: bool = False) -> None:
-    """Serve until Ctrl-C, which is a clean end, or SIGTERM, which ends the process by that signal once all is saved.
+    """Serve until Ctrl-C or SIGTERM. SIGTERM ends the process by that signal, once everything is saved.
 
-    `warnings` are told first; `as_json`: see `announce`.
+    `warnings` are printed first; `as_json`: see `announce`.
     """
     lines = configure(sys.stderr.buffer, settings.log_format, settings.log_level)
     warn(settings, warnings)
@@ -59,37 +59,37 @@ def serve(settings: Settings, warnings: Sequence[str] = (), *, as_json: bool = F
 
 
 def leave_background() -> None:
-    """End the process where a fit goes on in the background: everything is saved."""
+    """End the process at once if a background fit is still running: everything is saved."""
     if any(thread.name == BACKGROUND for thread in threading.enumerate()):
-        # a fit may take minutes: leave without waiting for it, as the interpreter would
+        # the interpreter would wait for the fit, which may take minutes
         logging.shutdown()
         sys.stdout.flush()
         os._exit(0)
 
 
 def _config(app: Application, settings: Settings) -> uvicorn.Config:
-    """How uvicorn serves the application. Raises `WrongSettings` where the files of TLS are none."""
+    """Configure uvicorn. Raises `WrongSettings` if it cannot load the TLS files."""
     if settings.tls_key is not None and settings.tls_certificate is None:
-        raise WrongSettings("the service cannot start: tls_key is set, and tls_certificate is not")
+        raise WrongSettings("the service cannot start: tls_key is set, but tls_certificate is not")
     config = uvicorn.Config(
         app,
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,
         ssl_ciphers=_CIPHERS,
-        lifespan="off",  # `startup` and `shutdown` below run it, to report its errors in plain words
-        log_level="warning",  # the rest of it repeats ours, and shows paths with their queries
-        log_config=None,  # its loggers write as ours do
-        access_log=False,  # the application has its own: `access.py`
+        lifespan="off",  # `startup` and `shutdown` below run it, and report its errors
+        log_level="warning",  # its lower levels repeat our log, and show queries
+        log_config=None,  # its loggers use our handlers
+        access_log=False,  # the application has its own: `telemetry/request_log.py`
         http=HttpProtocol,
         ws=WebSocketProtocol,
         ws_max_size=settings.ws_message_bytes,
-        ws_per_message_deflate=False,  # digits hardly compress, and each message would cost more
-        ws_ping_interval=20.0,  # seconds; a peer that has gone without a word is noticed
+        ws_per_message_deflate=False,  # digits hardly compress, and every message would cost more
+        ws_ping_interval=20.0,  # seconds; detects peers that vanished
         ws_ping_timeout=20.0,
         timeout_graceful_shutdown=settings.shutdown_seconds,
     )
     try:
-        config.load()  # here, where an error of the files can be told
+        config.load()  # here, so that an error of the files can be reported
     except OSError as error:  # of ssl, too
         files = f"{settings.tls_certificate}, {settings.tls_key or 'and the key in it'}"
         raise WrongSettings(f"the service cannot start: TLS with {files}: {error.strerror or error}") from None
@@ -97,7 +97,7 @@ def _config(app: Application, settings: Settings) -> uvicorn.Config:
 
 
 class Server(uvicorn.Server):
-    """The service on one socket; `ready` is called once it takes updates.
+    """The service on one socket; calls `ready` once it takes updates.
 
     `run()` serves until `should_exit` is set, or, in the main thread, until a signal.
     """
@@ -110,16 +110,16 @@ class Server(uvicorn.Server):
         ready: Callable[[], None],
         lines: LineWriter | None = None,
     ) -> None:
-        """`lines`: what writes a line for each request, if anything.
+        """Make the application. `lines`: writer of the request log, if any.
 
-        Raises `BadKeys`, `Exposed` where others than this machine could come without a key, or `CannotServe`; then the
-        listener is closed.
+        Raises `BadKeys`, `Exposed` if other machines could connect without a key, or `CannotServe`, and closes the
+        listener then.
         """
         host = listener.getsockname()[0]
         try:
             self._app = create_app(settings, lines)
             guard = self._app.state.guard
-            self.warning = guard.listens(host)  # what to tell the operator, if anything
+            self.warning = guard.listens(host)  # for the operator, if any
             super().__init__(_config(self._app, settings))
         except CommandFailed:
             listener.close()
@@ -131,7 +131,7 @@ class Server(uvicorn.Server):
         self.url = url_of(listener, tls=settings.tls_certificate is not None)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until told to stop. Raises `CannotServe` where the app does not start, `WrongUsage` for a wrong URL."""
+        """Serve until the shutdown. Raises `CannotServe` if the app does not start, `WrongUsage` for a wrong URL."""
         try:
             super().run(sockets or [self._listener])
         finally:
@@ -146,22 +146,22 @@ class Server(uvicorn.Server):
             raise WrongSettings(f"the service cannot start: {error.detail}") from error
         except ServiceError as error:
             raise CannotServe(f"the service cannot start: {error.detail}") from error
-        except ValueError as error:  # a store's URL that is none
+        except ValueError as error:  # a malformed store URL
             raise WrongUsage(f"the service cannot start: {error}") from error
         await self._open(sockets)
-        self._telling = asyncio.create_task(self._tell(), name="tell when ready")
+        self._announcing = asyncio.create_task(self._announce(), name="announce when ready")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish the open requests, then end the app: last snapshots, the store closed."""
-        logger.info("stopping: open requests are finished, then what has changed is saved")
+        logger.info("stopping: finishing open requests, then saving changed learners")
         self._close(sockets)
         self.server_state.default_headers = [*self.server_state.default_headers, (b"connection", b"close")]
-        self._app.inline.engine = None  # to close a connection with its reply is the application's
-        self._app.state.closing.set()  # streams would go on for ever
-        # uvicorn would cut them off
+        self._app.inline.engine = None  # only ASGI closes connections with their replies
+        self._app.state.closing.set()  # ends the streams
+        # uvicorn would cut websockets off
         await asyncio.gather(self._app.state.websockets.close(_CLOSE_SECONDS), self._linger())
         await super().shutdown(sockets)
-        self._telling.cancel()
+        self._announcing.cancel()
         if not self.force_exit:
             await self._running.aclose()
         logger.info("stopped")
@@ -178,22 +178,22 @@ class Server(uvicorn.Server):
             listener.close()
 
     async def _linger(self) -> None:
-        """Answer what comes on connections that are open, until there are none, or for a second.
+        """Answer requests on open connections for a second, or until none is open.
 
-        Each is closed by its next reply, which says so. A client that sent a request to an idle connection that is
-        closed at that moment would not know what became of it.
+        The next reply closes each connection. If an idle connection were closed at once, a client that had just sent a
+        request would not know its outcome.
         """
         until = time.monotonic() + _LINGER
         for connection in self.server_state.connections:
-            cycle = getattr(connection, "cycle", None)  # of a request, or none yet; a websocket has not even that
+            cycle = getattr(connection, "cycle", None)  # of a request; None before the first, absent for a websocket
             if cycle is not None and not cycle.response_complete:
-                connection.shutdown()  # once it is answered
+                connection.shutdown()  # closes once the request is answered
         while self.server_state.connections and not self.force_exit and time.monotonic() < until:  # noqa: ASYNC110 (a set of uvicorn's)
             await asyncio.sleep(_LOOK_IDLE)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn repeats a signal when all is done, and the process may end by it: the last lines come before."""
+        """Flush the log before uvicorn repeats the signal, which may end the process."""
         with super().capture_signals():
             try:
                 yield
@@ -201,8 +201,8 @@ class Server(uvicorn.Server):
                 if self._lines is not None:
                     self._lines.close()
 
-    async def _tell(self) -> None:
-        """Call `ready` once every learner is here: at once, but for a store that is away when we start."""
+    async def _announce(self) -> None:
+        """Call `ready` once all learners are loaded; waits if the store does not answer at the start."""
         while not self._app.state.engine.ready:  # noqa: ASYNC110 (the engine has a flag, not an event)
             await asyncio.sleep(_LOOK_EVERY)
         gc.collect()

@@ -5,15 +5,15 @@
         |- worker 2
         ...
 
-The supervisor serves nothing itself. It starts the first worker, and the others once that is ready: what keeps one from
-starting is said once, and kernels are compiled once. A worker that ends unasked is started again, as soon as the system
-has a process to give; SIGHUP has each replaced by a new one, which is ready before the old one is asked to leave. The
-socket stays open meanwhile, so that connections which nobody has accepted yet wait, and are lost with nobody. One that
-hangs, or gets no further with its start, shows its stacks, is killed, and started again: `supervised.py`.
+The supervisor serves nothing itself. It starts the first worker, and the others once that is ready, so an error of the
+start is reported once and kernels are compiled once. It restarts a worker that exits unexpectedly. At SIGHUP it
+replaces the workers one by one: each successor is ready before its predecessor leaves. The socket stays open, so
+connections that nobody has accepted yet wait. A worker that hangs dumps its stacks, is killed and restarted:
+`worker_process.py`.
 
-    the shared directory      NUMBER.GENERATION   the socket on which this process tells of its figures (`siblings.py`)
-                              open                how many connections each process has
-                              log                 locked by whoever writes lines
+    the shared directory      NUMBER.GENERATION   socket on which this process reports its metrics (`worker_peers.py`)
+                              open                number of connections of each process
+                              log                 locked while a process writes lines
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ __all__ = ["NOBODY", "Supervisor", "connection_counts", "one_at_a_time", "superv
 
 logger = logging.getLogger("rarestream.workers")
 
-NOBODY = 2**62  # as many connections has a process that accepts none
-_SETTLED = 10.0  # seconds after which a worker's death is no longer one in a row with the one before
-_MOST = 5  # deaths in a row after which a worker is started again
-_FIRST, _LONGEST = 0.1, 10.0  # seconds until it is, after the first and at most
-_GIVEN_UP = "the restart is given up, the others stay"
-_LEAVE = 120.0  # seconds in which they leave at a stop: their last snapshots
+NOBODY = 2**62  # connections of a process that accepts none, as the others see it
+_SETTLED = 10.0  # seconds of service after which an exit does not count with the one before
+_MOST = 5  # exits in a row after which a worker is restarted
+_FIRST, _LONGEST = 0.1, 10.0  # seconds of back-off: after the first exit, and at most
+_ABANDONED = "abandoning the rolling restart, keeping the other workers"
+_LEAVE = 120.0  # seconds allowed for the last snapshots at shutdown
 
 
 def connection_counts(directory: Path, workers: int) -> memoryview:
-    """How many connections each worker has, shared by all processes that ask for it; set by each at its own place."""
+    """Return the number of connections of each worker, in memory that all processes share; each sets its own."""
     path = directory / "open"
     with path.open("a+b") as file:
         file.truncate(8 * workers)
@@ -60,14 +60,14 @@ def connection_counts(directory: Path, workers: int) -> memoryview:
 
 
 class _OneAtATime:
-    """A stream that several processes write to, each of which finishes its lines: longer writes to a pipe may mix."""
+    """A stream that several processes write whole lines to; the system may mix long writes to a pipe."""
 
     def __init__(self, stream: Stream, lock: Path) -> None:
         self._stream = stream
-        self._lock = lock.open("ab")  # a description of its own, for the lock is the description's
+        self._lock = lock.open("ab")  # opened anew, because the lock belongs to the open file
 
     def write(self, data: bytes, /) -> None:
-        """All of it, once no other process writes."""
+        """Write while no other process does."""
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
             self._stream.write(data)
@@ -76,36 +76,34 @@ class _OneAtATime:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: no data is buffered."""
 
 
 def one_at_a_time(directory: Path) -> Stream:
-    """Standard error, which all processes that share the directory write their lines to."""
+    """Return standard error, locked by all processes that share the directory."""
     return _OneAtATime(sys.stderr.buffer, directory / "log")
 
 
 def supervise(settings: Settings, warnings: Sequence[str] = (), *, as_json: bool = False) -> None:
-    """Serve by `settings.workers` processes, until Ctrl-C or SIGTERM, with the ends that `server.serve` has.
+    """Serve with `settings.workers` processes until Ctrl-C or SIGTERM, and exit as `run.serve` does.
 
-    `warnings` are told first; `as_json`: see `announce`. Raises `CannotListen`, and `CannotServe` where the workers do
-    not start or stay.
+    `warnings` are printed first; `as_json`: see `announce`. Raises `CannotListen`, or `CannotServe` if the workers do
+    not start or do not stay.
     """
     if settings.store.startswith(("sqlite:", "memory:")):
-        why = (
-            "one process at a time can write to SQLite" if "sqlite" in settings.store else "memory is one process's own"
-        )
-        raise WrongSettings(f"several workers need a store that is a Redis, such as redis://localhost:6379/0: {why}")
+        why = "only one process can write to SQLite" if "sqlite" in settings.store else "processes do not share memory"
+        raise WrongSettings(f"several workers need a Redis store, for example redis://localhost:6379/0: {why}")
     with tempfile.TemporaryDirectory(prefix="rarestream-") as folder:
         directory = Path(folder)
         directory_fd = os.open(directory, os.O_RDONLY)
-        fcntl.flock(directory_fd, fcntl.LOCK_SH)  # systemd's cleaning of temporary files passes by what is locked
+        fcntl.flock(directory_fd, fcntl.LOCK_SH)  # systemd does not clean up locked folders
         lines = configure(one_at_a_time(directory), settings.log_format, settings.log_level)
         warn(settings, warnings)
         with listen(settings.host, settings.port) as listener:
             ended_by = asyncio.run(Supervisor(settings, listener, directory, lines, as_json=as_json).run())
         lines.close()
         os.close(directory_fd)
-    if ended_by is signal.SIGTERM:  # as one process ends; the first process of a container does not
+    if ended_by is signal.SIGTERM:  # as a single process would; process 1 of a container ignores it
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.raise_signal(signal.SIGTERM)
 
@@ -122,7 +120,7 @@ class Supervisor:
         *,
         as_json: bool = False,
     ) -> None:
-        """`directory`: an empty one, which only this user may read; `as_json`: see `announce`."""
+        """Take an empty directory that only this user may read; `as_json`: see `announce`."""
         self._settings = settings
         self._as_json = as_json
         self._show = partial(show_stacks, lines, settings.log_format)
@@ -131,15 +129,15 @@ class Supervisor:
         self._counts = connection_counts(directory, settings.workers)
         self._generation = 0
         self._running: set[Supervised] = set()
-        self._current: dict[int, Supervised] = {}  # by number; not the one that is to take its place
-        self._placing: dict[int, asyncio.Lock] = {}  # held by whoever puts another there
+        self._current: dict[int, Supervised] = {}  # by number, without successors that are not ready
+        self._placing: dict[int, asyncio.Lock] = {}  # locked while the worker of a number is replaced
         self._stopping = asyncio.Event()
         self._restart = asyncio.Event()
         self._signal: signal.Signals | None = None
         self._failure: CannotServe | None = None
 
     async def run(self) -> signal.Signals | None:
-        """Until a signal, which is told. Raises `CannotServe`."""
+        """Run until a signal, and return it. Raises `CannotServe`."""
         loop = asyncio.get_running_loop()
         for ending in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(ending, self._stop, ending)
@@ -155,7 +153,7 @@ class Supervisor:
             work: list[Coroutine[Any, Any, None]] = [*map(self._keep, numbers), self._restart_on_demand()]
             tasks = [asyncio.create_task(worker) for worker in work]
             for task in tasks:
-                task.add_done_callback(lambda _: self._stopping.set())  # none ends before that but by an error of ours
+                task.add_done_callback(lambda _: self._stopping.set())  # a task ends earlier only by a fault of ours
             await self._stopping.wait()
         await self._end(tasks)
         if self._failure is not None:
@@ -163,7 +161,7 @@ class Supervisor:
         return self._signal
 
     def _stop(self, number: signal.Signals) -> None:
-        if self._stopping.is_set():  # whoever says it twice does not want to wait; nothing acknowledged is lost
+        if self._stopping.is_set():  # the second signal: do not wait; acknowledged data is safe
             for worker in self._running:
                 worker.send(signal.SIGKILL)
             return
@@ -178,9 +176,9 @@ class Supervisor:
             self._stopping.set()
 
     async def _end(self, tasks: Sequence[asyncio.Task[None]]) -> None:
-        """Have all of them leave."""
-        self._listener.close()  # what waits would wait for nobody
-        self._restart.set()  # whoever waits for it finds that there is no more
+        """Stop all workers and wait for their exits."""
+        self._listener.close()  # no new connection may wait for workers that leave
+        self._restart.set()  # wakes the task that waits for it
         for worker in self._running:
             worker.send(signal.SIGTERM)
         loop = asyncio.get_running_loop()
@@ -189,30 +187,30 @@ class Supervisor:
             left = max(0.0, until - loop.time())
             finished, _ = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if not finished:
-                logger.error("what has not left in %.0f s is killed, which loses nothing", _LEAVE)
+                logger.error("workers still running after %.0f s; sending SIGKILL (acknowledged data is safe)", _LEAVE)
                 for worker in self._running:
                     worker.send(signal.SIGKILL)
                 until = math.inf
         for task in tasks:
-            task.result()  # an error of ours is raised
+            task.result()  # raises a fault of ours
 
     async def _begun(self, numbers: Sequence[int]) -> bool:
-        """Start the workers of these numbers; whether all of them are ready."""
+        """Start the workers of these numbers; return whether all of them became ready."""
         try:
             started = [await self._started(number) for number in numbers]
         except OSError as error:
-            self._fail(f"a worker cannot be started: {error}")
+            self._fail(f"cannot start a worker: {error}")
             return False
         ready = await asyncio.gather(*(worker.until_ready() for worker in started))
         for worker, well in zip(started, ready, strict=True):
             self._current[worker.number] = worker
             if not well:
                 kind = WrongSettings if worker.ended.result() == ExitStatus.USAGE else CannotServe
-                self._fail(f"worker {worker.number} ended {worker.end} before it was ready", kind)
+                self._fail(f"worker {worker.number} exited {worker.end} before it was ready", kind)
         return not self._stopping.is_set()
 
     async def _started(self, number: int) -> Supervised:
-        """Raises `OSError` where the system does not let it."""
+        """Start a worker. Raises `OSError` if the system cannot."""
         self._generation += 1
         settings = self._settings
         start = Start(
@@ -228,7 +226,9 @@ class Supervisor:
         def over(_: asyncio.Task[int]) -> None:
             self._running.discard(worker)
             worker.over()
-            (self._directory / f"{number}.{start.generation}").unlink(missing_ok=True)  # after a kill it is still there
+            (self._directory / f"{number}.{start.generation}").unlink(
+                missing_ok=True
+            )  # a killed process leaves its socket
 
         self._running.add(worker)
         worker.ended.add_done_callback(over)
@@ -236,10 +236,10 @@ class Supervisor:
             worker.send(signal.SIGTERM)
         return worker
 
-    # While they run
+    # While the workers run
 
     async def _keep(self, number: int) -> None:
-        """Start the worker of this number again where it ends unasked."""
+        """Restart the worker of this number whenever it exits unexpectedly."""
         deaths = 0
         while not self._stopping.is_set():
             worker = self._current[number]
@@ -250,23 +250,23 @@ class Supervisor:
                 settled = worker.ready_at is not None and asyncio.get_running_loop().time() - worker.ready_at > _SETTLED
                 deaths = 1 if settled else deaths + 1
                 if deaths > _MOST:
-                    self._fail(f"worker {number} ended {deaths} times in a row, the last time {worker.end}")
+                    self._fail(f"worker {number} exited {deaths} times in a row, the last time {worker.end}")
                     return
                 self._counts[number - 1] = NOBODY
                 delay = min(_FIRST * 2 ** (deaths - 1), _LONGEST)
-                logger.error("worker %d ended unasked, %s: it is started again in %.1f s", number, worker.end, delay)
+                logger.error("worker %d exited unexpectedly (%s); restarting in %.1f s", number, worker.end, delay)
                 while not await self._stopped(delay):
                     try:
                         self._current[number] = await self._started(number)
                         break
-                    except OSError as error:  # of the machine, not of the worker: the others stay, however long
+                    except OSError as error:  # the machine's fault, not the worker's: keep the others
                         delay = min(2 * delay, _LONGEST)
-                        logger.error("worker %d cannot be started: %s; again in %.1f s", number, error, delay)
+                        logger.error("cannot start worker %d: %s; trying again in %.1f s", number, error, delay)
             if not self._stopping.is_set() and await self._current[number].until_ready():
                 logger.info("worker %d is ready again", number)
 
     async def _stopped(self, seconds: float) -> bool:
-        """Wait so long; whether it is to stop meanwhile."""
+        """Wait for so many seconds, or until the stop; return whether it came."""
         try:
             await asyncio.wait_for(self._stopping.wait(), seconds)
         except TimeoutError:
@@ -274,7 +274,7 @@ class Supervisor:
         return True
 
     async def _restart_on_demand(self) -> None:
-        """At each SIGHUP; one that comes meanwhile has all of them replaced once more."""
+        """Replace all workers at each SIGHUP, and once more if another SIGHUP arrives meanwhile."""
         while not self._stopping.is_set():
             await self._restart.wait()
             self._restart.clear()
@@ -282,8 +282,8 @@ class Supervisor:
                 await self._replace_all()
 
     async def _replace_all(self) -> None:
-        """One after the other, each by a process that is ready by then."""
-        logger.info("the workers are replaced, one at a time")
+        """Replace the workers one by one; each successor is ready before its predecessor leaves."""
+        logger.info("replacing the workers, one at a time")
         for number, placing in self._placing.items():
             async with placing:
                 if self._stopping.is_set():
@@ -291,13 +291,13 @@ class Supervisor:
                 try:
                     successor = await self._started(number)
                 except OSError as error:
-                    logger.error("the next worker %d cannot be started: %s: %s", number, error, _GIVEN_UP)
+                    logger.error("cannot start the next worker %d: %s; %s", number, error, _ABANDONED)
                     return
                 if not await successor.until_ready():
                     if not self._stopping.is_set():
-                        why = f"the next worker {number} ended {successor.end} before it was ready"
-                        logger.error("%s: %s", why, _GIVEN_UP)
+                        why = f"the next worker {number} exited {successor.end} before it was ready"
+                        logger.error("%s; %s", why, _ABANDONED)
                     return
                 predecessor, self._current[number] = self._current[number], successor
                 await predecessor.leave()
-        logger.info("all workers are replaced")
+        logger.info("replaced all workers")

@@ -1,7 +1,7 @@
-"""One of several processes behind one port: what `workers.py` starts, each a fresh interpreter.
+"""One of several processes behind one port, each a fresh interpreter that the supervisor starts.
 
-It is told by a line on a socket what to be, says there when it is ready, and from then on that it is alive, and leaves
-in good order when the other end of it is gone: a supervisor that was killed leaves nobody behind.
+A worker reads its settings from a socket and writes heartbeats to it. When the supervisor closes the socket or dies,
+the worker shuts down cleanly. So a killed supervisor leaves no process behind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from service.exits import CommandFailed
 from service.server.listen import CannotServe
 from service.server.run import Server, leave_background
 from service.server.supervisor import NOBODY, connection_counts, one_at_a_time
-from service.server.worker_process import ALIVE_EVERY, Start, Word
+from service.server.worker_process import HEARTBEAT_EVERY, Heartbeat, Start
 from service.settings import Settings
 from service.telemetry import LineWriter, configure
 
@@ -33,16 +33,16 @@ __all__ = ["Acceptor", "Worker", "main"]
 
 logger = logging.getLogger("rarestream.workers")
 
-_YIELD = 0.001  # seconds in which a process with fewer connections may take one
-_RETRY = 1.0  # seconds after which accepting is tried again where the system has run out of something
+_YIELD = 0.001  # seconds that a process leaves to others with fewer connections
+_RETRY = 1.0  # seconds until the next try to accept, if the system has run out of a resource
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Acceptor:
-    """Takes connections of a socket that other processes take connections of, too.
+    """Accepts connections from a socket that several processes share.
 
-    The system wakes all of them, and the quickest would get nearly all of a burst, for good where connections are kept
-    alive. So whoever has more connections than some other lets a millisecond pass before it takes one.
+    The system wakes all of them, and the quickest would get nearly all connections of a burst. So a process that has
+    more connections than another waits for a millisecond before it accepts.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Acceptor:
         place: int,
         ssl: SSLContext | None = None,
     ) -> None:
-        """`connections` that are open; `counts[place]` tells the other processes how many that are."""
+        """Accept until `close`. `connections`: the open ones; `counts[place]`: their number, for the others."""
         self._loop = asyncio.get_running_loop()
         self._listener = listener
         self._connections = connections
@@ -69,12 +69,12 @@ class Acceptor:
         self._loop.add_reader(listener, self._wake)
 
     def count(self) -> int:
-        """Tell the others how many connections are open here."""
+        """Publish and return the number of connections of this process."""
         open_connections = self._counts[self._place] = len(self._connections) + len(self._connecting)
         return open_connections
 
     def close(self) -> None:
-        """Take no more; those that wait are the other processes'."""
+        """Stop accepting; waiting connections are left to the other processes."""
         self._counts[self._place] = NOBODY
         if self._later is None:
             self._loop.remove_reader(self._listener)
@@ -100,11 +100,11 @@ class Acceptor:
         try:
             connection, _ = self._listener.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return  # another process has it, or the client has gone
+            return  # another process was quicker, or the client has gone
         except OSError as error:
             if error.errno not in _EXHAUSTED:
                 raise
-            logger.error("no connection can be accepted: %s", error.strerror)
+            logger.error("cannot accept a connection: %s", error.strerror)
             self._pause(_RETRY)
             return
         task = self._loop.create_task(self._connect(connection))
@@ -115,8 +115,8 @@ class Acceptor:
     async def _connect(self, connection: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(self._protocol, connection, ssl=self._ssl)
-        except OSError as error:  # it has gone
-            logger.debug("a connection ended at once: %r", error)
+        except OSError as error:  # the client has gone
+            logger.debug("a connection ended before it began: %r", error)
             connection.close()
 
 
@@ -124,7 +124,7 @@ class Worker(Server):
     """The service in one of several processes."""
 
     def __init__(self, settings: Settings, start: Start, channel: socket.socket, lines: LineWriter) -> None:
-        """`channel`: to the supervisor."""
+        """Make the application. `channel`: the socket to the supervisor."""
         self._directory = Path(start.directory)
         self._place = start.number - 1
         self._counts = connection_counts(self._directory, settings.workers)
@@ -132,21 +132,21 @@ class Worker(Server):
         self._siblings = Siblings(self._directory, start.number, start.generation)
         self._acceptor: Acceptor | None = None
         self.orphaned = False  # the supervisor is gone
-        self._serves = False  # it was ready
-        super().__init__(settings, socket.socket(fileno=start.listener), ready=self._tell_ready, lines=lines)
+        self._was_ready = False
+        super().__init__(settings, socket.socket(fileno=start.listener), ready=self._report_ready, lines=lines)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start the app and accept connections, unless the supervisor has gone by then."""
+        """Start the app and accept connections, unless the supervisor has gone meanwhile."""
         asyncio.get_running_loop().add_reader(self._channel, self._hear)
-        self._tell_alive()
+        self._beat()
         await super().startup(sockets)
 
     async def _open(self, sockets: list[socket.socket] | None) -> None:
         state = self._app.state
         try:
             await self._siblings.listen(lambda question: state.exposition.answer(state, question))
-        except OSError as error:  # the directory has gone, or its name is longer than a socket's may be
-            raise CannotServe(f"no socket can be made in {self._directory}: {error}") from error
+        except OSError as error:  # the directory has gone, or its path is too long for a socket
+            raise CannotServe(f"cannot create a socket in {self._directory}: {error}") from error
         state.exposition.siblings = self._siblings
         await super()._open([])
         assert sockets is not None
@@ -162,7 +162,7 @@ class Worker(Server):
         return http_protocol
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second."""
+        """Publish the number of connections, ten times a second."""
         if self._acceptor is not None:
             self._acceptor.count()
         return await super().on_tick(counter)
@@ -173,29 +173,31 @@ class Worker(Server):
         self._siblings.close()
         super()._close(sockets)
 
-    def _tell_ready(self) -> None:
-        self._serves = True
-        _say(self._channel, self._word())
+    def _report_ready(self) -> None:
+        self._was_ready = True
+        _send(self._channel, self._heartbeat())
 
-    def _tell_alive(self) -> None:
-        """As long as the event loop runs, also before this worker is ready, and while it leaves."""
-        _say(self._channel, self._word())
-        asyncio.get_running_loop().call_later(ALIVE_EVERY, self._tell_alive)
+    def _beat(self) -> None:
+        """Send heartbeats while the event loop runs: before the worker is ready, too, and while it shuts down."""
+        _send(self._channel, self._heartbeat())
+        asyncio.get_running_loop().call_later(HEARTBEAT_EVERY, self._beat)
 
-    def _word(self) -> Word:
-        """What it does just now."""
-        if self._serves:
-            return Word("serves", ready=True)
+    def _heartbeat(self) -> Heartbeat:
+        """Say what the worker does just now."""
+        if self._was_ready:
+            return Heartbeat("serves", ready=True)
         engine: Engine | None = getattr(self._app.state, "engine", None)
         if engine is None:
-            return Word("opens the store")
+            return Heartbeat("opens the store")
         if engine.node.unreachable is not None:
-            return Word(f"waits for the store, which does not answer: {engine.node.unreachable}", waiting=True)
+            return Heartbeat(f"waits for the store, which does not answer: {engine.node.unreachable}", waiting=True)
         total = len(engine.replicas) + len(engine.groups) + len(engine.evicted)
         records = sum(follower.position for follower in engine.replicas.values()) + sum(
             follower.position for follower in engine.groups.values()
         )
-        return Word(f"recovers the learners of the store: {total} so far, by their logs at {records} records in all")
+        return Heartbeat(
+            f"recovers the learners of the store: {total} so far, by their logs at {records} records in all"
+        )
 
     def _hear(self) -> None:
         try:
@@ -204,36 +206,32 @@ class Worker(Server):
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._channel)
-            logger.error("the supervisor is gone: this worker leaves")
+            logger.error("the supervisor has gone; shutting down")
             self.orphaned = self.should_exit = True
 
 
-def _say(channel: socket.socket, word: Word) -> None:
-    with suppress(
-        OSError
-    ):  # the supervisor is gone, which is heard as well; or it stands still, and has enough of them
-        channel.send(msgspec.json.encode(word) + b"\n")
+def _send(channel: socket.socket, heartbeat: Heartbeat) -> None:
+    with suppress(OSError):  # the supervisor has gone, which `_hear` notices, or it is paused and the buffer is full
+        channel.send(msgspec.json.encode(heartbeat) + b"\n")
 
 
 def main() -> NoReturn:
-    """Be a worker, as the other end of the socket says whose file descriptor is the second argument."""
+    """Run a worker. The second argument is the file descriptor of the socket to the supervisor."""
     channel = socket.socket(fileno=int(sys.argv[2]))
     with channel.makefile("rb") as stream:
         line = stream.readline()
     if not line:
-        sys.exit(0)  # the supervisor is gone already
+        sys.exit(0)  # the supervisor has gone already
     channel.setblocking(False)
     start = msgspec.json.decode(line, type=Start)
-    _say(channel, Word("reads its settings and makes the application"))
+    _send(channel, Heartbeat("reads its settings and makes the application"))
     settings = Settings(**start.settings)
     directory = Path(start.directory)
     try:
         lines = configure(one_at_a_time(directory), settings.log_format, settings.log_level, start.number)
         worker = Worker(settings, start, channel, lines)
     except OSError as error:
-        print(
-            f"error: the workers' directory {directory} cannot be used: {error.strerror}", file=sys.stderr, flush=True
-        )
+        print(f"error: cannot use the workers' directory {directory}: {error.strerror}", file=sys.stderr, flush=True)
         sys.exit(1)
     except CommandFailed as error:
         _fail(error)
@@ -257,7 +255,7 @@ def _fail(error: CommandFailed) -> NoReturn:
 
 
 def _remove(directory: Path) -> None:
-    """What the supervisor would have removed, once the last worker leaves."""
+    """Remove what a dead supervisor left behind, once the last worker leaves."""
     with suppress(OSError):
         for name in ("open", "log"):
             (directory / name).unlink(missing_ok=True)

@@ -208,7 +208,7 @@ def campaign(process: Process, store_url: str, seconds: float, restarts: int, wo
         for round_number in range(1, restarts + 1):
             began = time.monotonic()
             process.hang_up()
-            process.wait_for("all workers are replaced", round_number)
+            process.wait_for("replaced all workers", round_number)
             taken += time.monotonic() - began
         time.sleep(seconds / 3)
     finally:

@@ -148,7 +148,7 @@ def test_options_that_do_not_exist(command: str) -> None:
         ("bench --requests 0", "--requests"),
         ("serve --port high", "--port"),
         ("serve --acks foo", "--acks: is 'foo'; expected memory, aof or replicas:n"),
-        ("serve --workers 2 --store memory:", "several workers need a store that is a Redis"),
+        ("serve --workers 2 --store memory:", "several workers need a Redis store"),
         ("serve --host 0.0.0.0 --port 0 --store memory:", "other machines can reach it, without requiring API keys"),
         ("serve --keys none.json --port 0 --store memory:", "cannot read the keys file none.json: No such file"),
         ("serve --store postgres://x --port 0", "a store's URL is sqlite:///relative.db"),
