@@ -125,6 +125,7 @@ step(done)
 """
 
 
+@pytest.mark.integration
 def test_processes_that_compile_for_different_types_do_not_take_each_others_code(tmp_path, run):
     """Each has read the index before the other has written it: both would write the same file."""
     (tmp_path / "raced.py").write_text(
@@ -199,6 +200,7 @@ def started(tmp_path, run):
     return lambda *arguments: run(TURNS, *arguments, environment=environment)
 
 
+@pytest.mark.integration
 def test_of_processes_that_need_a_kernel_at_once_one_compiles_it(tmp_path, started):
     outputs = [item.communicate(timeout=300)[0].split() for item in [started("300", f"ready-{i}") for i in range(3)]]
     assert [total for total, _ in outputs] == ["10.0"] * 3
@@ -206,6 +208,7 @@ def test_of_processes_that_need_a_kernel_at_once_one_compiles_it(tmp_path, start
     assert not list(tmp_path.rglob("*.turn"))
 
 
+@pytest.mark.integration
 def test_who_waits_for_a_process_that_stands_still_compiles_for_itself(tmp_path, started):
     for i in range(3):
         (tmp_path / f"ready-{i}").touch()

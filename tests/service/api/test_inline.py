@@ -430,6 +430,7 @@ def test_what_uvicorn_is_set_to_count_goes_its_way() -> None:
 # Flow, and the end
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "asked", [request(), request(b"", URL, "GET")], ids=["answered at once", "answered by the application"]
 )

@@ -338,7 +338,7 @@ async def test_a_fit_that_is_too_large_for_the_log_is_refused_and_the_next_one_i
             for start in range(0, 60, 10):
                 assert (await replica.label(batch_of("nsauc", 10, start))).outcome.applied.all()
             await eventually_async(lambda: not replica.fits.running)
-            assert "a record of the store has at most" in str(replica.fits.failure)
+            assert "are more than a store takes as one record" in str(replica.fits.failure)
             assert replica.learner.metrics.events == 60
         for start in range(60, 160, 10):
             assert (await replica.label(batch_of("nsauc", 10, start))).outcome.applied.all()

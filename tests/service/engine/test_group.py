@@ -267,7 +267,7 @@ class Failing(MemoryStore):
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["not written", "written"])
-@pytest.mark.parametrize("log", ["learner", "two", "three", "@g"])
+@pytest.mark.parametrize("log", ["one", "two", "three", "@g"])
 async def test_a_request_repeated_after_a_failure_compares_nothing_twice_and_misses_nothing(
     log: str, after: bool
 ) -> None:

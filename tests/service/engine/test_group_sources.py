@@ -13,7 +13,7 @@ from tests.service.engine.test_group import MEMBERS, URL, Failing, created, even
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["not written", "written"])
-@pytest.mark.parametrize("log", ["item", "two", "three", "@g"])
+@pytest.mark.parametrize("log", ["one", "two", "three", "@g"])
 @pytest.mark.parametrize("start", [0, 30], ids=["first", "later"])
 @pytest.mark.parametrize("ids", [False, True], ids=["by source", "by source and ids"])
 async def test_a_request_of_a_source_is_repeated_after_a_failure(ids: bool, start: int, log: str, after: bool) -> None:
