@@ -22,11 +22,11 @@ def node_address(text: str) -> str:
     """
     label = "[A-Za-z0-9_-]{1,63}"
     host_and_port = rf"(?:\[([0-9A-Fa-f:.]+)\]|({label}(?:\.{label})*\.?))(?::([0-9]{{1,5}}))?"
-    found = re.fullmatch(f"(https?)://{host_and_port}", text)
+    actual = re.fullmatch(f"(https?)://{host_and_port}", text)
     try:
-        if found is None:
+        if actual is None:
             raise ValueError
-        scheme, number, name, port = found.groups()
+        scheme, number, name, port = actual.groups()
         if name and (len(name) > 253 or (re.fullmatch("[0-9.]+", name) and not ipaddress.IPv4Address(name))):
             raise ValueError
         if port is not None and not 0 < int(port) < 2**16:
@@ -164,9 +164,9 @@ class Settings(BaseSettings):
     @field_validator("cors_origins")
     @classmethod
     def _origins(cls, origins: str | None) -> str | None:
-        for one in (origins or "").split(","):
-            if one.strip() and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/?#@]+/?", one.strip()):
-                raise ValueError(f"has {one.strip()!r}; expected origins such as https://example.com, without a path")
+        for item in (origins or "").split(","):
+            if item.strip() and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/?#@]+/?", item.strip()):
+                raise ValueError(f"has {item.strip()!r}; expected origins such as https://example.com, without a path")
         return origins
 
     @field_validator("acks")

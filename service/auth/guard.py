@@ -68,8 +68,8 @@ class Guard:
         self._grants: dict[str, Grant] = {}
         self._failures: OrderedDict[str, Bucket] = OrderedDict()
         self._hosts = None if settings.hosts is None else _listed(settings.hosts.lower())
-        own = urlsplit(settings.advertise or "//localhost").hostname or "localhost"  # by which other nodes ask
-        self._own_hosts = ("localhost", own.rstrip("."))
+        local = urlsplit(settings.advertise or "//localhost").hostname or "localhost"  # by which other nodes ask
+        self._own_hosts = ("localhost", local.rstrip("."))
         self._good_hosts: set[bytes] = set()
         self.origins = _listed(settings.cors_origins or "")
         self._seen: tuple[int, int, int] | None = None  # of the file
@@ -218,11 +218,11 @@ class Guard:
     def _check_host(self, given: bytes) -> None:
         """Raise `ForeignHost` if the host name is not one of this node. IP addresses are accepted."""
         host = _host_of(given)
-        own = host in self._own_hosts or host.endswith(".localhost")
-        known = not given or own or _address(host) is not None
-        if not known and not any(re.fullmatch(translate(one), host) for one in self._hosts or ()):
-            told = host[:100] or "none that can be read"
-            raise ForeignHost(f"the Host is {told!r}; the setting hosts (RARESTREAM_HOSTS) lists the accepted names")
+        local = host in self._own_hosts or host.endswith(".localhost")
+        expected = not given or local or _address(host) is not None
+        if not expected and not any(re.fullmatch(translate(item), host) for item in self._hosts or ()):
+            report = host[:100] or "none that can be read"
+            raise ForeignHost(f"the Host is {report!r}; the setting hosts (RARESTREAM_HOSTS) lists the accepted names")
         if len(self._good_hosts) < _KNOWN_HOSTS:
             self._good_hosts.add(given)
 
@@ -243,7 +243,7 @@ class Guard:
 
         It is tried again, as that may pass, and told of once.
         """
-        told = self._seen
+        report = self._seen
         while self._path is not None:
             await asyncio.sleep(_LOOK_EVERY)
             stamp = _stamp(self._path)  # before it is read: what is written meanwhile shows next time
@@ -252,9 +252,9 @@ class Guard:
             try:
                 self._take(await asyncio.to_thread(load, self._path))
             except BadKeys as error:
-                if stamp != told:
+                if stamp != report:
                     logger.error("cannot reload the keys file, keeping the previous keys: %s", error)
-                told = stamp
+                report = stamp
             else:
                 self._seen = stamp
                 logger.info("reloaded the keys file: %d keys", len(self._grants))
@@ -264,8 +264,8 @@ class Guard:
         before = self._grants
         self._grants = {}
         for key in keys:
-            known = before.get(key.id)
-            self._grants[key.id] = known if known is not None and known.key == key else Grant(key, self._clock)
+            expected = before.get(key.id)
+            self._grants[key.id] = expected if expected is not None and expected.key == key else Grant(key, self._clock)
         for own_id, grant in before.items():
             grant.revoked = self._grants.get(own_id) is not grant
 
@@ -281,14 +281,14 @@ def _same_origin(host: bytes, origin: bytes) -> bool:
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     """Return a fingerprint that changes with the file; None if there is no file."""
     try:
-        found = os.stat(path)
+        actual = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return actual.st_mtime_ns, actual.st_size, actual.st_ino
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    return tuple(one.strip().rstrip("/") for one in text.split(",") if one.strip())
+    return tuple(item.strip().rstrip("/") for item in text.split(",") if item.strip())
 
 
 def _host_of(given: bytes) -> str:
@@ -308,16 +308,16 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 def _loopback(address: str) -> bool:
     """Return whether only this machine can reach an IP address."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return (mapped or found).is_loopback
+    actual = ipaddress.ip_address(address.partition("%")[0])
+    mapped = actual.ipv4_mapped if isinstance(actual, ipaddress.IPv6Address) else None
+    return (mapped or actual).is_loopback
 
 
 def _network(address: str) -> str:
     """Return what counts as one client: an IPv4 address, or an IPv6 /64."""
-    found = _address(address)
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return socket.inet_ntop(socket.AF_INET6, found.packed[:8] + bytes(8))
+    actual = _address(address)
+    if isinstance(actual, ipaddress.IPv6Address):
+        if actual.ipv4_mapped is not None:
+            return str(actual.ipv4_mapped)
+        return socket.inet_ntop(socket.AF_INET6, actual.packed[:8] + bytes(8))
     return address

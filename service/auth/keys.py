@@ -111,7 +111,7 @@ def new_key(
         id=own_id,
         name=name,
         sha256=hashlib.sha256(secret.encode()).hexdigest(),
-        scopes=tuple(one for one in SCOPES if one in scopes),
+        scopes=tuple(scope for scope in SCOPES if scope in scopes),
         learners=learners,
         limits=limits,
         created=datetime.now(UTC).replace(microsecond=0),
@@ -130,7 +130,7 @@ def read(data: bytes, path: Path) -> list[Key]:
         keys = _decode(data).keys
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadKeys(f"{path} is not a keys file: {error}") from None
-    ids = [one.id for one in keys]
+    ids = [key.id for key in keys]
     if len(set(ids)) < len(ids):
         raise BadKeys(f"{path} is not a keys file: an id occurs more than once")
     return keys

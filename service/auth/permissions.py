@@ -198,7 +198,7 @@ class Grant:
         return {
             "name": None if key is None else key.name,
             "id": self.id,
-            "scopes": [one for one in SCOPES if one in self.scopes],
+            "scopes": [scope for scope in SCOPES if scope in self.scopes],
             "learners": None if key is None else key.learners,
             "limits": {name: None if key is None else getattr(key.limits, name) for name in LIMITS},
             "expires": None if math.isinf(self._until) else self._until,

@@ -53,9 +53,9 @@ def histograms(
 ) -> HistogramMetricFamily:
     """A family with a histogram for each combination of labels; those that have counted nothing are left out."""
     family = HistogramMetricFamily(name, documentation, labels=labels)
-    for values, one in found:
-        if one.count:
-            family.add_metric(values, one.buckets(), one.sum)
+    for values, item in found:
+        if item.count:
+            family.add_metric(values, item.buckets(), item.sum)
     return family
 
 

@@ -179,9 +179,11 @@ class _Records(logging.Formatter):
             if trace:
                 document["exception"] = trace
             return _line(document).decode()
-        own = f" request_id={_shown(request_id)}" if request_id else ""
-        line = f"{_iso(record.created)} {level:<7} {_marked(self._worker)}{name}: {message.translate(_CONTROLS)}{own}\n"
-        return line + "".join(f"    {one.translate(_CONTROLS)}\n" for one in trace.splitlines())
+        local = f" request_id={_shown(request_id)}" if request_id else ""
+        line = (
+            f"{_iso(record.created)} {level:<7} {_marked(self._worker)}{name}: {message.translate(_CONTROLS)}{local}\n"
+        )
+        return line + "".join(f"    {item.translate(_CONTROLS)}\n" for item in trace.splitlines())
 
 
 def _traced(error: BaseException | None, seen: frozenset[int] = frozenset()) -> str:
@@ -195,7 +197,7 @@ def _traced(error: BaseException | None, seen: frozenset[int] = frozenset()) -> 
     parts = [f"{before}\n\nwhich led to:\n\n" if before else "", "Traceback (most recent call last):\n"]
     parts += [*traceback.format_tb(error.__traceback__), f"{kind}: (its text is left out)"]
     if isinstance(error, BaseExceptionGroup):
-        parts += [f"\n\nand of it:\n\n{_traced(one, seen)}" for one in error.exceptions]
+        parts += [f"\n\nand of it:\n\n{_traced(exception, seen)}" for exception in error.exceptions]
     return "".join(parts)
 
 

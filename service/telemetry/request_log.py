@@ -99,10 +99,10 @@ class Access:
 
     def _of(self, method: str, route: str, status: int) -> Histogram:
         key = (method, route, status)
-        found = self.requests.get(key)
-        if found is None:
-            found = self.requests[key] = Histogram()
-        return found
+        actual = self.requests.get(key)
+        if actual is None:
+            actual = self.requests[key] = Histogram()
+        return actual
 
     # Hot requests
 
@@ -206,8 +206,8 @@ class Access:
     def _over(self, scope: Scope, path: str, status: int, began: float, streamed: float | None, size: int) -> None:
         now = perf_counter()
         method = scope["method"] if scope["method"] in _METHODS else _OTHER
-        found: str | None = getattr(scope.get("route"), "path", None)
-        route = _OTHER if found is None else _PREFIX + found if path.startswith(f"{_PREFIX}/") else found
+        actual: str | None = getattr(scope.get("route"), "path", None)
+        route = _OTHER if actual is None else _PREFIX + actual if path.startswith(f"{_PREFIX}/") else actual
         self._of(method, route, status).observe(now - began if streamed is None else streamed)
         level = logging.DEBUG if route in _QUIET and status < 400 else _level(status)
         if not self._wanted(level, now):
@@ -259,10 +259,10 @@ class Access:
     def messages_of(self, operation: str | None, status: int) -> Histogram:
         """The times from the arrival of messages to their answer: of an operation, answered with that status."""
         key = (operation or _OTHER, status)
-        found = self.messages.get(key)
-        if found is None:
-            found = self.messages[key] = Histogram()
-        return found
+        actual = self.messages.get(key)
+        if actual is None:
+            actual = self.messages[key] = Histogram()
+        return actual
 
     def websocket(
         self,
@@ -321,8 +321,8 @@ def _named(name: str | None) -> str | None:
 
 def _key(scope: Scope) -> str | None:
     """The id of the key that the request was admitted with."""
-    found: str | None = scope.get("state", {}).get("key")
-    return found
+    actual: str | None = scope.get("state", {}).get("key")
+    return actual
 
 
 def _client(scope: Scope) -> str | None:

@@ -111,23 +111,23 @@ async def _pieces(chunks: AsyncIterator[bytes], encoding: str) -> AsyncIterator[
     if make is None:
         raise WrongType(f"the body's Content-Encoding is {encoding[:100]}; expected one of {', '.join(ENCODINGS)}")
     stream: _Stream | None = None
-    met = False  # a member or a frame, whole
+    seen = False  # a member or a frame, whole
     empty = 0  # of those, the last ones that held nothing
     async for rest in _cut(chunks):
         while rest:
             stream = stream or make()
-            for piece in _out_of(stream, rest, encoding, met):
+            for piece in _out_of(stream, rest, encoding, seen):
                 empty = -1  # so that it is 0 after this member
                 yield piece
                 await asyncio.sleep(0)
             rest = b""
             if stream.eof:
-                met, rest, stream = True, stream.unused_data, None
+                seen, rest, stream = True, stream.unused_data, None
                 empty += 1
                 if empty > _EMPTY:
                     raise BadBody(f"over {_EMPTY} parts of the {encoding} stream, one after the other, hold nothing")
                 await asyncio.sleep(0)  # members that hold nothing give no piece after which others have their turn
-    if stream is not None or not met:
+    if stream is not None or not seen:
         raise BadBody(f"the body ends in the middle of its {encoding} stream")
 
 

@@ -22,7 +22,7 @@ JSON = Coding(
     json_encode.encode_learnt,
     json_encode.encode_scores,
 )
-_CODINGS = {one.media_type: one for one in (JSON, MSGPACK, NDJSON)}
+_CODINGS = {item.media_type: item for item in (JSON, MSGPACK, NDJSON)}
 
 
 @lru_cache(maxsize=64)  # a client sends the same two headers each time
@@ -38,10 +38,10 @@ def negotiated(content_type: bytes, accept: bytes) -> tuple[Coding, Coding]:
     if read is None or not in_utf8(parameters):
         expected = f"one of {', '.join(_CODINGS)}, text in UTF-8{form_hint(kind)}"
         raise WrongType(f"the body is {sent[:100]}; expected {expected}")
-    offered = [read] if read is NDJSON else [read, *(one for one in (JSON, MSGPACK) if one is not read)]
-    weights = [_weight(wanted, one.media_type) for one in offered]
+    offered = [read] if read is NDJSON else [read, *(item for item in (JSON, MSGPACK) if item is not read)]
+    weights = [_weight(wanted, item.media_type) for item in offered]
     if not max(weights):
-        listed = ", ".join(one.media_type for one in offered)
+        listed = ", ".join(item.media_type for item in offered)
         raise NotAcceptable(f"the request accepts {wanted[:100]}; this reply is written as one of {listed}")
     return read, offered[weights.index(max(weights))]
 
@@ -52,18 +52,18 @@ def _weight(accept: str, media_type: str) -> float:
         return 1.0
     main = media_type.partition("/")[0]
     specific = {"*/*": 0, f"{main}/*": 1, media_type: 2}
-    found: dict[int, float] = {}
-    for one in accept.lower().split(","):
-        name, *parameters = (part.strip() for part in one.split(";"))
+    actual: dict[int, float] = {}
+    for entry in accept.lower().split(","):
+        name, *parameters = (part.strip() for part in entry.split(";"))
         if name in specific:
-            found[specific[name]] = max(found.get(specific[name], 0.0), _quality(parameters))
-    return found[max(found)] if found else 0.0
+            actual[specific[name]] = max(actual.get(specific[name], 0.0), _quality(parameters))
+    return actual[max(actual)] if actual else 0.0
 
 
 def _quality(parameters: list[str]) -> float:
     """The `q` of a range; 1 where there is none, or none that is a number."""
-    for one in parameters:
-        name, _, value = one.partition("=")
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
         if name.strip() == "q":
             try:
                 return min(1.0, max(0.0, float(value)))  # in this order NaN is 0

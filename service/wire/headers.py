@@ -44,8 +44,8 @@ def form_hint(kind: str) -> str:
 
 def in_utf8(parameters: str) -> bool:
     """Whether the parameters of a Content-Type, in lower case, say UTF-8, or nothing, of the characters."""
-    for one in parameters.split(";"):
-        name, _, value = one.partition("=")
+    for item in parameters.split(";"):
+        name, _, value = item.partition("=")
         if name.strip() == "charset" and value.strip().strip('"') not in ("utf-8", "utf8"):
             return False
     return True

@@ -167,7 +167,7 @@ def decode_labels(body: bytes, config: Config) -> tuple[Labelled, Any]:
         late = _labels_decoder.decode(body).events
         if not 0 < len(late) <= MAX_EVENTS:
             raise _Unfit
-        events = [_Labelled(id=one.id, label=one.label, weight=one.weight, time=one.time) for one in late]
+        events = [_Labelled(id=item.id, label=item.label, weight=item.weight, time=item.time) for item in late]
         return _columns(events, [], (), config), []
     except _NOT_FAST:
         return precisely_labelled(Precise(config, "labels"), decode_json(body))
@@ -229,13 +229,13 @@ def _carried(events: Sequence[_Event], features: Features) -> list[Any]:
     member = features.MEMBER
     if member == "indices":
         pairs = [(event.indices, event.values) for event in events]
-        if any(one is None or two is None for one, two in pairs):
+        if any(item is None or two is None for item, two in pairs):
             raise _Unfit
         if any(event.x is not None or event.features is not None for event in events):
             raise _Unfit
         return pairs
     carried: list[Any] = [event.x for event in events] if member == "x" else [event.features for event in events]
-    if any(one is None for one in carried):
+    if any(item is None for item in carried):
         raise _Unfit
     if any(event.indices is not None or event.values is not None for event in events):
         raise _Unfit
@@ -246,7 +246,7 @@ def _carried(events: Sequence[_Event], features: Features) -> list[Any]:
 
 def _ids(events: Sequence[_Event]) -> tuple[str | None, ...]:
     ids = [None if event.id is None else str(event.id) for event in events]
-    if any(one is not None and not good_id(one) for one in ids):
+    if any(item is not None and not good_id(item) for item in ids):
         raise _Unfit
     return tuple(ids)
 
@@ -256,17 +256,17 @@ def _labelled(parsed: _UpdateBody, config: Config) -> tuple[Labelled, Any]:
     if not 0 < len(events) <= MAX_EVENTS:
         raise _Unfit
     segments = () if parsed.source is None else _segments(parsed.source, len(events))
-    own = [event for event in events if not _featureless(event)]
-    carried = _carried(own, config.features) if own else []
+    local = [event for event in events if not _featureless(event)]
+    carried = _carried(local, config.features) if local else []
     return _columns(events, carried, segments, config), carried
 
 
 def _segments(source: _Source, n: int) -> tuple[Segment, ...]:
     """The segment of n events of a source."""
-    given = msgspec.to_builtins(source)
-    if source_problems(given, n):
+    value = msgspec.to_builtins(source)
+    if source_problems(value, n):
         raise _Unfit
-    return segments_of(given, n)
+    return segments_of(value, n)
 
 
 def _featureless(event: _Labelled) -> bool:
@@ -278,7 +278,7 @@ def _columns(events: Sequence[_Labelled], own: list[Any], segments: tuple[Segmen
     rows = config.encode(own, typed=True)
     carried = np.array([not _featureless(event) for event in events], dtype=np.bool_)
     ids = _ids(events)
-    if any(one is None for one, has in zip(ids, carried.tolist(), strict=True) if not has):
+    if any(item is None for item, has in zip(ids, carried.tolist(), strict=True) if not has):
         raise _Unfit
     if config.labels.ranks is not None and any(event.label is True for event in events):
         raise _Unfit

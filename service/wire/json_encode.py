@@ -76,25 +76,25 @@ def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:
 def became(learnt: Learnt, ids: tuple[str | None, ...] | None) -> tuple[list[str], list[Any]]:
     """What became of each event: the status, and the result that a reply has."""
     outcome = learnt.outcome
-    status = [_STATUS[one] for one in outcome.status.tolist()]
+    status = [_STATUS[item] for item in outcome.status.tolist()]
     if learnt.expired is not None:
         late = np.flatnonzero(learnt.expired & (outcome.status == Status.UNKNOWN))
         for i in late.tolist():
             status[i] = "expired"
     names = ids or [None] * len(status)
-    said: list[NDArray[Any]] = [outcome.scores]
+    message: list[NDArray[Any]] = [outcome.scores]
     result: type[_Result] | type[_RankResult] = _RankResult
     if outcome.probabilities is not None and outcome.thresholds is not None:
-        said += [outcome.probabilities, outcome.thresholds]
+        message += [outcome.probabilities, outcome.thresholds]
         result = _Result
-    said.append(outcome.decisions)
-    values = [column.tolist() for column in said]
+    message.append(outcome.decisions)
+    values = [column.tolist() for column in message]
     if not outcome.status.any():  # all were learnt, as nearly always
         return status, list(map(result, names, status, *values))
-    nothing = [None] * len(said)
+    nothing = [None] * len(message)
     results = [
-        result(name, one, *told) if one in ("applied", "relabelled") else result(name, one, *nothing)
-        for name, one, *told in zip(names, status, *values, strict=True)
+        result(name, statu, *report) if statu in ("applied", "relabelled") else result(name, statu, *nothing)
+        for name, statu, *report in zip(names, status, *values, strict=True)
     ]
     return status, results
 

@@ -91,18 +91,18 @@ def _whole(least: int, most: int = MAX_OFFSET) -> dict[str, Any]:
 def _first(offsets: Any, n: int, problems: list[Problem]) -> int | None:
     """The first of the offsets, if they are n ascending ones; else what is wrong is added."""
     if not isinstance(offsets, list) or len(offsets) != n:
-        found = f"a list of {len(offsets)}" if isinstance(offsets, list) else show(offsets)
+        actual = f"a list of {len(offsets)}" if isinstance(offsets, list) else show(offsets)
         expected = {"type": "array", "minItems": n, "maxItems": n}
-        detail = f"is {found}; expected one for each of the {n} events"
+        detail = f"is {actual}; expected one for each of the {n} events"
         problems.append(Problem("/source/offsets", detail, expected=expected))
         return None
     last = -1
-    for i, one in enumerate(offsets):
-        if not _is_offset(one) or one <= last:
+    for i, offset in enumerate(offsets):
+        if not _is_offset(offset) or offset <= last:
             words = f"a whole number from {last + 1} to 2^53"
-            problems.append(Problem.mismatch(f"/source/offsets/{i}", one, words, _whole(last + 1)))
+            problems.append(Problem.mismatch(f"/source/offsets/{i}", offset, words, _whole(last + 1)))
             return None
-        last = one
+        last = offset
     first: int = offsets[0]
     return first
 
@@ -132,10 +132,10 @@ class Precise:
         """The events, and what those of them carry that carry features. Raises `Invalid` with all that is wrong."""
         if not isinstance(body, dict):
             raise Invalid("the body is not an object", [Problem.mismatch("", body, "an object", {"type": "object"})])
-        known = ("events", "source") if self.what == "update" else ("events",)
+        names = ("events", "source") if self.what == "update" else ("events",)
         for name in body:
-            if name not in known:
-                self.problems.append(Problem.unknown("", name, known, "member"))
+            if name not in names:
+                self.problems.append(Problem.unknown("", name, names, "member"))
         events = body.get("events")
         if body.get("source") is not None and self.what == "update":
             self.problems += source_problems(body["source"], len(events) if isinstance(events, list) else 0)
@@ -207,7 +207,9 @@ class Precise:
         """Whether an event is to carry features: all of them, or, where a label may come by id alone, those that do."""
         if self.what == "labels":
             return False
-        return self.what == "predict" or event.get("id") is None or any(event.get(one) is not None for one in _CARRIED)
+        return (
+            self.what == "predict" or event.get("id") is None or any(event.get(item) is not None for item in _CARRIED)
+        )
 
     def _check_label(self, i: int, event: dict[str, Any]) -> None:
         if "label" not in event:

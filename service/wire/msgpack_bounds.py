@@ -108,20 +108,20 @@ def glance(raw: msgspec.Raw) -> Any:
 def opened(raw: msgspec.Raw) -> Any:
     """As `glance`, but of a map with few members each of these."""
     try:
-        found = members(raw, _FEW)
+        actual = members(raw, _FEW)
     except (msgspec.DecodeError, UnicodeError):
         return Unread(raw)
-    return glance(raw) if found is None else {name: glance(one) for name, one in found.items()}
+    return glance(raw) if actual is None else {name: glance(item) for name, item in actual.items()}
 
 
 def scalars(raw: msgspec.Raw) -> list[Any]:
     """A list of at most `MAX_EVENTS`, entry by entry; what is no scalar is `Unread`. Raises `UnicodeError`."""
-    return [_or_unread(_scalar, one) for one in _list(raw)]
+    return [_or_unread(_scalar, item) for item in _list(raw)]
 
 
 def cells(raw: msgspec.Raw) -> list[Any]:
     """As `scalars`, with lists of scalars among them."""
-    return [_or_unread(_cell, one) for one in _list(raw)]
+    return [_or_unread(_cell, item) for item in _list(raw)]
 
 
 def _or_unread(decode: Any, raw: msgspec.Raw) -> Any:

@@ -139,24 +139,24 @@ class _Body(Members):
 
     def size(self, name: str) -> int:
         """How many events there are by a column that has to be there; refuses the body where that cannot be told."""
-        given = self.members.get(name)
-        kind, n = (None, 0) if given is None else length(given)
+        value = self.members.get(name)
+        kind, n = (None, 0) if value is None else length(value)
         if kind == "map":
-            array = self.array(given, f"/{name}", _IDS, 1)
+            array = self.array(value, f"/{name}", _IDS, 1)
             n = 0 if array is None else len(array)
         if not self.problems:
-            self.bounded(n, f"/{name}", None if given is None else glance(given))
+            self.bounded(n, f"/{name}", None if value is None else glance(value))
         self.check()
         return n
 
     def labels(self, n: int) -> Vector:
         """The labels, (n,), as a learner's log has them."""
-        given = self.members.get("labels")
-        if given is None:
+        value = self.members.get("labels")
+        if value is None:
             words = f"{n} of {self.config.labels.expected}"
             self.note(Problem.mismatch("/labels", ABSENT, words, {"items": self.config.labels.schema}))
             return np.empty(0)
-        column = self.column(given, "/labels", n, DTYPES)
+        column = self.column(value, "/labels", n, DTYPES)
         if column is None:
             return np.empty(0)
         if self.config.labels.ranks is not None and isinstance(column, list) and bool in map(type, column):
@@ -190,8 +190,8 @@ class _Body(Members):
 
     def ids(self, n: int, needed: bool = False) -> tuple[str | None, ...] | None:
         """The ids, (n,), as text; None where no event has one."""
-        given = self.members.get("ids")
-        column = None if given is None else self.column(given, "/ids", n, _IDS)
+        value = self.members.get("ids")
+        column = None if value is None else self.column(value, "/ids", n, _IDS)
         if column is None:
             return None
         if not isinstance(column, list):
@@ -200,19 +200,19 @@ class _Body(Members):
         if kinds == {str} and are_ids(column):
             return tuple(column)
         words = f"1 to {MAX_ID} printable characters, or a whole number"
-        for i, one in enumerate(column):
-            if one is None and not needed:
+        for i, entry in enumerate(column):
+            if entry is None and not needed:
                 continue
-            if type(one) not in (str, int) or not good_id(str(one)):
-                self.note(Problem.mismatch(f"/ids/{i}", one, words, ID_SCHEMA))
-        return tuple(None if one is None else str(one) for one in column) if kinds != {type(None)} else None
+            if type(entry) not in (str, int) or not good_id(str(entry)):
+                self.note(Problem.mismatch(f"/ids/{i}", entry, words, ID_SCHEMA))
+        return tuple(None if item is None else str(item) for item in column) if kinds != {type(None)} else None
 
     def segments(self, n: int) -> tuple[Segment, ...]:
         """Where the events come from."""
-        given = self.members.get("source")
-        if given is None:
+        value = self.members.get("source")
+        if value is None:
             return ()
-        source = opened(given)
+        source = opened(value)
         if problems := source_problems(source, n):
             for problem in problems:
                 self.note(problem)
@@ -223,32 +223,32 @@ class _Body(Members):
 
     def features(self) -> _Features:
         """The features; refuses the body where they are not even of a size."""
-        given = self.members.get(self.member)
+        value = self.members.get(self.member)
         where = f"/{self.member}"
-        if given is None:
+        if value is None:
             kind = self.config.features.KIND
             detail = f"is missing; this learner takes {kind} features. Labels of served events go to labels"
             self.note(Problem(where, detail, "missing"))
         carried: Any = None
-        if given is not None:
+        if value is not None:
             read = {"x": self._dense, "csr": self._sparse, "features": self._named}[self.member]
-            carried = read(given)
+            carried = read(value)
         if carried is None:
             self.check()
         return self._encoded(carried)
 
     def _encoded(self, carried: Any) -> _Features:
         n = len(carried.indptr) - 1 if isinstance(carried, Sparse) else len(carried)
-        told = _Pairs(carried) if isinstance(carried, Sparse) else carried
+        report = _Pairs(carried) if isinstance(carried, Sparse) else carried
         rows: Rows = np.empty((0, 0))
         costs = None
         try:
             rows = self.config.encode(carried)
-            costs = self.config.costs(told)
+            costs = self.config.costs(report)
         except InvalidInput as error:
             for problem in error.problems:
                 self._note_feature(problem, carried)
-        return _Features(n, rows, told, costs)
+        return _Features(n, rows, report, costs)
 
     def _dense(self, given: msgspec.Raw) -> NDArray[Any] | None:
         x = self.array(given, "/x", FLOATS, 2)
@@ -266,15 +266,15 @@ class _Body(Members):
             self.note(Problem.mismatch("/csr", glance(given), f"a map of {', '.join(_CSR)}", {"type": "object"}))
             return None
         self.only(parts, _CSR, "/csr")
-        found = [
+        actual = [
             self.array(parts.get(name), f"/csr/{name}", FLOATS if name == "values" else _PLACES, 1) for name in _CSR
         ]
-        if any(one is None for one in found):
+        if any(item is None for item in actual):
             return None
         # copies: what kernels take is aligned and writable
-        indptr, indices = (np.array(one, dtype=np.int64) for one in found[:2])
+        indptr, indices = (np.array(item, dtype=np.int64) for item in actual[:2])
         with np.errstate(invalid="ignore"):  # a NaN that signals is refused as every NaN is
-            data = np.array(found[2], dtype=np.float64)
+            data = np.array(actual[2], dtype=np.float64)
         if len(indices) != len(data):
             self.note(Problem("/csr/values", f"has {len(data)} numbers for {len(indices)} indices", "conflict"))
         elif not len(indptr) or indptr[0] != 0:
@@ -303,9 +303,9 @@ class _Body(Members):
             return None
         columns: list[list[Any]] = []
         n = None
-        for name, one in parts.items():
+        for name, item in parts.items():
             where = f"/features{pointer(name)}"
-            column = self.column(one, where, n, tuple(DTYPES), named=True)
+            column = self.column(item, where, n, tuple(DTYPES), named=True)
             if column is None or not self.bounded(len(column), where, column):
                 return None
             n = len(column)

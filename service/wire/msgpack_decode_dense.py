@@ -46,16 +46,16 @@ def dense_events(body: bytes, config: Config) -> DenseEvents | None:
     if not isinstance(config.features, Dense):
         return None
     try:
-        given = _body(body)
+        value = _body(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    rows = _rows(given.x, config.features.dim)
+    rows = _rows(value.x, config.features.dim)
     if rows is None:
         return None
     labels = ids = None
-    if given.labels is not msgspec.UNSET and (labels := _labels(given.labels, len(rows), config)) is None:
+    if value.labels is not msgspec.UNSET and (labels := _labels(value.labels, len(rows), config)) is None:
         return None
-    if given.ids is not msgspec.UNSET and (ids := _ids(given.ids, len(rows))) is None:
+    if value.ids is not msgspec.UNSET and (ids := _ids(value.ids, len(rows))) is None:
         return None
     try:
         return DenseEvents(rows, config.costs(rows), labels, ids)

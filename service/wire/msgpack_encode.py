@@ -44,7 +44,7 @@ _MAPS = [bytes([0x80 + members]) for members in range(16)]  # what MessagePack b
 _EXPLANATIONS = _encode("explanations")
 _OF_HEAD = len(msgspec.structs.fields(Head))
 _SINGLE = [
-    _encode({name: int(name == one) for name in STATUSES}) for one in STATUSES
+    _encode({name: int(name == item) for name in STATUSES}) for item in STATUSES
 ]  # the counts of one event, by its place
 _APPLIED, _RELABELLED, _UNKNOWN, _EXPIRED = map(STATUSES.index, ("applied", "relabelled", "unknown", "expired"))
 
@@ -79,19 +79,19 @@ def learnt_in_parts(learnt: Learnt, seqs: Sequence[int | None], counts: Sequence
     columns = _columns(learnt)
     status = columns["status"]
     if len(counts) == len(status):  # one event each
-        told = [_SINGLE[one] for one in status.tolist()]
+        report = [_SINGLE[item] for item in status.tolist()]
     else:
-        told = [_encode(counted(some)) for some in np.split(status, np.cumsum(counts)[:-1])]
+        report = [_encode(counted(some)) for some in np.split(status, np.cumsum(counts)[:-1])]
     alike = {"position": learnt.position, "class_counts": learnt.class_counts, "statuses": STATUSES}
-    return in_parts(seqs, counts, told, alike, {name: _sent(column) for name, column in columns.items()})
+    return in_parts(seqs, counts, report, alike, {name: _sent(column) for name, column in columns.items()})
 
 
 def _members(columns: dict[str, NDArray[Any]]) -> list[bytes]:
     """The members of a map that are ARRAYs."""
-    found: list[bytes] = []
+    actual: list[bytes] = []
     for name, column in columns.items():
-        found += (begin(name, column.dtype.char, len(column)), _sent(column).tobytes())
-    return found
+        actual += (begin(name, column.dtype.char, len(column)), _sent(column).tobytes())
+    return actual
 
 
 def _swapped(column: NDArray[Any]) -> NDArray[Any]:
@@ -109,13 +109,13 @@ def _columns(learnt: Learnt) -> dict[str, NDArray[Any]]:
     """What a reply to labelled events says of each, by columns of (n,)."""
     outcome = learnt.outcome
     status = statuses(learnt)
-    said = (status == _APPLIED) | (status == _RELABELLED)
-    decisions = np.where(said, outcome.decisions, NONE).astype(np.int8)
-    columns: dict[str, NDArray[Any]] = {"status": status, "scores": np.where(said, outcome.scores, math.nan)}
+    message = (status == _APPLIED) | (status == _RELABELLED)
+    decisions = np.where(message, outcome.decisions, NONE).astype(np.int8)
+    columns: dict[str, NDArray[Any]] = {"status": status, "scores": np.where(message, outcome.scores, math.nan)}
     if outcome.probabilities is None or outcome.thresholds is None:
         return {**columns, "ranks": decisions}
-    columns["probabilities"] = np.where(said, outcome.probabilities, math.nan)
-    columns["thresholds"] = np.where(said, outcome.thresholds, math.nan)
+    columns["probabilities"] = np.where(message, outcome.probabilities, math.nan)
+    columns["thresholds"] = np.where(message, outcome.thresholds, math.nan)
     return {**columns, "decisions": decisions}
 
 
@@ -128,14 +128,14 @@ def encode_scores(
     """The reply to a predict, in the order of its events, after the members of `head`. O(events)."""
     # before both classes have been seen there is nothing to decide by
     decisions = scores.decisions if head.ready else np.full(len(scores.scores), NONE)
-    said = decisions.astype(np.int8)
+    message = decisions.astype(np.int8)
     columns: dict[str, NDArray[Any]] = {"scores": scores.scores}
     if scores.probabilities is None or scores.thresholds is None:
-        columns["ranks"] = said
+        columns["ranks"] = message
     else:
-        thresholds = scores.thresholds if head.ready else np.full(len(said), math.nan)
-        columns |= {"probabilities": scores.probabilities, "thresholds": thresholds, "labels": said}
+        thresholds = scores.thresholds if head.ready else np.full(len(message), math.nan)
+        columns |= {"probabilities": scores.probabilities, "thresholds": thresholds, "labels": message}
     parts = [_MAPS[_OF_HEAD + len(columns) + (explained is not None)], _encode(head)[1:], *_members(columns)]
     if explained is not None:
-        parts += (_EXPLANATIONS, _encode([explanation(one) for one in explained]))
+        parts += (_EXPLANATIONS, _encode([explanation(item) for item in explained]))
     return b"".join(parts)

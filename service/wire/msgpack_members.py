@@ -60,8 +60,8 @@ class Members:
         """Raises `BadBody` for what is not MessagePack, and `Invalid` for what is no map."""
         self.problems: list[Problem] = []
         try:
-            found = members(body, _MEMBERS)
-            if found is None:
+            actual = members(body, _MEMBERS)
+            if actual is None:
                 kind, n = length(body)
                 what = f"has {n} members" if kind == "map" else f"is {show(glance(_whole(body)))}"
                 detail = f"{what}; expected a map of {', '.join(known)}{_hint(body)}"
@@ -71,10 +71,10 @@ class Members:
             raise BadBody(f"the body is not MessagePack: {error}{_hint(body)}") from None
         except RecursionError:
             raise BadBody("the body is nested too deeply") from None
-        self.only(found, known, "")
-        if NIL in found.values():
-            found = {name: given for name, given in found.items() if given != NIL}
-        self.members = found  # as they came, but for those that are nil
+        self.only(actual, known, "")
+        if NIL in actual.values():
+            actual = {name: value for name, value in actual.items() if value != NIL}
+        self.members = actual  # as they came, but for those that are nil
 
     def note(self, problem: Problem) -> None:
         """Add an error of a member to those reported, of which there is a largest number."""
@@ -90,8 +90,8 @@ class Members:
 
     def numbers(self, name: str, n: int, missing: float) -> Vector | None:
         """A column of numbers as float64, if there is one; nil becomes `missing`."""
-        given = self.members.get(name)
-        column = None if given is None else self.column(given, f"/{name}", n, (*FLOATS, *WHOLE))
+        value = self.members.get(name)
+        column = None if value is None else self.column(value, f"/{name}", n, (*FLOATS, *WHOLE))
         if column is None:
             return None
         if not isinstance(column, list):
@@ -100,11 +100,11 @@ class Members:
             return quiet
         if set(map(type, column)) == {type(None)}:
             return None
-        for i, one in enumerate(column):
-            if type(one) not in _NUMBERS:
-                self.note(Problem.mismatch(f"/{name}/{i}", one, "a number or nil", {"type": ["number", "null"]}))
+        for i, entry in enumerate(column):
+            if type(entry) not in _NUMBERS:
+                self.note(Problem.mismatch(f"/{name}/{i}", entry, "a number or nil", {"type": ["number", "null"]}))
                 return None
-        return np.array([missing if one is None else one for one in column], dtype=np.float64)
+        return np.array([missing if item is None else item for item in column], dtype=np.float64)
 
     def within(
         self, where: str, values: Vector, good: NDArray[np.bool_], words: str, expected: Mapping[str, Any]
@@ -124,10 +124,10 @@ class Members:
         """Whether there are as many events as there may be."""
         if 0 < n <= MAX_EVENTS:
             return True
-        found = "missing" if shown is None else f"{show(shown)}, {n} events"
+        actual = "missing" if shown is None else f"{show(shown)}, {n} events"
         code: Literal["missing", "invalid"] = "missing" if shown is None else "invalid"
         expected = {"minItems": 1, "maxItems": MAX_EVENTS}
-        self.note(Problem(where, f"is {found}; expected 1 to {MAX_EVENTS} events", code, expected=expected))
+        self.note(Problem(where, f"is {actual}; expected 1 to {MAX_EVENTS} events", code, expected=expected))
         return False
 
     def column(
@@ -169,20 +169,20 @@ class Members:
         if read is not None:
             dtype, shape, data = read.dtype, read.shape, read.data
         else:
-            found = None if given is None else opened(given)
-            if not isinstance(found, dict) or not found.keys() & _PARTS:
+            actual = None if given is None else opened(given)
+            if not isinstance(actual, dict) or not actual.keys() & _PARTS:
                 words = f"{other}an array of {', '.join(dtypes)}: a map of {', '.join(_PARTS)}"
-                value = ABSENT if found is None else found
+                value = ABSENT if actual is None else actual
                 self.note(Problem.mismatch(where, value, words, {"type": "object", "required": [*_PARTS]}))
                 return None
-            if found.keys() != {*_PARTS}:
-                self.only(found, _PARTS, where)
+            if actual.keys() != {*_PARTS}:
+                self.only(actual, _PARTS, where)
                 for part in _PARTS:
-                    if part not in found:
+                    if part not in actual:
                         detail = f"is missing; an array is a map of {', '.join(_PARTS)}"
                         self.note(Problem(f"{where}/{part}", detail, "missing"))
                 return None
-            dtype, shape, data = found["dtype"], found["shape"], found["data"]
+            dtype, shape, data = actual["dtype"], actual["shape"], actual["data"]
         if not isinstance(dtype, str) or dtype not in dtypes:
             self.note(Problem.choice(f"{where}/dtype", dtype, dtypes))
             return None

@@ -50,12 +50,12 @@ def in_parts(
     templates = {}
     for n in set(counts):
         arrays = [begin(name, column.dtype.char, n) for name, column in columns.items()]
-        parts = [one.replace(b"%", b"%%") + b"%b" for one in (head, b"", *arrays)]
+        parts = [item.replace(b"%", b"%%") + b"%b" for item in (head, b"", *arrays)]
         parts[2] = shared.replace(b"%", b"%%") + parts[2]
         templates[n] = b"".join(parts)
     stops = list(accumulate(counts))
-    own = [list(map(_encode, seqs)), [one[1:] for one in told]]
+    local = [list(map(_encode, seqs)), [item[1:] for item in told]]
     for column in columns.values():
         data, size = column.tobytes(), column.itemsize
-        own.append([data[size * (stop - n) : size * stop] for stop, n in zip(stops, counts, strict=True)])
-    return [templates[n] % its for n, its in zip(counts, zip(*own, strict=True), strict=True)]
+        local.append([data[size * (stop - n) : size * stop] for stop, n in zip(stops, counts, strict=True)])
+    return [templates[n] % its for n, its in zip(counts, zip(*local, strict=True), strict=True)]

@@ -107,7 +107,7 @@ def _encode_scores(
     explained: Sequence[ScoreExplanation] | None = None,
 ) -> bytes:
     results = _results(json_replies.encode_scores(scores, ids, head, explained)).results
-    return b"".join([bytes(one) + b"\n" for one in results]) + _encode(head) + b"\n"
+    return b"".join([bytes(result) + b"\n" for result in results]) + _encode(head) + b"\n"
 
 
 NDJSON = Coding(

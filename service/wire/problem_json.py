@@ -20,9 +20,9 @@ _next = itertools.count(1).__next__
 def request_id(given: bytes) -> str:
     """The id of a request: what its `X-Request-ID` gives where that is a sane one, else a new one."""
     if given:
-        told = given.decode("latin-1")
-        if len(told) <= 64 and told.isascii() and told.isprintable():
-            return told
+        report = given.decode("latin-1")
+        if len(report) <= 64 and report.isascii() and report.isprintable():
+            return report
     return _own(_next())
 
 

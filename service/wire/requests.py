@@ -46,17 +46,17 @@ class Labelled(NamedTuple):
     def part(self, start: int, stop: int) -> Labelled:
         """Some neighbouring events, as views."""
         cut = slice(start, stop)
-        own = slice(int(np.count_nonzero(self.carried[:start])), int(np.count_nonzero(self.carried[:stop])))
+        local = slice(int(np.count_nonzero(self.carried[:start])), int(np.count_nonzero(self.carried[:stop])))
         whole = LabelledBatch(self.labels, self.labels, segments=self.segments)  # the rows play no part in its segments
         return Labelled(
-            slice_rows(self.rows, own.start, own.stop),
+            slice_rows(self.rows, local.start, local.stop),
             self.carried[cut],
             self.labels[cut],
             None if self.weights is None else self.weights[cut],
             None if self.times is None else self.times[cut],
             None if self.ids is None else self.ids[cut],
             whole.part(start, stop).segments,
-            None if self.costs is None else self.costs[own],
+            None if self.costs is None else self.costs[local],
         )
 
 

@@ -172,10 +172,10 @@ def decimals(body, at, stop, out, row, first, last, hard, found, table):  # type
                     count += 8
                     at += 8
             if count <= _DIGITS - 2:  # most numbers end after 0 to 2 more: without branches, which cannot be foreseen
-                one, two = _digit(body, at, stop), _digit(body, at + 1, stop)
-                ones = np.int64(one <= 9)
+                item, two = _digit(body, at, stop), _digit(body, at + 1, stop)
+                ones = np.int64(item <= 9)
                 twos = ones & np.int64(two <= 9)
-                w = (w * np.uint64(1 + 9 * ones)) + np.uint64(one * ones)
+                w = (w * np.uint64(1 + 9 * ones)) + np.uint64(item * ones)
                 w = (w * np.uint64(1 + 9 * twos)) + np.uint64(two * twos)
                 count += ones + twos
                 at += ones + twos

@@ -58,6 +58,6 @@ def widened(data: memoryview, dtype: np.dtype[Any], dim: int) -> Matrix | None:
 
     `dtype` is one of FLOATS; `data` holds whole rows, and may begin anywhere.
     """
-    given: NDArray[Any] = np.frombuffer(data, dtype)
-    wide = np.empty(len(given))
-    return wide.reshape(-1, dim) if _widen(given, LARGEST, wide) else None
+    value: NDArray[Any] = np.frombuffer(data, dtype)
+    wide = np.empty(len(value))
+    return wide.reshape(-1, dim) if _widen(value, LARGEST, wide) else None

@@ -74,18 +74,18 @@ _EVENTS_NAME, _SOURCE_NAME = code("events"), code("source")
 @inlined
 def _member(name):  # type: ignore[no-untyped-def]
     """Which member of an event has this packed name."""
-    found = _UNKNOWN
+    actual = _UNKNOWN
     if name == _NAMES[0]:
-        found = _LABEL
+        actual = _LABEL
     elif name == _NAMES[1]:
-        found = _WEIGHT
+        actual = _WEIGHT
     elif name == _NAMES[2]:
-        found = _TIME
+        actual = _TIME
     elif name == _NAMES[3]:
-        found = _ID
+        actual = _ID
     elif name == _NAMES[4]:
-        found = _X
-    return found
+        actual = _X
+    return actual
 
 
 @inlined
@@ -138,14 +138,14 @@ def _event(body, at, stop, labelled, i, X, further, notes, found):  # type: igno
     row = _IDS_ROW + i
     notes[row, 0] = _NO_ID
     at = behind(body, at, stop, BEGIN)
-    met = 0
+    seen = 0
     more = True
     while more:
         end = text_end(body, at + 1, stop) if stands(body, at, stop, QUOTE) else -1
         member = _member(packed(body, at + 1, end))
-        if member == _UNKNOWN or met >> member & 1 or (not labelled and member <= _WEIGHT):
+        if member == _UNKNOWN or seen >> member & 1 or (not labelled and member <= _WEIGHT):
             end = -1
-        met |= 1 << member
+        seen |= 1 << member
         at = behind(body, end + 1, stop, COLON) if end >= 0 else -1
         if at < 0:
             pass
@@ -166,7 +166,7 @@ def _event(body, at, stop, labelled, i, X, further, notes, found):  # type: igno
         more = stands(body, at, stop, COMMA)
         if more:
             at = after_blanks(body, at + 1, stop)
-    good = met >> _X & 1 == 1
+    good = seen >> _X & 1 == 1
     for k in range(X.shape[1]):
         good = good and abs(X[i, k]) <= LARGEST
     return behind(body, at, stop, END) if good else -1, found
@@ -193,7 +193,7 @@ def _scan(body, labelled, X, further, notes):  # type: ignore[no-untyped-def]
         notes[_GIVEN_ROW, column] = 0
     stop = len(body)
     at = behind(body, 0, stop, BEGIN)
-    n, found, sources = 0, _IDS_ROW + X.shape[0], 0
+    n, actual, sources = 0, _IDS_ROW + X.shape[0], 0
     more = True
     while more:
         end = text_end(body, at + 1, stop) if stands(body, at, stop, QUOTE) else -1
@@ -203,7 +203,7 @@ def _scan(body, labelled, X, further, notes):  # type: ignore[no-untyped-def]
             at = behind(body, at, stop, OPEN)
             another = at >= 0
             while another:
-                at, found = _event(body, at, stop, labelled, n, X, further, notes, found)
+                at, actual = _event(body, at, stop, labelled, n, X, further, notes, actual)
                 n += 1
                 another = stands(body, at, stop, COMMA) and n < X.shape[0]
                 if another:
@@ -224,7 +224,7 @@ def _scan(body, labelled, X, further, notes):  # type: ignore[no-untyped-def]
         if more:
             at = after_blanks(body, at + 1, stop)
     at = behind(body, at, stop, END)
-    return n if at == stop else -1, found
+    return n if at == stop else -1, actual
 
 
 def scan(body: bytes, dim: int, labelled: bool, most: int) -> Scanned | None:

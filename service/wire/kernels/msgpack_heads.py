@@ -139,7 +139,7 @@ def _after_scalar(body, at, stop):  # type: ignore[no-untyped-def]
 @bare_kernel
 def _array(body, at, stop, dimensions):  # type: ignore[no-untyped-def]
     """An ARRAY: (the place behind it, or -1; its kind; n; width; where its data begin and end)."""
-    kind, size, met = 0, 0, 0
+    kind, size, seen = 0, 0, 0
     n, width = np.int64(0), np.int64(1)
     first, last = -1, -1
     good = 0 <= at < stop and body[at] == 0x83
@@ -148,32 +148,32 @@ def _array(body, at, stop, dimensions):  # type: ignore[no-untyped-def]
         start, end = _text(body, at, stop) if good else (-1, -1)
         name = packed(body, start, end) if 0 < end - start <= 5 else np.int64(0)
         if name == _DTYPE_NAME:
-            met |= 1
+            seen |= 1
             start, at = _text(body, end, stop)
-            said = packed(body, start, at) if 0 < at - start <= 7 else np.int64(0)
-            if said == _FLOAT32:
+            message = packed(body, start, at) if 0 < at - start <= 7 else np.int64(0)
+            if message == _FLOAT32:
                 kind, size = 1, 4
-            elif said == _FLOAT64:
+            elif message == _FLOAT64:
                 kind, size = 2, 8
-            elif said == _INT8:
+            elif message == _INT8:
                 kind, size = 3, 1
-            elif said == _UINT64:
+            elif message == _UINT64:
                 kind, size = 4, 8
         elif name == _SHAPE_NAME:
-            met |= 2
+            seen |= 2
             at, axes = _list(body, end, stop)
             good = axes == dimensions
             at, n = _whole(body, at if good else -1, stop)
             if dimensions == 2:
                 at, width = _whole(body, at, stop)
         elif name == _DATA_NAME:
-            met |= 4
+            seen |= 4
             first, last = _bytes(body, end, stop)
             at = last
         else:
             at = -1
         good = good and at >= 0
-    right = good and met == 7 and kind > 0 and n <= stop and width <= stop and last - first == n * width * size
+    right = good and seen == 7 and kind > 0 and n <= stop and width <= stop and last - first == n * width * size
     return at if right else -1, kind, n, width, first, last
 
 
@@ -189,7 +189,7 @@ def _columnar_heads(body, ends, found):  # type: ignore[no-untyped-def]
         begin, stop = at, ends[m]
         head = found[m]
         head[LEARNER] = -1
-        members, met = np.int64(0), 0
+        members, seen = np.int64(0), 0
         n = -1  # events; not known yet
         if at < stop and body[at] & 0xF0 == 0x80:
             members = np.int64(body[at] & 0x0F)
@@ -204,9 +204,9 @@ def _columnar_heads(body, ends, found):  # type: ignore[no-untyped-def]
                 at, head[SEQ] = _whole(body, at, stop)
             elif name == _OP_NAME:
                 start, at = _text(body, at, stop)
-                said = packed(body, start, at) if 0 < at - start <= 7 else np.int64(0)
-                member = 2 if said in (_UPDATE, _PREDICT, _LABELS) else 0
-                head[OPERATION] = 0 if said == _UPDATE else 1 if said == _PREDICT else 2
+                message = packed(body, start, at) if 0 < at - start <= 7 else np.int64(0)
+                member = 2 if message in (_UPDATE, _PREDICT, _LABELS) else 0
+                head[OPERATION] = 0 if message == _UPDATE else 1 if message == _PREDICT else 2
             elif name == _LEARNER_NAME:
                 member = 4
                 if 0 <= at < stop and body[at] == _NIL:
@@ -251,11 +251,11 @@ def _columnar_heads(body, ends, found):  # type: ignore[no-untyped-def]
                 if n >= 0 and length != n:
                     at = -1
                 n = length
-            if member == 0 or met & member or at < 0:
+            if member == 0 or seen & member or at < 0:
                 at = -1
                 break
-            met |= member
-        good = at == stop and met & 3 == 3
+            seen |= member
+        good = at == stop and seen & 3 == 3
         head[COUNT] = n if good and n > 0 and (head[KINDS] or head[PLACES - 1]) else 0
         at = stop
 
@@ -268,6 +268,6 @@ def columnar_heads(messages: Sequence[bytes]) -> NDArray[np.int64]:
     where it begins and ends: the data of an array, the entries of a list. O(entries of lists).
     """
     body = b"".join(messages)
-    found = np.empty((len(messages), _HEAD), dtype=np.int64)
-    _columnar_heads(np.frombuffer(body, np.uint8), np.cumsum(list(map(len, messages))), found)
-    return found
+    actual = np.empty((len(messages), _HEAD), dtype=np.int64)
+    _columnar_heads(np.frombuffer(body, np.uint8), np.cumsum(list(map(len, messages))), actual)
+    return actual

@@ -92,18 +92,18 @@ def payloads(data: bytes, at: int, largest: int) -> tuple[bytes, list[list[int]]
     plain = np.empty(len(data) - at, dtype=np.uint8)
     spans = np.empty((_FRAMES, _SPAN), dtype=np.int64)
     n, end = _payloads(np.frombuffer(data, np.uint8), at, largest, plain, spans)
-    found: list[list[int]] = spans[:n].tolist()
-    return plain[: found[-1][-1] if found else 0].tobytes(), found, end
+    actual: list[list[int]] = spans[:n].tolist()
+    return plain[: actual[-1][-1] if actual else 0].tobytes(), actual, end
 
 
 @inlined
 def _special(block):  # type: ignore[no-untyped-def]
     """Whether there may be a quote, a bracket or a brace among a block's bytes; some letters count as well."""
-    found = np.uint8(0)
+    actual = np.uint8(0)
     for k in range(_BLOCK):
         byte = block[k]
-        found |= np.uint8(byte ^ np.uint8(QUOTE) == np.uint8(0)) | np.uint8(byte & np.uint8(0xD9) == np.uint8(0x59))
-    return found != np.uint8(0)
+        actual |= np.uint8(byte ^ np.uint8(QUOTE) == np.uint8(0)) | np.uint8(byte & np.uint8(0xD9) == np.uint8(0x59))
+    return actual != np.uint8(0)
 
 
 @inlined
@@ -165,7 +165,7 @@ def _heads(body, ends, found):  # type: ignore[no-untyped-def]
     for m in range(len(ends)):
         stop = ends[m]
         at = behind(body, at, stop, BEGIN)
-        count, met = np.int64(0), 0
+        count, seen = np.int64(0), 0
         found[m, _LEARNER] = -1
         more = True
         while more:
@@ -181,9 +181,9 @@ def _heads(body, ends, found):  # type: ignore[no-untyped-def]
             elif name == _OP_NAME:
                 member = 2
                 end = text_end(body, at + 1, stop) if stands(body, at, stop, QUOTE) else -1
-                said = packed(body, at + 1, end) if 0 < end - at - 1 <= 7 else np.int64(0)
-                found[m, _OPERATION] = 0 if said == _UPDATE else 1 if said == _PREDICT else 2
-                at = end + 1 if said in (_UPDATE, _PREDICT, _LABELS) else -1
+                message = packed(body, at + 1, end) if 0 < end - at - 1 <= 7 else np.int64(0)
+                found[m, _OPERATION] = 0 if message == _UPDATE else 1 if message == _PREDICT else 2
+                at = end + 1 if message in (_UPDATE, _PREDICT, _LABELS) else -1
             elif name == _EVENTS_NAME:
                 member = 4
                 at = behind(body, at, stop, OPEN)
@@ -200,15 +200,15 @@ def _heads(body, ends, found):  # type: ignore[no-untyped-def]
                     end = text_end(body, at + 1, stop) if stands(body, at, stop, QUOTE) else -1
                     found[m, _LEARNER], found[m, _LEARNER_END] = at + 1, end
                     at = end + 1 if end >= 0 else -1
-            if member == 0 or met & member:
+            if member == 0 or seen & member:
                 at = -1
-            met |= member
+            seen |= member
             at = after_blanks(body, at, stop)
             more = stands(body, at, stop, COMMA)
             if more:
                 at = after_blanks(body, at + 1, stop)
         at = behind(body, at, stop, END)
-        found[m, _COUNT] = count if at == stop and met & 7 == 7 else 0
+        found[m, _COUNT] = count if at == stop and seen & 7 == 7 else 0
         at = stop
 
 
@@ -223,6 +223,6 @@ def heads(texts: Sequence[str]) -> tuple[bytes, NDArray[np.int64]]:
     sizes = list(map(len, texts))
     if len(body) != sum(sizes):  # not all of it is ASCII
         sizes = [len(text.encode()) for text in texts]
-    found = np.empty((len(texts), _HEAD), dtype=np.int64)
-    _heads(np.frombuffer(body, np.uint8), np.cumsum(sizes), found)
-    return body, found
+    actual = np.empty((len(texts), _HEAD), dtype=np.int64)
+    _heads(np.frombuffer(body, np.uint8), np.cumsum(sizes), actual)
+    return body, actual

@@ -54,8 +54,8 @@ ROUTES = sorted(routes())
 
 def scope_of(route: str) -> str:
     """What the documents say that a route needs."""
-    for scope, found in (("open", OPEN), ("any", ANY), ("admin", ADMIN), ("predict", PREDICT), ("update", UPDATE)):
-        if route in found:
+    for scope, actual in (("open", OPEN), ("any", ANY), ("admin", ADMIN), ("predict", PREDICT), ("update", UPDATE)):
+        if route in actual:
             return scope
     assert route.startswith("GET "), f"{route} is new: say here and in docs/how-to/secure.md which scope it needs"
     return "read"
@@ -152,10 +152,10 @@ async def test_a_key_for_some_learners_finds_no_others_anywhere(ring: Keyring) -
             assert reply.status_code == 201, reply.text
 
         listed = (await http.get("/learners", headers=some)).json()["learners"]
-        assert [one["name"] for one in listed] == ["fraud-a", "fraud-b"]
+        assert [item["name"] for item in listed] == ["fraud-a", "fraud-b"]
         shown = (await http.get("/learners?figures=true", headers=some)).json()["learners"]
-        assert [one["name"] for one in shown] == ["fraud-a", "fraud-b"]
-        assert [one["name"] for one in (await http.get("/groups", headers=some)).json()["groups"]] == ["fraud-g"]
+        assert [item["name"] for item in shown] == ["fraud-a", "fraud-b"]
+        assert [group["name"] for group in (await http.get("/groups", headers=some)).json()["groups"]] == ["fraud-g"]
         scraped = (await http.get("http://rarestream/metrics", headers=some)).text
         assert 'learner="fraud-a"' in scraped
         assert "spam" not in scraped
@@ -173,15 +173,15 @@ async def test_a_key_for_some_learners_finds_no_others_anywhere(ring: Keyring) -
                 if name == "fraud-mixed" and creates:
                     continue  # its name is one that the key may give; see below
                 assert reply.status_code == (403 if creates else 404), (route, name, reply.text)
-            said = [re.sub("spam|other|nobody", "NAME", one.json()["detail"]) for one in (replies[0], replies[-1])]
-            assert said[0] == said[1], route
+            message = [re.sub("spam|other|nobody", "NAME", item.json()["detail"]) for item in (replies[0], replies[-1])]
+            assert message[0] == message[1], route
         assert (await http.get("/learners/spam/digest", headers=root)).json() == before
 
         body = {"learners": ["fraud-a", "fraud-b"]}
         taken = await http.put("/groups/fraud-mixed", json=body, headers=some)
         assert (taken.status_code, taken.json()["errors"]) == (409, [])  # nothing of what it is
         mixed = await http.put("/groups/fraud-new", json={"learners": ["fraud-a", "spam"]}, headers=some)
-        assert [(one["pointer"], one["code"]) for one in mixed.json()["errors"]] == [("/learners/1", "unknown")]
+        assert [(error["pointer"], error["code"]) for error in mixed.json()["errors"]] == [("/learners/1", "unknown")]
         copy = await http.post("/learners/fraud-a/clone", json={"to": "spam-2"}, headers=some)
         assert (copy.status_code, copy.json()["code"]) == (403, "forbidden")
         assert (await http.post("/learners/fraud-a/clone", json={"to": "fraud-c"}, headers=some)).status_code == 201
@@ -231,9 +231,9 @@ async def test_what_is_no_key_of_the_service_is_refused_and_never_repeated(ring:
     key = ring.make("one", "admin")["Authorization"].removeprefix("Bearer ")
     secret = key.split("_")[2]
     parts = {"id": ring.id_of("one"), "unknown": "a" * 12, "secret": secret, "upper": secret.upper() + "X"}
-    given = header.format(**parts, other=ring.make("two", "read")["Authorization"].split("_")[2])
+    value = header.format(**parts, other=ring.make("two", "read")["Authorization"].split("_")[2])
     async with keyed(ring) as (_, http):
-        reply = await http.get("/key", headers={"Authorization": given.encode("latin-1")} if given else {})
+        reply = await http.get("/key", headers={"Authorization": value.encode("latin-1")} if value else {})
         assert (reply.status_code, reply.json()["code"]) == (401, "unauthorized")
         assert secret not in reply.text
         assert secret not in str(reply.headers)
@@ -312,10 +312,10 @@ async def test_two_authorization_headers_are_none(ring: Keyring) -> None:
 def test_other_machines_are_not_served_without_keys(ring: Keyring, address: str) -> None:
     with pytest.raises(Exposed):
         Guard(Settings(store="memory:")).listens(address)
-    told = Guard(Settings(store="memory:", insecure=True)).listens(address)
-    assert told is not None
-    assert told.startswith("insecure: ")
-    assert address in told
+    report = Guard(Settings(store="memory:", insecure=True)).listens(address)
+    assert report is not None
+    assert report.startswith("insecure: ")
+    assert address in report
     ring.make("one", "read")
     assert Guard(Settings(store="memory:", keys=str(ring.path))).listens(address) is None
 
@@ -350,14 +350,14 @@ def test_on_loopback_no_foreign_name_leads_here(host: str) -> None:
         )
     )
     named.listens("0.0.0.0")
-    for one, taken in ((guard, HOSTS.get(host, False)), (named, HOSTS.get(host) or host in ALSO)):
+    for item, taken in ((guard, HOSTS.get(host, False)), (named, HOSTS.get(host) or host in ALSO)):
         headers = [(b"host", host.encode())] if host else []
         for _ in range(2):  # what was found good is remembered
             if taken:
-                assert one.admit(headers, "read", changes=False) is FREE
+                assert item.admit(headers, "read", changes=False) is FREE
             else:
                 with pytest.raises(ForeignHost):
-                    one.admit(headers, "read", changes=False)
+                    item.admit(headers, "read", changes=False)
 
 
 ORIGINS = [
@@ -375,7 +375,7 @@ ORIGINS = [
 ]
 
 
-@pytest.mark.parametrize(("headers", "taken"), ORIGINS, ids=lambda one: str(one))
+@pytest.mark.parametrize(("headers", "taken"), ORIGINS, ids=lambda item: str(item))
 def test_pages_of_other_sites_change_nothing_where_no_key_is_asked_for(headers: dict[str, str], taken: bool) -> None:
     guard = Guard(Settings(store="memory:", insecure=True, cors_origins="https://ours.example/"))
     guard.listens("0.0.0.0")

@@ -111,7 +111,7 @@ async def test_events_per_second_are_limited_over_every_door(ring: Keyring) -> N
         "lines": (
             "/learners/a/update",
             {
-                "content": "".join(json.dumps(one) + "\n" for one in events(30, 300)),
+                "content": "".join(json.dumps(event) + "\n" for event in events(30, 300)),
                 "headers": {"content-type": "application/x-ndjson"},
             },
         ),
@@ -137,7 +137,7 @@ async def test_lines_end_where_the_limit_is_reached(ring: Keyring, monkeypatch: 
     monkeypatch.setattr("service.api.fast_path.ndjson_stream.LineReader.__init__.__defaults__", (4, 2**20))
     async with keyed(ring) as (_, http):
         assert (await http.put("/learners/a", json=DENSE, headers=key)).status_code == 201
-        text = "".join(json.dumps(one) + "\n" for one in events(20))
+        text = "".join(json.dumps(event) + "\n" for event in events(20))
         headers = {"content-type": "application/x-ndjson", **key}
         reply = await http.post("/learners/a/update", content=text, headers=headers)
         last = json.loads(reply.text.splitlines()[-1])
@@ -160,7 +160,7 @@ async def test_bodies_of_a_key_are_bounded(ring: Keyring) -> None:
         assert reply.status_code == 413
         reply = await http.post("/learners/b/import", content=data, headers=small)
         assert (reply.status_code, reply.json()["code"]) == (413, "too-large")
-        lines = "".join(json.dumps(one) + "\n" for one in events(30, 100))
+        lines = "".join(json.dumps(event) + "\n" for event in events(30, 100))
         headers = {"content-type": "application/x-ndjson", **small}
         assert (await http.post("/learners/a/update", content=lines, headers=headers)).status_code == 200
         long = json.dumps({"id": "l" * 300, **events(1, 200, ids=False)[0]}) + "\n"
@@ -168,7 +168,7 @@ async def test_bodies_of_a_key_are_bounded(ring: Keyring) -> None:
         async with websocket(app, headers=[(b"authorization", small["Authorization"].encode())]) as socket:
             socket.send({"seq": 1, "op": "predict", "learner": "a", "events": [{"x": [1, 2, 3]}]})
             socket.send({"seq": 2, "op": "predict", "learner": "a", "events": [{"x": [1, 2, 3]}] * 20})
-            assert [one.get("code") for one in await socket.replies(2)] == [None, "too-large"]
+            assert [item.get("code") for item in await socket.replies(2)] == [None, "too-large"]
 
 
 async def test_what_a_key_makes_is_bounded(ring: Keyring) -> None:
@@ -191,7 +191,9 @@ async def test_what_a_key_makes_is_bounded(ring: Keyring) -> None:
             (DENSE, "/late/max_events"),
         ):
             reply = await http.put("/learners/t-a", json=config, headers=key)
-            assert (reply.status_code, [one["pointer"] for one in reply.json()["errors"]]) == (422, [pointer]), config
+            assert (reply.status_code, [error["pointer"] for error in reply.json()["errors"]]) == (422, [pointer]), (
+                config
+            )
         assert (await http.get("/learners", headers=root)).json()["learners"] == []
         assert (await http.put("/learners/t-a", json={**DENSE, **late}, headers=key)).status_code == 201
         reply = await http.patch("/learners/t-a", json={"late": {"max_events": 1001}}, headers=key)
@@ -227,19 +229,19 @@ async def test_as_many_learners_as_a_key_may_have(ring: Keyring) -> None:
         assert (await http.put("/learners/t-1", json=DENSE, headers=key)).status_code == 200
         assert (await http.delete("/groups/t-g", headers=key)).status_code == 204
         done = await asyncio.gather(*(http.put(f"/learners/t-{i}", json=DENSE, headers=key) for i in range(4, 9)))
-        assert sorted(one.status_code for one in done) == [201, 409, 409, 409, 409]
+        assert sorted(item.status_code for item in done) == [201, 409, 409, 409, 409]
 
 
 async def test_what_other_nodes_have_made_counts_too(ring: Keyring) -> None:
     root = ring.make("root", "admin")
     key = ring.make("team", "admin", pattern="t-*", learners=3)
     store, keys = MemoryStore(), str(ring.path)
-    async with serving(store, keys=keys) as (one, _), serving(store, keys=keys) as (other, unaware):
+    async with serving(store, keys=keys) as (item, _), serving(store, keys=keys) as (other, unaware):
         await unaware.sync.stop()  # it hears of nothing that the first one does
-        await create_learners(one, root, "other-1", "other-2", "other-3")
+        await create_learners(item, root, "other-1", "other-2", "other-3")
         for name in ("t-1", "t-2"):
-            assert (await one.put(f"/learners/{name}", json=DENSE, headers=key)).status_code == 201
-        assert (await one.put("/groups/t-g", json={"learners": ["t-1", "t-2"]}, headers=key)).status_code == 201
+            assert (await item.put(f"/learners/{name}", json=DENSE, headers=key)).status_code == 201
+        assert (await item.put("/groups/t-g", json={"learners": ["t-1", "t-2"]}, headers=key)).status_code == 201
         assert unaware.replicas == {}
         full = [
             await other.put("/learners/t-3", json=DENSE, headers=key),
@@ -250,9 +252,9 @@ async def test_what_other_nodes_have_made_counts_too(ring: Keyring) -> None:
             assert (reply.status_code, reply.json()["code"]) == (409, "limit-reached")
         assert sorted(await store.heads()) == ["@t-g", "other-1", "other-2", "other-3", "t-1", "t-2"]
         assert (await other.put("/learners/t-1", json=DENSE, headers=key)).status_code == 200
-        assert (await one.delete("/groups/t-g", headers=key)).status_code == 204
+        assert (await item.delete("/groups/t-g", headers=key)).status_code == 204
         assert (await other.put("/learners/t-3", json=DENSE, headers=key)).status_code == 201
-        assert (await one.put("/learners/t-4", json=DENSE, headers=key)).status_code == 409
+        assert (await item.put("/learners/t-4", json=DENSE, headers=key)).status_code == 409
 
 
 # Websockets
@@ -288,7 +290,7 @@ async def test_each_message_of_a_websocket_is_asked_for_by_itself(ring: Keyring)
             socket.send({"seq": 4, "op": "predict", "learner": "spam", "events": event})
             socket.send({"seq": 5, "op": "predict", "learner": "nobody", "events": event})
             hidden = await socket.replies(2)
-            assert [one["code"] for one in hidden] == ["unknown-learner"] * 2
+            assert [item["code"] for item in hidden] == ["unknown-learner"] * 2
         for name, code in (("spam", 4404), ("nobody", 4404)):
             async with websocket(app, f"/v1/learners/{name}/ws", authorization(some), greeted=False) as socket:
                 assert (await socket.event())["type"] == "websocket.accept"
@@ -315,16 +317,16 @@ async def test_limits_hold_over_a_websocket_message_by_message(ring: Keyring, wh
             assert (await socket.reply())["status"] == 200
             socket.send(*({"seq": i, "op": "update", "events": events(1, 50 + i)} for i in range(1, 20)))
             replies = await socket.replies(19)  # put together, each is told
-            assert [(one["seq"], one["status"]) for one in replies] == [(i, 429) for i in range(1, 20)]
+            assert [(reply["seq"], reply["status"]) for reply in replies] == [(i, 429) for i in range(1, 20)]
             socket.send({"seq": 21, "op": "predict", "events": [{"x": [1, 2, 3]}], "explain": 1})
             assert (await socket.reply())["code"] == "rate-limited"
         async with websocket(app, "/v1/learners/a/ws", authorization(small), batched=whole) as socket:
             socket.send(*({"seq": i, "op": "update", "events": events(1 + 2 * (i == 2), 90 + i)} for i in range(4)))
-            assert [one["status"] for one in await socket.replies(4)] == [200, 200, 413, 200]
+            assert [reply["status"] for reply in await socket.replies(4)] == [200, 200, 413, 200]
         async with websocket(app, "/v1/learners/a/ws", authorization(scorer), batched=whole) as socket:
             socket.send(*({"seq": i, "op": "update", "events": events(1, 50 + i)} for i in range(4)))
             socket.send({"seq": 4, "op": "predict", "events": [{"x": [1, 2, 3]}]})
-            assert [one["status"] for one in await socket.replies(5)] == [403, 403, 403, 403, 200]
+            assert [reply["status"] for reply in await socket.replies(5)] == [403, 403, 403, 403, 200]
         assert (await http.get("/learners/a", headers=root)).json()["events"] == 14
 
 
@@ -339,10 +341,10 @@ async def test_the_file_is_read_again_when_it_changes(
     async with keyed(ring) as (app, http):
         guard = app.state.guard
         await create_learners(http, first, "a")
-        kept = guard._grants[ring.id_of("first")]
+        stored = guard._grants[ring.id_of("first")]
         second = ring.make("second", "predict")
         await eventually_async(lambda: len(guard._grants) == 2)
-        assert guard._grants[ring.id_of("first")] is kept  # with what it has used up
+        assert guard._grants[ring.id_of("first")] is stored  # with what it has used up
         assert (await http.get("/key", headers=second)).status_code == 200
 
         for broken in (b"{", b"", None):
@@ -394,7 +396,7 @@ async def test_streams_of_a_key_end_with_it(ring: Keyring, monkeypatch: pytest.M
         assert b"event: figures" in await anext(events_)
         app.state.guard._take([])
         async with asyncio.timeout(300):
-            assert [one async for one in events_ if not one.startswith(b":")] == []
+            assert [event async for event in events_ if not event.startswith(b":")] == []
 
 
 def test_a_broken_file_is_no_start(ring: Keyring) -> None:

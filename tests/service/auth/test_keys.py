@@ -29,15 +29,15 @@ def run(*arguments: str) -> Result:
 def test_a_key_is_of_256_random_bits_and_only_its_hash_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     made = [new_key(f"k{i}", ["read"]) for i in range(50)]
-    save(path, [one for one, _ in made])
+    save(path, [item for item, _ in made])
     text = path.read_text()
-    for kept, key in made:
+    for stored, key in made:
         kind, own_id, secret = key.split("_")
-        assert (kind, own_id, len(bytes.fromhex(secret))) == ("rs", kept.id, 32)
-        assert kept.sha256 == hashlib.sha256(secret.encode()).hexdigest()
+        assert (kind, own_id, len(bytes.fromhex(secret))) == ("rs", stored.id, 32)
+        assert stored.sha256 == hashlib.sha256(secret.encode()).hexdigest()
         assert secret not in text
-        assert secret not in repr(kept)
-    assert len({key.split("_")[2] for _, key in made}) == len({one.id for one, _ in made}) == 50
+        assert secret not in repr(stored)
+    assert len({key.split("_")[2] for _, key in made}) == len({item.id for item, _ in made}) == 50
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -91,11 +91,11 @@ def test_changes_side_by_side_are_all_there(tmp_path: Path) -> None:
             there.append(new_key(f"k{number}", ["read"])[0])
 
     threads = [threading.Thread(target=add, args=(i,)) for i in range(20)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    assert sorted(one.name for one in load(path)) == sorted(f"k{i}" for i in range(20))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(item.name for item in load(path)) == sorted(f"k{i}" for i in range(20))
 
 
 def entry(**changed: Any) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
     assert first.split()[:4] == [own_id, "scoring", "read,", "predict"]
     assert "requests_per_second=2.5, learners=3" in second
     assert first.split()[-1] == "never"
-    assert [one["id"] for one in json.loads(run("list", "--keys", path, "--json").stdout)["keys"]] == [
+    assert [item["id"] for item in json.loads(run("list", "--keys", path, "--json").stdout)["keys"]] == [
         own_id,
         document["id"],
     ]

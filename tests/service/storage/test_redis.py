@@ -52,13 +52,13 @@ async def test_a_killed_redis_loses_nothing_that_was_returned_and_is_found_again
         after, number = 1, 0
         while True:
             number += 1
-            own = token(node * 1_000_000 + number)
+            private = token(node * 1_000_000 + number)
             try:
-                entries = await store.append("a", BIRTH, [(own, b"data")], after)
+                entries = await store.append("a", BIRTH, [(private, b"data")], after)
             except StoreUnavailable:
-                return own
+                return private
             after = entries[-1].position
-            returned.extend(entry for entry in entries if entry.token == own)
+            returned.extend(entry for entry in entries if entry.token == private)
             if len(returned) == 200:
                 redis_server.kill()
 
@@ -70,8 +70,8 @@ async def test_a_killed_redis_loses_nothing_that_was_returned_and_is_found_again
     log = await whole_log(store)
     assert len(returned) >= 200
     assert all(log[entry.position - 1] == entry for entry in returned)
-    for own in unknown:
-        await store.append("a", BIRTH, [(own, b"data")], 1)
+    for local in unknown:
+        await store.append("a", BIRTH, [(local, b"data")], 1)
     log = await whole_log(store)
     assert [entry.position for entry in log] == list(range(1, len(log) + 1))
     tokens = [entry.token for entry in log]

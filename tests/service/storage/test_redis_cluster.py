@@ -19,8 +19,8 @@ NAMES = "abcdef"
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
-    with cluster() as found:
-        yield found
+    with cluster() as actual:
+        yield actual
 
 
 @pytest.fixture(params=["memory", "aof"])
@@ -69,8 +69,8 @@ async def test_many_learners_have_their_heads(store: Store, monkeypatch: pytest.
 
 
 def identity(server: RedisServer) -> str:
-    found = server.command("CLUSTER MYID")
-    return found.decode() if isinstance(found, bytes) else str(found)
+    actual = server.command("CLUSTER MYID")
+    return actual.decode() if isinstance(actual, bytes) else str(actual)
 
 
 async def test_a_slot_that_moves_is_followed(store: Store, running: Cluster) -> None:

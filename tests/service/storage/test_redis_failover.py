@@ -48,13 +48,13 @@ async def test_a_killed_master_loses_nothing_that_a_replica_had(binary: str) -> 
                 after, number = 3, 0
                 while not failures:
                     number += 1
-                    own = token(node * 1_000_000 + number)
+                    local = token(node * 1_000_000 + number)
                     try:
-                        entries = await store.append("a", BIRTH, [(own, b"data")], after)
+                        entries = await store.append("a", BIRTH, [(local, b"data")], after)
                     except StoreUnavailable as error:
                         failures.append(error.detail)
                         return
-                    returned.extend(entry for entry in entries if entry.token == own)
+                    returned.extend(entry for entry in entries if entry.token == local)
                     after = entries[-1].position
                     if len(returned) == 100:
                         old.kill()

@@ -35,9 +35,9 @@ async def test_all_keys_of_a_learner_are_in_one_slot(
         await store.save(name, BIRTH, 4, b"in parts", 2, trim=False)
         await store.serve(name, BIRTH, record(6), 1, events(0, 5), ServedLimits(3, 99, -math.inf))
         await store.labelled(name, BIRTH, ["4"])
-        own = redis_server.key_names() - {LEARNERS}
-        assert len(own) == 8 + 3
-        assert len({key_slot(key.encode()) for key in own}) == 1
+        local = redis_server.key_names() - {LEARNERS}
+        assert len(local) == 8 + 3
+        assert len({key_slot(key.encode()) for key in local}) == 1
         await store.delete(name, BIRTH)
         assert redis_server.key_names() == set()
 
@@ -69,12 +69,12 @@ async def test_what_has_no_tombstone_takes_no_memory(store: RedisStore, redis_se
         await store.serve(
             "a", BIRTH, record(number + 2), 1, events(number, number + 3), ServedLimits(5, 999, -math.inf)
         )
-    held = [("XLEN", "served"), ("HLEN", "ids"), ("LLEN", "dropped"), ("SCARD", "labels")]
-    assert [redis_server.command(command, f"rarestream:{{a}}:{key}") for command, key in held] == [5, 10, 5, 0]
+    holder = [("XLEN", "served"), ("HLEN", "ids"), ("LLEN", "dropped"), ("SCARD", "labels")]
+    assert [redis_server.command(command, f"rarestream:{{a}}:{key}") for command, key in holder] == [5, 10, 5, 0]
     await store.labelled("a", BIRTH, [str(number) for number in range(102)])
     assert redis_server.command("SCARD", "rarestream:{a}:labels") == 5
     await store.serve("a", BIRTH, record(200), 1, [], ServedLimits(0, 999, -math.inf))
-    assert [redis_server.command(command, f"rarestream:{{a}}:{key}") for command, key in held] == [0, 0, 0, 0]
+    assert [redis_server.command(command, f"rarestream:{{a}}:{key}") for command, key in holder] == [0, 0, 0, 0]
 
 
 async def test_what_an_older_release_left_of_a_deleted_learner_is_not_a_new_ones(

@@ -28,12 +28,12 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 def certificate(folder: Path) -> Certificate:
     """One of an authority of its own."""
     authority = trustme.CA()
-    own = authority.issue_cert("127.0.0.1", "localhost")
-    found = Certificate(*(str(folder / name) for name in ("ca.pem", "chain.pem", "key.pem")))
-    authority.cert_pem.write_to_path(found.ca)
-    own.private_key_pem.write_to_path(found.key)
-    Path(found.chain).write_bytes(b"".join(one.bytes() for one in own.cert_chain_pems))
-    return found
+    local = authority.issue_cert("127.0.0.1", "localhost")
+    actual = Certificate(*(str(folder / name) for name in ("ca.pem", "chain.pem", "key.pem")))
+    authority.cert_pem.write_to_path(actual.ca)
+    local.private_key_pem.write_to_path(actual.key)
+    Path(actual.chain).write_bytes(b"".join(pem.bytes() for pem in local.cert_chain_pems))
+    return actual
 
 
 async def refused(url: str) -> str:
@@ -92,8 +92,8 @@ async def test_a_cluster(tls: Certificate) -> None:
                 await filled(store, 3, name)
             assert sorted(await store.heads()) == list("abcdef")
             await store.publish(b"n" * 16, {})
-            place, told = await store.poll(b"m" * 16, b"", 1.0)
-            assert (bool(place), told) == (True, None)
+            place, report = await store.poll(b"m" * 16, b"", 1.0)
+            assert (bool(place), report) == (True, None)
             servers.masters[0].kill()  # what was in its slots is at its replica
             for name in "abcdef":
                 assert len(await in_time(lambda name=name: whole_log(store, name))) == 3  # type: ignore[misc]

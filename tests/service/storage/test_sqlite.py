@@ -311,9 +311,9 @@ async def test_a_process_killed_while_it_appends_loses_nothing_that_was_returned
         log = await whole_log(store)
         assert [entry.position for entry in log] == list(range(1, len(log) + 1))
         for line in returned:
-            position, own = line.split()
+            position, local = line.split()
             entry = log[int(position) - 1]
-            assert entry == LogEntry(int(position), bytes.fromhex(own.decode()), bytes.fromhex(own.decode()) * 64)
+            assert entry == LogEntry(int(position), bytes.fromhex(local.decode()), bytes.fromhex(local.decode()) * 64)
     finally:
         await store.close()
 

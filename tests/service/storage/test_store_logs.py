@@ -141,25 +141,25 @@ async def test_append_returns_every_entry_after(store: Store) -> None:
 
 
 async def test_append_returns_what_other_nodes_appended(open_again: Opener) -> None:
-    one, other = await open_again(), await open_again()
-    await filled(one, 3)
+    item, other = await open_again(), await open_again()
+    await filled(item, 3)
     await other.append("a", BIRTH, [record(4)], 3)
-    assert await one.append("a", BIRTH, [record(5)], 3) == [LogEntry(4, *record(4)), LogEntry(5, *record(5))]
+    assert await item.append("a", BIRTH, [record(5)], 3) == [LogEntry(4, *record(4)), LogEntry(5, *record(5))]
 
 
 async def test_a_repeated_append_stands_once(open_again: Opener) -> None:
-    one, other = await open_again(), await open_again()
-    await filled(one, 2)
-    first = await one.append("a", BIRTH, [record(3), record(4)], 2)
-    assert await one.append("a", BIRTH, [record(3), record(4)], 2) == first
+    item, other = await open_again(), await open_again()
+    await filled(item, 2)
+    first = await item.append("a", BIRTH, [record(3), record(4)], 2)
+    assert await item.append("a", BIRTH, [record(3), record(4)], 2) == first
     await other.append("a", BIRTH, [record(5)], 2)
-    assert await one.append("a", BIRTH, [record(3), record(4)], 2) == [*first, LogEntry(5, *record(5))]
-    assert await one.append("a", BIRTH, [record(4), record(6), record(6)], 2) == [
+    assert await item.append("a", BIRTH, [record(3), record(4)], 2) == [*first, LogEntry(5, *record(5))]
+    assert await item.append("a", BIRTH, [record(4), record(6), record(6)], 2) == [
         *first,
         LogEntry(5, *record(5)),
         LogEntry(6, *record(6)),
     ]
-    assert await one.heads() == {"a": LogHead(BIRTH, 6)}
+    assert await item.heads() == {"a": LogHead(BIRTH, 6)}
 
 
 async def test_nodes_that_append_at_once_see_one_log(open_again: Opener) -> None:

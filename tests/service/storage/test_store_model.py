@@ -89,8 +89,8 @@ async def outcome(call: Awaitable[Any]) -> Any:
 
 async def settle(store: Store, learner: str, birth: bytes, before: float, limits: list[int]) -> None:
     """As nodes do that have found what has expired at the same moment, some of which are late."""
-    for found in [await store.expired(learner, birth, before, limit) for limit in limits]:
-        await store.settle(learner, birth, found.upto)
+    for expired in [await store.expired(learner, birth, before, limit) for limit in limits]:
+        await store.settle(learner, birth, expired.upto)
 
 
 async def compare(url: str, steps: list[tuple[Any, ...]]) -> None:

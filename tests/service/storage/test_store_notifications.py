@@ -22,14 +22,14 @@ async def heard(store: Store, after: bytes, seconds: float = 30.0) -> tuple[byte
     """What is told since: some stores answer early without anything."""
     ends = time.monotonic() + seconds
     while True:
-        after, told = await store.poll(HERE, after, ends - time.monotonic())
-        if told is None or told or time.monotonic() >= ends:
-            return after, told
+        after, report = await store.poll(HERE, after, ends - time.monotonic())
+        if report is None or report or time.monotonic() >= ends:
+            return after, report
 
 
 async def test_at_first_anything_may_have_moved(store: Store) -> None:
-    after, told = await store.poll(HERE, b"", 0.0)
-    assert told is None
+    after, report = await store.poll(HERE, b"", 0.0)
+    assert report is None
     assert await heard(store, after, 0.0) == (after, {})
 
 
@@ -42,8 +42,8 @@ async def test_what_another_node_appends_is_heard_of_at_once(open_again: Opener,
     assert not listening.done()
     await there.append("a", BIRTH, [record(3)], 2)
     await there.publish(THERE, {"a": LogNotice(3)})
-    after, told = await listening
-    assert told == (None if kind == "sqlite" else {"a": LogNotice(3)})
+    after, report = await listening
+    assert report == (None if kind == "sqlite" else {"a": LogNotice(3)})
     assert await heard(here, after, 0.0) == (after, {})
 
 
@@ -54,8 +54,8 @@ async def test_what_came_before_is_heard_without_waiting(open_again: Opener, kin
     await there.append("a", BIRTH, [record(3)], 2)
     await there.publish(THERE, {"a": LogNotice(3, INFO), "b": LogNotice(7)})
     await there.publish(THERE, {"a": LogNotice(2), "b": LogNotice(0)})
-    _, told = await heard(here, after)
-    assert told == (None if kind == "sqlite" else {"a": LogNotice(3, INFO), "b": LogNotice(0)})
+    _, report = await heard(here, after)
+    assert report == (None if kind == "sqlite" else {"a": LogNotice(3, INFO), "b": LogNotice(0)})
 
 
 async def test_a_node_does_not_hear_itself(store: Store) -> None:
@@ -63,8 +63,8 @@ async def test_a_node_does_not_hear_itself(store: Store) -> None:
     after, _ = await store.poll(HERE, b"", 0.0)
     await store.append("a", BIRTH, [record(3)], 2)
     await store.publish(HERE, {"a": LogNotice(3)})
-    _, told = await heard(store, after, 0.3)
-    assert told == {}
+    _, report = await heard(store, after, 0.3)
+    assert report == {}
 
 
 async def test_who_listens_keeps_nobody_waiting(store: Store) -> None:
@@ -83,12 +83,12 @@ async def test_who_fell_far_behind_is_told_that_anything_may_have_moved(store: S
         return
     after, _ = await store.poll(HERE, b"", 0.0)
     await store.publish(THERE, {"a": LogNotice(1)})
-    after, told = await heard(store, after)
-    assert told == {"a": LogNotice(1)}
+    after, report = await heard(store, after)
+    assert report == {"a": LogNotice(1)}
     for start in range(0, 3 * NOTICES, 100):
         await asyncio.gather(*(store.publish(THERE, {"a": LogNotice(number)}) for number in range(start, start + 100)))
-    after, told = await heard(store, after)
-    assert told is None
+    after, report = await heard(store, after)
+    assert report is None
     await store.publish(THERE, {"a": LogNotice(5)})
     assert (await heard(store, after))[1] == {"a": LogNotice(5)}
 
@@ -134,14 +134,14 @@ async def test_one_node_has_the_claim_until_it_lets_go(open_again: Opener) -> No
     await filled(here, 2)
     claims = await asyncio.gather(here.lease("a", BIRTH, HERE, 60.0), there.lease("a", BIRTH, THERE, 60.0))
     assert sorted(claims) == [False, True]
-    (own, mine), (other, its) = [(here, HERE), (there, THERE)][:: 1 if claims[0] else -1]
-    assert await own.lease("a", BIRTH, mine, 60.0)
+    (local, mine), (other, its) = [(here, HERE), (there, THERE)][:: 1 if claims[0] else -1]
+    assert await local.lease("a", BIRTH, mine, 60.0)
     assert not await other.lease("a", BIRTH, its, 60.0)
     assert not await other.lease("a", BIRTH, its, 0.0)  # it has none to let go of
     assert not await other.lease("a", BIRTH, its, 60.0)
-    assert await own.lease("a", BIRTH, mine, 0.0)
+    assert await local.lease("a", BIRTH, mine, 0.0)
     assert await other.lease("a", BIRTH, its, 60.0)
-    assert not await own.lease("a", BIRTH, mine, 60.0)
+    assert not await local.lease("a", BIRTH, mine, 60.0)
 
 
 async def test_a_claim_runs_out(store: Store) -> None:

@@ -69,8 +69,8 @@ async def test_serve_appends_a_record_and_remembers_events(store: Store) -> None
 async def test_recall_answers_in_the_order_of_the_question(store: Store) -> None:
     await served(store, events(0, 5))
     assert await store.recall("a", BIRTH, []) == []
-    asked = ["3", "none", "0", "3", "03", "", "4"]
-    assert await store.recall("a", BIRTH, asked) == [event(3), None, event(0), event(3), None, None, event(4)]
+    request = ["3", "none", "0", "3", "03", "", "4"]
+    assert await store.recall("a", BIRTH, request) == [event(3), None, event(0), event(3), None, None, event(4)]
 
 
 async def test_many_ids_are_taken_in_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +106,8 @@ async def test_any_text_is_an_id_and_any_bytes_are_data(store: Store) -> None:
     odd = [ServedEvent(id, -1.5e-300, EVERY_BYTE + id.encode()) for id in ODD]
     odd.append(ServedEvent("empty", 1e300, b""))
     await served(store, odd)
-    assert await store.recall("a", BIRTH, [one.id for one in odd]) == odd
-    assert (await store.pending("a", BIRTH)).bytes == sum(len(one.id.encode()) + len(one.data) for one in odd)
+    assert await store.recall("a", BIRTH, [item.id for item in odd]) == odd
+    assert (await store.pending("a", BIRTH)).bytes == sum(len(item.id.encode()) + len(item.data) for item in odd)
     assert (await store.expired("a", BIRTH, math.inf, 100)).events == odd
     await store.labelled("a", BIRTH, ODD)
     assert (await store.expired("a", BIRTH, math.inf, 100)).labelled == [True] * len(ODD) + [False]
@@ -116,19 +116,19 @@ async def test_any_text_is_an_id_and_any_bytes_are_data(store: Store) -> None:
 
 
 async def test_a_repeated_serve_stands_once(open_again: Opener) -> None:
-    one, other = await open_again(), await open_again()
-    await filled(one, 2)
-    first = await serve(one, 3, events(0, 3))
-    assert await serve(one, 3, events(0, 3)) == first
+    item, other = await open_again(), await open_again()
+    await filled(item, 2)
+    first = await serve(item, 3, events(0, 3))
+    assert await serve(item, 3, events(0, 3)) == first
     await serve(other, 4, [event(1, size=20)])
     for _ in range(2):
-        assert await serve(one, 3, events(0, 3), bounds(events=0)) == ServedCounts(
+        assert await serve(item, 3, events(0, 3), bounds(events=0)) == ServedCounts(
             3, 43, 0, 0
         )  # nor is anything dropped
-    assert await one.recall("a", BIRTH, ids(0, 3)) == [event(0), event(1, size=20), event(2)]
-    assert await one.heads() == {"a": LogHead(BIRTH, 4)}
-    await one.append("a", BIRTH, [record(5)], 4)
-    assert await serve(one, 5, events(7, 8)) == ServedCounts(3, 43, 0, 0)  # whichever call appended it
+    assert await item.recall("a", BIRTH, ids(0, 3)) == [event(0), event(1, size=20), event(2)]
+    assert await item.heads() == {"a": LogHead(BIRTH, 4)}
+    await item.append("a", BIRTH, [record(5)], 4)
+    assert await serve(item, 5, events(7, 8)) == ServedCounts(3, 43, 0, 0)  # whichever call appended it
 
 
 async def test_an_id_that_is_served_again_has_its_latest_data_in_the_latest_place(store: Store) -> None:
@@ -177,9 +177,9 @@ async def test_an_event_waits_for_its_elders(store: Store) -> None:
     assert (await store.expired("a", BIRTH, 10.0, 9)).events == [event(0)]
     assert await serve(store, 3, [], bounds(before=10.0)) == ServedCounts(4, 42, 1, 0)
     assert await serve(store, 4, [], bounds(before=51.0)) == ServedCounts(2, 19, 3, 0)
-    (found,) = await store.recall("a", BIRTH, ["timeless"])
-    assert isinstance(found, ServedEvent)
-    assert math.isnan(found.time)
+    (actual,) = await store.recall("a", BIRTH, ["timeless"])
+    assert isinstance(actual, ServedEvent)
+    assert math.isnan(actual.time)
     assert (await store.expired("a", BIRTH, math.inf, 9)).events == []
     assert await serve(store, 5, [], bounds(before=math.inf)) == ServedCounts(2, 19, 3, 0)
     assert await serve(store, 6, [], bounds(before=math.inf, events=1)) == ServedCounts(0, 0, 4, 1)  # it makes room
@@ -201,9 +201,9 @@ async def test_expired_carries_so_many_bytes(store: Store, monkeypatch: pytest.M
     await served(store, [*events(0, 6), event(6, size=50), event(7)])
     assert (await store.expired("a", BIRTH, 99.0, 9)).events == events(0, 4)  # to the byte
     await store.settle("a", BIRTH, (await store.expired("a", BIRTH, 99.0, 9)).upto)
-    found = await store.expired("a", BIRTH, 99.0, 9)
-    assert found.events == events(4, 6)
-    await store.settle("a", BIRTH, found.upto)
+    actual = await store.expired("a", BIRTH, 99.0, 9)
+    assert actual.events == events(4, 6)
+    await store.settle("a", BIRTH, actual.upto)
     assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(6, size=50)]  # one always
 
 
@@ -235,9 +235,9 @@ async def test_an_id_that_is_served_again_is_not_settled(store: Store) -> None:
     await served(store, events(0, 3))
     upto = 0
     for number in range(3, 6):
-        found = await store.expired("a", BIRTH, 99.0, 9)
-        assert found.upto > upto
-        upto = found.upto
+        actual = await store.expired("a", BIRTH, 99.0, 9)
+        assert actual.upto > upto
+        upto = actual.upto
         await store.settle("a", BIRTH, upto)
         assert await store.expired("a", BIRTH, 99.0, 9) == (upto, [], [], False)
         await serve(store, number, [event(2, size=number)])
@@ -253,12 +253,12 @@ async def test_whose_label_has_come_is_told_and_stays(store: Store) -> None:
         await store.labelled("a", BIRTH, marked)
     assert await store.recall("a", BIRTH, ids(0, 6)) == events(0, 6)
     assert await store.pending("a", BIRTH) == ServedCounts(6, 66, 0, 0)
-    found = await store.expired("a", BIRTH, 4.5, 9)
-    assert (found.events, found.labelled, found.more) == (events(0, 5), [False, True, False, True, False], False)
+    actual = await store.expired("a", BIRTH, 4.5, 9)
+    assert (actual.events, actual.labelled, actual.more) == (events(0, 5), [False, True, False, True, False], False)
     assert (await store.expired("a", BIRTH, 4.5, 2)).labelled == [False, True]
     await serve(store, 3, [event(3)])  # again: then its label is yet to come
-    found = await store.expired("a", BIRTH, 99.0, 9)
-    assert (found.events[-1], found.labelled) == (event(3), [False, True, False, False, False, False])
+    actual = await store.expired("a", BIRTH, 99.0, 9)
+    assert (actual.events[-1], actual.labelled) == (event(3), [False, True, False, False, False, False])
     await serve(store, 4, [], bounds(events=4))
     await store.labelled("a", BIRTH, ["1"])  # dropped meanwhile
     await serve(store, 5, [event(1)])
@@ -307,16 +307,16 @@ async def test_many_events_in_one_call(store: Store) -> None:
     n = 10_000
     await store.create("a", BIRTH, b"")
     many = events(0, n)
-    size = sum(len(one.id) + 10 for one in many)
+    size = sum(len(item.id) + 10 for item in many)
     assert await serve(store, 2, many) == ServedCounts(n, size, 0, 0)
     assert await serve(store, 2, many) == ServedCounts(n, size, 0, 0)
-    asked = ids(0, n)
-    assert await store.recall("a", BIRTH, asked[::-7]) == many[::-7]
+    request = ids(0, n)
+    assert await store.recall("a", BIRTH, request[::-7]) == many[::-7]
     assert (await store.expired("a", BIRTH, 5000.0, n)).events == many[:5000]
-    other = [ServedEvent(f"other {one.id}", one.time, one.data) for one in many]
+    other = [ServedEvent(f"other {item.id}", item.time, item.data) for item in many]
     outcome = await serve(store, 3, other, bounds(events=n))
     assert (outcome.events, outcome.evicted) == (n, n)
-    assert await store.recall("a", BIRTH, asked[::7]) == [True] * len(asked[::7])
+    assert await store.recall("a", BIRTH, request[::7]) == [True] * len(request[::7])
     assert (await serve(store, 4, [], bounds(events=n, before=1000.0))).expired == 1000
     assert await store.recall("a", BIRTH, ["0", "999", "1000", "9999"]) == [None, None, True, True]
 

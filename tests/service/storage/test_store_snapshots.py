@@ -67,8 +67,8 @@ async def test_save_keeps_the_newest_and_trims_up_to_the_oldest_of_them(store: S
         if first > 1:
             with pytest.raises(BehindLog):
                 await store.read("a", BIRTH, first - 2, 9)
-        for kept in retained:
-            assert await store.load("a", BIRTH, kept) == (kept, b"at %d" % kept)
+        for stored in retained:
+            assert await store.load("a", BIRTH, stored) == (stored, b"at %d" % stored)
     assert await store.load("a", BIRTH, 5) is None
     assert await store.heads() == {"a": LogHead(BIRTH, 10)}
 
@@ -141,7 +141,7 @@ async def test_a_large_snapshot(store: Store) -> None:
         snapshot = bytes(range(251)) * (size // 251) + bytes(size % 251)
         await store.save("a", BIRTH, 2, snapshot, 1, trim=True)
         assert await store.load("a", BIRTH) == (2, snapshot)
-        assert [kept[:2] for kept in await store.snapshots("a", BIRTH)] == [(2, size)]
+        assert [stored[:2] for stored in await store.snapshots("a", BIRTH)] == [(2, size)]
 
 
 async def test_a_snapshot_is_loaded_whole_while_newer_ones_push_it_out(open_again: Opener) -> None:

@@ -92,18 +92,18 @@ def test_lines_of_loggers(form: Any) -> None:
     except StoreUnavailable:
         logging.getLogger("rarestream.app").exception("four")
     lines.close()
-    found = stream.getvalue().decode()
-    assert SECRET not in found
+    actual = stream.getvalue().decode()
+    assert SECRET not in actual
     if form == "json":
-        documents = [json.loads(line) for line in found.splitlines()]
-        assert [(one["level"], one["logger"], one["message"]) for one in documents] == [
+        documents = [json.loads(line) for line in actual.splitlines()]
+        assert [(document["level"], document["logger"], document["message"]) for document in documents] == [
             ("info", "rarestream.engine", "one\ntwo\u2028\x1b"),
             ("warning", "somebody", "three"),
             ("error", "rarestream.app", "four"),
         ]
         assert documents[2]["exception"].endswith("StoreUnavailable: (its text is left out)")
         return
-    first, second, third, *trace = found.splitlines()
+    first, second, third, *trace = actual.splitlines()
     assert first.endswith("INFO    rarestream.engine: one\\x0atwo\\u2028\\x1b")
     assert second.endswith("WARNING somebody: three")
     assert third.endswith("ERROR   rarestream.app: four")
@@ -207,9 +207,9 @@ def test_lines_of_many_threads_come_whole() -> None:
     for thread in threads:
         thread.join()
     writer.close()
-    found = [tuple(map(int, line.split())) for line in stream.getvalue().splitlines()]
-    assert sorted(found) == [(name, i) for name in range(4) for i in range(500)]
-    assert all([i for one, i in found if one == name] == list(range(500)) for name in range(4))
+    actual = [tuple(map(int, line.split())) for line in stream.getvalue().splitlines()]
+    assert sorted(actual) == [(name, i) for name in range(4) for i in range(500)]
+    assert all([i for item, i in actual if item == name] == list(range(500)) for name in range(4))
 
 
 # The server
@@ -248,13 +248,13 @@ def refused(port: int, sent: bytes) -> str:
 
 async def test_the_server_writes_json_lines_only_and_the_last_one_before_it_ends(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    told: list[str] = []
+    report: list[str] = []
 
     def run() -> int:
         with Process(f"sqlite:///{tmp_path / 'store.db'}", log, log_format="json") as process:
             httpx.put(f"{process.url}{URL}", json=DENSE, trust_env=False, timeout=300)
             httpx.get(f"{process.url}/v1/nothing?{SECRET}", trust_env=False, timeout=300)
-            told.extend(refused(process.port, sent) for sent in SENT)
+            report.extend(refused(process.port, sent) for sent in SENT)
             return process.stop()
 
     assert await asyncio.to_thread(run) == -15
@@ -269,7 +269,7 @@ async def test_the_server_writes_json_lines_only_and_the_last_one_before_it_ends
         "PUT /v1/learners/{name} 400",
         "WEBSOCKET /v1/ws 403",
     ]
-    assert [line["request_id"] for line in lines if line.get("status") in (400, 403)] == told
+    assert [line["request_id"] for line in lines if line.get("status") in (400, 403)] == report
     assert {line["code"] for line in lines if line.get("status") == 400} == {"bad-request"}
     assert [line["reason"] for line in lines if "reason" in line] == [
         "this is no request of HTTP/1.1: Invalid method encountered; the connection is closed"

@@ -77,9 +77,9 @@ async def test_every_request_has_one_line_with_the_id_that_its_reply_has() -> No
         assert line["level"] == ("warning" if reply.is_error else "info")
         assert line["milliseconds"] >= 0
         assert line["message"] == f"{line['method']} {line['route']} {line['status']}"
-    told = [{name: line[name] for name in ("learner", "group", "events", "bytes") if name in line} for line in lines]
+    report = [{name: line[name] for name in ("learner", "group", "events", "bytes") if name in line} for line in lines]
     sizes = [len(reply.request.content) for reply in replies]
-    assert told == [
+    assert report == [
         {"learner": "fraud", "events": 3, "bytes": sizes[0]},
         {"learner": "fraud", "events": 1, "bytes": sizes[1]},
         {"learner": "fraud", "bytes": sizes[2]},
@@ -126,17 +126,17 @@ async def test_lines_of_a_body_in_lines_and_of_a_stream() -> None:
         assert reply.status_code == 200
         broken = b'{"x": [1, 2, 3]}\n' * 1000 + b"{\n"
         reply = await http.post(f"{URL}/predict", content=broken, headers={"content-type": "application/x-ndjson"})
-        told = json.loads(reply.text.splitlines()[-1])
-        assert (reply.status_code, told["code"]) == (200, "bad-body")
+        report = json.loads(reply.text.splitlines()[-1])
+        assert (reply.status_code, report["code"]) == (200, "bad-body")
         app.state.closing.set()  # so that the stream ends by itself
         assert (await http.get(f"{URL}/metrics/stream")).status_code == 200
     lines = sink.lines()
     assert [line["route"].rpartition("/")[2] for line in lines[1:]] == ["predict", "predict", "stream"]
     assert [(line["level"], line.get("bytes"), line.get("code")) for line in lines[1:3]] == [
         ("info", len(body), None),
-        ("warning", told["bytes"], told["code"]),
+        ("warning", report["bytes"], report["code"]),
     ]
-    assert lines[2]["request_id"] == told["request_id"]
+    assert lines[2]["request_id"] == report["request_id"]
 
 
 async def test_a_client_that_goes_away_is_no_error() -> None:
@@ -231,25 +231,25 @@ async def test_a_fault_of_ours_is_logged_with_the_id_and_without_what_was_sent(
         lines.close()
     line = sink.lines()[-1]
     assert (line["status"], line["level"], line["request_id"], line["code"]) == (500, "error", "the-one", "internal")
-    (told,) = [json.loads(one) for one in stream.getvalue().splitlines()]
-    assert (told["logger"], told["request_id"]) == ("uvicorn", "the-one")
-    assert told["message"] == "Exception in ASGI application"
-    assert "ValueError: (its text is left out)" in told["exception"]
-    assert "KeyError: (its text is left out)" in told["exception"]
-    assert "in broken" in told["exception"]
-    assert SECRET not in told["exception"]
+    (report,) = [json.loads(item) for item in stream.getvalue().splitlines()]
+    assert (report["logger"], report["request_id"]) == ("uvicorn", "the-one")
+    assert report["message"] == "Exception in ASGI application"
+    assert "ValueError: (its text is left out)" in report["exception"]
+    assert "KeyError: (its text is left out)" in report["exception"]
+    assert "in broken" in report["exception"]
+    assert SECRET not in report["exception"]
 
 
 async def test_what_a_learner_logs_later_has_no_id_of_the_request_that_made_it() -> None:
     async with logged() as (app, http, _):
         await http.get(URL, headers={"x-request-id": "first"})
-        found: list[str] = []
+        actual: list[str] = []
 
         async def look() -> None:
-            found.append(current_request.get())
+            actual.append(current_request.get())
 
         await app.state.engine.get("fraud").mailbox.run(look)
-        assert found == [""]
+        assert actual == [""]
 
 
 # The rate
@@ -259,35 +259,35 @@ async def test_more_requests_in_a_second_than_have_lines_are_counted(monkeypatch
     now = 100.0
     monkeypatch.setattr(request_log, "perf_counter", lambda: now)
     sink = Sink()
-    one = Access(Settings(store="memory:", log_lines_per_second=2), sink.writer)
+    item = Access(Settings(store="memory:", log_lines_per_second=2), sink.writer)
     scope = scope_of(f"{URL}/predict")
 
     def asked(status: int = 200) -> None:
-        one.hot("predict", status, now, scope, "id", "fraud", 10, 1)
+        item.hot("predict", status, now, scope, "id", "fraud", 10, 1)
 
-    told: list[str] = []
-    monkeypatch.setattr(request_log.logger, "warning", lambda message, *values: told.append(message % values))
+    report: list[str] = []
+    monkeypatch.setattr(request_log.logger, "warning", lambda message, *values: report.append(message % values))
     for _ in range(5):
         asked()
     for _ in range(3):
         asked(422)  # of which as many are logged, whatever else there is
-    assert one.left_out == 4 + 1  # hot requests are spread over the second: one each half of it
+    assert item.left_out == 4 + 1  # hot requests are spread over the second: one each half of it
     now += 0.25
     asked()
-    assert (one.left_out, told) == (6, [])
+    assert (item.left_out, report) == (6, [])
     now += 0.25
     asked()
     asked()
     first = "5 requests before this one were not logged: too many in a second"
-    assert (one.left_out, told) == (7, [first])
+    assert (item.left_out, report) == (7, [first])
     now += 0.5
     asked()
     now += 0.5
     asked()
     second = "1 requests before this one were not logged: too many in a second"
-    assert told == [first, second]  # once a second
+    assert report == [first, second]  # once a second
     assert [line["status"] for line in sink.lines()] == [200, 422, 422, 200, 200, 200]
-    assert sum(histogram.count for histogram in one.requests.values()) == 13
+    assert sum(histogram.count for histogram in item.requests.values()) == 13
 
 
 async def test_of_the_hot_requests_of_a_second_a_tenth_have_their_lines_at_once(
@@ -296,12 +296,12 @@ async def test_of_the_hot_requests_of_a_second_a_tenth_have_their_lines_at_once(
     now = 100.0
     monkeypatch.setattr(request_log, "perf_counter", lambda: now)
     sink = Sink()
-    one = Access(Settings(store="memory:", log_lines_per_second=100), sink.writer)
+    item = Access(Settings(store="memory:", log_lines_per_second=100), sink.writer)
     scope = scope_of(f"{URL}/predict")
     lines: list[int] = []  # after each request
     for count in range(1, 2001):  # of two seconds
-        one.hot("predict", 200, now, scope, "id", "fraud", 10, 1)
-        lines.append(count - one.left_out)
+        item.hot("predict", 200, now, scope, "id", "fraud", 10, 1)
+        lines.append(count - item.left_out)
         now += 0.001
     assert lines[9] == 10  # at once
     in_a_tenth = [later - earlier for earlier, later in zip(lines[10:], lines[110:], strict=False)]

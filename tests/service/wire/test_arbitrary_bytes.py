@@ -95,7 +95,7 @@ def checked(refusal: ServiceError) -> None:
     """It says what is wrong, and where."""
     assert refusal.detail
     assert refusal.problems or not isinstance(refusal, Invalid)
-    assert all(one.pointer == "" or one.pointer.startswith("/") for one in refusal.problems)
+    assert all(problem.pointer == "" or problem.pointer.startswith("/") for problem in refusal.problems)
 
 
 @ONCE
@@ -103,15 +103,15 @@ def checked(refusal: ServiceError) -> None:
 def test_records(kind: int, body: bytes) -> None:
     data = struct.pack("<4sBBI", b"rare", 1, kind, zlib.crc32(body)) + body
     for read in (unpack_record, unpack_snapshot):
-        found, refusal = tried(read, data, "record 7")
+        actual, refusal = tried(read, data, "record 7")
         assert refusal is None or refusal.detail.startswith("record 7 ")
-        if isinstance(found, (LabelledBatch, SettingsChange, FitResult, Rollback, ServedBatch)):
+        if isinstance(actual, (LabelledBatch, SettingsChange, FitResult, Rollback, ServedBatch)):
             for config in CONFIGS.values():
                 try:
-                    check_record(found, config, "record 7")
+                    check_record(actual, config, "record 7")
                 except Damaged:
                     continue
-                assert unpack_record(pack_record(found), "again").__class__ is found.__class__
+                assert unpack_record(pack_record(actual), "again").__class__ is actual.__class__
 
 
 @ONCE
@@ -128,11 +128,11 @@ def test_bytes_that_are_no_record(data: bytes) -> None:
     st.sampled_from([np.zeros((1, 2)), Sparse(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64))]),
 )
 def test_what_was_kept_of_served_events(kept: list[bytes], like: Any) -> None:
-    told, refusal = tried(unpack_served, kept, like, "event 'a'")
+    report, refusal = tried(unpack_served, kept, like, "event 'a'")
     if refusal is not None:
         assert refusal.detail.startswith("event 'a' ")
     else:
-        assert len(told.scores) == len(told.decisions) == len(kept)
+        assert len(report.scores) == len(report.decisions) == len(kept)
 
 
 READERS: dict[str, Callable[[bytes, Config], tuple[Any, Any]]] = {
@@ -159,10 +159,10 @@ def test_bodies(reader: str, kind: str, data: st.DataObject) -> None:
         assert isinstance(refusal, (BadBody, Invalid))
         checked(refusal)
         return
-    found, _ = read
-    n = len(found.ids) if found.ids is not None else len(found.labels)
+    actual, _ = read
+    n = len(actual.ids) if actual.ids is not None else len(actual.labels)
     assert n > 0
-    for column in (found.times, getattr(found, "labels", None), getattr(found, "weights", None)):
+    for column in (actual.times, getattr(actual, "labels", None), getattr(actual, "weights", None)):
         assert column is None or len(column) == n
 
 
@@ -190,7 +190,7 @@ def as_json(value: Any) -> bytes:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value.hex() if isinstance(value, bytes) else value

@@ -147,7 +147,7 @@ def test_other_encodings_are_named(encoding):
 async def test_routes_read_compressed_bodies_of_every_coding():
     sent = events(20, ids=False)
     packed = body(
-        {"x": array([one["x"] for one in sent], "float64"), "labels": array([one["label"] for one in sent], "int8")}
+        {"x": array([item["x"] for item in sent], "float64"), "labels": array([item["label"] for item in sent], "int8")}
     )
     async with client(max_body_bytes=2**16) as http:
         for name in ("plain", "gzip", "zstd", "columns"):

@@ -94,7 +94,7 @@ def plain(batch: Any) -> Any:
     rows = batch.rows
     parts = [array.tolist() for array in rows] if isinstance(rows, Sparse) else rows.tolist()
     columns = (batch.labels, batch.weights, batch.times, batch.costs, getattr(batch, "carried", None))
-    others = [None if one is None else one.tolist() for one in columns]
+    others = [None if column is None else column.tolist() for column in columns]
     return repr((parts, others, batch.ids, batch.segments))  # repr: NaN equals itself
 
 

@@ -56,8 +56,8 @@ def test_what_is_small_is_read_and_what_is_not_is_told() -> None:
 
 
 def test_maps_are_opened_within_bounds() -> None:
-    found = opened(raw({"name": "a" * 600, "offset": [0] * 600}))
-    assert (found["name"], repr(found["offset"])) == ("a" * 600, "a list of 600")
+    actual = opened(raw({"name": "a" * 600, "offset": [0] * 600}))
+    assert (actual["name"], repr(actual["offset"])) == ("a" * 600, "a list of 600")
     assert repr(opened(raw({str(i): "a" * 90 for i in range(17)}))) == "a map of 17"
     assert isinstance(opened(msgspec.Raw(b"\x81\x90\x01")), Unread)
     assert members(raw({"a": 1, 2: None}), 2) == {"a": raw(1), 2: NIL}

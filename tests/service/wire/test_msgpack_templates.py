@@ -20,17 +20,17 @@ seqs = st.integers(0, 2**53) | st.integers(0, 300)
     st.integers(0, 2**32),
 )
 def test_each_reply_is_what_it_would_be_alone(parts: list[tuple[int, int, int]], seed: int) -> None:
-    numbers, counts, known = (list(one) for one in zip(*parts, strict=True))
+    numbers, counts, expected = (list(part) for part in zip(*parts, strict=True))
     random = np.random.default_rng(seed)
     columns: dict[str, np.ndarray[Any, Any]] = {
         "scores": random.normal(size=sum(counts)),
         "labels": random.integers(-128, 128, sum(counts)).astype(np.int8),
     }
     alike = {"position": 70_000, "class_counts": {"100 %b": 1}}
-    told = [msgspec.msgpack.encode({"remembered": one, "b": n}) for one, n in zip(known, counts, strict=True)]
-    found = in_parts(numbers, counts, told, alike, columns)
+    report = [msgspec.msgpack.encode({"remembered": item, "b": n}) for item, n in zip(expected, counts, strict=True)]
+    actual = in_parts(numbers, counts, report, alike, columns)
     start = 0
-    for seq, n, remembered, reply in zip(numbers, counts, known, found, strict=True):
+    for seq, n, remembered, reply in zip(numbers, counts, expected, actual, strict=True):
         arrays = {
             name: {"dtype": str(column.dtype), "shape": [n], "data": column[start : start + n].tobytes()}
             for name, column in columns.items()

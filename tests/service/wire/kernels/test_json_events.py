@@ -29,10 +29,10 @@ def read(texts: list[str]) -> list[float | None]:
     """What is made of JSON numbers; None: left to `float`, as a hard one."""
     body = ",".join(texts).encode()
     out, hard = np.empty((1, len(texts))), np.empty((len(texts), 6), dtype=np.int64)
-    end, found = decimals(body, 0, len(body), out, 0, 0, len(texts) - 1, hard, 0, 7)
+    end, actual = decimals(body, 0, len(body), out, 0, 0, len(texts) - 1, hard, 0, 7)
     assert end == len(body)
     values: list[float | None] = out[0].tolist()
-    for table, row, column, start, stop, _ in hard[:found].tolist():
+    for table, row, column, start, stop, _ in hard[:actual].tolist():
         assert (table, row, body[start:stop].decode()) == (7, 0, texts[column])
         values[column] = None
     return values
@@ -128,8 +128,8 @@ def test_hard_numbers_are_read_where_there_is_room_for_them_and_left_to_another_
     hard = "0.500000000000000166533453693773481063544750213623046875"
     for count, fit in ((4, True), (400, False)):
         body = ('{"events":[' + ",".join([f'{{"x":[{hard},1]}}'] * count) + "]}").encode()
-        found = scan(body, 2, False, 1000)
-        assert (found is not None) == fit
+        actual = scan(body, 2, False, 1000)
+        assert (actual is not None) == fit
         columns, _ = json_decode.decode_events(body, TWO)
         assert columns.rows.tolist() == [[float(hard), 1.0]] * count
 
@@ -173,18 +173,18 @@ def test_columns_of_a_body():
     body = b"""  { "source" : {"name": "s}", "offset": 3 } ,
       "events" : [ { "label" : true , "x" : [ 1 , -0.5e1 ] , "weight" : 2 , "id" : -7 } ,
                    {"x":[0.1,1E2],"label":null,"time":1700000000.25,"id":"a,[{"},{"time":null,"x":[3,4],"id":null}]} """
-    found = scan(body, 2, True, 1000)
-    assert found is not None
-    assert found.rows.tolist() == [[1.0, -5.0], [0.1, 100.0], [3.0, 4.0]]
-    assert found.labels is not None
-    assert found.weights is not None
-    assert found.times is not None
-    np.testing.assert_array_equal(found.labels, [1.0, np.nan, np.nan])
-    np.testing.assert_array_equal(found.weights, [2.0, 1.0, 1.0])
-    np.testing.assert_array_equal(found.times, [np.nan, 1700000000.25, np.nan])
-    assert found.ids == ("-7", "a,[{", None)
-    assert found.flags
-    assert found.source == b'{"name": "s}", "offset": 3 }'
+    actual = scan(body, 2, True, 1000)
+    assert actual is not None
+    assert actual.rows.tolist() == [[1.0, -5.0], [0.1, 100.0], [3.0, 4.0]]
+    assert actual.labels is not None
+    assert actual.weights is not None
+    assert actual.times is not None
+    np.testing.assert_array_equal(actual.labels, [1.0, np.nan, np.nan])
+    np.testing.assert_array_equal(actual.weights, [2.0, 1.0, 1.0])
+    np.testing.assert_array_equal(actual.times, [np.nan, 1700000000.25, np.nan])
+    assert actual.ids == ("-7", "a,[{", None)
+    assert actual.flags
+    assert actual.source == b'{"name": "s}", "offset": 3 }'
 
 
 def test_no_more_events_than_may_be_are_taken():

@@ -76,11 +76,11 @@ USUAL = {"seq": 5, "op": "update", "x": array("float32", [2, 3]), "labels": arra
 
 def found(messages: list[bytes]) -> list[dict[str, Any] | None]:
     """What is said of each message: its members; None where it is unusual."""
-    said: list[dict[str, Any] | None] = []
+    output: list[dict[str, Any] | None] = []
     for body, head in zip(messages, columnar_heads(messages).tolist(), strict=True):
         n = head[COUNT]
         if not n:
-            said.append(None)
+            output.append(None)
             continue
         message: dict[str, Any] = {"seq": head[SEQ], "op": OPERATIONS[head[OPERATION]]}
         if head[LEARNER] >= 0:
@@ -91,8 +91,8 @@ def found(messages: list[bytes]) -> list[dict[str, Any] | None]:
                 message[name] = msgspec.msgpack.decode(b"\xdd" + n.to_bytes(4, "big") + data)
             elif kind:
                 message[name] = {"dtype": DTYPES[kind], "shape": [n] if column else [n, head[WIDTH]], "data": data}
-        said.append(message)
-    return said
+        output.append(message)
+    return output
 
 
 @settings(max_examples=300)
@@ -122,15 +122,15 @@ def test_of_changed_bytes_nothing_is_found_that_another_decoder_does_not_find(
     for _ in range(data.draw(st.integers(1, 3))):
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
     try:
-        (said,) = found([bytes(changed)])
+        (output,) = found([bytes(changed)])
     except (msgspec.DecodeError, UnicodeDecodeError):  # of the entries of a list, which are not looked at
         return
-    if said is not None:
+    if output is not None:
         read = msgspec.msgpack.decode(bytes(changed))
         assert pack({name: value for name, value in read.items() if value is not None}) == pack(
-            {name: said[name] for name in read if name in said}
+            {name: output[name] for name in read if name in output}
         )
-        assert said.keys() <= read.keys()
+        assert output.keys() <= read.keys()
 
 
 X = USUAL["x"]
@@ -197,7 +197,7 @@ def test_messages_of_one_make_are_one_request_and_one_body() -> None:
     assert body["labels"]["shape"] == [18]
     assert body["ids"] == [id for message in messages for id in message["ids"]]  # type: ignore[attr-defined]
     request.arrivals = [(0.0, len(request))]
-    assert [msgspec.msgpack.decode(join_body(one)) for one in request.separate()] == [
+    assert [msgspec.msgpack.decode(join_body(item)) for item in request.separate()] == [
         {name: message[name] for name in ("x", "labels", "ids")} for message in messages
     ]
 

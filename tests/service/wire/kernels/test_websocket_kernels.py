@@ -46,18 +46,18 @@ written = st.builds(
 def found(texts: list[str]) -> list[dict[str, Any] | None]:
     """What is said of each message: its members; None where it is unusual."""
     body, rows = heads(texts)
-    said: list[dict[str, Any] | None] = []
+    output: list[dict[str, Any] | None] = []
     for count, seq, operation, start, stop, first, end in rows.tolist():
         if not count:
-            said.append(None)
+            output.append(None)
             continue
         events = json.loads(b"[%b]" % body[start:stop])
         assert len(events) == count
         learner = None if first < 0 else body[first:end].decode()
-        said.append(
+        output.append(
             {"seq": seq, "op": ("update", "predict", "labels")[operation], "learner": learner, "events": events}
         )
-    return said
+    return output
 
 
 @settings(max_examples=300)
@@ -118,7 +118,7 @@ def test_of_what_no_text_holds_the_neighbours_are_read() -> None:
     with pytest.raises(UnicodeEncodeError):
         heads([odd])
     requests = messages.read([USUAL, odd])
-    assert [one.seqs for one in requests] == [[5], [None]]
+    assert [request.seqs for request in requests] == [[5], [None]]
     assert isinstance(requests[1].error, BadBody)
 
 
@@ -129,12 +129,12 @@ def test_neighbours_of_one_make_are_one_request_as_far_as_there_is_room() -> Non
     texts = [text(0), text(1), text(2, "predict"), text(3), text(4, learner='"a"'), text(5, learner='"a"'), "nonsense"]
     texts += [text(6), text(7, size=100_000), text(8), text(9, size=100_000), text(10)]
     requests = messages.read(texts)
-    assert [one.seqs for one in requests] == [[0, 1], [2], [3], [4, 5], [None], [6, 7, 8], [9, 10]]
-    assert [one.learner for one in requests] == [None, None, None, "a", None, None, None]
-    assert [one.counts for one in requests[:4]] == [[2, 2], [2], [2], [2, 2]]
+    assert [request.seqs for request in requests] == [[0, 1], [2], [3], [4, 5], [None], [6, 7, 8], [9, 10]]
+    assert [request.learner for request in requests] == [None, None, None, "a", None, None, None]
+    assert [request.counts for request in requests[:4]] == [[2, 2], [2], [2], [2, 2]]
     assert join_body(requests[0]) == b'{"events":[{}, "",{}, ""]}'
-    assert [join_body(one) for one in requests[3].each()] == [b'{"events":[{}, ""]}'] * 2
-    assert sum(one.size for one in requests[5].each()) == requests[5].size
+    assert [join_body(item) for item in requests[3].each()] == [b'{"events":[{}, ""]}'] * 2
+    assert sum(item.size for item in requests[5].each()) == requests[5].size
     assert messages.read([text(i) for i in range(3000)])[0].form is TEXT  # too many for one: as many as have room
     assert sum(map(len, messages.read([text(i) for i in range(3000)]))) == 3000
 
