@@ -52,20 +52,20 @@ def check_name(name: str, at: str = "/name") -> str:
     return name
 
 
-def check_parameters(names: Iterable[str], known: Sequence[str]) -> None:
+def check_parameters(names: Iterable[str], allowed: Sequence[str]) -> None:
     """Refuse unknown and repeated query parameters, which would otherwise be ignored silently.
 
     Raises `Invalid` with a pointer to each.
     """
-    accepted = f"expected {' or '.join(known)}" if known else "this endpoint accepts none"
+    accepted = f"expected {' or '.join(allowed)}" if allowed else "this endpoint accepts none"
     problems = []
     for name, count in Counter(names).items():
         if name.lower() in _KEYS:
             problems.append(Problem(pointer(name), _NO_KEY, "unknown"))
-        elif name not in known:
+        elif name not in allowed:
             problems.append(
                 Problem(
-                    pointer(name), f"unknown query parameter; {accepted}", "unknown", expected={"enum": list(known)}
+                    pointer(name), f"unknown query parameter; {accepted}", "unknown", expected={"enum": list(allowed)}
                 )
             )
         elif count > 1:

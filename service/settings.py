@@ -15,7 +15,7 @@ ACKS = r"^(memory|aof|replicas:[1-9][0-9]?)$"  # what a Redis store waits for, s
 
 
 def node_address(text: str) -> str:
-    """The address of a node, http://host:port, in one form: an IPv4 address that stands in brackets loses them.
+    """Normalise the address of a node, http://host:port: an IPv4 address in brackets loses them.
 
     So whoever knows an address of either kind, and not which, writes http://[address]:port. `ValueError` where it is
     none: another scheme, a path, a host or a port that cannot be.

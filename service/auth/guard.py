@@ -143,7 +143,7 @@ class Guard:
             if origin and changes:
                 self._check_origin(host, origin, site)
             return FREE
-        grant = self._known(authorization, client)
+        grant = self._lookup_grant(authorization, client)
         if state is not None:
             state["key"] = grant.id
         if counts:
@@ -155,7 +155,7 @@ class Guard:
         return grant
 
     def glance(self, headers: Headers, scope: Scope, learner: str) -> Grant | None:
-        """The grant of a request that may do what it asks for, where nothing is counted for it and no page asks.
+        """Return the grant of a request that may do this, if nothing has to be counted and no web page sent it.
 
         None: `admit` says. So what is refused, and what a key may do only so often, is counted once.
         """
@@ -179,7 +179,7 @@ class Guard:
             return None
         return grant
 
-    def _known(self, authorization: bytes, client: Sequence[object] | None) -> Grant:
+    def _lookup_grant(self, authorization: bytes, client: Sequence[object] | None) -> Grant:
         """Return the grant of the key in an Authorization header."""
         if authorization[:7].lower() != b"bearer ":
             if not authorization:
@@ -215,16 +215,16 @@ class Guard:
         if wait:
             raise TooManyFailures("too many wrong keys from this address", wait)
 
-    def _check_host(self, given: bytes) -> None:
+    def _check_host(self, header: bytes) -> None:
         """Raise `ForeignHost` if the host name is not one of this node. IP addresses are accepted."""
-        host = _host_of(given)
+        host = _host_of(header)
         local = host in self._own_hosts or host.endswith(".localhost")
-        expected = not given or local or _address(host) is not None
+        expected = not header or local or _address(host) is not None
         if not expected and not any(re.fullmatch(translate(item), host) for item in self._hosts or ()):
             report = host[:100] or "none that can be read"
             raise ForeignHost(f"the Host is {report!r}; the setting hosts (RARESTREAM_HOSTS) lists the accepted names")
         if len(self._good_hosts) < _KNOWN_HOSTS:
-            self._good_hosts.add(given)
+            self._good_hosts.add(header)
 
     def _check_origin(self, host: bytes, origin: bytes, site: bytes) -> None:
         """Raise `ForeignOrigin` if a page of another site sends the request."""
@@ -291,9 +291,9 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(item.strip().rstrip("/") for item in text.split(",") if item.strip())
 
 
-def _host_of(given: bytes) -> str:
+def _host_of(header: bytes) -> str:
     """Return the name or address in a Host header, without its port."""
-    text = given.decode("latin-1").strip().lower()
+    text = header.decode("latin-1").strip().lower()
     if text.startswith("["):
         return text[1:].partition("]")[0]
     return text.partition(":")[0].rstrip(".")

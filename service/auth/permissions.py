@@ -182,7 +182,7 @@ class Grant:
             raise _limited(self, "events_per_second", wait)
 
     def message(self, scope: Scope | None, size: int) -> None:
-        """A message of a websocket, of so many bytes; what needs no scope is refused for another reason.
+        """Check a websocket message of so many bytes. A message without a scope is refused for another reason.
 
         Raises what refuses it.
         """

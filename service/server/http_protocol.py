@@ -1,8 +1,8 @@
-"""uvicorn's HTTP with fewer writes: each is a call of the system, and costs more than a small event does.
+"""uvicorn's HTTP protocol with fewer writes, time limits, and the inline path.
 
-The head of a reply goes out together with what follows it. And an end for clients that send nothing, that send the head
-of a request slowly or without end, or that do not read: uvicorn would wait for them for good. Websockets are in
-`ws_protocol.py`.
+Each write is a system call, and costs more than a small event, so the head of a reply goes out together with its body.
+Clients that send nothing, send a head slowly or without end, or do not read are dropped; uvicorn would wait for ever.
+Websockets are in `ws_protocol.py`.
 """
 
 from __future__ import annotations
@@ -29,52 +29,54 @@ __all__ = ["HttpProtocol"]
 
 logger = logging.getLogger("rarestream.http")
 
-_HEAD_SECONDS = 30.0  # in which a head has to come, where the application does not say
-_STALL_SECONDS = 30.0  # after which a client is dropped that has read nothing more of what it was sent at the end
+_HEAD_SECONDS = 30.0  # allowed for a head, unless the application sets it
+_STALL_SECONDS = 30.0  # without reading after which a client is dropped
 
 
 class HttpProtocol(HttpToolsProtocol):
     """One connection.
 
-    A request that the application answers by itself (`direct.py`) never becomes a task: its reply is written as soon as
-    it is there. All others are ASGI's, as uvicorn has it; replies go out in the order in which their requests came.
+    The inline path (`fast_path/inline.py`) answers plain requests without a task. ASGI gets all others, as in uvicorn.
+    Replies go out in the order of their requests.
     """
 
     def __init__(self, config: Config, *args: Any, **kwargs: Any) -> None:
-        """As uvicorn's."""
+        """Take the arguments of uvicorn's protocol."""
         super().__init__(config, *args, **kwargs)
         app: Any = config.loaded_app
-        self._trusted: Container[str] = ()  # peers whose word is taken for who the client is
+        self._trusted: Container[str] = ()  # proxies whose headers name the client
         if isinstance(app, ProxyHeadersMiddleware):
             app, self._trusted = app.app, app.trusted_hosts
-        by_uvicorn = config.access_log or self.limit_concurrency is not None  # what only its own way sees to
+        by_uvicorn = (
+            config.access_log or self.limit_concurrency is not None
+        )  # features that only uvicorn's own path has
         self._inline: InlinePath | None = None if by_uvicorn else getattr(app, "inline", None)
         self._access: Access | None = getattr(app, "access", None)
-        self._between = True  # nothing has come of the next request
-        self._parsed_head: RequestHead | None = (
-            None  # the request that is being read, where it may be answered at once,
-        )
-        self._body = b""  # and what has come of its body
-        self._held_bytes = 0  # bytes of it that count as held, as long as the rest is waited for
-        self._declined = False  # it may not: that was tried
-        self._last: RequestHead | None = None  # the last one in what has just come that was answered at once
-        self._answered_at = 0.0  # when that was done last, by the loop's clock
-        self._in_head = False  # some of the next request's head has come, not all of it
-        self._head_bytes = 0  # that have come of it, or of a body's framing, with what came before in the same piece
-        self._waits_since: float | None = None  # for a head, or `_asked`'s body, by the loop's clock; None: busy
+        self._between = True  # no byte of the next request has arrived
+        self._parsed_head: RequestHead | None = None  # of a request that may be answered inline
+        self._body = b""  # of that request, so far
+        self._held_bytes = 0  # bytes of that body that count as memory in use
+        self._declined = False  # the inline path has declined the request
+        self._last: RequestHead | None = None  # of the last request in this read that was answered inline
+        self._answered_at = 0.0  # time of the last inline reply, by the loop's clock
+        self._in_head = False  # a part of the next head has arrived
+        self._head_bytes = 0  # of the head or of chunk framing so far
+        self._waits_since: float | None = None  # start of waiting for a head or an inline body; None: busy
         self._head_timer: asyncio.TimerHandle | None = None
-        self._head_seconds: float = getattr(app, "head_seconds", _HEAD_SECONDS)  # from its first byte, or the beginning
+        self._head_seconds: float = getattr(
+            app, "head_seconds", _HEAD_SECONDS
+        )  # from the first byte, or from the start of the connection
         self._upgraded = False  # to a websocket
-        self._paused = False  # the client has more to read than it should
-        self._stuck = False  # it has been so since `_look_at_unread`
+        self._paused = False  # the client reads too slowly
+        self._stuck = False  # paused since the last `_look_at_unread`
         self._unread_timer: asyncio.TimerHandle | None = None
-        self._over = False  # nothing that still comes can be read
-        self._refusal: ServiceError | None = None  # of what came behind requests that are not answered yet
-        self._defaults: list[tuple[bytes, bytes]] | None = None  # the headers of every reply,
-        self._head = b""  # and what a reply begins with that has them
+        self._over = False  # later bytes cannot be parsed
+        self._refusal: ServiceError | None = None  # to send once the requests before are answered
+        self._defaults: list[tuple[bytes, bytes]] | None = None  # headers of every reply
+        self._head = b""  # their encoded form
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """It is open."""
+        """Begin to wait for the first head."""
         super().connection_made(transport)
         self.flow = Flow(transport, self.pipeline)
         self._plain = transport
@@ -85,7 +87,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """Stop the timers, and let ASGI count a request that broke off."""
         for timer in (self._head_timer, self._unread_timer):
             if timer is not None:
                 timer.cancel()
@@ -96,7 +98,7 @@ class HttpProtocol(HttpToolsProtocol):
     # A request is read
 
     def data_received(self, data: bytes) -> None:
-        """Some of it has come. A body that comes in a piece of its own, as of many clients, is waited for."""
+        """Parse received bytes, and answer inline what can be. Many clients send the body in a piece of its own."""
         if self._over:
             return
         inline = self._inline if self._between else None
@@ -161,7 +163,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_bytes = 0  # what follows in this piece, and may be another's head, is bounded by the piece
 
     def on_body(self, body: bytes) -> None:
-        """Some of its body."""
+        """Take a part of the body."""
         self._head_bytes = 0
         if self._parsed_head is None:
             super().on_body(body)
@@ -169,7 +171,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._body += body
 
     def on_message_complete(self) -> None:
-        """It is whole."""
+        """Answer the complete request inline, or pass it to ASGI."""
         self._between = True
         self._head_bytes = 0  # another's head may follow in this piece
         self._let_go()
@@ -185,7 +187,7 @@ class HttpProtocol(HttpToolsProtocol):
         return not self.flow.write_paused and not self.pipeline and (self.cycle is None or self.cycle.response_complete)
 
     def _wanted(self) -> RequestHead | None:
-        """What is asked, where it may be answered at once."""
+        """Parse the head for the inline path; None if ASGI has to answer."""
         parser = self.parser
         if self._inline is None or self._declined or not self._free():
             return None
@@ -210,7 +212,7 @@ class HttpProtocol(HttpToolsProtocol):
         return True
 
     def _let_go(self) -> None:
-        """The body is not waited for any more."""
+        """Stop counting the body as memory in use."""
         if self._held_bytes and self._inline is not None:
             self._inline.release(self._held_bytes)
         self._held_bytes = 0
@@ -235,7 +237,7 @@ class HttpProtocol(HttpToolsProtocol):
     # Heads that do not come
 
     def _mind_head(self) -> None:
-        """Some bytes have been read: is it, after them, a head that is waited for?"""
+        """Check the limits of a head, and begin or end waiting for one, after a read."""
         if self._between:
             self._head_bytes = 0
         elif self._head_bytes > HEAD_BYTES:
@@ -253,7 +255,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._wait_for_head()
 
     def _wait_for_head(self) -> None:
-        """From now on; what was answered at once meanwhile has left the timer as it was, as that would be dear."""
+        """Begin to wait for a head. Inline replies leave the timer alone, because resetting it is expensive."""
         self._waits_since = self.loop.time()
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(self._head_seconds, self._look_for_head)
@@ -262,18 +264,18 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_timer = None
         if self._waits_since is None or self.transport.is_closing():
             return
-        if not self._free():  # requests before it are under way, which have bounds of their own
+        if not self._free():  # requests in progress have limits of their own
             self._waits_since = self.loop.time()
         left = self._waits_since + self._head_seconds - self.loop.time()
         if left > 0:
             self._head_timer = self.loop.call_later(left, self._look_for_head)
-        elif self._parsed_head is not None:  # a body that does not come: that is told
+        elif self._parsed_head is not None:  # ASGI refuses the missing body
             self._to_application()
         else:
             self._close()
 
     def _refuse(self, error: ServiceError) -> None:
-        """Answer what is no request in its turn, and close the connection."""
+        """Refuse malformed bytes after the replies before them, and close the connection."""
         if self.transport.is_closing():
             return
         self._over = True
@@ -288,9 +290,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._close()
 
     def _break_off(self, error: ServiceError) -> None:
-        """Have the application find that a body has no rest, and close the connection when it has answered.
+        """Let the application see that a body breaks off, and close the connection after its reply.
 
-        Where it has answered before, there is nothing to say any more.
+        If it has replied already, close at once.
         """
         self._over = True
         cycle = self.cycle
@@ -304,18 +306,18 @@ class HttpProtocol(HttpToolsProtocol):
         cycle.message_event.set()
 
     def _refuse_in_turn(self) -> None:
-        """A reply is out: what came behind it, and cannot be read, may be next."""
+        """Send a pending refusal, once the requests before it are answered."""
         if self._refusal is not None and not self.pipeline:
             error, self._refusal = self._refusal, None
             self._refuse(error)
 
     def _close(self) -> None:
-        """Close it, and if the client does not read what is left to be sent, without that."""
+        """Close the connection; drop unsent bytes if the client does not read them."""
         self.transport.close()
         self._drop_unread(-1)
 
     def _drop_unread(self, left: int) -> None:
-        """`left`: bytes that the client had not read when this was looked at before."""
+        """Drop the connection unless the client has read since `left` bytes were unsent."""
         now = self._plain.get_write_buffer_size()
         if now and now == left:
             self._plain.abort()
@@ -323,14 +325,14 @@ class HttpProtocol(HttpToolsProtocol):
             self.loop.call_later(_STALL_SECONDS, self._drop_unread, now)
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than it is answered. One that reads nothing for a while is dropped."""
+        """Pause, because the client reads too slowly; drop it if it reads nothing for a while."""
         super().pause_writing()
         self._paused = True
         if self._unread_timer is None:
             self._look_at_unread(-1)
 
     def resume_writing(self) -> None:
-        """It has read."""
+        """Resume, because the client has read."""
         super().resume_writing()
         self._paused = self._stuck = False
 
@@ -346,7 +348,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._unread_timer = self.loop.call_later(_STALL_SECONDS, self._look_at_unread, now)
 
     def shutdown(self) -> None:
-        """The server stops: what has begun to come is answered before the connection is closed."""
+        """Answer a request that has begun to arrive, then close the connection."""
         if self._parsed_head is not None:
             self._to_application()
         super().shutdown()
@@ -369,7 +371,7 @@ class HttpProtocol(HttpToolsProtocol):
         return True
 
     def _write(self, status: int, headers: list[tuple[bytes, bytes]], reply: bytes) -> None:
-        """A whole reply, behind the headers of every reply."""
+        """Write a whole reply behind the headers of every reply."""
         if self._defaults is not headers:  # every second there are others
             self._defaults = headers
             self._head = b"".join(b"%b: %b\r\n" % header for header in headers)
@@ -399,7 +401,7 @@ class HttpProtocol(HttpToolsProtocol):
         update.future.add_done_callback(answer)
 
     def _written(self) -> None:
-        """A reply is out: from now on the connection is idle."""
+        """Count a reply that is written; the connection is idle from now on."""
         self.server_state.total_requests += 1
         self._answered_at = self.loop.time()
         if self.timeout_keep_alive_task is None and not self.transport.is_closing():
@@ -421,7 +423,7 @@ class HttpProtocol(HttpToolsProtocol):
     # A reply of ASGI's
 
     def on_response_complete(self) -> None:
-        """A reply of ASGI's is whole; one without a body has nothing but its head."""
+        """Finish a reply of ASGI; flush the head of a reply without a body."""
         self._joining.release()
         super().on_response_complete()
         self._refuse_in_turn()

@@ -1,4 +1,4 @@
-"""What a connection of `protocol.py` has in the place of parts of uvicorn's: how it writes, reads on, and waits."""
+"""Replacements for parts of a uvicorn connection: its transport, flow control and request cycle."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["Begun", "Flow", "JoiningTransport"]
 
 
 class JoiningTransport:
-    """A transport that holds the head of a reply back until there is more to write, or nothing more will come.
+    """A transport that joins the head of a reply with its body, to save a system call.
 
-    Only a head that tells the length of its body, which then follows at once: a stream's goes out by itself.
+    It holds back only heads with a content length, because their bodies follow at once; heads of streams go out.
     """
 
     __slots__ = ("_pending_head", "_transport")
@@ -32,7 +32,7 @@ class JoiningTransport:
         self._transport.write(data)
 
     def release(self) -> asyncio.Transport:
-        """Write what is held back, if anything is; the transport itself."""
+        """Write a pending head, if any, and return the wrapped transport."""
         if self._pending_head:
             head, self._pending_head = self._pending_head, b""
             self._transport.write(head)
@@ -46,30 +46,30 @@ class JoiningTransport:
 
 
 class Flow(FlowControl):
-    """As uvicorn's, but nothing more is read while requests wait for the one before them.
+    """Flow control that reads nothing while requests wait for the one before them.
 
-    uvicorn reads on after each reply: a client that sends requests faster than they are answered, and does not wait,
-    would have all of them kept here.
+    uvicorn reads on after each reply, so a client that sends requests faster than they are answered would fill the
+    memory.
     """
 
     def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
-        """`pipeline`: the requests that wait."""
+        """Control a transport; `pipeline`: the waiting requests."""
         super().__init__(transport)
         self._pipeline = pipeline
 
     def resume_reading(self) -> None:
-        """Unless requests wait."""
+        """Resume reading unless requests wait."""
         if not self._pipeline:
             super().resume_reading()
 
 
 class Begun:
-    """Stands where uvicorn has a request of ASGI's that is under way: what comes after it waits for its end."""
+    """Stands in for the ASGI request cycle of an update in progress: later requests wait for its end."""
 
-    message_event = asyncio.Event()  # that nobody waits for
+    message_event = asyncio.Event()  # nobody waits for it
 
     def __init__(self, headers: list[tuple[bytes, bytes]]) -> None:
-        """`headers`: of every reply as it begins: a server that stops meanwhile may close the connection later."""
+        """Begin a request. `headers`: of every reply at this moment; a server that stops meanwhile closes later."""
         self.response_complete = False
         self.disconnected = False
         self.keep_alive = True
@@ -77,5 +77,5 @@ class Begun:
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Of its reply, which says whether the connection ends by it."""
+        """Headers of the reply, with `connection: close` if the connection ends with it."""
         return self._headers if self.keep_alive else [*self._headers, (b"connection", b"close")]

@@ -1,13 +1,12 @@
-"""uvicorn's websockets with less work for each message, and an end for peers that do not read.
+"""uvicorn's websocket protocol with less work for each message, and a time limit for peers that do not read.
 
-    bytes -> frames, here -> a whole, plain message: unmasked on the spot  -> all of one read, to the application
-                          -> anything else: websockets' own parser         -> its events, through uvicorn
+    bytes -> frames -> a plain message: unmasked here                 -> all messages of one read, to the application
+                    -> anything else: the parser of `websockets`      -> its events, through uvicorn
 
-Plain are the frames that nearly all messages are: in one piece, masked, not too large, and whole in what was read. The
-library sees the others (pieces, pings, a close, what is no frame, what goes on in the next read), and everything once
-a close is under way; it is always given a frame to its end before the next one is looked at here, so its state is the
-same as if it had seen them all. The application finds what ASGI does not have, reading and writing many messages at
-once, in its scope, under the extension `rarestream.transport`.
+A plain message is one masked frame, not too large, and complete in one read; nearly all are. The library parses the
+others: fragments, pings, closes, malformed frames, frames that continue in the next read, and everything once a close
+is in progress. It always gets a frame to its end, so its state is as if it had parsed every frame. The application finds
+the extension `rarestream.transport` in its scope, which reads and writes many messages at once; ASGI cannot.
 """
 
 from __future__ import annotations
@@ -30,27 +29,23 @@ from service.wire.kernels import BINARY, MASKED, TEXT, payloads
 __all__ = ["WebSocketProtocol"]
 
 
-_CAME = "rarestream.receive"  # messages in the queue; all other events there are ASGI's
+_CAME = "rarestream.receive"  # type of our events in the queue; all others are ASGI's
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """One connection.
-
-    uvicorn closes a connection once all that was written has been read, which a peer may put off for good; here that
-    has an end.
-    """
+    """One connection, which is aborted if the peer does not read what was written before a close."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._in_step = False  # whether the library has been given whole frames, but for
-        self._owed = 0  # so many bytes of the last one, which are to come
-        self._begun = b""  # of a frame whose length is not known yet
-        self._rest: deque[Message] = deque()  # out of the queue, not received yet
+        self._in_step = False  # the library has parsed whole frames, except for
+        self._owed = 0  # these missing bytes of the last frame
+        self._begun = b""  # the start of a frame whose length has not arrived
+        self._rest: deque[Message] = deque()  # taken from the queue, not received yet
 
-    # What comes
+    # Incoming messages
 
     def data_received(self, data: bytes) -> None:
-        """Some of the stream."""
+        """Parse received bytes."""
         if self._in_step and self.conn.state is State.OPEN:
             self._frames(data)
             return
@@ -125,9 +120,9 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.transport.pause_reading()
 
     def send_receive_event_to_app(self) -> None:
-        """A message that the library has read is whole."""
+        """Deliver a message that the library has parsed."""
         data, self.frames = b"".join(self.frames), []
-        if self.close_sent:  # what comes behind a close is nobody's
+        if self.close_sent:  # messages behind a close are ignored
             return
         if self.curr_msg_data_type != "text":
             self._deliver([data])
@@ -140,20 +135,20 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self._deliver([text])
 
     def _no_text(self, error: UnicodeDecodeError) -> None:
-        """A text is none, which is the client's fault; uvicorn would log it as an error of ours."""
-        if self.conn.state is State.OPEN:  # else the client, or we, have begun to close it further on in what came
+        """Close with INVALID_DATA; uvicorn would log the malformed text as a fault of the server."""
+        if self.conn.state is State.OPEN:  # else a close has begun in the same read
             self.conn.send_close(CloseCode.INVALID_DATA, f"the text is not UTF-8 from byte {error.start} on")
             self.handle_parser_exception()
 
     def handle_parser_exception(self) -> None:
-        """What came is no frame, or too large a one. The messages before it have come all the same."""
+        """Deliver the messages before a malformed or too large frame, then close."""
         self.handle_events()
         super().handle_parser_exception()
 
-    # What the application reads
+    # Reading by the application
 
     async def receive(self) -> Any:
-        """What has come next: ASGI, for applications that do not use `Transport.read` from the handshake on."""
+        """Return the next event of ASGI, for applications that do not use `Transport.read`."""
         if not self._rest:
             event: Any = await self.queue.get()
             if event["type"] == _CAME:
@@ -167,22 +162,22 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         return {"type": "websocket.receive", kind: payload}
 
     async def read_messages(self) -> Sequence[Message]:
-        """All messages that one piece of the stream has brought, in order; none: the connection has come to its end."""
+        """Return all messages of one read, in order; none if the connection has ended."""
         event: Any = await self.queue.get()
         self._resume()
         messages: list[Message] = event.get("messages", [])
         return messages
 
     def _resume(self) -> None:
-        """Read on, if nothing waits for the application any more."""
+        """Resume reading if no message waits for the application."""
         if self.read_paused and self.queue.empty():
             self.read_paused = False
             self.transport.resume_reading()
 
-    # What it sends
+    # Writing by the application
 
     def handle_connect(self, event: Request) -> None:
-        """The application is about to be called."""
+        """Offer the transport to the application before it is called."""
         super().handle_connect(event)
         if self.response.status_code == 101:
             transport = Transport(self.read_messages, self.write_messages, self.transport.abort)
@@ -190,15 +185,15 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             extensions[EXTENSION] = transport
 
     async def send(self, message: Any) -> None:
-        """What the application says. A handshake that it refuses by a reply of its own is over as well."""
+        """Send a message of ASGI, and complete a handshake that the application refuses with a reply."""
         await super().send(message)
         if self.close_sent and self.initial_response is not None:
-            self.handshake_complete = True  # uvicorn leaves that out, and would log an error of ours
+            self.handshake_complete = True  # uvicorn does not set it, and would log a fault
 
     async def write_messages(self, messages: Sequence[bytes], binary: bool) -> None:
-        """Send messages in one write, when the peer has read enough of what was sent before.
+        """Send messages in one write, once the peer has read enough of the earlier ones.
 
-        Raises `OSError` where the connection is closed, or being closed.
+        Raises `OSError` if the connection is closed or closing.
         """
         await self.writable.wait()
         if self.disconnected or self.close_sent or self.conn.state is not State.OPEN:
@@ -219,12 +214,12 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     # The end
 
     def keepalive_timeout(self) -> None:
-        """No pong came in time."""
+        """Close, because no pong arrived in time."""
         super().keepalive_timeout()
         self._end()
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        """The application is done with it."""
+        """Close, because the application has returned."""
         super().on_task_complete(task)
         self._end()
 
@@ -234,7 +229,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
 
 _HEAD_END = b"\r\n\r\n"  # of the handshake's request
-_EXTRA = {MASKED | 126: 2, MASKED | 127: 8}  # bytes of the length behind the second one
+_EXTRA = {MASKED | 126: 2, MASKED | 127: 8}  # bytes of the extended length
 _OPCODES = frozenset({0, 1, 2, 8, 9, 10})
 
 _SHORT = struct.Struct("!BB").pack

@@ -49,11 +49,11 @@ class Histogram:
 
 
 def histograms(
-    name: str, documentation: str, labels: Sequence[str], found: Iterable[tuple[Sequence[str], Histogram]]
+    name: str, documentation: str, labels: Sequence[str], histograms: Iterable[tuple[Sequence[str], Histogram]]
 ) -> HistogramMetricFamily:
-    """A family with a histogram for each combination of labels; those that have counted nothing are left out."""
+    """Return a family with a histogram for each combination of labels, without the empty ones."""
     family = HistogramMetricFamily(name, documentation, labels=labels)
-    for values, item in found:
+    for values, item in histograms:
         if item.count:
             family.add_metric(values, item.buckets(), item.sum)
     return family
@@ -71,10 +71,10 @@ class NodeTimings:
         self.rewound = 0  # logs of which the store had lost records that were applied here
 
     def called(self, operation: str, began: float) -> None:
-        """A call of the store that began at that `perf_counter()` has come to its end."""
+        """Count a call of the store that began at that `perf_counter()` and has just ended."""
         self.store[operation if operation in self.store else _OTHER].observe(perf_counter() - began)
 
     def failed(self, operation: str) -> None:
-        """The store could not be reached, or did not do what was asked."""
+        """Count a failed call of the store."""
         self.failures += 1
         self.store_errors[operation if operation in self.store else _OTHER] += 1

@@ -93,7 +93,7 @@ _LOGGER = "rarestream.requests"
 
 
 def in_json(entry: Entry, worker: int | None = None) -> bytes:
-    """The line of a request as a JSON object; `worker`: the process's number, where it is one of several."""
+    """Format the line of a request as a JSON object; `worker`: the number of the process among several."""
     document: dict[str, object] = {
         "time": _iso(entry.time),
         "level": _LEVELS[entry.level],
@@ -111,7 +111,7 @@ def in_json(entry: Entry, worker: int | None = None) -> bytes:
 
 
 def in_text(entry: Entry, worker: int | None = None) -> bytes:
-    """The line of a request for people; `worker` as for `in_json`. Some 3 us."""
+    """Format the line of a request for people; `worker` as for `in_json`. About 3 us."""
     line = (
         f"{_iso(entry.time)} {_SHOUTED[entry.level]} {_marked(worker)}{entry.method} {entry.route}"
         f" {entry.status} {entry.seconds * 1e3:.3f}ms"
@@ -215,7 +215,7 @@ class LineWriter:
     """Writes lines in a thread of its own; `put` never waits."""
 
     def __init__(self, stream: Stream, form: Format, worker: int | None = None) -> None:
-        """The thread begins with the first line. `worker`: the number of this process, where it is one of several."""
+        """Start the thread with the first line. `worker`: the number of this process among several."""
         self.dropped = 0  # lines that found the queue full, or could not be written
         self.written = 0
         self._stream = stream

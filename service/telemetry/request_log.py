@@ -49,14 +49,16 @@ class _Allowance:
     made, and they would be no sample of the second.
     """
 
-    __slots__ = ("_ahead", "_apart", "_due", "_from", "_tell_at", "left_out", "untold")
+    __slots__ = ("_ahead", "_apart", "_from", "_next_line_at", "_tell_at", "left_out", "untold")
 
     def __init__(self, most: int, at_once: float) -> None:
         self.left_out = 0  # ever
         self.untold = 0  # of those, what no line has told yet
         self._apart = _SECOND / most
         self._ahead = max(0.0, at_once - self._apart)
-        self._due = 0.0  # when the next line is due, were they evenly apart; by `perf_counter()`, as the others
+        self._next_line_at = (
+            0.0  # when the next line is due, were they evenly apart; by `perf_counter()`, as the others
+        )
         self._from = 0.0  # when the next may be written
         self._tell_at = 0.0
 
@@ -70,8 +72,8 @@ class _Allowance:
             logger.warning("%d requests before this one were not logged: too many in a second", self.untold)
             self.untold = 0
             self._tell_at = now + _SECOND
-        self._due = max(self._due, now) + self._apart
-        self._from = self._due - self._ahead
+        self._next_line_at = max(self._next_line_at, now) + self._apart
+        self._from = self._next_line_at - self._ahead
         return True
 
 
@@ -118,7 +120,7 @@ class Access:
         events: int | None = None,
         code: str | None = None,
     ) -> None:
-        """A hot request that began at that `perf_counter()` is over. Under a microsecond where no line is written.
+        """Count a finished update, predict or labels that began at that `perf_counter()`. Under 1 us without a line.
 
         `code`: of the refusal, or of what ended a reply that had begun.
         """
@@ -238,7 +240,7 @@ class Access:
     # What is no request
 
     def unread(self, error: ServiceError, own_id: str, client: Sequence[object] | None) -> None:
-        """A connection sent what could not be read as a request, and was refused; who the `client` is, by address."""
+        """Count a malformed request that was refused; `client`: its address."""
         self._of(_OTHER, _OTHER, error.status).observe(0.0)
         level = _level(error.status)
         if not self._wanted(level, perf_counter()):
@@ -257,7 +259,7 @@ class Access:
     # Websockets
 
     def messages_of(self, operation: str | None, status: int) -> Histogram:
-        """The times from the arrival of messages to their answer: of an operation, answered with that status."""
+        """Count messages by operation and status, with the times from their arrival to the reply."""
         key = (operation or _OTHER, status)
         actual = self.messages.get(key)
         if actual is None:
@@ -274,11 +276,11 @@ class Access:
         *,
         status: int = 101,
         closed: int | None = None,
-        known: bool = True,
+        matched: bool = True,
     ) -> None:
-        """A websocket that was opened at that `perf_counter()` has come to its end.
+        """Count a websocket that was opened at that `perf_counter()` and has just ended.
 
-        `status` of the handshake; `closed`: the code that it was closed with before any message; `known`: there is a
+        `status` of the handshake; `closed`: the code that it was closed with before any message; `matched`: there is a
         websocket at that path.
         """
         now = perf_counter()
@@ -287,7 +289,7 @@ class Access:
             return
         assert self.lines is not None
         route = f"{_PREFIX}/ws" if learner is None else f"{_PREFIX}/learners/{{name}}/ws"
-        route = route if known else _OTHER
+        route = route if matched else _OTHER
         own_id: str = scope["state"]["request_id"]
         self.lines.put(
             Entry(
@@ -315,12 +317,12 @@ def _level(status: int) -> int:
 
 
 def _named(name: str | None) -> str | None:
-    """A name of a path, where it can be one: else it is whatever a client put there."""
+    """Return the name in a path if it can be a learner's; else a client may have put anything there."""
     return None if name is None or problems_of(name) else name
 
 
 def _key(scope: Scope) -> str | None:
-    """The id of the key that the request was admitted with."""
+    """Return the id of the key that admitted the request."""
     actual: str | None = scope.get("state", {}).get("key")
     return actual
 

@@ -83,7 +83,7 @@ ENCODINGS = ("identity", "gzip", "zstd")
 
 
 async def expanded(chunks: AsyncIterator[bytes], encoding: str, limit: int | None) -> AsyncIterator[bytes]:
-    """The body that `chunks` are the compressed form of, in pieces; `encoding` is its Content-Encoding.
+    """Expand compressed `chunks` and yield the body in pieces; `encoding`: the Content-Encoding.
 
     Raises `WrongType` for an encoding that is not read here, `TooLarge` once over `limit` bytes (None: no limit) have
     gone in or come out, and `BadBody` where the data are damaged or end too early. O(bytes); memory: a piece, a window.
@@ -132,14 +132,14 @@ async def _pieces(chunks: AsyncIterator[bytes], encoding: str) -> AsyncIterator[
 
 
 async def _cut(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same in pieces: what is left of one that is not expanded yet is copied again and again."""
+    """Cut chunks into pieces, because the rest of a chunk is copied each time that a part of it is expanded."""
     async for chunk in chunks:
         for start in range(0, len(chunk), _PIECE):
             yield chunk[start : start + _PIECE]
 
 
-def _out_of(stream: _Stream, data: bytes, encoding: str, met: bool) -> Iterator[bytes]:
-    """What comes out of a member or a frame after more of what goes in; `met`: there was one before, whole."""
+def _out_of(stream: _Stream, data: bytes, encoding: str, started: bool) -> Iterator[bytes]:
+    """Expand more data of a member or a frame; `started`: a whole one came before it."""
     try:
         while piece := stream.expand(data):
             yield piece
@@ -152,6 +152,6 @@ def _out_of(stream: _Stream, data: bytes, encoding: str, met: bool) -> Iterator[
             raise BadBody(
                 f"the zstd window is over {most} MiB; without --long and --ultra zstd has a smaller"
             ) from None
-        if met:
+        if started:
             raise BadBody(f"what follows the end of the {encoding} stream is not {encoding}: {error}") from None
         raise BadBody(f"the body is not {encoding}: {error}") from None

@@ -27,7 +27,7 @@ _CODINGS = {item.media_type: item for item in (JSON, MSGPACK, NDJSON)}
 
 @lru_cache(maxsize=64)  # a client sends the same two headers each time
 def negotiated(content_type: bytes, accept: bytes) -> tuple[Coding, Coding]:
-    """The codings of the body and of the reply, from the headers' values; b"" where there is none.
+    """Choose the codings of the body and of the reply by the values of the headers; b"" for a missing one.
 
     A body without a type is JSON. The reply is in the request's own coding where the client accepts that as gladly as
     any other; a body of lines is answered in lines, and no other is. Raises `WrongType` and `NotAcceptable`.
@@ -61,7 +61,7 @@ def _weight(accept: str, media_type: str) -> float:
 
 
 def _quality(parameters: list[str]) -> float:
-    """The `q` of a range; 1 where there is none, or none that is a number."""
+    """Return the `q` of a range; 1 if it is missing or no number."""
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip() == "q":

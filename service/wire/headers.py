@@ -19,7 +19,7 @@ class Heading(NamedTuple):
 
 
 def heading_of(headers: Iterable[tuple[bytes, bytes]]) -> Heading:
-    """What these headers say."""
+    """Parse these headers."""
     content_type = accept = encoding = length = given_id = b""
     for name, value in headers:
         if name == b"content-type":
@@ -36,7 +36,7 @@ def heading_of(headers: Iterable[tuple[bytes, bytes]]) -> Heading:
 
 
 def form_hint(kind: str) -> str:
-    """What to add where a Content-Type, in lower case, is not read: it may not be meant."""
+    """Return a hint for a Content-Type (lower case) that is not supported and may be a mistake."""
     if kind.strip() != "application/x-www-form-urlencoded":
         return ""
     return "; curl -d says so unless it is given -H 'content-type: application/json'"

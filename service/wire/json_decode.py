@@ -223,7 +223,7 @@ def _scanned_update(body: bytes, config: Config) -> tuple[Labelled, Any] | None:
 
 
 def _carried(events: Sequence[_Event], features: Features) -> list[Any]:
-    """What each event carries for its features; `_Unfit` if that is not what the learner takes."""
+    """Return what each event carries for its features; raise `_Unfit` if the learner takes something else."""
     if not 0 < len(events) <= MAX_EVENTS:
         raise _Unfit
     member = features.MEMBER
@@ -262,7 +262,7 @@ def _labelled(parsed: _UpdateBody, config: Config) -> tuple[Labelled, Any]:
 
 
 def _segments(source: _Source, n: int) -> tuple[Segment, ...]:
-    """The segment of n events of a source."""
+    """Return the segment of n events of a source."""
     value = msgspec.to_builtins(source)
     if source_problems(value, n):
         raise _Unfit
@@ -273,9 +273,11 @@ def _featureless(event: _Labelled) -> bool:
     return event.x is None and event.features is None and event.indices is None and event.values is None
 
 
-def _columns(events: Sequence[_Labelled], own: list[Any], segments: tuple[Segment, ...], config: Config) -> Labelled:
-    """The columns of labelled events; `own` is what those of them carry that carry features."""
-    rows = config.encode(own, typed=True)
+def _columns(
+    events: Sequence[_Labelled], features: list[Any], segments: tuple[Segment, ...], config: Config
+) -> Labelled:
+    """Return the columns of labelled events; `features`: what those with features carry."""
+    rows = config.encode(features, typed=True)
     carried = np.array([not _featureless(event) for event in events], dtype=np.bool_)
     ids = _ids(events)
     if any(item is None for item, has in zip(ids, carried.tolist(), strict=True) if not has):
@@ -285,7 +287,7 @@ def _columns(events: Sequence[_Labelled], own: list[Any], segments: tuple[Segmen
     labels = np.array([event.label for event in events], dtype=np.float64)  # None: NaN
     weights = _optional([event.weight for event in events], 1.0)
     times = _optional([event.time for event in events], math.nan)
-    return _checked(rows, carried, labels, weights, times, ids, segments, config.costs(own), config)
+    return _checked(rows, carried, labels, weights, times, ids, segments, config.costs(features), config)
 
 
 def _checked(
@@ -323,19 +325,19 @@ def _times(events: Sequence[_Event]) -> Vector | None:
 
 
 def _past(times: Vector | None) -> Vector | None:
-    """The times, none of which may lie out of bounds, or ahead of now by more than clocks may differ."""
+    """Check that no time is out of bounds, or ahead of now by more than clocks may differ, and return the times."""
     if times is not None and ((times < -MAX_TIME) | (times > latest_time())).any():
         raise _Unfit
     return times
 
 
 def latest_time() -> float:
-    """The largest time that an event may have now."""
+    """Return the largest time that an event may have now."""
     return time.time() + AHEAD
 
 
 def with_clock(times: Vector | None, n: int, config: Config) -> Vector | None:
-    """The times of n labelled events, (n,); those not given are now, where the learner asks for every event's."""
+    """Return the times of n labelled events, (n,); if the learner needs a clock, missing ones become now."""
     if not config.uses_clock:
         return times
     now = time.time()

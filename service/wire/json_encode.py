@@ -67,14 +67,14 @@ _STATUS |= {Status.UNKNOWN: "unknown", Status.BEYOND: "beyond"}  # the last neve
 
 
 def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:
-    """The reply to labelled events: what became of each."""
+    """Encode the reply to labelled events, with the status of each."""
     status, results = became(learnt, ids)
     counts = {name: status.count(name) for name in STATUSES}
     return _encode({**counts, "position": learnt.position, "class_counts": learnt.class_counts, "results": results})
 
 
 def became(learnt: Learnt, ids: tuple[str | None, ...] | None) -> tuple[list[str], list[Any]]:
-    """What became of each event: the status, and the result that a reply has."""
+    """Return the status and the result of each event."""
     outcome = learnt.outcome
     status = [_STATUS[item] for item in outcome.status.tolist()]
     if learnt.expired is not None:
@@ -105,7 +105,7 @@ def encode_scores(
     head: Head,
     explained: Sequence[ScoreExplanation] | None = None,
 ) -> bytes:
-    """The reply to a predict, after the members of `head`."""
+    """Encode the reply to a predict, after the members of `head`."""
     # before both classes have been seen there is nothing to decide by
     nothing = [None] * len(ids)
     decisions = scores.decisions.tolist() if head.ready else nothing
@@ -123,6 +123,6 @@ def encode_scores(
 
 
 def explanation(why: ScoreExplanation) -> dict[str, Any]:
-    """What a reply says of why a score is what it is."""
+    """Return the explanation of a score for a reply."""
     features = [{"name": name, "contribution": part} for name, part in why.features]
     return {"intercept": why.intercept, "features": features, "rest": why.rest}

@@ -46,7 +46,7 @@ def good_id(text: str) -> bool:
 
 
 def source_problems(source: Any, n: int) -> list[Problem]:
-    """What is wrong with where n events are said to come from, as parsed JSON; one thing of the offsets. O(n)."""
+    """List what is wrong with the `source` of n events, as parsed JSON; at most one problem of the offsets. O(n)."""
     if not isinstance(source, dict):
         return [Problem.mismatch("/source", source, "an object of name and offset, or offsets", {"type": "object"})]
     problems = [Problem.unknown("/source", name, _SOURCE, "member") for name in source if name not in _SOURCE]
@@ -73,7 +73,7 @@ def source_problems(source: Any, n: int) -> list[Problem]:
 
 
 def segments_of(source: dict[str, Any], n: int) -> tuple[Segment, ...]:
-    """The segments of n events that come from there, of which nothing is wrong."""
+    """Return the segments of n events of a valid source."""
     name, after, offset = source["name"], source.get("after"), source.get("offset")
     if offset is None:
         return Segment.of(0, name, source["offsets"], after)
@@ -89,7 +89,7 @@ def _whole(least: int, most: int = MAX_OFFSET) -> dict[str, Any]:
 
 
 def _first(offsets: Any, n: int, problems: list[Problem]) -> int | None:
-    """The first of the offsets, if they are n ascending ones; else what is wrong is added."""
+    """Return the first offset if there are n ascending ones; else add the problem."""
     if not isinstance(offsets, list) or len(offsets) != n:
         actual = f"a list of {len(offsets)}" if isinstance(offsets, list) else show(offsets)
         expected = {"type": "array", "minItems": n, "maxItems": n}
@@ -129,7 +129,7 @@ class Precise:
         self.bad: dict[int, Problem] = {}  # the first one of each bad event
 
     def read(self, body: Any) -> tuple[list[dict[str, Any]], list[Any]]:
-        """The events, and what those of them carry that carry features. Raises `Invalid` with all that is wrong."""
+        """Return the events, and the features of those that have some. Raises `Invalid` with every problem."""
         if not isinstance(body, dict):
             raise Invalid("the body is not an object", [Problem.mismatch("", body, "an object", {"type": "object"})])
         names = ("events", "source") if self.what == "update" else ("events",)
@@ -218,7 +218,7 @@ class Precise:
             self._note(i, self.config.labels.mismatch("/label", event["label"]))
 
     def _check_features(self, events: list[Any]) -> list[Any] | None:
-        """What the events carry, where all is well with it; the problems of those that looked well join the others."""
+        """Return the features if all are valid; add the problems that only encoding them shows."""
         if len(self.bad) == MAX_PROBLEMS:
             return None
         well = [i for i in range(len(events)) if i not in self.bad and self._carries(events[i])]

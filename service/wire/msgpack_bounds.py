@@ -82,7 +82,7 @@ def length(raw: msgspec.Raw | bytes) -> tuple[Literal["list", "map"] | None, int
 
 
 def members(raw: msgspec.Raw | bytes, most: int) -> dict[Any, msgspec.Raw] | None:
-    """The members of a map; None where this is no map or has over `most`. O(bytes) time, O(most) memory.
+    """Return the members of a map; None if it is no map or has more than `most`. O(bytes) time, O(most) memory.
 
     Raises `msgspec.DecodeError` and `UnicodeError`: malformed, or with names that are neither text nor numbers.
     `RecursionError`: nested too deeply.
@@ -95,7 +95,7 @@ def members(raw: msgspec.Raw | bytes, most: int) -> dict[Any, msgspec.Raw] | Non
 
 
 def glance(raw: msgspec.Raw) -> Any:
-    """A value, if it is small or no container; else something that shows what it is."""
+    """Return a value that is small or no container; else a stand-in that shows what it is."""
     first = memoryview(raw)[0]
     if len(memoryview(raw)) > _SMALL and not (0xA0 <= first < 0xC0 or 0xC4 <= first <= 0xC6 or 0xD9 <= first <= 0xDB):
         return Unread(raw)  # neither text nor bytes
@@ -115,7 +115,7 @@ def opened(raw: msgspec.Raw) -> Any:
 
 
 def scalars(raw: msgspec.Raw) -> list[Any]:
-    """A list of at most `MAX_EVENTS`, entry by entry; what is no scalar is `Unread`. Raises `UnicodeError`."""
+    """Read a list of at most `MAX_EVENTS` entries; those that are no scalars become `Unread`. Raises `UnicodeError`."""
     return [_or_unread(_scalar, item) for item in _list(raw)]
 
 

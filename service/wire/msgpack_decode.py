@@ -150,7 +150,7 @@ class _Body(Members):
         return n
 
     def labels(self, n: int) -> Vector:
-        """The labels, (n,), as a learner's log has them."""
+        """Return the labels, (n,), as a log has them."""
         value = self.members.get("labels")
         if value is None:
             words = f"{n} of {self.config.labels.expected}"
@@ -169,7 +169,7 @@ class _Body(Members):
             return np.empty(0)
 
     def weights(self, n: int) -> Vector | None:
-        """The weights, (n,); 1 where there is none."""
+        """Return the weights, (n,); 1 for a missing one."""
         w = self.numbers("weights", n, 1.0)
         if w is not None:
             expected = {"type": "number", "minimum": 0, "maximum": MAX_WEIGHT}
@@ -178,7 +178,7 @@ class _Body(Members):
         return w
 
     def times(self, n: int) -> Vector | None:
-        """The times, (n,); NaN where there is none."""
+        """Return the times, (n,); NaN for a missing one."""
         times = self.numbers("times", n, math.nan)
         if times is None or np.isnan(times).all():
             return None
@@ -189,7 +189,7 @@ class _Body(Members):
         return times
 
     def ids(self, n: int, needed: bool = False) -> tuple[str | None, ...] | None:
-        """The ids, (n,), as text; None where no event has one."""
+        """Return the ids, (n,), as text; None if no event has one."""
         value = self.members.get("ids")
         column = None if value is None else self.column(value, "/ids", n, _IDS)
         if column is None:
@@ -222,7 +222,7 @@ class _Body(Members):
     # Features
 
     def features(self) -> _Features:
-        """The features; refuses the body where they are not even of a size."""
+        """Return the features; refuse the body if their sizes differ."""
         value = self.members.get(self.member)
         where = f"/{self.member}"
         if value is None:
@@ -250,8 +250,8 @@ class _Body(Members):
                 self._note_feature(problem, carried)
         return _Features(n, rows, report, costs)
 
-    def _dense(self, given: msgspec.Raw) -> NDArray[Any] | None:
-        x = self.array(given, "/x", FLOATS, 2)
+    def _dense(self, raw: msgspec.Raw) -> NDArray[Any] | None:
+        x = self.array(raw, "/x", FLOATS, 2)
         if x is None or not self.bounded(len(x), "/x/shape", list(x.shape)):
             return None
         if x.shape[1] != self.config.features.columns:
@@ -260,10 +260,10 @@ class _Body(Members):
             return None
         return x
 
-    def _sparse(self, given: msgspec.Raw) -> Sparse | None:
-        parts = self._map(given, len(_CSR) + MAX_PROBLEMS)
+    def _sparse(self, raw: msgspec.Raw) -> Sparse | None:
+        parts = self._map(raw, len(_CSR) + MAX_PROBLEMS)
         if parts is None:
-            self.note(Problem.mismatch("/csr", glance(given), f"a map of {', '.join(_CSR)}", {"type": "object"}))
+            self.note(Problem.mismatch("/csr", glance(raw), f"a map of {', '.join(_CSR)}", {"type": "object"}))
             return None
         self.only(parts, _CSR, "/csr")
         actual = [
@@ -291,12 +291,12 @@ class _Body(Members):
             return Sparse(data, indices, indptr)
         return None
 
-    def _named(self, given: msgspec.Raw) -> list[dict[str, Any]] | None:
-        parts = self._map(given, _MOST_NAMES)
+    def _named(self, raw: msgspec.Raw) -> list[dict[str, Any]] | None:
+        parts = self._map(raw, _MOST_NAMES)
         if not parts:
             words = f"a map of 1 to {_MOST_NAMES} names, each to a column"
             expected = {"type": "object", "minProperties": 1, "maxProperties": _MOST_NAMES}
-            self.note(Problem.mismatch("/features", glance(given), words, expected))
+            self.note(Problem.mismatch("/features", glance(raw), words, expected))
             return None
         if odd := [name for name in parts if not isinstance(name, str)]:
             self.note(Problem("/features", f"has a column named {show(odd[0])}; expected text"))
@@ -317,10 +317,10 @@ class _Body(Members):
         return [dict(zip(parts, values, strict=True)) for values in zip(*columns, strict=True)]
 
     @staticmethod
-    def _map(given: msgspec.Raw, most: int) -> dict[Any, msgspec.Raw] | None:
-        """The members of a map, at most so many. Raises `BadBody` for names that are neither text nor numbers."""
+    def _map(raw: msgspec.Raw, most: int) -> dict[Any, msgspec.Raw] | None:
+        """Return at most so many members of a map. Raises `BadBody` for names that are neither text nor numbers."""
         try:
-            return members(given, most)
+            return members(raw, most)
         except (msgspec.DecodeError, UnicodeError) as error:
             raise BadBody(f"the body is not MessagePack: {error}") from None
 

@@ -42,7 +42,7 @@ _body = msgspec.msgpack.Decoder(_Body).decode
 
 
 def dense_events(body: bytes, config: Config) -> DenseEvents | None:
-    """The events of a body. O(bytes)."""
+    """Decode the events of a body. O(bytes)."""
     if not isinstance(config.features, Dense):
         return None
     try:

@@ -33,13 +33,13 @@ NONE = -128  # a decision or a rank where there is none
 _encode = msgspec.msgpack.Encoder().encode
 
 _PLACE = np.full(len(Status), NONE, dtype=np.int8)  # of each status in STATUSES; BEYOND never reaches a reply
-for _one, _name in {
+for _code, _name in {
     Status.APPLIED: "applied",
     Status.DUPLICATE: "duplicate",
     Status.RELABELLED: "relabelled",
     Status.UNKNOWN: "unknown",
 }.items():
-    _PLACE[_one] = STATUSES.index(_name)
+    _PLACE[_code] = STATUSES.index(_name)
 _MAPS = [bytes([0x80 + members]) for members in range(16)]  # what MessagePack begins a map with
 _EXPLANATIONS = _encode("explanations")
 _OF_HEAD = len(msgspec.structs.fields(Head))
@@ -50,7 +50,7 @@ _APPLIED, _RELABELLED, _UNKNOWN, _EXPIRED = map(STATUSES.index, ("applied", "rel
 
 
 def statuses(learnt: Learnt) -> NDArray[np.int8]:
-    """What became of each event, (n,): an index into `STATUSES`."""
+    """Return the status of each event, (n,): an index into `STATUSES`."""
     status: NDArray[np.int8] = _PLACE[learnt.outcome.status]
     if learnt.expired is not None:
         status[learnt.expired & (status == _UNKNOWN)] = _EXPIRED
@@ -63,7 +63,7 @@ def counted(status: NDArray[np.int8]) -> dict[str, int]:
 
 
 def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:  # noqa: ARG001 - the caller has them
-    """The reply to labelled events, in their order: what became of each. O(events)."""
+    """Encode the reply to labelled events, with the status of each in their order. O(events)."""
     columns = _columns(learnt)
     reply: dict[str, Any] = {
         **counted(columns["status"]),
@@ -75,7 +75,7 @@ def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes: 
 
 
 def learnt_in_parts(learnt: Learnt, seqs: Sequence[int | None], counts: Sequence[int]) -> list[bytes]:
-    """The same for each of the parts that the events came in, with its `seq`; `counts`: the events of each."""
+    """Encode a reply for each part of the events, with its `seq`; `counts`: the events of each part."""
     columns = _columns(learnt)
     status = columns["status"]
     if len(counts) == len(status):  # one event each
@@ -87,7 +87,7 @@ def learnt_in_parts(learnt: Learnt, seqs: Sequence[int | None], counts: Sequence
 
 
 def _members(columns: dict[str, NDArray[Any]]) -> list[bytes]:
-    """The members of a map that are ARRAYs."""
+    """Encode the members of a map that are ARRAYs."""
     actual: list[bytes] = []
     for name, column in columns.items():
         actual += (begin(name, column.dtype.char, len(column)), _sent(column).tobytes())
@@ -106,7 +106,7 @@ _sent = _same if sys.byteorder == "little" else _swapped  # the numbers as they 
 
 
 def _columns(learnt: Learnt) -> dict[str, NDArray[Any]]:
-    """What a reply to labelled events says of each, by columns of (n,)."""
+    """Return the columns of a reply to labelled events, (n,) each."""
     outcome = learnt.outcome
     status = statuses(learnt)
     message = (status == _APPLIED) | (status == _RELABELLED)
@@ -125,7 +125,7 @@ def encode_scores(
     head: Head,
     explained: Sequence[ScoreExplanation] | None = None,
 ) -> bytes:
-    """The reply to a predict, in the order of its events, after the members of `head`. O(events)."""
+    """Encode the reply to a predict, in the order of its events, after the members of `head`. O(events)."""
     # before both classes have been seen there is nothing to decide by
     decisions = scores.decisions if head.ready else np.full(len(scores.scores), NONE)
     message = decisions.astype(np.int8)

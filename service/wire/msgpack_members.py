@@ -54,24 +54,24 @@ _cells = msgspec.msgpack.Decoder(Array | Annotated[list[Cell], msgspec.Meta(max_
 
 
 class Members:
-    """What a body has, by name; notes everything that is wrong with it."""
+    """The members of a body by name, and every problem with them."""
 
-    def __init__(self, body: bytes, known: Collection[str]) -> None:
-        """Raises `BadBody` for what is not MessagePack, and `Invalid` for what is no map."""
+    def __init__(self, body: bytes, allowed: Collection[str]) -> None:
+        """Read the body. Raises `BadBody` if it is no MessagePack, and `Invalid` if it is no map."""
         self.problems: list[Problem] = []
         try:
             actual = members(body, _MEMBERS)
             if actual is None:
                 kind, n = length(body)
                 what = f"has {n} members" if kind == "map" else f"is {show(glance(_whole(body)))}"
-                detail = f"{what}; expected a map of {', '.join(known)}{_hint(body)}"
+                detail = f"{what}; expected a map of {', '.join(allowed)}{_hint(body)}"
                 problem = Problem("", detail, expected={"type": "object", "maxProperties": _MEMBERS})
                 raise Invalid("the body is not a map of a few members", [problem])
         except (msgspec.DecodeError, UnicodeError) as error:
             raise BadBody(f"the body is not MessagePack: {error}{_hint(body)}") from None
         except RecursionError:
             raise BadBody("the body is nested too deeply") from None
-        self.only(actual, known, "")
+        self.only(actual, allowed, "")
         if NIL in actual.values():
             actual = {name: value for name, value in actual.items() if value != NIL}
         self.members = actual  # as they came, but for those that are nil
@@ -89,7 +89,7 @@ class Members:
             raise Invalid(f"refused {least}{len(self.problems)} {values}", self.problems)
 
     def numbers(self, name: str, n: int, missing: float) -> Vector | None:
-        """A column of numbers as float64, if there is one; nil becomes `missing`."""
+        """Return a column of numbers as float64, if there is one; nil becomes `missing`."""
         value = self.members.get(name)
         column = None if value is None else self.column(value, f"/{name}", n, (*FLOATS, *WHOLE))
         if column is None:
@@ -114,14 +114,14 @@ class Members:
             for i in np.flatnonzero(~good)[:MAX_PROBLEMS].tolist():
                 self.note(Problem.mismatch(f"{where}/{i}", values.item(i), words, expected))
 
-    def only(self, found: dict[Any, Any], known: Collection[str], where: str) -> None:
-        """Note every member that is not one of those known."""
-        for name in found:
-            if name not in known:
-                self.note(Problem.unknown(where, name, known, "member"))
+    def only(self, entries: dict[Any, Any], allowed: Collection[str], where: str) -> None:
+        """Note every member that is not allowed."""
+        for name in entries:
+            if name not in allowed:
+                self.note(Problem.unknown(where, name, allowed, "member"))
 
     def bounded(self, n: int, where: str, shown: Any) -> bool:
-        """Whether there are as many events as there may be."""
+        """Return whether the number of events is allowed."""
         if 0 < n <= MAX_EVENTS:
             return True
         actual = "missing" if shown is None else f"{show(shown)}, {n} events"
@@ -131,24 +131,24 @@ class Members:
         return False
 
     def column(
-        self, given: msgspec.Raw, where: str, n: int | None, dtypes: Collection[str], named: bool = False
+        self, raw: msgspec.Raw, where: str, n: int | None, dtypes: Collection[str], named: bool = False
     ) -> NDArray[Any] | list[Any] | None:
-        """A list or a one-dimensional array, of n events where their number is known.
+        """Return a list or a one-dimensional array of n events; None: of any number.
 
         A list is of scalars, or, of features that have names, of scalars and lists of them. Whatever else is in it is
         not decoded, and stands there as `Unread`. Raises `BadBody` for text that is not UTF-8.
         """
-        column: Array | list[Any] | None = self._taken(_cells if named else _entries, given)
-        if column is None and length(given)[0] == "list":
-            count = length(given)[1]
-            if n is None and not self.bounded(count, where, glance(given)):
+        column: Array | list[Any] | None = self._taken(_cells if named else _entries, raw)
+        if column is None and length(raw)[0] == "list":
+            count = length(raw)[1]
+            if n is None and not self.bounded(count, where, glance(raw)):
                 return None
             if n is None or n == count:
-                column = self._taken(cells if named else scalars, given)
+                column = self._taken(cells if named else scalars, raw)
             else:
                 self.note(_unequal(where, count, n))
                 return None
-        values = column if isinstance(column, list) else self.array(given, where, dtypes, 1, "a list or ", column)
+        values = column if isinstance(column, list) else self.array(raw, where, dtypes, 1, "a list or ", column)
         if values is not None and n is not None and len(values) != n:
             self.note(_unequal(where, len(values), n))
             return None
@@ -156,20 +156,20 @@ class Members:
 
     def array(
         self,
-        given: msgspec.Raw | None,
+        raw: msgspec.Raw | None,
         where: str,
         dtypes: Collection[str],
         ndim: int,
         other: str = "",
         read: Array | None = None,
     ) -> NDArray[Any] | None:
-        """An ARRAY as a read-only view of its bytes; it may have been `read`."""
-        if read is None and given is not None:
-            read = self._taken(_array, given)
+        """Return an ARRAY as a read-only view of its bytes; `read`: the ARRAY if it is decoded already."""
+        if read is None and raw is not None:
+            read = self._taken(_array, raw)
         if read is not None:
             dtype, shape, data = read.dtype, read.shape, read.data
         else:
-            actual = None if given is None else opened(given)
+            actual = None if raw is None else opened(raw)
             if not isinstance(actual, dict) or not actual.keys() & _PARTS:
                 words = f"{other}an array of {', '.join(dtypes)}: a map of {', '.join(_PARTS)}"
                 value = ABSENT if actual is None else actual
@@ -208,10 +208,10 @@ class Members:
         return values != 0 if dtype == "bool" else values
 
     @staticmethod
-    def _taken(decode: Callable[[msgspec.Raw], Any], given: msgspec.Raw) -> Any:
-        """What a decoder makes of a value; None where it does not take it. Raises `BadBody`: text is not UTF-8."""
+    def _taken(decode: Callable[[msgspec.Raw], Any], raw: msgspec.Raw) -> Any:
+        """Decode a value; None if the decoder refuses it. Raises `BadBody` if text is not UTF-8."""
         try:
-            return decode(given)
+            return decode(raw)
         except msgspec.DecodeError:
             return None
         except UnicodeError as error:
@@ -224,6 +224,6 @@ def _unequal(where: str, count: int, n: int) -> Problem:
 
 
 def _hint(body: bytes) -> str:
-    """What to add where a body that cannot be read looks like JSON, which begins as small numbers of MessagePack do."""
+    """Return a hint if an unreadable body looks like JSON, which begins like small numbers of MessagePack."""
     begins = body[:_GLANCE].lstrip()[:1]
     return "; it looks like JSON, whose Content-Type is application/json" if begins in (b"{", b"[") else ""

@@ -25,7 +25,7 @@ _SEQ = _encode("seq")
 
 @lru_cache(1024)
 def begin(name: str, kind: str, n: int) -> bytes:
-    """A member that is an ARRAY of n numbers, of a NumPy type's character, up to these."""
+    """Return the bytes of an ARRAY of n numbers up to its data; `n` numbers of a NumPy type's character."""
     dtype, size = _DTYPES[kind]
     numbers = bytes(size * n)
     array = _encode({"dtype": dtype, "shape": [n], "data": numbers})
@@ -35,16 +35,16 @@ def begin(name: str, kind: str, n: int) -> bytes:
 def in_parts(
     seqs: Sequence[int | None],
     counts: Sequence[int],
-    told: Sequence[bytes],
+    remembered: Sequence[bytes],
     alike: Mapping[str, Any],
     columns: Mapping[str, NDArray[np.generic]],
 ) -> list[bytes]:
-    """The replies to messages of so many events each, with their `seq`. O(bytes).
+    """Encode the replies to messages of so many events each, with their `seq`. O(bytes).
 
-    `told`: what each is told of its own, a map in MessagePack of the same few names; `alike`: what all are told;
-    `columns`: what is said of each event, as it is sent.
+    `remembered`: members of each reply, a small MessagePack map; `alike`: members of all replies; `columns`: arrays
+    over all events.
     """
-    members = 1 + (told[0][0] & 0x0F) + len(alike) + len(columns)
+    members = 1 + (remembered[0][0] & 0x0F) + len(alike) + len(columns)
     assert members < 16
     head, shared = bytes([0x80 + members]) + _SEQ, _encode(alike)[1:]
     templates = {}
@@ -54,7 +54,7 @@ def in_parts(
         parts[2] = shared.replace(b"%", b"%%") + parts[2]
         templates[n] = b"".join(parts)
     stops = list(accumulate(counts))
-    local = [list(map(_encode, seqs)), [item[1:] for item in told]]
+    local = [list(map(_encode, seqs)), [item[1:] for item in remembered]]
     for column in columns.values():
         data, size = column.tobytes(), column.itemsize
         local.append([data[size * (stop - n) : size * stop] for stop, n in zip(stops, counts, strict=True)])

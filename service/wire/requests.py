@@ -44,7 +44,7 @@ class Labelled(NamedTuple):
         return LabelledBatch(self.rows, self.labels, self.weights, self.times, self.ids, self.segments, self.costs)
 
     def part(self, start: int, stop: int) -> Labelled:
-        """Some neighbouring events, as views."""
+        """Return some neighbouring events, as views."""
         cut = slice(start, stop)
         local = slice(int(np.count_nonzero(self.carried[:start])), int(np.count_nonzero(self.carried[:stop])))
         whole = LabelledBatch(self.labels, self.labels, segments=self.segments)  # the rows play no part in its segments

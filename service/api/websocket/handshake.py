@@ -53,7 +53,7 @@ class Sockets:
             await _deny(refusal, scope, send)
             access = app_state(scope).access
             name = None if match is None else match[1]
-            access.websocket(scope, name, began, status=refusal.status, known=match is not None)
+            access.websocket(scope, name, began, status=refusal.status, matched=match is not None)
         else:
             await Connection(scope, receive, send, match[1], grant).serve()
 

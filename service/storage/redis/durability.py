@@ -57,9 +57,7 @@ class Acks:
     """One value of the setting, and what is known of the servers."""
 
     def __init__(self, acks: str, reply_seconds: float) -> None:
-        """Parse the setting. `reply_seconds`: the connection's reply time-out. Raises `ValueError` for a malformed
-        value.
-        """
+        """Parse the setting; `reply_seconds`: reply time-out of the connection. Raises `ValueError`."""
         if not re.fullmatch(ACKS, acks):
             raise ValueError(f"acks is {acks!r}; expected memory, aof or replicas:n")
         kind, _, number = acks.partition(":")
@@ -85,8 +83,7 @@ class Acks:
         return SETTINGS
 
     def amiss(self, command: Command, reply: Any) -> str | None:
-        """Return what is missing according to the `reply` to `command`, if anything. Raises a reply that is an
-        unrelated error.
+        """Return what is missing according to the `reply` to `command`, if anything; raise unrelated errors.
 
         Decides by the command that was sent, not by the one that would be sent now: several are under way at
         once.

@@ -419,9 +419,7 @@ def _lost(learner: str, position: int, head: int) -> str:
 
 
 def _entries(reply: Any, learner: str, after: int) -> tuple[int, list[LogEntry]]:
-    """Decode the head and the entries in the reply of APPEND or READ. Raises if the log does not reach back to
-    `after`.
-    """
+    """Decode the head and entries in a reply of APPEND or READ; raise if the log begins behind `after`."""
     head, trimmed, same, *flat = _present(reply, learner)
     if not same:
         raise LostRecords(_lost(learner, after, head))

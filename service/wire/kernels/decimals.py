@@ -35,7 +35,7 @@ _LEAST_BINARY, _MOST_BINARY = -1074, 970  # of the power of two behind 53 bits o
 
 
 def _top(q: int) -> int:
-    """The first 64 bits of 5^q."""
+    """Return the first 64 bits of 5^q."""
     if q >= 0:
         power = int(5**q)
         excess = power.bit_length() - 64
@@ -60,7 +60,7 @@ _FAR = 10**8  # an exponent beyond what the digits of any body make up for
 
 @inlined
 def _product(a, b):  # type: ignore[no-untyped-def]
-    """The upper and the lower 64 bits of a product of 64-bit numbers."""
+    """Return the upper and the lower 64 bits of a product of 64-bit numbers."""
     a0, a1 = a & _LOW, a >> _32
     b0, b1 = b & _LOW, b >> _32
     p00, p01, p10, p11 = a0 * b0, a0 * b1, a1 * b0, a1 * b1
@@ -87,7 +87,7 @@ def _shifted(w):  # type: ignore[no-untyped-def]
 
 @inlined
 def _nearest(w, q):  # type: ignore[no-untyped-def]
-    """(the float64 nearest to w 10^q, w > 0; whether it is: else it is a hard one)."""
+    """Return the float64 nearest to w 10^q, w > 0, and whether it certainly is; else the number is a hard one."""
     if w <= _EXACT:
         if 0 <= q <= 22:
             return float(w) * _TENS[q], True
@@ -118,7 +118,7 @@ def blank(byte):  # type: ignore[no-untyped-def]
 
 @inlined
 def _digit(body, at, stop):  # type: ignore[no-untyped-def]
-    """The digit there, or something above 9."""
+    """Return the digit at a place, or a number above 9."""
     return np.int64(body[at]) ^ 48 if at < stop else np.int64(10)
 
 
@@ -133,7 +133,7 @@ def _eight(body, at):  # type: ignore[no-untyped-def]
 
 
 @bare_kernel
-def decimals(body, at, stop, out, row, first, last, hard, found, table):  # type: ignore[no-untyped-def]
+def decimals(body, at, stop, out, row, first, last, hard, hard_count, table):  # type: ignore[no-untyped-def]
     """Read JSON numbers with commas between them, from `at` < `stop` on, into `out[row, first]` to `out[row, last]`.
 
     (The place behind them and any blanks there, or -1 where that is not what stands here; how many hard ones are found
@@ -212,10 +212,10 @@ def decimals(body, at, stop, out, row, first, last, hard, found, table):  # type
             value, sure = _nearest(w, q)
         out[row, k] = value * (1.0 - 2.0 * np.float64(negative))
         if not sure:
-            if found < hard.shape[0]:
-                hard[found, 0], hard[found, 1], hard[found, 2] = table, row, k
-                hard[found, 3], hard[found, 4] = start, at
-                found += 1
+            if hard_count < hard.shape[0]:
+                hard[hard_count, 0], hard[hard_count, 1], hard[hard_count, 2] = table, row, k
+                hard[hard_count, 3], hard[hard_count, 4] = start, at
+                hard_count += 1
             else:
                 good = False
         while at < stop and blank(body[at]):
@@ -226,4 +226,4 @@ def decimals(body, at, stop, out, row, first, last, hard, found, table):  # type
         k += 1
         if not good:
             at = -1
-    return at, found
+    return at, hard_count

@@ -24,11 +24,11 @@ FLOATS: dict[str, np.dtype[Any]] = {  # by the names that bodies have for them
 
 
 @bare_kernel
-def _widen(given, most, wide):  # type: ignore[no-untyped-def]
+def _widen(value, most, wide):  # type: ignore[no-untyped-def]
     """Fill `wide`; whether no number is larger than `most`, nor NaN."""
     good = True
-    for i in range(given.shape[0]):
-        x = np.float64(given[i])
+    for i in range(value.shape[0]):
+        x = np.float64(value[i])
         wide[i] = x
         good &= abs(x) <= most
     return good
@@ -46,7 +46,7 @@ def _narrow(wide, single):  # type: ignore[no-untyped-def]
 
 
 def narrowed(wide: NDArray[np.float64]) -> NDArray[np.float32] | None:
-    """The same numbers as float32, signed zeros included; None where that is not exact, or one is NaN. O(numbers)."""
+    """Convert to float32, signed zeros included; None if that is not exact or a number is NaN. O(numbers)."""
     flat = wide.reshape(-1)
     single = np.empty(len(flat), dtype=np.float32)
     few = min(len(flat), _FEW)  # which tell most streams of decimal fractions apart

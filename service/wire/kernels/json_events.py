@@ -48,7 +48,7 @@ _GIVEN_ROW, _IDS_ROW, _COLUMNS = (
     6,
 )  # of the notes: what is given of each member; the ids; behind them hard numbers
 _NO_ID, _TEXT, _WHOLE = range(3)  # kinds of ids
-_FLAG, _GIVEN = 1, 2  # true or false, and numbers: bits of what is given of a member
+_FLAG, _NUMERIC = 1, 2  # true or false, and numbers: bits of the kinds of a member
 _LONGEST_WHOLE = 18  # digits of an id that is a whole number
 _HARD, _PER_HARD = 16, 256  # numbers left to `float`: so many, and one for so many bytes, then another way is as fast
 _MINUS, _ZERO = 45, 48
@@ -90,7 +90,7 @@ def _member(name):  # type: ignore[no-untyped-def]
 
 @inlined
 def _id(body, at, stop, notes, row):  # type: ignore[no-untyped-def]
-    """The place behind an id, or -1; fills `notes[row]`: kind, start, stop."""
+    """Return the place behind an id, or -1; fill `notes[row]`: kind, start, stop."""
     start = at
     if packed(body, at, min(stop, at + 4)) == _NULL:
         at += 4
@@ -111,8 +111,8 @@ def _id(body, at, stop, notes, row):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _number(body, at, stop, further, i, member, notes, found):  # type: ignore[no-untyped-def]
-    """(the place behind a number, true, false or null, or -1; which of these it is; hard ones by now)."""
+def _number(body, at, stop, further, i, member, notes, hard_count):  # type: ignore[no-untyped-def]
+    """Return the place behind a number, true, false or null (or -1), its kind, and the hard numbers so far."""
     four = packed(body, at, min(stop, at + 4))
     kind = 0
     if four == _NULL:
@@ -126,14 +126,14 @@ def _number(body, at, stop, further, i, member, notes, found):  # type: ignore[n
         at = at + 5 if stands(body, at + 4, stop, 101) else -1
         kind = _FLAG
     else:
-        at, found = decimals(body, at, stop, further, i, member, member, notes, found, 1)
-        kind = _GIVEN
-    return at, kind, found
+        at, hard_count = decimals(body, at, stop, further, i, member, member, notes, hard_count, 1)
+        kind = _NUMERIC
+    return at, kind, hard_count
 
 
 @inlined
-def _event(body, at, stop, labelled, i, X, further, notes, found):  # type: ignore[no-untyped-def]
-    """(the place behind the event that begins at `at`, or -1; hard numbers by now); fills row i of the columns."""
+def _event(body, at, stop, labelled, i, X, further, notes, hard_count):  # type: ignore[no-untyped-def]
+    """Fill row i of the columns; return the place behind the event at `at` (or -1) and the hard numbers so far."""
     further[i, _LABEL], further[i, _WEIGHT], further[i, _TIME] = np.nan, 1.0, np.nan
     row = _IDS_ROW + i
     notes[row, 0] = _NO_ID
@@ -152,13 +152,13 @@ def _event(body, at, stop, labelled, i, X, further, notes, found):  # type: igno
         elif member == _X:
             at = behind(body, at, stop, OPEN)
             if at >= 0:
-                at, found = decimals(body, at, stop, X, i, 0, X.shape[1] - 1, notes, found, 0)
+                at, hard_count = decimals(body, at, stop, X, i, 0, X.shape[1] - 1, notes, hard_count, 0)
             at = behind(body, at, stop, CLOSE)
         elif member == _ID:
             at = _id(body, at, stop, notes, row)
             notes[_GIVEN_ROW, _ID] |= notes[row, 0]
         else:
-            at, kind, found = _number(body, at, stop, further, i, member, notes, found)
+            at, kind, hard_count = _number(body, at, stop, further, i, member, notes, hard_count)
             if kind == _FLAG and member != _LABEL:
                 at = -1
             notes[_GIVEN_ROW, member] |= kind
@@ -169,12 +169,12 @@ def _event(body, at, stop, labelled, i, X, further, notes, found):  # type: igno
     good = seen >> _X & 1 == 1
     for k in range(X.shape[1]):
         good = good and abs(X[i, k]) <= LARGEST
-    return behind(body, at, stop, END) if good else -1, found
+    return behind(body, at, stop, END) if good else -1, hard_count
 
 
 @inlined
 def _object_end(body, at, stop):  # type: ignore[no-untyped-def]
-    """The place behind an object without objects in it that begins at `at`; or -1."""
+    """Return the place behind an object at `at` that contains no objects; or -1."""
     at = at + 1 if stands(body, at, stop, BEGIN) else -1
     while 0 <= at < stop and body[at] != END:
         end = at

@@ -29,13 +29,13 @@ OPEN, CLOSE, BEGIN, END = 91, 93, 123, 125  # [ ] { }
 
 
 def code(word: str) -> int:
-    """A word of at most 7 letters as one number."""
+    """Pack a word of at most 7 letters into a number."""
     return int.from_bytes(word.encode(), "big")
 
 
 @inlined
 def after_blanks(body, at, stop):  # type: ignore[no-untyped-def]
-    """The next place that is not blank; -1 stays as it is."""
+    """Return the next place that is not blank; -1 stays -1."""
     while 0 <= at < stop and blank(body[at]):
         at += 1
     return at
@@ -49,7 +49,7 @@ def stands(body, at, stop, character):  # type: ignore[no-untyped-def]
 
 @inlined
 def behind(body, at, stop, character):  # type: ignore[no-untyped-def]
-    """The next place that is not blank behind a character, blanks before it left out; -1 where that does not stand."""
+    """Skip blanks, a character and blanks again; return the place behind, or -1 if the character is missing."""
     at = after_blanks(body, at, stop)
     return after_blanks(body, at + 1, stop) if stands(body, at, stop, character) else -1
 
@@ -64,7 +64,7 @@ def text_end(body, at, stop):  # type: ignore[no-untyped-def]
 
 @inlined
 def packed(body, start, stop):  # type: ignore[no-untyped-def]
-    """The bytes from `start` on, up to `stop` and at most 7, as one number, as `code` gives it."""
+    """Pack at most 7 bytes from `start` to `stop` into a number, as `code` does."""
     number = np.int64(0)
     for k in range(start, min(stop, start + 7)):
         number = number << 8 | np.int64(body[k])

@@ -56,7 +56,7 @@ _NIL = 0xC0
 
 @inlined
 def _number(body, at, size):  # type: ignore[no-untyped-def]
-    """The bytes as one number, the largest first; of eight it may be below 0."""
+    """Read big-endian bytes as a number; eight of them may be below 0."""
     number = np.int64(0)
     for k in range(at, at + size):
         number = number << 8 | np.int64(body[k])
@@ -92,7 +92,7 @@ def _text(body, at, stop):  # type: ignore[no-untyped-def]
 
 @inlined
 def _bytes(body, at, stop):  # type: ignore[no-untyped-def]
-    """The same for bytes."""
+    """Read the length of bytes."""
     start, size = _sized(body, at, stop, 0x100, 0, 0xC4, 3)
     return (start, start + size) if start >= 0 and start + size <= stop else (-1, -1)
 
@@ -105,7 +105,7 @@ def _list(body, at, stop):  # type: ignore[no-untyped-def]
 
 @inlined
 def _whole(body, at, stop):  # type: ignore[no-untyped-def]
-    """(the place behind a whole number from 0 to MAX_SEQ, the number); (-1, 0) where there is none."""
+    """Return the place behind a whole number from 0 to MAX_SEQ, and the number; (-1, 0) without one."""
     if not 0 <= at < stop:
         return -1, np.int64(0)
     byte = np.int64(body[at])
@@ -120,7 +120,7 @@ def _whole(body, at, stop):  # type: ignore[no-untyped-def]
 
 @inlined
 def _after_scalar(body, at, stop):  # type: ignore[no-untyped-def]
-    """The place behind a number, a string, a truth value or nil; -1 where there is none in whole."""
+    """Return the place behind a number, string, boolean or nil; -1 if none is complete."""
     if not 0 <= at < stop:
         return -1
     byte = np.int64(body[at])
@@ -138,7 +138,7 @@ def _after_scalar(body, at, stop):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _array(body, at, stop, dimensions):  # type: ignore[no-untyped-def]
-    """An ARRAY: (the place behind it, or -1; its kind; n; width; where its data begin and end)."""
+    """Read an ARRAY: return the place behind it (or -1), kind, n, width, start and stop of its data."""
     kind, size, seen = 0, 0, 0
     n, width = np.int64(0), np.int64(1)
     first, last = -1, -1
@@ -178,16 +178,16 @@ def _array(body, at, stop, dimensions):  # type: ignore[no-untyped-def]
 
 
 @bare_kernel
-def _columnar_heads(body, ends, found):  # type: ignore[no-untyped-def]
-    """Fill a row of `found` for each message; the messages stand one behind the other, and end at `ends`.
+def _columnar_heads(body, ends, rows):  # type: ignore[no-untyped-def]
+    """Fill a row of `rows` for each message; the messages follow each other and end at `ends`.
 
     Places are counted from the beginning of the message.
     """
-    found[:] = 0
+    rows[:] = 0
     at = 0
     for m in range(len(ends)):
         begin, stop = at, ends[m]
-        head = found[m]
+        head = rows[m]
         head[LEARNER] = -1
         members, seen = np.int64(0), 0
         n = -1  # events; not known yet
@@ -261,7 +261,7 @@ def _columnar_heads(body, ends, found):  # type: ignore[no-untyped-def]
 
 
 def columnar_heads(messages: Sequence[bytes]) -> NDArray[np.int64]:
-    """The heads of n messages, (n, 21).
+    """Return the heads of n messages, (n, 21).
 
     A head is how many events there are, 0 where it is unusual; `seq`; where the learner's name begins and ends, -1
     where there is none; which of OPERATIONS; the width of `x`; for each of COLUMNS its kind, see DTYPES and LIST; and

@@ -13,7 +13,7 @@ __all__ = ["load_kernels"]
 
 
 def load_kernels(dim: int | None) -> None:
-    """What reads messages and rows of numbers, and with a `dim` JSON of dense events of so many."""
+    """Compile what reads messages and rows of numbers; with `dim`, dense JSON events of that width, too."""
     heads([""])
     columnar_heads([b""])
     payloads(b"", 0, 0)

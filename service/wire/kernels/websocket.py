@@ -108,7 +108,7 @@ def _special(block):  # type: ignore[no-untyped-def]
 
 @inlined
 def _array_end(body, at, stop):  # type: ignore[no-untyped-def]
-    """(the place of the bracket that ends the array whose first entry may begin at `at`, or -1; its entries)."""
+    """Return the place of the bracket that ends an array (or -1), and its entries; `at`: its first entry."""
     entries, depth, objects = np.int64(0), 0, np.int64(0)  # objects: a bit for each depth that an object is at
     filled = False  # there is something behind the last comma
     more = True
@@ -148,7 +148,7 @@ def _array_end(body, at, stop):  # type: ignore[no-untyped-def]
 
 @inlined
 def _seq(body, at, stop):  # type: ignore[no-untyped-def]
-    """(the place behind a number without sign, fraction and exponent, or -1; the number)."""
+    """Return the place behind a number without sign, fraction and exponent (or -1), and the number."""
     start = at
     number = np.int64(0)
     while at < stop and at - start <= _DIGITS and 48 <= body[at] <= 57:
@@ -159,14 +159,14 @@ def _seq(body, at, stop):  # type: ignore[no-untyped-def]
 
 
 @bare_kernel
-def _heads(body, ends, found):  # type: ignore[no-untyped-def]
-    """Fill a row of `found` for each message; the messages stand one behind the other, and end at `ends`."""
+def _heads(body, ends, rows):  # type: ignore[no-untyped-def]
+    """Fill a row of `rows` for each message; the messages follow each other and end at `ends`."""
     at = 0
     for m in range(len(ends)):
         stop = ends[m]
         at = behind(body, at, stop, BEGIN)
         count, seen = np.int64(0), 0
-        found[m, _LEARNER] = -1
+        rows[m, _LEARNER] = -1
         more = True
         while more:
             end = text_end(body, at + 1, stop) if stands(body, at, stop, QUOTE) else -1
@@ -177,20 +177,20 @@ def _heads(body, ends, found):  # type: ignore[no-untyped-def]
                 pass
             elif name == _SEQ_NAME:
                 member = 1
-                at, found[m, _SEQ] = _seq(body, at, stop)
+                at, rows[m, _SEQ] = _seq(body, at, stop)
             elif name == _OP_NAME:
                 member = 2
                 end = text_end(body, at + 1, stop) if stands(body, at, stop, QUOTE) else -1
                 message = packed(body, at + 1, end) if 0 < end - at - 1 <= 7 else np.int64(0)
-                found[m, _OPERATION] = 0 if message == _UPDATE else 1 if message == _PREDICT else 2
+                rows[m, _OPERATION] = 0 if message == _UPDATE else 1 if message == _PREDICT else 2
                 at = end + 1 if message in (_UPDATE, _PREDICT, _LABELS) else -1
             elif name == _EVENTS_NAME:
                 member = 4
                 at = behind(body, at, stop, OPEN)
-                found[m, _START] = at
+                rows[m, _START] = at
                 if at >= 0:
                     at, count = _array_end(body, at, stop)
-                found[m, _STOP] = at
+                rows[m, _STOP] = at
                 at = at + 1 if at >= 0 else -1
             elif name == _LEARNER_NAME:
                 member = 8
@@ -198,7 +198,7 @@ def _heads(body, ends, found):  # type: ignore[no-untyped-def]
                     at += 4
                 else:
                     end = text_end(body, at + 1, stop) if stands(body, at, stop, QUOTE) else -1
-                    found[m, _LEARNER], found[m, _LEARNER_END] = at + 1, end
+                    rows[m, _LEARNER], rows[m, _LEARNER_END] = at + 1, end
                     at = end + 1 if end >= 0 else -1
             if member == 0 or seen & member:
                 at = -1
@@ -208,7 +208,7 @@ def _heads(body, ends, found):  # type: ignore[no-untyped-def]
             if more:
                 at = after_blanks(body, at + 1, stop)
         at = behind(body, at, stop, END)
-        found[m, _COUNT] = count if at == stop and seen & 7 == 7 else 0
+        rows[m, _COUNT] = count if at == stop and seen & 7 == 7 else 0
         at = stop
 
 

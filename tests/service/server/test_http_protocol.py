@@ -198,7 +198,7 @@ async def test_a_body_without_end_of_which_nothing_comes_is_broken_off(framing: 
     parts = [framing[at : at + 2**12] for at in range(0, len(framing), 2**12)]
     written = b"".join(await replied(reading, CHUNKED, b"3\r\nabc\r\n", *parts))
     assert written.startswith(b"HTTP/1.1 431 ")
-    assert b"what frames the body, or follows it, is over 65536 bytes" in written
+    assert b"the chunk framing or trailer of the body is over 65536 bytes" in written
     assert written.count(b"HTTP/1.1 ") == 1
 
 

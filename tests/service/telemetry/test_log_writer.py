@@ -272,7 +272,7 @@ async def test_the_server_writes_json_lines_only_and_the_last_one_before_it_ends
     assert [line["request_id"] for line in lines if line.get("status") in (400, 403)] == report
     assert {line["code"] for line in lines if line.get("status") == 400} == {"bad-request"}
     assert [line["reason"] for line in lines if "reason" in line] == [
-        "this is no request of HTTP/1.1: Invalid method encountered; the connection is closed"
+        "this is not an HTTP/1.1 request: Invalid method encountered; the connection is closed"
     ]
     assert lines[-1]["message"] == "stopped"
     assert all(line["logger"].startswith("rarestream.") for line in lines)  # uvicorn does not say it again
