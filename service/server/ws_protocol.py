@@ -5,8 +5,8 @@
 
 A plain message is one masked frame, not too large, and complete in one read; nearly all are. The library parses the
 others: fragments, pings, closes, malformed frames, frames that continue in the next read, and everything once a close
-is in progress. It always gets a frame to its end, so its state is as if it had parsed every frame. The application finds
-the extension `rarestream.transport` in its scope, which reads and writes many messages at once; ASGI cannot.
+is in progress. It always gets a frame to its end, so its state is as if it had parsed every frame. The application has
+the extension `rarestream.transport` in its scope: it reads and writes many messages at once; ASGI cannot.
 """
 
 from __future__ import annotations
