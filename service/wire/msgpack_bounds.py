@@ -15,9 +15,9 @@ from service.wire.json_errors import MAX_EVENTS
 __all__ = [
     "MAX_SIZE",
     "NIL",
-    "Array",
     "Cell",
     "Entries",
+    "PackedArray",
     "Scalar",
     "Unread",
     "cells",
@@ -40,7 +40,7 @@ _FEW = 16  # members of a map that is opened
 _SIZES = {0xDC: 2, 0xDE: 2, 0xDD: 4, 0xDF: 4}  # bytes of the length, after the first byte of a list or a map
 
 
-class Array(msgspec.Struct, forbid_unknown_fields=True):
+class PackedArray(msgspec.Struct, forbid_unknown_fields=True):
     """Numbers as they are in memory, little-endian; `data` is a view of the message that they came in."""
 
     dtype: Literal["float32", "float64", "bool", "int8", "uint8", "int32", "int64", "uint64"]

@@ -17,7 +17,7 @@ from learners.features import Dense
 from learners.numerics import Matrix, Vector
 from service.wire.json_errors import MAX_EVENTS
 from service.wire.kernels import FLOATS, MAX_ID, widened
-from service.wire.msgpack_bounds import Array
+from service.wire.msgpack_bounds import PackedArray
 from service.wire.msgpack_members import DTYPES
 
 __all__ = ["DenseEvents", "are_ids", "dense_events"]
@@ -32,13 +32,13 @@ class DenseEvents(NamedTuple):
     ids: tuple[str, ...] | None
 
 
-class _Body(msgspec.Struct, forbid_unknown_fields=True):
-    x: Array
-    labels: Array | msgspec.UnsetType = msgspec.UNSET
-    ids: Array | Annotated[list[str], msgspec.Meta(max_length=MAX_EVENTS)] | msgspec.UnsetType = msgspec.UNSET
+class _DenseBody(msgspec.Struct, forbid_unknown_fields=True):
+    x: PackedArray
+    labels: PackedArray | msgspec.UnsetType = msgspec.UNSET
+    ids: PackedArray | Annotated[list[str], msgspec.Meta(max_length=MAX_EVENTS)] | msgspec.UnsetType = msgspec.UNSET
 
 
-_body = msgspec.msgpack.Decoder(_Body).decode
+_body = msgspec.msgpack.Decoder(_DenseBody).decode
 
 
 def dense_events(body: bytes, config: Config) -> DenseEvents | None:
@@ -68,11 +68,11 @@ def are_ids(ids: Sequence[str]) -> bool:
     return 0 < min(map(len, ids)) <= max(map(len, ids)) <= MAX_ID and "".join(ids).isprintable()
 
 
-def _fits(array: Array, dtype: str, n: int) -> bool:
+def _fits(array: PackedArray, dtype: str, n: int) -> bool:
     return array.dtype == dtype and array.shape == [n] and len(array.data) == n * DTYPES[dtype].itemsize
 
 
-def _rows(x: Array, dim: int) -> Matrix | None:
+def _rows(x: PackedArray, dim: int) -> Matrix | None:
     dtype, shape = FLOATS.get(x.dtype), x.shape
     if dtype is None or len(shape) != 2 or shape[1] != dim:
         return None
@@ -82,14 +82,14 @@ def _rows(x: Array, dim: int) -> Matrix | None:
     return widened(x.data, dtype, dim)
 
 
-def _labels(labels: Array, n: int, config: Config) -> Vector | None:
+def _labels(labels: PackedArray, n: int, config: Config) -> Vector | None:
     if not _fits(labels, "int8", n):
         return None
     y = np.frombuffer(labels.data, np.int8).astype(np.float64)
     return config.labels.columns(y) if config.labels.good(y).all() else None
 
 
-def _ids(ids: Array | list[str], n: int) -> tuple[str, ...] | None:
+def _ids(ids: PackedArray | list[str], n: int) -> tuple[str, ...] | None:
     if isinstance(ids, list):
         return tuple(ids) if len(ids) == n and are_ids(ids) else None
     if not _fits(ids, "uint64", n):

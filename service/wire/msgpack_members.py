@@ -19,9 +19,9 @@ from service.wire.kernels import FLOATS
 from service.wire.msgpack_bounds import (
     MAX_SIZE,
     NIL,
-    Array,
     Cell,
     Entries,
+    PackedArray,
     cells,
     glance,
     length,
@@ -48,9 +48,9 @@ _MEMBERS = 100  # of a body; the routes know eight
 _GLANCE = 64  # bytes of a body in which it begins
 
 _whole = msgspec.msgpack.Decoder(msgspec.Raw).decode
-_array = msgspec.msgpack.Decoder(Array).decode
-_entries = msgspec.msgpack.Decoder(Array | Entries).decode
-_cells = msgspec.msgpack.Decoder(Array | Annotated[list[Cell], msgspec.Meta(max_length=MAX_EVENTS)]).decode
+_array = msgspec.msgpack.Decoder(PackedArray).decode
+_entries = msgspec.msgpack.Decoder(PackedArray | Entries).decode
+_cells = msgspec.msgpack.Decoder(PackedArray | Annotated[list[Cell], msgspec.Meta(max_length=MAX_EVENTS)]).decode
 
 
 class Members:
@@ -138,7 +138,7 @@ class Members:
         A list is of scalars, or, of features that have names, of scalars and lists of them. Whatever else is in it is
         not decoded, and stands there as `Unread`. Raises `BadBody` for text that is not UTF-8.
         """
-        column: Array | list[Any] | None = self._taken(_cells if named else _entries, raw)
+        column: PackedArray | list[Any] | None = self._taken(_cells if named else _entries, raw)
         if column is None and length(raw)[0] == "list":
             count = length(raw)[1]
             if n is None and not self.bounded(count, where, glance(raw)):
@@ -161,7 +161,7 @@ class Members:
         dtypes: Collection[str],
         ndim: int,
         other: str = "",
-        read: Array | None = None,
+        read: PackedArray | None = None,
     ) -> NDArray[Any] | None:
         """Return an ARRAY as a read-only view of its bytes; `read`: the ARRAY if it is decoded already."""
         if read is None and raw is not None:

@@ -117,7 +117,7 @@ class Result:
 
 
 async def _logged_ids(store_url: str) -> tuple[list[str], int]:
-    """The event ids in log order, repeats included, and how many records there are."""
+    """Return the event ids in log order, repeats included, and how many records there are."""
     store = await open_store(store_url)
     try:
         birth = (await store.heads())[NAME].birth
@@ -183,7 +183,7 @@ def campaign(store_url: str, log: Path, kills: int, clients: int = 4, seed: int 
 
 
 def main() -> None:
-    """The command line."""
+    """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--store", choices=["sqlite", "redis"], default="sqlite")

@@ -112,11 +112,11 @@ class Sampler:
         """Ask and compare."""
         with httpx.Client(timeout=300, trust_env=False) as http, ThreadPoolExecutor(len(self.urls)) as threads:
             while not self.done.wait(self.every):
-                for node, replies in enumerate(threads.map(lambda url: self._asked(http, url), self.urls)):
+                for node, replies in enumerate(threads.map(lambda url: self._poll(http, url), self.urls)):
                     for reply in replies:
                         self.compare(node, reply)
 
-    def _asked(self, http: httpx.Client, url: str) -> list[httpx.Response]:
+    def _poll(self, http: httpx.Client, url: str) -> list[httpx.Response]:
         actual = []
         for _ in range(self.row):
             reply = http.get(f"{url}/v1/learners/{NAME}/digest", params={"at_least": self.last})
@@ -232,7 +232,7 @@ def _saved(metrics: str) -> int:
 
 
 def main() -> None:
-    """The command line."""
+    """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--nodes", type=int, default=4)

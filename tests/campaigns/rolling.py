@@ -104,7 +104,7 @@ class Client:
             self.acknowledged.update(result["id"] for result in reply["results"])
 
     def _stream(self, rng: random.Random) -> None:
-        """A message after the other; at a close, which says why, they go on over a new websocket."""
+        """Send one message after the other; after a close, go on over a new websocket."""
         url = f"{self.url.replace('http', 'ws')}/v1/learners/{NAME}/ws"
         events = self._events(rng)
         retries = 0
@@ -162,7 +162,7 @@ class Result:
 
 
 def digests(url: str, workers: int) -> dict[str, tuple[int, str]]:
-    """What each worker says of the learner at rest, by its position and the hash: `/metrics` tells who has answered.
+    """Return position and digest of the learner at rest from each worker; `/metrics` tells which has answered.
 
     Each is asked over a connection of its own, which stays open, so that the next goes to another.
     """
@@ -244,7 +244,7 @@ def campaign(process: Process, store_url: str, seconds: float, restarts: int, wo
 
 
 def main() -> None:
-    """The command line."""
+    """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--restarts", type=int, default=1)

@@ -37,7 +37,7 @@ def test_what_was_acknowledged_outlives_faults(course: str, tmp_path: Path) -> N
 
 
 def reported(name: str, seconds: float, folder: Path, jumps: int = 1) -> Report:
-    """What a course would say that has injected each of its faults once, and in which everything held."""
+    """Return what a course would say that has injected each of its faults once, and in which everything held."""
     course = COURSES[name]
     traffic = Traffic([], 0)
     faults = Faults(
@@ -170,7 +170,7 @@ async def test_a_proxy_breaks_what_passes() -> None:
             writer.write(data)
         writer.close()
 
-    async def said(data: bytes) -> bytes:
+    async def exchange(data: bytes) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
         try:
             writer.write(data)
@@ -182,28 +182,28 @@ async def test_a_proxy_breaks_what_passes() -> None:
     proxy = Proxy(server.sockets[0].getsockname()[1])
     await proxy.start()
     try:
-        assert await said(b"POST") == b"POST"
+        assert await exchange(b"POST") == b"POST"
         assert proxy.heal() == 0  # nothing was done to anything
         proxy.cut()
         with contextlib.suppress(ConnectionResetError):
-            assert await said(b"POST") == b""
+            assert await exchange(b"POST") == b""
         assert proxy.heal() > 0
         proxy.truncate = 1
-        assert await said(b"POST") in (b"PO", b"")
+        assert await exchange(b"POST") in (b"PO", b"")
         assert came[-1] in (b"PO", b"POST")
         assert proxy.heal() == 1
         came.clear()
         proxy.duplicate = 1
-        assert await said(b"POST") == b"POST"
+        assert await exchange(b"POST") == b"POST"
         await asyncio.sleep(0.2)
         assert came == [b"POST", b"POST"]
         assert proxy.heal() == 1
         proxy.delay = 0.01
-        assert await said(b"POST") == b"POST"
+        assert await exchange(b"POST") == b"POST"
         assert proxy.heal() == 2  # there and back
         proxy.hold()
         with pytest.raises(TimeoutError):
-            await said(b"POST")
+            await exchange(b"POST")
         assert proxy.heal() > 0
         assert proxy.heal() == 0
     finally:

@@ -30,10 +30,10 @@ from tests.harness.waiting import eventually
 
 BUILD, FIRST, MAKE, SECOND = commands(block("docs/how-to/containers.md", "$ docker build"))
 IMAGE = f"rarestream:{__version__}"  # as documented
-OWN = f"rarestream-test-{secrets.token_hex(4)}"  # the image, the volume and the containers of this run
+LOCAL = f"rarestream-test-{secrets.token_hex(4)}"  # the image, the volume and the containers of this run
 UP, LOGS, DOWN = commands(block("docs/how-to/containers.md", "$ docker compose"))
 COMPOSE = ROOT / "docker" / "compose.yaml"
-PROJECT = f"label=com.docker.compose.project={OWN}"
+PROJECT = f"label=com.docker.compose.project={LOCAL}"
 CREATED = {"algorithm": "cbr-diag", "features": {"kind": "named"}}
 EVENTS = [{"id": str(n), "features": {"a": n}, "label": n % 2} for n in range(20)]
 DIRECT: dict[str, Any] = {"trust_env": False, "timeout": 60}  # by no proxy of the environment
@@ -41,7 +41,7 @@ PATIENCE = 300.0  # seconds until it is healthy, and until a Prometheus has scra
 
 
 def docker(*words: str, seconds: float = 60) -> str:
-    """What a command of the engine prints. Raises RuntimeError where it fails or takes longer."""
+    """Return what a command of the engine prints. Raises RuntimeError where it fails or takes longer."""
     try:
         done = subprocess.run(["docker", *words], check=False, capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired as error:
@@ -81,38 +81,38 @@ def console(tmp_path: Path) -> Console:
 def names(console: Console) -> Iterator[dict[str, object]]:
     """Of an image that the document's line builds, and of a volume for it, in the place of the document's own."""
     need_engine()
-    image = f"{OWN}:{__version__}"
+    image = f"{LOCAL}:{__version__}"
     console.run(instead(BUILD, {IMAGE: image}), cwd=ROOT)
-    yield {"-v rarestream:": f"-v {OWN}:", IMAGE: image}
-    docker("volume", "rm", "--force", OWN)
+    yield {"-v rarestream:": f"-v {LOCAL}:", IMAGE: image}
+    docker("volume", "rm", "--force", LOCAL)
     docker("image", "rm", image)
 
 
 @contextmanager
 def running(console: Console, command: str, names: dict[str, object]) -> Iterator[httpx.Client]:
-    """The service of a `docker run`, from the moment that its health check succeeds; then it is stopped in order."""
+    """Run the service by `docker run`; yield it once its health check succeeds, then stop it."""
     port = free_port()
-    named = instead(command, {"docker run": f"docker run --name {OWN}", "8000:8000": f"{port}:8000", **names})
+    named = instead(command, {"docker run": f"docker run --name {LOCAL}", "8000:8000": f"{port}:8000", **names})
     with console.start(named) as run, httpx.Client(base_url=f"http://127.0.0.1:{port}", **DIRECT) as client:
         try:
 
             def healthy() -> str:
                 assert run.poll() is None, console.errors()
-                return docker("ps", "--quiet", "--filter", f"name={OWN}", "--filter", "health=healthy")
+                return docker("ps", "--quiet", "--filter", f"name={LOCAL}", "--filter", "health=healthy")
 
             eventually(healthy, console.errors, seconds=PATIENCE)
             yield client
-            docker("stop", "-t", "30", OWN)  # as the table below the lines has it
+            docker("stop", "-t", "30", LOCAL)  # as the table below the lines has it
             assert run.wait(60) == 0, console.errors()
             assert "stopped" in console.errors()
             assert "compiled anew" not in console.errors()
         finally:
             if run.poll() is None:
-                docker("rm", "--force", OWN)
+                docker("rm", "--force", LOCAL)
 
 
 def learnt(client: httpx.Client) -> dict[str, Any]:
-    """The digest of a new learner that has learnt something."""
+    """Return the digest of a new learner that has learnt something."""
     assert client.get("/v1/health/ready").status_code == 200
     assert client.put("/v1/learners/cards", json=CREATED).status_code == 201
     reply = client.post("/v1/learners/cards/update", json={"events": EVENTS})
@@ -130,15 +130,15 @@ def test_what_one_container_learnt_the_next_has_which_asks_for_keys(console: Con
         assert client.get("/v1/learners/cards/digest").status_code == 401
         client.headers["authorization"] = f"Bearer {key}"
         assert client.get("/v1/learners/cards/digest").json() == digest
-        status = dict(line.split(":\t", 1) for line in docker("exec", OWN, "cat", "/proc/1/status").splitlines())
+        status = dict(line.split(":\t", 1) for line in docker("exec", LOCAL, "cat", "/proc/1/status").splitlines())
         assert (status["Name"], int(status["CapBnd"], 16), status["NoNewPrivs"]) == ("rarestream", 0, "1")
         with pytest.raises(RuntimeError, match="Read-only file system"):
-            docker("exec", "--user", "0", OWN, "touch", "/x")
+            docker("exec", "--user", "0", LOCAL, "touch", "/x")
 
 
 def test_what_is_built_in_besides_is_there(console: Console) -> None:
     need_engine()
-    image = f"{OWN}:besides"
+    image = f"{LOCAL}:besides"
     besides = sorted(
         text for text in inline(ROOT / "docs" / "how-to" / "containers.md") if text.startswith("--build-arg ")
     )
@@ -153,7 +153,7 @@ def test_what_is_built_in_besides_is_there(console: Console) -> None:
 
 @pytest.fixture
 def composed(console: Console, tmp_path: Path) -> Iterator[tuple[dict[str, object], dict[str, int]]]:
-    """What goes in the place of the documented file, and the ports of this machine by those of the containers."""
+    """Return the replacement of the documented file, and the host ports by the ports of the containers."""
     need_engine()
     try:
         docker("compose", "version", seconds=10)
@@ -165,19 +165,19 @@ def composed(console: Console, tmp_path: Path) -> Iterator[tuple[dict[str, objec
             need_image(service["image"])
     ports = {port: free_port() for port in re.findall(r'"127\.0\.0\.1:(\d+):\1"', text)}
     other = {f"127.0.0.1:{port}:": f"127.0.0.1:{free}:" for port, free in ports.items()}
-    (tmp_path / "compose.yaml").write_text(instead(text, {IMAGE: f"{OWN}:{__version__}", **other}))
+    (tmp_path / "compose.yaml").write_text(instead(text, {IMAGE: f"{LOCAL}:{__version__}", **other}))
     file: dict[str, object] = {
-        "-f docker/compose.yaml": f"-p {OWN} --project-directory docker -f {tmp_path}/compose.yaml"
+        "-f docker/compose.yaml": f"-p {LOCAL} --project-directory docker -f {tmp_path}/compose.yaml"
     }
     yield file, ports
     console.run(f"{instead(DOWN, file)} --volumes", cwd=ROOT)
     assert not docker("volume", "ls", "--quiet", "--filter", PROJECT)
-    if docker("image", "ls", "--quiet", OWN):
-        docker("image", "rm", f"{OWN}:{__version__}")
+    if docker("image", "ls", "--quiet", LOCAL):
+        docker("image", "rm", f"{LOCAL}:{__version__}")
 
 
 def compose_up(console: Console, file: dict[str, object]) -> None:
-    """Returns once all are healthy; fails the test with what they logged else."""
+    """Wait until all are healthy; fail the test with their logs otherwise."""
     try:
         console.run(instead(UP, file), cwd=ROOT)
     except RuntimeError as error:

@@ -37,7 +37,7 @@ print(urllib.request.urlopen("http://127.0.0.1:8000/v1/learners/cards/digest", t
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """What every instruction of the Dockerfile made, in its order."""
+    """Return what every instruction of the Dockerfile made, in its order."""
     folder = tmp_path_factory.mktemp("image")
     yield build(folder)
     shutil.rmtree(folder)  # two gigabytes
@@ -51,12 +51,12 @@ def container(image: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield started
 
 
-@pytest.mark.parametrize(("right", "said"), [("sys_chroot", "chroot: "), ("sys_admin", "unshare: ")])
-def test_what_the_machine_does_not_let_it_do_is_found_beforehand(right: str, said: str) -> None:
+@pytest.mark.parametrize(("right", "message"), [("sys_chroot", "chroot: "), ("sys_admin", "unshare: ")])
+def test_what_the_machine_does_not_let_it_do_is_found_beforehand(right: str, message: str) -> None:
     command = ["setpriv", f"--bounding-set=-{right}", sys.executable, "-c"]
     code = "from tests.deploy.image import refused; print(refused())"
     done = subprocess.run([*command, code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(said)
+    assert done.stdout.startswith(message)
 
 
 def test_the_image_holds_the_service_and_nothing_of_the_build(image: Stage) -> None:

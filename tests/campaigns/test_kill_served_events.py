@@ -25,7 +25,7 @@ class Client:
 
     def __init__(self, number: int, url: str, stop: threading.Event) -> None:
         self.number, self.url, self.stop = number, url, stop
-        self.said: dict[str, float] = {}  # what was answered last of each event that is labelled
+        self.scores: dict[str, float] = {}  # what was answered last of each event that is labelled
         self.labels: dict[str, int] = {}
         self.interrupted = 0
         self.wrong: list[str] = []
@@ -44,10 +44,10 @@ class Client:
                 if served["remembered"] != len(names) or answer["applied"] + answer["duplicate"] != len(names):
                     self.wrong.append(f"{served['remembered']} of {len(names)} remembered; {answer}")
                 self.labels.update({item["id"]: item["label"] for item in expected})
-                self.said.update({result["id"]: result["score"] for result in served["results"]})
+                self.scores.update({result["id"]: result["score"] for result in served["results"]})
                 for entry in answer["results"]:
-                    if entry["score"] not in (None, self.said[entry["id"]]):
-                        self.wrong.append(f"{entry} was served {self.said[entry['id']]}")
+                    if entry["score"] not in (None, self.scores[entry["id"]]):
+                        self.wrong.append(f"{entry} was served {self.scores[entry['id']]}")
 
     def _post(self, http: httpx.Client, path: str, events: list[dict[str, Any]]) -> dict[str, Any]:
         while True:

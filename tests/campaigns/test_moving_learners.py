@@ -64,7 +64,7 @@ def test_learners_move_while_they_are_written_to(redis_server: RedisServer, tmp_
             (address,) = http.get(f"{nodes[0].url}/v1/nodes", params={"learner": name}).json()["hosts"]
             return str(address)
 
-        def told(path: str, member: str) -> set[Any]:
+        def report(path: str, member: str) -> set[Any]:
             return {http.get(f"{node.url}/v1/learners/{path}").json()[member] for node in (*nodes[:2], last)}
 
         def seen(count: int) -> bool:
@@ -102,5 +102,5 @@ def test_learners_move_while_they_are_written_to(redis_server: RedisServer, tmp_
         assert written.refused == []
         for name in NAMES:
             assert set(written.acknowledged[name].values()) == {1}  # each learnt once
-            eventually(lambda name=name: told(name, "events") == {len(written.acknowledged[name])})
-            assert len(told(f"{name}/digest", "digest")) == 1
+            eventually(lambda name=name: report(name, "events") == {len(written.acknowledged[name])})
+            assert len(report(f"{name}/digest", "digest")) == 1

@@ -41,12 +41,12 @@ def write_cases(name: str, document: dict[str, dict[str, Any]]) -> None:
 
 
 def without_reasons(metrics: dict[str, Any]) -> dict[str, Any]:
-    """The metrics with the names of what is undefined, and without the reasons, which are sentences."""
+    """Return the metrics with the names of what is undefined, and without the reasons, which are sentences."""
     return {**metrics, "undefined": sorted(metrics.get("undefined", {}))}
 
 
 def brief(metrics: dict[str, Any]) -> dict[str, Any]:
-    """Some of the metrics, and a digest of all of them."""
+    """Return some of the metrics, and a digest of all of them."""
     text = json.dumps(without_reasons(metrics), sort_keys=True)
     return {
         **{name: metrics[name] for name in _BRIEF if name in metrics},

@@ -118,6 +118,6 @@ def run_served(service: Service, case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _digest(document: dict[str, Any]) -> str:
-    """The digest of what a reply says of the events; how current the node is depends on the machine."""
+    """Return the digest of what a reply says of the events; how current the node is depends on the machine."""
     document.pop("stale_seconds", None)
     return blake2b(json.dumps(document, sort_keys=True).encode(), digest_size=4).hexdigest()

@@ -54,7 +54,7 @@ class Service:
 
 
 def source_folder() -> Path:
-    """The folder that holds the package `service` under test."""
+    """Return the folder that holds the package `service` under test."""
     spec = find_spec("service")
     assert spec is not None
     assert spec.origin is not None

@@ -167,7 +167,7 @@ def _write_learner(service: Service, name: str, config: dict[str, Any]) -> None:
 def proceed(service: Service, export: bytes) -> dict[str, Any]:
     """Read every learner of the store, then send it more requests; return what each reply says, by learner."""
     outcome: dict[str, Any] = {"all": {"learners": sorted(_names(service)), "nodes": "one"}}
-    outcome["all"]["groups"] = _said(service.request("GET", "/v1/groups?tests=true"))
+    outcome["all"]["groups"] = _note(service.request("GET", "/v1/groups?tests=true"))
     before = {name: _state(service, name) for name in _KINDS}
     outcome["duel"] = _proceed_group(service)
     for name in _KINDS:
@@ -175,8 +175,8 @@ def proceed(service: Service, export: bytes) -> dict[str, Any]:
         outcome[name]["after"] = _state(service, name)
     imported = service.request("POST", "/v1/learners/export/import", export)
     outcome["export"] = {
-        "import": _said(imported),
-        "digest": _said(service.request("GET", "/v1/learners/export/digest")),
+        "import": _note(imported),
+        "digest": _note(service.request("GET", "/v1/learners/export/digest")),
     }
     return outcome
 
@@ -186,7 +186,7 @@ def _names(service: Service) -> list[str]:
     return [learner["name"] for learner in document["learners"]] + document["asleep"] + list(document["unavailable"])
 
 
-def _said(reply: Reply) -> Any:
+def _note(reply: Reply) -> Any:
     return [reply.status, plain(reply.document)]
 
 
@@ -194,9 +194,9 @@ def _state(service: Service, name: str) -> dict[str, Any]:
     """Read everything about a learner, and score some events."""
     path = f"/v1/learners/{name}"
     parts = ("", "/digest", "/metrics", "/metrics/history", "/metrics/curves?points=10", "/alarms", "/snapshots")
-    state = {part: _said(service.request("GET", path + part)) for part in (*parts, "/weights?top=5")}
+    state = {part: _note(service.request("GET", path + part)) for part in (*parts, "/weights?top=5")}
     body = _Requests(name).predict(range(160, 165), ids=False)
-    return {**state, "scores": _said(service.request("POST", f"{path}/predict", body))}
+    return {**state, "scores": _note(service.request("POST", f"{path}/predict", body))}
 
 
 def _proceed_learner(service: Service, name: str) -> dict[str, Any]:
@@ -211,16 +211,16 @@ def _proceed_learner(service: Service, name: str) -> dict[str, Any]:
         "time passes": ("update", requests.update(range(70, 72), after=_TTL)),
         "late labels": ("labels", requests.labels(48, 49, 65, after=_TTL + 3000.0)),
     }
-    replies = {step: _said(service.request("POST", f"{path}/{route}", body)) for step, (route, body) in steps.items()}
+    replies = {step: _note(service.request("POST", f"{path}/{route}", body)) for step, (route, body) in steps.items()}
     retained = service.request("GET", f"{path}/snapshots").document["snapshots"]
     if retained:
         oldest = retained[-1]["position"]
-        replies["restore"] = _said(service.request("POST", f"{path}/snapshots/{oldest}/restore"))
-        replies["scores then"] = _said(
+        replies["restore"] = _note(service.request("POST", f"{path}/snapshots/{oldest}/restore"))
+        replies["scores then"] = _note(
             service.request("POST", f"{path}/predict", requests.predict(range(3), ids=False))
         )
-        replies["labels once more"] = _said(service.request("POST", f"{path}/labels", requests.labels(41, 47)))
-    replies["snapshot"] = _said(service.request("POST", f"{path}/snapshots"))
+        replies["labels once more"] = _note(service.request("POST", f"{path}/labels", requests.labels(41, 47)))
+    replies["snapshot"] = _note(service.request("POST", f"{path}/snapshots"))
     return replies
 
 
@@ -232,10 +232,10 @@ def _proceed_group(service: Service) -> dict[str, Any]:
         "update": ("update", duel.update(range(157, 160))),
         "repeated": ("update", duel.update(range(131, 133))),
     }
-    replies: dict[str, Any] = {"before": _said(service.request("GET", f"{path}/compare"))}
+    replies: dict[str, Any] = {"before": _note(service.request("GET", f"{path}/compare"))}
     for step, (route, body) in steps.items():
-        replies[step] = _said(service.request("POST", f"{path}/{route}", body))
-    replies["comparison"] = _said(service.request("GET", f"{path}/compare"))
+        replies[step] = _note(service.request("POST", f"{path}/{route}", body))
+    replies["comparison"] = _note(service.request("GET", f"{path}/compare"))
     return replies
 
 

@@ -226,7 +226,7 @@ def _restored(learner: Learner) -> Learner:
 
 
 def _parts_of(learner: Learner) -> dict[str, str]:
-    """The digest of each part of the state: names, types, shapes and bytes of its arrays."""
+    """Return the digest of each part of the state: names, types, shapes and bytes of its arrays."""
     parts: dict[str, Any] = {}
     for name, array in sorted(learner.state().items()):
         part = parts.setdefault(name.partition(".")[0], blake2b(digest_size=4))

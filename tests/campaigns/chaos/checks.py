@@ -58,7 +58,7 @@ class Verdict:
 
 
 async def examine(store_url: str, traffic: Traffic, history: Path | None = None) -> list[Verdict]:
-    """The verdict on each learner, once the nodes have read all that is in the log.
+    """Judge each learner, once the nodes have read the whole log.
 
     `history`: the append-only file of the Redis, where the log in it was trimmed.
     """
@@ -109,28 +109,28 @@ async def _verdict(store: Store, name: str, traffic: Traffic, history: Path | No
     actual.twice = [id for id, times in learnt.items() if times > 1]
     actual.foreign = [id for id in learnt if id not in traffic.sent[name]]
     actual.beyond = [id for id, item in acknowledged.items() if item.position > position]
-    actual.nodes = await _told(name, actual.library[0], traffic.urls)
+    actual.nodes = await _report_of(name, actual.library[0], traffic.urls)
     return actual
 
 
 def _note(
-    found: Verdict, learnt: Counter[str], record: LabelledBatch, applied: np.ndarray, sent: dict[str, Event]
+    verdict: Verdict, learnt: Counter[str], record: LabelledBatch, applied: np.ndarray, sent: dict[str, Event]
 ) -> None:
     assert record.ids is not None
     assert isinstance(record.rows, np.ndarray)
     for i, id in enumerate(record.ids):
         assert id is not None
         if not applied[i]:
-            found.repeated += 1
+            verdict.repeated += 1
             continue
         learnt[id] += 1
         x, label = sent.get(id, ([], 0))
         if record.rows[i].tolist() != x or int(record.labels[i] > 0) != label:
-            found.changed.append(id)
+            verdict.changed.append(id)
 
 
-async def _told(name: str, position: int, urls: list[str]) -> list[tuple[int, str]]:
-    """What each node says of the learner, once it has come to this position; as it is after some minutes."""
+async def _report_of(name: str, position: int, urls: list[str]) -> list[tuple[int, str]]:
+    """Return what each node reports of the learner at this position, or after some minutes."""
     async with httpx.AsyncClient(timeout=300, trust_env=False) as http:
         report: list[tuple[int, str]] = []
         try:

@@ -51,13 +51,13 @@ class Servers:
         await self.linked()
 
     def fail_over(self) -> None:
-        """The master dies, its replica takes over."""
+        """Kill the master; its replica takes over."""
         self.master.kill()
         self._master = 1 - self._master
         self.master.command("REPLICAOF", "NO", "ONE")
 
     def rejoin(self) -> None:
-        """The one that was killed comes back, as the replica."""
+        """Start the killed server again, as the replica."""
         for server in self._replicas:
             server.start()
         self._link()

@@ -123,31 +123,33 @@ class Report:
     jumps: int = 0  # times that a node which ran on began again from a snapshot, the log being trimmed past it
     unmounted: str = ""  # why no disk could be filled, where none could
 
-    def _excused(self, told: Acknowledged) -> bool:
+    def _excused(self, outcome: Acknowledged) -> bool:
         """Whether the documents say that what was so acknowledged may be lost.
 
         A reply may come after the end of the Redis that it tells of: from a node that was paused, over a slow link.
         """
-        fail_over, kill = self._next(self.faults.fail_overs, told), self._next(self.faults.kills, told)
+        fail_over, kill = self._next(self.faults.fail_overs, outcome), self._next(self.faults.kills, outcome)
         return self.course.may_lose and (fail_over <= _BEFORE or kill <= _UNWRITTEN)
 
     @staticmethod
-    def _next(ends: list[float], told: Acknowledged) -> float:
+    def _next(ends: list[float], outcome: Acknowledged) -> float:
         """Seconds from a reply to the next of these; negative, if that came while the request was under way."""
-        return min((end - told.at for end in ends if end >= told.sent), default=math.inf)
+        return min((end - outcome.at for end in ends if end >= outcome.sent), default=math.inf)
 
-    def _told(self, one: Verdict, id: str) -> Acknowledged:
-        return self.traffic.acknowledged[one.name][id]
+    def _outcome_of(self, verdict_: Verdict, id: str) -> Acknowledged:
+        return self.traffic.acknowledged[verdict_.name][id]
 
     @property
     def excused(self) -> list[str]:
         """Acknowledged, not there, as the documents say."""
-        return [id for verdict in self.verdicts for id in verdict.lost if self._excused(self._told(verdict, id))]
+        return [id for verdict in self.verdicts for id in verdict.lost if self._excused(self._outcome_of(verdict, id))]
 
     @property
     def lost(self) -> list[str]:
         """Acknowledged, not there, and not excused."""
-        return [id for verdict in self.verdicts for id in verdict.lost if not self._excused(self._told(verdict, id))]
+        return [
+            id for verdict in self.verdicts for id in verdict.lost if not self._excused(self._outcome_of(verdict, id))
+        ]
 
     @property
     def long_enough(self) -> bool:
@@ -165,14 +167,16 @@ class Report:
         traffic = self.traffic
         unknown = [id for id, report in traffic.unknown.items() if not self._excused(report)]
         odd = [odd for verdict in self.verdicts for odd in (*verdict.twice, *verdict.changed, *verdict.foreign)]
-        odd += [id for verdict in self.verdicts for id in verdict.beyond if not self._excused(self._told(verdict, id))]
+        odd += [
+            id for verdict in self.verdicts for id in verdict.beyond if not self._excused(self._outcome_of(verdict, id))
+        ]
         agree = all(verdict.agree and verdict.whole for verdict in self.verdicts)
         untried = self.long_enough and (self.missing or (self.course.trims and not self.jumps))
         actual = self.lost or odd or unknown or traffic.wrong or self.faults.stuck or untried
         return self.drained and agree and not actual
 
     def lines(self) -> Iterator[str]:
-        """The report in words."""
+        """Return the report in words."""
         traffic, faults = self.traffic, self.faults
         yield f"{self.course.about}: {self.seconds:.0f} s, seed {traffic.seed}"
         answers = ", ".join(f"{count:,} x {what}" for what, count in sorted(traffic.answers.items()))
@@ -194,7 +198,7 @@ class Report:
                 f"  TOO SHORT for every kind of fault, which takes up to {self.course.enough_seconds:.0f} s; "
                 f"not injected: {', '.join(self.missing)}"
             )
-        for kind, message in sorted(faults.said):
+        for kind, message in sorted(faults.reports):
             yield f"  {kind}: nodes said {message!r}"
         if self.unmounted:
             yield f"  {DISK_FULL}: not tried, as no file system could be mounted to be filled: {self.unmounted}"
@@ -224,7 +228,7 @@ class Report:
             )
         for verdict in self.verdicts:
             for id in verdict.lost:
-                report = self._told(verdict, id)
+                report = self._outcome_of(verdict, id)
                 ends = (self.faults.fail_overs, self.faults.kills)
                 fail_over, kill = (f"{self._next(ends_, report):.2f} s" for ends_ in ends)
                 when = f"{fail_over} before a fail-over, {kill} before a kill"
@@ -245,7 +249,7 @@ class Report:
 
 
 def _history(course: Course, folder: Path) -> Path | None:
-    """The append-only file that the checks read, where the log is trimmed."""
+    """Return the append-only file that the checks read, where the log is trimmed."""
     if not course.trims:
         return None
     (folder / "redis").mkdir(exist_ok=True)

@@ -61,7 +61,7 @@ class Disk:
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Disk]:
-    """A tmpfs at this folder until the end of the block; the folder itself where mounting is refused."""
+    """Return a tmpfs at this folder until the end of the block; the folder itself where mounting is refused."""
     folder.mkdir(exist_ok=True)
     refused = _run("mount", "-t", "tmpfs", "-o", f"size={_BYTES}", "tmpfs", str(folder))
     try:

@@ -43,7 +43,7 @@ class Faults:
     injected: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     vain: dict[str, int] = field(default_factory=lambda: defaultdict(int))  # injected, and nothing was hit
     recovered: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # seconds
-    said: Counter[tuple[str, str]] = field(default_factory=Counter)  # by kind: how a node said that its store fails
+    reports: Counter[tuple[str, str]] = field(default_factory=Counter)  # by kind: how a node said that its store fails
     stuck: list[str] = field(default_factory=list)  # what was not served again
     jumps: dict[str, int] = field(default_factory=dict)  # by node: how far ahead its clock is
     kills: list[float] = field(default_factory=list)  # on the monotonic clock: when Redis was killed, to start again
@@ -238,7 +238,7 @@ class Faults:
         return self.cluster.nodes
 
     async def _disk_full(self) -> list[Node]:
-        """The file system has no room: SQLITE_FULL, for all nodes."""
+        """Fill the file system: SQLITE_FULL for all nodes."""
         disk = self.cluster.disk
         assert disk is not None
         began = time.monotonic()
@@ -268,6 +268,6 @@ class Faults:
             report = [(node, *self.traffic.without_store.get(node.url, (0.0, ""))) for node in nodes]
             failed = [(node, message) for node, at, message in report if at > began and words in message]
             if failed or time.monotonic() - began > _FULL_SECONDS:
-                self.said.update((kind, message) for _, message in failed)
+                self.reports.update((kind, message) for _, message in failed)
                 return [node for node, _ in failed]
             await asyncio.sleep(0.05)

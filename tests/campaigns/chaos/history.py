@@ -16,7 +16,7 @@ __all__ = ["entries"]
 
 
 def entries(file: Path, log: str) -> Iterator[LogEntry]:
-    """The entries that were appended to the stream of this key, in order, the trimmed ones too.
+    """Return the entries that were appended to the stream of this key, in order, the trimmed ones too.
 
     Raises `ValueError` where the file has something else than commands. A command at its end that is being written
     just now is left out.
@@ -29,7 +29,7 @@ def entries(file: Path, log: str) -> Iterator[LogEntry]:
 
 
 def _command(file: BinaryIO) -> list[bytes] | None:
-    """The next command and its arguments; None where no whole one follows."""
+    """Return the next command and its arguments; None where no whole one follows."""
     count = _number(file, b"*")
     parts: list[bytes] = []
     for _ in range(count or 0):

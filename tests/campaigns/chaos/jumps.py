@@ -24,9 +24,7 @@ _ANSWER_SECONDS = 5.0
 
 @dataclass
 class Jumps:
-    """Looks at every node now and then, past its proxy; what a node did after the last look and before it died is not
-    counted.
-    """
+    """Counts jumps at every node now and then, without its proxy; what happens after the last look is not counted."""
 
     nodes: list[Node]
     count: int = 0

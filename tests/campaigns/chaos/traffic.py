@@ -66,7 +66,7 @@ class Traffic:
             await asyncio.gather(*(self._write(http, number) for number in range(writers)))
 
     async def create(self) -> None:
-        """The learners."""
+        """Return the learners."""
         async with httpx.AsyncClient(timeout=_CREATE_SECONDS, trust_env=False) as http:
             for name, config in CONFIGS.items():
                 for url in self.urls:  # the first creates it, the others meet it
@@ -139,7 +139,7 @@ class Traffic:
     async def _post(
         self, http: httpx.AsyncClient, rng: random.Random, path: str, events: list[dict[str, Any]]
     ) -> tuple[dict[str, Any], float]:
-        """The reply of the first node that acknowledges it, and when it was sent to that one."""
+        """Return the reply of the first node that acknowledges it, and when it was sent to that one."""
         while True:
             url, sent = rng.choice(self.urls), time.monotonic()
             try:

@@ -40,7 +40,7 @@ _HELD_BYTES = 24 * 2**20  # that may be held while a bomb is refused whose limit
 
 
 def _event(name: str, i: int) -> dict[str, Any]:
-    """An event that the learner takes."""
+    """Return an event that the learner takes."""
     x = [float(i % 2), 0.5 * i, -1.0]
     if name in ("dense", "ordinal"):
         return {"x": x}
@@ -69,7 +69,7 @@ def _array(dtype: str, *values: float) -> dict[str, Any]:
 
 
 def columns(name: str, operation: str) -> dict[str, Any]:
-    """The same by columns."""
+    """Return the same by columns."""
     body: dict[str, Any] = {
         "ids": [f"e{i}" for i in range(6)],
         "times": _array("float64", *(1e9 + i for i in range(6))),
@@ -94,7 +94,7 @@ def columns(name: str, operation: str) -> dict[str, Any]:
 
 
 def _body(random: Random, name: str, operation: str, coding: str) -> bytes:
-    """A body of the learner's that has been mutated, mostly in what it says."""
+    """Return a body of the learner's that has been mutated, mostly in what it says."""
     deep = random.random() < 0.75
     if coding == _MSGPACK:
         value = columns(name, operation)
@@ -119,7 +119,7 @@ def _body(random: Random, name: str, operation: str, coding: str) -> bytes:
 
 
 def jsonable(value: Any) -> Any:
-    """The same without bytes, which JSON does not have, and with names that are text."""
+    """Return the same without bytes, which JSON does not have, and with names that are text."""
     if isinstance(value, bytes):
         return value.decode("latin-1")
     if isinstance(value, dict):
@@ -128,7 +128,7 @@ def jsonable(value: Any) -> Any:
 
 
 def _encoded(random: Random, data: bytes) -> tuple[bytes, dict[str, str]]:
-    """Some are compressed, and some of these are damaged."""
+    """Compress some bodies, and damage some of these."""
     kind = random.randrange(12)
     if kind > 2:
         return data, {}
@@ -183,7 +183,7 @@ async def _bodies(seconds: float, seed: int, count: int | None) -> Report:
                 reply = await http.patch(f"/learners/{name}", content=data, headers={"content-type": _JSON})
             report.note(what, reply.status_code)
             detail = f"{what} of {name}: {reply.status_code} {reply.text[:300]!r} to {data[:600]!r}"
-            if reply.status_code >= 500 or (reply.status_code >= 400 and not _said(reply)):
+            if reply.status_code >= 500 or (reply.status_code >= 400 and not _summary(reply)):
                 report.fail(detail)
             await _stands(report, engine, name, stood, reply.status_code < 300, detail)
     return report
@@ -194,7 +194,7 @@ async def _deleted(http: httpx.AsyncClient, name: str, reply: httpx.Response) ->
         (await http.delete(f"/learners/{name}")).raise_for_status()
 
 
-def _said(reply: httpx.Response) -> bool:
+def _summary(reply: httpx.Response) -> bool:
     """Whether it is a problem document with a word of what is wrong."""
     kind = reply.headers.get("content-type", "")
     if kind != "application/problem+json":
@@ -206,7 +206,7 @@ def _said(reply: httpx.Response) -> bool:
 async def _stands(
     report: Report, engine: Engine, name: str, stood: dict[str, tuple[int, str]], taken: bool, detail: str
 ) -> None:
-    """A learner of which nothing was taken stands where it stood; another one is sound."""
+    """Check that a learner without accepted events is unchanged, and that every other state is valid."""
     replica = engine.replicas[name]
     if replica.failure is not None:
         report.fail(f"it stopped: {replica.failure.detail}: {detail}")
@@ -255,7 +255,7 @@ async def _bombs(seconds: float, count: int | None) -> Report:
             tracemalloc.stop()
             largest = max(largest, peak)
             report.note(f"{what}, {coding.partition('/')[2]}", reply.status_code)
-            if reply.status_code not in (400, 413, 415, 422) or not _said(reply):
+            if reply.status_code not in (400, 413, 415, 422) or not _summary(reply):
                 report.fail(f"{what}: {reply.status_code} {reply.text[:300]}")
             if peak > _HELD_BYTES:
                 report.fail(f"{what}: {peak} bytes were held")

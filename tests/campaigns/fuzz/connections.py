@@ -36,7 +36,7 @@ _TOO_SLOW = ("a body, byte by byte", "a body of one line, slowly", "a chunk, byt
 
 
 def _drips() -> dict[str, list[bytes]]:
-    """What slow clients send, a piece now and then, without end or longer than is waited for."""
+    """Return what slow clients send: a piece now and then, without an end or for too long."""
     head = _POST % len(_BODY)
     return {
         "nothing": [],
@@ -119,7 +119,7 @@ async def _dripped(report: Report, port: int, what: str, pieces: list[bytes]) ->
 
 
 async def _all(reader: asyncio.StreamReader) -> bytes:
-    """What comes up to the end."""
+    """Read up to the end."""
     came = b""
     with suppress(ConnectionError):
         while data := await reader.read(2**16):
@@ -160,7 +160,7 @@ def floods(seconds: float, seed: int = 0, count: int | None = None) -> Report:
 
 
 def _flooded(port: int, data: bytes) -> str:
-    """The status that such a head is answered with; "cut off": it was closed while it was still being sent."""
+    """Return the status that such a head is answered with; "cut off": it was closed while it was still being sent."""
     with socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE) as client:
         with suppress(ConnectionError):
             client.sendall(data)
@@ -236,7 +236,7 @@ def _idle(report: Report, process: Process, wanted: int, seconds: float) -> None
 
 
 def _answering(report: Report, http: httpx.Client, seconds: float) -> float:
-    """The longest that a client waits for an update, of those in so many seconds."""
+    """Return the longest that a client waits for an update, of those in so many seconds."""
     end, longest = time.monotonic() + seconds, 0.0
     while time.monotonic() < end:
         began = time.monotonic()
@@ -250,7 +250,7 @@ def _answering(report: Report, http: httpx.Client, seconds: float) -> float:
 
 
 def _open(http: httpx.Client) -> int:
-    """The websockets that are open for the server."""
+    """Return the websockets that are open for the server."""
     for line in http.get("/metrics").text.splitlines():
         if line.startswith("rarestream_websockets "):
             return int(float(line.split()[1]))

@@ -70,7 +70,7 @@ async def _run(kind: str, port: int, count: int) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """Parse the command line and run."""
     kind, port, count = sys.argv[1:]
     asyncio.run(_run(kind, int(port), int(count)))
 

@@ -49,7 +49,7 @@ def _nested(depth: int, of: Any) -> Any:
 
 
 def _odd(random: Random) -> Any:
-    """A value that is nowhere expected, or of another type than most are."""
+    """Return a value that is nowhere expected, or of another type than most are."""
     kind = random.randrange(10)
     if kind < 4:
         return random.choice(_NUMBERS)
@@ -65,7 +65,7 @@ def _odd(random: Random) -> Any:
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The paths to all values within one; of long lists some."""
+    """Return the paths to all values within one; of long lists some."""
     actual = [path]
     if isinstance(value, dict):
         for key, item in value.items():
@@ -77,7 +77,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def mutated_value(random: Random, value: Any) -> Any:
-    """A copy with one to three places changed: other types, other sizes, missing, doubled, swapped, bytes mutated."""
+    """Return a copy with one to three places changed: type, size, removed, doubled, swapped or mutated bytes."""
     value = copy.deepcopy(value)
     for _ in range(random.choice([1, 1, 1, 2, 3])):
         path = random.choice(_places(value))
@@ -122,7 +122,7 @@ def _change(random: Random, parent: Any, key: Any) -> None:
 
 
 def mutated_bytes(random: Random, data: bytes, others: Sequence[bytes] = ()) -> bytes:
-    """The bytes with some flipped, cut off, doubled, swapped, overwritten or added; or another's end, or noise."""
+    """Return bytes with some flipped, cut, doubled, swapped, overwritten or added, or with another end, or noise."""
     changed = bytearray(data)
     size = len(changed)
     kind = random.randrange(9)

@@ -63,7 +63,7 @@ def openapi(seconds: float, seed: int = 0, count: int | None = None) -> Report:
 
 
 def _prepared(service: Served) -> None:
-    """Some events, a group and a snapshot are there."""
+    """Create some events, a group and a snapshot."""
     events = [{"id": f"e{i}", "x": [i % 2, 0.5, 1.0], "label": i % 2} for i in range(40)]
     service.http.post("/v1/learners/dense/update", json={"events": events}).raise_for_status()
     service.http.post("/v1/learners/dense/snapshots").raise_for_status()

@@ -20,7 +20,7 @@ class Part(Protocol):
     """One part: for so many seconds, or up to `count` of each thing it tries."""
 
     def __call__(self, seconds: float, seed: int = 0, count: int | None = None) -> Report:
-        """What was tried, and what came of it."""
+        """Return what was tried, and what came of it."""
         ...
 
 

@@ -57,7 +57,7 @@ class _Data(ABC):
 
     @abstractmethod
     def keep(self) -> None:
-        """These are the data."""
+        """Note the data."""
 
     @abstractmethod
     def change(self, random: Random) -> tuple[str, str]:
@@ -68,19 +68,19 @@ class _Sqlite(_Data):
     """A file."""
 
     def __init__(self, folder: Path) -> None:
-        self._path, self._kept = folder / "store.db", folder / "kept.db"
+        self._path, self._originals = folder / "store.db", folder / "kept.db"
         super().__init__(f"sqlite:///{self._path}")
 
     def keep(self) -> None:
         with sqlite3.connect(self._path) as db:
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         db.close()
-        shutil.copy(self._path, self._kept)
+        shutil.copy(self._path, self._originals)
 
     def change(self, random: Random) -> tuple[str, str]:
         for end in ("-wal", "-shm"):
             Path(f"{self._path}{end}").unlink(missing_ok=True)
-        shutil.copy(self._kept, self._path)
+        shutil.copy(self._originals, self._path)
         db = sqlite3.connect(self._path)
         try:
             (local,) = db.execute("SELECT id FROM learner WHERE name = 'a'").fetchone()
@@ -126,17 +126,17 @@ class _Redis(_Data):
     def __init__(self, server: RedisServer) -> None:
         super().__init__(server.url)
         self._client: Any = redis.Redis.from_url(server.url)  # typed as if it might be asynchronous
-        self._kept: dict[bytes, bytes] = {}
+        self._originals: dict[bytes, bytes] = {}
 
     def keep(self) -> None:
-        self._kept = {key: self._client.dump(key) for key in self._client.keys("*")}
+        self._originals = {key: self._client.dump(key) for key in self._client.keys("*")}
 
     def change(self, random: Random) -> tuple[str, str]:
         client = self._client
         client.flushall()
-        for key, dumped in self._kept.items():
+        for key, dumped in self._originals.items():
             client.restore(key, 0, dumped)
-        key = random.choice(sorted(key for key in self._kept if b"{a}" in key or b":a" in key))
+        key = random.choice(sorted(key for key in self._originals if b"{a}" in key or b":a" in key))
         kind = client.type(key)
         name = key.decode("utf-8", "replace")
         if random.random() < 0.1:
@@ -209,7 +209,7 @@ async def _rows(report: Report, data: _Data, random: Random, seconds: float, cou
 
 
 async def _served(url: str) -> str:
-    """What becomes of learner `a` on a node that is started; of `b` everything has to be as ever."""
+    """Return what becomes of learner `a` on a node that is started; of `b` everything has to be as ever."""
     store: Store = await open_store(url)
     try:
         async with node(store) as engine, over(engine) as http:

@@ -36,11 +36,11 @@ class _Faults(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self.found: list[str] = []
+        self.entries: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         text = logging.Formatter().format(record)
-        self.found.append(f"logged by {record.name}: {text}")
+        self.entries.append(f"logged by {record.name}: {text}")
 
 
 class Served:
@@ -52,12 +52,12 @@ class Served:
         self.http = httpx.Client(base_url=self.url, timeout=_PATIENCE, trust_env=False)
 
     def faults(self) -> list[str]:
-        """What has been logged since this was asked before."""
-        actual, self._faults.found = self._faults.found, []
+        """Return what has been logged since this was asked before."""
+        actual, self._faults.entries = self._faults.entries, []
         return actual
 
     def create(self) -> None:
-        """The learners that there should be."""
+        """Return the learners that there should be."""
         for name, config in LEARNERS.items():
             if self.http.get(f"/v1/learners/{name}").status_code == 404:
                 self.http.put(f"/v1/learners/{name}", json=config).raise_for_status()
@@ -67,14 +67,14 @@ class Served:
         return self.http.get("/v1/health/ready").status_code == 200
 
     def digest(self, name: str) -> tuple[int, str]:
-        """A learner's position, and the hash of its state."""
+        """Return a learner's position, and the hash of its state."""
         document = self.http.get(f"/v1/learners/{name}/digest").raise_for_status().json()
         return document["position"], document["digest"]
 
 
 @contextmanager
 def served(**settings: Any) -> Iterator[Served]:
-    """A server on a free port, with `LEARNERS`."""
+    """Return a server on a free port, with `LEARNERS`."""
     faults = _Faults()
     logging.getLogger().addHandler(faults)
     try:

@@ -32,7 +32,7 @@ _MASK = b"\x01\x02\x03\x04"
 
 
 def _message(random: Random, seq: int) -> str | bytes:
-    """A message that has been mutated, mostly in what it says."""
+    """Return a message that has been mutated, mostly in what it says."""
     name = random.choice(list(LEARNERS))
     operation = random.choice(["update", "predict", "labels"])
     binary = random.random() < 0.5
@@ -98,7 +98,7 @@ def _answered(report: Report, kind: str, message: str | bytes, answer: str | byt
 
 
 def _frame(random: Random) -> bytes:
-    """A frame of a client, or what is nearly one."""
+    """Return a frame of a client, or what is nearly one."""
     payload = random.choice([b"", b'{"seq": 1}', random.randbytes(random.choice([1, 125, 126, 200]))])
     first = random.choice([0x81, 0x82, 0x81, 0x01, 0x02, 0x00, 0x80, 0x88, 0x89, 0x8A, 0x83, 0xC1, 0xF1, 0x8B, 0x0F])
     if first == 0x88 and random.random() < 0.5:
@@ -118,7 +118,7 @@ def _frame(random: Random) -> bytes:
 
 
 def _handshake(random: Random, port: int) -> bytes:
-    """A client's request for a websocket; some are damaged."""
+    """Return a client's request for a websocket; some are damaged."""
     key = base64.b64encode(random.randbytes(16)).decode()
     lines = [
         "GET /v1/ws HTTP/1.1",
@@ -151,7 +151,7 @@ def frames(seconds: float, seed: int = 0, count: int | None = None) -> Report:
 
 
 def _spoken(random: Random, port: int, handshake: bytes, stream: bytes) -> str:
-    """What became of a connection on which this was sent, in pieces."""
+    """Return what became of a connection on which this was sent, in pieces."""
     with socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE) as client:
         try:
             if random.random() < 0.3:
@@ -174,7 +174,7 @@ def _spoken(random: Random, port: int, handshake: bytes, stream: bytes) -> str:
 
 
 def _sane(report: Report, service: Served) -> None:
-    """It still answers, and every connection's messages are done with."""
+    """Check that the service answers, and that no message is in progress."""
     if not service.alive():
         report.fail("the server does not answer any more")
     holder = service.server._app.state.bodies.bytes

@@ -226,7 +226,7 @@ def _created(record: Created) -> None:
 
 
 def _goes_on(report: Report, what: str, data: bytes, learner: Learner, grown: bool = False) -> None:
-    """A learner that took it is sound, and shows its figures.
+    """Check that a learner that accepted it is valid, and shows its metrics.
 
     `grown`: it has learnt since, from a state in which a number may have been close to float64's end.
     """
@@ -243,7 +243,7 @@ def _goes_on(report: Report, what: str, data: bytes, learner: Learner, grown: bo
 
 
 def _groups(report: Report, random: Random, seconds: float, count: int | None) -> None:
-    """Records of a group's log."""
+    """Return records of a group's log."""
     config = GroupConfig.of({"learners": ["one", "two"], "window": 20})
     record = ComparedBatch(
         np.arange(1, 9, dtype=np.uint64), np.where(np.arange(8) % 2, 1.0, -1.0), np.ones((8, 2)), np.full(8, np.nan)
@@ -296,8 +296,8 @@ def snapshots(seconds: float, seed: int = 0, count: int | None = None) -> Report
             batch = unpack_record(subject.records["batch"], "record 2 of a")
             assert isinstance(batch, LabelledBatch)
 
-            def learn(one: Learner = made[0], batch: LabelledBatch = batch) -> None:
-                one.apply(batch)
+            def learn(learner_state: Learner = made[0], batch: LabelledBatch = batch) -> None:
+                learner_state.apply(batch)
 
             _tried(report, "events, after a snapshot that was taken", data, learn)
             _goes_on(report, what, data, made[0], grown=True)

@@ -26,7 +26,7 @@ def scope_of(path: str, method: str = "POST", **members: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def application(**settings: Any) -> AsyncIterator[Application]:
-    """The application with one learner."""
+    """Return the application with one learner."""
     app = create_app(Settings(store="memory:", **settings))
     async with app.router.lifespan_context(app):
         created = json.dumps(DENSE).encode()
@@ -60,7 +60,7 @@ async def ask(app: Application, scope: dict[str, Any], parts: list[bytes | None]
 
 
 @pytest.mark.parametrize(
-    ("scope", "found"),
+    ("scope", "expected"),
     [
         (scope_of(f"{URL}/predict"), ("fraud", "predict")),
         (scope_of(f"{URL}/update"), ("fraud", "update")),
@@ -76,8 +76,8 @@ async def ask(app: Application, scope: dict[str, Any], parts: list[bytes | None]
         ({"type": "websocket", "path": f"{URL}/predict"}, None),
     ],
 )
-def test_which_requests_are_hot(scope, found):
-    assert match_request(scope) == found
+def test_which_requests_are_hot(scope, expected):
+    assert match_request(scope) == expected
 
 
 async def test_a_body_in_one_message_and_in_many():
@@ -115,7 +115,7 @@ async def test_a_request_that_is_cancelled_while_its_body_comes_holds_nothing():
 
 
 async def stuck(app: Application, parts: list[bytes]) -> None:
-    """A request whose body comes so far and no further."""
+    """Return a request whose body comes so far and no further."""
     left = list(parts)
 
     async def receive() -> dict[str, Any]:

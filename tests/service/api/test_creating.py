@@ -32,18 +32,18 @@ class Gated(MemoryStore):
         await self.open.wait()
         return await super().create(learner, token, data)
 
-    async def append(self, *asked: Any, **options: Any) -> list[LogEntry]:
+    async def append(self, *send: Any, **options: Any) -> list[LogEntry]:
         await self.open.wait()
-        return await super().append(*asked, **options)
+        return await super().append(*send, **options)
 
 
-async def told(http: httpx.AsyncClient, headers: dict[str, str] | None = None) -> schemas.LearnerFigureList:
+async def overview(http: httpx.AsyncClient, headers: dict[str, str] | None = None) -> schemas.LearnerFigureList:
     reply = await http.get("/learners?figures=true", headers=headers)
     return schemas.LearnerFigureList.model_validate_json(reply.content, strict=True)
 
 
 async def creating(http: httpx.AsyncClient, headers: dict[str, str] | None = None) -> list[str]:
-    return [item.name for item in (await told(http, headers)).creating]
+    return [item.name for item in (await overview(http, headers)).creating]
 
 
 async def asked_for(http: httpx.AsyncClient, name: str) -> bool:
@@ -56,14 +56,14 @@ async def test_learners_are_told_from_the_moment_that_they_are_asked_for() -> No
         request = [asyncio.create_task(http.put(f"/learners/{name}", json=DENSE)) for name in ("b", "a", "b")]
         await eventually_async(lambda: len(engine.creations) == 3)
         assert sorted(await creating(http)) == ["a", "b"]  # each once
-        actual = await told(http)
+        actual = await overview(http)
         assert actual.learners == []
         before = actual.creating[0].seconds
         await asyncio.sleep(0.2)
-        assert (await told(http)).creating[0].seconds > before
+        assert (await overview(http)).creating[0].seconds > before
         store.open.set()
         assert sorted(reply.status_code for reply in await asyncio.gather(*request)) == [200, 201, 201]
-        actual = await told(http)
+        actual = await overview(http)
         assert ([learner.name for learner in actual.learners], actual.creating, engine.creations) == (
             ["a", "b"],
             [],
@@ -117,15 +117,15 @@ async def test_whether_it_is_busy() -> None:
     store.open.set()
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=DENSE)
-        assert not (await told(http)).learners[0].busy
+        assert not (await overview(http)).learners[0].busy
         store.open.clear()
         learnt = asyncio.create_task(posted(http, "/learners/a/update", labelled("dense", 0, 20)))
         await eventually_async(lambda: engine.get("a").mailbox.busy)
-        assert (await told(http)).learners[0].busy
+        assert (await overview(http)).learners[0].busy
         store.open.set()
         await learnt
         await eventually_async(lambda: not engine.get("a").mailbox.busy)
-        assert not (await told(http)).learners[0].busy
+        assert not (await overview(http)).learners[0].busy
 
 
 def test_of_several_nodes_each_is_told_once() -> None:

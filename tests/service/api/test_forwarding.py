@@ -41,7 +41,7 @@ def redis() -> Iterator[RedisServer]:
 def with_silent(
     redis: RedisServer, log: Path, seconds: float, listener: socket.socket | None = None
 ) -> Iterator[tuple[httpx.Client, str, str]]:
-    """A client of a node, the address of a silent host, and a learner that is to be hosted there alone.
+    """Return a client of a node, the address of a silent host, and a learner that is to be hosted there alone.
 
     The `listener` of the host accepts connections, by the system alone; it never reads or answers.
     """
@@ -191,7 +191,7 @@ def two_nodes(redis: RedisServer, folder: Path, **settings: object) -> Iterator[
 def created_there(
     http: httpx.Client, here: Process, there: Process, folder: Path, key: dict[str, str] | None = None
 ) -> str:
-    """The name of a learner that was created by the first of two nodes, once that has the other answer for it."""
+    """Create a learner that the second of two nodes hosts; return its name."""
     name = next(name for name in NAMES if _weight(there.url, name) > _weight(here.url, name))
     assert http.put(f"/learners/{name}", json=CONFIG, headers=key).status_code == 201
 

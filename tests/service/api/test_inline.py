@@ -258,7 +258,7 @@ def test_a_client_that_goes_away_before_its_body_is_whole(shared: Service) -> No
 
 
 def flooded(headers: int) -> bytes:
-    """A request with so many headers of 1,000 bytes."""
+    """Return a request with so many headers of 1,000 bytes."""
     flood = "".join(f"x-{i}: {'y' * 1000}\r\n" for i in range(headers)).encode()
     return request().replace(b"host: localhost\r\n", b"host: localhost\r\n" + flood)
 
@@ -432,23 +432,23 @@ def test_what_uvicorn_is_set_to_count_goes_its_way() -> None:
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    "asked", [request(), request(b"", URL, "GET")], ids=["answered at once", "answered by the application"]
+    "data_sent", [request(), request(b"", URL, "GET")], ids=["answered at once", "answered by the application"]
 )
 def test_a_client_that_reads_nothing_is_not_read_or_written_to_without_end(
-    asked: bytes, monkeypatch: pytest.MonkeyPatch
+    data_sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_protocol, "_STALL_SECONDS", 600.0)  # a machine that stands still meanwhile drops nobody
     with served(uvicorn={"timeout_keep_alive": 600.0}) as service:
         connection = service.connect()
         for end in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             connection.socket.setsockopt(socket.SOL_SOCKET, end, 2**16)
-        many = [asked] * 400
+        many = [data_sent] * 400
         assert connection.ask(many[0]).status == 200
         connection.socket.setblocking(False)
         sent, data = 0, b"".join(many)
 
         def paused() -> list[HttpProtocol]:
-            """The connection, once nothing more is read of it."""
+            """Return the connection, once nothing more is read of it."""
             actual = [
                 connection
                 for connection in service.server.server_state.connections

@@ -20,7 +20,7 @@ UPDATE = f"{URL}/update"
 
 
 def learn(start: int, count: int = 1, **headers: str) -> bytes:
-    """An update with so many events, with ids of their own."""
+    """Return an update with so many events, with ids of their own."""
     return request(json.dumps({"events": events(count, start)}).encode(), UPDATE, **headers)
 
 
@@ -33,7 +33,7 @@ def shared() -> Iterator[Service]:
 
 @contextmanager
 def held_up(service: Service) -> Iterator[Callable[[], None]]:
-    """Appends to the store wait meanwhile, until what is given is called."""
+    """Make appends wait until the yielded function is called."""
     store = service.app.state.engine.node.store
     append, going = store.append, threading.Event()
 

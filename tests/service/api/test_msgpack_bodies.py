@@ -96,9 +96,9 @@ async def test_the_same_events_in_either_coding_give_the_same_state_and_replies(
         assert await state_of(http, "a") == await state_of(http, "b")
 
 
-def _agree(said: dict[str, Any], reply: dict[str, Any]) -> None:
-    """A reply in JSON and one in columns."""
-    results = said.pop("results")
+def _agree(json_reply: dict[str, Any], reply: dict[str, Any]) -> None:
+    """Compare a reply in JSON with one in columns."""
+    results = json_reply.pop("results")
     columns = {"score": "scores", "probability": "probabilities", "threshold": "thresholds"}
     columns |= {"decision": "decisions", "label": "labels", "rank": "ranks"}
     if "statuses" in reply:
@@ -110,7 +110,7 @@ def _agree(said: dict[str, Any], reply: dict[str, Any]) -> None:
         assert [None if item == nothing or item != item else item for item in column] == [
             result[name] for result in results
         ]
-    assert reply == said
+    assert reply == json_reply
 
 
 def columnar_nothing(name: str) -> int | None:
@@ -274,8 +274,8 @@ def _pair(carried: Any) -> Any:
     return list(carried.items()) if isinstance(carried, dict) else carried
 
 
-def _list(one: Any) -> Any:
-    return list(one) if isinstance(one, (list, tuple)) else float(one)
+def _list(event_: Any) -> Any:
+    return list(event_) if isinstance(event_, (list, tuple)) else float(event_)
 
 
 def test_what_kernels_take_is_writable_and_aligned():
@@ -405,7 +405,7 @@ def test_refused_with_a_pointer_to_each_fault(kind, members, pointers):
 
 
 def signalling(values: list[Any], dtype: str) -> dict[str, Any]:
-    """An ARRAY whose NaNs are those that signal: arithmetic with them, and a cast, raise the invalid flag."""
+    """Return an ARRAY whose NaNs are those that signal: arithmetic with them, and a cast, raise the invalid flag."""
     bits, word = ("<u4", 0x7FA00000) if dtype == "float32" else ("<u8", 0x7FF4000000000000)
     made = array(values, dtype)
     words = np.frombuffer(made["data"], bits).copy()
@@ -435,7 +435,7 @@ async def test_nans_that_signal_are_nans_and_no_warning(dtype):
 
 
 @pytest.mark.parametrize(
-    ("kind", "members", "said"),
+    ("kind", "members", "json_reply"),
     [
         ("dense", x(dtype="float16"), "is 'float16'; expected one of float32, float64"),
         ("dense", x(shape=[-1, 3]), "is [-1, 3]; expected 2 sizes, whole numbers of at least 0"),
@@ -449,10 +449,10 @@ async def test_nans_that_signal_are_nans_and_no_warning(dtype):
         ),
     ],
 )
-def test_what_was_expected_is_told(kind, members, said):
+def test_what_was_expected_is_told(kind, members, json_reply):
     with pytest.raises(Invalid) as refused:
         msgpack_decode.decode_update(body(members), Config.of(LEARNERS[kind]))
-    assert refused.value.problems[0].detail.startswith(said)
+    assert refused.value.problems[0].detail.startswith(json_reply)
 
 
 @pytest.mark.parametrize("data", [b'{"events": []}', b' [{"x": [1, 2, 3]}]', b"{", b"[\n"])

@@ -44,7 +44,7 @@ def read(reply: httpx.Response) -> list[dict[str, Any]]:
 
 @asynccontextmanager
 async def replica(**changed: Any) -> AsyncIterator[LearnerReplica]:
-    """A learner on a node of its own."""
+    """Return a learner on a node of its own."""
     engine = Engine(MemoryStore(), Settings(store="memory:", **changed))
     await engine.start()
     learner, _ = await engine.create("a", Config.of(DENSE))
@@ -73,8 +73,8 @@ async def gathered(body: AsyncIterator[bytes], longest: int, **sizes: int) -> li
         await actual.close()
 
 
-async def _each(found: ndjson_stream.LineReader) -> AsyncIterator[ndjson_stream.LineChunk]:
-    while (chunk := await found.next()) is not None:
+async def _each(reader: ndjson_stream.LineReader) -> AsyncIterator[ndjson_stream.LineChunk]:
+    while (chunk := await reader.next()) is not None:
         yield chunk
 
 
@@ -382,7 +382,7 @@ async def _into(taken: list[dict[str, Any]], reply: AsyncIterator[bytes]) -> Non
 
 
 async def _all(reply: AsyncIterator[bytes]) -> list[dict[str, Any]]:
-    """The lines of a reply but the last, which says that it is whole."""
+    """Return the lines of a reply but the last, which says that it is whole."""
     *message, last = [json.loads(line) async for text in reply for line in text.splitlines()]
     assert last["done"]
     return message

@@ -33,10 +33,10 @@ def key(name: str, **labels: str) -> Key:
     return name, tuple(sorted(labels.items()))
 
 
-def of(learner: str, found: dict[Key, float]) -> dict[Any, float]:
-    """A learner's samples by name, or by name and the value of the label beside its own."""
+def of(learner: str, learner_samples: dict[Key, float]) -> dict[Any, float]:
+    """Return a learner's samples by name, or by name and the value of the label beside its own."""
     out: dict[Any, float] = {}
-    for (name, labels), value in found.items():
+    for (name, labels), value in learner_samples.items():
         argument = dict(labels)
         if argument.pop("learner", None) == learner:
             out[(name, *argument.values()) if argument else name] = value
@@ -159,18 +159,18 @@ async def test_as_many_learners_as_may_be_are_told_of_and_the_same_ones_from_scr
         for name, used in {"a": 9000.0, "b": 5.0, "c": 7000.0, "d": 8.0}.items():
             engine.get(name).last_used -= used
 
-        async def told() -> set[str]:
+        async def exposition() -> set[str]:
             actual = samples(await scrape(http), "rarestream_position")
             return {dict(labels)["learner"] for _, labels in actual}
 
-        assert await told() == {"b", "d"}
+        assert await exposition() == {"b", "d"}
         engine.get("a").last_used += 8999  # as long ago as they were, about: those that are told of stay
-        assert await told() == {"b", "d"}
+        assert await exposition() == {"b", "d"}
         engine.get("d").last_used -= 3000
-        assert await told() == {"a", "b"}
+        assert await exposition() == {"a", "b"}
         async with engine.use("c"):
             engine.get("b").last_used -= 3000
-            assert await told() == {"a", "c"}
+            assert await exposition() == {"a", "c"}
 
 
 async def test_no_learner_at_all_may_be_told_of() -> None:

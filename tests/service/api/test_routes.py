@@ -533,7 +533,7 @@ async def test_unknown_paths_and_methods_are_problems_too(http):
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "known"),
+    ("method", "path", "documented_bounds"),
     [
         ("GET", "/v1/learners", "figures"),
         ("GET", "/v1/health/ready", ""),
@@ -549,10 +549,10 @@ async def test_unknown_paths_and_methods_are_problems_too(http):
         ("GET", "/v1/groups/any/compare", ""),
     ],
 )
-async def test_unknown_query_parameters_are_refused(http, method, path, known):
+async def test_unknown_query_parameters_are_refused(http, method, path, documented_bounds):
     before = await state_of(http)
     reply = await http.request(method, path, params={"a/b": "1", "Explain": ""}, json={"events": []})
-    expected = {"enum": known.split(" or ") if known else []}
+    expected = {"enum": documented_bounds.split(" or ") if documented_bounds else []}
     document = reply.json()
     assert (reply.status_code, document["code"]) == (422, "invalid")
     assert reply.headers["content-type"] == "application/problem+json"

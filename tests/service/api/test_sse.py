@@ -73,14 +73,14 @@ class Live:
         raise AssertionError(f"it ended with {actual}")
 
 
-def merged(told: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """The document with what has changed in it."""
+def merged(document: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """Return the document with what has changed in it."""
     rest = dict(change)
-    rows = {learner["name"]: learner for learner in told["learners"]}
+    rows = {learner["name"]: learner for learner in document["learners"]}
     for name in rest.pop("gone"):
         del rows[name]
     rows |= {item["name"]: item for item in rest.pop("learners")}
-    return {**told, **rest, "learners": [rows[name] for name in sorted(rows)]}
+    return {**document, **rest, "learners": [rows[name] for name in sorted(rows)]}
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def http(service: Process, ring: Keyring) -> Iterator[httpx.Client]:
 
 
 def listed(http: httpx.Client, what: str) -> dict[str, Any]:
-    """What there is, as a poll tells it."""
+    """Return what there is, as a poll tells it."""
     reply = http.get(f"/{what}", params={"learners": {"figures": True}, "groups": {"tests": True}}[what])
     reply.raise_for_status()
     document: dict[str, Any] = reply.json()
@@ -132,7 +132,7 @@ def test_everything_is_told_first_and_then_what_changes(http: httpx.Client) -> N
         assert (kind, whole) == ("learners", listed(http, "learners"))
         assert groups[1] == listed(http, "groups")
 
-        def told(names: set[str], **events: int) -> None:
+        def merged(names: set[str], **events: int) -> None:
             """Until the stream has told what a poll tells: of these learners it speaks, and of no others."""
             spoken_of: set[str] = set()
             for kind, data in live:
@@ -145,13 +145,13 @@ def test_everything_is_told_first_and_then_what_changes(http: httpx.Client) -> N
             assert spoken_of == names
 
         update(http, "learners/a", 0, 300)
-        told({"a"}, a=300, b1=0, b2=0)
+        merged({"a"}, a=300, b1=0, b2=0)
         update(http, "learners/b1", 0, 100)
         update(http, "learners/a", 300, 400)
-        told({"a", "b1"}, a=400, b1=100, b2=0)
+        merged({"a", "b1"}, a=400, b1=100, b2=0)
         http.put("/learners/c", json=DENSE).raise_for_status()
         http.delete("/learners/b2").raise_for_status()
-        told({"c", "b2"}, a=400, b1=100, c=0)
+        merged({"c", "b2"}, a=400, b1=100, c=0)
 
         update(http, "groups/g", 400, 500)
         assert {kind for kind, _ in live.until("groups")[:-1]} <= {"changed"}
@@ -160,19 +160,19 @@ def test_everything_is_told_first_and_then_what_changes(http: httpx.Client) -> N
 def test_the_groups_alone(http: httpx.Client) -> None:
     with Live(http, "/stream?learners=false") as live:
 
-        def told() -> dict[str, int]:
-            """The events of each, once the stream has told what a poll tells; it tells nothing else."""
+        def merged() -> dict[str, int]:
+            """Return the events of each stream, once they agree with a poll; nothing else is sent."""
             for kind, data in live:
                 assert kind == "groups"
                 if data == listed(http, "groups"):
                     return {group["name"]: group["events"] for group in data["groups"]}
             raise AssertionError("it ended")
 
-        assert told().keys() == {"bs", "g"}
+        assert merged().keys() == {"bs", "g"}
         update(http, "groups/g", 0, 20)
-        assert told() == {"bs": 0, "g": 20}
+        assert merged() == {"bs": 0, "g": 20}
         http.delete("/groups/g").raise_for_status()
-        assert told() == {"bs": 0}
+        assert merged() == {"bs": 0}
 
 
 def test_a_comparison_is_told_whenever_it_has_changed(http: httpx.Client) -> None:
@@ -255,7 +255,7 @@ def test_a_node_that_stops_ends_them(tmp_path: Path) -> None:
 
 
 async def told_of(events: AsyncIterator[bytes], kind: str) -> dict[str, Any]:
-    """The next event, which is of this kind."""
+    """Return the next event, which is of this kind."""
     async with asyncio.timeout(300):
         name, data = (await anext(events)).decode().strip().split("\n")
     assert name == f"event: {kind}"
@@ -310,22 +310,22 @@ async def test_a_learner_that_falls_asleep_is_gone_to_sleep(monkeypatch: pytest.
 
 async def test_what_many_readers_are_shown_is_worked_out_once() -> None:
     stored = Overview()
-    asked = 0
+    query = 0
 
     async def document() -> dict[str, Any]:
-        nonlocal asked
-        asked += 1
+        nonlocal query
+        query += 1
         await asyncio.sleep(0)
         return {"learners": [], "loaded": True}
 
     actual = await asyncio.gather(*(stored.shown(FREE, 1e9, document) for _ in range(10)))
-    assert asked == 1
+    assert query == 1
     assert all(item is actual[0] for item in actual)
     another = Grant(None)
     first = await stored.shown(another, 0.0, document)  # another may be told of others
-    assert asked == 2
+    assert query == 2
     second = await stored.shown(another, 0.0, document)
-    assert asked == 3
+    assert query == 3
     assert second is not first
     assert second.since(first) is None
 

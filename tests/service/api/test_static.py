@@ -183,14 +183,14 @@ def test_figures_drawn_over_time_are_in_the_history() -> None:
 
 
 def colours(scheme: str) -> dict[str, str]:
-    """The style sheet's colours by name, of the light or the dark theme."""
+    """Return the style sheet's colours by name, of the light or the dark theme."""
     light, dark = re.findall(r":root \{(.*?)\}", (DASHBOARD / "theme.css").read_text(), re.DOTALL)
     named = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light))
     return named if scheme == "light" else named | dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", dark))
 
 
 def contrast(a: str, b: str) -> float:
-    """The contrast of two colours, from 1 to 21, as WCAG 2 defines it."""
+    """Return the contrast of two colours, from 1 to 21, as WCAG 2 defines it."""
 
     def luminance(colour: str) -> float:
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]

@@ -17,7 +17,7 @@ SAYING = re.compile(r"^(seconds|bytes)\b|\bseconds since the epoch\b")
 
 
 def numbers(schema: Any) -> Iterator[dict[str, Any]]:
-    """The schemas of the numbers that a value may be, or may hold a list of."""
+    """Return the schemas of the numbers that a value may be, or may hold a list of."""
     for item in (schema, *schema.get("anyOf", ())):
         if item.get("type") in ("number", "integer"):
             yield item
@@ -38,7 +38,7 @@ def fields(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def untold(schema: Any) -> Iterator[tuple[str, str | None]]:
-    """The names of numbers that should have a unit and have none, or the other way round, with the unit."""
+    """Return the names of numbers that should have a unit and have none, or the other way round, with the unit."""
     for name, item in fields(schema):
         for number in numbers(item):
             has = bool(TELLING.search(name) or SAYING.search(item.get("description", "")))

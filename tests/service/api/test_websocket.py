@@ -25,14 +25,14 @@ from tests.harness.nodes import app_over, digest, node
 from tests.harness.websocket import Gated, websocket
 from tests.service.engine.test_served_events import SETUPS, event, label_of
 
-ONE = "/v1/learners/a/ws"
+SINGLE = "/v1/learners/a/ws"
 
 
 @asynccontextmanager
 async def serving(
     store: Store | None = None, learners: str = "a", **settings: Any
 ) -> AsyncIterator[tuple[Any, httpx.AsyncClient, Engine]]:
-    """An application with some learners of one configuration, and a client of it."""
+    """Return an application with some learners of one configuration, and a client of it."""
     async with node(store or MemoryStore(), **settings) as engine:
         app = app_over(engine)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
@@ -79,7 +79,7 @@ async def test_a_pipelined_course_is_answered_as_over_http_one_by_one(setup: str
             reply = await http.post(f"/learners/b/{op}", json={"events": private})
             assert reply.status_code == 200, reply.text
             expected.append(reply.json())
-        async with websocket(app, ONE) as client:
+        async with websocket(app, SINGLE) as client:
             client.send(*({"seq": i, "op": op, "events": local} for i, (op, local) in enumerate(course)))
             actual = await client.replies(len(course))
         assert [item["seq"] for item in actual] == list(range(len(course)))
@@ -100,14 +100,14 @@ def array(values: Any, dtype: str) -> dict[str, Any]:
 
 
 def columns(count: int, start: int, *, labels: bool = True) -> dict[str, Any]:
-    """The events as columns."""
+    """Return the events as columns."""
     made = events(count, start)
     message = {"labels": array([item["label"] for item in made], "int8")} if labels else {}
     return {"x": array([item["x"] for item in made], "float64"), "ids": [item["id"] for item in made], **message}
 
 
 async def test_text_and_binary_may_alternate_and_mean_the_same() -> None:
-    async with serving(learners="ab") as (app, http, _), websocket(app, ONE) as client:
+    async with serving(learners="ab") as (app, http, _), websocket(app, SINGLE) as client:
         for k in range(0, 40, 4):
             if k % 8:
                 client.send({"seq": k, "op": "update", "events": events(4, k)})
@@ -216,7 +216,7 @@ async def test_an_explanation_and_a_source_come_with_their_own_message() -> None
 
 async def test_messages_that_are_at_hand_become_one_record() -> None:
     store = Gated()
-    async with serving(store, ws_credit=100) as (app, _, engine), websocket(app, ONE) as client:
+    async with serving(store, ws_credit=100) as (app, _, engine), websocket(app, SINGLE) as client:
         before = engine.get("a").position
         gate = store.shut("a")
         client.send(*updates(1))
@@ -251,7 +251,7 @@ async def test_learners_do_not_wait_for_each_other_and_each_is_answered_in_order
 
 async def test_a_predict_is_scored_by_what_the_updates_before_it_have_taught_and_by_no_later_one() -> None:
     probe = {"events": [{"x": [1.0, 0.5, 1.0]}]}
-    async with serving(learners="ab") as (app, http, _), websocket(app, ONE) as client:
+    async with serving(learners="ab") as (app, http, _), websocket(app, SINGLE) as client:
         wanted = []
         for i in range(0, 40, 10):
             await http.post("/learners/b/update", json={"events": events(10, i)})
@@ -276,7 +276,7 @@ async def test_served_events_are_remembered_and_counted_for_each_message() -> No
             await http.put(f"/learners/{name}", json=setup)
             await http.post(f"/learners/{name}/update", json={"events": events(20)})
         wanted = [(await http.post("/learners/b/predict", json={"events": local})).json() for local in served]
-        async with websocket(app, ONE) as client:
+        async with websocket(app, SINGLE) as client:
             client.send(*({"seq": i, "op": "predict", "events": local} for i, local in enumerate(served)))
             actual = await client.replies(4)
             client.send(
@@ -296,7 +296,7 @@ async def test_served_events_are_remembered_and_counted_for_each_message() -> No
 
 
 async def test_one_bad_message_among_neighbours_is_refused_alone() -> None:
-    async with serving() as (app, _, engine), websocket(app, ONE) as client:
+    async with serving() as (app, _, engine), websocket(app, SINGLE) as client:
         good = list(updates(6))
         good[2]["events"][0]["label"] = "maybe"
         good[4]["events"].append({"x": [1, 2], "label": 1})
@@ -363,7 +363,7 @@ MALFORMED: list[tuple[str | bytes, int, int | None, str]] = [
 
 async def test_what_waits_counts_with_what_was_made_of_it() -> None:
     store = Gated()
-    async with serving(store) as (app, _, _), websocket(app, ONE) as client:
+    async with serving(store) as (app, _, _), websocket(app, SINGLE) as client:
         gate = store.shut("a")
         client.send(*updates(1))
         await store.waiting.wait()
@@ -397,7 +397,7 @@ for other, where in ROWS:
 async def test_a_malformed_message_is_refused_and_the_next_one_is_not(
     message: str | bytes, status: int, seq: int | None, where: str
 ) -> None:
-    async with serving() as (app, _, engine), websocket(app, ONE) as client:
+    async with serving() as (app, _, engine), websocket(app, SINGLE) as client:
         client.send(message, *updates(1))
         refused, good = await client.replies(2)
         assert (refused["status"], refused["seq"]) == (status, seq)
@@ -408,7 +408,7 @@ async def test_a_malformed_message_is_refused_and_the_next_one_is_not(
 
 
 async def test_a_message_that_is_not_explained_says_so() -> None:
-    async with serving() as (app, _, _), websocket(app, ONE) as client:
+    async with serving() as (app, _, _), websocket(app, SINGLE) as client:
         client.send({"seq": 5, "op": "labels", "events": [{"id": "a", "label": 1}], "explain": 2})
         (problem,) = (await client.reply())["errors"]
         assert (problem["pointer"], problem["code"]) == ("/explain", "unknown")
@@ -436,7 +436,10 @@ async def test_a_name_that_no_learner_may_have_is_told_at_its_member_and_in_shor
 
 async def test_what_has_no_room_is_refused_with_a_time_to_try_again() -> None:
     store = Gated()
-    async with serving(store, queue_bytes=1024, max_buffered_bytes=2048) as (app, _, _), websocket(app, ONE) as client:
+    async with (
+        serving(store, queue_bytes=1024, max_buffered_bytes=2048) as (app, _, _),
+        websocket(app, SINGLE) as client,
+    ):
         gate = store.shut("a")
         client.send(*updates(1))
         await store.waiting.wait()
@@ -455,7 +458,7 @@ async def test_what_has_no_room_is_refused_with_a_time_to_try_again() -> None:
 async def test_without_a_store_scoring_goes_on_and_learning_says_that_it_cannot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with serving() as (app, _, engine), websocket(app, ONE) as client:
+    async with serving() as (app, _, engine), websocket(app, SINGLE) as client:
 
         async def away(*_: object) -> None:
             raise StoreUnavailable("the store is away")
@@ -483,7 +486,7 @@ async def test_it_begins_with_the_window_and_the_bound() -> None:
 
 async def test_more_unanswered_messages_than_granted_end_it_and_those_granted_are_learnt() -> None:
     store = Gated()
-    async with serving(store, ws_credit=4) as (app, _, engine), websocket(app, ONE) as client:
+    async with serving(store, ws_credit=4) as (app, _, engine), websocket(app, SINGLE) as client:
         for i in range(0, 8, 4):  # a full window is no more than granted
             client.send(*updates(4, i))
             await client.replies(4)
@@ -504,7 +507,7 @@ async def test_more_unanswered_messages_than_granted_end_it_and_those_granted_ar
 
 async def test_a_seq_may_be_used_again_once_it_has_been_answered() -> None:
     store = Gated()
-    async with serving(store) as (app, _, _), websocket(app, ONE) as client:
+    async with serving(store) as (app, _, _), websocket(app, SINGLE) as client:
         for i in range(3):
             client.send({"seq": 0, "op": "update", "events": events(1, i)})
             assert (await client.reply())["applied"] == 1
@@ -516,7 +519,7 @@ async def test_a_seq_may_be_used_again_once_it_has_been_answered() -> None:
 
 async def test_what_was_received_is_learnt_though_the_client_leaves() -> None:
     async with serving() as (app, http, _):
-        async with websocket(app, ONE) as client:
+        async with websocket(app, SINGLE) as client:
             client.send(*updates(30), {"seq": 30, "op": "predict", "events": [{"id": "p", "x": [1, 1, 1]}]})
             client.leave()
         assert client.quiet
@@ -535,7 +538,11 @@ async def test_a_connection_to_a_learner_that_is_not_there_is_closed(path: str) 
 
 async def test_a_learner_that_is_deleted_meanwhile() -> None:
     store = Gated()
-    async with serving(store, learners="ab") as (app, http, _), websocket(app) as every, websocket(app, ONE) as client:
+    async with (
+        serving(store, learners="ab") as (app, http, _),
+        websocket(app) as every,
+        websocket(app, SINGLE) as client,
+    ):
         gate = store.shut("a")
         client.send(*updates(2))
         await store.waiting.wait()
@@ -555,7 +562,7 @@ async def test_a_learner_that_is_deleted_meanwhile() -> None:
 async def test_a_node_that_has_not_loaded_its_learners_says_to_come_back() -> None:
     async with serving(learners="") as (app, _, engine):
         engine.registry.ready = False
-        async with websocket(app, ONE, greeted=False) as client:
+        async with websocket(app, SINGLE, greeted=False) as client:
             assert (await client.event())["type"] == "websocket.accept"
             assert (await client.closed())[0] == 1013
 
@@ -568,7 +575,7 @@ async def test_connections_are_counted_and_bounded() -> None:
             return next(line for line in text.splitlines() if line.startswith("rarestream_websockets "))
 
         assert await counted() == "rarestream_websockets 0.0"
-        async with websocket(app, ONE), websocket(app):
+        async with websocket(app, SINGLE), websocket(app):
             assert await counted() == "rarestream_websockets 2.0"
             async with websocket(app, greeted=False) as client:
                 assert (await client.event())["type"] == "websocket.accept"
@@ -590,13 +597,13 @@ async def test_connections_are_counted_and_bounded() -> None:
 )
 async def test_pages_of_other_origins_are_refused(origin: bytes, accepted: bool) -> None:
     headers = [(b"host", b"rarestream:8000"), (b"origin", origin)]
-    async with serving() as (app, _, _), websocket(app, ONE, headers, greeted=False) as client:
+    async with serving() as (app, _, _), websocket(app, SINGLE, headers, greeted=False) as client:
         assert (await client.event())["type"] == ("websocket.accept" if accepted else "websocket.close")
 
 
 async def test_a_stop_answers_what_is_here_and_says_good_bye() -> None:
     store = Gated()
-    async with serving(store) as (app, _, engine), websocket(app, ONE) as client, websocket(app) as idle:
+    async with serving(store) as (app, _, engine), websocket(app, SINGLE) as client, websocket(app) as idle:
         gate = store.shut("a")
         client.send(*updates(3))
         await store.waiting.wait()
@@ -616,7 +623,7 @@ async def test_a_stop_answers_what_is_here_and_says_good_bye() -> None:
 
 async def test_a_stop_does_not_wait_for_good(caplog: pytest.LogCaptureFixture) -> None:
     store = Gated()
-    async with serving(store) as (app, _, _), websocket(app, ONE) as client:
+    async with serving(store) as (app, _, _), websocket(app, SINGLE) as client:
         gate = store.shut("a")
         client.send(*updates(3))
         await store.waiting.wait()
@@ -631,7 +638,7 @@ async def test_a_fault_of_our_own_closes_it(monkeypatch: pytest.MonkeyPatch, cap
 
     monkeypatch.setattr(learner_queue, "join_body", broken)
     async with serving() as (app, _, _):
-        async with websocket(app, ONE) as client:
+        async with websocket(app, SINGLE) as client:
             client.send(*updates(2))
             code, reason = await client.closed()
             assert (code, "logged" in reason) == (1011, True)
@@ -647,7 +654,7 @@ async def test_what_is_held_is_let_go_of_once_though_the_connection_ends_by_an_e
         gate = store.shut("a")
 
         async def broken() -> None:
-            async with websocket(app, ONE) as client:
+            async with websocket(app, SINGLE) as client:
                 client.send(*updates(3))
                 await store.waiting.wait()
                 await settled()
@@ -669,14 +676,14 @@ async def test_what_is_held_is_let_go_of_once_though_the_connection_ends_by_an_e
         assert app.state.bodies.bytes == 0
 
 
-@pytest.mark.parametrize("path", ["/v1/ws", ONE])
+@pytest.mark.parametrize("path", ["/v1/ws", SINGLE])
 async def test_it_stands_under_the_root_path_of_the_application(path: str) -> None:
     async with serving() as (app, _, _), websocket(app, f"/under/here{path}", root="/under/here") as client:
-        client.send(*updates(1, **({} if path == ONE else {"learner": "a"})))
+        client.send(*updates(1, **({} if path == SINGLE else {"learner": "a"})))
         assert (await client.reply())["applied"] == 1
 
 
-@pytest.mark.parametrize("path", ["/v1/ws", ONE, "/v1/learners/nobody/ws"])
+@pytest.mark.parametrize("path", ["/v1/ws", SINGLE, "/v1/learners/nobody/ws"])
 @pytest.mark.parametrize(("query", "pointer"), [(b"b/c=1", "/b~1c"), (b"%C3%A9", "/\u00e9")])
 async def test_a_query_parameter_is_refused_and_named(path: str, query: bytes, pointer: str) -> None:
     async with serving() as (app, _, _), websocket(app, path, query=query, greeted=False) as client:
@@ -696,7 +703,7 @@ async def test_other_paths_are_no_websockets() -> None:
     ("path", "headers", "status", "code"),
     [
         ("/v1/learners/a/other", [], 404, "not-found"),
-        (ONE, [(b"origin", b"http://elsewhere")], 403, "foreign-origin"),
+        (SINGLE, [(b"origin", b"http://elsewhere")], 403, "foreign-origin"),
     ],
 )
 async def test_a_server_that_can_refuses_a_websocket_with_a_reason(
@@ -714,7 +721,7 @@ async def test_a_server_that_can_refuses_a_websocket_with_a_reason(
         assert (document["code"], document["status"], document["request_id"]) == (code, status, "mine")
 
 
-@pytest.mark.parametrize("path", ["/v1/ws", ONE])
+@pytest.mark.parametrize("path", ["/v1/ws", SINGLE])
 async def test_a_request_without_an_upgrade_is_told_what_is_there(path: str) -> None:
     async with serving() as (_, http, _):
         reply = await http.get(path.removeprefix("/v1"))

@@ -68,7 +68,7 @@ async def test_a_read_for_several_learners_is_answered_in_the_order_of_each() ->
 
 
 @pytest.mark.parametrize(
-    ("repeated", "said", "learnt"),
+    ("repeated", "replies", "learnt"),
     [
         (None, "more than 10 messages are unanswered", 10),
         (6, "seq 6 is that of a message that is not answered yet", 8),
@@ -76,7 +76,7 @@ async def test_a_read_for_several_learners_is_answered_in_the_order_of_each() ->
     ],
 )
 async def test_what_a_read_has_beyond_what_may_be_sent_is_not_taken(
-    repeated: int | None, said: str, learnt: int
+    repeated: int | None, replies: str, learnt: int
 ) -> None:
     store = Gated()
     async with serving(store, ws_credit=10) as (app, _, engine), websocket(app, ONE, batched=True) as client:
@@ -87,7 +87,7 @@ async def test_what_a_read_has_beyond_what_may_be_sent_is_not_taken(
         if repeated is not None:
             made[8 if repeated == 10 else 6]["seq"] = repeated  # the first beyond the window, or one within it
         client.send(*made)
-        assert await client.closed() == (1008, said)
+        assert await client.closed() == (1008, replies)
         gate.set()
         learner = engine.get("a")
         with learner.mailbox.watch() as changed:

@@ -40,7 +40,7 @@ def service(log: Path) -> Iterator[Process]:
 
 @pytest.fixture
 def url(service: Process, request: pytest.FixtureRequest) -> str:
-    """A learner of the test's own: the URL of its websocket."""
+    """Return a learner of the test's own: the URL of its websocket."""
     name = request.node.name
     made = httpx.put(f"{service.url}/v1/learners/{name}", json=DENSE, timeout=300, trust_env=False)
     assert made.status_code == 201
@@ -54,7 +54,7 @@ async def greeted(client: ClientConnection) -> dict[str, Any]:
 
 
 async def ending(client: ClientConnection) -> tuple[list[dict[str, Any]], int, str]:
-    """The replies that come before the end, its code and its reason."""
+    """Return the replies that come before the end, its code and its reason."""
     replies: list[dict[str, Any]] = []
 
     async def read() -> None:

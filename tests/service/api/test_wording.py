@@ -284,9 +284,9 @@ def words(problem: dict[str, Any]) -> tuple[int, str, str, dict[str, str]]:
     )
 
 
-def compare(found: list[Any], expected: list[Any]) -> None:
+def compare(detail: list[Any], expected: list[Any]) -> None:
     """Compare row by row, and show all that differ."""
-    pairs = zip(found, expected, strict=True)
+    pairs = zip(detail, expected, strict=True)
     differences = [f"{row}, expected {wanted[-4:]}" for row, wanted in pairs if row != wanted]
     assert not differences, "\n".join(differences)
 

@@ -53,7 +53,7 @@ ROUTES = sorted(routes())
 
 
 def scope_of(route: str) -> str:
-    """What the documents say that a route needs."""
+    """Return what the documents say that a route needs."""
     for scope, actual in (("open", OPEN), ("any", ANY), ("admin", ADMIN), ("predict", PREDICT), ("update", UPDATE)):
         if route in actual:
             return scope
@@ -61,7 +61,7 @@ def scope_of(route: str) -> str:
     return "read"
 
 
-async def asked(http: httpx.AsyncClient, route: str, key: dict[str, str], name: str = "fraud-a") -> httpx.Response:
+async def send(http: httpx.AsyncClient, route: str, key: dict[str, str], name: str = "fraud-a") -> httpx.Response:
     method, path = route.split(" ")
     path = path.replace("{name}", name).replace("{position}", "1").removeprefix("/v1")
     return await http.request(method, path, headers=key, json={} if method != "GET" else None)
@@ -93,7 +93,7 @@ async def test_every_route_is_closed_to_those_without_a_key_that_has_its_scope(r
         for route in [*ROUTES, "GET /metrics"]:
             needed = scope_of(route)
             url = "http://rarestream/metrics" if route == "GET /metrics" else route.split(" ")[1]
-            reply = await (http.get(url) if route == "GET /metrics" else asked(http, route, {}))
+            reply = await (http.get(url) if route == "GET /metrics" else send(http, route, {}))
             if needed == "open":
                 assert reply.status_code == 200, route
                 continue
@@ -103,7 +103,7 @@ async def test_every_route_is_closed_to_those_without_a_key_that_has_its_scope(r
             assert reply.json()["code"] == "unauthorized"
             for scope in SCOPES:
                 key = ring[scope]
-                reply = await (http.get(url, headers=key) if route == "GET /metrics" else asked(http, route, key))
+                reply = await (http.get(url, headers=key) if route == "GET /metrics" else send(http, route, key))
                 if needed in ("any", scope) or scope == "admin":
                     if route == "GET /v1/stream":
                         assert (reply.status_code, reply.json()["code"]) == (429, "too-many-streams")
@@ -166,7 +166,7 @@ async def test_a_key_for_some_learners_finds_no_others_anywhere(ring: Keyring) -
             if "{name}" not in route:
                 continue
             hidden = ("spam", "nobody") if "/learners/" in route else ("other", "fraud-mixed", "nobody")
-            replies = [await asked(http, route, some, name) for name in hidden]
+            replies = [await send(http, route, some, name) for name in hidden]
             # what is there and what is not get the same answer
             creates = route.startswith("PUT") or route.endswith("/import")
             for name, reply in zip(hidden, replies, strict=True):

@@ -1,5 +1,4 @@
-"""The keys file and the commands that change it: what is written is read, nothing of a key is kept, and nothing else is
-taken for a keys file."""
+"""The keys file and the commands that change it: it stores no keys, and no other file passes for one."""
 
 from __future__ import annotations
 
@@ -219,7 +218,7 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "told"),
+    ("arguments", "status", "message"),
     [
         (["--name", "a", "--scope", "write"], 2, "expected read, predict, update, admin"),
         (["--name", "a"], 2, "--scope"),
@@ -234,14 +233,14 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options_are_told_and_change_nothing(
-    tmp_path: Path, arguments: list[str], status: int, told: str
+    tmp_path: Path, arguments: list[str], status: int, message: str
 ) -> None:
     path = tmp_path / "keys.json"
     save(path, [new_key("there", ["read"])[0]])
     before = path.read_bytes()
     result = run("create", "--keys", str(path), *arguments)
     assert result.exit_code == status
-    assert told in " ".join(result.output.replace("│", " ").split())
+    assert message in " ".join(result.output.replace("│", " ").split())
     assert path.read_bytes() == before
 
 

@@ -154,7 +154,7 @@ def test_options_that_do_not_exist(command: str) -> None:
         ("serve --store postgres://x --port 0", "a store's URL is sqlite:///relative.db"),
         ("demo --store postgres://x --port 0", "a store's URL is sqlite:///relative.db"),
         ("serve --store sqlite:///none/a.db --port 0", "the directory none of the store does not exist"),
-        ("serve --store sqlite:///rows.csv --port 0", "the store rows.csv cannot be opened: file is not a database"),
+        ("serve --store sqlite:///rows.csv --port 0", "cannot open the store rows.csv: file is not a database"),
         ("create a --features table --field :numeric", "':numeric'; expected NAME:numeric"),
         ("consume kafk://h/t --learner a", "expected kafka://HOST:PORT/TOPIC or redis://HOST:PORT/DB"),
         ("consume redis://h:1/payments --stream s --learner a", "has no database 'payments'"),
@@ -226,7 +226,7 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, buffered: str) -> None
     with open("/dev/full", "w") as full:
         completed = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
     assert completed.returncode == ExitStatus.FAILED
-    assert completed.stderr == "error: the output cannot be written: No space left on device\n"
+    assert completed.stderr == "error: cannot write the output: No space left on device\n"
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "w") as pipe:

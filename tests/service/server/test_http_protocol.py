@@ -22,7 +22,7 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 async def replied(app: Application, *requests: bytes) -> list[bytes]:
-    """What is written, write by write, to a client of HTTP that sends these requests."""
+    """Return what is written, write by write, to a client of HTTP that sends these requests."""
     writes: list[bytes] = []
 
     class Noting(Pipe):
@@ -90,7 +90,7 @@ async def test_what_is_kept_back_goes_out_before_the_end() -> None:
 
 
 def problem_in(written: bytes) -> dict[str, Any]:
-    """The problem that a refusal tells, whose id its header has too."""
+    """Return the problem that a refusal tells, whose id its header has too."""
     head, _, body = written.partition(b"\r\n\r\n")
     assert b"content-type: application/problem+json" in head
     assert b"connection: close" in head

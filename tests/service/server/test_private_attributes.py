@@ -86,7 +86,7 @@ HANDSHAKE = b"\r\n".join(
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
-    """An ASGI application that answers nothing."""
+    """Return an ASGI application that answers nothing."""
 
 
 def config() -> uvicorn.Config:
@@ -97,7 +97,7 @@ def config() -> uvicorn.Config:
 
 @contextmanager
 def bases() -> Iterator[dict[type, Any]]:
-    """An instance of the foreign base class of each of our classes."""
+    """Return an instance of the foreign base class of each of our classes."""
     http = HttpToolsProtocol(config(), ServerState(), {})
     http.connection_made(Pipe())
     http.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")  # some attributes exist only from then on
@@ -128,7 +128,7 @@ def app_in_a_file(x: float) -> float:
 
 
 def names_used(cls: type) -> set[str]:
-    """The attributes of `self` and of `super()` in a class, and what the class defines."""
+    """Return the attributes of `self` and of `super()` in a class, and what the class defines."""
     (tree,) = ast.parse(inspect.getsource(cls)).body
     attribute_names = {name for name in vars(cls) if not name.startswith(("__", "_abc_"))}
     for node in ast.walk(tree):

@@ -74,7 +74,7 @@ def answered(process: Process) -> dict[str, float]:
 
 @contextmanager
 def connections(process: Process) -> Iterator[list[httpx.Client]]:
-    """A connection to each worker, in the order of their numbers; one that is idle for five seconds is opened anew."""
+    """Return a connection to each worker, in the order of their numbers; idle ones are reopened after five seconds."""
     with ExitStack() as opened:
         collected: dict[str, httpx.Client] = {}
         before = answered(process)
@@ -100,7 +100,7 @@ def gone(pid: int) -> bool:
 
 
 def scraped(process: Process, *names: str) -> dict[object, float]:
-    """What a scrape of any worker tells; one that has not answered in time, on a busy machine, is asked again."""
+    """Return the scrape of any worker; repeat it if a busy machine does not answer in time."""
 
     def complete() -> dict[object, float] | None:
         collected = samples(httpx.get(f"{process.url}/metrics", timeout=300, trust_env=False).raise_for_status().text)
@@ -112,7 +112,7 @@ def scraped(process: Process, *names: str) -> dict[object, float]:
 
 
 def lines(log: Path) -> list[dict[str, object]]:
-    """The lines of the log that are whole: another may be written just now."""
+    """Return the lines of the log that are whole: another may be written just now."""
     return [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
@@ -281,7 +281,7 @@ def test_a_replacement_that_does_not_start_leaves_the_old_one(
 
 @contextmanager
 def no_descriptors(pid: int) -> Iterator[None]:
-    """A process that has none to spare, so that nothing can be started by it."""
+    """Return a process that has none to spare, so that nothing can be started by it."""
     limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     descriptors = {int(item.name) for item in Path(f"/proc/{pid}/fd").iterdir()}
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(set(range(limits[1])) - descriptors), limits[1]))

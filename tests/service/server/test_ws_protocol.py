@@ -29,7 +29,7 @@ LARGEST = 70_000
 
 
 async def connected(app: Application, **settings: Any) -> tuple[WebSocketProtocol, Pipe]:
-    """A connection whose handshake is done; what is written after it."""
+    """Return a connection whose handshake is done; what is written after it."""
     config = Config(
         app, log_level="warning", log_config=None, ws=WebSocketProtocol, ws_per_message_deflate=False, **settings
     )
@@ -44,12 +44,12 @@ async def connected(app: Application, **settings: Any) -> tuple[WebSocketProtoco
 
 
 def ended(protocol: WebSocketProtocol) -> None:
-    """The connection is lost."""
+    """Note that the connection is lost."""
     protocol.connection_lost(ConnectionResetError())
 
 
 def frames(data: bytes) -> list[tuple[Opcode, bytes]]:
-    """What a client reads, by websockets itself."""
+    """Return what a client reads, by websockets itself."""
     reader = StreamReader()
     reader.feed_data(data)
     result = []
@@ -63,7 +63,7 @@ def frames(data: bytes) -> list[tuple[Opcode, bytes]]:
 
 
 def frame_bytes(opcode: Opcode, payload: bytes, fin: bool = True) -> bytes:
-    """A frame of a client."""
+    """Return a frame of a client."""
     return Frame(opcode, payload, fin).serialize(mask=True)
 
 
@@ -92,7 +92,7 @@ class Reader:
 
 
 async def outcome(pieces: Sequence[bytes], singly: bool = False, lose: bool = True) -> tuple[Any, Any, bool]:
-    """The messages that an application reads of a stream in these pieces, what is written, whether we closed it."""
+    """Return the messages read from a stream in these pieces, what is written, and whether we closed it."""
     app = Reader(singly)
     protocol, pipe = await connected(app, ws_max_size=LARGEST)
     for piece in pieces:
@@ -109,7 +109,7 @@ async def outcome(pieces: Sequence[bytes], singly: bool = False, lose: bool = Tr
 
 
 def by_the_library(data: bytes) -> tuple[list[str | bytes], list[tuple[Opcode, bytes]]]:
-    """The messages of a stream before its end, and what is answered, by websockets' own parser alone."""
+    """Return the messages of a stream before its end, and what is answered, by websockets' own parser alone."""
     conn = Protocol(SERVER, state=OPEN, max_size=LARGEST)
     conn.receive_data(data)
     messages: list[str | bytes] = []
@@ -132,7 +132,7 @@ TEXTS = st.one_of(st.text("a\u00e4\u20ac\U0001f600", max_size=100), st.sampled_f
 
 @st.composite
 def messages(draw: st.DrawFn) -> list[bytes]:
-    """The frames of a message, perhaps with control frames between its pieces."""
+    """Return the frames of a message, perhaps with control frames between its pieces."""
     text = draw(st.booleans())
     payload = draw(TEXTS).encode() if text else draw(BINARIES)
     opcode = Opcode.TEXT if text else Opcode.BINARY
@@ -304,7 +304,7 @@ async def test_messages_before_one_that_is_too_large_are_read() -> None:
 
 
 async def read_of(*inputs: Frame) -> tuple[list[Any], list[tuple[Opcode, bytes]], list[str]]:
-    """What an application reads of frames that come at once, what is written, and what uvicorn logs."""
+    """Return what an application reads of frames in one read, what is written, and what uvicorn logs."""
     read: list[Any] = []
     logged: list[str] = []
     finished = asyncio.Event()

@@ -87,7 +87,7 @@ async def nothing() -> None:
 async def losing_replies(
     server: RedisServer, replies: int, meanwhile: Callable[[], Awaitable[None]] = nothing
 ) -> AsyncIterator[str]:
-    """A proxy that breaks the connection instead of passing on the first so many replies to scripts; its URL."""
+    """Return a proxy that breaks the connection instead of passing on the first so many replies to scripts; its URL."""
     writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -25,7 +25,7 @@ def running() -> Iterator[Cluster]:
 
 @pytest.fixture(params=["memory", "aof"])
 async def store(running: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[Store]:
-    """An empty one."""
+    """Return an empty cluster."""
     store = await open_store(running.url, request.param)
     yield store
     for name, head in (await store.heads()).items():

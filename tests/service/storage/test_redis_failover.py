@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 async def in_time(call: Callable[[], Awaitable[T]]) -> T:
-    """What a call gives once the store is there again; as clients repeat what was answered with 503."""
+    """Return what a call gives once the store is there again; as clients repeat what was answered with 503."""
     for _ in range(600):
         try:
             return await call()

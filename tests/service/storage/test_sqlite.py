@@ -39,7 +39,7 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 
 
 def other_process(path: Path) -> closing[sqlite3.Connection]:
-    """A connection as another process has it."""
+    """Return a connection as another process has it."""
     return closing(sqlite3.connect(path, isolation_level=None))
 
 

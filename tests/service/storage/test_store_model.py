@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, settings, value
 from hypothesis import strategies as st
 
 from service.errors import StoreError
@@ -71,7 +71,7 @@ step = st.one_of(
 
 
 async def outcome(call: Awaitable[Any]) -> Any:
-    """What a call returns, without the clock; or the error that it raises."""
+    """Return what a call returns, without the clock; or the error that it raises."""
     try:
         result = await call
     except StoreError as error:
@@ -107,8 +107,8 @@ async def compare(url: str, steps: list[tuple[Any, ...]]) -> None:
                         arguments[at] = max(head.position + arguments[at], 0)
                 arguments.insert(0, birth)
 
-            def call(on: Store, name: str = name, of: str = learner, given: list[Any] = arguments) -> Awaitable[Any]:
-                result: Awaitable[Any] = settle(on, of, *given) if name == "settle" else getattr(on, name)(of, *given)
+            def call(on: Store, name: str = name, of: str = learner, value: list[Any] = arguments) -> Awaitable[Any]:
+                result: Awaitable[Any] = settle(on, of, *value) if name == "settle" else getattr(on, name)(of, *value)
                 return result
 
             ours, expected = await outcome(call(store)), await outcome(call(model))
@@ -132,7 +132,7 @@ async def compare(url: str, steps: list[tuple[Any, ...]]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
-@given(steps=st.lists(step, max_size=30))
+@value(steps=st.lists(step, max_size=30))
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_a_store_does_what_the_model_does(
     kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[Any, ...]]

@@ -19,7 +19,7 @@ INFO = SnapshotInfo(3, 1000, 1.5)
 
 
 async def heard(store: Store, after: bytes, seconds: float = 30.0) -> tuple[bytes, dict[str, LogNotice] | None]:
-    """What is told since: some stores answer early without anything."""
+    """Collect the notices since; some stores answer early without any."""
     ends = time.monotonic() + seconds
     while True:
         after, report = await store.poll(HERE, after, ends - time.monotonic())

@@ -118,8 +118,9 @@ async def test_a_snapshot_ahead_of_the_log_is_refused(store: Store) -> None:
 
 
 async def test_who_stands_behind_the_trimmed_log_is_told(store: Store) -> None:
-    """Not an empty list, which is the end of the log. And nothing is appended: whether the token has stood where the
-    log is trimmed nobody knows any more, and a late repetition must not land twice."""
+    """A reader behind the trimmed log gets an error, not an empty list, which would be the end of the log.
+
+    Nothing is appended, either: the token may be in the trimmed part, and a repetition must not land twice."""
     await filled(store, 5)
     await store.save("a", BIRTH, 4, b"four", 1, trim=True)
     for after in (0, 3):

@@ -238,7 +238,7 @@ SENT = (
 
 
 def refused(port: int, sent: bytes) -> str:
-    """The id of the request in the refusal that a connection gets which sends this."""
+    """Return the id of the request in the refusal that a connection gets which sends this."""
     with socket.create_connection(("127.0.0.1", port), timeout=300) as connection:
         connection.sendall(sent)
         read = b"".join(iter(lambda: connection.recv(2**16), b""))

@@ -43,7 +43,7 @@ class Sink:
 
 @asynccontextmanager
 async def logged(**settings: Any) -> AsyncIterator[tuple[Application, httpx.AsyncClient, Sink]]:
-    """An application that logs into a sink, with one learner."""
+    """Return an application that logs into a sink, with one learner."""
     sink = Sink()
     app = create_app(Settings(store="memory:", **settings), sink.writer)
     async with app.router.lifespan_context(app):
@@ -262,28 +262,28 @@ async def test_more_requests_in_a_second_than_have_lines_are_counted(monkeypatch
     item = Access(Settings(store="memory:", log_lines_per_second=2), sink.writer)
     scope = scope_of(f"{URL}/predict")
 
-    def asked(status: int = 200) -> None:
+    def path_asked(status: int = 200) -> None:
         item.hot("predict", status, now, scope, "id", "fraud", 10, 1)
 
     report: list[str] = []
     monkeypatch.setattr(request_log.logger, "warning", lambda message, *values: report.append(message % values))
     for _ in range(5):
-        asked()
+        path_asked()
     for _ in range(3):
-        asked(422)  # of which as many are logged, whatever else there is
+        path_asked(422)  # of which as many are logged, whatever else there is
     assert item.left_out == 4 + 1  # hot requests are spread over the second: one each half of it
     now += 0.25
-    asked()
+    path_asked()
     assert (item.left_out, report) == (6, [])
     now += 0.25
-    asked()
-    asked()
+    path_asked()
+    path_asked()
     first = "5 requests before this one were not logged: too many in a second"
     assert (item.left_out, report) == (7, [first])
     now += 0.5
-    asked()
+    path_asked()
     now += 0.5
-    asked()
+    path_asked()
     second = "1 requests before this one were not logged: too many in a second"
     assert report == [first, second]  # once a second
     assert [line["status"] for line in sink.lines()] == [200, 422, 422, 200, 200, 200]

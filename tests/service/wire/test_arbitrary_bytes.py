@@ -63,9 +63,9 @@ sent = st.fixed_dictionaries({"dtype": st.sampled_from(DTYPES), "shape": shapes,
 )
 
 
-def maps(members: tuple[str, ...], known: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[Any, Any]]:
-    """Maps of some of the members there are, and of others."""
-    return st.dictionaries(st.sampled_from(members) | scalars, known | values, max_size=len(members))
+def maps(members: tuple[str, ...], map_members: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[Any, Any]]:
+    """Return a strategy of maps with some known members, and others."""
+    return st.dictionaries(st.sampled_from(members) | scalars, map_members | values, max_size=len(members))
 
 
 PARTS = (
@@ -84,7 +84,7 @@ def packed(value: Any) -> bytes:
 
 
 def tried(call: Callable[..., Any], *arguments: Any) -> tuple[Any, ServiceError | None]:
-    """What a call gives, or how it refuses; nothing else may be raised."""
+    """Return what a call gives, or how it refuses; nothing else may be raised."""
     try:
         return call(*arguments), None
     except ServiceError as error:
@@ -92,7 +92,7 @@ def tried(call: Callable[..., Any], *arguments: Any) -> tuple[Any, ServiceError 
 
 
 def checked(refusal: ServiceError) -> None:
-    """It says what is wrong, and where."""
+    """Check that a refusal says what is wrong, and where."""
     assert refusal.detail
     assert refusal.problems or not isinstance(refusal, Invalid)
     assert all(problem.pointer == "" or problem.pointer.startswith("/") for problem in refusal.problems)
@@ -127,12 +127,12 @@ def test_bytes_that_are_no_record(data: bytes) -> None:
     st.lists(st.lists(scalars | numbers, max_size=10).map(packed) | values.map(packed), max_size=3),
     st.sampled_from([np.zeros((1, 2)), Sparse(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64))]),
 )
-def test_what_was_kept_of_served_events(kept: list[bytes], like: Any) -> None:
-    report, refusal = tried(unpack_served, kept, like, "event 'a'")
+def test_what_was_kept_of_served_events(sent_body: list[bytes], like: Any) -> None:
+    report, refusal = tried(unpack_served, sent_body, like, "event 'a'")
     if refusal is not None:
         assert refusal.detail.startswith("event 'a' ")
     else:
-        assert len(report.scores) == len(report.decisions) == len(kept)
+        assert len(report.scores) == len(report.decisions) == len(sent_body)
 
 
 READERS: dict[str, Callable[[bytes, Config], tuple[Any, Any]]] = {

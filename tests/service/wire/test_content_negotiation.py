@@ -13,7 +13,7 @@ NAMES = {"application/json": JSON, "application/msgpack": MSGPACK, "application/
 
 
 @pytest.mark.parametrize(
-    ("given", "accept", "read", "write"),
+    ("header", "accept", "read", "write"),
     [
         ("", "", JSON, JSON),
         ("application/json", "*/*", JSON, JSON),
@@ -33,16 +33,16 @@ NAMES = {"application/json": JSON, "application/msgpack": MSGPACK, "application/
         ("application/x-ndjson", "application/json, */*;q=0.1", NDJSON, NDJSON),
     ],
 )
-def test_codings(given, accept, read, write):
-    assert negotiated(given.encode(), accept.encode()) == (read, write)
+def test_codings(header, accept, read, write):
+    assert negotiated(header.encode(), accept.encode()) == (read, write)
 
 
 @pytest.mark.parametrize(
-    "given", ["text/csv", "application/json; charset=latin-1", "application", "application/x-msgpack"]
+    "header", ["text/csv", "application/json; charset=latin-1", "application", "application/x-msgpack"]
 )
-def test_other_types_are_refused(given):
+def test_other_types_are_refused(header):
     with pytest.raises(WrongType, match="expected one of application/json, application/msgpack, application/x-ndjson"):
-        negotiated(given.encode(), b"*/*")
+        negotiated(header.encode(), b"*/*")
 
 
 def test_what_curl_says_by_itself_is_told_from_what_is_meant():
@@ -51,7 +51,7 @@ def test_what_curl_says_by_itself_is_told_from_what_is_meant():
 
 
 @pytest.mark.parametrize(
-    ("given", "accept"),
+    ("header", "accept"),
     [
         ("application/json", "text/html"),
         ("application/json", "*/*;q=0"),
@@ -61,6 +61,6 @@ def test_what_curl_says_by_itself_is_told_from_what_is_meant():
         ("application/x-ndjson", "application/json"),
     ],
 )
-def test_nothing_that_is_accepted(given, accept):
+def test_nothing_that_is_accepted(header, accept):
     with pytest.raises(NotAcceptable):
-        negotiated(given.encode(), accept.encode())
+        negotiated(header.encode(), accept.encode())

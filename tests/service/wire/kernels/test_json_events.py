@@ -26,7 +26,7 @@ def bits(value: float) -> bytes:
 
 
 def read(texts: list[str]) -> list[float | None]:
-    """What is made of JSON numbers; None: left to `float`, as a hard one."""
+    """Return what is made of JSON numbers; None: left to `float`, as a hard one."""
     body = ",".join(texts).encode()
     out, hard = np.empty((1, len(texts))), np.empty((len(texts), 6), dtype=np.int64)
     end, actual = decimals(body, 0, len(body), out, 0, 0, len(texts) - 1, hard, 0, 7)

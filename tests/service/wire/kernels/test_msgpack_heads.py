@@ -47,7 +47,7 @@ scalars = (
 
 @st.composite
 def usual(draw: st.DrawFn) -> dict[str, Any]:
-    """A message, its members in any order."""
+    """Return a message, its members in any order."""
     n, width = draw(st.integers(1, 20)), draw(st.integers(1, 40))
     message: dict[str, Any] = {
         "seq": draw(st.integers(0, 300) | st.integers(0, MAX_SEQ)),
@@ -74,8 +74,8 @@ def usual(draw: st.DrawFn) -> dict[str, Any]:
 USUAL = {"seq": 5, "op": "update", "x": array("float32", [2, 3]), "labels": array("int8", [2]), "ids": ["a", "b"]}
 
 
-def found(messages: list[bytes]) -> list[dict[str, Any] | None]:
-    """What is said of each message: its members; None where it is unusual."""
+def members(messages: list[bytes]) -> list[dict[str, Any] | None]:
+    """Return the members of each message; None for an unusual one."""
     output: list[dict[str, Any] | None] = []
     for body, head in zip(messages, columnar_heads(messages).tolist(), strict=True):
         n = head[COUNT]
@@ -99,7 +99,7 @@ def found(messages: list[bytes]) -> list[dict[str, Any] | None]:
 @given(st.lists(usual(), min_size=1, max_size=5))
 def test_usual_messages_are_read_as_any_decoder_reads_them(messages: list[dict[str, Any]]) -> None:
     there = [{name: value for name, value in message.items() if value is not None} for message in messages]
-    assert found([pack(message) for message in messages]) == there
+    assert members([pack(message) for message in messages]) == there
 
 
 @settings(max_examples=300)
@@ -109,7 +109,7 @@ def test_no_message_cut_short_is_taken_nor_does_it_touch_its_neighbours(
 ) -> None:
     whole = pack(message)
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
-    before, none, behind = found([pack(USUAL), cut, pack(USUAL)])
+    before, none, behind = members([pack(USUAL), cut, pack(USUAL)])
     assert (before, none, behind) == (USUAL, None, USUAL)
 
 
@@ -122,7 +122,7 @@ def test_of_changed_bytes_nothing_is_found_that_another_decoder_does_not_find(
     for _ in range(data.draw(st.integers(1, 3))):
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
     try:
-        (output,) = found([bytes(changed)])
+        (output,) = members([bytes(changed)])
     except (msgspec.DecodeError, UnicodeDecodeError):  # of the entries of a list, which are not looked at
         return
     if output is not None:
@@ -184,7 +184,7 @@ ODD: dict[str, Any] = {
 
 @pytest.mark.parametrize("what", ODD)
 def test_an_odd_message_is_left_to_another_way(what: str) -> None:
-    assert found([ODD[what], pack(USUAL)]) == [None, USUAL]
+    assert members([ODD[what], pack(USUAL)]) == [None, USUAL]
 
 
 def test_messages_of_one_make_are_one_request_and_one_body() -> None:

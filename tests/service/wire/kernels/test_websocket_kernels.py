@@ -43,8 +43,8 @@ written = st.builds(
 ).filter(lambda text: max(text) < "\ud800" or max(text) > "\udfff")
 
 
-def found(texts: list[str]) -> list[dict[str, Any] | None]:
-    """What is said of each message: its members; None where it is unusual."""
+def members(texts: list[str]) -> list[dict[str, Any] | None]:
+    """Return the members of each message; None for an unusual one."""
     body, rows = heads(texts)
     output: list[dict[str, Any] | None] = []
     for count, seq, operation, start, stop, first, end in rows.tolist():
@@ -63,15 +63,15 @@ def found(texts: list[str]) -> list[dict[str, Any] | None]:
 @settings(max_examples=300)
 @given(st.lists(written, min_size=1, max_size=5))
 def test_usual_messages_are_read_as_json_reads_them(texts: list[str]) -> None:
-    assert found(texts) == [{"learner": None, **json.loads(text)} for text in texts]
+    assert members(texts) == [{"learner": None, **json.loads(text)} for text in texts]
 
 
 @settings(max_examples=300)
 @given(written, st.data())
 def test_no_message_cut_short_is_taken_nor_does_it_touch_its_neighbours(text: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(text) - 1))
-    before, none, behind = found([USUAL, text[:cut], USUAL])
-    assert (before, none, behind) == (found([USUAL])[0], None, found([USUAL])[0])
+    before, none, behind = members([USUAL, text[:cut], USUAL])
+    assert (before, none, behind) == (members([USUAL])[0], None, members([USUAL])[0])
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_no_message_cut_short_is_taken_nor_does_it_touch_its_neighbours(text: st
     ],
 )
 def test_an_odd_head_is_left_to_another_way(text: str) -> None:
-    assert found([text, USUAL]) == [None, *found([USUAL])]
+    assert members([text, USUAL]) == [None, *members([USUAL])]
 
 
 def test_of_what_no_text_holds_the_neighbours_are_read() -> None:
@@ -146,12 +146,12 @@ plain = st.tuples(st.sampled_from([Opcode.TEXT, Opcode.BINARY]), st.binary(max_s
 
 @settings(max_examples=300)
 @given(st.lists(plain, max_size=6), st.integers(0, 300), st.integers(0, 5))
-def test_payloads_are_those_of_whole_frames(given_: list[tuple[Opcode, bytes]], cut: int, before: int) -> None:
-    frames_ = [Frame(opcode, payload).serialize(mask=True) for opcode, payload in given_]
+def test_payloads_are_those_of_whole_frames(value: list[tuple[Opcode, bytes]], cut: int, before: int) -> None:
+    frames_ = [Frame(opcode, payload).serialize(mask=True) for opcode, payload in value]
     data = b"".join(frames_)
     data = bytes(before) + data[: max(0, len(data) - cut)]
     whole, end = [], before
-    for (opcode, payload), frame in zip(given_, frames_, strict=True):
+    for (opcode, payload), frame in zip(value, frames_, strict=True):
         if end + len(frame) > len(data):
             break
         whole.append((0x80 | opcode, payload))
