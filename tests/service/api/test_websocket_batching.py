@@ -9,7 +9,7 @@ import pytest
 from tests.harness.apps import events
 from tests.harness.nodes import digest
 from tests.harness.websocket import Gated, websocket
-from tests.service.api.test_websocket import ONE, array, columns, serving, settled, updates
+from tests.service.api.test_websocket import SINGLE, array, columns, serving, settled, updates
 
 
 def mixed(binary: bool) -> list[dict[str, Any]]:
@@ -34,7 +34,7 @@ def mixed(binary: bool) -> list[dict[str, Any]]:
 async def test_one_read_is_answered_as_its_messages_one_by_one(binary: bool) -> None:
     messages = mixed(binary)
     async with serving(learners="ab", ws_credit=200) as (app, http, engine):
-        async with websocket(app, ONE, batched=True) as client:
+        async with websocket(app, SINGLE, batched=True) as client:
             client.send(*messages, binary=binary)
             actual = await client.replies(len(messages))
         async with websocket(app, "/v1/learners/b/ws") as client:
@@ -79,7 +79,7 @@ async def test_what_a_read_has_beyond_what_may_be_sent_is_not_taken(
     repeated: int | None, replies: str, learnt: int
 ) -> None:
     store = Gated()
-    async with serving(store, ws_credit=10) as (app, _, engine), websocket(app, ONE, batched=True) as client:
+    async with serving(store, ws_credit=10) as (app, _, engine), websocket(app, SINGLE, batched=True) as client:
         gate = store.shut("a")
         client.send(*updates(2))
         await store.waiting.wait()
@@ -101,7 +101,7 @@ async def test_what_a_read_has_beyond_what_may_be_sent_is_not_taken(
 
 async def test_of_a_read_that_has_no_room_those_messages_are_taken_that_have() -> None:
     store = Gated()
-    async with serving(store, max_buffered_bytes=2048) as (app, _, _), websocket(app, ONE, batched=True) as client:
+    async with serving(store, max_buffered_bytes=2048) as (app, _, _), websocket(app, SINGLE, batched=True) as client:
         gate = store.shut("a")
         client.send(*updates(1))
         await store.waiting.wait()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings, value
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.errors import StoreError
@@ -132,7 +132,7 @@ async def compare(url: str, steps: list[tuple[Any, ...]]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
-@value(steps=st.lists(step, max_size=30))
+@given(steps=st.lists(step, max_size=30))
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_a_store_does_what_the_model_does(
     kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[Any, ...]]
