@@ -1,4 +1,4 @@
-"""What ends a command with a message instead of a traceback, and the status that the process then has."""
+"""Errors that end a command with a message instead of a traceback, and exit statuses."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ __all__ = ["CommandFailed", "ExitStatus", "WrongUsage"]
 
 
 class ExitStatus(IntEnum):
-    """What a script can tell an end by. Besides these a signal's end is 128 and its number: 130 for Ctrl-C."""
+    """Exit statuses for scripts. After a signal the status is 128 plus its number, e.g. 130 for Ctrl-C."""
 
     DONE = 0
-    FAILED = 1  # an error of the service's own (5xx), an answer that was lost, a file that cannot be written, a "no"
+    FAILED = 1  # an internal error (5xx), a lost answer, a file that cannot be written, a declined confirmation
     USAGE = 2  # wrong options, arguments, settings or files; nothing was done
-    UNREACHABLE = 3  # no rarestream service answers there
-    NOT_FOUND = 4  # no such learner, or snapshot
-    REFUSED = 5  # the service said no (another 4xx); of this nothing was done
-    PARTLY = 6  # some of the events were taken before it failed; the message says how many
+    UNREACHABLE = 3  # no rarestream service answers at the URL
+    NOT_FOUND = 4  # no such learner or snapshot
+    REFUSED = 5  # the service refused the request (another 4xx); nothing was changed
+    PARTLY = 6  # the service accepted some events before the failure; the message says how many
 
 
 class CommandFailed(Exception):
-    """The command cannot go on, for a reason that its user can do something about; the text says which."""
+    """The command cannot continue; the text tells the user why and what to do."""
 
     exit_status = ExitStatus.FAILED
 
 
 class WrongUsage(CommandFailed):
-    """What was given cannot be used: an option, an argument, a variable, a file. Nothing was done."""
+    """An option, argument, variable or file is invalid. Nothing was done."""
 
     exit_status = ExitStatus.USAGE

@@ -273,7 +273,7 @@ def _node(state: AppState, engine: Engine) -> Iterator[Metric]:
     yield _gauge("rarestream_store_up", "1 while the store answers.", float(engine.node.unreachable is None))
     yield _gauge("rarestream_store_stale_seconds", "How long the store has not answered.", engine.node.stale_seconds)
     yield _gauge("rarestream_websockets", "Websockets that are open.", len(state.websockets.open))
-    yield _gauge("rarestream_streams", "Streams of live figures that are open.", state.streams)
+    yield _gauge("rarestream_streams", "Open streams of live metrics.", state.streams)
     yield _gauge("rarestream_body_bytes", "Bytes of bodies that are not answered yet.", state.bodies.bytes)
     settings = state.settings
     yield _gauge("rarestream_body_limit_bytes", "Bytes of bodies that may be held.", settings.max_buffered_bytes)

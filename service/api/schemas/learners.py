@@ -143,7 +143,7 @@ class LearnerList(Document):
     """Every learner of this node, by name."""
 
     learners: list[LearnerDocument]
-    asleep: list[str] = Field(description="names of those swapped out to the store, until somebody asks for them")
+    asleep: list[str] = Field(description="names of learners evicted to the store; they are loaded when used")
     unavailable: dict[str, str] = Field(description="learners that cannot be recovered, and why")
 
 

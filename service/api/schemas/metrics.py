@@ -100,7 +100,7 @@ class LearnerFigureList(Document):
     """The small live figures of every learner of this node that is in memory, by name."""
 
     learners: list[LearnerFigures]
-    asleep: list[str] = Field(description="names of those swapped out to the store; asking for this does not wake them")
+    asleep: list[str] = Field(description="names of learners evicted to the store; this request does not load them")
     creating: list[LearnerInCreation] = Field(
         description="that are made one after another, in this order: the first of its kind on a machine waits for its"
         " kernels, which are compiled once for the machine and version"

@@ -190,7 +190,7 @@ def test_wrong_usage(server: Process, command: str, message: str) -> None:
             "is 'node-1'; expected an address such as http://10.0.0.7:8000 or http://[fd00::7]:8000, without a path",
         ),
         ("CORS_ORIGINS", "https://a.example/b", "has 'https://a.example/b'; expected origins such as"),
-        ("WEBHOOK", "hooks.example/secret", "is no address to post to; expected http://... or https://... "),
+        ("WEBHOOK", "hooks.example/secret", "is not a URL to post to; expected http://... or https://... "),
     ],
 )
 def test_a_variable_that_is_wrong(monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str) -> None:

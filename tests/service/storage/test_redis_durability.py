@@ -85,7 +85,7 @@ def test_serve_refuses_what_the_store_cannot_do(tmp_path: Path) -> None:
 async def test_without_an_append_only_file_operators_are_told(caplog: pytest.LogCaptureFixture) -> None:
     with RedisServer(appendonly="no") as server, caplog.at_level(logging.WARNING, "rarestream.store"):
         async with opened(server.url, "memory") as store, serving(store) as (http, _):
-            assert "what is acknowledged is lost with it" in caplog.text
+            assert "a crash of Redis loses acknowledged data" in caplog.text
             ready = await http.get("/health/ready")
             assert ready.status_code == 200
             assert "no append-only file" in ready.json()["detail"]
@@ -105,7 +105,7 @@ async def test_without_an_append_only_file_operators_are_told(caplog: pytest.Log
         (REDIS, {"appendfsync": "everysec"}, "appendfsync always"),
         (REDIS, {"no_appendfsync_on_rewrite": "yes"}, "no-appendfsync-on-rewrite no"),
         (VALKEY, {"appendonly": "no"}, "no append-only file: set `appendonly yes`"),
-        (VALKEY, {"appendfsync": "no"}, "nobody asks the disk"),
+        (VALKEY, {"appendfsync": "no"}, "it never syncs its file to the disk"),
     ],
     ids=["no file", "everysec", "no fsync on rewrite", "no file, with WAITAOF", "no fsync, with WAITAOF"],
 )
@@ -183,7 +183,7 @@ async def test_settings_that_change_are_found_out_by_the_next_write() -> None:
                 name, bad, good = setting
                 server.command("CONFIG", "SET", name, bad)
                 for _ in range(2):  # it is written, and not known to stay
-                    with pytest.raises(StoreUnavailable, match=f"{why}.*not known: repeat it"):
+                    with pytest.raises(StoreUnavailable, match=f"{why}.*may or may not be lost: repeat it"):
                         await store.append("a", BIRTH, [record(4)], 3)
                 server.command("CONFIG", "SET", name, good)
                 assert await store.append("a", BIRTH, [record(4)], 3) == [LogEntry(4, *record(4))]
@@ -260,7 +260,10 @@ async def test_an_event_counts_once_so_many_replicas_have_it() -> None:
 async def test_too_few_replicas_are_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
     with RedisServer() as server, caplog.at_level(logging.WARNING, "rarestream.store"):
         async with opened(server.url + SHORT, "replicas:2") as store:
-            assert store.caution == "acks=replicas:2, and this Redis has 0 replicas: no write is acknowledged"
+            assert (
+                store.caution
+                == "acks=replicas:2, but this Redis has 0 replicas: no write is acknowledged; add replicas, or change acks"
+            )
             assert store.caution in caplog.text
             with pytest.raises(StoreUnavailable, match="only 0 of 2 replicas"):
                 await store.create("a", BIRTH, b"")
