@@ -63,7 +63,8 @@ class Settings(BaseSettings):
     )
     hosts: str | None = Field(
         default=None,
-        description="accepted Host names, separated by commas; IP addresses, localhost and the host of advertise are always accepted",
+        description="accepted Host names, separated by commas; IP addresses, localhost and the host of advertise are "
+        "always accepted",
     )
     cors_origins: str | None = Field(
         default=None, description="other origins whose web pages may call the service, separated by commas"
@@ -136,7 +137,8 @@ class Settings(BaseSettings):
     ws_stall_seconds: float = Field(
         default=10.0,
         gt=0,
-        description="seconds without reading after which a client of a websocket, event stream or NDJSON reply is disconnected",
+        description="seconds without reading after which a client of a websocket, event stream or NDJSON reply is "
+        "disconnected",
     )
     webhook: str | None = Field(default=None, description="URL to which drift alarms are posted as JSON")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
@@ -149,7 +151,8 @@ class Settings(BaseSettings):
     log_lines_per_second: int = Field(
         default=1000,
         ge=1,
-        description="most request lines per second, separately for update, predict and labels, for other requests, and for errors",
+        description="most request lines per second, separately for update, predict and labels, for other requests, "
+        "and for errors",
     )
     metrics_learners: int = Field(
         default=500, ge=0, description="most learners with series in `/metrics`: the most recently used ones in memory"

@@ -260,10 +260,8 @@ async def test_an_event_counts_once_so_many_replicas_have_it() -> None:
 async def test_too_few_replicas_are_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
     with RedisServer() as server, caplog.at_level(logging.WARNING, "rarestream.store"):
         async with opened(server.url + SHORT, "replicas:2") as store:
-            assert (
-                store.caution
-                == "acks=replicas:2, but this Redis has 0 replicas: no write is acknowledged; add replicas, or change acks"
-            )
+            assert store.caution is not None
+            assert store.caution.startswith("acks=replicas:2, but this Redis has 0 replicas: no write is acknowledged")
             assert store.caution in caplog.text
             with pytest.raises(StoreUnavailable, match="only 0 of 2 replicas"):
                 await store.create("a", BIRTH, b"")
