@@ -121,6 +121,12 @@ def extremes(dtype: np.dtype[Any]) -> Iterator[int]:
     yield ends.max
 
 
+# one pipeline of each algorithm
+EACH_ALGORITHM = pytest.mark.parametrize(
+    "pipeline", {pipeline.algorithm: pipeline for pipeline in reversed(PIPELINES)}.values(), ids=str
+)
+
+
 @EVERY
 @pytest.mark.parametrize(
     "seconds", [None, *(pytest.param(item, marks=pytest.mark.integration) for item in (100.0, 1e-9))]
@@ -154,7 +160,7 @@ def test_a_state_of_events_at_the_limits_is_sound(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.integration
-@EVERY
+@EACH_ALGORITHM
 def test_whole_numbers_out_of_range_are_refused_or_do_no_harm(pipeline: Pipeline) -> None:
     config, state = learnt(pipeline, timed=True)
     tried = 0
@@ -176,7 +182,7 @@ def test_whole_numbers_out_of_range_are_refused_or_do_no_harm(pipeline: Pipeline
 
 
 @pytest.mark.integration
-@EVERY
+@EACH_ALGORITHM
 def test_floats_that_are_not_finite_are_refused_or_do_no_harm(pipeline: Pipeline) -> None:
     config, state = learnt(pipeline, timed=True)
     for name, array in state.items():
