@@ -403,7 +403,7 @@ async def test_threshold_is_changed_after_a_question(service: Serving, opened: P
     await dialog.get_by_label("objective").select_option("budget")
     await expect(about).to_have_text(re.compile(r"^So many alerts [^(]*$"))
     alerts = dialog.locator(".setting", has=opened.get_by_label("alerts")).locator(".help")
-    await expect(alerts).to_have_text(re.compile(r"at most; required, or else rate \(at least 1, at most [^;]*\)$"))
+    await expect(alerts).to_have_text(re.compile(r"is required\. \(at least 1, at most [^;]*\)$"))
     await expect(dialog.get_by_text("length of the unit of time")).to_be_visible()
     await expect(dialog.get_by_label("target")).to_be_hidden()  # of other objectives
     await dialog.get_by_label("objective").select_option("precision")
