@@ -100,9 +100,9 @@ async def test_a_replica_that_is_taken_for_the_master_is_neither_read_nor_writte
             await filled(first, 3)
             servers.master.command("REPLICAOF", "127.0.0.1", 1)  # the Sentinel does not know yet
             second = RedisStore(servers.url)
-            with pytest.raises(StoreUnavailable, match="name as the master is none"):
+            with pytest.raises(StoreUnavailable, match="call the master is not a master"):
                 await second.heads()
-            with pytest.raises(StoreUnavailable, match="name as the master is none"):
+            with pytest.raises(StoreUnavailable, match="call the master is not a master"):
                 await first.append("a", BIRTH, [record(4)], 3)  # by a connection from before
             servers.servers[0].command("REPLICAOF", "NO", "ONE")
             assert await append(first, 4, 3) == [LogEntry(4, *record(4))]
