@@ -409,7 +409,7 @@ async def test_threshold_is_changed_after_a_question(service: Serving, opened: P
     await dialog.get_by_label("objective").select_option("precision")
     await expect(dialog.get_by_label("memory")).to_be_visible()
     target = dialog.locator(".setting", has=opened.get_by_label("target")).locator(".help")
-    await expect(target).to_have_text("least share of alerts that are right; required (more than 0, at most 1)")
+    await expect(target).to_have_text(re.compile(r"^Target rate: .* Required\. \(more than 0, at most 1\)$"))
     visit.expected = ("422",)
     await dialog.get_by_label("target").fill("2")
     await dialog.get_by_role("button", name="Change threshold").click()
