@@ -43,7 +43,7 @@ def _size(event: ServedEvent) -> int:
 
 
 @dataclass
-class _ServedEvents:
+class _ServedLog:
     """The served events of one learner, oldest first, and the tombstones of dropped ones."""
 
     events: OrderedDict[str, ServedEvent] = field(default_factory=OrderedDict)
@@ -135,7 +135,7 @@ class _MemoryLog:
     trimmed: int = 0
     entries: list[LogEntry] = field(default_factory=list)
     snapshots: dict[int, tuple[bytes, float]] = field(default_factory=dict)  # position -> bytes and time
-    served: _ServedEvents = field(default_factory=_ServedEvents)
+    served: _ServedLog = field(default_factory=_ServedLog)
     lease: tuple[bytes, float] = (b"", 0.0)  # holder, and expiry on the monotonic clock
 
     def token(self, learner: str, position: int) -> bytes:

@@ -28,7 +28,7 @@ _TOO_LONG = "Frame requires too much memory"  # what libzstd says of a larger wi
 _WINDOW = 23  # log2 of the bytes that Zstandard may look back on: 8 MiB, as RFC 9659 has it for HTTP
 
 
-class _Stream(Protocol):
+class _Decompressor(Protocol):
     """One gzip member or Zstandard frame, which is expanded piece by piece."""
 
     @property
@@ -78,7 +78,7 @@ class _Zstd:
         return self._inner.decompress(data, _PIECE)
 
 
-_STREAMS: dict[str, Callable[[], _Stream]] = {"gzip": _Gzip, "x-gzip": _Gzip, "zstd": _Zstd}
+_STREAMS: dict[str, Callable[[], _Decompressor]] = {"gzip": _Gzip, "x-gzip": _Gzip, "zstd": _Zstd}
 ENCODINGS = ("identity", "gzip", "zstd")
 
 
@@ -110,7 +110,7 @@ async def _pieces(chunks: AsyncIterator[bytes], encoding: str) -> AsyncIterator[
     make = _STREAMS.get(encoding)
     if make is None:
         raise WrongType(f"the body's Content-Encoding is {encoding[:100]}; expected one of {', '.join(ENCODINGS)}")
-    stream: _Stream | None = None
+    stream: _Decompressor | None = None
     seen = False  # a member or a frame, whole
     empty = 0  # of those, the last ones that held nothing
     async for rest in _cut(chunks):
@@ -138,7 +138,7 @@ async def _cut(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             yield chunk[start : start + _PIECE]
 
 
-def _out_of(stream: _Stream, data: bytes, encoding: str, started: bool) -> Iterator[bytes]:
+def _out_of(stream: _Decompressor, data: bytes, encoding: str, started: bool) -> Iterator[bytes]:
     """Expand more data of a member or a frame; `started`: a whole one came before it."""
     try:
         while piece := stream.expand(data):

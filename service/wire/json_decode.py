@@ -40,14 +40,14 @@ __all__ = [
 ]
 
 
-class _Source(msgspec.Struct, forbid_unknown_fields=True):
+class _JsonSource(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     offset: int | None = None
     offsets: list[int] | None = None
     after: int | None = None
 
 
-class _Event(msgspec.Struct, forbid_unknown_fields=True):
+class _JsonEvent(msgspec.Struct, forbid_unknown_fields=True):
     id: str | int | None = None
     x: list[float] | None = None
     indices: list[int] | None = None
@@ -56,37 +56,37 @@ class _Event(msgspec.Struct, forbid_unknown_fields=True):
     time: float | None = None
 
 
-class _Labelled(_Event, forbid_unknown_fields=True):
+class _JsonLabelledEvent(_JsonEvent, forbid_unknown_fields=True):
     label: bool | int | float | None = None
     weight: float | None = None
 
 
-class _Late(msgspec.Struct, forbid_unknown_fields=True):
+class _JsonLabel(msgspec.Struct, forbid_unknown_fields=True):
     id: str | int
     label: bool | int | float
     weight: float | None = None
     time: float | None = None
 
 
-class _UpdateBody(msgspec.Struct, forbid_unknown_fields=True):
-    events: list[_Labelled]
-    source: _Source | None = None
+class _JsonUpdate(msgspec.Struct, forbid_unknown_fields=True):
+    events: list[_JsonLabelledEvent]
+    source: _JsonSource | None = None
 
 
-class _PredictBody(msgspec.Struct, forbid_unknown_fields=True):
-    events: list[_Event]
+class _JsonPredict(msgspec.Struct, forbid_unknown_fields=True):
+    events: list[_JsonEvent]
 
 
-class _LabelsBody(msgspec.Struct, forbid_unknown_fields=True):
-    events: list[_Late]
+class _JsonLabels(msgspec.Struct, forbid_unknown_fields=True):
+    events: list[_JsonLabel]
 
 
 _Hook = Callable[[list[tuple[str, Any]]], dict[str, Any]]
 
-_update_decoder = msgspec.json.Decoder(_UpdateBody)
-_predict_decoder = msgspec.json.Decoder(_PredictBody)
-_source_decoder = msgspec.json.Decoder(_Source)
-_labels_decoder = msgspec.json.Decoder(_LabelsBody)
+_update_decoder = msgspec.json.Decoder(_JsonUpdate)
+_predict_decoder = msgspec.json.Decoder(_JsonPredict)
+_source_decoder = msgspec.json.Decoder(_JsonSource)
+_labels_decoder = msgspec.json.Decoder(_JsonLabels)
 
 
 class _Unfit(Exception):
@@ -167,7 +167,7 @@ def decode_labels(body: bytes, config: Config) -> tuple[Labelled, Any]:
         late = _labels_decoder.decode(body).events
         if not 0 < len(late) <= MAX_EVENTS:
             raise _Unfit
-        events = [_Labelled(id=item.id, label=item.label, weight=item.weight, time=item.time) for item in late]
+        events = [_JsonLabelledEvent(id=item.id, label=item.label, weight=item.weight, time=item.time) for item in late]
         return _columns(events, [], (), config), []
     except _NOT_FAST:
         return precisely_labelled(Precise(config, "labels"), decode_json(body))
@@ -222,7 +222,7 @@ def _scanned_update(body: bytes, config: Config) -> tuple[Labelled, Any] | None:
 # The fast way: any events, by a typed decoder
 
 
-def _carried(events: Sequence[_Event], features: Features) -> list[Any]:
+def _carried(events: Sequence[_JsonEvent], features: Features) -> list[Any]:
     """Return what each event carries for its features; raise `_Unfit` if the learner takes something else."""
     if not 0 < len(events) <= MAX_EVENTS:
         raise _Unfit
@@ -244,14 +244,14 @@ def _carried(events: Sequence[_Event], features: Features) -> list[Any]:
     return carried
 
 
-def _ids(events: Sequence[_Event]) -> tuple[str | None, ...]:
+def _ids(events: Sequence[_JsonEvent]) -> tuple[str | None, ...]:
     ids = [None if event.id is None else str(event.id) for event in events]
     if any(item is not None and not good_id(item) for item in ids):
         raise _Unfit
     return tuple(ids)
 
 
-def _labelled(parsed: _UpdateBody, config: Config) -> tuple[Labelled, Any]:
+def _labelled(parsed: _JsonUpdate, config: Config) -> tuple[Labelled, Any]:
     events = parsed.events
     if not 0 < len(events) <= MAX_EVENTS:
         raise _Unfit
@@ -261,7 +261,7 @@ def _labelled(parsed: _UpdateBody, config: Config) -> tuple[Labelled, Any]:
     return _columns(events, carried, segments, config), carried
 
 
-def _segments(source: _Source, n: int) -> tuple[Segment, ...]:
+def _segments(source: _JsonSource, n: int) -> tuple[Segment, ...]:
     """Return the segment of n events of a source."""
     value = msgspec.to_builtins(source)
     if source_problems(value, n):
@@ -269,12 +269,12 @@ def _segments(source: _Source, n: int) -> tuple[Segment, ...]:
     return segments_of(value, n)
 
 
-def _featureless(event: _Labelled) -> bool:
+def _featureless(event: _JsonLabelledEvent) -> bool:
     return event.x is None and event.features is None and event.indices is None and event.values is None
 
 
 def _columns(
-    events: Sequence[_Labelled], features: list[Any], segments: tuple[Segment, ...], config: Config
+    events: Sequence[_JsonLabelledEvent], features: list[Any], segments: tuple[Segment, ...], config: Config
 ) -> Labelled:
     """Return the columns of labelled events; `features`: what those with features carry."""
     rows = config.encode(features, typed=True)
@@ -320,7 +320,7 @@ def _checked(
     )
 
 
-def _times(events: Sequence[_Event]) -> Vector | None:
+def _times(events: Sequence[_JsonEvent]) -> Vector | None:
     return _past(_optional([event.time for event in events], math.nan))
 
 
@@ -356,7 +356,9 @@ def _optional(values: list[float | None], missing: float) -> Vector | None:
 def precisely_labelled(precise: Precise, body: Any) -> tuple[Labelled, Any]:
     """Labelled events of parsed JSON, as `decode_update` gives them. Raises `Invalid` with all that is wrong."""
     events, carried = precise.read(body)
-    parsed = [msgspec.convert({key: event.get(key) for key in TOP}, _Labelled, strict=False) for event in events]
+    parsed = [
+        msgspec.convert({key: event.get(key) for key in TOP}, _JsonLabelledEvent, strict=False) for event in events
+    ]
     source = body.get("source")
     segments: tuple[Segment, ...] = ()
     if source is not None:

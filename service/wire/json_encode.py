@@ -24,7 +24,7 @@ class Head(msgspec.Struct):
     stale_seconds: float
 
 
-class _Scored(Head):
+class _JsonPredictReply(Head):
     results: list[Any]
 
 
@@ -44,7 +44,7 @@ class _RankResult(msgspec.Struct):
     rank: int | None
 
 
-class _Prediction(msgspec.Struct, omit_defaults=True):
+class _JsonPrediction(msgspec.Struct, omit_defaults=True):
     id: str | None
     score: float
     probability: float
@@ -53,7 +53,7 @@ class _Prediction(msgspec.Struct, omit_defaults=True):
     explanation: dict[str, Any] | None = None
 
 
-class _RankPrediction(msgspec.Struct):
+class _JsonRankPrediction(msgspec.Struct):
     id: str | None
     score: float
     rank: int | None
@@ -112,14 +112,14 @@ def encode_scores(
     values = scores.scores.tolist()
     results: list[Any]
     if scores.probabilities is None or scores.thresholds is None:
-        results = list(map(_RankPrediction, ids, values, decisions))
+        results = list(map(_JsonRankPrediction, ids, values, decisions))
     else:
         columns = scores.probabilities.tolist(), scores.thresholds.tolist() if head.ready else nothing
-        results = list(map(_Prediction, ids, values, *columns, decisions))
+        results = list(map(_JsonPrediction, ids, values, *columns, decisions))
         if explained is not None:
             for prediction, why in zip(results, explained, strict=True):
                 prediction.explanation = explanation(why)
-    return _encode(_Scored(head.position, head.ready, head.remembered, head.stale_seconds, results))
+    return _encode(_JsonPredictReply(head.position, head.ready, head.remembered, head.stale_seconds, results))
 
 
 def explanation(why: ScoreExplanation) -> dict[str, Any]:
