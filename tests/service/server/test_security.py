@@ -283,7 +283,7 @@ def connect_tls(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
 @pytest.mark.parametrize(
     ("option", "expected"),
     [
-        ({"tls_key": "nowhere.pem"}, "tls_key is set, and tls_certificate is not"),
+        ({"tls_key": "nowhere.pem"}, "tls_key is set, but tls_certificate is not"),
         ({"tls_certificate": "nowhere.pem"}, "No such file"),
         ({"tls_certificate": __file__}, "TLS with"),
     ],
