@@ -85,7 +85,7 @@ def decode_events(body: bytes, config: Config) -> tuple[Events, Sequence[Any]]:
     return Events(features.rows, ids or (None,) * features.n, times, features.costs), features.carried
 
 
-class _FeatureColumns(NamedTuple):
+class _BodyFeatures(NamedTuple):
     """The features of n events; no rows where they are refused, which is noted."""
 
     n: int
@@ -118,7 +118,7 @@ class _Body(Members):
         self.member = _MEMBERS[config.features.MEMBER]
         super().__init__(body, (self.member, *others) if features else others)
 
-    def labelled(self, features: _FeatureColumns | None, n: int) -> Labelled:
+    def labelled(self, features: _BodyFeatures | None, n: int) -> Labelled:
         """Labelled events, with their features or by their ids alone."""
         ids = self.ids(n, needed=features is None)
         labels, weights, times = self.labels(n), self.weights(n), self.times(n)
@@ -221,7 +221,7 @@ class _Body(Members):
 
     # Features
 
-    def features(self) -> _FeatureColumns:
+    def features(self) -> _BodyFeatures:
         """Return the features; refuse the body if their sizes differ."""
         value = self.members.get(self.member)
         where = f"/{self.member}"
@@ -237,7 +237,7 @@ class _Body(Members):
             self.check()
         return self._encoded(carried)
 
-    def _encoded(self, carried: Any) -> _FeatureColumns:
+    def _encoded(self, carried: Any) -> _BodyFeatures:
         n = len(carried.indptr) - 1 if isinstance(carried, Sparse) else len(carried)
         report = _Pairs(carried) if isinstance(carried, Sparse) else carried
         rows: Rows = np.empty((0, 0))
@@ -248,7 +248,7 @@ class _Body(Members):
         except InvalidInput as error:
             for problem in error.problems:
                 self._note_feature(problem, carried)
-        return _FeatureColumns(n, rows, report, costs)
+        return _BodyFeatures(n, rows, report, costs)
 
     def _dense(self, raw: msgspec.Raw) -> NDArray[Any] | None:
         x = self.array(raw, "/x", FLOATS, 2)
