@@ -48,7 +48,8 @@ async def open_again(kind: str, tmp_path: Path, request: pytest.FixtureRequest) 
     """Open another store on the same data, as another node does; all are closed after the test."""
     url = f"sqlite:///{tmp_path / 'store.db'}"
     if kind == "redis":
-        url = request.getfixturevalue("redis_server").url
+        server = request.getfixturevalue("redis_server")
+        url = f"{server.url}?socket_timeout=60&socket_connect_timeout=60"  # for a busy machine
     opened: list[Store] = []
     shared = MemoryStore()
 
