@@ -112,7 +112,7 @@ class Overview:
         self._shown: WeakKeyDictionary[Grant, _SharedDocument[OverviewDocument]] = WeakKeyDictionary()
         self._groups: WeakKeyDictionary[Grant, _SharedDocument[bytes]] = WeakKeyDictionary()
 
-    async def shown(
+    async def learners_document(
         self, grant: Grant, seconds: float, document: Callable[[], Awaitable[dict[str, Any]]]
     ) -> OverviewDocument:
         """Return the result of `document`, called at most once in so many seconds for all readers with that grant."""

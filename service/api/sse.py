@@ -154,7 +154,7 @@ async def learner_news(learner: LearnerReplica, since: Seen | None = None) -> Ne
     """Yield the events of a learner that follow `since`, or those from now on."""
     view = learner.view
     seen = since or Seen(view.rollbacks, view.figures.point_count, view.figures.alarm_count)
-    shown: int | None = None  # position of the last `figures`
+    last: int | None = None  # position of the last `figures`
     with learner.mailbox.watch() as changed:
         while True:
             changed.clear()
@@ -171,8 +171,8 @@ async def learner_news(learner: LearnerReplica, since: Seen | None = None) -> Ne
             if learner.failure is not None:
                 yield _event("gone", {"detail": learner.failure.detail}, seen)
                 return
-            if shown != learner.position:
-                shown = learner.position
+            if last != learner.position:
+                last = learner.position
                 yield _event("figures", figures_of(learner), seen)
             yield changed
 
@@ -184,17 +184,17 @@ async def all_news(
     learners: Callable[[], Awaitable[OverviewDocument]] | None, groups: Callable[[], Awaitable[bytes]]
 ) -> News:
     """Yield the events of all learners, unless None, and all groups; both return the present document."""
-    shown: OverviewDocument | None = None
+    last: OverviewDocument | None = None
     last_groups: bytes | None = None
     next_look = 0.0
     while True:
         if learners is not None:
             now = await learners()
-            if shown is None:
+            if last is None:
                 yield _event("learners", now.document())
-            elif (changes := now.since(shown)) is not None:
+            elif (changes := now.since(last)) is not None:
                 yield _event("changed", changes)
-            shown = now
+            last = now
         if time.monotonic() >= next_look:
             listed = await groups()
             if listed != last_groups:

@@ -4,7 +4,7 @@ Start with `run`, one process, or `supervisor`, several. What is exported here i
 whole application, so they are imported as modules.
 """
 
-from service.server.listen import CannotServe, listen, shown
+from service.server.listen import CannotServe, listen, mask_passwords
 from service.server.supervisor import supervise
 
-__all__ = ["CannotServe", "listen", "run", "shown", "supervise"]
+__all__ = ["CannotServe", "listen", "mask_passwords", "run", "supervise"]

@@ -23,8 +23,8 @@ __all__ = [
     "WrongSettings",
     "announce",
     "listen",
+    "mask_passwords",
     "process_age",
-    "shown",
     "url_of",
     "warn",
 ]
@@ -93,11 +93,12 @@ def announce(settings: Settings, url: str, *, as_json: bool = False) -> None:
 
     `as_json`: print a document in one line for programs, too.
     """
+    store = mask_passwords(settings.store)
     if as_json:
-        document = {"url": url, "pid": os.getpid(), "store": shown(settings.store), "workers": settings.workers}
+        document = {"url": url, "pid": os.getpid(), "store": store, "workers": settings.workers}
         print(json.dumps(document), flush=True)
     message = (
-        f"rarestream is ready in {process_age():.1f} s: {url} (dashboard), {url}/docs, store {shown(settings.store)}"
+        f"rarestream is ready in {process_age():.1f} s: {url} (dashboard), {url}/docs, store {store}"
         f"{f', {settings.workers} workers' if settings.workers > 1 else ''}"
     )
     if settings.log_format == "json":
@@ -106,7 +107,7 @@ def announce(settings: Settings, url: str, *, as_json: bool = False) -> None:
         print(message, flush=True)
 
 
-def shown(store: str) -> str:
+def mask_passwords(store: str) -> str:
     """Mask the passwords of a store's URL, before the host and in the query."""
 
     def masked(option: re.Match[str]) -> str:

@@ -138,13 +138,13 @@ class Members:
         A list is of scalars, or, of features that have names, of scalars and lists of them. Whatever else is in it is
         not decoded, and stands there as `Unread`. Raises `BadBody` for text that is not UTF-8.
         """
-        column: PackedArray | list[Any] | None = self._taken(_cells if named else _entries, raw)
+        column: PackedArray | list[Any] | None = self._try_decode(_cells if named else _entries, raw)
         if column is None and length(raw)[0] == "list":
             count = length(raw)[1]
             if n is None and not self.bounded(count, where, glance(raw)):
                 return None
             if n is None or n == count:
-                column = self._taken(cells if named else scalars, raw)
+                column = self._try_decode(cells if named else scalars, raw)
             else:
                 self.note(_unequal(where, count, n))
                 return None
@@ -165,7 +165,7 @@ class Members:
     ) -> NDArray[Any] | None:
         """Return an ARRAY as a read-only view of its bytes; `read`: the ARRAY if it is decoded already."""
         if read is None and raw is not None:
-            read = self._taken(_array, raw)
+            read = self._try_decode(_array, raw)
         if read is not None:
             dtype, shape, data = read.dtype, read.shape, read.data
         else:
@@ -208,7 +208,7 @@ class Members:
         return values != 0 if dtype == "bool" else values
 
     @staticmethod
-    def _taken(decode: Callable[[msgspec.Raw], Any], raw: msgspec.Raw) -> Any:
+    def _try_decode(decode: Callable[[msgspec.Raw], Any], raw: msgspec.Raw) -> Any:
         """Decode a value; None if the decoder refuses it. Raises `BadBody` if text is not UTF-8."""
         try:
             return decode(raw)

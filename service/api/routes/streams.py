@@ -84,13 +84,13 @@ async def of_all(
     overview = app_state(request.scope).overview
     pace = SPREAD_PACE if engine.placement.spread else ALL_PACE
 
-    async def shown() -> OverviewDocument:
-        return await overview.shown(grant, pace, lambda: figures_of_all(request, engine, grant))
+    async def learners_document() -> OverviewDocument:
+        return await overview.learners_document(grant, pace, lambda: figures_of_all(request, engine, grant))
 
     async def groups() -> bytes:
         return await overview.groups(grant, pace, lambda: listed(engine, grant, tests=True))
 
-    news = all_news(shown if learners else None, groups)
+    news = all_news(learners_document if learners else None, groups)
     return opened(app_state(request.scope), news, pace, grant)
 
 

@@ -26,7 +26,7 @@ from service.cli.options_service import open_client
 from service.cli.request_errors import RequestFailed
 from service.datasets import CardFraud, Interruption, Meter, Pace, Stopped, batches, first_day, max_events
 from service.exits import CommandFailed, WrongUsage
-from service.server import CannotServe, listen, shown
+from service.server import CannotServe, listen, mask_passwords
 from service.server.run import Server
 from service.settings import Settings
 
@@ -80,11 +80,18 @@ def demo(settings: Settings, *, rate: float | None, events: int, console: Consol
     """
     listener = listen(settings.host, settings.port)
     with Interruption() as interruption, _Serving(settings, listener, interruption) as serving:
-        console.print(f"dashboard  {serving.url}/\nAPI docs   {serving.url}/docs\nstore      {shown(settings.store)}")
+        console.print(
+            f"dashboard  {serving.url}/\nAPI docs   {serving.url}/docs\nstore      {mask_passwords(settings.store)}"
+        )
         if serving.warning is not None:
             console.print(serving.warning)
         if as_json:
-            about = {"url": serving.url, "pid": os.getpid(), "store": shown(settings.store), "learners": list(LEARNERS)}
+            about = {
+                "url": serving.url,
+                "pid": os.getpid(),
+                "store": mask_passwords(settings.store),
+                "learners": list(LEARNERS),
+            }
             print(json.dumps({"event": "ready", **about}), flush=True)
         with _DemoStream(serving.url, events, interruption, console.print) as stream:
             complete = stream.run(rate, console, FiguresLines() if as_json else LearnersDisplay(console))
@@ -213,7 +220,7 @@ class _DemoStream:
         self._threads.shutdown()
         self._client.close()
 
-    def run(self, rate: float | None, console: Console, shown: LearnersDisplay | FiguresLines) -> bool:
+    def run(self, rate: float | None, console: Console, view: LearnersDisplay | FiguresLines) -> bool:
         """Create missing learners and stream to the end; return False if a signal came first."""
         hint = threading.Timer(_SILENCE, console.print, (_COMPILING,))
         hint.start()
@@ -222,7 +229,7 @@ class _DemoStream:
             at = min(offsets.values())
             self._simulation = CardFraud(self._events // 2, first=self._first_day(offsets))
             self._announce(at, console)
-            with shown as display:
+            with view as display:
                 complete = self._send(at, rate, display, hint)
                 display.show(self._figures(), self._meter.speed(), final=True)
         except Stopped:
@@ -274,7 +281,7 @@ class _DemoStream:
     ) -> bool:
         pace = Pace(rate, self._interruption.wait)
         size = _LARGEST_BATCH if rate is None else min(_LARGEST_BATCH, max(1, round(rate / _BATCHES_PER_SECOND)))
-        shown = time.monotonic()
+        refreshed = time.monotonic()
         while at < self._events:
             stop = min(at + size, self._events)
             if pace(stop - at):
@@ -282,8 +289,8 @@ class _DemoStream:
             self._send_batch(at, stop)
             hint.cancel()
             self._meter.add(stop - at)
-            if time.monotonic() - shown >= _REFRESH:
-                shown = time.monotonic()
+            if time.monotonic() - refreshed >= _REFRESH:
+                refreshed = time.monotonic()
                 display.show(self._figures(), self._meter.speed())
             at = stop
         return True

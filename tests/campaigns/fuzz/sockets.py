@@ -140,7 +140,7 @@ def frames(seconds: float, seed: int = 0, count: int | None = None) -> Report:
             stream = b"".join(_frame(random) for _ in range(random.choice([1, 2, 5, 20])))
             if random.random() < 0.4:
                 stream = mutated_bytes(random, stream)
-            message = _spoken(random, service.port, _handshake(random, service.port), stream)
+            message = _exchange(random, service.port, _handshake(random, service.port), stream)
             report.note("streams of frames", message)
             if message == "STILL OPEN":
                 report.fail(f"still open after {stream[:300].hex()}")
@@ -150,8 +150,8 @@ def frames(seconds: float, seed: int = 0, count: int | None = None) -> Report:
     return report
 
 
-def _spoken(random: Random, port: int, handshake: bytes, stream: bytes) -> str:
-    """Return what became of a connection on which this was sent, in pieces."""
+def _exchange(random: Random, port: int, handshake: bytes, stream: bytes) -> str:
+    """Send this in pieces over a new connection; return how the connection ended."""
     with socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE) as client:
         try:
             if random.random() < 0.3:

@@ -249,7 +249,7 @@ def test_a_request_is_counted_where_it_is_answered(redis: RedisServer, tmp_path:
             eventually(lambda: name in http.get("/learners", headers=admin).json()["asleep"])
             predict = {"events": [{"x": [1, 2]}]}
             message = http.post(f"/learners/{name}/predict", json=predict, headers=rare)
-            assert message.status_code == 200, message.text  # by this node, as nobody can be connected to there
+            assert message.status_code == 200, message.text  # this node answers, because the other cannot be reached
             assert http.post(f"/learners/{name}/predict", json=predict, headers=rare).status_code == 429
 
 

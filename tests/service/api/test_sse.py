@@ -268,7 +268,7 @@ async def test_who_reads_slowly_gets_fewer_events_with_all_that_has_changed(monk
     stored = Overview()
     async with serving(MemoryStore()) as (http, engine):
 
-        async def shown() -> OverviewDocument:
+        async def learners_document() -> OverviewDocument:
             return OverviewDocument(await stored.document(engine))
 
         async def groups() -> bytes:
@@ -276,7 +276,7 @@ async def test_who_reads_slowly_gets_fewer_events_with_all_that_has_changed(monk
 
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=DENSE)
-        events = stream(all_news(shown, groups), 0.01, asyncio.Event())
+        events = stream(all_news(learners_document, groups), 0.01, asyncio.Event())
         whole = await told_of(events, "learners")
         assert await told_of(events, "groups") == {}
         for start in range(0, 100, 10):
@@ -318,13 +318,13 @@ async def test_what_many_readers_are_shown_is_worked_out_once() -> None:
         await asyncio.sleep(0)
         return {"learners": [], "loaded": True}
 
-    actual = await asyncio.gather(*(stored.shown(FREE, 1e9, document) for _ in range(10)))
+    actual = await asyncio.gather(*(stored.learners_document(FREE, 1e9, document) for _ in range(10)))
     assert query == 1
     assert all(item is actual[0] for item in actual)
     another = Grant(None)
-    first = await stored.shown(another, 0.0, document)  # another may be told of others
+    first = await stored.learners_document(another, 0.0, document)  # another may be told of others
     assert query == 2
-    second = await stored.shown(another, 0.0, document)
+    second = await stored.learners_document(another, 0.0, document)
     assert query == 3
     assert second is not first
     assert second.since(first) is None
@@ -348,13 +348,13 @@ def test_the_difference_is_the_same_for_who_was_shown_the_last_one_and_for_who_w
 async def test_a_sign_of_life_comes_where_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.api.sse._PING", 0.05)
 
-    async def shown() -> OverviewDocument:
+    async def learners_document() -> OverviewDocument:
         return OverviewDocument({"learners": []})
 
     async def groups() -> bytes:
         return b"{}"
 
-    events = stream(all_news(shown, groups), 0.01, asyncio.Event())
+    events = stream(all_news(learners_document, groups), 0.01, asyncio.Event())
     assert await told_of(events, "learners") == {"learners": []}
     assert await told_of(events, "groups") == {}
     async with asyncio.timeout(300):

@@ -27,7 +27,7 @@ from learners.numerics.jit import cache_directory
 from learners.settings import Parameters
 from rarestream import __version__
 from service.cli.main import app
-from service.server.listen import CannotListen, listen, process_age, shown
+from service.server.listen import CannotListen, listen, mask_passwords, process_age
 from tests.harness.process import Commands, Process
 
 
@@ -187,9 +187,9 @@ def test_a_parameter_that_belongs_elsewhere_comes_with_its_place(server: Process
 def test_the_help_names_every_kind_of_a_part(command: str, option: str, kind: type[Parameters]) -> None:
     """The help lists them by hand, because loading the library takes too long."""
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    shown = next(param for param in commands[command].params if option in param.opts)
+    parameter = next(param for param in commands[command].params if option in param.opts)
     choices = kind.schema()["properties"]["objective" if kind is Threshold else "kind"]["enum"]
-    assert set(re.findall(r"[a-z0-9-]+", shown.help)) >= set(choices)
+    assert set(re.findall(r"[a-z0-9-]+", parameter.help)) >= set(choices)
 
 
 @pytest.mark.parametrize(
@@ -298,9 +298,9 @@ def test_a_threshold_may_change(server: Process, options: list[object], settings
     lines, moved = result.stdout.splitlines()
     configuration = config(server, name)["threshold"]
     assert configuration["objective"] == options[0]
-    shown = [f"{setting}={value:g}" for setting, value in settings.items() if isinstance(value, float)]
+    expected_lines = [f"{setting}={value:g}" for setting, value in settings.items() if isinstance(value, float)]
     assert lines.startswith(f"{name} has the threshold of {options[0]}")
-    assert all(setting in lines for setting in shown)
+    assert all(setting in lines for setting in expected_lines)
     costing = " (where amount is 1)" if options[0] == "cost" else ""
     assert moved == f"it was {before:.4g} and is {served_threshold(server, name):.4g} now{costing}"
     assert {key: configuration[key] for key in settings} == settings
@@ -528,12 +528,12 @@ def test_settings_that_are_wrong(start: Commands) -> None:
 
 
 def test_a_password_is_not_shown() -> None:
-    assert shown("redis://user:secret@host:6379/0") == "redis://user:***@host:6379/0"
-    assert shown("redis://host:6379/0") == "redis://host:6379/0"
-    assert shown("redis://host/0?db=1&password=secret&p=2") == "redis://host/0?db=1&password=***&p=2"
-    assert shown("redis://host?pass%77ord=secret") == "redis://host?pass%77ord=***"
-    assert shown("rediss://:a@host?ssl_password=secret") == "rediss://:***@host?ssl_password=***"
-    assert shown("sqlite:///here.db") == "sqlite:///here.db"
+    assert mask_passwords("redis://user:secret@host:6379/0") == "redis://user:***@host:6379/0"
+    assert mask_passwords("redis://host:6379/0") == "redis://host:6379/0"
+    assert mask_passwords("redis://host/0?db=1&password=secret&p=2") == "redis://host/0?db=1&password=***&p=2"
+    assert mask_passwords("redis://host?pass%77ord=secret") == "redis://host?pass%77ord=***"
+    assert mask_passwords("rediss://:a@host?ssl_password=secret") == "rediss://:***@host?ssl_password=***"
+    assert mask_passwords("sqlite:///here.db") == "sqlite:///here.db"
 
 
 def test_addresses_that_are_not_ours() -> None:

@@ -18,7 +18,9 @@ HERE, THERE = b"h" * 16, b"t" * 16
 INFO = SnapshotInfo(3, 1000, 1.5)
 
 
-async def heard(store: Store, after: bytes, seconds: float = 30.0) -> tuple[bytes, dict[str, LogNotice] | None]:
+async def wait_for_notice(
+    store: Store, after: bytes, seconds: float = 30.0
+) -> tuple[bytes, dict[str, LogNotice] | None]:
     """Collect the notices since; some stores answer early without any."""
     ends = time.monotonic() + seconds
     while True:
@@ -30,21 +32,21 @@ async def heard(store: Store, after: bytes, seconds: float = 30.0) -> tuple[byte
 async def test_at_first_anything_may_have_moved(store: Store) -> None:
     after, report = await store.poll(HERE, b"", 0.0)
     assert report is None
-    assert await heard(store, after, 0.0) == (after, {})
+    assert await wait_for_notice(store, after, 0.0) == (after, {})
 
 
 async def test_what_another_node_appends_is_heard_of_at_once(open_again: Opener, kind: str) -> None:
     here, there = await open_again(), await open_again()
     await filled(here, 2)
     after, _ = await here.poll(HERE, b"", 0.0)
-    listening = asyncio.create_task(heard(here, after))
+    listening = asyncio.create_task(wait_for_notice(here, after))
     await asyncio.sleep(0.1)
     assert not listening.done()
     await there.append("a", BIRTH, [record(3)], 2)
     await there.publish(THERE, {"a": LogNotice(3)})
     after, report = await listening
     assert report == (None if kind == "sqlite" else {"a": LogNotice(3)})
-    assert await heard(here, after, 0.0) == (after, {})
+    assert await wait_for_notice(here, after, 0.0) == (after, {})
 
 
 async def test_what_came_before_is_heard_without_waiting(open_again: Opener, kind: str) -> None:
@@ -54,7 +56,7 @@ async def test_what_came_before_is_heard_without_waiting(open_again: Opener, kin
     await there.append("a", BIRTH, [record(3)], 2)
     await there.publish(THERE, {"a": LogNotice(3, INFO), "b": LogNotice(7)})
     await there.publish(THERE, {"a": LogNotice(2), "b": LogNotice(0)})
-    _, report = await heard(here, after)
+    _, report = await wait_for_notice(here, after)
     assert report == (None if kind == "sqlite" else {"a": LogNotice(3, INFO), "b": LogNotice(0)})
 
 
@@ -63,14 +65,14 @@ async def test_a_node_does_not_hear_itself(store: Store) -> None:
     after, _ = await store.poll(HERE, b"", 0.0)
     await store.append("a", BIRTH, [record(3)], 2)
     await store.publish(HERE, {"a": LogNotice(3)})
-    _, report = await heard(store, after, 0.3)
+    _, report = await wait_for_notice(store, after, 0.3)
     assert report == {}
 
 
 async def test_who_listens_keeps_nobody_waiting(store: Store) -> None:
     await filled(store, 2)
     after, _ = await store.poll(HERE, b"", 0.0)
-    listening = asyncio.create_task(heard(store, after, 30.0))
+    listening = asyncio.create_task(wait_for_notice(store, after, 30.0))
     async with asyncio.timeout(20):
         await asyncio.gather(*(store.append("a", BIRTH, [record(number)], 2) for number in range(3, 80)))
     listening.cancel()
@@ -83,14 +85,14 @@ async def test_who_fell_far_behind_is_told_that_anything_may_have_moved(store: S
         return
     after, _ = await store.poll(HERE, b"", 0.0)
     await store.publish(THERE, {"a": LogNotice(1)})
-    after, report = await heard(store, after)
+    after, report = await wait_for_notice(store, after)
     assert report == {"a": LogNotice(1)}
     for start in range(0, 3 * NOTICES, 100):
         await asyncio.gather(*(store.publish(THERE, {"a": LogNotice(number)}) for number in range(start, start + 100)))
-    after, report = await heard(store, after)
+    after, report = await wait_for_notice(store, after)
     assert report is None
     await store.publish(THERE, {"a": LogNotice(5)})
-    assert (await heard(store, after))[1] == {"a": LogNotice(5)}
+    assert (await wait_for_notice(store, after))[1] == {"a": LogNotice(5)}
 
 
 async def test_a_closed_store_tells_nothing(open_again: Opener) -> None:
@@ -117,7 +119,7 @@ async def test_a_redis_that_was_flushed_or_started_anew_has_to_be_looked_at(redi
         assert (await store.poll(HERE, after, 0.01))[1] is None
         await store.publish(THERE, {"a": LogNotice(2)})
         after, _ = await store.poll(HERE, b"", 0.0)
-        listening = asyncio.create_task(heard(store, after))
+        listening = asyncio.create_task(wait_for_notice(store, after))
         await asyncio.sleep(0.1)
         await asyncio.to_thread(redis_server.restart)
         with pytest.raises(StoreUnavailable):
