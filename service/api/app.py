@@ -28,7 +28,7 @@ from service.api.forwarding import Forwarding
 from service.api.prometheus import Exposition
 from service.api.schemas import bodies
 from service.api.state import AppState
-from service.api.websocket import Connections, Sockets
+from service.api.websocket import Sockets
 from service.auth import Guard
 from service.engine import Engine, import_limits
 from service.errors import Invalid, ServiceError
@@ -119,12 +119,13 @@ async def _on_internal_error(request: Request, error: Exception) -> JSONResponse
 class Application:
     """The ASGI application: the fast path for update, predict and labels, FastAPI for everything else."""
 
-    def __init__(self, api: FastAPI, state: AppState) -> None:
+    def __init__(self, api: FastAPI, state: AppState, inline: InlinePath, exposition: Exposition) -> None:
         self.api = api
         self.state = state
         self.router = api.router  # has the lifespan
         self.openapi = api.openapi
-        self.inline = state.inline  # for a server whose connections answer inline: `server/http_protocol.py`
+        self.inline = inline  # for a server whose connections answer inline: `server/http_protocol.py`
+        self.exposition = exposition
         self.access = state.access  # for what is not a request
         self.head_seconds = state.settings.body_seconds  # for the headers of requests
         self._fast_path = FastPath(state)
@@ -162,12 +163,12 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         engine = Engine(await open_store(settings.store, settings.acks), settings)
-        state.engine = engine
-        state.inline.engine = None if engine.placement.spread else engine  # otherwise another node may host the learner
+        state.engine = state.forwarding.engine = engine
+        inline.engine = None if engine.placement.spread else engine  # otherwise another node may host the learner
         await engine.start()
         watching = asyncio.create_task(guard.watch(), name="watch the keys file")
         yield
-        state.inline.engine = None
+        inline.engine = None
         watching.cancel()
         await engine.stop()
         await state.forwarding.close()
@@ -180,21 +181,22 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
         lifespan=lifespan,
     )
     guard, access, request_bodies = Guard(settings), Access(settings, lines), Bodies(settings)
+    closing = asyncio.Event()
     state = AppState(
         settings=settings,
         guard=guard,
         access=access,
         bodies=request_bodies,
         imports=Bodies(import_limits(settings)),
-        inline=InlinePath(request_bodies, access, guard),
-        exposition=Exposition(settings),
-        websockets=Connections(),
+        closing=closing,
+        forwarding=Forwarding(settings, guard, access, request_bodies, closing),
     )
-    state.forwarding = Forwarding(state)
+    inline, exposition = InlinePath(request_bodies, access, guard), Exposition(state)
     app.state.shared = state
     app.include_router(routes.router)
     app.include_router(static.router)
-    app.add_middleware(Sockets)
+    app.include_router(exposition.router())
+    app.add_middleware(Sockets, state=state)
     app.add_middleware(DocsPolicy)
     app.add_exception_handler(ServiceError, _on_service_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
@@ -213,4 +215,4 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
-    return Application(app, state)
+    return Application(app, state, inline, exposition)

@@ -33,10 +33,12 @@ from yarl import URL
 from service.api.body import Bodies
 from service.api.forwarded_body import ForwardedBody, is_large, retry_bytes
 from service.api.paths import learner_name
-from service.api.state import AppState
-from service.auth import Grant
+from service.auth import Grant, Guard
+from service.engine import Engine
 from service.engine.cluster import Placement
 from service.errors import HostUnavailable, ServiceError
+from service.settings import Settings
+from service.telemetry import Access
 from service.wire import heading_of, problem_reply, request_id
 
 __all__ = ["FORWARDED", "Forwarding"]
@@ -82,9 +84,17 @@ def _path(scope: Scope) -> str:
 class Forwarding:
     """Forwards the requests of one application."""
 
-    def __init__(self, state: AppState) -> None:
-        """`state`: of the application; its engine is set once that started."""
-        self._state = state
+    engine: Engine  # set once it started
+
+    def __init__(
+        self, settings: Settings, guard: Guard, access: Access, bodies: Bodies, closing: asyncio.Event
+    ) -> None:
+        """Forward nothing yet; `closing` is set once the server shuts down."""
+        self._settings = settings
+        self._guard = guard
+        self._access = access
+        self._bodies = bodies
+        self._closing = closing
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
         self.forwarded = 0  # requests
         # by reader, and by address and target: the time and the answer
@@ -95,7 +105,7 @@ class Forwarding:
 
     def hosts(self, scope: Scope) -> Sequence[str]:
         """Return the addresses of the hosts if other nodes are to answer the request. O(1)."""
-        engine = self._state.engine
+        engine = self.engine
         placement = engine.placement
         if not placement.spread or scope["type"] != "http":
             return ()
@@ -113,7 +123,7 @@ class Forwarding:
         marks = [value for name, value in scope["headers"] if name == FORWARDED]
         if not marks:
             return False
-        placement = self._state.engine.placement
+        placement = self.engine.placement
         target = _target(scope)
         valid = [_mark(key, placement.address, scope["method"], target) for key in placement.keys]
         return any(hmac.compare_digest(mark, expected) for mark in marks for expected in valid)
@@ -135,8 +145,7 @@ class Forwarding:
             scope.setdefault("state", {})["problem"] = error.code  # for the line in the log
             await send_reply(problem_reply(error, own_id))
 
-        access = self._state.access
-        guard = self._state.guard
+        access, guard, bodies = self._access, self._guard, self._bodies
         if guard.on:  # before a reply reveals a learner, and before the body is read
             changes = scope["method"] not in ("GET", "HEAD")
             try:
@@ -147,7 +156,7 @@ class Forwarding:
                 await refuse(error)
                 return None
         target = _target(scope)
-        if self._state.settings.elsewhere == "redirect":
+        if self._settings.elsewhere == "redirect":
             self.forwarded += 1
             await send_reply(Response(status_code=307, headers={"location": hosts[0] + target}))
             return None
@@ -160,14 +169,13 @@ class Forwarding:
         again = reading or (scope["method"] == "POST" and target.partition("?")[0].endswith("/predict"))
         names = {name for name, _ in scope["headers"]}
         has_any = b"content-length" in names or b"transfer-encoding" in names
-        bodies: Bodies = self._state.bodies
         heading = heading_of(scope["headers"])
         keep = retry_bytes(heading.length) if again and has_any else 0
-        if bodies.bytes + keep > self._state.settings.max_buffered_bytes:  # no room to buffer it: no retry
+        if bodies.bytes + keep > self._settings.max_buffered_bytes:  # no room to buffer it: no retry
             keep = 0
         body = ForwardedBody(receive, received, has_any=has_any, keep=keep, large=has_any and is_large(heading.length))
         bodies.bytes += keep
-        placement = self._state.engine.placement
+        placement = self.engine.placement
         try:
             for host in hosts:
                 if host not in placement.addresses:  # it has left meanwhile
@@ -190,7 +198,7 @@ class Forwarding:
                         continue
                     unknown = HostUnavailable(f"the node at {host}, which hosts this learner, does not answer")
                 except asyncio.CancelledError:
-                    if not self._state.closing.is_set():
+                    if not self._closing.is_set():
                         raise
                     unknown = HostUnavailable("this node stops; what became of the request is not known")
                 else:
@@ -202,7 +210,7 @@ class Forwarding:
                                 _return_reply,
                                 reply,
                                 body,
-                                self._state.closing,
+                                self._closing,
                                 partial(placement.wait_until_gone, host),
                             )
                         )
@@ -231,10 +239,10 @@ class Forwarding:
         Raises `TimeoutError` after `forward_seconds` without those of the client's upload, or if the host is no longer
         alive; or aiohttp's `ClientError`.
         """
-        placement = self._state.engine.placement
+        placement = self.engine.placement
         mark = _mark(placement.keys[0], host, method, target).decode()
         async with asyncio.timeout(None) as limit:
-            body.limit_host(limit, self._state.settings.forward_seconds)
+            body.limit_host(limit, self._settings.forward_seconds)
             ending = asyncio.create_task(_end_without(placement, host, body), name="watch whether a host is alive")
             try:
                 return await self._session(again=reading).request(
@@ -256,7 +264,7 @@ class Forwarding:
         not lose its rows while a node is slow. Return nothing if every node hosts all learners, or if the request came
         from another node.
         """
-        placement = self._state.engine.placement
+        placement = self.engine.placement
         if not placement.spread or self._is_forwarded(request.scope):
             return []
         others = [address for address in placement.addresses if address != placement.address]
@@ -278,7 +286,7 @@ class Forwarding:
 
     async def _get(self, address: str, target: str, request: Request) -> tuple[bool, dict[str, Any] | None]:
         """Return whether a node answered, and the answer unless it is a refusal."""
-        mark = _mark(self._state.engine.placement.keys[0], address, "GET", target)
+        mark = _mark(self.engine.placement.keys[0], address, "GET", target)
         headers = {FORWARDED.decode(): mark.decode()}
         if "authorization" in request.headers:
             headers["authorization"] = request.headers["authorization"]
@@ -296,7 +304,7 @@ class Forwarding:
         """Count a request that a host did not answer; log the first one until the host answers again."""
         if host not in self._silent:
             logger.warning("%s %s: %s", host, what, type(error).__name__)
-            alive = self._state.engine.placement.addresses
+            alive = self.engine.placement.addresses
             self._silent = {address: missed for address, missed in self._silent.items() if address in alive}
         self._silent[host] = self._silent.get(host, 0) + 1
 

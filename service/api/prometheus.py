@@ -26,6 +26,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
+from fastapi import APIRouter, Depends
+from fastapi.responses import Response
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.gc_collector import GCCollector
@@ -34,17 +36,17 @@ from prometheus_client.registry import Collector
 
 from rarestream import __version__
 from service.api.prometheus_learners import LearnerSeries, LocalStatus
+from service.api.routes import Guarded, Needs, TheGrant
 from service.api.state import AppState
 from service.api.worker_peers import Siblings
 from service.auth import FREE, Grant
 from service.engine import Engine
 from service.errors import ServiceError
-from service.settings import Settings
 from service.telemetry import Access, histograms
 
-__all__ = ["CONTENT_TYPE", "Exposition"]
+__all__ = ["Exposition"]
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _SLICE = 1e-3  # seconds of work before a yield
 _LINES = 100  # samples written in one go
@@ -109,33 +111,45 @@ class Question(msgspec.Struct, frozen=True):
 class Exposition:
     """The metrics of one application."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._series = LearnerSeries(settings.metrics_learners)
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+        self._series = LearnerSeries(state.settings.metrics_learners)
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
         GCCollector(registry=self._process)
         self.siblings: Siblings | None = None  # the other processes behind this port, if any
 
-    async def text(self, state: AppState, grant: Grant = FREE) -> bytes:
-        """Return one scrape of the application with this state, with the learners that the grant allows."""
-        if self.siblings is not None:
-            return await self._scrape_all(state, self.siblings, grant)
-        return await _text(await self.families(state, grant))
+    def router(self) -> APIRouter:
+        """Return the router of /metrics."""
+        router = APIRouter(include_in_schema=False, route_class=Guarded)
 
-    async def families(self, state: AppState, grant: Grant = FREE) -> list[Metric]:
+        @router.get("/metrics", dependencies=[Depends(Needs("read", any_query=True))])
+        async def metrics(grant: TheGrant) -> Response:
+            """Serve the metrics of this node to Prometheus, restricted to the learners that the key allows."""
+            return Response(await self.text(grant), media_type=_CONTENT_TYPE)
+
+        return router
+
+    async def text(self, grant: Grant = FREE) -> bytes:
+        """Return one scrape of the application, with the learners that the grant allows."""
+        if self.siblings is not None:
+            return await self._scrape_all(self.siblings, grant)
+        return await _text(await self.families(grant))
+
+    async def families(self, grant: Grant = FREE) -> list[Metric]:
         """Return every family of this process that has a sample."""
-        families = [*await self._learners(state, {}, grant), *self._process_families(state)]
+        families = [*await self._learners({}, grant), *self._process_families()]
         return [family for family in families if family.samples]
 
-    async def answer(self, state: AppState, data: msgspec.Raw) -> ProcessMetrics | bytes:
+    async def answer(self, data: msgspec.Raw) -> ProcessMetrics | bytes:
         """Answer a question of another process of the same port."""
         question = msgspec.msgpack.decode(data, type=Question)
         if question.others is None:
-            return self._figures(state)
-        return await _text(await self._learners(state, question.others))
+            return self._figures()
+        return await _text(await self._learners(question.others))
 
-    async def _scrape_all(self, state: AppState, siblings: Siblings, grant: Grant) -> bytes:
-        metrics = {siblings.number: self._figures(state), **await siblings.ask_all(Question(), ProcessMetrics)}
+    async def _scrape_all(self, siblings: Siblings, grant: Grant) -> bytes:
+        metrics = {siblings.number: self._figures(), **await siblings.ask_all(Question(), ProcessMetrics)}
         first = min(metrics)
         others: dict[str, list[LocalStatus]] = {}
         for number, process in metrics.items():
@@ -145,19 +159,17 @@ class Exposition:
         if first != siblings.number and grant.all_learners:
             learners = await siblings.ask(first, Question(others), bytes)
         if learners is None:  # this process is the first, the first is gone, or the grant allows some learners only
-            learners = await _text(await self._learners(state, others, grant))
+            learners = await _text(await self._learners(others, grant))
         return learners + await _text(_merge(metrics))
 
-    def _figures(self, state: AppState) -> ProcessMetrics:
-        engine = state.engine
-        families = [Family.of(family) for family in self._process_families(state)]
+    def _figures(self) -> ProcessMetrics:
+        engine = self._state.engine
+        families = [Family.of(family) for family in self._process_families()]
         return ProcessMetrics(families, {name: LocalStatus.of(replica) for name, replica in engine.replicas.items()})
 
-    async def _learners(
-        self, state: AppState, others: Mapping[str, Sequence[LocalStatus]], grant: Grant = FREE
-    ) -> list[Metric]:
+    async def _learners(self, others: Mapping[str, Sequence[LocalStatus]], grant: Grant = FREE) -> list[Metric]:
         """Return the families of the learners at the latest position of any process."""
-        engine = state.engine
+        engine = self._state.engine
         yielder = _Yielder()
         families = self._series.families()
         chosen, now = self._series.choose(engine), time.time()
@@ -179,11 +191,11 @@ class Exposition:
             *families.values(),
         ]
 
-    def _process_families(self, state: AppState) -> Iterator[Metric]:
+    def _process_families(self) -> Iterator[Metric]:
         """Yield the families of this process, without the learners."""
-        yield from _node(state, state.engine)
-        yield from _requests(state.access)
-        yield from _timings(state.engine)
+        yield from _node(self._state)
+        yield from _requests(self._state.access)
+        yield from _timings(self._state.engine)
         yield from self._process.collect()
 
 
@@ -246,8 +258,9 @@ def _gauge(name: str, documentation: str, value: float) -> Metric:
     return GaugeMetricFamily(name, documentation, value)
 
 
-def _node(state: AppState, engine: Engine) -> Iterator[Metric]:
+def _node(state: AppState) -> Iterator[Metric]:
     """Yield the build, the gauges and the counts of the node."""
+    engine = state.engine
     build = {
         "version": __version__,
         "python": platform.python_version(),
@@ -265,14 +278,13 @@ def _node(state: AppState, engine: Engine) -> Iterator[Metric]:
         "Addresses of nodes that are alive; 0: learners are not spread.",
         len(engine.placement.addresses),
     )
-    forwarding = state.forwarding
     forwarded = "Requests that were passed on to another node, or answered with its address."
-    yield CounterMetricFamily("rarestream_forwarded_requests", forwarded, forwarding.forwarded)
+    yield CounterMetricFamily("rarestream_forwarded_requests", forwarded, state.forwarding.forwarded)
     yield _gauge("rarestream_groups", "Groups of this node.", len(engine.groups))
     yield _gauge("rarestream_node_ready", "1 once every learner is here, and while the store answers.", _ready(engine))
     yield _gauge("rarestream_store_up", "1 while the store answers.", float(engine.node.unreachable is None))
     yield _gauge("rarestream_store_stale_seconds", "How long the store has not answered.", engine.node.stale_seconds)
-    yield _gauge("rarestream_websockets", "Websockets that are open.", len(state.websockets.open))
+    yield _gauge("rarestream_websockets", "Websockets that are open.", len(state.websockets))
     yield _gauge("rarestream_streams", "Open streams of live metrics.", state.streams)
     yield _gauge("rarestream_body_bytes", "Bytes of bodies that are not answered yet.", state.bodies.bytes)
     settings = state.settings

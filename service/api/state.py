@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from starlette.types import Scope
 
 from service.api.body import Bodies
+from service.api.forwarding import Forwarding
 from service.api.overview import Overview
 from service.auth import Guard
 from service.engine import Engine
 from service.settings import Settings
 from service.telemetry import Access
 
-if TYPE_CHECKING:  # these read the state themselves
-    from service.api.fast_path import InlinePath
-    from service.api.forwarding import Forwarding
-    from service.api.prometheus import Exposition
-    from service.api.websocket import Connections
+__all__ = ["AppState", "OpenWebsocket", "app_state"]
 
-__all__ = ["AppState", "app_state"]
+
+class OpenWebsocket(Protocol):
+    """A websocket that the server can end."""
+
+    async def leave(self, seconds: float) -> None:
+        """Accept no more messages, answer the received ones within so many seconds, and close."""
 
 
 @dataclass
@@ -33,14 +35,17 @@ class AppState:
     access: Access
     bodies: Bodies
     imports: Bodies  # bodies of `/import`, which may be larger
-    inline: InlinePath
-    exposition: Exposition
-    websockets: Connections
+    closing: asyncio.Event  # set once the server shuts down
+    forwarding: Forwarding
     overview: Overview = field(default_factory=Overview)
-    closing: asyncio.Event = field(default_factory=asyncio.Event)  # set once the server shuts down
+    websockets: set[OpenWebsocket] = field(default_factory=set)
     streams: int = 0  # open streams of server-sent events
     engine: Engine = field(init=False)
-    forwarding: Forwarding = field(init=False)
+
+    async def close_websockets(self, seconds: float) -> None:
+        """Answer the received messages of all websockets within so many seconds, and close them."""
+        if self.websockets:
+            await asyncio.wait([asyncio.ensure_future(websocket.leave(seconds)) for websocket in self.websockets])
 
 
 def app_state(scope: Scope) -> AppState:

@@ -1,4 +1,4 @@
-"""Serves the dashboard (`/` and `/static/...`) and `/metrics` for Prometheus, which are outside of /v1.
+"""Serves the dashboard: `/` and `/static/...`.
 
 The files are read once, when this module is imported. The page is plain HTML, CSS and ES modules. The only other script
 is Plotly's bundle from the installed `plotly` package. Nothing comes from another host; the Content-Security-Policy
@@ -17,9 +17,7 @@ from pathlib import Path
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import FileResponse, Response
 
-from service.api.prometheus import CONTENT_TYPE
-from service.api.routes import Guarded, Needs, Open, TheGrant
-from service.api.state import app_state
+from service.api.routes import Guarded, Open
 
 __all__ = ["router"]
 
@@ -130,10 +128,3 @@ async def static(name: str, request: Request) -> Response:
     if asset is None:
         raise HTTPException(404)
     return asset.reply(request)
-
-
-@router.get("/metrics", dependencies=[Depends(Needs("read", any_query=True))])
-async def metrics(request: Request, grant: TheGrant) -> Response:
-    """Serve the metrics of this node to Prometheus, restricted to the learners that the key allows."""
-    state = app_state(request.scope)
-    return Response(await state.exposition.text(state, grant), media_type=CONTENT_TYPE)

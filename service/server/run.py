@@ -159,7 +159,7 @@ class Server(uvicorn.Server):
         self._app.inline.engine = None  # only ASGI closes connections with their replies
         self._app.state.closing.set()  # ends the streams
         # uvicorn would cut websockets off
-        await asyncio.gather(self._app.state.websockets.close(_CLOSE_SECONDS), self._linger())
+        await asyncio.gather(self._app.state.close_websockets(_CLOSE_SECONDS), self._linger())
         await super().shutdown(sockets)
         self._announcing.cancel()
         if not self.force_exit:

@@ -142,12 +142,12 @@ class Worker(Server):
         await super().startup(sockets)
 
     async def _open(self, sockets: list[socket.socket] | None) -> None:
-        state = self._app.state
+        exposition = self._app.exposition
         try:
-            await self._siblings.listen(lambda question: state.exposition.answer(state, question))
+            await self._siblings.listen(exposition.answer)
         except OSError as error:  # the directory has gone, or its path is too long for a socket
             raise CannotServe(f"cannot create a socket in {self._directory}: {error}") from error
-        state.exposition.siblings = self._siblings
+        exposition.siblings = self._siblings
         await super()._open([])
         assert sockets is not None
         (listener,) = sockets

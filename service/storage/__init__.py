@@ -1,8 +1,9 @@
 """Logs, snapshots and served events, durable: in memory, SQLite or Redis.
 
-Start with `base`, the protocol whose docstrings carry the promises; `open_store` opens one by its URL.
+Start with `store_protocol`, the protocol whose docstrings carry the promises; `open_store` opens one by its URL.
 """
 
+from service.storage.open_store import open_store
 from service.storage.reply_checks import UNREADABLE, checked, damaged
 from service.storage.store_protocol import (
     MAX_POSITION,
@@ -18,7 +19,6 @@ from service.storage.store_protocol import (
     SharedStore,
     SnapshotInfo,
     Store,
-    open_store,
 )
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Defines what every store promises about logs, snapshots and served events, and opens a store by its URL.
+"""Defines what every store promises about logs, snapshots and served events.
 
 A store knows nothing of learners: records, snapshots and events are bytes to it. It provides order and durability.
 """
@@ -26,7 +26,6 @@ __all__ = [
     "SharedStore",
     "SnapshotInfo",
     "Store",
-    "open_store",
 ]
 
 MAX_POSITION = 2**53  # a whole number that every JSON parser and Lua read exactly
@@ -44,7 +43,6 @@ URL_FORMS = (
     "redis+sentinel://host:port,host:port/db?master=name, redis+cluster://host:port,host:port (each also as rediss, "
     "with TLS) or memory:"
 )
-ONE_WAY = "acks={acks} applies to Redis stores only: SQLite always waits for its disk; leave acks at memory"
 CLOSED = "the store is closed"
 GONE = "{log} was deleted, or deleted and created anew"
 BEHIND = "position {after} of {log} is behind its log, which was trimmed up to {trimmed}"
@@ -426,33 +424,3 @@ def in_steps(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 OPERATIONS = tuple(
     name for name, member in vars(Store).items() if inspect.iscoroutinefunction(member) and name != "close"
 )  # labels of the operations' timings
-
-
-async def open_store(url: str, acks: str = "memory") -> Store:
-    """Open the store that `url` names, in one of the forms of `URL_FORMS`. `memory:` does not outlive the process.
-
-    `acks`: what a Redis store waits for before it reports a write as durable (`service.storage.redis.durability`).
-    Other stores accept the default only.
-
-    A Redis store opens whether or not Redis answers. If Redis answers but cannot provide what `acks` requires, a
-    `ValueError` says what to change. An SQLite file is opened or created here; `StoreUnavailable` says why that
-    failed. Any other URL is a `ValueError` that lists the forms. It never shows the URL, which may contain a
-    password.
-    """
-    scheme, _, rest = url.partition(":")
-    if scheme in ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"):
-        from service.storage.redis import RedisStore
-
-        return await RedisStore.open(url, acks)
-    sqlite = scheme == "sqlite" and rest.startswith("///") and rest.strip("/") not in ("", ":memory:")
-    if not sqlite and url != "memory:":
-        raise ValueError(URL_FORMS)
-    if acks != "memory":
-        raise ValueError(ONE_WAY.format(acks=acks))
-    if sqlite:
-        from service.storage.sqlite import SqliteStore
-
-        return await SqliteStore.open(rest.removeprefix("///"))
-    from service.storage.memory import MemoryStore
-
-    return MemoryStore()

@@ -25,7 +25,7 @@ import numpy as np
 from learners import create
 from learners.records import LabelledBatch
 from service.engine.records.codec import unpack_record
-from service.storage.store_protocol import open_store
+from service.storage.open_store import open_store
 from tests.harness.process import Process
 from tests.harness.redis_server import RedisServer
 

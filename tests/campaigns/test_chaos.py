@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from service.storage.open_store import open_store
 from service.storage.redis.redis_store import LOG
-from service.storage.store_protocol import open_store
 from tests.campaigns.chaos.checks import Verdict
 from tests.campaigns.chaos.cluster import Cluster
 from tests.campaigns.chaos.courses import COURSES, Report, run

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.storage.store_protocol import open_store
+from service.storage.open_store import open_store
 from tests.harness.nodes import T0, posted, replayed, serving
 from tests.harness.process import Process
 from tests.service.engine.test_served_events import SETUPS, event, labelled

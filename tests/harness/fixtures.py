@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from service.storage.memory import MemoryStore
-from service.storage.store_protocol import Store, open_store
+from service.storage.open_store import open_store
+from service.storage.store_protocol import Store
 from tests.harness.process import Commands
 from tests.harness.redis_server import RedisServer
 

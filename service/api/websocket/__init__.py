@@ -1,7 +1,6 @@
 """Websocket streams of events. Start with `connection`."""
 
-from service.api.websocket.connection import Connections
 from service.api.websocket.handshake import Sockets
 from service.api.websocket.transport import EXTENSION, Message, Transport
 
-__all__ = ["EXTENSION", "Connections", "Message", "Sockets", "Transport"]
+__all__ = ["EXTENSION", "Message", "Sockets", "Transport"]

@@ -19,7 +19,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from learners import ABSENT, Problem
-from service.api.state import app_state
+from service.api.state import AppState
 from service.api.websocket.learner_queue import LearnerQueue
 from service.api.websocket.messages import BINARY, MessageBatch, count_new_seqs, read
 from service.api.websocket.transport import EXTENSION, Transport
@@ -28,7 +28,7 @@ from service.engine.replica import LearnerReplica
 from service.errors import Invalid, LearnerGone, QueueFull, ServiceError, UnknownLearner
 from service.names import check_name, check_parameters
 
-__all__ = ["NO_LEARNER", "VIOLATION", "Connection", "Connections"]
+__all__ = ["NO_LEARNER", "VIOLATION", "Connection"]
 
 logger = logging.getLogger("rarestream.sockets")
 
@@ -42,33 +42,20 @@ NO_LEARNER = 4404
 _MAX_REASON = 123  # bytes of a close frame
 
 
-class Connections:
-    """The open websockets of an application."""
-
-    def __init__(self) -> None:
-        self.open: set[Connection] = set()
-        self.closing = False
-
-    async def close(self, seconds: float) -> None:
-        """Accept no more messages, answer the received ones within so many seconds, and close."""
-        self.closing = True
-        if self.open:
-            await asyncio.wait([asyncio.ensure_future(connection.leave(seconds)) for connection in self.open])
-
-
 class Connection:
     """One websocket, the owner of its learner queues."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, name: str | None, grant: Grant) -> None:
+    def __init__(
+        self, state: AppState, scope: Scope, receive: Receive, send: Send, name: str | None, grant: Grant
+    ) -> None:
         """`name`: of the learner, or None for all learners."""
         self._grant = grant
         self.spend = grant.spend
-        state = app_state(scope)
+        self._state = state
         self._name = name
         self._engine = state.engine
         self._settings = self._engine.node.settings
         self._credit, self._most_bytes = self._settings.ws_credit, self._settings.max_buffered_bytes
-        self._connections = state.websockets
         self._bodies = state.bodies
         self._access = state.access
         self._scope = scope
@@ -101,7 +88,7 @@ class Connection:
             await self.close(*refusal)
             self._access.websocket(self._scope, self._name, began, closed=refusal[0])
             return
-        self._connections.open.add(self)
+        self._state.websockets.add(self)
         watch = asyncio.create_task(self._watch(), name="watch over a websocket")
         try:
             hello = {"type": "hello", "credit": self._credit, "max_bytes": self._settings.ws_message_bytes}
@@ -120,15 +107,15 @@ class Connection:
         finally:
             self._release(self._bytes)  # of messages that a fault of ours left without an answer
             watch.cancel()
-            self._connections.open.discard(self)
+            self._state.websockets.discard(self)
             self._access.websocket(self._scope, self._name, began, self._answered, self._refused)
 
     async def _refusal(self) -> tuple[int, str] | None:
         """Return the code and the reason to close with at once, or None."""
-        if self._connections.closing:
+        if self._state.closing.is_set():
             return _AWAY, "this node stops"
-        if len(self._connections.open) >= self._settings.ws_connections:
-            return _LATER, f"{len(self._connections.open)} websockets are open, this node's limit"
+        if len(self._state.websockets) >= self._settings.ws_connections:
+            return _LATER, f"{len(self._state.websockets)} websockets are open, this node's limit"
         try:
             parameters = parse_qsl(self._query.decode("latin-1"), keep_blank_values=True)
             check_parameters((name for name, _ in parameters), ())

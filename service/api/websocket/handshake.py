@@ -11,9 +11,9 @@ from time import perf_counter
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.api.state import app_state
+from service.api.state import AppState
 from service.api.websocket.connection import VIOLATION, Connection
-from service.auth import FREE, Grant
+from service.auth import FREE, Grant, Guard
 from service.errors import ForeignOrigin, ServiceError, UnknownPath, UpgradeRequired
 from service.wire import PROBLEM, headers_of, heading_of, problem_reply, request_id
 
@@ -27,8 +27,9 @@ _PLACES = "they are at /v1/learners/NAME/ws and /v1/ws"
 class Sockets:
     """ASGI middleware that serves the websockets and passes everything else on."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, state: AppState) -> None:
         self.app = app
+        self._state = state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -48,22 +49,20 @@ class Sockets:
         try:
             if match is None:
                 raise UnknownPath(f"there is no websocket at {scope['path'][:200]}; {_PLACES}")
-            grant = _admitted(scope)
+            grant = _admitted(self._state.guard, scope)
         except ServiceError as refusal:
             await _deny(refusal, scope, send)
-            access = app_state(scope).access
             name = None if match is None else match[1]
-            access.websocket(scope, name, began, status=refusal.status, matched=match is not None)
+            self._state.access.websocket(scope, name, began, status=refusal.status, matched=match is not None)
         else:
-            await Connection(scope, receive, send, match[1], grant).serve()
+            await Connection(self._state, scope, receive, send, match[1], grant).serve()
 
 
-def _admitted(scope: Scope) -> Grant:
+def _admitted(guard: Guard, scope: Scope) -> Grant:
     """Return the permissions of a handshake's key; each message is checked by itself. Raises `ServiceError`.
 
     Browsers open websockets for pages of any site and name it in Origin. Only our own origins may.
     """
-    guard = app_state(scope).guard
     headers = dict(scope["headers"])
     if b"origin" in headers and not guard.same_origin(headers.get(b"host", b""), headers[b"origin"]):
         raise ForeignOrigin("a page may open websockets only of the site that it comes from")

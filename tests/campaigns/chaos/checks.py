@@ -19,8 +19,9 @@ from learners.config import Config
 from learners.learner import Learner
 from learners.records import LabelledBatch
 from service.engine.records.codec import Created, unpack_record
+from service.storage.open_store import open_store
 from service.storage.redis.redis_store import LOG
-from service.storage.store_protocol import LogEntry, Store, open_store
+from service.storage.store_protocol import LogEntry, Store
 from tests.campaigns.chaos.history import entries
 from tests.campaigns.chaos.traffic import Event, Traffic
 

@@ -20,7 +20,8 @@ import httpx
 import redis
 
 from service.errors import ServiceError
-from service.storage.store_protocol import Store, open_store
+from service.storage.open_store import open_store
+from service.storage.store_protocol import Store
 from tests.campaigns.fuzz.bodies import events
 from tests.campaigns.fuzz.mutations import mutated_bytes
 from tests.campaigns.fuzz.report import Report, until

@@ -253,7 +253,7 @@ async def test_messages_of_websockets_are_counted_by_operation_and_status() -> N
             await ws.replies(4)
             ws.send({"seq": 9, "op": "predict", "events": [{"x": [1]}]}, "nothing")
             await ws.replies(2)
-        text = await app.state.exposition.text(app.state)
+        text = await app.exposition.text()
         counted = samples(text.decode(), "rarestream_websocket_message_seconds_count")
         assert counted == {
             key("rarestream_websocket_message_seconds_count", operation="predict", status="200"): 4,
@@ -330,7 +330,7 @@ async def test_every_family_keeps_to_the_rules_of_names() -> None:
             await posted(http, "/learners/dense/predict", [{"id": "late", "x": [1, 2, 3], "time": T0}])
             await posted(http, "/learners/dense/labels", late("dense", 50, 51))
         await engine.sync.check_heads()
-        actual = await app.state.exposition.families(app.state)
+        actual = await app.exposition.families()
 
         class Whole:
             def collect(self) -> Any:
@@ -338,7 +338,7 @@ async def test_every_family_keeps_to_the_rules_of_names() -> None:
 
         strict = list(text_string_to_metric_families(generate_latest(Whole()).decode()))
         assert [item.name for item in strict] == [item.name for item in actual]
-        plain = families((await app.state.exposition.text(app.state)).decode())
+        plain = families((await app.exposition.text()).decode())
         shown = {item.name.removesuffix("_total").removesuffix("_info") for item in plain}
         assert shown == {item.name for item in actual}
         for family in actual:
@@ -384,7 +384,7 @@ async def test_others_have_their_turn_during_a_scrape(monkeypatch: pytest.Monkey
                 await asyncio.sleep(0)
 
         running = asyncio.create_task(other())
-        text = await app.state.exposition.text(app.state)
+        text = await app.exposition.text()
         running.cancel()
         assert turns >= 20 + len(families(text.decode()))
 
@@ -397,11 +397,11 @@ async def test_a_learner_may_be_deleted_during_a_scrape(monkeypatch: pytest.Monk
                 await http.put(f"/learners/{name}", json=SETUPS["dense"])
         await engine.sync.check_heads()
         monkeypatch.setattr("service.api.prometheus._SLICE", -1.0)
-        scraping = asyncio.create_task(app.state.exposition.text(app.state))
+        scraping = asyncio.create_task(app.exposition.text())
         await asyncio.sleep(0)
         await engine.delete("b")
         assert samples((await scraping).decode())
-        assert of("b", samples((await app.state.exposition.text(app.state)).decode())) == {}
+        assert of("b", samples((await app.exposition.text()).decode())) == {}
 
 
 async def test_it_is_not_part_of_the_documented_interface() -> None:

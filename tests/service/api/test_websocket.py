@@ -690,7 +690,7 @@ async def test_a_query_parameter_is_refused_and_named(path: str, query: bytes, p
         assert (await client.event())["type"] == "websocket.accept"
         code, reason = await client.closed()
         assert (code, reason.split()[0]) == (1008, pointer)
-        assert not app.state.websockets.open
+        assert not app.state.websockets
 
 
 async def test_other_paths_are_no_websockets() -> None:

@@ -11,7 +11,8 @@ import pytest
 from service.engine.records.codec import unpack_record
 from service.errors import StoreUnavailable
 from service.storage.memory import MemoryStore
-from service.storage.store_protocol import ServedLimits, ServeReceipt, Store, open_store
+from service.storage.open_store import open_store
+from service.storage.store_protocol import ServedLimits, ServeReceipt, Store
 from tests.harness.nodes import T0, digest, posted, replayed, serving
 from tests.harness.redis_server import RedisServer
 from tests.harness.store_records import whole_log

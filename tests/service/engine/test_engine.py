@@ -27,7 +27,8 @@ from service.errors import (
 )
 from service.settings import Settings
 from service.storage.memory import MemoryStore
-from service.storage.store_protocol import LogEntry, SnapshotInfo, Store, open_store
+from service.storage.open_store import open_store
+from service.storage.store_protocol import LogEntry, SnapshotInfo, Store
 from service.wire.json_decode import decode_update
 from tests.harness.apps import DENSE, events
 from tests.harness.waiting import eventually_async

@@ -12,8 +12,9 @@ import pytest
 from service.engine.engine import Engine
 from service.errors import BehindLog, LostRecords
 from service.storage.memory import MemoryStore
+from service.storage.open_store import open_store
 from service.storage.redis.redis_store import RedisStore
-from service.storage.store_protocol import LogEntry, Store, open_store
+from service.storage.store_protocol import LogEntry, Store
 from tests.harness.nodes import T0, digest, posted, replayed, serving
 from tests.harness.redis_fleet import watched
 from tests.harness.redis_server import RedisServer

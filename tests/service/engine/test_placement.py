@@ -24,8 +24,8 @@ from service.engine.cluster.placement import Placement, _weight
 from service.engine.node_resources import Node
 from service.settings import Settings
 from service.storage.memory import MemoryStore
+from service.storage.open_store import open_store
 from service.storage.redis.membership import IDS, KEY, NODE
-from service.storage.store_protocol import open_store
 from tests.harness.keyring import Keyring
 from tests.harness.process import Process
 from tests.harness.redis_server import RedisServer

@@ -21,7 +21,7 @@ from service.engine.records.codec import pack_record, pack_snapshot, unpack_reco
 from service.engine.records.validation import check_compared, check_record
 from service.errors import Damaged
 from service.storage.memory import MemoryStore
-from service.storage.store_protocol import open_store
+from service.storage.open_store import open_store
 from tests.harness.nodes import digest, node, over, posted, serving
 from tests.service.engine.test_served_events import SETUPS, labelled
 

@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from service.errors import BehindLog, Damaged, LearnerGone, StoreUnavailable
+from service.storage.open_store import open_store
 from service.storage.redis.redis_store import RedisStore
-from service.storage.store_protocol import LogEntry, LogHead, ServedCounts, ServedLimits, open_store
+from service.storage.store_protocol import LogEntry, LogHead, ServedCounts, ServedLimits
 from tests.harness.redis_server import RedisServer
 from tests.harness.store_records import BIRTH, UNBOUNDED, events, filled, record, token, whole_log
 

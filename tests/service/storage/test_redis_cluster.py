@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from service.errors import StoreUnavailable
-from service.storage.store_protocol import LogEntry, LogHead, Store, open_store
+from service.storage.open_store import open_store
+from service.storage.store_protocol import LogEntry, LogHead, Store
 from tests.harness.redis_fleet import Cluster, cluster, slot_of
 from tests.harness.redis_server import RedisServer
 from tests.harness.store_records import BIRTH, UNBOUNDED, event, events, filled, log_after, record, whole_log

@@ -18,8 +18,9 @@ from redis.exceptions import ResponseError
 
 from service.errors import LearnerGone, StoreUnavailable
 from service.settings import Settings
+from service.storage.open_store import open_store
 from service.storage.redis.durability import SETTINGS, Acks
-from service.storage.store_protocol import LogEntry, LogHead, Store, open_store
+from service.storage.store_protocol import LogEntry, LogHead, Store
 from tests.harness.nodes import serving
 from tests.harness.redis_fleet import linked, watched
 from tests.harness.redis_server import REDIS, VALKEY, RedisServer

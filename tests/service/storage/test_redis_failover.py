@@ -9,8 +9,9 @@ from typing import TypeVar
 import pytest
 
 from service.errors import StoreUnavailable
+from service.storage.open_store import open_store
 from service.storage.redis.redis_store import RedisStore
-from service.storage.store_protocol import URL_FORMS, LogEntry, LogHead, Store, open_store
+from service.storage.store_protocol import URL_FORMS, LogEntry, LogHead, Store
 from tests.harness.redis_fleet import watched
 from tests.harness.redis_server import REDIS, VALKEY
 from tests.harness.store_records import BIRTH, filled, record, token, whole_log

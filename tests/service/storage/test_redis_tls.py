@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from service.errors import StoreUnavailable
-from service.storage.store_protocol import open_store
+from service.storage.open_store import open_store
 from tests.harness.redis_fleet import cluster, of_user, watched
 from tests.harness.redis_server import DEBIAN, Certificate, RedisServer
 from tests.harness.store_records import BIRTH, filled, record, whole_log

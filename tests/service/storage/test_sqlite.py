@@ -17,11 +17,12 @@ from types import SimpleNamespace
 import pytest
 
 from service.errors import StoreUnavailable
+from service.storage.open_store import open_store
 from service.storage.sqlite import checkpoints, schema, served_rows
 from service.storage.sqlite import sqlite_store as sqlite
 from service.storage.sqlite.group_commit import Write
 from service.storage.sqlite.sqlite_store import STALE_SECONDS, SqliteStore
-from service.storage.store_protocol import LogEntry, LogHead, ServedCounts, ServedLimits, open_store
+from service.storage.store_protocol import LogEntry, LogHead, ServedCounts, ServedLimits
 from tests.harness.store_records import BIRTH, UNBOUNDED, event, events, filled, record, served, token, whole_log
 from tests.harness.waiting import eventually_async
 
@@ -274,7 +275,7 @@ def test_a_loop_that_is_closed_before_the_store_leaves_no_thread(path: Path) -> 
 
 APPENDING = """
 import asyncio, sys
-from service.storage.store_protocol import open_store
+from service.storage.open_store import open_store
 from tests.harness.store_records import BIRTH, token
 
 async def append(store, node):

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from service.errors import StoreUnavailable
-from service.storage.store_protocol import URL_FORMS, LogEntry, LogHead, Store, open_store
+from service.storage.open_store import open_store
+from service.storage.store_protocol import URL_FORMS, LogEntry, LogHead, Store
 from tests.harness.fixtures import Opener
 from tests.harness.store_records import BIRTH, UNBOUNDED, filled, log_after, record, token, whole_log
 
