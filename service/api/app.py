@@ -163,7 +163,7 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         engine = Engine(await open_store(settings.store, settings.acks), settings)
-        state.engine = state.forwarding.engine = engine
+        state.start(engine)
         inline.engine = None if engine.placement.spread else engine  # otherwise another node may host the learner
         await engine.start()
         watching = asyncio.create_task(guard.watch(), name="watch the keys file")

@@ -42,6 +42,10 @@ class AppState:
     streams: int = 0  # open streams of server-sent events
     engine: Engine = field(init=False)
 
+    def start(self, engine: Engine) -> None:
+        """Set the engine, which serves requests from now on."""
+        self.engine = self.forwarding.engine = engine
+
     async def close_websockets(self, seconds: float) -> None:
         """Answer the received messages of all websockets within so many seconds, and close them."""
         if self.websockets:

@@ -50,7 +50,7 @@ async def node(store: Store, **settings: Any) -> AsyncIterator[Engine]:
 def app_over(engine: Engine) -> Any:
     """Return the application of a running engine."""
     app = create_app(engine.node.settings)
-    app.state.engine = engine
+    app.state.start(engine)
     return app
 
 

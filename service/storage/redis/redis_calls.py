@@ -40,7 +40,8 @@ class RedisCalls:
         self._redis = self._servers.client
         self._listening, _ = servers_of(url, LISTEN_SECONDS)
         self._secrets = [value for name, value in options.items() if name.endswith("password") and value]
-        self._acks = Acks(acks, options.get("socket_timeout") or REPLY_SECONDS)
+        self._reply_seconds: float = options.get("socket_timeout") or REPLY_SECONDS
+        self._acks = Acks(acks, self._reply_seconds)
         self._room = asyncio.Semaphore(options.get("max_connections", CONNECTIONS))
         self.caution: str | None = None
         self.certain = False
@@ -114,7 +115,7 @@ class RedisCalls:
             await self._room.acquire()
             return
         try:
-            async with asyncio.timeout(REPLY_SECONDS):
+            async with asyncio.timeout(self._reply_seconds):
                 await self._room.acquire()
         except TimeoutError:
             raise StoreUnavailable("Redis: too many calls in progress; none finished in time") from None

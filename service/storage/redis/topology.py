@@ -5,7 +5,7 @@
     redis+cluster://[user:password@]host:port,host:port
 
 `rediss` in place of `redis` means TLS, also to the Sentinels. All forms take redis-py's options, such as
-`?socket_timeout=10`.
+`?socket_timeout=10`, the seconds of a reply and of the wait for a free connection.
 
 Sentinel: every new connection asks for the master and checks its role. If the master changed, or a server turns out to
 be a replica, the old connections are closed. Cluster: MOVED and ASK are followed, and the slot map is reloaded if a

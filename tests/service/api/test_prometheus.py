@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from starlette.datastructures import State
 
 from rarestream import __version__
 from service.api.app import create_app
@@ -412,7 +411,7 @@ async def test_it_is_not_part_of_the_documented_interface() -> None:
 
 
 def test_an_application_has_an_exposition_of_its_own() -> None:
-    states: list[State] = [create_app(Settings(store="memory:")).state for _ in range(2)]
-    assert isinstance(states[0].exposition, Exposition)
-    assert states[0].exposition is not states[1].exposition
-    assert states[0].access is not states[1].access
+    apps = [create_app(Settings(store="memory:")) for _ in range(2)]
+    assert isinstance(apps[0].exposition, Exposition)
+    assert apps[0].exposition is not apps[1].exposition
+    assert apps[0].access is not apps[1].access
