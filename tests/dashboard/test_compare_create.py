@@ -200,7 +200,7 @@ async def test_a_learner_is_created_from_the_catalogue(service: Serving, visit: 
     await page.get_by_text("Threshold what alerts are for").click()
     await page.get_by_label("objective").select_option("budget")
     await page.get_by_label("alerts", exact=True).fill("100")
-    shown = await page.locator("pre", has_text="PUT /v1").text_content()
+    shown = await page.locator("pre", has_text="PUT http").text_content()
     body = json.loads((shown or "").split("\n", 1)[1])
     assert body == {
         "algorithm": "cbr",
