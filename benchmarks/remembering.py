@@ -29,7 +29,8 @@ from typing import Any
 import numpy as np
 import redis
 
-from service.storage.store_protocol import ServedEvent, ServedLimits, Store, open_store
+from service.storage.open_store import open_store
+from service.storage.store_protocol import ServedEvent, ServedLimits, Store
 
 BATCH = 1_000
 DATA = 200  # bytes

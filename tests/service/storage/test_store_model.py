@@ -15,6 +15,7 @@ from service.errors import StoreError
 from service.storage import memory
 from service.storage import store_protocol as stores
 from service.storage.memory import MemoryStore
+from service.storage.open_store import open_store
 from service.storage.redis import redis_store as redis
 from service.storage.redis import served_scripts as redis_served
 from service.storage.sqlite import log as sqlite_log
@@ -29,7 +30,6 @@ from service.storage.store_protocol import (
     ServeReceipt,
     SnapshotInfo,
     Store,
-    open_store,
 )
 from tests.harness.store_records import token
 
