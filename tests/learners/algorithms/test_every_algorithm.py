@@ -290,7 +290,7 @@ def _finite(algorithm: Any, params: Any, rows: Rows, y: Vector, weight: Vector, 
 @PRECISIONS
 @ONLINE
 @given(data=st.data())
-@settings(REPRODUCIBLY, max_examples=60)
+@settings(REPRODUCIBLY, max_examples=30)
 def test_finite_at_the_extremes(algorithm: Any, convert: Any, precision: Precision, data: Any) -> None:
     params = data.draw(st.sampled_from(_ends(algorithm)))
     events = data.draw(_EVENTS)

@@ -548,6 +548,7 @@ def test_the_age_of_a_process() -> None:
 # warm
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("everything", [False, True])
 def test_warm_compiles_the_algorithms_and_on_request_the_baselines(everything: bool) -> None:
     result = CliRunner().invoke(app, ["warm", "--all"] if everything else ["warm"])

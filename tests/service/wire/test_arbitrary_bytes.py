@@ -36,7 +36,7 @@ CONFIGS = {
 }
 DTYPES = ("<f8", "<f4", "<i8", "<u8", "<u4", "|i1", "|b1", "float32", "float64", "int8", "int32", "int64", "uint64")
 TEXTS = ("x", "labels", "csr", "features", "a", "late", "dense", "loam-ada", "\udcff", "", *DTYPES)
-ONCE = settings(max_examples=50, suppress_health_check=list(HealthCheck))
+ONCE = settings(max_examples=20, suppress_health_check=list(HealthCheck))
 
 scalars = (
     st.none()
