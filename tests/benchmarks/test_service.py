@@ -1,4 +1,4 @@
-"""The benchmark of the service runs from end to end, case by case, in tiny turns on real servers."""
+"""The benchmark of the service runs one case in tiny turns on real servers; a campaign runs the other cases."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ EXPECTED = {
 VERDICTS = {"workers": 0, "predict": 8, "update": 4, "ingest": 4, "socket": 4, "reading": 1}
 
 
-@pytest.mark.parametrize("case", EXPECTED)
-def test_a_contest_measures_everyone(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    document = run(case, tmp_path)
+def check_contest(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Run a case, and check its rows, verdicts and printed table."""
+    document = run(case, folder)
     assert names(document) == sorted(EXPECTED[case])
     assert len(document["verdicts"]) == VERDICTS[case]
     measured = [row for row in document["rows"] if "absent" not in row]
@@ -80,38 +80,8 @@ def test_a_contest_measures_everyone(case: str, tmp_path: Path, capsys: pytest.C
     assert "1 rounds" in printed
 
 
-def test_many_learners_are_created_taught_and_asked(tmp_path: Path) -> None:
-    document = run("memory", tmp_path)
-    requests = {row["what"]: row["requests"] for row in document["rows"]}
-    assert requests == {
-        "create": 20,
-        "learn 20 events": 20,
-        "predict, untouched the longest": 10,
-        "predict, once more": 10,
-    }
-    memory, cold = document["verdicts"]
-    assert 0 < memory["reached"] < 8
-    assert cold["reached"] == next(row["max ms"] for row in document["rows"] if row["what"].endswith("longest"))
-
-
-def test_peers_score_the_stream_before_they_learn_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # of those that the tests' environment is sure to have, and one that none has
-    monkeypatch.setattr(
-        peers, "LIBRARIES", [library for library in peers.LIBRARIES if library.distributions in ((), ("scikit-learn",))]
-    )
-    nowhere = peers.SERVICES[0]._replace(name="Nowhere", distributions=("nowhere-at-all", "fastapi"))
-    monkeypatch.setattr(peers, "SERVICES", [nowhere])
-    document = run("peers", tmp_path)
-    rows = [row for row in document["rows"] if "absent" not in row]
-    assert [row["absent"] for row in document["rows"] if "absent" in row] == [
-        "not installed: pip install nowhere-at-all"
-    ]
-    assert sorted(row["job"] for row in rows) == sorted([peers.SOCKET] * 6 + [peers.MANY] * 3 + [peers.SINGLE] * 3)
-    assert all(row["events/s"] > 0 and row["per core-second"] > 0 and 0.3 < row["AUC"] < 1 for row in rows)
-    for ours in ("rarestream, loam-ilsc", "rarestream, loam-ada"):
-        single, many = (row["AUC"] for row in rows if row["who"] == ours)
-        assert single == many  # prequential however the stream is cut
-    assert sum("rarestream is" in row for row in rows) == 2
+def test_a_contest_measures_everyone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_contest("predict", tmp_path, capsys)
 
 
 @pytest.mark.parametrize(
