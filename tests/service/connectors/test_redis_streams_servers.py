@@ -98,9 +98,9 @@ def test_it_reads_from_a_cluster_whose_master_ends(target: Target, tmp_path: Pat
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("redis+sentinel://me:hidden@h:1/0", "redis+sentinel://h:1 cannot be read, or one of its options; expected"),
-        ("redis+cluster://me:hidden@h:1/2", "redis+cluster://h:1 cannot be read, or one of its options; expected"),
-        ("redis+sentinel://h:1/0?master=m&nonsense=1", "redis+sentinel://HOST:PORT,HOST:PORT/DB?master=NAME or"),
+        ("redis+sentinel://me:hidden@h:1/0", "redis+sentinel://h:1 "),
+        ("redis+cluster://me:hidden@h:1/2", "redis+cluster://h:1 "),
+        ("redis+sentinel://h:1/0?master=m&nonsense=1", "redis+sentinel://HOST:PORT,HOST:PORT/DB?master=NAME"),
     ],
     ids=["no-master", "database-of-a-cluster", "no-option"],
 )
