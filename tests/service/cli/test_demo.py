@@ -111,7 +111,7 @@ def test_the_demo_on_a_full_disk(demo: Demo, tmp_path: Path) -> None:
     out, _ = process.communicate()
     assert process.returncode == 0
     complaint = r"  no snapshot of (?:the group demo|demo-\S+) at shutdown: SQLite: .+\n"
-    assert re.search(rf"^Stopped, but not cleanly:\n({complaint}){{5}}What was learnt", out, re.M)
+    assert re.search(rf"^Stopped, but not cleanly:\n({complaint}){{5}}All learnt events", out, re.M)
     assert "Stopped cleanly" not in out
 
 
