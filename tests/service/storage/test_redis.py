@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from service.errors import BehindLog, Damaged, LearnerGone, StoreUnavailable
+from service.errors import BehindLog, Damaged, LearnerGone, LostRecords, StoreUnavailable
 from service.storage.open_store import open_store
 from service.storage.redis.redis_store import RedisStore
 from service.storage.store_protocol import LogEntry, LogHead, ServedCounts, ServedLimits
@@ -33,7 +33,7 @@ async def test_it_opens_while_redis_is_away() -> None:
         store = await open_store(server.url)
         try:
             for call in (store.heads(), store.create("a", BIRTH, b"")):
-                with pytest.raises(StoreUnavailable, match=r"Redis: Error .* connecting"):
+                with pytest.raises(StoreUnavailable, match=rf"\b{server.port}\b"):
                     await call
             server.start()
             await store.heads()
@@ -171,7 +171,7 @@ async def test_a_repeated_call_that_finds_the_log_trimmed_is_not_sure(
     async with losing_replies(redis_server, 1, meanwhile=trim) as url:
         unsure = RedisStore(url)
         try:
-            with pytest.raises(StoreUnavailable, match="trimmed up to 4") as caught:
+            with pytest.raises(StoreUnavailable, match=r"\b4\b") as caught:
                 await sent(unsure, 4)
             assert not isinstance(caught.value, BehindLog)
             with pytest.raises(BehindLog):
@@ -232,11 +232,11 @@ async def test_more_calls_than_connections_wait_for_their_turn(redis_server: Red
 async def assert_refused(store: RedisStore, reason: str) -> None:
     """Nothing can be written, and nothing is half-written."""
     before = await whole_log(store)
-    with pytest.raises(StoreUnavailable, match=f"Redis: .*{reason}"):
+    with pytest.raises(StoreUnavailable, match=reason):
         await store.append("a", BIRTH, [record(9), record(10)], len(before))
-    with pytest.raises(StoreUnavailable, match=f"Redis: .*{reason}"):
+    with pytest.raises(StoreUnavailable, match=reason):
         await store.create("b", token(9), b"")
-    with pytest.raises(StoreUnavailable, match=f"Redis: .*{reason}"):
+    with pytest.raises(StoreUnavailable, match=reason):
         await store.serve("a", BIRTH, record(9), 1, events(0, 9), UNBOUNDED)
     assert await store.recall("a", BIRTH, ["0"]) == [None]
     assert await whole_log(store) == before
@@ -256,7 +256,7 @@ async def test_a_redis_that_became_a_replica_is_unavailable(store: RedisStore, r
     await filled(store, 3)
     try:
         redis_server.command("REPLICAOF", "127.0.0.1", 1)
-        await assert_refused(store, "read only replica")
+        await assert_refused(store, "replica")
     finally:
         redis_server.command("REPLICAOF", "NO", "ONE")
     assert await store.append("a", BIRTH, [record(4)], 3) == [LogEntry(4, *record(4))]
@@ -266,7 +266,7 @@ async def test_a_wrong_password_is_not_shown(redis_server: RedisServer) -> None:
     redis_server.command("ACL", "SETUSER", "ann", "on", ">right", "~*", "+@all")
     store = RedisStore(f"redis://ann:hunter2@127.0.0.1:{redis_server.port}")
     try:
-        with pytest.raises(StoreUnavailable, match="invalid username-password") as caught:
+        with pytest.raises(StoreUnavailable, match="username-password") as caught:
             await store.heads()
         assert "hunter2" not in str(caught.value)
     finally:
@@ -284,7 +284,7 @@ async def test_a_password_that_the_server_repeats_is_not_shown() -> None:
     server = await asyncio.start_server(refuse, "127.0.0.1")
     store = RedisStore(f"redis://:hunter2@127.0.0.1:{server.sockets[0].getsockname()[1]}")
     try:
-        with pytest.raises(StoreUnavailable, match=r"unknown command `AUTH`.*\*\*\*") as caught:
+        with pytest.raises(StoreUnavailable, match=r"`AUTH`.*\*\*\*") as caught:
             await store.heads()
         assert "hunter2" not in caught.value.detail
         assert caught.value.__cause__ is None
@@ -320,7 +320,7 @@ async def test_a_redis_restored_from_an_older_copy_shows(store: RedisStore, redi
         assert isinstance(value, bytes)
         redis_server.command("RESTORE", key, 0, value, "REPLACE")
     assert await store.heads() == {"a": LogHead(BIRTH, 3)}
-    with pytest.raises(StoreUnavailable, match="the store lost records"):
+    with pytest.raises(LostRecords, match=r"\b5\b.*\b3\b"):
         await store.append("a", BIRTH, [record(6)], 5)
     assert await store.append("a", BIRTH, [record(6)], 3) == [LogEntry(4, *record(6))]
 
@@ -330,5 +330,5 @@ async def test_an_evicted_part_of_a_snapshot_is_damage(store: RedisStore, redis_
     await store.save("a", BIRTH, 2, b"two", 2, trim=False)
     (part,) = [key for key in redis_server.key_names() if ":part:" in key]
     redis_server.command("DEL", part)
-    with pytest.raises(Damaged, match="the snapshot of a at 2 lacks a part"):
+    with pytest.raises(Damaged, match=r"\ba\b.*\b2\b"):
         await store.load("a", BIRTH)

@@ -53,14 +53,14 @@ def waits(server: RedisServer, command: str) -> int:
 async def test_another_setting_is_refused(acks: str) -> None:
     with pytest.raises(ValidationError, match="acks"):
         Settings(acks=acks)
-    with pytest.raises(ValueError, match="expected memory, aof or replicas:n"):
+    with pytest.raises(ValueError, match="acks"):
         await open_store("redis://127.0.0.1:1", acks)
 
 
 @pytest.mark.parametrize("acks", ["aof", "replicas:1"])
 async def test_the_other_stores_have_one_way(acks: str, tmp_path: Path) -> None:
     for url in ("memory:", f"sqlite:///{tmp_path / 'store.db'}"):
-        with pytest.raises(ValueError, match=f"acks={acks} applies to Redis stores only"):
+        with pytest.raises(ValueError, match=f"acks={acks}"):
             await open_store(url, acks)
         await (await open_store(url, "memory")).close()
 
@@ -77,7 +77,7 @@ def test_serve_refuses_what_the_store_cannot_do(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "service", "serve", "--port", "0", "--store", store, "--acks", "aof"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 2
-    assert "applies to Redis stores only" in ended.stderr.replace("\n", " ")
+    assert "acks=aof" in ended.stderr
 
 
 # memory
@@ -86,10 +86,11 @@ def test_serve_refuses_what_the_store_cannot_do(tmp_path: Path) -> None:
 async def test_without_an_append_only_file_operators_are_told(caplog: pytest.LogCaptureFixture) -> None:
     with RedisServer(appendonly="no") as server, caplog.at_level(logging.WARNING, "rarestream.store"):
         async with opened(server.url, "memory") as store, serving(store) as (http, _):
-            assert "a crash of Redis loses acknowledged data" in caplog.text
+            assert store.caution is not None
+            assert [record.getMessage() for record in caplog.records] == [store.caution]
             ready = await http.get("/health/ready")
             assert ready.status_code == 200
-            assert "no append-only file" in ready.json()["detail"]
+            assert store.caution in ready.json()["detail"]
     with RedisServer() as server:
         async with opened(server.url, "memory") as store, serving(store) as (http, _):
             assert (await http.get("/health/ready")).json()["detail"] is None
@@ -120,7 +121,7 @@ async def test_a_server_that_cannot_promise_the_disk_is_refused_at_the_start(
 async def test_a_server_that_does_not_tell_its_settings_is_refused_at_the_start() -> None:
     with RedisServer() as server:
         server.command("ACL", "SETUSER", "ann", "on", ">hunter2", "~*", "+@all", "-config")
-        with pytest.raises(ValueError, match="allow CONFIG GET there") as caught:
+        with pytest.raises(ValueError, match="CONFIG") as caught:
             await open_store(f"redis://ann:hunter2@127.0.0.1:{server.port}", "aof")
         assert "hunter2" not in str(caught.value)
     with RedisServer(VALKEY, appendfsync="everysec") as server:  # one with WAITAOF need not tell
@@ -174,9 +175,9 @@ async def test_everything_that_is_durable_on_return_is_waited_for(binary: str, c
 
 
 async def test_settings_that_change_are_found_out_by_the_next_write() -> None:
-    for binary, setting, why in (
-        (REDIS, ("appendfsync", "everysec", "always"), "appendfsync always"),
-        (VALKEY, ("appendonly", "no", "yes"), "no append-only file"),
+    for binary, setting, word in (
+        (REDIS, ("appendfsync", "everysec", "always"), "WAITAOF"),
+        (VALKEY, ("appendonly", "no", "yes"), "appendonly"),
     ):
         with RedisServer(binary) as server:
             async with opened(server.url, "aof") as store:
@@ -184,7 +185,7 @@ async def test_settings_that_change_are_found_out_by_the_next_write() -> None:
                 name, bad, good = setting
                 server.command("CONFIG", "SET", name, bad)
                 for _ in range(2):  # it is written, and not known to stay
-                    with pytest.raises(StoreUnavailable, match=f"{why}.*may or may not be lost: repeat it"):
+                    with pytest.raises(StoreUnavailable, match=word):
                         await store.append("a", BIRTH, [record(4)], 3)
                 server.command("CONFIG", "SET", name, good)
                 assert await store.append("a", BIRTH, [record(4)], 3) == [LogEntry(4, *record(4))]
@@ -194,19 +195,20 @@ async def test_settings_that_change_are_found_out_by_the_next_write() -> None:
 def test_a_reply_is_read_by_the_command_that_it_answers() -> None:
     """Two writes of a node are under way while the servers, that lack WAITAOF, are set up otherwise."""
     acks = Acks("aof", 5.0)
-    assert acks.instead(acks.command(), ResponseError("unknown command 'WAITAOF'")) == SETTINGS
+    lacking = ResponseError("unknown command 'WAITAOF'")
+    assert acks.instead(acks.command(), lacking) == SETTINGS
     settings = [b"appendonly", b"yes", b"no-appendfsync-on-rewrite", b"no", b"appendfsync"]
     first, second = acks.command(), acks.command()
     assert first == second == SETTINGS
     acks.check(first, [*settings, b"always"])
     for sent in (first, second):
-        with pytest.raises(StoreUnavailable, match="appendfsync always"):
+        with pytest.raises(StoreUnavailable, match="on-rewrite"):
             acks.check(sent, [*settings, b"everysec"])
-        with pytest.raises(StoreUnavailable, match="allow CONFIG GET there"):
+        with pytest.raises(StoreUnavailable, match="CONFIG"):
             acks.check(sent, ResponseError("no permissions"))
     assert acks.command()[0] == "WAITAOF"  # the next server may have it
     acks.check(acks.command(), [1, 0])
-    with pytest.raises(StoreUnavailable, match="not on the disk"):
+    with pytest.raises(StoreUnavailable, match="disk"):
         acks.check(acks.command(), [0, 0])
 
 
@@ -246,10 +248,10 @@ async def test_an_event_counts_once_so_many_replicas_have_it() -> None:
             assert replica.command("XLEN", "rarestream:{a}:log") == 3
             replica.pause()
             for _ in range(2):  # the repeat writes nothing new, and waits all the same
-                with pytest.raises(StoreUnavailable, match=r"only 0 of 1 replicas had the write after 1\.8 s"):
+                with pytest.raises(StoreUnavailable, match=r"\b0\b.*\b1\b.*\b1\.8\b"):
                     await store.append("a", BIRTH, [record(4)], 3)
             for call in (store.settle("a", BIRTH, 0), store.labelled("a", BIRTH, ["x"]), store.create("a", BIRTH, b"")):
-                with pytest.raises(StoreUnavailable, match="only 0 of 1"):
+                with pytest.raises(StoreUnavailable, match=r"\b0\b.*\b1\b"):
                     await call
             assert len(await store.read("a", BIRTH, 0, 9)) == 4  # reading waits for nobody
             replica.resume()
@@ -262,9 +264,9 @@ async def test_too_few_replicas_are_told_at_the_start(caplog: pytest.LogCaptureF
     with RedisServer() as server, caplog.at_level(logging.WARNING, "rarestream.store"):
         async with opened(server.url + SHORT, "replicas:2") as store:
             assert store.caution is not None
-            assert store.caution.startswith("acks=replicas:2, but this Redis has 0 replicas: no write is acknowledged")
-            assert store.caution in caplog.text
-            with pytest.raises(StoreUnavailable, match="only 0 of 2 replicas"):
+            assert "acks=replicas:2" in store.caution
+            assert [record.getMessage() for record in caplog.records] == [store.caution]
+            with pytest.raises(StoreUnavailable, match=r"\b0\b.*\b2\b"):
                 await store.create("a", BIRTH, b"")
 
 
@@ -281,7 +283,7 @@ async def test_a_server_that_takes_over_has_to_promise_the_same() -> None:
                 try:
                     await store.append("a", BIRTH, [record(4)], 3)
                 except StoreUnavailable as error:
-                    return "no append-only file" in error.detail
+                    return "appendonly" in error.detail
                 return False
 
             for _ in range(200):

@@ -101,9 +101,9 @@ async def test_a_replica_that_is_taken_for_the_master_is_neither_read_nor_writte
             await filled(first, 3)
             servers.master.command("REPLICAOF", "127.0.0.1", 1)  # the Sentinel does not know yet
             second = RedisStore(servers.url)
-            with pytest.raises(StoreUnavailable, match="call the master is not a master"):
+            with pytest.raises(StoreUnavailable, match="master"):
                 await second.heads()
-            with pytest.raises(StoreUnavailable, match="call the master is not a master"):
+            with pytest.raises(StoreUnavailable, match="master"):
                 await first.append("a", BIRTH, [record(4)], 3)  # by a connection from before
             servers.servers[0].command("REPLICAOF", "NO", "ONE")
             assert await append(first, 4, 3) == [LogEntry(4, *record(4))]
@@ -122,7 +122,7 @@ async def test_a_wrong_password_of_a_sentinel_or_a_master_is_not_shown() -> None
             servers.url.replace("master=main", "master=other"),
         ):
             store = RedisStore(url)
-            with pytest.raises(StoreUnavailable, match="Redis: ") as caught:
+            with pytest.raises(StoreUnavailable, match=r"^Redis:") as caught:
                 await store.heads()
             await store.close()
             for secret in ("hunter2", "right", "correct"):
@@ -163,7 +163,7 @@ async def test_a_bad_url_names_the_forms_and_shows_no_password(url: str) -> None
 async def test_servers_that_are_away_are_unavailable(url: str) -> None:
     store = await open_store(url)
     try:
-        with pytest.raises(StoreUnavailable, match="Redis: ") as caught:
+        with pytest.raises(StoreUnavailable, match=r"^Redis:") as caught:
             await store.create("a", BIRTH, b"")
         assert "hunter" not in caught.value.detail
     finally:

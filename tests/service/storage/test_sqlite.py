@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import sqlite3
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from service.errors import StoreUnavailable
+from service.errors import StoreUnavailable, WrongStore
 from service.storage.open_store import open_store
 from service.storage.sqlite import checkpoints, schema, served_rows
 from service.storage.sqlite import sqlite_store as sqlite
@@ -209,7 +210,7 @@ async def test_what_is_forgotten_or_refused_leaves_no_row(
     await filled(store, 9)
     for position in (4, 6, 8, 8, 2):
         await store.save("a", BIRTH, position, b"in parts", 2, trim=True)
-    with pytest.raises(StoreUnavailable, match="ahead"):
+    with pytest.raises(StoreUnavailable, match=r"\b99\b.*\b9\b"):
         await store.save("a", BIRTH, 99, b"in parts", 2, trim=True)
     with other_process(path) as other:
         assert other.execute("SELECT position FROM snapshot ORDER BY position").fetchall() == [(6,), (8,)]
@@ -355,18 +356,18 @@ async def test_the_url_is_relative_with_three_slashes_and_absolute_with_four(
 
 
 async def test_a_missing_directory_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnavailable, match=r"directory .*nowhere of the store does not exist"):
+    with pytest.raises(WrongStore, match="nowhere"):
         await SqliteStore.open(tmp_path / "nowhere" / "store.db")
 
 
 async def test_a_directory_is_no_store(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnavailable, match="unable to open database file"):
+    with pytest.raises(StoreUnavailable, match=re.escape(str(tmp_path))):
         await SqliteStore.open(tmp_path)
 
 
 def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:
     path.write_bytes(b"a letter to my aunt" * 100)
-    with pytest.raises(StoreUnavailable, match="not a database"):
+    with pytest.raises(WrongStore, match=path.stem):
         asyncio.run(SqliteStore.open(path))
     assert path.read_bytes() == b"a letter to my aunt" * 100
 
@@ -375,7 +376,7 @@ def test_the_database_of_another_program_is_refused_and_left_alone(path: Path) -
     with other_process(path) as other:
         other.execute("CREATE TABLE recipe (name)")
     before = path.read_bytes()
-    with pytest.raises(StoreUnavailable, match="another program"):
+    with pytest.raises(WrongStore, match=path.stem):
         asyncio.run(SqliteStore.open(path))
     assert path.read_bytes() == before
 
@@ -385,7 +386,7 @@ async def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
     await store.close()
     with other_process(path) as other:
         other.execute("PRAGMA user_version = 7")
-    with pytest.raises(StoreUnavailable, match="has schema version 7; this rarestream reads versions 1 to 4"):
+    with pytest.raises(WrongStore, match=r"\b7\b.*\b1\b.*\b4\b"):
         await SqliteStore.open(path)
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from service.errors import LearnerGone, StoreUnavailable
+from service.errors import LearnerGone, LostRecords
 from service.storage.store_protocol import REPLY_BYTES, LogEntry, LogHead, Store
 from tests.harness.fixtures import Opener
 from tests.harness.store_records import BIRTH, EVERY_BYTE, UNBOUNDED, filled, record, token, whole_log
@@ -98,7 +98,7 @@ async def assert_gone(store: Store, birth: bytes) -> None:
         store.pending("a", birth),
         store.delete("a", birth),
     ]:
-        with pytest.raises(LearnerGone, match="a was deleted"):
+        with pytest.raises(LearnerGone, match=r"\ba\b"):
             await call
 
 
@@ -229,6 +229,6 @@ async def test_an_entry_larger_than_a_reply_comes_alone(store: Store) -> None:
 async def test_an_append_ahead_of_the_log_is_refused(store: Store) -> None:
     """A node that knows more than the log: the store lost records. Appending would hide that."""
     log = await filled(store, 3)
-    with pytest.raises(StoreUnavailable, match="ahead of its log, which ends at 3"):
+    with pytest.raises(LostRecords, match=r"\b5\b.*\b3\b"):
         await store.append("a", BIRTH, [record(9)], 5)
     assert await whole_log(store) == log
