@@ -387,13 +387,13 @@ def test_a_fault_of_ours_is_answered_and_logged_once(caplog: pytest.LogCaptureFi
         assert connection.ask(request()).status == 200  # its head is known
 
         def broken(*_: Any) -> Any:
-            raise RuntimeError("by the test")
+            raise RuntimeError("faulty")
 
         patched.setattr(service.app.state.engine.get("fraud").served_events, "at_once", broken)
         for i, item in enumerate((connection, service.connect())):
             reply = item.ask(request())
             assert (reply.status, reply.json["code"]) == (500, "internal")
-            eventually(lambda count=i + 1: caplog.text.count("RuntimeError: by the test") == count)
+            eventually(lambda count=i + 1: caplog.text.count("RuntimeError: faulty") == count)
             assert service.answered(500) == i + 1
             assert item.ended()  # which is uvicorn's way
 

@@ -212,12 +212,12 @@ def test_a_store_that_fails_is_told_and_the_connection_goes_on(shared: Service) 
     before = learnt(shared)
 
     async def failing(*_: Any) -> Any:
-        raise StoreUnavailable("by the test")
+        raise StoreUnavailable("unreachable")
 
     with pytest.MonkeyPatch.context() as patched, shared.over_asgi(0):
         patched.setattr(store, "append", failing)
         reply = connection.ask(learn(3000, x_request_id="mine"))
-    assert (reply.status, reply.json["code"], reply.json["detail"]) == (503, "store-unavailable", "by the test")
+    assert (reply.status, reply.json["code"], reply.json["detail"]) == (503, "store-unavailable", "unreachable")
     assert reply.header("content-type") == "application/problem+json"
     assert reply.header("x-request-id") == reply.json["request_id"] == "mine"
     assert reply.header("retry-after") == "1"
@@ -229,13 +229,13 @@ def test_a_fault_of_ours_is_answered_and_logged(shared: Service, caplog: pytest.
     connection = shared.connect()
 
     def broken(*_: Any) -> Any:
-        raise RuntimeError("by the test")
+        raise RuntimeError("faulty")
 
     with pytest.MonkeyPatch.context() as patched, shared.over_asgi(0):
         patched.setattr("service.wire.json_encode.became", broken)
         reply = connection.ask(learn(3100))
     assert (reply.status, reply.json["code"]) == (500, "internal")
-    assert "RuntimeError: by the test" in caplog.text
+    assert "RuntimeError: faulty" in caplog.text
     assert connection.ask(learn(3100)).json["duplicate"] == 1  # it was learnt
 
 

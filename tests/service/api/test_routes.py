@@ -189,7 +189,7 @@ async def test_metrics_have_a_reason_for_every_null(http):
                 if name != "seconds":  # a setting
                     assert (value is None) == (f"/{scope}/{name}" in document["undefined"])
     assert empty["window"]["auc"] is None
-    assert one_class["undefined"]["/window/auc"] == "no positives in the window"
+    assert "positives" in one_class["undefined"]["/window/auc"]
     await http.post(f"{URL}/update", json={"events": events(200)})
     full = (await http.get(f"{URL}/metrics")).json()
     about = ("label_", "events_per_second", "alert_rate", "clock")  # no labels came late, and no event has a time
@@ -526,7 +526,7 @@ async def test_unknown_paths_and_methods_are_problems_too(http):
     assert (wrong.status_code, wrong.json()["code"]) == (405, "method-not-allowed")
     assert wrong.headers["allow"] == "GET"
     wrong = await http.post("/v1/learners/fraud", json={})
-    assert wrong.headers["allow"] == "DELETE, GET, PATCH, PUT"
+    assert wrong.headers["allow"].split(", ") == ["DELETE", "GET", "PATCH", "PUT"]
     for path, takes in (("/", "GET, HEAD"), ("/metrics", "GET")):
         wrong = await http.put(path)
         assert (wrong.status_code, wrong.headers["allow"]) == (405, takes)

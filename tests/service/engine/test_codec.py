@@ -86,23 +86,24 @@ def same(first: Any, other: Any) -> bool:
 def test_a_record_comes_back_to_the_bit(name: str) -> None:
     record = RECORDS[name]
     data = pack_record(record)
-    assert same(unpack_record(data, "record 2 of a"), record)
-    assert pack_record(unpack_record(data, "record 2 of a")) == data
+    back = unpack_record(data, "record 2 of a")
+    assert same(back, record)
+    assert pack_record(back) == data
 
 
 @EACH
 def test_a_record_that_was_cut_or_changed_is_refused(name: str) -> None:
     data = pack_record(RECORDS[name])
     for cut in (0, 5, 9, 10, len(data) - 1):
-        with pytest.raises(Damaged, match=r"^record 2 of a "):
-            unpack_record(data[:cut], "record 2 of a")
+        with pytest.raises(Damaged, match=r"^it\b"):
+            unpack_record(data[:cut], "it")
     for place in range(len(data)):
         if place == 5:  # the kind has no checksum: another one has other members
             continue
         changed = bytearray(data)
         changed[place] ^= 0x10
-        with pytest.raises(Damaged, match=r"^record 2 of a "):
-            unpack_record(bytes(changed), "record 2 of a")
+        with pytest.raises(Damaged, match=r"^it\b"):
+            unpack_record(bytes(changed), "it")
 
 
 @EACH
@@ -120,10 +121,10 @@ def test_the_arrays_of_a_record_can_be_written_to(name: str) -> None:
 def test_a_record_of_unknown_kind_or_a_snapshot_in_its_place() -> None:
     learner = library("dense", [labelled("dense", 0, 5)])
     snapshot = pack_snapshot(3, learner.config, learner.state())
-    with pytest.raises(Damaged, match="unknown kind 4"):
-        unpack_record(snapshot, "record 2 of a")
-    with pytest.raises(Damaged, match="is not a snapshot"):
-        unpack_snapshot(pack_record(RECORDS["batch"]), "snapshot 3 of a")
+    with pytest.raises(Damaged, match=r"^it\b.*\b4\b"):
+        unpack_record(snapshot, "it")
+    with pytest.raises(Damaged, match=r"^it\b.*\b2\b"):
+        unpack_snapshot(pack_record(RECORDS["batch"]), "it")
 
 
 def test_snapshots_of_learners_and_of_groups() -> None:

@@ -316,21 +316,22 @@ async def test_files_that_are_refused(http):
     lacking = dict(snapshot.state)
     del lacking["ids.count"]
     wrong = {
-        "is cut short": good[:7],
-        "does not match its checksum": good[:-1],
-        "is no record or snapshot of rarestream": b"PK" + good,
-        "is cut short: 0 bytes": b"",
-        "format version 9": good[:4] + b"\x09" + good[5:],
-        "is not a snapshot": pack_record(Created(snapshot.config.to_json())),
-        "does not fit its configuration": pack_snapshot(3, snapshot.config, other.state()),
-        "does not fit its configuration: ": pack_snapshot(3, snapshot.config, lacking),
-        "does not fit": pack_snapshot(3, snapshot.config, nan),
+        "a part": good[:7],
+        "a byte too few": good[:-1],
+        "another format": b"PK" + good,
+        "nothing": b"",
+        "another version": good[:4] + b"\x09" + good[5:],
+        "a record": pack_record(Created(snapshot.config.to_json())),
+        "another dimension": pack_snapshot(3, snapshot.config, other.state()),
+        "an array too few": pack_snapshot(3, snapshot.config, lacking),
+        "no number": pack_snapshot(3, snapshot.config, nan),
     }
-    for message, data in wrong.items():
+    details = set()
+    for name, data in wrong.items():
         reply = await http.post(f"{URL}/b/import", content=data)
-        assert reply.status_code == 422, message
-        assert message in reply.json()["detail"]
-        assert "nothing was created" in reply.json()["detail"]
+        assert (reply.status_code, reply.json()["code"]) == (422, "invalid"), name
+        details.add(reply.json()["detail"])
+    assert len(details) == len(wrong)  # each has its reason
     assert (await http.get(f"{URL}/b")).status_code == 404
 
 
@@ -339,7 +340,8 @@ async def test_a_bad_name_and_a_bad_file_are_refused_at_once(http):
     both = await http.post(f"{URL}/no name/import", content=good[:-1])
     name = await http.post(f"{URL}/no name/import", content=good)
     assert (both.status_code, name.status_code) == (422, 422)
-    assert "does not match its checksum" in both.json()["detail"]
+    assert "checksum" in both.json()["detail"]
+    assert "checksum" not in name.json()["detail"]
     assert both.json()["errors"] == name.json()["errors"]
     assert [error["pointer"] for error in name.json()["errors"]] == ["/name"]
     assert [error["name"] for error in (await http.get(URL)).json()["learners"]] == ["a"]
@@ -361,7 +363,7 @@ async def test_the_state_of_a_group_is_no_learner():
         machine = (await engine.group("g")).log.machine.core
         reply = await http.post("/learners/c/import", content=pack_snapshot(2, machine.config, machine.state()))
         assert reply.status_code == 422
-        assert "of a group, not of a learner" in reply.json()["detail"]
+        assert "group" in reply.json()["detail"]
 
 
 async def test_imports_within_their_bounds(http):
@@ -454,7 +456,7 @@ async def test_names_of_a_table(http):
     await http.post(f"{URL}/t/update", json={"events": rows})
     weights = await weights_of(http, "t")
     assert {weight["name"] for weight in weights["weights"]} == {
-        "amount", "amount (missing)", "country (category 1)", "country (category 2)", "country (others)"
+        "amount", "amount (missing)", "country (others)", *(f"country (category {k})" for k in (1, 2))
     }  # fmt: skip
     assert weights["unnamed"] == 2
 
@@ -493,7 +495,6 @@ async def test_the_openapi_document_has_them(http):
     assert "application/octet-stream" in paths["/v1/learners/{name}/export"]["get"]["responses"]["200"]["content"]
     assert "application/octet-stream" in paths["/v1/learners/{name}/import"]["post"]["requestBody"]["content"]
     top = paths["/v1/learners/{name}/weights"]["get"]["parameters"]
-    assert next(item for item in top if item["name"] == "top")["schema"] == {
-        "type": "integer", "maximum": MAX_TOP, "minimum": 1, "default": 20, "title": "Top",
-        "description": "weights to give at most",
-    }  # fmt: skip
+    schema = next(item for item in top if item["name"] == "top")["schema"]
+    assert schema.pop("description")
+    assert schema == {"type": "integer", "maximum": MAX_TOP, "minimum": 1, "default": 20, "title": "Top"}

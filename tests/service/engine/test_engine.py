@@ -31,6 +31,7 @@ from service.storage.open_store import open_store
 from service.storage.store_protocol import LogEntry, SnapshotInfo, Store
 from service.wire.json_decode import decode_update
 from tests.harness.apps import DENSE, events
+from tests.harness.log_records import logged_data
 from tests.harness.waiting import eventually_async
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -209,7 +210,8 @@ async def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_the_log(st
     await store.save("a", birth, position, b"rare, but not one of ours", 3, False)
     async with engine(store) as node:
         assert await digest(node.get("a")) == library(DENSE, 20)
-    assert "snapshot 3 of a" in caplog.text
+    ((reason,),) = logged_data(caplog, "rarestream.node", "ERROR")
+    assert "snapshot 3" in str(reason)
 
 
 async def test_a_learner_without_a_readable_snapshot_or_a_log_from_the_start_is_left_out_alone(store, caplog):
@@ -224,11 +226,12 @@ async def test_a_learner_without_a_readable_snapshot_or_a_log_from_the_start_is_
     async with engine(store, follow_seconds=0.01) as node:
         assert set(node.replicas) == {"good"}
         await asyncio.sleep(0.1)
-        with pytest.raises(Damaged, match="bad cannot be recovered"):
+        with pytest.raises(Damaged, match=r"\bbad\b"):
             node.get("bad")
         await node.delete("bad")
         assert (await node.create("bad", Config.of(DENSE)))[1]
-    assert caplog.text.count("bad cannot be recovered") == 1
+    details = [str(detail) for name, detail in logged_data(caplog, "rarestream.sync", "ERROR") if name == "bad"]
+    assert sum("snapshot 2" in detail for detail in details) == 1
 
 
 async def test_no_figures_of_a_state_that_is_read_back_are_worked_out_at_the_start(store, monkeypatch):
@@ -345,7 +348,7 @@ async def test_a_record_that_cannot_be_read_stops_that_learner_alone_and_says_so
         bad, _ = await node.create("bad", Config.of(DENSE))
         good, _ = await node.create("good", Config.of(DENSE))
         await store.append("bad", bad.birth, [(b"t" * 16, b"rubbish")], 1)
-        with pytest.raises(Damaged, match="record 2 of bad"):
+        with pytest.raises(Damaged, match=r"\b2\b.*\bbad\b"):
             await bad.label(batch_of(1))
         with pytest.raises(Damaged):
             await bad.label(batch_of(1))
@@ -362,9 +365,10 @@ async def test_a_fault_of_our_own_leaves_nobody_waiting(monkeypatch, caplog):
         monkeypatch.setattr(replica.log.machine, "apply", broken)
         outcomes = await asyncio.gather(*(replica.label(batch_of(1, i)) for i in range(5)), return_exceptions=True)
         assert [type(item) for item in outcomes] == [ServiceError] * 5
-        with pytest.raises(ServiceError, match="a restart recovers it"):
+        with pytest.raises(ServiceError, match="restart"):
             await replica.label(batch_of(1))
-    assert "internal error in the task of a" in caplog.text
+    assert logged_data(caplog, "rarestream.log", "CRITICAL") == [("a",)]
+    assert "ZeroDivisionError" in caplog.text
 
 
 async def test_a_stop_gives_up_a_long_record_and_the_next_start_learns_it_whole(monkeypatch, tmp_path):
@@ -381,7 +385,7 @@ async def test_a_stop_gives_up_a_long_record_and_the_next_start_learns_it_whole(
     learning = asyncio.create_task(replica.label(batch_of(5000, 3)))
     await eventually_async(lambda: replica.learner.metrics.events > 10)
     await node.stop()
-    with pytest.raises(StoreUnavailable, match="in the log and will be learnt"):
+    with pytest.raises(StoreUnavailable, match=r"\ba\b.*\blog\b"):
         await learning
     assert replica.learner.metrics.events < 5003
     store = await open_store(url)
@@ -439,7 +443,7 @@ async def test_a_snapshot_of_another_configuration_is_refused_before_it_is_in_th
         other = Learner(Config.of(CONFIGS["cbr"]))
         foreign = pack_snapshot(replica.position, other.config, other.state())
         await store.save("a", replica.birth, replica.position, foreign, 3, False)
-        with pytest.raises(Damaged, match="of another configuration"):
+        with pytest.raises(Damaged, match="configuration"):
             await replica.restore(replica.position)
         assert await replica.log.digest() == before
 

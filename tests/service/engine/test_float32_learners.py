@@ -44,7 +44,7 @@ async def test_the_catalogue_offers_it_and_says_what_events_cost() -> None:
         document = (await http.get("/v1/algorithms")).json()
     assert document["parts"]["learner"]["properties"]["precision"]["enum"] == ["float64", "float32"]
     costs = {algorithm["name"]: algorithm["cost"] for algorithm in document["algorithms"]}
-    assert costs["loam-ilsc"] == "O(dim^2) per event"
+    assert costs["loam-ilsc"].startswith("O(dim^2)")
     assert all(cost.startswith("O(") for cost in costs.values())
 
 

@@ -118,7 +118,7 @@ async def test_nodes_have_a_key_in_common_that_a_store_gets_back(placed: Placed,
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"replication": 1, "advertise": "http://a:1"}, "use Redis"), ({"replication": 0}, None)],
+    [({"replication": 1, "advertise": "http://a:1"}, "Redis"), ({"replication": 0}, None)],
 )
 def test_replication_needs_a_shared_store(settings: dict[str, Any], message: str | None) -> None:
     node = Node(MemoryStore(), Settings(store="memory:", **settings))
@@ -131,7 +131,7 @@ def test_replication_needs_a_shared_store(settings: dict[str, Any], message: str
 
 
 async def test_replication_needs_an_address(placed: Placed) -> None:
-    with pytest.raises(ValueError, match="needs advertise"):
+    with pytest.raises(ValueError, match="advertise"):
         await placed(None)
 
 
@@ -145,7 +145,7 @@ async def test_replication_needs_an_address(placed: Placed) -> None:
     ],
 )
 def test_an_address_is_one_of_a_node(address: str) -> None:
-    with pytest.raises(ValueError, match=r"advertise\n.*expected an address such as"):
+    with pytest.raises(ValueError, match="advertise"):
         Settings(advertise=address)
 
 

@@ -103,30 +103,30 @@ def test_its_form_is_as_documented() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "word"),
     [
-        (b"", "not readable"),
-        (b"\xff rubbish", "not readable"),
-        (packed_event()[:-1], "not readable"),
-        (packed_event() + b"\x00", "not readable"),
-        (changed(4, "one"), "not readable"),
-        (changed(0, 2), "another release"),
-        (changed(7, np.array([1.0, 2.0]).tobytes()), "the wrong width"),
-        (changed(7, b"12345"), "incomplete rows"),
-        (changed(8, b"1234"), "incomplete rows"),
+        (b"", "readable"),
+        (b"\xff rubbish", "readable"),
+        (packed_event()[:-1], "readable"),
+        (packed_event() + b"\x00", "readable"),
+        (changed(4, "one"), "readable"),
+        (changed(0, 2), "release"),
+        (changed(7, np.array([1.0, 2.0]).tobytes()), "width"),
+        (changed(7, b"12345"), "incomplete"),
+        (changed(8, b"1234"), "incomplete"),
     ],
     ids=["empty", "rubbish", "cut", "longer", "type", "version", "width", "number", "columns"],
 )
-def test_what_is_not_whole_is_refused(data: bytes, words: str) -> None:
-    with pytest.raises(Damaged, match=rf"^what was remembered of a .*{words}"):
-        unpack_served([packed_event(), data], np.empty((0, 3)), "what was remembered of a")
+def test_what_is_not_whole_is_refused(data: bytes, word: str) -> None:
+    with pytest.raises(Damaged, match=rf"^it\b.*\b{word}\b"):
+        unpack_served([packed_event(), data], np.empty((0, 3)), "it")
 
 
 @pytest.mark.parametrize("columns", [None, b"", b"123", np.arange(2, dtype="<u4").tobytes()])
 def test_a_sparse_row_that_is_not_whole_is_refused(columns: bytes | None) -> None:
     like = Sparse(np.empty(0), np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
-    with pytest.raises(Damaged, match="incomplete rows"):
-        unpack_served([changed(8, columns)], like, "what")
+    with pytest.raises(Damaged, match=r"^it\b.*\bincomplete\b"):
+        unpack_served([changed(8, columns)], like, "it")
 
 
 @pytest.mark.parametrize(
@@ -139,5 +139,5 @@ def test_a_sparse_row_that_is_not_whole_is_refused(columns: bytes | None) -> Non
     ],
 )
 def test_bytes_that_nobody_has_packed_are_refused(data: bytes) -> None:
-    with pytest.raises(Damaged, match=r"^it is not readable"):
+    with pytest.raises(Damaged, match=r"^it\b.*\breadable\b"):
         unpack_served([data], np.empty((0, 0)), "it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -18,6 +19,7 @@ from service.storage.memory import MemoryStore
 from service.storage.store_protocol import LogHead, LogNotice, Store
 from tests.harness.apps import DENSE, events
 from tests.harness.fixtures import Opener
+from tests.harness.log_records import logged_data
 from tests.harness.nodes import app_over, digest, node, posted, serving
 from tests.harness.waiting import eventually_async
 from tests.harness.websocket import websocket
@@ -165,7 +167,7 @@ async def test_that_the_store_is_away_is_told_now_and_then(
 
         async def heads(self) -> dict[str, LogHead]:
             if self.away:
-                raise StoreUnavailable("by the test")
+                raise StoreUnavailable("unreachable")
             return await super().heads()
 
     monkeypatch.setattr(store_sync, "_WARN_SECONDS", 0.05)
@@ -173,10 +175,10 @@ async def test_that_the_store_is_away_is_told_now_and_then(
     async with node(store, follow_seconds=0.01) as observer:
 
         def count_warnings() -> int:
-            return sum("waiting" in line and line.endswith(": by the test") for line in caplog.messages)
+            return sum(data[-1] == "unreachable" for data in logged_data(caplog, "rarestream.sync", "WARNING"))
 
         await eventually_async(lambda: count_warnings() > 3)
-        assert any("has not answered for" in line for line in caplog.messages)
+        assert any(len(data) == 2 for data in logged_data(caplog, "rarestream.sync", "WARNING"))  # with the seconds
         store.away = False
         await eventually_async(lambda: observer.ready)
         before = count_warnings()
@@ -315,7 +317,7 @@ async def test_a_position_that_is_not_in_the_log_is_told_from_one_that_is_not_le
             ask = http.get if path == "/digest" else http.post
             reply = await ask(f"/learners/a{path}?at_least=3")
             assert (reply.status_code, reply.json()["code"]) == (409, "beyond-log")
-            assert "not in its log" in reply.json()["detail"]
+            assert re.search(r"\b2\b.*\b3\b", reply.json()["detail"])
         learner = engine.get("a")
         going_on = asyncio.Event()
         resting = asyncio.ensure_future(learner.mailbox.run(going_on.wait))  # as if it learnt for long
@@ -397,7 +399,7 @@ async def test_a_message_waits_too(open_again: Opener) -> None:
             refused = await client.reply()
             assert (refused["code"], refused["errors"][0]["pointer"]) == ("invalid", "/at_least")
             client.send({"seq": 9, "op": "predict", "events": [{"x": [1, 2, 3]}], "at_least": 0})
-            assert (await client.reply())["errors"][0]["detail"] == "is 0; expected a whole number from 1 to 2^53"
+            assert [error["pointer"] for error in (await client.reply())["errors"]] == ["/at_least"]
 
 
 async def test_without_it_nothing_is_waited_for(open_again: Opener) -> None:

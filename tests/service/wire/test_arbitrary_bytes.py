@@ -118,8 +118,8 @@ def test_records(kind: int, body: bytes) -> None:
 @given(st.binary(max_size=80))
 def test_bytes_that_are_no_record(data: bytes) -> None:
     for read in (unpack_record, unpack_snapshot):
-        with pytest.raises(Damaged, match=r"^record 7 "):
-            read(data, "record 7")
+        with pytest.raises(Damaged, match=r"^it\b"):
+            read(data, "it")
 
 
 @ONCE

@@ -120,27 +120,27 @@ def test_after_each_member_of_nothing_others_have_their_turn(encoding, member):
 def test_members_of_nothing_in_a_row_are_bounded(encoding, member):
     some = COMPRESS[encoding](b"some")
     assert run(read((member * 6000 + some) * 2, encoding)) == b"somesome"
-    with pytest.raises(BadBody, match="hold nothing"):
+    with pytest.raises(BadBody, match=r"\b10000\b"):
         run(read(some + member * 10_001 + some, encoding))
 
 
 def test_a_frame_that_looks_back_further_than_is_allowed_is_refused():
     frame = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 27})
-    with pytest.raises(BadBody, match="the zstd window is over 8 MiB"):
+    with pytest.raises(BadBody, match=r"\b8\b"):
         run(read(frame.compress(b"abc" * 100) + frame.flush(), "zstd"))
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "zstd"])
 def test_what_stands_behind_the_end_is_told_from_what_is_no_stream(encoding):
-    with pytest.raises(BadBody, match=f"what follows the end of the {encoding} stream is not {encoding}"):
-        run(read(COMPRESS[encoding](b"text") + b"something else", encoding))
-    with pytest.raises(BadBody, match=f"the body is not {encoding}"):
-        run(read(b"something else", encoding))
+    for start in (COMPRESS[encoding](b"text"), b""):
+        with pytest.raises(BadBody, match=encoding) as caught:
+            run(read(start + b"something else", encoding))
+        assert ("follows" in caught.value.detail) == bool(start)
 
 
 @pytest.mark.parametrize("encoding", ["br", "gzip, gzip", "deflate", "gzip;q=1"])
 def test_other_encodings_are_named(encoding):
-    with pytest.raises(WrongType, match="expected one of identity, gzip, zstd"):
+    with pytest.raises(WrongType, match="zstd"):
         run(read(b"", encoding))
 
 

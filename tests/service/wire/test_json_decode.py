@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import Any
 
 import numpy as np
@@ -83,7 +82,7 @@ def outcome_of(read: Any) -> Any:
     try:
         return read()
     except Invalid as error:
-        return "refused" if error.problems else "refused without a pointer"
+        return "refused" if error.problems else "unexplained"
     except BadBody:
         return "malformed"
 
@@ -107,7 +106,7 @@ def test_the_fast_way_and_the_precise_way_agree(kind, body):
     slow = outcome_of(
         lambda: json_decode.precisely_labelled(Precise(KINDS[kind], "update"), json_decode.decode_json(text))[0]
     )
-    assert plain(fast) == plain(slow) != "refused without a pointer"
+    assert plain(fast) == plain(slow) != "unexplained"
 
 
 def test_columns_of_a_good_batch():
@@ -178,20 +177,20 @@ def test_a_snapshot_comes_back_and_a_foreign_one_is_refused():
     back = unpack_snapshot(data, "it")
     assert back.position == 5
     assert Learner.restored(back.config, back.state).digest() == learner.digest()
-    with pytest.raises(Damaged, match="not a snapshot"):
+    with pytest.raises(Damaged, match=r"^it\b.*\bsnapshot\b"):
         unpack_snapshot(pack_record(RECORDS[0]), "it")
-    with pytest.raises(Damaged, match="unknown kind"):
+    with pytest.raises(Damaged, match=r"^it\b.*\bkind\b"):
         unpack_record(data, "it")
     newer = bytearray(data)
     newer[4] = 9
-    with pytest.raises(Damaged, match="format version 9"):
+    with pytest.raises(Damaged, match=r"\b9\b"):
         unpack_snapshot(bytes(newer), "it")
 
 
 def test_settings_name_each_member_once_and_of_an_events_the_last_counts() -> None:
     assert json_decode.decode_settings(b'{"a": {"b": 1}, "c": [{"b": 2}]}') == {"a": {"b": 1}, "c": [{"b": 2}]}
     for body in (b'{"a": 1, "b": 2, "a": 1}', b'{"c": [{"a": null, "a": 2}]}', b'{"a": 1, "\\u0061": 2}'):
-        with pytest.raises(BadBody, match=re.escape("has an object with the member 'a' more than once")):
+        with pytest.raises(BadBody, match="'a'"):
             json_decode.decode_settings(body)
     for body in (
         b'{"events": [{"x": [1, 2], "x": [3, 4], "label": 0, "label": 1}]}',
