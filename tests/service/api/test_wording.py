@@ -5,17 +5,28 @@ A changed sentence changes one row here. Rows are read top down; a row with the 
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
+import httptools
+import numpy as np
+
 from learners.config import Config
+from learners.learner import Learner
+from service.engine.records.codec import Created, pack_record, pack_snapshot
 from service.errors import ServiceError
+from service.server.bad_request import no_request
 from service.storage.memory import MemoryStore
+from service.wire.compression import zstd
 from tests.harness.apps import DENSE, client, events
 from tests.harness.keyring import Keyring, create_learners, keyed
 from tests.harness.msgpack_bodies import HEADERS as MSGPACK
-from tests.harness.nodes import app_over, node
+from tests.harness.nodes import app_over, node, serving
 from tests.harness.websocket import websocket
+from tests.service.engine.test_group import MEMBERS, labelled
+from tests.service.engine.test_served_events import SETUPS
+from tests.service.server.test_ws_protocol import BAD, read_of
 
 TITLES = {
     "bad-body": "Malformed body",
@@ -66,6 +77,9 @@ FRAUD = "/v1/learners/fraud"
 ROW = {"x": [1, 2, 3], "label": 1}
 PREDICT = {"json": {"events": [{"x": [1, 2, 3]}]}}
 NDJSON = {"content-type": "application/x-ndjson"}
+GZIP, ZSTD = ({"content-type": "application/json", "content-encoding": name} for name in ("gzip", "zstd"))
+_FRAME = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 27})
+WIDE = _FRAME.compress(b"abc" * 100) + _FRAME.flush()  # a frame that may look back on 128 MiB
 BEARER = "send it as `Authorization: Bearer KEY`, never in the URL"
 NAME = "expected 1 to 100 of letters, digits, '.', '_', '-', a letter or digit first"
 
@@ -197,6 +211,34 @@ PROBLEMS: list[Row] = [
         "the body's Content-Encoding is identity,br; expected one of identity, gzip, zstd", {},
     ),
     (
+        "POST", f"{FRAUD}/update",
+        {"content": b"{}", "headers": {"content-type": "application/x-www-form-urlencoded"}}, 415, "unsupported-type",
+        "the body is application/x-www-form-urlencoded; expected one of application/json, application/msgpack, "
+        "application/x-ndjson, text in UTF-8; curl -d says so unless it is given -H 'content-type: application/json'",
+        {},
+    ),
+    (
+        "POST", f"{FRAUD}/update", {"content": b"nonsense", "headers": GZIP}, 400, "bad-body",
+        "the body is not gzip: Error -3 while decompressing data: incorrect header check", {},
+    ),
+    (
+        "POST", f"{FRAUD}/update", {"content": gzip.compress(b"{}") + b"nonsense", "headers": GZIP}, 400, "bad-body",
+        "what follows the end of the gzip stream is not gzip: Error -3 while decompressing data: incorrect header check",
+        {},
+    ),
+    (
+        "POST", f"{FRAUD}/update", {"content": gzip.compress(b"", mtime=0) * 10_001, "headers": GZIP}, 400, "bad-body",
+        "over 10000 parts of the gzip stream, one after the other, hold nothing", {},
+    ),
+    (
+        "POST", f"{FRAUD}/update", {"content": WIDE, "headers": ZSTD}, 400, "bad-body",
+        "the zstd window is over 8 MiB; without --long and --ultra zstd has a smaller", {},
+    ),
+    (
+        "PUT", "/v1/learners/new", {"content": b'{"a": 1, "b": 2, "a": 1}'}, 400, "bad-body",
+        "the body has an object with the member 'a' more than once", {},
+    ),
+    (
         "POST", f"{FRAUD}/predict", {**PREDICT, "headers": {"accept": "text/csv"}}, 406, "not-acceptable",
         "the request accepts text/csv; this reply is written as one of application/json, application/msgpack", {},
     ),
@@ -226,6 +268,10 @@ PROBLEMS: list[Row] = [
     (
         "POST", f"{FRAUD}/update", PREDICT, 422, "invalid", "refused the event",
         {"/events/0/label": "is missing; expected -1, 0 or 1, or a boolean"},
+    ),
+    (
+        "POST", "/v1/learners/ranks/update", event(label=4), 422, "invalid", "refused the event",
+        {"/events/0/label": "is 4; expected a rank: a whole number from 1 to 3"},
     ),
     (
         "POST", f"{FRAUD}/update", event(x=[1]), 422, "invalid", "refused the event",
@@ -399,6 +445,11 @@ MESSAGES: list[tuple[dict[str, Any] | str | bytes, int, str, str, dict[str, str]
     ),
     (message(learner="no body"), 422, "invalid", "the message is refused", {"/learner": f"is 'no body'; {NAME}"}),
     (message(learner=None), 422, "invalid", "the message is refused", {"/learner": "is missing; expected a name"}),
+    (
+        {"seq": 5, "op": "predict", "events": [{"x": [1, 2, 3]}], "at_least": 0}, 422, "invalid",
+        "the message is refused",
+        {"/at_least": "is 0; expected a whole number from 1 to 2^53"},
+    ),
     (message(learner="nobody"), 404, "unknown-learner", "there is no learner named nobody", {}),
     (
         message(events=[{**ROW, "label": 2}]), 422, "invalid", "refused the event",
@@ -453,3 +504,90 @@ async def test_reasons_of_websocket_closes() -> None:
                     sent = await socket.event()
                 actual.append((path, headers, query, sent["code"], sent["reason"]))
         compare(actual, CLOSES)
+
+
+async def test_reason_of_a_stop() -> None:
+    async with node(MemoryStore()) as engine:
+        app = app_over(engine)
+        async with websocket(app) as socket:
+            await app.state.websockets.close(1)
+            assert await socket.closed() == (1001, "this node stops")
+
+
+async def test_reason_of_text_that_is_not_utf8() -> None:
+    _, written, _ = await read_of(BAD)
+    assert [body[2:].decode() for _, body in written] == ["the text is not UTF-8 from byte 2 on"]
+
+
+def test_words_about_other_protocols() -> None:
+    error = httptools.HttpParserInvalidMethodError("Invalid method encountered")
+    for sent, detail in (
+        (b"\x16\x03\x01\x02\x00", "this is TLS, which this port does not speak: use http://; the connection is closed"),
+        (b"PRI * HTTP/2.0\r\n\r\n", "this is HTTP/2, which this port does not speak; the connection is closed"),
+        (b"nonsense\r\n\r\n", "this is not an HTTP/1.1 request: Invalid method encountered; the connection is closed"),
+    ):
+        assert no_request(error, sent).detail == detail
+
+
+def files() -> dict[str, bytes]:
+    """Return files that no import takes, by what it says of each."""
+    learner = Learner(Config.of(DENSE))
+    good = pack_snapshot(3, learner.config, learner.state())
+    other = Learner(Config.of({**DENSE, "features": {"kind": "dense", "dim": 4}}))
+    lacking = dict(learner.state())
+    del lacking["ids.count"]
+    nan = {name: array.copy() for name, array in learner.state().items()}
+    nan[next(name for name, item in nan.items() if name.startswith("algorithm.") and item.dtype == float)][...] = np.nan
+    return {
+        "the file is cut short: 7 bytes": good[:7],
+        "the file does not match its checksum": good[:-1],
+        "the file is no record or snapshot of rarestream": b"PK" + good,
+        "the file has format version 9; this release reads version 1": good[:4] + b"\x09" + good[5:],
+        "the file is not a snapshot (kind 1)": pack_record(Created(learner.config.to_json())),
+        "the state in the file does not fit its configuration: /algorithm.w has shape (4,); expected (3,); "
+        "/algorithm.h has shape (4,); expected (3,); /algorithm.sums has shape (2, 4); expected (2, 3); and 4 more": pack_snapshot(
+            3, learner.config, other.state()
+        ),
+        "the state in the file does not fit its configuration: /ids.count is missing": pack_snapshot(
+            3, learner.config, lacking
+        ),
+        "the state in the file does not fit its configuration: /algorithm.w has numbers that are not finite": pack_snapshot(
+            3, learner.config, nan
+        ),
+    }
+
+
+async def test_words_about_files() -> None:
+    async with client() as http:
+        replies = {wanted: await http.post(f"{FRAUD}/import", content=data) for wanted, data in files().items()}
+    end = "; nothing was created. Expected a file of GET /v1/learners/NAME/export"
+    assert {reply.json()["detail"] for reply in replies.values()} == {f"{wanted}{end}" for wanted in replies}
+
+
+async def test_words_about_groups() -> None:
+    async with serving(MemoryStore()) as (http, engine):
+        for name, config in MEMBERS.items():
+            await http.put(f"/learners/{name}", json=config)
+        await http.put("/groups/g", json={"learners": list(MEMBERS)})
+        machine = (await engine.group("g")).log.machine.core
+        file = pack_snapshot(2, machine.config, machine.state())
+        rows = labelled(0, 1)
+        details = [(await http.post("/learners/c/import", content=file)).json()["detail"]]
+        for name in ("one", "three"):
+            await http.post(f"/learners/{name}/update", json={"events": rows, "source": {"name": "f", "offset": 0}})
+        source = {"events": rows, "source": {"name": "f", "offset": 1}}
+        details.append((await http.post("/groups/g/update", json=source)).json()["detail"])
+        for name in ("two", "three"):
+            await http.delete(f"/learners/{name}")
+        details.append((await http.post("/groups/g/update", json={"events": rows})).json()["detail"])
+        for name in ("two", "three"):
+            config = SETUPS["ordinal"] if name == "two" else MEMBERS[name]
+            await http.put(f"/learners/{name}", json={**config, "features": MEMBERS[name]["features"]})
+        details.append((await http.post("/groups/g/update", json={"events": rows})).json()["detail"])
+    assert details == [
+        "the file is the state of a group, not of a learner; nothing was created. "
+        "Expected a file of GET /v1/learners/NAME/export",
+        "not every learner knows the source 'f', which would begin at 1: one at 1, two has no offset, three at 1",
+        "two, three of this group no longer exist; nothing was changed. Create what is missing, or delete the group",
+        "two of this group is an ordinal learner now; groups compare AUCs. Nothing was changed",
+    ]
