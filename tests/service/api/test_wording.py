@@ -18,7 +18,6 @@ from service.engine.records.codec import Created, pack_record, pack_snapshot
 from service.errors import ServiceError
 from service.server.bad_request import no_request
 from service.storage.memory import MemoryStore
-from service.wire.compression import zstd
 from tests.harness.apps import DENSE, client, events
 from tests.harness.keyring import Keyring, create_learners, keyed
 from tests.harness.msgpack_bodies import HEADERS as MSGPACK
@@ -78,8 +77,7 @@ ROW = {"x": [1, 2, 3], "label": 1}
 PREDICT = {"json": {"events": [{"x": [1, 2, 3]}]}}
 NDJSON = {"content-type": "application/x-ndjson"}
 GZIP, ZSTD = ({"content-type": "application/json", "content-encoding": name} for name in ("gzip", "zstd"))
-_FRAME = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 27})
-WIDE = _FRAME.compress(b"abc" * 100) + _FRAME.flush()  # a frame that may look back on 128 MiB
+WIDE = b"(\xb5/\xfd\x00\x88U\x00\x00\x18abc\x01\x00&\xaan\x08"  # a frame of Zstandard that may look back on 128 MiB
 BEARER = "send it as `Authorization: Bearer KEY`, never in the URL"
 NAME = "expected 1 to 100 of letters, digits, '.', '_', '-', a letter or digit first"
 
@@ -222,8 +220,10 @@ PROBLEMS: list[Row] = [
         "the body is not gzip: Error -3 while decompressing data: incorrect header check", {},
     ),
     (
-        "POST", f"{FRAUD}/update", {"content": gzip.compress(b"{}") + b"nonsense", "headers": GZIP}, 400, "bad-body",
-        "what follows the end of the gzip stream is not gzip: Error -3 while decompressing data: incorrect header check",
+        "POST", f"{FRAUD}/update", {"content": gzip.compress(b"{}") + b"nonsense", "headers": GZIP},
+        400, "bad-body",
+        "what follows the end of the gzip stream is not gzip: "
+        "Error -3 while decompressing data: incorrect header check",
         {},
     ),
     (
@@ -529,39 +529,35 @@ def test_words_about_other_protocols() -> None:
         assert no_request(error, sent).detail == detail
 
 
-def files() -> dict[str, bytes]:
-    """Return files that no import takes, by what it says of each."""
+def files() -> list[tuple[bytes, str]]:
+    """Return files that no import takes, each with the words about it."""
     learner = Learner(Config.of(DENSE))
     good = pack_snapshot(3, learner.config, learner.state())
-    other = Learner(Config.of({**DENSE, "features": {"kind": "dense", "dim": 4}}))
+    other = Learner(Config.of({**DENSE, "features": {"kind": "dense", "dim": 4}})).state()
     lacking = dict(learner.state())
     del lacking["ids.count"]
     nan = {name: array.copy() for name, array in learner.state().items()}
-    nan[next(name for name, item in nan.items() if name.startswith("algorithm.") and item.dtype == float)][...] = np.nan
-    return {
-        "the file is cut short: 7 bytes": good[:7],
-        "the file does not match its checksum": good[:-1],
-        "the file is no record or snapshot of rarestream": b"PK" + good,
-        "the file has format version 9; this release reads version 1": good[:4] + b"\x09" + good[5:],
-        "the file is not a snapshot (kind 1)": pack_record(Created(learner.config.to_json())),
-        "the state in the file does not fit its configuration: /algorithm.w has shape (4,); expected (3,); "
-        "/algorithm.h has shape (4,); expected (3,); /algorithm.sums has shape (2, 4); expected (2, 3); and 4 more": pack_snapshot(
-            3, learner.config, other.state()
-        ),
-        "the state in the file does not fit its configuration: /ids.count is missing": pack_snapshot(
-            3, learner.config, lacking
-        ),
-        "the state in the file does not fit its configuration: /algorithm.w has numbers that are not finite": pack_snapshot(
-            3, learner.config, nan
-        ),
-    }
+    nan["algorithm.w"][...] = np.nan
+    unfit = "the state in the file does not fit its configuration"
+    shapes = "/algorithm.w has shape (4,); expected (3,); /algorithm.h has shape (4,); expected (3,)"
+    more = "/algorithm.sums has shape (2, 4); expected (2, 3); and 4 more"
+    return [
+        (good[:7], "the file is cut short: 7 bytes"),
+        (good[:-1], "the file does not match its checksum"),
+        (b"PK" + good, "the file is no record or snapshot of rarestream"),
+        (good[:4] + b"\x09" + good[5:], "the file has format version 9; this release reads version 1"),
+        (pack_record(Created(learner.config.to_json())), "the file is not a snapshot (kind 1)"),
+        (pack_snapshot(3, learner.config, other), f"{unfit}: {shapes}; {more}"),
+        (pack_snapshot(3, learner.config, lacking), f"{unfit}: /ids.count is missing"),
+        (pack_snapshot(3, learner.config, nan), f"{unfit}: /algorithm.w has numbers that are not finite"),
+    ]
 
 
 async def test_words_about_files() -> None:
-    async with client() as http:
-        replies = {wanted: await http.post(f"{FRAUD}/import", content=data) for wanted, data in files().items()}
     end = "; nothing was created. Expected a file of GET /v1/learners/NAME/export"
-    assert {reply.json()["detail"] for reply in replies.values()} == {f"{wanted}{end}" for wanted in replies}
+    async with client() as http:
+        details = [(await http.post(f"{FRAUD}/import", content=data)).json()["detail"] for data, _ in files()]
+    assert details == [f"{words}{end}" for _, words in files()]
 
 
 async def test_words_about_groups() -> None:
