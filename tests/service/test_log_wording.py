@@ -25,7 +25,6 @@ import pytest
 from learners import algorithms
 from learners.config import Config
 from service.api.body import Disconnected, read_in_time
-from service.api.forwarding import Forwarding
 from service.engine.node_resources import Node
 from service.engine.replica.in_flight import InFlightRecords
 from service.engine.webhooks import Webhook
@@ -143,7 +142,7 @@ async def reply_that_nobody_reads(_: Scenario) -> None:
 
 async def silent_host(_: Scenario) -> None:
     async with node(MemoryStore()) as engine:
-        forwarder = Forwarding(app_over(engine).state)
+        forwarder = app_over(engine).state.forwarding
         for count in (1, 2):
             for _attempt in range(count):
                 forwarder._note_failure("http://a:1", "does not answer", TimeoutError())
@@ -259,7 +258,7 @@ async def websocket_with_open_messages(_: Scenario) -> None:
             gate = store.shut("a")
             client.send({"seq": 1, "op": "update", "events": events(1)})
             await store.waiting.wait()
-            await app.state.websockets.close(0.01)
+            await app.state.close_websockets(0.01)
             gate.set()
 
 

@@ -608,7 +608,7 @@ async def test_a_stop_answers_what_is_here_and_says_good_bye() -> None:
         gate = store.shut("a")
         client.send(*updates(3))
         await store.waiting.wait()
-        stopping = asyncio.create_task(app.state.websockets.close(60))
+        stopping = asyncio.create_task(app.state.close_websockets(60))
         await settled()
         client.send(*updates(1, 3))  # too late
         assert (await idle.closed())[0] == 1001
@@ -628,7 +628,7 @@ async def test_a_stop_does_not_wait_for_good(caplog: pytest.LogCaptureFixture) -
         gate = store.shut("a")
         client.send(*updates(3))
         await store.waiting.wait()
-        await app.state.websockets.close(0.01)
+        await app.state.close_websockets(0.01)
         assert logged_data(caplog, "rarestream.sockets", "WARNING") == [(3,)]
         gate.set()
 

@@ -510,7 +510,7 @@ async def test_reason_of_a_stop() -> None:
     async with node(MemoryStore()) as engine:
         app = app_over(engine)
         async with websocket(app) as socket:
-            await app.state.websockets.close(1)
+            await app.state.close_websockets(1)
             assert await socket.closed() == (1001, "this node stops")
 
 
