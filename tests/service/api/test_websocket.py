@@ -608,6 +608,7 @@ async def test_a_stop_answers_what_is_here_and_says_good_bye() -> None:
         gate = store.shut("a")
         client.send(*updates(3))
         await store.waiting.wait()
+        app.state.closing.set()
         stopping = asyncio.create_task(app.state.close_websockets(60))
         await settled()
         client.send(*updates(1, 3))  # too late

@@ -327,7 +327,7 @@ def test_a_supervisor_that_is_killed_leaves_nobody_behind(redis: RedisServer, tm
         eventually(lambda: all(map(gone, workers)))
     assert list(temporary.iterdir()) == []
     log_text = (tmp_path / "log").read_text()
-    assert len(re.findall(r" ERROR +rarestream\.workers: ", log_text)) == 2
+    assert len(re.findall(r" ERROR +worker=\d rarestream\.workers: ", log_text)) == 2
     assert log_text.count("rarestream.server: stopped") == 2  # in good order
 
 
