@@ -119,17 +119,12 @@ class Acks:
         if why is not None:
             raise StoreUnavailable(why + UNKNOWN)
 
-    def about(self) -> Command:
-        """Return the command whose replies `caution` needs."""
-        return ("INFO", "replication" if self.replicas else "persistence")
-
-    def caution(self, replies: Sequence[Any]) -> str | None:
-        """Return a warning for operators, given the replies to `about` of all servers that take writes."""
-        readable = [reply for reply in replies if isinstance(reply, Mapping)]  # a server may refuse the command
+    def caution(self, infos: Sequence[Mapping[str, Any]]) -> str | None:
+        """Return a warning for operators, given INFO of the servers that take writes."""
         if self.replicas:
-            few = min((info["connected_slaves"] for info in readable), default=self.replicas)
+            few = min((info["connected_slaves"] for info in infos), default=self.replicas)
             return FEW.format(acks=self.name, got=few) if few < self.replicas else None
-        return LOSSES if not self.aof and any(info.get("aof_enabled") == 0 for info in readable) else None
+        return LOSSES if not self.aof and any(info.get("aof_enabled") == 0 for info in infos) else None
 
 
 def _settings_in(reply: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self, TypeVar
 
@@ -18,7 +18,8 @@ from redis.exceptions import ConnectionError, RedisClusterException, RedisError,
 from service.errors import Damaged, StoreUnavailable
 from service.storage.redis.durability import SETTINGS, Acks, Command
 from service.storage.redis.notifications import LISTEN_SECONDS
-from service.storage.redis.topology import CONNECTIONS, REPLY_SECONDS, servers_of
+from service.storage.redis.server_info import INFO, eviction, refusal
+from service.storage.redis.topology import CONNECTIONS, REPLY_SECONDS, ClusterServers, servers_of
 from service.storage.store_protocol import CLOSED
 
 __all__ = ["RedisCalls"]
@@ -53,7 +54,7 @@ class RedisCalls:
 
     @classmethod
     async def open(cls, url: str, acks: str) -> Self:
-        """Construct the store; raise `ValueError` if Redis answers but cannot provide what `acks` requires."""
+        """Construct the store; raise `ValueError` if Redis answers but cannot be the store or provide `acks`."""
         store = cls(url, acks)
         try:
             async with store._call():
@@ -143,20 +144,30 @@ class RedisCalls:
     # Durability
 
     async def _amiss(self) -> str | None:
-        """Return why the servers cannot provide what `acks` requires, if so; `caution` covers replicas."""
-        if not self._acks.aof:
-            return None
+        """Return why the servers cannot be the store, or cannot provide what `acks` requires, if so.
+
+        `caution` covers replicas.
+        """
+        refused = refusal(await self._infos(), cluster=isinstance(self._servers, ClusterServers))
+        if refused is not None or not self._acks.aof:
+            return refused
         command = self._acks.command()
         replies = await self._servers.everywhere(command, SETTINGS)
         return next((why for reply in replies if (why := self._acks.amiss_at_start(command, *reply)) is not None), None)
 
+    async def _infos(self) -> list[Mapping[str, Any]]:
+        """Return INFO of all servers that take writes, without those that refuse it."""
+        replies = await self._servers.everywhere(INFO)
+        return [info for (info,) in replies if isinstance(info, Mapping)]
+
     async def _look(self) -> None:
-        """Check the servers' durability now and then; log a changed warning."""
+        """Check now and then whether the servers keep what they acknowledge; log a changed warning."""
         if time.monotonic() < self._look_at:
             return
-        replies = await self._servers.everywhere(self._acks.about())
+        infos = await self._infos()
         self._look_at = time.monotonic() + LOOK_SECONDS
-        before, self.caution = self.caution, self._acks.caution([reply for (reply,) in replies])
+        cautions = filter(None, (eviction(infos), self._acks.caution(infos)))
+        before, self.caution = self.caution, "; ".join(cautions) or None
         if self.caution is not None and self.caution != before:
             logger.warning("%s", self.caution)
 
