@@ -11,11 +11,13 @@ from typing import Any, Literal
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from learners import Problem
@@ -91,8 +93,22 @@ def _slashed_name(request: Request) -> bool:
     return request.method in ("PUT", "PATCH", "DELETE") or b"%2f" in request.scope.get("raw_path", b"").lower()
 
 
-async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
+def _redirect(request: Request) -> RedirectResponse | None:
+    """Return a redirect to the path without its last slash if a route has that path.
+
+    The target is relative, so the Host header has no influence on it.
+    """
+    path = request.scope["path"]
+    shorter = {**request.scope, "path": path.rstrip("/")}
+    if not path.endswith("/") or all(route.matches(shorter)[0] is Match.NONE for route in request.app.routes):
+        return None
+    return RedirectResponse(request.url.replace(scheme="", netloc="", path=shorter["path"]), status_code=307)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == 404 and (redirect := _redirect(request)) is not None:
+        return redirect
     problem = ServiceError(str(error.detail))
     headers = dict(error.headers or {})
     if error.status_code == 404:
@@ -174,6 +190,7 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
         await state.forwarding.close()
 
     app = FastAPIOffline(
+        redirect_slashes=False,  # its target has the host of the request: `_redirect`
         redoc_url=None,  # its page loads an image from another host
         title="rarestream",
         version=__version__,
@@ -193,6 +210,9 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
     )
     inline, exposition = InlinePath(request_bodies, access, guard), Exposition(state)
     app.state.shared = state
+    for route in app.routes:
+        if isinstance(route, APIRoute):  # of /docs
+            route.methods = {*(route.methods or ()), "HEAD"}
     app.include_router(routes.router)
     app.include_router(static.router)
     app.include_router(exposition.router())

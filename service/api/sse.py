@@ -35,7 +35,7 @@ from contextlib import aclosing
 from typing import Any, NamedTuple
 
 import msgspec
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from service.api.body import Disconnected, read_in_time
@@ -110,7 +110,10 @@ class _Counted(StreamingResponse):
         """Serve one ASGI connection."""
         bounded_send = read_in_time(send, self._state.settings.ws_stall_seconds, "a stream")
         try:
-            await super().__call__(scope, receive, bounded_send)
+            if scope["method"] == "HEAD":
+                await Response(headers=dict(self.headers))(scope, receive, send)
+            else:
+                await super().__call__(scope, receive, bounded_send)
         except Disconnected:  # the server closes a connection whose reply has no end
             return
         finally:

@@ -86,6 +86,7 @@ def _config(app: Application, settings: Settings) -> uvicorn.Config:
         ws_per_message_deflate=False,  # digits hardly compress, and every message would cost more
         ws_ping_interval=20.0,  # seconds; detects peers that vanished
         ws_ping_timeout=20.0,
+        timeout_keep_alive=settings.keep_alive_seconds,
         timeout_graceful_shutdown=settings.shutdown_seconds,
     )
     try:

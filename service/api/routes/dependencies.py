@@ -9,6 +9,9 @@ from fastapi import Depends, Path, Query, Request, Security
 from fastapi.requests import HTTPConnection
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
+from starlette.routing import Match
+from starlette.types import Receive, Send
+from starlette.types import Scope as Connection
 
 from learners import InvalidInput
 from service.api.body import check_json
@@ -131,6 +134,20 @@ class Guarded(APIRoute):
         if not any(isinstance(item.dependency, Declared) for item in dependencies or ()):
             raise RuntimeError(f"the route {path} does not state who may call it")
         super().__init__(path, endpoint, dependencies=dependencies, **options)
+
+    def matches(self, scope: Connection) -> tuple[Match, Connection]:
+        """Match as FastAPI does, and HEAD where GET matches. The server sends no body after HEAD."""
+        return super().matches({**scope, "method": "GET"} if self._answers_head(scope) else scope)
+
+    async def handle(self, scope: Connection, receive: Receive, send: Send) -> None:
+        """Serve a request that matched."""
+        if self._answers_head(scope):
+            await self.app(scope, receive, send)
+        else:
+            await super().handle(scope, receive, send)
+
+    def _answers_head(self, scope: Connection) -> bool:
+        return scope["type"] == "http" and scope["method"] == "HEAD" and "GET" in (self.methods or ())
 
 
 async def the_grant(request: Request) -> Grant:
