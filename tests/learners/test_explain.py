@@ -397,8 +397,8 @@ def test_too_much_work_is_refused_with_how_much_would_do(monkeypatch: pytest.Mon
     monkeypatch.setattr(explain, "MAX_WORK", 5 * single)
     (problem,) = refused(scorer, new, 1)
     assert problem.pointer == "/explain"
-    assert "multiplications for 7 events" in problem.detail
-    assert problem.detail.endswith("; expected at most 5 events at once")
+    assert "7 events" in problem.detail
+    assert "5 events" in problem.detail
     assert len(explain.explain_scores(scorer, new[:5], 1)) == 5
     monkeypatch.setattr(explain, "MAX_WORK", single - 1)
     (problem,) = refused(scorer, new[:1], 1)

@@ -315,14 +315,14 @@ def test_a_state_of_the_other_precision_is_refused(pipeline: Pipeline) -> None:
         for name in pipeline.traits.halved:
             assert f"expected {wanted} of" in details[f"/algorithm.{name}"]
         assert learner.digest() == digest
-        with pytest.raises(InvalidInput, match=f"expected {wanted}"):
+        with pytest.raises(InvalidInput, match=wanted):
             restore(learner.config.to_json(), copied(other))
     assert learners[0].digest() != learners[1].digest()
 
 
 @pytest.mark.parametrize("value", ["float16", "single", 32, True, ["float32"]], ids=str)
 def test_another_precision_is_refused_by_name(value: Any) -> None:
-    with pytest.raises(InvalidInput, match="expected one of float64, float32") as refused:
+    with pytest.raises(InvalidInput, match="float32") as refused:
         create("oam", dim=3, precision=value)
     assert [problem.pointer for problem in refused.value.problems] == ["/precision"]
 
@@ -338,7 +338,7 @@ def test_the_precision_is_part_of_the_configuration() -> None:
     assert single != usual
     assert single.immutable_part != usual.immutable_part
     assert Learner(single).digest() != Learner(usual).digest()
-    with pytest.raises(InvalidInput, match=r"^/precision: unknown or unchangeable setting"):
+    with pytest.raises(InvalidInput, match=r"^/precision:"):
         usual.with_changes({"precision": "float32"})
 
 

@@ -182,7 +182,7 @@ def test_a_refused_call_says_where_and_how_far_it_came(api: Any, name: str) -> N
 
 
 def test_what_the_service_refuses(api: Any, name: str) -> None:
-    with pytest.raises(RequestRefused, match="no learner named") as caught:
+    with pytest.raises(RequestRefused) as caught:
         api.learner(name).metrics()
     assert caught.value.code == "unknown-learner"
     api.create(name, **DENSE)
@@ -214,7 +214,7 @@ def test_a_source_has_holes(api: Any, name: str) -> None:
     with pytest.raises(RequestRefused) as caught:
         remote.update(X[:1], Y[:1], source=("topic", [9000], 8000))
     assert caught.value.code == "source-gap"
-    with pytest.raises(ValueError, match="expected the number of the first"):
+    with pytest.raises(ValueError, match="source"):
         remote.upload([(X, Y)], source=("topic", numbers))
 
 
@@ -272,7 +272,7 @@ def test_an_upload_that_fails_says_how_far_it_came(api: Any, name: str) -> None:
     with pytest.raises(RequestRefused) as caught:
         remote.upload([(X[:100], Y[:100]), (X[100:200, :2], Y[100:200])])
     assert caught.value.done == 100
-    with pytest.raises(ValueError, match="expected 'auto' or None"):
+    with pytest.raises(ValueError, match="mine"):
         remote.upload([], ids="mine")
 
 
@@ -341,7 +341,7 @@ def test_events_without_ids_are_not_sent_again(api: Any, service: Process, kind:
 def test_a_service_that_starts_is_waited_for(tmp_path: Path) -> None:
     process = Process(f"sqlite:///{tmp_path / 'log.db'}", tmp_path / "server.log")
     for kind in KINDS:
-        with client(kind, process.url, patience=0) as api, pytest.raises(ServiceUnreachable, match="cannot reach"):
+        with client(kind, process.url, patience=0) as api, pytest.raises(ServiceUnreachable):
             api.learners()
     starting = threading.Thread(target=process.start)
     try:

@@ -141,7 +141,7 @@ def test_a_close_ends_the_waiting_of_both_threads(pair: Pair) -> None:
             secured.close()
             secured.close()
             assert read.result(_PATIENCE) == b""
-            with pytest.raises(BrokenPipeError, match="was closed"):
+            with pytest.raises(BrokenPipeError, match="closed"):
                 sending.result(_PATIENCE)
         assert (number > 0, secured.fileno()) == (True, -1)
         assert secured.recv(10) == b""
@@ -198,7 +198,7 @@ def echo_nothing(connection: ssl.SSLSocket) -> None:
 
 def test_tls_within_that_of_a_proxy_is_refused() -> None:
     within = object.__new__(SSLSSLSocket)
-    with pytest.raises(WebSocketException, match="cannot go through a proxy"):
+    with pytest.raises(WebSocketException, match="proxy"):
         StreamConnection(within)  # type: ignore[arg-type]
 
 

@@ -120,7 +120,7 @@ def test_scores_far_from_0_lose_no_more_digits_than_they_have() -> None:
 def test_a_class_without_weight_is_refused(label: float) -> None:
     y = np.array([1.0, -1.0, 1.0, -1.0])
     for labels, weight in [(np.full(4, label), np.ones(4)), (y, np.where(y == label, 1.0, 0.0))]:
-        with pytest.raises(ValueError, match=rf"no event of positive weight has the label \{-label:+.0f};"):
+        with pytest.raises(ValueError, match=rf"\{-label:+.0f};"):
             PairLoss(labels, weight)
 
 

@@ -308,13 +308,9 @@ def test_refused(values: dict[str, Any], pointer: str) -> None:
 def test_every_setting_that_does_not_belong_is_told_with_where_it_does() -> None:
     with pytest.raises(InvalidInput) as caught:
         Threshold.of({"objective": "fixed", "memory": 500, "target": 0.1})
-    assert [problem[:3] for problem in caught.value.problems] == [
-        (
-            "/memory",
-            "is for f1-window, fbeta, jaccard, fpr, precision, recall, optroc, budget; the objective is fixed",
-            "conflict",
-        ),
-        ("/target", "is for fpr, precision, recall; the objective is fixed", "conflict"),
+    assert [(problem.pointer, problem.code) for problem in caught.value.problems] == [
+        ("/memory", "conflict"),
+        ("/target", "conflict"),
     ]
     objectives = {name: entry.get("x-applies-to") for name, entry in Threshold.schema()["properties"].items()}
     assert objectives.pop("objective") is None

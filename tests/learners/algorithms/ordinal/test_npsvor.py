@@ -218,7 +218,7 @@ def test_the_kind_of_rows_cannot_change() -> None:
     params, values = npsvor.Params(), np.empty((10, 5))
     for first, then in ((X, as_sparse(X)), (as_sparse(X), X)):
         state, _ = run(params, first, y, dim=5)
-        with pytest.raises(ValueError, match="this state holds"):
+        with pytest.raises(ValueError, match="rows"):
             npsvor.learn(params, state, then, y, np.ones(10), values)
 
 
