@@ -63,7 +63,7 @@ def imports() -> Iterator[tuple[str, str]]:
                     yield module, inner if inner in FILES else node.module
 
 
-def test_imports_point_down() -> None:
+def test_imports_follow_the_layers() -> None:
     upward = {
         f"{module} imports {target}"
         for module, target in imports()
@@ -74,7 +74,7 @@ def test_imports_point_down() -> None:
     assert not upward
 
 
-def test_other_packages_are_imported_by_their_init() -> None:
+def test_other_packages_are_imported_through_their_init() -> None:
     inner = set()
     for module, target in imports():
         source, other = package_of(module), package_of(target)
@@ -100,7 +100,7 @@ def test_only_the_command_line_and_the_server_print_or_exit() -> None:
     assert not loud
 
 
-def test_packages_are_small_and_say_where_to_start() -> None:
+def test_packages_are_small_and_name_their_entry_point() -> None:
     for module, path in FILES.items():
         if path.name != "__init__.py":
             continue

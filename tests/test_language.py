@@ -70,12 +70,12 @@ def test_names_are_neither_pronouns_nor_participles(folder: str) -> None:
     assert not wrong
 
 
-def test_the_exceptions_are_in_use() -> None:
+def test_every_exception_is_in_use() -> None:
     names = {(path, name) for path, tree in sources(*PACKAGES) for _, name in names_in(tree)}
     assert names >= KEPT_NAMES
 
 
-def test_classes_have_different_names() -> None:
+def test_class_names_are_unique() -> None:
     classes = defaultdict(list)
     for path, tree in sources(*PACKAGES):
         for node in ast.walk(tree):
@@ -85,7 +85,7 @@ def test_classes_have_different_names() -> None:
     assert shared.keys() == SHARED_CLASSES.keys(), shared
 
 
-def test_modules_have_different_names() -> None:
+def test_module_names_are_unique() -> None:
     modules = defaultdict(list)
     for path, _ in sources(*PACKAGES):
         if not Path(path).name.startswith("__"):

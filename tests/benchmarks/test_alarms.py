@@ -15,7 +15,7 @@ from benchmarks.alarm_streams import SETTINGS, Effort
 TINY = Effort(streams=2, powers=2, positives=200, most_positives=400, stationary=2, events=3000, seconds=0.0)
 
 
-def test_it_measures_and_writes(
+def test_the_program_measures_and_writes_its_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "deep" / "alarms.json"
@@ -39,7 +39,7 @@ def test_it_measures_and_writes(
         assert words in printed
 
 
-def test_a_number_of_streams_is_at_least_one(
+def test_the_number_of_streams_is_at_least_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["alarms", "--streams", "0"])
@@ -49,7 +49,7 @@ def test_a_number_of_streams_is_at_least_one(
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=[setting.name for setting in SETTINGS])
-def test_the_scorers_have_the_aucs_asked_for(setting: alarm_streams.Setting) -> None:
+def test_the_scorers_have_the_requested_aucs(setting: alarm_streams.Setting) -> None:
     random = np.random.default_rng(0)
     labels, scores = alarm_streams.compared(setting, 200_000, (0.8, 0.8), random)
     aucs = [roc_auc_score(labels, scores[:, j]) for j in range(2)]
@@ -59,7 +59,7 @@ def test_the_scorers_have_the_aucs_asked_for(setting: alarm_streams.Setting) -> 
     assert labels.mean() == pytest.approx(setting.share, rel=0.1)
 
 
-def test_a_large_fall_and_a_large_difference_are_found() -> None:
+def test_a_large_drop_and_a_large_difference_are_detected() -> None:
     delays, early = alarm_streams.falls(0.95, 0.2, 5)
     assert len(delays) == 5
     assert early == 0
@@ -68,7 +68,7 @@ def test_a_large_fall_and_a_large_difference_are_found() -> None:
     assert (verdicts > 10).all()
 
 
-def test_upper_limits() -> None:
+def test_upper_confidence_limits() -> None:
     assert alarms.most_of(0, 59) == pytest.approx(1 - 0.05 ** (1 / 59))
     assert alarms.most_of(3, 3) == 1.0
     assert alarms.most_rate(0) == pytest.approx(-np.log(0.05))

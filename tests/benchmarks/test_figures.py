@@ -10,7 +10,7 @@ import pytest
 from benchmarks.figures import main
 
 
-def test_it_prints_a_row_for_each_share_and_writes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_prints_and_saves_a_row_per_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["--quick", "--json", str(tmp_path / "out" / "figures.json")])
     printed = capsys.readouterr().out
     assert "1,000" in printed

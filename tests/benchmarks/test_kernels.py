@@ -13,7 +13,7 @@ from benchmarks import kernels, native, targets
 from learners.numerics.arrays import Sparse
 
 
-def test_it_measures_and_writes(
+def test_the_program_measures_and_writes_its_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "deep" / "kernels.json"
@@ -50,7 +50,9 @@ def test_it_measures_and_writes(
 
 
 @pytest.mark.parametrize(("name", "capacity"), list(targets.TARGETS))
-def test_c_says_the_same(name: str, capacity: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_c_and_numba_kernels_agree(
+    name: str, capacity: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`against` raises an error unless both do the same work."""
     monkeypatch.setattr(targets, "WARM", 120)
     library = native.compiled(tmp_path)
@@ -63,7 +65,7 @@ def test_c_says_the_same(name: str, capacity: int | None, tmp_path: Path, monkey
         assert not compared or result.steps > 0
 
 
-def test_without_a_compiler_there_is_no_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_c_kernels_are_skipped_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert native.compiled(tmp_path) is None
     result = targets.against("fofo", None, 3, None, 1, 1e-4)
@@ -71,14 +73,14 @@ def test_without_a_compiler_there_is_no_c(tmp_path: Path, monkeypatch: pytest.Mo
     assert math.isnan(result.ratio)
 
 
-def test_a_source_that_does_not_compile_is_no_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_c_kernels_are_skipped_if_the_source_does_not_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = tmp_path / "wrong.c"
     wrong.write_text("this is not C")
     monkeypatch.setattr(native, "SOURCE", wrong)
     assert native.compiled(tmp_path) is None
 
 
-def test_another_result_is_no_comparison() -> None:
+def test_kernels_with_different_results_are_not_compared() -> None:
     state = targets.copied(kernels.algorithms()["fofo"].init(None, 3, 0))
     other = targets.copied(state)
     other.w[1] = 1e-6
@@ -89,7 +91,7 @@ def test_another_result_is_no_comparison() -> None:
         targets.compare("fofo", (0.0, state, np.ones(2), 0), (0.0, state, np.zeros(2), 0))
 
 
-def test_hashed_rows_are_sparse_rows() -> None:
+def test_hashed_rows_are_sparse() -> None:
     rows, y = kernels.hashed(50, 2**20, None, 0)
     assert isinstance(rows, Sparse)
     assert len(rows.indptr) == 51

@@ -67,7 +67,7 @@ def events(count: int, apart: float) -> list[dict[str, Any]]:
     ]
 
 
-def test_nothing_is_scored_by_what_was_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_use_only_labels_available_at_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(late_labels, "BATCH", 4)
     service, apart, delay = Service(), 3600.0, 10 * 3600.0
     with httpx.Client(base_url="http://service/", transport=httpx.MockTransport(service)) as http:
@@ -93,7 +93,7 @@ def test_nothing_is_scored_by_what_was_not_known(monkeypatch: pytest.MonkeyPatch
     assert labelled == [str(i) for i in range(48)]
 
 
-def test_labels_that_are_not_learnt_end_it() -> None:
+def test_the_run_aborts_if_labels_are_not_learnt() -> None:
     with (
         httpx.Client(base_url="http://service/", transport=httpx.MockTransport(Service(learns=False))) as http,
         pytest.raises(SystemExit, match="3 of 3 labels were not learnt"),
@@ -127,7 +127,7 @@ def test_a_run_on_a_small_file(
     assert printed[-1] == f"at most {max(alerts)} alerts a day: within the budget of 9"
 
 
-def test_a_day_above_the_budget_is_a_failure(
+def test_a_day_with_alerts_beyond_the_budget_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path, days=4, a_day=150)

@@ -28,6 +28,6 @@ def test_each_experiment_prints_an_auc_for_each_variant(tmp_path: Path, capsys: 
     assert min(figures[:9]) > 0.6
 
 
-def test_one_experiment_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_single_experiment_runs_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["--datasets", str(tmp_path), "--only", "usps"])
     assert capsys.readouterr().out == f"usps: not in {tmp_path}\n"

@@ -57,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
         ("npsvor3", "ord_lev"),
     ],
 )
-def test_table_end_to_end(
+def test_a_table_runs_end_to_end(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], table: str, only: str
 ) -> None:
     arguments = ["--datasets", str(folder), "--table", table, "--only", only, "--quick", "--workers", "1"]
@@ -82,7 +82,7 @@ def test_table_end_to_end(
     assert (tmp_path / f"{table}-quick.png").exists() == drawn
 
 
-def test_only_leaves_out_tables_that_have_none_of_the_sets(
+def test_only_skips_tables_without_the_selected_data_sets(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["--datasets", str(folder), "--only", "ord_lev", "--quick", "--workers", "1", "--out", str(tmp_path)])
@@ -94,7 +94,9 @@ def test_only_leaves_out_tables_that_have_none_of_the_sets(
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["ord_lev"]
 
 
-def test_only_a_set_that_no_table_has(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_refuses_a_data_set_that_no_table_uses(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["--table", "npsvor3", "--only", "ord_lev", "--only", "nosuch", "--only", "heart"]
     expected = "expected some of ord_era, ord_esl, ord_lev, ord_swd, treebank_npsvor"
     for place, absent in (
@@ -110,7 +112,7 @@ def test_only_a_set_that_no_table_has(folder: Path, tmp_path: Path, capsys: pyte
     assert not (tmp_path / "out").exists()
 
 
-def test_whole_run_tells_what_is_reached_and_how_the_table_is_read(
+def test_the_report_shows_reached_figures_and_how_to_read_the_table(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pool.run_missing(cells_of(SMALL, folder), folder, tmp_path, 1, QUIET)
@@ -155,7 +157,9 @@ def test_finished_cells_are_not_run_again(folder: Path, tmp_path: Path, monkeypa
     assert not list(tmp_path.glob("cells/*[!n]")), "nothing but finished JSON"
 
 
-def test_no_bar_where_nothing_is_left_to_run(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_progress_bar_is_shown_if_nothing_is_left_to_run(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     result = cells_of(SMALL, folder)[:1]
     assert pool.run_missing(result, folder, tmp_path, 1, Console(width=120)) == 1
     assert "done" in capsys.readouterr().out
@@ -163,7 +167,7 @@ def test_no_bar_where_nothing_is_left_to_run(folder: Path, tmp_path: Path, capsy
     assert capsys.readouterr().out == ""
 
 
-def test_cells_run_in_processes_of_their_own_give_the_same(folder: Path, tmp_path: Path) -> None:
+def test_cells_run_in_separate_processes_give_the_same_results(folder: Path, tmp_path: Path) -> None:
     result = cells_of(SMALL, folder)
     here, there = tmp_path / "here", tmp_path / "there"
     pool.run_missing(result, folder, here, 1, QUIET)
@@ -176,7 +180,7 @@ def test_cells_run_in_processes_of_their_own_give_the_same(folder: Path, tmp_pat
         assert mine["chosen"] == other["chosen"]
 
 
-def test_key_of_a_cell_changes_with_whatever_its_figures_depend_on(
+def test_the_key_of_a_cell_depends_on_everything_its_figures_depend_on(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cell = cells_of(SMALL, folder)[0]
@@ -212,7 +216,7 @@ def test_sources_follow_the_imports_of_an_algorithm() -> None:
 
 
 @pytest.mark.parametrize(("kind", "best"), [("ranking", 2.0), ("ordinal", 4.0)])
-def test_tuning_takes_the_best_setting_and_none_without_a_model(
+def test_tuning_selects_the_best_setting_or_none_without_a_model(
     kind: Literal["ranking", "ordinal"], best: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quality = {1.0: float("nan"), 2.0: 0.9, 3.0: 0.9, 4.0: 0.1}  # by AUC or by MAE; the first of equals
@@ -223,7 +227,7 @@ def test_tuning_takes_the_best_setting_and_none_without_a_model(
     assert running._tuned(replace(TINY, kind=kind), UNI_EXP, choices, part, 3, 0) == {"C": best}
 
 
-def test_online_tuning_takes_the_setting_whose_pass_has_the_best_f(folder: Path) -> None:
+def test_online_tuning_selects_the_setting_with_the_best_f(folder: Path) -> None:
     online = replace(TINY, kind="online", scaling="zero-one")
     task = Task("ijcnn1", (1,))
     data = make(folder, task)
@@ -234,7 +238,7 @@ def test_online_tuning_takes_the_setting_whose_pass_has_the_best_f(folder: Path)
     assert tuned["f1"] > 1.1 * min(alone.values())
 
 
-def test_a_run_repeats(folder: Path) -> None:
+def test_a_run_is_reproducible(folder: Path) -> None:
     task = Task("toy", (1,))
     data = make(folder, task)
     first, again = (run(TINY, UNI_EXP, task, data, 0, 0) for _ in range(2))
@@ -242,7 +246,7 @@ def test_a_run_repeats(folder: Path) -> None:
     assert run(TINY, UNI_EXP, task, data, 0, 1)["auc"] != first["auc"]
 
 
-def test_file_that_cannot_be_used_spoils_its_own_rows_only(
+def test_an_unusable_file_affects_only_its_own_rows(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_dense(folder, "australian", *binary(60, 3, labels=(0, 2)))
@@ -253,7 +257,7 @@ def test_file_that_cannot_be_used_spoils_its_own_rows_only(
     assert {row["task"] for row in figures["rows"] if row["mean"] is not None} >= {"heart [1]", "svmguide3 [1]"}
 
 
-def test_set_that_an_algorithm_cannot_take_is_reported_not_run(tmp_path: Path) -> None:
+def test_a_data_set_unsuitable_for_an_algorithm_is_reported_and_skipped(tmp_path: Path) -> None:
     X = np.zeros((40, 2000))
     X[np.arange(40), np.arange(40) % 5] = 1.0
     write_sparse(tmp_path, "wide", X, np.where(np.arange(40) % 3, -1, 1))
@@ -265,7 +269,7 @@ def test_set_that_an_algorithm_cannot_take_is_reported_not_run(tmp_path: Path) -
     assert all(result is not None and "auc" in result for result in results[4:])
 
 
-def test_without_data_sets_it_says_where_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_data_sets_the_program_names_their_source(capsys: pytest.CaptureFixture[str]) -> None:
     main(["--table", "npsvor3"])
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("ord_lev: https://") for line in lines)

@@ -39,7 +39,7 @@ def test_holdout_is_disjoint_stratified_and_seeded() -> None:
     assert part.test.tolist() != splits.holdout(Y, 0.2, seed=2).test.tolist()
 
 
-def test_given_split_keeps_the_parts_and_shuffles_only_the_training() -> None:
+def test_a_predefined_split_is_kept_and_only_training_rows_are_shuffled() -> None:
     part = splits.as_divided(10, 7, seed=0)
     assert sorted(part.train.tolist()) == list(range(7))
     assert part.test.tolist() == [7, 8, 9]
@@ -67,7 +67,7 @@ def _dense(kind: Kind, X: Matrix) -> tuple[Matrix, Matrix]:
     return train, test
 
 
-def test_dense_scaling_is_taken_from_the_training_rows() -> None:
+def test_dense_scaling_uses_the_training_rows_only() -> None:
     X = binary(50, 4)[0] * [1.0, 10.0, 0.1, 0.0] + 3.0
     bounds: list[tuple[Kind, float]] = [("range", -1.0), ("zero-one", 0.0)]
     for kind, low in bounds:
@@ -81,7 +81,7 @@ def test_dense_scaling_is_taken_from_the_training_rows() -> None:
     np.testing.assert_allclose(test[:, 1], (X[40:, 1] - X[:40, 1].mean()) / X[:40, 1].std())
 
 
-def test_pick_takes_rows_in_the_order_given() -> None:
+def test_pick_returns_rows_in_the_requested_order() -> None:
     X = binary(12, 5)[0] * (np.random.default_rng(1).random((12, 5)) < 0.5)
     index = np.array([7, 0, 0, 11])
     assert (pick(X, index) == X[index]).all()
@@ -90,7 +90,7 @@ def test_pick_takes_rows_in_the_order_given() -> None:
     assert (dense(rows, 5) == X[index]).all()
 
 
-def test_task_groups_classes_and_thins_positives(tmp_path: Path) -> None:
+def test_a_task_groups_classes_and_subsamples_positives(tmp_path: Path) -> None:
     X, y = ordinal(400, 3, 4)
     write_dense(tmp_path, "many", X, y)
     data = make(tmp_path, Task("many", (1, 3)))
@@ -108,7 +108,7 @@ def test_ranks_start_at_one(tmp_path: Path) -> None:
     assert (make(tmp_path, Task("ranked")).y == y + 1.0).all()
 
 
-def test_sample_keeps_both_parts_and_rare_classes(tmp_path: Path) -> None:
+def test_a_sample_keeps_both_parts_and_rare_classes(tmp_path: Path) -> None:
     X, y = binary(3000, 2, share=0.02)
     write_dense(tmp_path, "train", X[:2000], y[:2000])
     write_dense(tmp_path, "test", X[2000:], y[2000:])
@@ -122,7 +122,7 @@ def test_sample_keeps_both_parts_and_rare_classes(tmp_path: Path) -> None:
     assert abs(part.train / len(part.y) - 2 / 3) < 0.05
 
 
-def test_files_of_each_form(tmp_path: Path) -> None:
+def test_every_file_format_is_read(tmp_path: Path) -> None:
     X, y = binary(30, 4)
     X[np.abs(X) < 0.7] = 0.0
     write_sparse(tmp_path, "csr", X, y)
@@ -134,7 +134,7 @@ def test_files_of_each_form(tmp_path: Path) -> None:
         np.testing.assert_allclose(dense(rows, 4) if isinstance(rows, Sparse) else rows, X)
 
 
-def test_files_that_cannot_be_used(tmp_path: Path) -> None:
+def test_unusable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no absent\.npz"):
         datasets.load(tmp_path, "absent")
     np.savez(tmp_path / "odd.npz", Z=np.ones(3))

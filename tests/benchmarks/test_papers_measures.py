@@ -11,7 +11,7 @@ from benchmarks.papers.report import Row, order, ranks
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_auc_is_that_of_scikit_learn(seed: int) -> None:
+def test_auc_equals_scikit_learn(seed: int) -> None:
     random = np.random.default_rng(seed)
     y = np.where(random.random(120) < 0.2, 1.0, -1.0)
     scores = random.normal(size=120).round(seed % 3) + 0.5 * y  # with ties
@@ -19,7 +19,7 @@ def test_auc_is_that_of_scikit_learn(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_optroc_accuracy_is_the_best_over_all_thresholds(seed: int) -> None:
+def test_optroc_accuracy_is_the_maximum_over_all_thresholds(seed: int) -> None:
     random = np.random.default_rng(seed)
     y = np.where(random.random(40) < random.uniform(0.1, 0.9), 1.0, -1.0)
     scores = random.normal(size=40).round(seed % 3) + 0.3 * y
@@ -28,7 +28,7 @@ def test_optroc_accuracy_is_the_best_over_all_thresholds(seed: int) -> None:
     assert measures.optroc_accuracy(scores, y) == best
 
 
-def test_optroc_accuracy_may_call_all_or_nothing() -> None:
+def test_optroc_accuracy_allows_all_or_no_positives() -> None:
     scores = np.array([3.0, 2.0, 1.0])
     assert measures.optroc_accuracy(scores, np.array([-1.0, -1.0, -1.0])) == 1.0
     assert measures.optroc_accuracy(scores, np.array([1.0, 1.0, 1.0])) == 1.0
@@ -47,12 +47,12 @@ def test_f1_curve_counts_from_the_first_event() -> None:
         assert value == pytest.approx(f1_score(y[:n] > 0, called[:n], zero_division=0.0))
 
 
-def test_ordinal_measures() -> None:
+def test_mae_mse_and_accuracy_of_ranks() -> None:
     result = measures.ordinal(np.array([1, 2, 3, 5]), np.array([1.0, 3.0, 3.0, 3.0]))
     assert result == {"mae": 0.75, "mse": 1.25, "accuracy": 0.5}
 
 
-def test_places() -> None:
+def test_equal_figures_share_a_rank() -> None:
     assert ranks([0.5, 0.9, None, 0.9, 0.1], lower_is_better=False) == [3, 1, None, 1, 4]
     assert ranks([0.5, 0.9, None, 0.9, 0.1], lower_is_better=True) == [2, 3, None, 3, 1]
 
@@ -61,13 +61,13 @@ def _row(method: str, values: tuple[float, ...], paper: float | None = None, low
     return Row("task", method, paper, values, (), 0.1, "", lower)
 
 
-def test_order_of_ours_and_of_the_papers() -> None:
+def test_our_order_and_the_order_of_the_papers() -> None:
     rows = [_row("a", (0.7, 0.9), 0.9), _row("b", (0.9,), 0.95), _row("c", ()), _row("d", (0.8,))]
     assert order(rows, paper=False) == "b > a = d"
     assert order(rows, paper=True) == "b > a"
 
 
-def test_reached_means_no_worse_by_more_than_one_sd() -> None:
+def test_a_result_within_one_sd_counts_as_reached() -> None:
     assert _row("a", (0.7, 0.9)).reached is None
     assert _row("a", (0.7, 0.9), 0.94).reached  # sd .141
     assert not _row("a", (0.7, 0.9), 0.95).reached

@@ -22,7 +22,7 @@ def test_both_precisions_learn_the_same_stream(case: Case) -> None:
     assert single.auc == pytest.approx(double.auc, abs=0.01)
 
 
-def test_it_measures_and_writes(
+def test_the_program_measures_and_writes_its_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "deep" / "precision.json"

@@ -12,7 +12,7 @@ from benchmarks import remembering
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
-def test_it_measures_a_store_of_its_own(
+def test_the_program_measures_its_own_store(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(remembering, "RECALLS", 2)

@@ -80,7 +80,7 @@ def check_contest(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert "1 rounds" in printed
 
 
-def test_a_contest_measures_everyone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_comparison_measures_every_contestant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check_contest("predict", tmp_path, capsys)
 
 
@@ -91,11 +91,11 @@ def test_a_contest_measures_everyone(tmp_path: Path, capsys: pytest.CaptureFixtu
         ({"events/s": 200.0, "AUC": 0.95}, "SLOWER, 0.50 x; AUC -0.050 BEHIND"),
     ],
 )
-def test_where_a_peer_is_ahead_it_is_said(theirs: dict[str, float], message: str) -> None:
+def test_the_report_shows_where_a_peer_is_faster(theirs: dict[str, float], message: str) -> None:
     assert peers._compared({"events/s": 100.0, "AUC": 0.9}, theirs) == message
 
 
-def test_peers_are_left_out_unless_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_peers_are_skipped_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     runs: list[tuple[str, Run]] = []
 
     def recorded(name: str) -> Any:
@@ -133,7 +133,7 @@ def test_peers_are_left_out_unless_asked_for(monkeypatch: pytest.MonkeyPatch, tm
         (["--case", "other"], "invalid choice: 'other'"),
     ],
 )
-def test_what_cannot_be_measured_is_said_at_once(
+def test_unusable_options_are_reported_immediately(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):

@@ -94,7 +94,7 @@ def posted(bodies: list[bytes]) -> list[bytes]:
 
 @pytest.mark.parametrize("size", [1, 7, 60, 100_000])
 @pytest.mark.parametrize("connections", [1, 3])
-def test_every_request_is_answered_once_however_replies_are_cut(size: int, connections: int) -> None:
+def test_every_request_is_answered_once_however_replies_are_split(size: int, connections: int) -> None:
     received: list[bytes] = []
 
     def answer(body: bytes) -> list[bytes]:
@@ -116,7 +116,7 @@ def test_every_request_is_answered_once_however_replies_are_cut(size: int, conne
     assert result.server == 3.0
 
 
-def test_a_connection_may_be_closed_that_waits_for_others() -> None:
+def test_a_connection_may_close_while_others_are_awaited() -> None:
     closed = threading.Event()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -140,7 +140,7 @@ def test_a_connection_may_be_closed_that_waits_for_others() -> None:
     assert result.replies == [b"soon", b"late"]
 
 
-def test_it_stops_in_time_with_all_answered() -> None:
+def test_the_load_stops_in_time_with_every_request_answered() -> None:
     received: list[bytes] = []
 
     def answer(body: bytes) -> list[bytes]:
@@ -164,14 +164,14 @@ def test_it_stops_in_time_with_all_answered() -> None:
         ([], 0, "the server closed a connection"),
     ],
 )
-def test_what_is_no_answer_ends_it(pieces: list[bytes], status: int, message: str) -> None:
+def test_an_invalid_reply_ends_the_load(pieces: list[bytes], status: int, message: str) -> None:
     with http(lambda _: pieces) as port, pytest.raises(LoadFailed) as failed:
         http_load.drive(port, iter(posted([b"1", b"2"])), 1)
     assert str(failed.value).startswith(message)
     assert failed.value.status == status
 
 
-def test_numbers_are_new_in_each_request_and_of_one_width() -> None:
+def test_each_request_has_new_numbers_of_constant_width() -> None:
     X, y = stream(3).X, stream(3).y
     for media, decode in ((JSON, json.loads), (MSGPACK, msgspec.msgpack.decode)):
         bodies = [
@@ -187,7 +187,7 @@ def test_numbers_are_new_in_each_request_and_of_one_width() -> None:
         assert [len(body) for body in created] == [len(bodies[i % 3]) for i in range(5)]
 
 
-def test_both_codings_carry_the_same_events() -> None:
+def test_both_encodings_carry_the_same_events() -> None:
     drawn = stream(4)
     spelt, packed = (update(drawn.X, drawn.y, media, ids=False) for media in (JSON, MSGPACK))
     rows = np.frombuffer(packed["x"]["data"], packed["x"]["dtype"]).reshape(packed["x"]["shape"])
@@ -202,7 +202,7 @@ def test_both_codings_carry_the_same_events() -> None:
     assert json.loads(body)["events"][0]["x"] == spelt["events"][2]["x"]
 
 
-def test_the_peers_stream_is_covtype_where_it_is_there(tmp_path: Path) -> None:
+def test_the_peers_stream_is_covtype_if_available(tmp_path: Path) -> None:
     X, labels = binary(300, DIM, labels=(2, 7), share=0.2)
     write_dense(tmp_path, "covtype", X, labels)
     result = stream(300, tmp_path)
@@ -221,7 +221,7 @@ def test_the_peers_stream_is_covtype_where_it_is_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 125, 126, 65_535, 65_536])
 @pytest.mark.parametrize("opcode", [TEXT, BINARY])
-def test_frames_are_a_clients(size: int, opcode: int) -> None:
+def test_frames_are_masked_like_those_of_a_client(size: int, opcode: int) -> None:
     payload = bytes(range(65, 91)) * (size // 26 + 1)
     reader = StreamReader()
     reader.feed_data(frame(payload[:size], opcode))
@@ -244,7 +244,7 @@ def messages(count: int) -> Iterator[bytes]:
     return islice(numbered([frame(body)]), count)
 
 
-def test_a_window_is_kept_full_and_never_beyond_the_credit() -> None:
+def test_the_window_is_kept_full_within_the_credit() -> None:
     most, received = 0, list[int]()
 
     async def handler(connection: ServerConnection) -> None:
@@ -294,7 +294,7 @@ def test_replies_of_every_length_are_counted(size: int) -> None:
         (None, "the server closed: 03f0 beyond the credit"),
     ],
 )
-def test_a_refusal_ends_it(answer: str | bytes | None, message: str) -> None:
+def test_a_refused_request_ends_the_load(answer: str | bytes | None, message: str) -> None:
     async def handler(connection: ServerConnection) -> None:
         await connection.recv()
         if answer is None:
@@ -308,7 +308,7 @@ def test_a_refusal_ends_it(answer: str | bytes | None, message: str) -> None:
     assert str(failed.value).startswith(message)
 
 
-def test_where_no_websocket_is_it_says_so() -> None:
+def test_a_missing_websocket_endpoint_is_reported() -> None:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n")

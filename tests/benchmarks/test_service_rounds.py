@@ -23,7 +23,7 @@ def sample_of(answered: int, server: float = 1.0, p99: float = 2.0) -> Sample:
     return Sample(answered, 10 * answered, 2.0, server, 0.5, (1.0, p99, 3.0))
 
 
-def test_contestants_take_turns_and_figures_are_medians_of_rounds() -> None:
+def test_contestants_alternate_and_figures_are_medians_of_rounds() -> None:
     turns: list[tuple[str, float]] = []
     figures = {"a": [1, 100, 300, 200], "b": [1, 50, 100, 400]}
 
@@ -50,7 +50,7 @@ def test_contestants_take_turns_and_figures_are_medians_of_rounds() -> None:
     assert c == {"what": "c", "absent": "HTTP 415: not that"}
 
 
-def test_who_fails_later_ends_the_contest() -> None:
+def test_a_contestant_failing_in_a_later_round_ends_the_comparison() -> None:
     calls = iter([sample_of(1)])
 
     def fails(_: float) -> Sample:
@@ -63,7 +63,7 @@ def test_who_fails_later_ends_the_contest() -> None:
         contest({"a": fails}, 2, 1.0)
 
 
-def test_a_sample_of_traffic() -> None:
+def test_a_sample_summarises_the_traffic() -> None:
     result = sample(Traffic(np.arange(1.0, 1001.0), 4.0, 0.5, 0.25, []), 20)
     assert (result.answered, result.events, result.per_second, result.events_per_second) == (
         1000,
@@ -88,13 +88,13 @@ def test_a_sample_of_traffic() -> None:
         (None, 1.5, "at most", "not measured"),
     ],
 )
-def test_a_verdict_says_by_how_much(reached: float | None, target: float, bound: str, text: str) -> None:
+def test_a_verdict_quantifies_the_difference(reached: float | None, target: float, bound: str, text: str) -> None:
     verdict = Verdict("what", reached, target, bound)  # type: ignore[arg-type]
     assert verdict.text == text
     assert verdict.as_json() == {"what": "what", "reached": reached, bound: target, "verdict": text}
 
 
-def test_a_case_is_printed_whole() -> None:
+def test_a_case_is_printed_completely() -> None:
     rows = [
         {"what": "one", "events/s": 1234567.8, "requests": 7, "sender busy": 0.25},
         {"what": "two", "p50 ms": 0.12345},
@@ -119,7 +119,7 @@ def test_a_case_is_printed_whole() -> None:
     assert "not measured" in output
 
 
-def test_cores_share_no_hardware_thread_where_there_are_enough() -> None:
+def test_cores_share_no_hardware_thread_if_enough_exist() -> None:
     pairs = {core: {core & ~1, core | 1} for core in range(6)}
     assert choose({0, 1, 2, 3, 4, 5}, pairs) == Cores(0, 2, 4)
     assert choose({0, 1, 2, 3}, pairs) == Cores(0, 2, 1)
@@ -130,7 +130,7 @@ def test_cores_share_no_hardware_thread_where_there_are_enough() -> None:
     assert choose().server in os.sched_getaffinity(0)
 
 
-def test_what_is_started_while_pinned_stays_there() -> None:
+def test_a_child_of_a_pinned_process_inherits_its_core() -> None:
     before = os.sched_getaffinity(0)
     core = max(before)
     with pinned(core):
@@ -152,7 +152,7 @@ below.communicate("done")
 """
 
 
-def test_what_a_process_has_used_is_the_kernels_account_of_it_and_its_children() -> None:
+def test_process_usage_equals_kernel_accounting_including_children() -> None:
     command = [sys.executable, "-c", _ABOVE]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -165,7 +165,7 @@ def test_what_a_process_has_used_is_the_kernels_account_of_it_and_its_children()
     assert resident_bytes(os.getpid()) % processors._PAGE == 0 < resident_bytes(os.getpid()) < 2**40
 
 
-def test_siblings_are_read_as_lists_and_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_siblings_are_parsed_as_lists_and_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "exists", lambda _: True)
     monkeypatch.setattr(Path, "read_text", lambda _: "0-2,5\n")
     assert processors._siblings(0) == {0, 1, 2, 5}

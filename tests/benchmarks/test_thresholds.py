@@ -26,7 +26,7 @@ def stream(n: int, levels: int | None = None, share: float = 0.2) -> tuple[np.nd
 
 
 @pytest.mark.parametrize("levels", [None, 10, 1])
-def test_hindsight_is_the_best_of_all_fixed_thresholds(levels: int | None) -> None:
+def test_hindsight_is_the_best_fixed_threshold(levels: int | None) -> None:
     p, y = stream(400, levels)
     curve = Curve.of(p, y)
     calls = [p >= threshold for threshold in (*np.unique(p), 2.0)]  # every set that a threshold can call positive
@@ -44,13 +44,13 @@ def test_hindsight_is_the_best_of_all_fixed_thresholds(levels: int | None) -> No
     )
 
 
-def test_precision_in_hindsight_spreads_ties_evenly() -> None:
+def test_hindsight_precision_spreads_ties_evenly() -> None:
     curve = Curve.of(np.array([0.9, 0.5, 0.5, 0.1]), np.array([1.0, 1.0, -1.0, -1.0]))
     assert [curve.precision_at(calls) for calls in (1, 2, 3, 4)] == pytest.approx([1.0, 0.75, 2 / 3, 0.5])
     assert np.isnan(curve.precision_at(0))
 
 
-def test_hindsight_of_no_events_and_of_one_class() -> None:
+def test_hindsight_with_no_events_or_one_class() -> None:
     nothing = Curve.of(np.empty(0), np.empty(0))
     assert (nothing.f_beta(1.0), nothing.accuracy(), nothing.cost(), nothing.recall_at_fpr(0.1)) == (0.0, 0.0, 0.0, 0.0)
     negatives = Curve.of(np.array([0.2, 0.7]), np.array([-1.0, -1.0]))
@@ -77,13 +77,13 @@ def test_figures_agree_with_scikit_learn() -> None:
     assert np.isnan(figures_of(np.zeros(300, dtype=bool), y, np.zeros(300))["precision"])
 
 
-def test_the_most_alerts_of_a_day() -> None:
+def test_the_maximum_number_of_alerts_per_day() -> None:
     clocks = DAY * np.array([0.1, 0.9, 1.0, 1.5, 1.9, 3.0])
     called = np.array([True, True, True, True, True, False])
     assert figures_of(called, np.ones(6), clocks)["most_a_day"] == 3
 
 
-def test_a_fall_of_the_share_keeps_the_first_half_and_all_negatives() -> None:
+def test_thinning_keeps_the_first_half_and_all_negatives() -> None:
     y = stream(1001, share=0.4)[1]
     selection = thinned(y, np.random.default_rng(0))
     assert (np.diff(selection) > 0).all()
@@ -95,7 +95,7 @@ def test_a_fall_of_the_share_keeps_the_first_half_and_all_negatives() -> None:
     assert selection.tolist() != thinned(y, np.random.default_rng(1)).tolist()
 
 
-def test_made_up_days_have_about_a_thousand_events_most_around_noon() -> None:
+def test_synthetic_days_have_about_a_thousand_events_mostly_around_noon() -> None:
     clocks = made_up_clocks(20_000, np.random.default_rng(1))
     assert (np.diff(clocks) > 0).all()
     days = np.bincount((clocks // DAY).astype(int))[:-1]
@@ -105,7 +105,7 @@ def test_made_up_days_have_about_a_thousand_events_most_around_noon() -> None:
     assert ((hours > 0.25) & (hours < 0.75)).mean() > 0.7
 
 
-def test_f1_window_fbeta_1_and_jaccard_call_the_same_events() -> None:
+def test_f1_window_fbeta_1_and_jaccard_select_the_same_events() -> None:
     p, y = stream(3000)
     clocks = np.full(3000, np.nan)
     called = decided(OBJECTIVES["f1-window"], p, y, clocks)
@@ -114,14 +114,14 @@ def test_f1_window_fbeta_1_and_jaccard_call_the_same_events() -> None:
         assert decided(OBJECTIVES[name], p, y, clocks).tolist() == called.tolist()
 
 
-def test_no_day_gets_more_alerts_than_its_budget() -> None:
+def test_no_day_exceeds_its_alert_budget() -> None:
     p, y = stream(5000)
     clocks = made_up_clocks(5000, np.random.default_rng(2))
     called = decided(OBJECTIVES["10 a day"], p, y, clocks)
     assert 5 < figures_of(called, y, clocks)["most_a_day"] <= thresholds.SHARE * thresholds.A_DAY
 
 
-def test_what_is_judged_are_the_events_of_each_part(tmp_path: Path) -> None:
+def test_each_part_is_evaluated_on_its_own_events(tmp_path: Path) -> None:
     write_dense(tmp_path, "ijcnn1", *binary(200, 3))
     task = Task("ijcnn1", (1,))
     data = make(tmp_path, task)
@@ -143,7 +143,7 @@ def test_what_is_judged_are_the_events_of_each_part(tmp_path: Path) -> None:
     assert {key: results[:1] for key, results in runs.items()} == again
 
 
-def test_a_run_on_made_up_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_on_synthetic_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     X, y = binary(250, 30, seed=1, share=0.2)
     write_sparse(tmp_path, "w8a", np.where(np.abs(X) < 0.8, 0.0, X), y)
     write_sparse(tmp_path, "farm-ads", np.where(np.abs(X) < 0.8, 0.0, X), y)
@@ -170,7 +170,7 @@ def test_a_run_on_made_up_data(tmp_path: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("arguments", "message"), [([], "has none of a9a, w8a"), (["--only", "heart"], "invalid choice")]
 )
-def test_without_data_it_says_what_it_wants(
+def test_without_data_the_program_names_the_required_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     with pytest.raises(SystemExit, match="2"):

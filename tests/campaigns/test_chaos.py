@@ -28,7 +28,7 @@ SECONDS = 10.0
 
 
 @pytest.mark.parametrize("course", COURSES)
-def test_what_was_acknowledged_outlives_faults(course: str, tmp_path: Path) -> None:
+def test_acknowledged_data_survives_faults(course: str, tmp_path: Path) -> None:
     report = run(course, SECONDS, seed=1, writers=4, keep=tmp_path)
     output = "\n".join(report.lines())
     assert report.good, output
@@ -48,7 +48,7 @@ def reported(name: str, seconds: float, folder: Path, jumps: int = 1) -> Report:
 
 
 @pytest.mark.parametrize("name", COURSES)
-def test_a_fault_that_is_never_injected_is_found_by_a_run_that_is_long_enough(name: str, tmp_path: Path) -> None:
+def test_a_long_run_without_one_of_its_faults_fails(name: str, tmp_path: Path) -> None:
     enough = COURSES[name].enough_seconds
     for kind in reported(name, enough, tmp_path).faults.injected:
         for seconds, good in ((enough, False), (enough - 1, True)):
@@ -63,7 +63,7 @@ def test_a_fault_that_is_never_injected_is_found_by_a_run_that_is_long_enough(na
             assert f"not injected: {kind}" in output if good else f"NEVER INJECTED: {kind}" in output
 
 
-def test_a_course_that_trims_is_not_good_where_no_node_was_ever_behind_the_log(tmp_path: Path) -> None:
+def test_a_long_trimming_run_fails_if_no_node_fell_behind_the_log(tmp_path: Path) -> None:
     enough = COURSES["trimmed"].enough_seconds
     for seconds, jumps, good in ((enough, 1, True), (enough, 0, False), (enough - 1, 0, True)):
         report = reported("trimmed", seconds, tmp_path, jumps)
@@ -71,7 +71,7 @@ def test_a_course_that_trims_is_not_good_where_no_node_was_ever_behind_the_log(t
         assert ("NEVER TRIED" in "\n".join(report.lines())) is not good
 
 
-def test_an_acknowledged_event_that_is_not_in_the_log_is_found(tmp_path: Path) -> None:
+def test_an_acknowledged_event_missing_from_the_log_is_detected(tmp_path: Path) -> None:
     """So is one that is learnt with other values than were sent, one that nobody sent, and a log that is not whole."""
     report = reported("aof", 0, tmp_path)
     nodes = [(4, "same")]
@@ -94,7 +94,7 @@ def test_an_acknowledged_event_that_is_not_in_the_log_is_found(tmp_path: Path) -
         ("aof", 89.0, 106.0, False),
     ],
 )
-def test_what_a_killed_redis_had_not_written_may_be_lost_where_nobody_waited_for_that(
+def test_unsynced_writes_may_be_lost_when_redis_is_killed(
     name: str, sent: float, kill: float, good: bool, tmp_path: Path
 ) -> None:
     report = reported(name, 0, tmp_path)
@@ -108,12 +108,12 @@ def test_what_a_killed_redis_had_not_written_may_be_lost_where_nobody_waited_for
     assert message + f"{100.0 - sent:.2f} s after sending" in "\n".join(report.lines())
 
 
-def test_every_fault_belongs_to_a_course(tmp_path: Path) -> None:
+def test_every_fault_belongs_to_a_scenario(tmp_path: Path) -> None:
     kinds = {kind for course in COURSES.values() for kind in course.of_nodes + course.of_store}
     assert kinds == reported("aof", 0, tmp_path).faults.ways().keys()
 
 
-async def test_the_append_only_file_has_what_was_trimmed(tmp_path: Path) -> None:
+async def test_the_append_only_file_contains_trimmed_entries(tmp_path: Path) -> None:
     file = tmp_path / "appendonly.aof"
     key = LOG.format("{a}")
     with RedisServer(dir=str(tmp_path), auto_aof_rewrite_percentage="0") as server:
@@ -143,7 +143,7 @@ async def test_the_append_only_file_has_what_was_trimmed(tmp_path: Path) -> None
         list(entries(file, key))
 
 
-def test_a_disk_is_full_and_has_room_again(tmp_path: Path) -> None:
+def test_the_disk_fills_up_and_is_freed_again(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         if disk.refused:
             pytest.skip(f"nothing can be mounted here: {disk.refused}")
@@ -161,7 +161,7 @@ def test_a_disk_is_full_and_has_room_again(tmp_path: Path) -> None:
     assert list((tmp_path / "disk").iterdir()) == []  # what was mounted is gone
 
 
-async def test_a_proxy_breaks_what_passes() -> None:
+async def test_a_proxy_corrupts_traffic() -> None:
     came: list[bytes] = []
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -121,7 +121,7 @@ def learnt(client: httpx.Client) -> dict[str, Any]:
     return digest
 
 
-def test_what_one_container_learnt_the_next_has_which_asks_for_keys(console: Console, names: dict[str, object]) -> None:
+def test_a_second_container_with_keys_keeps_the_learnt_state(console: Console, names: dict[str, object]) -> None:
     with running(console, FIRST, names) as client:
         digest = learnt(client)
 
@@ -136,7 +136,7 @@ def test_what_one_container_learnt_the_next_has_which_asks_for_keys(console: Con
             docker("exec", "--user", "0", LOCAL, "touch", "/x")
 
 
-def test_what_is_built_in_besides_is_there(console: Console) -> None:
+def test_build_arguments_take_effect(console: Console) -> None:
     need_engine()
     image = f"{LOCAL}:besides"
     besides = sorted(
@@ -185,9 +185,7 @@ def compose_up(console: Console, file: dict[str, object]) -> None:
         pytest.fail(f"{error}\n{logged}")
 
 
-def test_compose_starts_all_that_belongs_to_it(
-    console: Console, composed: tuple[dict[str, object], dict[str, int]]
-) -> None:
+def test_compose_starts_all_its_services(console: Console, composed: tuple[dict[str, object], dict[str, int]]) -> None:
     file, ports = composed
     services = yaml.safe_load(COMPOSE.read_text())["services"].keys()
     healthy = ["ps", "--filter", PROJECT, "--filter", "health=healthy", "--format"]

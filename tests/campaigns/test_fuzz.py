@@ -43,12 +43,12 @@ def test_hostile_input_is_refused_and_changes_nothing(part: str) -> None:
     assert not any(became in ("FAULT", "STILL OPEN") for _, became in report.counts), output
 
 
-def test_every_part_is_run_here_but_the_one_that_compiles_all_kernels_anew() -> None:
+def test_every_part_runs_here_except_the_one_recompiling_all_kernels() -> None:
     assert PARTS.keys() - COUNTS.keys() == {"bounds"}
 
 
 @pytest.mark.parametrize("part", ["records", "snapshots", "remembered", "bodies"])
-def test_what_is_tried_is_mostly_refused_and_partly_taken(part: str) -> None:
+def test_most_mutations_are_refused_and_some_accepted(part: str) -> None:
     """Else it would be noise, of which nothing comes as far as the inner checks, or too close to what is right."""
     report = PARTS[part](SECONDS, seed=2, count=400)
     taken = sum(n for (_, became), n in report.counts.items() if became in ("taken", "200", "201"))
@@ -66,7 +66,7 @@ def test_mutated_snapshots_and_records_are_refused_or_harmless() -> None:
     assert tally.good
 
 
-def test_the_same_seed_makes_the_same_mutations() -> None:
+def test_mutations_are_reproducible_by_seed() -> None:
     value = {"a": [1, 2.5, b"abc", None], "b": {"c": "text"}}
 
     def made(seed: int) -> list[str]:
@@ -77,7 +77,7 @@ def test_the_same_seed_makes_the_same_mutations() -> None:
     assert made(3) != made(4)
 
 
-def test_a_websocket_may_be_idle_for_longer_than_a_head_may_take() -> None:
+def test_a_websocket_may_idle_longer_than_the_head_timeout() -> None:
     with served(body_seconds=0.2) as service:
         with connect(f"ws://127.0.0.1:{service.port}/v1/learners/dense/ws", proxy=None) as client:
             client.recv(60)

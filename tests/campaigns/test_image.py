@@ -52,14 +52,14 @@ def container(image: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.mark.parametrize(("right", "message"), [("sys_chroot", "chroot: "), ("sys_admin", "unshare: ")])
-def test_what_the_machine_does_not_let_it_do_is_found_beforehand(right: str, message: str) -> None:
+def test_missing_privileges_are_detected_in_advance(right: str, message: str) -> None:
     command = ["setpriv", f"--bounding-set=-{right}", sys.executable, "-c"]
     code = "from tests.deploy.image import refused; print(refused())"
     done = subprocess.run([*command, code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.startswith(message)
 
 
-def test_the_image_holds_the_service_and_nothing_of_the_build(image: Stage) -> None:
+def test_the_image_contains_the_service_and_no_build_files(image: Stage) -> None:
     actual = sizes(image)
     assert actual["/opt/rarestream/kernels"] > 2**20
     assert {"  numba", "  numpy", "  redis"} & set(actual)
@@ -74,7 +74,7 @@ def test_the_image_holds_the_service_and_nothing_of_the_build(image: Stage) -> N
         assert path.is_symlink() or not status.st_mode & 0o022, path  # whoever breaks in changes no code
 
 
-def test_it_runs_as_process_1_without_any_right(container: Container) -> None:
+def test_the_service_runs_as_process_1_without_capabilities(container: Container) -> None:
     status = dict(line.split(":\t", 1) for line in container.run("cat", "/proc/1/status").stdout.splitlines())
     assert status["Name"] == "rarestream"  # not the shell of the entrypoint
     assert set(status["Uid"].split()) == {"10001"}
@@ -93,7 +93,7 @@ def test_the_root_file_system_is_read_only(container: Container) -> None:
         assert container.run("touch", path).returncode == 0, path
 
 
-def test_it_serves_with_the_kernels_of_the_image(container: Container) -> None:
+def test_the_service_uses_the_kernels_of_the_image(container: Container) -> None:
     """Nothing is compiled when it starts, nor when it learns."""
     learnt = container.run("python", "-c", LEARN)
     assert learnt.returncode == 0, learnt.stderr
@@ -104,12 +104,12 @@ def test_it_serves_with_the_kernels_of_the_image(container: Container) -> None:
     assert used.count("\n") > 100
 
 
-def test_the_health_check_is_of_this_container(container: Container) -> None:
+def test_the_health_check_targets_this_container(container: Container) -> None:
     assert container.run("healthcheck").returncode == 0
     assert container.run("healthcheck", RARESTREAM_PORT="8001").returncode != 0
 
 
-def test_the_stop_signal_ends_it_in_order_and_the_next_one_goes_on(image: Stage, tmp_path: Path) -> None:
+def test_the_stop_signal_shuts_down_cleanly_and_the_next_start_resumes(image: Stage, tmp_path: Path) -> None:
     with Container(image, tmp_path / "volume", **OPEN) as first:
         first.healthy()
         assert first.run("python", "-c", LEARN).returncode == 0

@@ -25,7 +25,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_other_line_that_installs_does(tmp_path: Path, clone: Path) -> None:
+def test_every_other_pip_install_line_works(tmp_path: Path, clone: Path) -> None:
     """Without the dependencies, which are here already: from the clone, with the extras that it names."""
     _, editable = block("CONTRIBUTING.md", "python3 -m venv .venv").text.strip().splitlines()
     lines = {item for document in DOCUMENTS for item in inline(document) if item.startswith("pip install ")} | {
@@ -45,7 +45,7 @@ def test_every_other_line_that_installs_does(tmp_path: Path, clone: Path) -> Non
         assert "does not provide the extra" not in completed.stdout + completed.stderr, line
 
 
-def test_it_is_installed_and_the_demo_started(tmp_path: Path, clone: Path) -> None:
+def test_the_package_is_installed_and_the_demo_starts(tmp_path: Path, clone: Path) -> None:
     """In a virtual environment, as the text has it, which finds the dependencies where they are already."""
     (install,) = [block("README.md", "pip install . && rarestream demo").text.strip()]
     (tested,) = [block("README.md", "pip install '.[test]' && pytest").text.strip()]

@@ -12,7 +12,7 @@ KILLS = 20  # for each store; `python -m tests.campaigns.kill --kills 300` goes 
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
-def test_nothing_acknowledged_is_lost_and_nothing_is_learnt_twice(
+def test_acknowledged_data_is_never_lost_or_learnt_twice(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url = f"sqlite:///{tmp_path / 'log.db'}" if kind == "sqlite" else request.getfixturevalue("redis_server").url

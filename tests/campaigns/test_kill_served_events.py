@@ -109,7 +109,7 @@ async def _from_the_log(url: str) -> tuple[int, str]:
         await store.close()
 
 
-def test_what_waits_for_its_label_is_there_after_a_kill(tmp_path: Path) -> None:
+def test_served_events_survive_a_kill(tmp_path: Path) -> None:
     with Process(f"sqlite:///{tmp_path / 'log.db'}", tmp_path / "server.log") as service:
         url = f"{service.url}/v1/learners/a"
         with httpx.Client(timeout=300, trust_env=False) as http:
@@ -129,7 +129,7 @@ def test_what_waits_for_its_label_is_there_after_a_kill(tmp_path: Path) -> None:
             assert http.get(f"{url}/metrics").json()["window"]["label_coverage"] == 1.0
 
 
-async def test_two_nodes_serve_and_label_side_by_side(store: Any, open_again: Any) -> None:
+async def test_two_nodes_serve_and_label_concurrently(store: Any, open_again: Any) -> None:
     settings = {"follow_seconds": 0.02}
     async with serving(store, **settings) as (here, entry), serving(await open_again(), **settings) as (there, two):
         for http in (here, there):

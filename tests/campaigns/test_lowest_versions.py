@@ -28,7 +28,7 @@ def lowest() -> list[str]:
     return [f"{item[1]}=={item[2]}" for item in actual if item and item[1] in BUILT_ON]
 
 
-def test_connections_hold_with_the_lowest_versions(tmp_path: Path) -> None:
+def test_connections_work_with_the_lowest_versions(tmp_path: Path) -> None:
     wanted = lowest()
     assert len(wanted) == len(BUILT_ON)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path), *wanted]

@@ -43,7 +43,7 @@ def learner(process: Process) -> str:
     return f"{process.url}/v1/learners/a"
 
 
-def test_a_node_that_stood_still_while_the_log_was_trimmed_goes_on_from_a_snapshot(
+def test_a_paused_node_resumes_from_a_snapshot_after_log_trimming(
     redis_server: RedisServer, tmp_path: Path, http: httpx.Client
 ) -> None:
     with nodes(redis_server.url, tmp_path, 2, snapshots_kept=1) as (entry, two):
@@ -65,7 +65,7 @@ def test_a_node_that_stood_still_while_the_log_was_trimmed_goes_on_from_a_snapsh
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
-def test_a_roll_back_is_one_on_every_node(kind: str, tmp_path: Path, http: httpx.Client, request) -> None:
+def test_a_rollback_applies_to_every_node(kind: str, tmp_path: Path, http: httpx.Client, request) -> None:
     url = f"sqlite:///{tmp_path / 'log.db'}" if kind == "sqlite" else request.getfixturevalue("redis_server").url
     with Process(url, tmp_path / "one.log") as item, Process(url, tmp_path / "two.log") as two:
         http.put(learner(item), json=DENSE).raise_for_status()
@@ -81,7 +81,7 @@ def test_a_roll_back_is_one_on_every_node(kind: str, tmp_path: Path, http: httpx
 
 
 @pytest.mark.parametrize("kind", ["sentinel", "cluster"])
-def test_writers_on_nodes_over_several_servers(kind: str, tmp_path: Path, http: httpx.Client) -> None:
+def test_writers_on_nodes_across_several_servers(kind: str, tmp_path: Path, http: httpx.Client) -> None:
     with ExitStack() as running:
         fleet = running.enter_context(watched() if kind == "sentinel" else cluster(node_timeout_ms=3000))
         both = [running.enter_context(Process(fleet.url, tmp_path / f"{i}.log", workers=2)) for i in range(2)]

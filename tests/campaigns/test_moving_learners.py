@@ -55,7 +55,7 @@ class Written:
         return sum(sum(item.values()) for item in self.acknowledged.values())
 
 
-def test_learners_move_while_they_are_written_to(redis_server: RedisServer, tmp_path: Path) -> None:
+def test_learners_move_while_being_written_to(redis_server: RedisServer, tmp_path: Path) -> None:
     nodes = [Process(redis_server.url, tmp_path / f"{i}.log", replication=1, advertised=True) for i in range(4)]
     *first, last = nodes
     with ExitStack() as stack, httpx.Client(timeout=PATIENCE, trust_env=False) as http:

@@ -75,19 +75,19 @@ def printed(command: str, more: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("command", LINES)
-def test_a_line_of_the_benchmarks(command: str, tmp_path: Path) -> None:
+def test_documented_benchmark_commands_run(command: str, tmp_path: Path) -> None:
     more, message = LINES[command]
     assert re.search(message, printed(command, more, tmp_path))
 
 
 @pytest.mark.parametrize("command", [command for command, way in NAMED.items() if way is not None])
-def test_a_program_that_the_text_names(command: str, tmp_path: Path) -> None:
+def test_programs_named_in_the_text_run(command: str, tmp_path: Path) -> None:
     way = NAMED[command]
     assert way is not None
     assert re.search(way[1], printed(command, way[0], tmp_path), re.MULTILINE)
 
 
-def test_helm_and_kubectl_are_put_where_they_are_asked_for(tmp_path: Path) -> None:
+def test_helm_and_kubectl_are_installed_at_the_requested_path(tmp_path: Path) -> None:
     console = Console(tmp_path)
     try:
         console.run("python -m tests.deploy.helm FOLDER")
@@ -99,7 +99,7 @@ def test_helm_and_kubectl_are_put_where_they_are_asked_for(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("line", "program"), DEBIAN.items())
-def test_debian_has_what_is_optional(line: str, program: str, tmp_path: Path) -> None:
+def test_optional_packages_exist_in_debian(line: str, program: str, tmp_path: Path) -> None:
     """All but the installing itself, which is not a test's to do."""
     if shutil.which("apt-get") is None:
         pytest.skip("no apt-get: this is no Debian")
@@ -112,11 +112,11 @@ def test_debian_has_what_is_optional(line: str, program: str, tmp_path: Path) ->
         assert console.run(f"command -v {program}").stdout
 
 
-def test_every_line_that_installs_by_apt_is_tried() -> None:
+def test_every_apt_install_line_is_tested() -> None:
     assert {text for document in TEXTS for text in inline(document) if text.startswith("apt-get ")} == set(DEBIAN)
 
 
-def test_every_line_and_every_program_is_carried_out() -> None:
+def test_every_command_line_and_program_is_tested() -> None:
     lines = block("docs/reference/benchmarks.md", "$ python -m benchmarks.papers").text.splitlines()
     assert [line.partition("#")[0].removeprefix("$ ").strip() for line in lines] == list(LINES)
     named = {text for document in TEXTS for text in inline(document) if text.startswith("python -m ")}

@@ -11,11 +11,11 @@ from tests.benchmarks.test_service import EXPECTED, check_contest, run
 
 
 @pytest.mark.parametrize("case", EXPECTED)
-def test_a_contest_measures_everyone(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_comparison_measures_every_contestant(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check_contest(case, tmp_path, capsys)
 
 
-def test_many_learners_are_created_taught_and_asked(tmp_path: Path) -> None:
+def test_many_learners_are_created_trained_and_queried(tmp_path: Path) -> None:
     document = run("memory", tmp_path)
     requests = {row["what"]: row["requests"] for row in document["rows"]}
     assert requests == {
@@ -29,7 +29,7 @@ def test_many_learners_are_created_taught_and_asked(tmp_path: Path) -> None:
     assert cold["reached"] == next(row["max ms"] for row in document["rows"] if row["what"].endswith("longest"))
 
 
-def test_peers_score_the_stream_before_they_learn_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peers_score_the_stream_before_learning_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # of those that the tests' environment is sure to have, and one that none has
     monkeypatch.setattr(
         peers, "LIBRARIES", [library for library in peers.LIBRARIES if library.distributions in ((), ("scikit-learn",))]

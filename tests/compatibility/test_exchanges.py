@@ -14,7 +14,7 @@ from tests.compatibility.recordings import differences, read_json
 RECORDED = read_json("exchanges.json.xz")
 
 
-async def test_the_exchanges_are_those_of_the_recording(tmp_path: Path) -> None:
+async def test_the_exchanges_match_the_recording(tmp_path: Path) -> None:
     actual = await all_courses(create_app, tmp_path)
     different = list(differences(RECORDED, actual))
     assert not different, "\n".join(["", *different])

@@ -39,10 +39,10 @@ def replies(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize("name", RECORDED["replies"])
-def test_old_store_goes_on(replies: dict[str, Any], name: str) -> None:
+def test_an_old_store_can_be_resumed(replies: dict[str, Any], name: str) -> None:
     actual = list(differences(RECORDED["replies"][name], replies[name]))
     assert not actual, "\n".join(["", *actual])
 
 
-def test_nothing_else_is_replied(replies: dict[str, Any]) -> None:
+def test_no_additional_replies_are_recorded(replies: dict[str, Any]) -> None:
     assert list(replies) == list(RECORDED["replies"])

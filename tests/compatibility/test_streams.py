@@ -28,7 +28,7 @@ def sample(names: Iterable[str], every: int = 6) -> list[Any]:
     return [pytest.param(name, marks=() if i % every == 0 else pytest.mark.integration) for i, name in enumerate(names)]
 
 
-def test_every_recorded_case_is_there() -> None:
+def test_every_recorded_case_exists() -> None:
     assert list(STREAMS) == list(RECORDED["streams"])
     assert list(SERVED) == list(RECORDED["served"])
 
@@ -46,7 +46,7 @@ def _check(expected: dict[str, Any], outcome: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", sample(RECORDED["streams"]))
-def test_stream(name: str) -> None:
+def test_replayed_streams_match_the_recording(name: str) -> None:
     case, expected = STREAMS[name], RECORDED["streams"][name]
     outcome = run(case)
     if case["fits"] and not _same_machine():
@@ -65,5 +65,5 @@ def service() -> Iterator[Service]:
 
 
 @pytest.mark.parametrize("name", sample(RECORDED["served"]))
-def test_served(service: Service, name: str) -> None:
+def test_served_streams_match_the_recording(service: Service, name: str) -> None:
     _check(RECORDED["served"][name], run_served(service, SERVED[name]))

@@ -58,7 +58,9 @@ async def violations(page: Page) -> list[str]:
         ("#/nowhere", "h1:text('There is no such page')"),
     ],
 )
-async def test_pages(service: Serving, visit: Opener, place: str, there: str, scheme: str, width: int) -> None:
+async def test_pages_are_accessible(
+    service: Serving, visit: Opener, place: str, there: str, scheme: str, width: int
+) -> None:
     visit.expected = ("404",)
     page = await visit(service.url, place, scheme=scheme, width=width)
     await expect(page.locator(there).first).to_be_visible()
@@ -66,7 +68,9 @@ async def test_pages(service: Serving, visit: Opener, place: str, there: str, sc
 
 
 @LOOKS
-async def test_what_is_refused_and_what_is_scored(service: Serving, visit: Opener, scheme: str, width: int) -> None:
+async def test_refused_and_scored_events_are_accessible(
+    service: Serving, visit: Opener, scheme: str, width: int
+) -> None:
     visit.expected = ("422",)
     page = await visit(service.url, "#/create", scheme=scheme, width=width)
     await page.get_by_role("button", name="Create it").press("Enter")
@@ -81,7 +85,7 @@ async def test_what_is_refused_and_what_is_scored(service: Serving, visit: Opene
 
 
 @LOOKS
-async def test_dialogs(service: Serving, visit: Opener, scheme: str, width: int) -> None:
+async def test_dialogs_are_accessible(service: Serving, visit: Opener, scheme: str, width: int) -> None:
     page = await visit(service.url, "#/learners/fraud", scheme=scheme, width=width)
     for name in ("Threshold …", "Snapshot …", "Clone …", "Delete …", "Restore the snapshot"):
         await page.get_by_role("button", name=name).first.press("Enter")

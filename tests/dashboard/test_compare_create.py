@@ -23,7 +23,7 @@ def service(served: Serving) -> Serving:
     return served
 
 
-async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener) -> None:
+async def test_a_group_is_created_and_compared_live(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/compare")
     await expect(page.get_by_text("No groups yet.")).to_be_visible()
     await page.get_by_role("button", name="New group …").click()
@@ -80,7 +80,7 @@ async def test_a_group_is_made_and_compared_live(service: Serving, visit: Opener
     await expect(group.locator(".finding[data-state=decided]")).to_have_text(verdict)
 
 
-async def test_a_learner_that_goes_while_a_group_is_made_of_it_is_marked(service: Serving, visit: Opener) -> None:
+async def test_a_learner_deleted_during_group_creation_is_marked(service: Serving, visit: Opener) -> None:
     service.create("brief")
     page = await visit(service.url, "#/compare")
     await page.get_by_role("button", name="New group …").click()
@@ -114,7 +114,7 @@ async def test_without_a_stream_a_comparison_is_polled(service: Serving, visit: 
     await expect(summary).to_be_hidden()
 
 
-async def test_a_group_that_is_deleted_is_said_to_be_gone(service: Serving, visit: Opener) -> None:
+async def test_a_deleted_group_is_reported(service: Serving, visit: Opener) -> None:
     service.http.put("/groups/brief", json={"learners": ["better", "twin"]}).raise_for_status()
     page = await visit(service.url, "#/compare/brief")
     await expect(page.get_by_text(re.compile("^0 events compared"))).to_be_visible()
@@ -126,7 +126,7 @@ async def test_a_group_that_is_deleted_is_said_to_be_gone(service: Serving, visi
     await expect(page.get_by_role("row", name="worse \N{MINUS SIGN} twin")).to_be_visible()
 
 
-async def test_the_card_of_a_group_says_which_is_best(service: Serving, visit: Opener) -> None:
+async def test_a_group_card_shows_the_best_learner(service: Serving, visit: Opener) -> None:
     for name, scaling in (("good", {}), ("dull", {"kind": "standard", "clip": 0.1}), ("duller", {"clip": 0.001})):
         service.create(name, **({"scaling": scaling} if scaling else {}))
     service.http.put("/groups/trio", json={"learners": ["dull", "good", "duller"]}).raise_for_status()
@@ -146,7 +146,7 @@ async def test_the_card_of_a_group_says_which_is_best(service: Serving, visit: O
     assert [test["verdict"] for test in tests if "good" in (test["a"], test["b"])] == ["b", "a"]
 
 
-async def test_two_that_say_the_same_are_not_decided(service: Serving, visit: Opener) -> None:
+async def test_identical_learners_get_no_verdict(service: Serving, visit: Opener) -> None:
     service.create("other-twin")
     service.http.put("/groups/twins", json={"learners": ["twin", "other-twin"]}).raise_for_status()
     service.feed("groups/twins", 400)
@@ -155,7 +155,7 @@ async def test_two_that_say_the_same_are_not_decided(service: Serving, visit: Op
     await expect(page.get_by_role("row", name="twin \N{MINUS SIGN} other-twin")).to_contain_text("+0.0000")
 
 
-async def test_a_group_that_is_not_there_is_said_so(service: Serving, visit: Opener) -> None:
+async def test_a_missing_group_is_reported(service: Serving, visit: Opener) -> None:
     visit.expected = ("404",)
     page = await visit(service.url, "#/compare/nothing")
     await expect(page.get_by_text("there is no group named nothing")).to_be_visible()
@@ -214,7 +214,7 @@ async def test_a_learner_is_created_from_the_catalogue(service: Serving, visit: 
     assert (config["params"]["eta"], config["threshold"]["alerts"]) == (0.9, 100)
 
 
-async def test_a_name_that_is_taken(service: Serving, visit: Opener) -> None:
+async def test_an_existing_name_is_refused(service: Serving, visit: Opener) -> None:
     service.create("taken")
     visit.expected = ("409",)
     page = await visit(service.url, "#/create?name=taken")
@@ -225,7 +225,7 @@ async def test_a_name_that_is_taken(service: Serving, visit: Opener) -> None:
     await expect(page.get_by_role("textbox", name="name", exact=True).first).to_be_focused()
 
 
-async def test_the_form_begins_with_named_features(service: Serving, visit: Opener) -> None:
+async def test_the_form_defaults_to_named_features(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/create")
     kind, algorithm = page.get_by_label("kind").first, page.get_by_label("algorithm", exact=True)
     await expect(kind).to_have_value("named")
@@ -238,7 +238,7 @@ async def test_the_form_begins_with_named_features(service: Serving, visit: Open
     await expect(kind).to_have_value("table")
 
 
-async def test_fields_of_a_table_are_added_and_removed(service: Serving, visit: Opener) -> None:
+async def test_table_fields_are_added_and_removed(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/create?algorithm=loam-ada&name=rows")
     await page.get_by_label("kind").first.select_option("table")
     fields = page.get_by_role("group", name="one of the list")
@@ -269,7 +269,7 @@ async def test_fields_of_a_table_are_added_and_removed(service: Serving, visit: 
     assert result[1]["categories"] == 5
 
 
-async def test_what_a_number_with_a_unit_comes_to_is_told_as_it_is_entered(service: Serving, visit: Opener) -> None:
+async def test_numbers_with_units_are_converted_while_typing(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/create?algorithm=lr")
     for part in ("Threshold what alerts are for", "Late labels how long", "The learner as a whole"):
         await page.locator("summary", has_text=part).click()
@@ -304,7 +304,7 @@ async def test_what_a_number_with_a_unit_comes_to_is_told_as_it_is_entered(servi
     await expect(page.locator(".setting", has=unit).locator(".meant")).to_have_text("86400 s = 1 day")
 
 
-async def test_another_kind_of_features_leaves_what_was_entered(service: Serving, visit: Opener) -> None:
+async def test_changing_the_feature_kind_keeps_the_entries(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/create?algorithm=lr&name=kept")
     kind = page.get_by_label("kind").first
     threshold = page.get_by_role("group", name="Threshold", exact=True)
@@ -337,7 +337,7 @@ async def test_another_kind_of_features_leaves_what_was_entered(service: Serving
     assert (config["scaling"]["kind"], config["window"], config["features"]["bits"]) == ("maxabs", 500, 12)
 
 
-async def test_an_ordinal_learner_has_no_threshold_to_set(service: Serving, visit: Opener) -> None:
+async def test_an_ordinal_learner_has_no_threshold_setting(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/create")
     await expect(page.get_by_text("Threshold what alerts are for")).to_be_visible()
     await page.get_by_label("algorithm", exact=True).select_option("npsvor")
@@ -392,7 +392,7 @@ async def test_an_exported_learner_is_imported(service: Serving, visit: Opener, 
     assert service.http.get("/learners/broken").status_code == 404
 
 
-async def test_a_form_shows_what_is_where_nothing_is_said(service: Serving, visit: Opener) -> None:
+async def test_a_form_shows_the_defaults(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/create?algorithm=lr")
     usual = {
         algorithm["name"]: algorithm["usual"] for algorithm in service.http.get("/algorithms").json()["algorithms"]

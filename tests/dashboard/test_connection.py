@@ -27,7 +27,7 @@ def service(served: Serving) -> Serving:
     return served
 
 
-async def test_it_goes_on_by_itself_after_the_service_restarts(service: Serving, visit: Opener) -> None:
+async def test_the_page_resumes_after_a_service_restart(service: Serving, visit: Opener) -> None:
     visit.expected = ("ERR_", "net::")  # what the browser says of requests that nobody answers
     overview = await visit(service.url)
     page = await visit(service.url, "#/learners/fraud")
@@ -72,7 +72,7 @@ async def test_without_a_stream_all_learners_are_polled(service: Serving, visit:
     assert "/v1/groups?tests=true" in visit.requests
 
 
-async def test_a_stream_that_brings_nothing_is_given_up_and_tried_again(service: Serving, visit: Opener) -> None:
+async def test_a_silent_stream_is_dropped_and_retried(service: Serving, visit: Opener) -> None:
     """A proxy holds it back."""
     blocked = asyncio.Event()
 
@@ -104,9 +104,7 @@ BARRED = {  # what programs between the page and the service make of a stream
 
 @pytest.mark.parametrize("bar", BARRED)
 @pytest.mark.parametrize("place", ["#/", "#/learners/fraud"])
-async def test_where_only_streams_are_barred_requests_stand_in(
-    service: Serving, visit: Opener, bar: str, place: str
-) -> None:
+async def test_polling_replaces_blocked_streams(service: Serving, visit: Opener, bar: str, place: str) -> None:
     visit.replies["**/v1/**/stream"] = visit.replies["**/v1/stream"] = BARRED[bar]
     visit.expected = ("ERR_", "502", "403")
     page = await visit(service.url, place)
@@ -128,7 +126,7 @@ async def test_where_only_streams_are_barred_requests_stand_in(
         await expect(page.locator("#connection[data-state=live]")).to_be_visible()
 
 
-async def test_without_a_stream_the_figures_are_polled(service: Serving, visit: Opener) -> None:
+async def test_without_a_stream_the_metrics_are_polled(service: Serving, visit: Opener) -> None:
     visit.replies["**/metrics/stream"] = replying({"detail": "none", "code": "too-many-streams"}, status=429)
     visit.expected = ("429",)
     page = await visit(service.url, "#/learners/fraud")
@@ -140,7 +138,7 @@ async def test_without_a_stream_the_figures_are_polled(service: Serving, visit: 
     await expect(page.locator("#connection[data-state=polling]")).to_contain_text("live, by polling")
 
 
-async def test_the_stream_of_a_learner_that_rests_goes_on(service: Serving, visit: Opener) -> None:
+async def test_the_stream_of_an_idle_learner_continues(service: Serving, visit: Opener) -> None:
     """After the first event nothing need come but a sign of life each 15 seconds: it is not begun anew."""
     service.create("resting")
     service.feed("learners/resting", 50)
@@ -157,7 +155,7 @@ async def test_the_stream_of_a_learner_that_rests_goes_on(service: Serving, visi
     assert len([path for path in visit.requests if path.endswith("/metrics/stream")]) == 1
 
 
-async def test_a_hidden_page_asks_nothing(service: Serving, visit: Opener) -> None:
+async def test_a_hidden_page_sends_no_requests(service: Serving, visit: Opener) -> None:
     page = await visit(service.url)
     await expect(page.get_by_role("row", name="fraud")).to_be_visible()
     hide = "document.dispatchEvent(new Event('visibilitychange'))"
@@ -171,7 +169,7 @@ async def test_a_hidden_page_asks_nothing(service: Serving, visit: Opener) -> No
         await page.evaluate(f"Object.defineProperty(document, 'hidden', {{value: false}}); {hide}")
 
 
-async def test_a_key_is_asked_for_sent_and_kept_in_the_tab(service: Serving, visit: Opener) -> None:
+async def test_a_key_is_requested_sent_and_kept_in_the_tab(service: Serving, visit: Opener) -> None:
     seen: list[str | None] = []
 
     async def guarded(route: object) -> None:
@@ -202,7 +200,7 @@ async def test_a_key_is_asked_for_sent_and_kept_in_the_tab(service: Serving, vis
     assert await other.evaluate("sessionStorage.length") == 0
 
 
-async def test_a_key_that_may_not_is_told_where_the_reader_asked(service: Serving, visit: Opener) -> None:
+async def test_a_forbidden_action_is_reported_beside_the_button(service: Serving, visit: Opener) -> None:
     forbidden = {**UNAUTHORISED, "status": 403, "detail": "this key may only read"}
     visit.expected = ("403",)
     page = await visit(service.url, "#/learners/fraud")
@@ -230,9 +228,7 @@ async def test_a_key_that_may_not_is_told_where_the_reader_asked(service: Servin
         ("#/create", "The form appears here as soon as the server has given its catalogue."),
     ],
 )
-async def test_what_is_not_there_yet_is_said_to_be_on_its_way(
-    service: Serving, visit: Opener, place: str, promised: str
-) -> None:
+async def test_pending_content_is_shown_as_loading(service: Serving, visit: Opener, place: str, promised: str) -> None:
     answered = asyncio.Event()
 
     async def late(route: Route) -> None:
@@ -248,7 +244,7 @@ async def test_what_is_not_there_yet_is_said_to_be_on_its_way(
     await expect(page.locator("#state")).to_have_text("live")
 
 
-async def test_an_error_of_the_service_is_told(service: Serving, visit: Opener) -> None:
+async def test_a_service_error_is_shown(service: Serving, visit: Opener) -> None:
     visit.replies["**/v1/**"] = replying({"detail": "the store is away"}, status=503)
     visit.expected = ("503",)
     page = await visit(service.url)

@@ -39,7 +39,7 @@ def row(page: Page, name: str) -> Locator:
     return page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=re.compile(rf"^{name}\b")))
 
 
-async def test_what_is_being_created_is_shown_and_turns_into_learners(
+async def test_learners_being_created_are_shown_until_they_exist(
     tmp_path_factory: pytest.TempPathFactory, visit: Opener
 ) -> None:
     folder = tmp_path_factory.mktemp("cold")
@@ -76,7 +76,7 @@ async def test_what_is_being_created_is_shown_and_turns_into_learners(
         await page.close()  # before the service ends, which breaks its stream off
 
 
-async def test_a_node_that_waits_for_its_store_does_not_say_that_there_is_nothing(
+async def test_a_node_waiting_for_its_store_does_not_report_zero_learners(
     tmp_path_factory: pytest.TempPathFactory, visit: Opener
 ) -> None:
     with RedisServer() as store:

@@ -51,7 +51,9 @@ async def confirm(page: Page, blocked: BlockedChanges, name: str, *, by: str) ->
 
 
 @pytest.mark.parametrize("by", ["Escape", "Close"])
-async def test_what_was_confirmed_is_told_to_who_has_left(service: Serving, visit: Opener, by: str) -> None:
+async def test_a_confirmed_change_is_announced_after_leaving_the_dialog(
+    service: Serving, visit: Opener, by: str
+) -> None:
     visit.expected = ("404",)
     service.create("brief")
     visit.replies["**/v1/learners/brief"] = blocked = BlockedChanges()
@@ -62,7 +64,7 @@ async def test_what_was_confirmed_is_told_to_who_has_left(service: Serving, visi
     await expect(page.get_by_role("heading", name="Learners")).to_be_visible()  # the overview
 
 
-async def test_a_refusal_is_told_to_who_has_left(service: Serving, visit: Opener) -> None:
+async def test_a_refusal_is_announced_after_leaving_the_dialog(service: Serving, visit: Opener) -> None:
     visit.expected = ("404", "503")
     service.create("kept")
     blocked = BlockedChanges()
@@ -82,7 +84,7 @@ async def test_a_refusal_is_told_to_who_has_left(service: Serving, visit: Opener
     await expect(page.locator("#news .alarm")).to_contain_text("Delete kept: the store is away")
 
 
-async def test_who_has_gone_to_another_page_stays_there(service: Serving, visit: Opener) -> None:
+async def test_a_reader_on_another_page_stays_there(service: Serving, visit: Opener) -> None:
     visit.expected = ("404",)
     service.create("brief")
     visit.replies["**/v1/learners/brief"] = blocked = BlockedChanges()
@@ -98,7 +100,7 @@ async def test_who_has_gone_to_another_page_stays_there(service: Serving, visit:
     assert page.url.endswith("#/learners/other")
 
 
-async def test_a_refusal_leaves_the_focus_where_it_was(service: Serving, visit: Opener) -> None:
+async def test_a_refusal_keeps_the_focus(service: Serving, visit: Opener) -> None:
     visit.expected = ("409",)
     page = await visit(service.url, "#/learners/other")
     await page.get_by_role("button", name="Clone …").click()

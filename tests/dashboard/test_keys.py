@@ -40,7 +40,7 @@ async def all_may(page: Page) -> None:
     await expect(page.locator(".withheld:visible")).to_have_count(0)
 
 
-async def test_without_keys_nothing_is_withheld_and_none_is_asked_for(service: Serving, visit: Opener) -> None:
+async def test_without_keys_everything_is_enabled_and_no_key_is_requested(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/learners/fraud")
     await all_may(page)
     await expect(page.locator("#key")).to_be_hidden()
@@ -52,7 +52,7 @@ async def test_without_keys_nothing_is_withheld_and_none_is_asked_for(service: S
     assert visit.requests.count("/v1/key") == 1  # once for each load of the page
 
 
-async def test_a_server_that_does_not_know_the_request(service: Serving, visit: Opener) -> None:
+async def test_a_server_without_the_key_endpoint_enables_everything(service: Serving, visit: Opener) -> None:
     visit.replies["**/v1/key"] = replying({"detail": "there is no such path", "code": "not-found"}, status=404)
     visit.expected = ("404",)
     page = await visit(service.url, "#/learners/fraud")
@@ -60,7 +60,7 @@ async def test_a_server_that_does_not_know_the_request(service: Serving, visit: 
     await expect(page.locator("#key")).to_be_hidden()
 
 
-async def test_a_key_that_may_read_only(service: Serving, visit: Opener) -> None:
+async def test_a_read_only_key_disables_changes(service: Serving, visit: Opener) -> None:
     visit.replies["**/v1/key"] = replying(key("viewer", "read"))
     page = await visit(service.url, "#/learners/fraud")
     for name in [*ADMIN, "Score it"]:
@@ -86,7 +86,7 @@ async def test_a_key_that_may_read_only(service: Serving, visit: Opener) -> None
     await expect(page.get_by_text("No group can be made here")).to_be_visible()
 
 
-async def test_a_key_that_may_predict_and_one_of_some_learners(service: Serving, visit: Opener) -> None:
+async def test_a_predict_key_and_a_key_for_some_learners(service: Serving, visit: Opener) -> None:
     visit.replies["**/v1/key"] = replying(key("scorer", "read", "predict"))
     page = await visit(service.url, "#/learners/fraud")
     await expect(button(page, "Delete …")).to_be_disabled()
@@ -99,7 +99,7 @@ async def test_a_key_that_may_predict_and_one_of_some_learners(service: Serving,
     await expect(button(page, "Create it")).to_be_enabled()
 
 
-async def test_another_key_may_more(service: Serving, visit: Opener) -> None:
+async def test_entering_another_key_updates_the_permissions(service: Serving, visit: Opener) -> None:
     """What may be done is asked anew when a key was entered; a 401 says that the server has keys."""
     keys: list[str | None] = []
 
@@ -143,7 +143,7 @@ async def test_another_key_may_more(service: Serving, visit: Opener) -> None:
         ("#/compare/both", "The comparison cannot be shown: "),
     ],
 )
-async def test_a_key_that_may_not_read(service: Serving, visit: Opener, place: str, message: str) -> None:
+async def test_a_key_without_read_permission(service: Serving, visit: Opener, place: str, message: str) -> None:
     forbidden = {"detail": "the key viewer lacks the scope read", "code": "forbidden"}
     visit.replies["**/v1/**"] = replying(forbidden, status=403)
     visit.replies["**/v1/key"] = replying(key("viewer", "predict"))
@@ -153,7 +153,7 @@ async def test_a_key_that_may_not_read(service: Serving, visit: Opener, place: s
     await expect(page.get_by_text("as soon as the server has answered")).to_have_count(0)
 
 
-async def test_the_form_of_a_new_learner_without_a_key(service: Serving, visit: Opener) -> None:
+async def test_the_new_learner_form_without_a_key(service: Serving, visit: Opener) -> None:
     unknown = {"detail": "this service needs a key: send it as `Authorization: Bearer KEY`", "code": "unauthorized"}
     visit.replies["**/v1/**"] = replying(unknown, status=401)
     visit.expected = ("401",)
@@ -164,7 +164,7 @@ async def test_the_form_of_a_new_learner_without_a_key(service: Serving, visit: 
     await expect(page.get_by_text("Bearer")).to_have_count(0)
 
 
-async def test_a_key_that_is_taken_back_while_the_page_is_open(service: Serving, visit: Opener) -> None:
+async def test_a_key_is_revoked_while_the_page_is_open(service: Serving, visit: Opener) -> None:
     visit.replies["**/v1/key"] = replying(key("boss", "read", "predict", "update", "admin"))
     visit.expected = ("401",)
     page = await visit(service.url, "#/learners/fraud")

@@ -42,7 +42,9 @@ async def enter(page: Page, key: str) -> None:
     await expect(dialog).to_be_hidden()
 
 
-async def test_everything_goes_with_a_key_and_nothing_without(keyed: Serving, visit: Opener, ring: Keyring) -> None:
+async def test_a_key_enables_everything_and_without_one_nothing_is_shown(
+    keyed: Serving, visit: Opener, ring: Keyring
+) -> None:
     visit.expected = ("401",)
     page = await visit(keyed.url)
     await expect(page.get_by_role("dialog", name="API key")).to_contain_text(
@@ -71,7 +73,7 @@ async def test_everything_goes_with_a_key_and_nothing_without(keyed: Serving, vi
     assert not any(ring.secret("root") in request for request in visit.requests)
 
 
-async def test_a_key_that_may_not_read_is_told_so(keyed: Serving, visit: Opener, ring: Keyring) -> None:
+async def test_a_key_without_read_permission_is_reported(keyed: Serving, visit: Opener, ring: Keyring) -> None:
     visit.expected = ("401", "403")
     page = await visit(keyed.url)
     await enter(page, ring.secret("scores"))
@@ -84,7 +86,7 @@ async def test_a_key_that_may_not_read_is_told_so(keyed: Serving, visit: Opener,
     ).to_be_visible()
 
 
-async def test_a_key_for_some_learners_sees_these(keyed: Serving, visit: Opener, ring: Keyring) -> None:
+async def test_a_key_for_some_learners_shows_only_those(keyed: Serving, visit: Opener, ring: Keyring) -> None:
     visit.expected = ("401", "404")
     page = await visit(keyed.url)
     await enter(page, ring.secret("some"))

@@ -67,7 +67,7 @@ async def have_ticks(page: Page, pattern: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["one", "few", "ranks"])
-async def test_an_axis_of_few_events_counts_no_parts_of_seconds(service: Serving, visit: Opener, name: str) -> None:
+async def test_axis_ticks_of_few_events_are_whole_seconds(service: Serving, visit: Opener, name: str) -> None:
     page = await visit(service.url, f"#/learners/{name}")
     await see_all(page)
     await have_ticks(page, r"\d\d:\d\d(:\d\d)?(?![\d.])")
@@ -76,7 +76,7 @@ async def test_an_axis_of_few_events_counts_no_parts_of_seconds(service: Serving
 
 
 @pytest.mark.parametrize("name", ["one", "few", "ranks"])
-async def test_nothing_is_drawn_where_nothing_is(service: Serving, visit: Opener, name: str) -> None:
+async def test_empty_charts_draw_nothing(service: Serving, visit: Opener, name: str) -> None:
     page = await visit(service.url, f"#/learners/{name}")
     await see_all(page)
     drawn = await page.evaluate(
@@ -89,7 +89,7 @@ async def test_nothing_is_drawn_where_nothing_is(service: Serving, visit: Opener
 
 @pytest.mark.parametrize("width", [1440, 1200, 1024, 800, 390])
 @pytest.mark.parametrize("name", ["few", "ranks"])
-async def test_the_charts_leave_no_hole(service: Serving, visit: Opener, name: str, width: int) -> None:
+async def test_the_charts_leave_no_gaps(service: Serving, visit: Opener, name: str, width: int) -> None:
     page = await visit(service.url, f"#/learners/{name}", width=width)
     await expect(page.locator(".charts .chart").first).to_be_visible()
     holes = await page.evaluate(HOLES)
@@ -99,7 +99,7 @@ async def test_the_charts_leave_no_hole(service: Serving, visit: Opener, name: s
 
 
 @pytest.mark.parametrize(("width", "bar"), [(1440, 0.45), (390, 0.3)])
-async def test_names_of_weights_have_the_room_that_numbers_and_bars_leave(
+async def test_weight_names_fill_the_space_beside_numbers_and_bars(
     service: Serving, visit: Opener, width: int, bar: float
 ) -> None:
     """The number has what the longest needs, -8.12e-11; on a telephone the bar is short, so that names have a line."""
@@ -112,9 +112,7 @@ async def test_names_of_weights_have_the_room_that_numbers_and_bars_leave(
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-async def test_the_longest_names_make_no_page_wider_than_the_window(
-    service: Serving, visit: Opener, width: int
-) -> None:
+async def test_the_longest_names_fit_the_window_width(service: Serving, visit: Opener, width: int) -> None:
     learner, group = "x" * 100, "y" * 100
     service.create(learner)
     service.http.put(f"/groups/{group}", json={"learners": ["few", learner]}).raise_for_status()
@@ -136,7 +134,7 @@ async def test_the_longest_names_make_no_page_wider_than_the_window(
     assert await dialog.evaluate("one => one.scrollWidth <= one.clientWidth")
 
 
-async def test_a_comparison_of_nothing_has_no_scale(service: Serving, visit: Opener) -> None:
+async def test_an_empty_comparison_has_no_scale(service: Serving, visit: Opener) -> None:
     service.http.put("/groups/idle", json={"learners": ["one", "few"]}).raise_for_status()
     page = await visit(service.url, "#/compare/idle")
     await expect(page.get_by_text("no events in the window").first).to_be_visible()
@@ -147,7 +145,7 @@ async def test_a_comparison_of_nothing_has_no_scale(service: Serving, visit: Ope
     assert float(low) < float(high)
 
 
-async def test_the_live_operating_point_is_whole_at_the_edge_of_its_chart(service: Serving, visit: Opener) -> None:
+async def test_the_live_operating_point_is_fully_visible_at_the_chart_edge(service: Serving, visit: Opener) -> None:
     """A recall of 1 is at the upper edge, where the part of a mark above the axis was cut off."""
     page = await visit(service.url, "#/learners/few")
     figure = page.locator("figure").filter(has=page.get_by_role("heading", name="ROC", exact=True))

@@ -63,7 +63,7 @@ async def expect_news(page: Page, text: str) -> None:
     await expect(page.get_by_role("log").get_by_text(text)).to_be_visible()
 
 
-async def test_charts_and_figures_move_while_a_stream_runs(service: Serving, opened: Page) -> None:
+async def test_charts_and_metrics_update_while_a_stream_runs(service: Serving, opened: Page) -> None:
     line = chart(opened, "Ranking").locator(".scatterlayer .js-line").last
     await expect(line).to_have_attribute("d", re.compile("^M.*L"))
     drawn = await line.get_attribute("d")
@@ -81,7 +81,7 @@ async def test_charts_and_figures_move_while_a_stream_runs(service: Serving, ope
     await expect(opened.locator("#state")).to_have_text("live")
 
 
-async def test_a_chart_shows_what_came_while_it_was_being_drawn(service: Serving, visit: Opener) -> None:
+async def test_a_chart_shows_events_that_arrived_during_drawing(service: Serving, visit: Opener) -> None:
     service.create("resting", window=1000)
     service.feed("learners/resting", 900)
     arrived = asyncio.Event()
@@ -102,7 +102,7 @@ async def test_a_chart_shows_what_came_while_it_was_being_drawn(service: Serving
     await expect(chart(page, "Ranking").locator(".plot")).to_have_attribute("aria-label", re.compile(f"AUC {auc:.3f}"))
 
 
-async def test_figures_since_the_start_are_drawn_as_they_were_at_each_point(service: Serving, visit: Opener) -> None:
+async def test_cumulative_metrics_are_drawn_as_of_each_point(service: Serving, visit: Opener) -> None:
     """A course, not today's value all along: the AUC falls, and recovers."""
     service.create("recovering", window=400)
     for shift in (3.0, -3.0, 3.0):
@@ -125,7 +125,7 @@ async def test_figures_since_the_start_are_drawn_as_they_were_at_each_point(serv
     await expect(chart(page, "Decisions").locator(".plot")).to_have_attribute("aria-label", re.compile(words))
 
 
-async def test_every_chart_says_in_words_what_it_shows(service: Serving, opened: Page) -> None:
+async def test_every_chart_has_a_text_description(service: Serving, opened: Page) -> None:
     window = service.http.get("/learners/fraud/metrics").json()["window"]
     words = {
         "Ranking": f"AUC {window['auc']:.3f}",
@@ -150,7 +150,7 @@ async def test_every_chart_says_in_words_what_it_shows(service: Serving, opened:
     await expect(opened.get_by_role("row", name="Brier score")).to_contain_text("0.0")
 
 
-async def test_a_narrow_chart_of_weeks_tells_more_than_one_date(service: Serving, visit: Opener) -> None:
+async def test_a_narrow_chart_of_weeks_shows_several_dates(service: Serving, visit: Opener) -> None:
     service.create("weeks")
     rows = [{"x": [i % 7, 0, 0, 0], "label": int(i % 10 == 3), "time": T0 + 7800 * i} for i in range(600)]  # 54 days
     for start in range(0, 600, 50):
@@ -170,7 +170,7 @@ async def test_a_narrow_chart_of_weeks_tells_more_than_one_date(service: Serving
         await eventually_async(told_apart, "ticks that do not overlap")
 
 
-async def test_the_key_of_a_chart_names_what_is_drawn(opened: Page) -> None:
+async def test_the_legend_of_a_chart_names_its_lines(opened: Page) -> None:
     """Nothing was served, so there is no line of alerts among what was; the live decisions are a mark, not a line."""
     key = chart(opened, "Positives and alerts").locator(".legend li:not([hidden])")
     await expect(key).to_have_text(["positive", "alerts", "alerts since the start"])
@@ -187,9 +187,7 @@ async def test_the_age_of_a_snapshot_is_in_whole_units(service: Serving, visit: 
     assert ages == ["0 s ago", "0 s ago", "59 s ago", "1 min ago", "2 min ago", "2 h ago", "1 d ago"]
 
 
-async def test_labels_that_have_come_are_told_of_the_window_and_since_the_start(
-    service: Serving, visit: Opener
-) -> None:
+async def test_label_coverage_is_shown_for_the_window_and_since_the_start(service: Serving, visit: Opener) -> None:
     service.create("answered", window=100)
     events = [{"id": f"a{i}", "x": [1, 0, 0, 0]} for i in range(400)]
     service.http.post("/learners/answered/predict", json={"events": events}).raise_for_status()
@@ -203,7 +201,7 @@ async def test_labels_that_have_come_are_told_of_the_window_and_since_the_start(
     await expect(shown.locator("span")).to_have_text(f"{100 * metrics['window']['label_coverage']:.3g} %")
 
 
-async def test_positives_are_told_of_the_window_and_since_the_start(service: Serving, visit: Opener) -> None:
+async def test_positives_are_shown_for_the_window_and_since_the_start(service: Serving, visit: Opener) -> None:
     service.create("rarer", window=100)
     rows = [{"x": [i % 7, 0, 0, 0], "label": int(i < 90)} for i in range(100)]
     rows += [{"x": [i % 7, 0, 0, 0], "label": int(i < 8)} for i in range(100)]
@@ -216,7 +214,7 @@ async def test_positives_are_told_of_the_window_and_since_the_start(service: Ser
     )
 
 
-async def test_largest_weights_are_those_of_the_service(service: Serving, opened: Page) -> None:
+async def test_largest_weights_equal_those_of_the_service(service: Serving, opened: Page) -> None:
     reply = service.http.get("/learners/fraud/weights?top=20").json()
     panel = weights(opened)
     rows = panel.locator("tbody tr")
@@ -231,7 +229,7 @@ async def test_largest_weights_are_those_of_the_service(service: Serving, opened
     assert widths == sorted(widths, reverse=True)
 
 
-async def test_why_there_are_no_weights_is_said(service: Serving, visit: Opener) -> None:
+async def test_the_reason_for_missing_weights_is_shown(service: Serving, visit: Opener) -> None:
     service.create("severity", algorithm="npsvor", params={"ranks": 3})
     rows = [{"x": [i % 3, 0, 0, 1], "label": i % 3 + 1} for i in range(90)]
     service.http.post("/learners/severity/update", json={"events": rows}).raise_for_status()
@@ -247,7 +245,7 @@ async def test_why_there_are_no_weights_is_said(service: Serving, visit: Opener)
     await expect(form.locator(".verdict")).to_have_text(f"Rank {reply['results'][0]['rank']}")
 
 
-async def test_hashed_features_are_named_as_their_events_come(service: Serving, visit: Opener) -> None:
+async def test_hashed_features_are_named_when_their_events_arrive(service: Serving, visit: Opener) -> None:
     service.create("hashed", features={"kind": "named", "log": ["amount"]})
     rows = [{"features": {"amount": 1 + i % 5, "shop": f"s{i % 3}"}, "label": int(i % 5 == 4)} for i in range(200)]
     service.http.post("/learners/hashed/update", json={"events": rows}).raise_for_status()
@@ -267,7 +265,7 @@ async def test_hashed_features_are_named_as_their_events_come(service: Serving, 
     await expect(weights(page)).not_to_contain_text("without a name")
 
 
-async def test_numbers_that_overflowed_are_said_to_have(service: Serving, visit: Opener) -> None:
+async def test_overflowed_numbers_are_marked(service: Serving, visit: Opener) -> None:
     """Given in place of the service: its bounds of numbers and weights leave this to unusually long streams."""
     entries = [{"name": "x[0]", "weight": None}, {"name": "x[1]", "weight": -2e9}, {"name": "x[2]", "weight": 0.0}]
     reply = {"intercept": None, "weights": entries, "total": 3, "unnamed": 0, "reason": None}
@@ -284,7 +282,7 @@ async def test_numbers_that_overflowed_are_said_to_have(service: Serving, visit:
     await expect(page.locator(".result tbody .number")).to_have_text(["overflowed"])
 
 
-async def test_time_becomes_an_axis_on_an_open_page(service: Serving, visit: Opener) -> None:
+async def test_a_time_axis_appears_on_an_open_page(service: Serving, visit: Opener) -> None:
     service.create("early")
     page = await visit(service.url, "#/learners/early")
     await expect(page.get_by_text("Nothing to draw: no", exact=False).first).to_be_visible()
@@ -299,7 +297,9 @@ async def test_time_becomes_an_axis_on_an_open_page(service: Serving, visit: Ope
     await expect(page).to_have_url(re.compile("by=events"))
 
 
-async def test_score_form_shows_what_each_feature_adds(service: Serving, opened: Page, visit: Opener) -> None:
+async def test_the_score_form_shows_the_contribution_of_each_feature(
+    service: Serving, opened: Page, visit: Opener
+) -> None:
     form = opened.locator(".scoring")
     await form.get_by_label("The event in JSON").fill('{"id": "mine", "x": [6, 1, 0, 0]}')
     served = service.http.get("/learners/fraud/metrics").json()["served"]["events"]
@@ -323,7 +323,7 @@ async def test_score_form_shows_what_each_feature_adds(service: Serving, opened:
     await expect(form.get_by_role("alert")).to_contain_text("this is no event")
 
 
-async def test_fields_of_a_table_are_asked_for_one_by_one(service: Serving, visit: Opener) -> None:
+async def test_the_score_form_lists_table_fields_one_by_one(service: Serving, visit: Opener) -> None:
     fields = [{"name": "amount", "kind": "numeric"}, {"name": "shop", "kind": "categorical"}]
     service.create("table", features={"kind": "table", "fields": fields})
     rows: list[dict[str, Any]] = [
@@ -354,7 +354,7 @@ async def test_fields_of_a_table_are_asked_for_one_by_one(service: Serving, visi
     await expect(page.get_by_label("amount numeric")).not_to_have_attribute("aria-invalid", "true")
 
 
-async def test_a_zoom_stands_in_the_address(service: Serving, visit: Opener) -> None:
+async def test_the_zoom_is_stored_in_the_url(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/learners/fraud?by=events&from=500&to=900")
     await expect(page.get_by_label("from (of the axis)")).to_have_value("500")
     ticks = chart(page, "Ranking").locator(".xtick text")
@@ -382,7 +382,7 @@ async def test_a_zoom_stands_in_the_address(service: Serving, visit: Opener) -> 
     await expect(turned.locator(".range").get_by_role("status")).to_contain_text("“from” has to be before “to”")
 
 
-async def test_threshold_is_changed_after_a_question(service: Serving, opened: Page, visit: Opener) -> None:
+async def test_the_threshold_dialog_changes_the_threshold(service: Serving, opened: Page, visit: Opener) -> None:
     await opened.get_by_role("button", name="Threshold …").click()
     dialog = opened.get_by_role("dialog", name="What the threshold of fraud is for")
     await expect(dialog.get_by_label("objective")).to_have_value("f1-window")
@@ -454,7 +454,7 @@ async def test_snapshot_is_taken_and_restored(service: Serving, opened: Page) ->
     await expect(tile(opened, "Events learnt").locator("dd > span")).to_have_text(f"{events:,}")
 
 
-async def test_clone_is_asked_for_by_name(service: Serving, opened: Page, visit: Opener) -> None:
+async def test_the_clone_dialog_requests_a_name(service: Serving, opened: Page, visit: Opener) -> None:
     await opened.get_by_role("button", name="Clone …").click()
     dialog = opened.get_by_role("dialog", name="Clone fraud")
     name = dialog.get_by_label("Name of the new one")
@@ -477,7 +477,7 @@ async def test_clone_is_asked_for_by_name(service: Serving, opened: Page, visit:
     await expect(tile(opened, "Events learnt").locator("dd > span")).to_have_text(f"{reply['events']:,}")
 
 
-async def test_export_is_saved_as_a_file_that_is_a_learner(service: Serving, opened: Page, tmp_path: Path) -> None:
+async def test_an_export_is_saved_as_an_importable_file(service: Serving, opened: Page, tmp_path: Path) -> None:
     async with opened.expect_download() as download:
         await opened.get_by_role("button", name="Export").click()
     file = await download.value
@@ -491,14 +491,14 @@ async def test_export_is_saved_as_a_file_that_is_a_learner(service: Serving, ope
     assert digests["elsewhere"] == digests["fraud"]
 
 
-async def test_an_export_that_is_refused_is_told(opened: Page, visit: Opener) -> None:
+async def test_a_refused_export_is_reported(opened: Page, visit: Opener) -> None:
     visit.expected = ("503",)
     await opened.route("**/fraud/export", replying({"detail": "the store is away"}, status=503))
     await opened.get_by_role("button", name="Export").click()
     await expect_news(opened, "fraud: the store is away")
 
 
-async def test_delete_wants_the_name(service: Serving, visit: Opener) -> None:
+async def test_deletion_requires_typing_the_name(service: Serving, visit: Opener) -> None:
     service.create("doomed")
     page = await visit(service.url, "#/learners/doomed")
     await expect(tile(page, "AUC")).to_contain_text("no labelled events in the window")  # not 0
@@ -514,19 +514,19 @@ async def test_delete_wants_the_name(service: Serving, visit: Opener) -> None:
     assert service.http.get("/learners/doomed").status_code == 404
 
 
-async def test_a_learner_that_is_not_there_is_said_so(service: Serving, visit: Opener) -> None:
+async def test_a_missing_learner_is_reported(service: Serving, visit: Opener) -> None:
     visit.expected = ("404",)
     page = await visit(service.url, "#/learners/nobody")
     await expect(page.get_by_role("heading", name="No learner nobody")).to_be_visible()
     await expect(page.get_by_role("alert")).to_contain_text("there is no learner named nobody")
 
 
-async def test_a_malformed_address_is_no_page(service: Serving, visit: Opener) -> None:
+async def test_a_malformed_url_shows_no_page(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/learners/%E0%A4%A")
     await expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
 
 
-async def test_drift_alarm_is_announced_and_drawn(service: Serving, visit: Opener) -> None:
+async def test_a_drift_alarm_is_announced_and_drawn(service: Serving, visit: Opener) -> None:
     service.create("drifting")
     service.feed("learners/drifting", 50)
     page = await visit(service.url, "#/learners/drifting")

@@ -27,7 +27,7 @@ def many(served: Serving) -> Serving:
     return served
 
 
-async def test_five_hundred_learners(many: Serving, visit: Opener) -> None:
+async def test_the_overview_handles_five_hundred_learners(many: Serving, visit: Opener) -> None:
     page = await visit(many.url)
     rows = page.locator(".overview tbody tr")
     await expect(rows).to_have_count(MANY, timeout=LONG)

@@ -49,7 +49,7 @@ async def names(page: Page) -> list[str]:
     return await page.locator(".overview tbody th a").all_inner_texts()
 
 
-async def test_rows_show_the_figures_and_why_some_are_undefined(learners: Serving, visit: Opener) -> None:
+async def test_rows_show_metrics_and_reasons_for_undefined_ones(learners: Serving, visit: Opener) -> None:
     page = await visit(learners.url)
     figures = learners.http.get("/learners/alpha/metrics").json()
     window = figures["window"]
@@ -80,7 +80,7 @@ async def test_rows_show_the_figures_and_why_some_are_undefined(learners: Servin
     await expect(page.get_by_role("status").filter(has_text="5 learners")).to_be_visible()
 
 
-async def test_rows_move_in_place_while_a_stream_runs(learners: Serving, visit: Opener) -> None:
+async def test_rows_update_in_place_while_a_stream_runs(learners: Serving, visit: Opener) -> None:
     page = await visit(learners.url)
     link = row(page, "alpha").get_by_role("link")
     await link.focus()
@@ -94,7 +94,7 @@ async def test_rows_move_in_place_while_a_stream_runs(learners: Serving, visit: 
     await expect(link).to_be_focused()
 
 
-async def test_a_rate_that_takes_another_look_is_told_to_be_counted(learners: Serving, visit: Opener) -> None:
+async def test_a_rate_that_needs_a_second_poll_is_shown_as_counting(learners: Serving, visit: Opener) -> None:
     visit.replies["**/v1/stream"] = replying({"detail": "none", "code": "too-many-streams"}, status=429)
     visit.expected = ("429",)
     page = await visit(learners.url, "#/compare")
@@ -107,7 +107,7 @@ async def test_a_rate_that_takes_another_look_is_told_to_be_counted(learners: Se
     await expect(cell(page, "alpha", "rate")).to_have_text("0")
 
 
-async def test_sort_and_filter_stand_in_the_address(learners: Serving, visit: Opener) -> None:
+async def test_sort_and_filter_are_stored_in_the_url(learners: Serving, visit: Opener) -> None:
     page = await visit(learners.url)
     head = page.get_by_role("columnheader", name="Positives")
     await expect(page.get_by_role("columnheader", name="Learner")).to_have_attribute("aria-sort", "ascending")
@@ -133,7 +133,7 @@ async def test_sort_and_filter_stand_in_the_address(learners: Serving, visit: Op
     assert page.url.endswith("#/?sort=positives&order=down")
 
 
-async def test_a_row_that_moves_keeps_the_focus(learners: Serving, visit: Opener) -> None:
+async def test_a_moving_row_keeps_the_focus(learners: Serving, visit: Opener) -> None:
     for name, count in (("focus-a", 50), ("focus-b", 20), ("focus-c", 10)):
         learners.create(name)
         learners.feed(f"learners/{name}", count)
@@ -150,7 +150,7 @@ async def test_a_row_that_moves_keeps_the_focus(learners: Serving, visit: Opener
         learners.http.delete(f"/learners/{name}").raise_for_status()
 
 
-async def test_a_narrow_screen_sorts_by_words_that_fit_what_is_sorted(learners: Serving, visit: Opener) -> None:
+async def test_a_narrow_screen_labels_the_sort_order_by_column_type(learners: Serving, visit: Opener) -> None:
     page = await visit(learners.url, width=390)
     order = page.get_by_label("Sort by")
     await expect(order.locator("option:checked")).to_have_text("Learner, A to Z")
@@ -160,7 +160,7 @@ async def test_a_narrow_screen_sorts_by_words_that_fit_what_is_sorted(learners: 
     await expect(cell(page, "ranks", "alerts")).to_have_text(f"{NOTHING}ranks")  # not without a reason
 
 
-async def test_it_is_one_stream_however_many_learners(learners: Serving, visit: Opener) -> None:
+async def test_one_stream_serves_any_number_of_learners(learners: Serving, visit: Opener) -> None:
     names = [f"many-{i}" for i in range(MANY)]
     page = await visit(learners.url)
     rows = page.locator(".overview tbody tr")
@@ -181,7 +181,7 @@ async def test_it_is_one_stream_however_many_learners(learners: Serving, visit: 
     assert sorted(paths) == ["/v1/key", "/v1/stream"]
 
 
-async def test_groups_stand_side_by_side(learners: Serving, visit: Opener) -> None:
+async def test_groups_are_shown_side_by_side(learners: Serving, visit: Opener) -> None:
     learners.http.put("/groups/both", json={"learners": ["alpha", "beta"]}).raise_for_status()
     page = await visit(learners.url)
     group = page.locator(".group")
@@ -193,7 +193,7 @@ async def test_groups_stand_side_by_side(learners: Serving, visit: Opener) -> No
     learners.http.delete("/groups/both").raise_for_status()
 
 
-async def test_a_verdict_that_the_windows_beside_it_contradict_says_so(learners: Serving, visit: Opener) -> None:
+async def test_a_verdict_contradicted_by_the_windows_is_flagged(learners: Serving, visit: Opener) -> None:
     learners.http.put("/groups/both", json={"learners": ["alpha", "beta"]}).raise_for_status()
     rows = learners.http.get("/learners?figures=true").json()
     auc = {row["name"]: row["window"].get("auc") for row in rows["learners"]}
@@ -213,7 +213,7 @@ async def test_a_verdict_that_the_windows_beside_it_contradict_says_so(learners:
 
 @pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.parametrize("place", ["#/", "#/learners/alpha", "#/compare", "#/create", "#/nowhere"])
-async def test_nothing_is_wider_than_the_screen(learners: Serving, visit: Opener, place: str, width: int) -> None:
+async def test_everything_fits_the_screen_width(learners: Serving, visit: Opener, place: str, width: int) -> None:
     page = await visit(learners.url, place, width=width, scheme="dark")
     await expect(page.get_by_role("heading").first).to_be_attached()
     if place != "#/nowhere":
@@ -241,7 +241,7 @@ async def test_the_keyboard_reaches_everything(learners: Serving, visit: Opener)
     assert await page.title() == f"beta {NOTHING} rarestream"
 
 
-async def test_that_there_are_none_is_said_a_moment_after_the_first_answer(
+async def test_an_empty_list_is_reported_after_the_first_reply(
     tmp_path_factory: pytest.TempPathFactory, visit: Opener
 ) -> None:
     """For who starts a service and asks for learners at once, as the demo does, the page is there before these are."""
@@ -270,7 +270,7 @@ async def test_that_there_are_none_is_said_a_moment_after_the_first_answer(
         await page.close()  # before the service ends, which breaks its stream off
 
 
-async def test_without_learners_it_says_how_to_make_one(
+async def test_without_learners_the_page_explains_how_to_create_one(
     tmp_path_factory: pytest.TempPathFactory, visit: Opener
 ) -> None:
     console = Console(tmp_path_factory.mktemp("console"))

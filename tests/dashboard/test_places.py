@@ -22,7 +22,7 @@ def service(served: Serving) -> Serving:
     return served
 
 
-async def test_the_skip_link_leaves_the_address_as_it_is(service: Serving, visit: Opener) -> None:
+async def test_the_skip_link_keeps_the_url(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/learners/fraud?by=events&from=500&to=900")
     await expect(page.get_by_role("heading", name="fraud", level=1)).to_be_visible()
     await page.keyboard.press("Tab")
@@ -35,7 +35,7 @@ async def test_the_skip_link_leaves_the_address_as_it_is(service: Serving, visit
 
 
 @pytest.mark.parametrize("place", ["#main", "#/nowhere", "#learners"])
-async def test_an_address_of_no_page_is_said_to_be_none(service: Serving, visit: Opener, place: str) -> None:
+async def test_an_unknown_url_is_reported(service: Serving, visit: Opener, place: str) -> None:
     page = await visit(service.url, place)
     await expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
     await expect(page.locator("#connection")).to_be_hidden()  # "connecting" would be for good
@@ -44,7 +44,7 @@ async def test_an_address_of_no_page_is_said_to_be_none(service: Serving, visit:
     await expect(page.locator("#connection")).to_contain_text("live")
 
 
-async def test_the_way_back_leads_to_the_overview_as_it_was_left(service: Serving, visit: Opener) -> None:
+async def test_the_back_link_restores_the_overview(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/?q=frau")
     await page.get_by_role("columnheader", name="Positives").get_by_role("button").click()
     await page.get_by_role("row", name="fraud").get_by_role("link").click()
@@ -55,7 +55,7 @@ async def test_the_way_back_leads_to_the_overview_as_it_was_left(service: Servin
     assert page.url.endswith("#/?q=frau&sort=positives&order=down")
 
 
-async def test_no_dialog_stays_open_over_the_next_page(service: Serving, visit: Opener) -> None:
+async def test_dialogs_close_on_navigation(service: Serving, visit: Opener) -> None:
     page = await visit(service.url)
     await page.get_by_role("row", name="fraud").get_by_role("link").click()
     await page.get_by_role("button", name="Delete …").click()
@@ -67,7 +67,7 @@ async def test_no_dialog_stays_open_over_the_next_page(service: Serving, visit: 
     await expect(page.get_by_role("heading", name="other", level=1)).to_be_visible()
 
 
-async def test_the_question_for_a_key_is_asked_by_the_next_page_again(service: Serving, visit: Opener) -> None:
+async def test_the_next_page_requests_the_key_again(service: Serving, visit: Opener) -> None:
     visit.replies["**/v1/**"] = replying({"detail": "a key is needed", "code": "unauthorized"}, status=401)
     visit.expected = ("401",)
     page = await visit(service.url, "#/compare")
@@ -82,7 +82,7 @@ async def test_the_question_for_a_key_is_asked_by_the_next_page_again(service: S
     await expect(dialog).to_have_count(0)
 
 
-async def test_a_learner_that_is_not_there_is_asked_for_rarely_until_it_comes(service: Serving, visit: Opener) -> None:
+async def test_a_missing_learner_is_polled_rarely_until_it_exists(service: Serving, visit: Opener) -> None:
     visit.expected = ("404",)
     page = await visit(service.url, "#/learners/later")
     await expect(page.get_by_role("heading", name="No learner later")).to_be_visible()
@@ -100,7 +100,7 @@ async def test_a_learner_that_is_not_there_is_asked_for_rarely_until_it_comes(se
     await expect(page.get_by_role("heading", name="No learner later")).to_have_count(0)
 
 
-async def test_a_learner_that_goes_and_comes_again_is_shown_again(service: Serving, visit: Opener) -> None:
+async def test_a_recreated_learner_is_shown_again(service: Serving, visit: Opener) -> None:
     visit.expected = ("404",)
     service.create("again")
     service.feed("learners/again", 20)
@@ -117,7 +117,7 @@ async def test_a_learner_that_goes_and_comes_again_is_shown_again(service: Servi
     await expect(page.get_by_role("heading", name="No learner again")).to_have_count(0)
 
 
-async def test_a_group_that_is_not_there_is_asked_for_rarely(service: Serving, visit: Opener) -> None:
+async def test_a_missing_group_is_polled_rarely(service: Serving, visit: Opener) -> None:
     visit.expected = ("404",)
     page = await visit(service.url, "#/compare/later")
     await expect(page.get_by_text("there is no group named later")).to_be_visible()
@@ -127,7 +127,7 @@ async def test_a_group_that_is_not_there_is_asked_for_rarely(service: Serving, v
     assert len([path for path in visit.requests if path.startswith("/v1/groups/later")]) <= 2
 
 
-async def test_the_range_of_a_comparison_stands_in_the_address(service: Serving, visit: Opener) -> None:
+async def test_the_range_of_a_comparison_is_stored_in_the_url(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/compare/both")
     plot = page.locator(".chart .nsewdrag").first
     await plot.scroll_into_view_if_needed()
@@ -158,7 +158,7 @@ async def test_the_range_of_a_comparison_stands_in_the_address(service: Serving,
         ("from=2026-01-01T00:30:00Z&to=2026-01-01T01:00:00Z", "09:30:00 to 10:00:00"),
     ],
 )
-async def test_a_comparison_takes_the_bounds_that_a_learner_takes(
+async def test_a_comparison_accepts_the_same_bounds_as_a_learner(
     service: Serving, visit: Opener, query: str, shown: str
 ) -> None:
     page = await visit(service.url, f"#/compare/both?{query}")
@@ -171,7 +171,7 @@ async def test_a_comparison_takes_the_bounds_that_a_learner_takes(
     await expect(page).to_have_url(re.compile(r"#/compare/both$"))
 
 
-async def test_what_of_an_address_is_not_followed_is_told(service: Serving, visit: Opener) -> None:
+async def test_ignored_url_parameters_are_reported(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/compare/both?by=bogus&from=yesterday&to=1e20")
     await expect(page.locator(".chart").get_by_role("status")).to_have_text(
         "Not followed: there is no axis “bogus” here; “yesterday” (from) is no time (epoch seconds, or ISO 8601); "
@@ -210,7 +210,7 @@ async def test_what_of_an_address_is_not_followed_is_told(service: Serving, visi
         ("from=soon&to=1", "“soon” (from) is no time (epoch seconds, or ISO 8601); there is nothing before “1” (to)"),
     ],
 )
-async def test_a_bound_beyond_all_that_there_is_is_told(
+async def test_a_bound_outside_the_data_is_reported(
     service: Serving, visit: Opener, place: str, query: str, message: str
 ) -> None:
     page = await visit(service.url, f"#/{place}?{query}")
@@ -223,7 +223,7 @@ async def test_a_bound_beyond_all_that_there_is_is_told(
     await expect(note).to_have_text("")
 
 
-async def test_bounds_of_an_axis_that_there_is_not_are_none(service: Serving, visit: Opener) -> None:
+async def test_bounds_of_a_missing_axis_are_ignored(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/compare/both?by=events&from=1&to=100000")
     await expect(page.locator(".unread")).to_have_text("Not followed: there is no axis “events” here.")
     await expect(page.get_by_label("from (of the axis)")).to_have_value("")
@@ -232,7 +232,7 @@ async def test_bounds_of_an_axis_that_there_is_not_are_none(service: Serving, vi
     assert all(end.startswith("2026-01-01") for end in ends)  # not 1970
 
 
-async def test_the_range_of_a_comparison_is_typed(service: Serving, visit: Opener) -> None:
+async def test_the_range_of_a_comparison_can_be_typed(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/compare/both")
     start = page.get_by_label("from (of the axis)")
     await start.fill("2026-01-01T10:40:00")  # in the reader's zone
@@ -248,7 +248,7 @@ async def test_the_range_of_a_comparison_is_typed(service: Serving, visit: Opene
     await expect(page).to_have_url(re.compile(r"#/compare/both$"))
 
 
-async def test_bounds_in_events_say_so_as_there_may_be_times_later(service: Serving, visit: Opener) -> None:
+async def test_bounds_in_events_store_their_axis_in_the_url(service: Serving, visit: Opener) -> None:
     for name in ("timeless", "timeless-too"):
         service.create(name, window=1000)
     service.http.put("/groups/untimed", json={"learners": ["timeless", "timeless-too"]}).raise_for_status()
@@ -263,7 +263,7 @@ async def test_bounds_in_events_say_so_as_there_may_be_times_later(service: Serv
     await expect(page).to_have_url(re.compile(r"#/compare/untimed$"))
 
 
-async def test_what_was_entered_of_a_new_learner_stands_in_the_address(service: Serving, visit: Opener) -> None:
+async def test_new_learner_entries_are_stored_in_the_url(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/create")
     await page.get_by_label("name", exact=True).first.fill("cards")
     await page.keyboard.press("Tab")
@@ -279,14 +279,12 @@ async def test_what_was_entered_of_a_new_learner_stands_in_the_address(service: 
     await expect(note).to_have_text("")
 
 
-async def test_a_filter_may_have_a_question_mark(service: Serving, visit: Opener) -> None:
+async def test_a_filter_may_contain_a_question_mark(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/?q=a?b")
     await expect(page.get_by_label("Filter by name")).to_have_value("a?b")
 
 
-async def test_an_algorithm_that_there_is_not_is_told_where_a_learner_is_created(
-    service: Serving, visit: Opener
-) -> None:
+async def test_an_unknown_algorithm_is_reported_in_the_creation_form(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/create?algorithm=zzz&name=fine")
     algorithm = page.get_by_label("algorithm", exact=True)
     await expect(page.locator(".create .unread")).to_have_text("Not followed: there is no algorithm “zzz”.")
@@ -304,7 +302,7 @@ async def test_an_algorithm_that_there_is_not_is_told_where_a_learner_is_created
     await expect(page.locator(".create .unread")).to_have_text("")
 
 
-async def test_the_description_of_the_api_is_a_page_of_this_host_alone(service: Serving, visit: Opener) -> None:
+async def test_the_api_docs_page_loads_only_from_this_host(service: Serving, visit: Opener) -> None:
     """And what it does not ask for elsewhere leaves no error in the console: `visit` looks for either."""
     page = await visit(service.url, "docs")
     await expect(page.get_by_role("heading", name="rarestream")).to_be_visible()

@@ -24,14 +24,14 @@ async def features(page: Page) -> Any:
     return json.loads(await area(page).input_value())["features"]
 
 
-async def test_declared_features_are_asked_for(served: Serving, visit: Opener) -> None:
+async def test_the_score_form_lists_declared_features(served: Serving, visit: Opener) -> None:
     served.create("declared", features={"kind": "named", "log": ["amount"], "categorical": ["shop"]})
     page = await visit(served.url, "#/learners/declared")
     await expect(area(page)).to_be_visible()
     assert await features(page) == {"amount": 1, "shop": 0}
 
 
-async def test_an_event_whose_features_add_nothing_is_told_so(served: Serving, visit: Opener) -> None:
+async def test_an_event_without_contributions_is_reported(served: Serving, visit: Opener) -> None:
     served.create("unmoved", features={"kind": "named"})
     page = await visit(served.url, "#/learners/unmoved")
     await area(page).fill('{"features": {}}')
@@ -42,7 +42,7 @@ async def test_an_event_whose_features_add_nothing_is_told_so(served: Serving, v
 
 
 @pytest.mark.parametrize("id", ["", '"id": "mine", '])
-async def test_numbers_go_as_they_are_typed(served: Serving, visit: Opener, id: str) -> None:
+async def test_numbers_are_sent_exactly_as_typed(served: Serving, visit: Opener, id: str) -> None:
     served.create(f"long-{len(id)}", features={"kind": "named", "categorical": ["shop"]})
     rows = [{"features": {"shop": 9007199254740993 - i % 2}, "label": 1 - i % 2} for i in range(20)]
     served.http.post(f"/learners/long-{len(id)}/update", json={"events": rows}).raise_for_status()
@@ -65,7 +65,7 @@ async def test_numbers_go_as_they_are_typed(served: Serving, visit: Opener, id: 
     await expect(page.get_by_text("this is a whole request")).to_be_visible()
 
 
-async def test_features_without_their_member_and_a_server_that_was_away(served: Serving, visit: Opener) -> None:
+async def test_missing_features_member_and_unreachable_server_are_reported(served: Serving, visit: Opener) -> None:
     served.create("flat", features={"kind": "named"})
     visit.expected = ("ERR_",)
     page = await visit(served.url, "#/learners/flat")
@@ -83,7 +83,7 @@ async def test_features_without_their_member_and_a_server_that_was_away(served: 
     await expect(page.get_by_text("try again")).to_be_hidden()
 
 
-async def test_features_that_were_met_are_asked_for_and_none_is_made_up(served: Serving, visit: Opener) -> None:
+async def test_the_score_form_lists_observed_features_and_invents_none(served: Serving, visit: Opener) -> None:
     served.create("met", features={"kind": "named"})
     page = await visit(served.url, "#/learners/met")
     await expect(area(page)).to_be_visible()

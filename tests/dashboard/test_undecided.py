@@ -66,7 +66,7 @@ def chart(page: Page, title: str) -> Locator:
     return page.locator("figure").filter(has=page.get_by_role("heading", name=title, exact=True))
 
 
-async def test_every_place_says_why(service: Serving, visit: Opener) -> None:
+async def test_every_place_shows_the_reason(service: Serving, visit: Opener) -> None:
     override_replies(service, visit, reasons=True)
     page = await visit(service.url, "#/learners/negative")
     await expect(tile(page, "Threshold")).to_have_text(f"{NOTHING}{WHY}")
@@ -94,7 +94,7 @@ async def test_every_place_says_why(service: Serving, visit: Opener) -> None:
     await expect(overview.locator("td[data-column=f1]")).to_have_text(f"{NOTHING}no positive")
 
 
-async def test_nor_is_a_number_shown_where_no_reason_is_given(service: Serving, visit: Opener) -> None:
+async def test_no_number_is_shown_without_a_reason(service: Serving, visit: Opener) -> None:
     override_replies(service, visit, reasons=False)
     page = await visit(service.url, "#/learners/negative")
     await expect(tile(page, "Threshold")).to_have_text(f"{NOTHING}not known")
@@ -107,7 +107,7 @@ async def test_nor_is_a_number_shown_where_no_reason_is_given(service: Serving, 
     await expect(overview.locator("td[data-column=threshold]")).to_have_text(f"{NOTHING}none yet")
 
 
-async def test_a_threshold_changed_before_it_decides_is_not_told(service: Serving, visit: Opener) -> None:
+async def test_changing_an_undecided_threshold_announces_no_value(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/learners/negative")
     not_ready = service.http.get("/learners/negative").json()["not_ready"]
     await page.get_by_role("button", name="Threshold …").click()
@@ -115,7 +115,7 @@ async def test_a_threshold_changed_before_it_decides_is_not_told(service: Servin
     await expect(page.get_by_role("log")).to_contain_text(f"now; there is none yet: {not_ready}")
 
 
-async def test_an_auc_without_an_interval_says_why(service: Serving, visit: Opener) -> None:
+async def test_an_auc_without_an_interval_shows_the_reason(service: Serving, visit: Opener) -> None:
     assert service.http.get("/learners/pair/metrics").json()["window"]["auc_interval"] is None
     page = await visit(service.url)
     cell = page.locator(".overview tr", has=page.get_by_role("link", name="pair")).locator("[data-column=auc]")
@@ -132,7 +132,7 @@ async def test_an_auc_without_an_interval_says_why(service: Serving, visit: Open
     await expect(tile(page, "AUC")).to_contain_text("0.500no 95 % interval: only one negative in the window")
 
 
-async def test_a_group_card_says_of_a_learner_without_figures_what_it_is(service: Serving, visit: Opener) -> None:
+async def test_a_group_card_describes_a_learner_without_metrics(service: Serving, visit: Opener) -> None:
     rows = service.http.get("/learners?figures=true").json()
     rows |= {"learners": [], "asleep": ["pair"], "unavailable": {"negative": "its log is damaged"}}
     visit.replies["**/stream"] = replying({"detail": "none", "code": "too-many-streams"}, status=429)
@@ -146,7 +146,7 @@ async def test_a_group_card_says_of_a_learner_without_figures_what_it_is(service
     await expect(members.filter(has_text="negative")).to_have_attribute("title", "no AUC to show: its log is damaged")
 
 
-async def test_one_event_is_one(service: Serving, visit: Opener) -> None:
+async def test_one_event_is_singular(service: Serving, visit: Opener) -> None:
     """Counts in words have the singular where there is one."""
     service.create("single")
     body = {"events": [{"id": "one", "x": [1, 0, 0, 1]}]}
@@ -163,9 +163,7 @@ async def test_one_event_is_one(service: Serving, visit: Opener) -> None:
     )
 
 
-async def test_a_chart_out_of_sight_no_longer_says_that_there_is_nothing_once_there_is(
-    service: Serving, visit: Opener
-) -> None:
+async def test_an_offscreen_chart_drops_its_empty_message_when_data_arrives(service: Serving, visit: Opener) -> None:
     service.create("late")
     service.feed("learners/late", 3)  # the next one is the first positive
     page = await visit(service.url, "#/learners/late")

@@ -9,7 +9,7 @@ from tests.dashboard.conftest import Opener
 from tests.dashboard.serving import Serving
 
 
-async def test_a_group_of_which_some_pairs_are_decided_names_these(served: Serving, visit: Opener) -> None:
+async def test_a_partly_decided_group_names_the_decided_pairs(served: Serving, visit: Opener) -> None:
     def pair(a: str, b: str, verdict: str | None, a_better: float, b_better: float) -> dict[str, object]:
         evidence = {"a_better": a_better, "b_better": b_better}
         return {"a": a, "b": b, "verdict": verdict, "evidence": evidence, "since_events": 10, "since_clock": None}
@@ -56,7 +56,7 @@ async def test_a_group_of_which_some_pairs_are_decided_names_these(served: Servi
     assert verdicts.endswith("since event 10; keep watching: in the windows above its AUC is behind two's by 0.0500.")
 
 
-async def test_a_verdict_that_the_window_contradicts_says_so(served: Serving, visit: Opener) -> None:
+async def test_a_verdict_contradicted_by_the_window_is_flagged(served: Serving, visit: Opener) -> None:
     page = await visit(served.url, "#/compare")
     say = """([verdict, present, difference]) => import('./static/verdicts.js').then(({verdictsOf}) => {
         const evidence = {a_better: present, b_better: present};
@@ -71,7 +71,7 @@ async def test_a_verdict_that_the_window_contradicts_says_so(served: Serving, vi
         assert (await page.evaluate(say, ["a", 3, ahead])).endswith("since event 10; keep watching.")
 
 
-async def test_the_command_line_has_the_same_words(served: Serving, visit: Opener) -> None:
+async def test_the_command_line_uses_the_same_words(served: Serving, visit: Opener) -> None:
     page = await visit(served.url, "#/compare")
     say = """([tests, difference]) => import('./static/verdicts.js').then(({verdictsOf}) =>
         verdictsOf("duel", 2000, tests, 0.05, tests.map(() => ({difference})))

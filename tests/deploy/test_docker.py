@@ -72,7 +72,7 @@ def mounted(service: str) -> dict[str, str]:
     ],
     ids=lambda command: Path(command[-1]).name,
 )
-def test_linters(command: list[str]) -> None:
+def test_linters_accept_the_docker_files(command: list[str]) -> None:
     program = Path(sys.executable).parent / command[0]  # each comes with a package of the test extra
     reply = subprocess.run([program, *command[1:]], cwd=ROOT, check=False, capture_output=True, text=True)
     assert reply.returncode == 0, reply.stdout + reply.stderr
@@ -81,7 +81,7 @@ def test_linters(command: list[str]) -> None:
 # The image
 
 
-def test_every_setting_exists_and_its_value_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_setting_exists_and_its_value_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     variables = image_environment() | COMPOSE["rarestream"]["environment"]
     ours = {name: value for name, value in variables.items() if name.startswith("RARESTREAM_")}
     for name, value in ours.items():
@@ -92,7 +92,7 @@ def test_every_setting_exists_and_its_value_is_taken(monkeypatch: pytest.MonkeyP
         assert str(getattr(settings, field)).lower() == value
 
 
-def test_ports_agree() -> None:
+def test_ports_are_consistent() -> None:
     port = Settings.model_fields["port"].default
     assert last_stage()["EXPOSE"] == str(port)
     assert image_environment()["RARESTREAM_PORT"] == str(port)
@@ -100,7 +100,7 @@ def test_ports_agree() -> None:
     assert COMPOSE["rarestream"]["environment"]["RARESTREAM_STORE"] == "redis://redis:6379/0"
 
 
-def test_no_container_runs_as_root_or_writes_its_root() -> None:
+def test_no_container_runs_as_root_or_writes_its_root_file_system() -> None:
     user = last_stage()["USER"]
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)  # a number: Kubernetes cannot tell that a name is not root
     assert f"--uid {user.split(':')[0]}" in last_stage()["RUN"]
@@ -111,7 +111,7 @@ def test_no_container_runs_as_root_or_writes_its_root() -> None:
     assert COMPOSE["redis"]["user"] != "root"
 
 
-def test_the_kernels_are_copied_to_where_they_can_be_written() -> None:
+def test_the_kernels_are_copied_to_a_writable_folder() -> None:
     compiled = re.search(r"NUMBA_CACHE_DIR=(\S+) (\S+) -m service warm", DOCKERFILE.read_text())
     assert compiled
     entrypoint = (DOCKER / "entrypoint.sh").read_text()
@@ -123,7 +123,7 @@ def test_the_kernels_are_copied_to_where_they_can_be_written() -> None:
     assert "/tmp" in COMPOSE["rarestream"]["tmpfs"]
 
 
-def test_commands_of_the_image_exist() -> None:
+def test_commands_in_the_image_exist() -> None:
     served = json.loads(last_stage()["CMD"])
     assert served[0] == "rarestream"
     commands = {
@@ -136,7 +136,7 @@ def test_commands_of_the_image_exist() -> None:
 
 
 @pytest.mark.parametrize("extras", ["", "kafka"])
-def test_the_image_installs_what_is_asked_for(extras: str, tmp_path: Path) -> None:
+def test_the_image_installs_the_requested_extras(extras: str, tmp_path: Path) -> None:
     (step,) = (rest for name, rest in instructions() if name == "RUN" and "requirements.txt" in rest)
     command = step.partition("&&")[0].replace("python -c", f"{sys.executable} -c")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -146,7 +146,7 @@ def test_the_image_installs_what_is_asked_for(extras: str, tmp_path: Path) -> No
     assert any(item.startswith("aiokafka") for item in requirements) == (extras == "kafka")
 
 
-def test_build_context_holds_what_the_image_is_made_of_and_no_more() -> None:
+def test_the_build_context_contains_only_files_used_by_the_image() -> None:
     files = context()
     assert {"pyproject.toml", "constraints.txt", "README.md", "docker/entrypoint.sh", "docker/healthcheck.py"} <= set(
         files
@@ -159,7 +159,7 @@ def test_build_context_holds_what_the_image_is_made_of_and_no_more() -> None:
     assert not any("__pycache__" in file or file.endswith(".db") for file in files)
 
 
-def test_the_build_context_by_docker_s_rules(tmp_path: Path) -> None:
+def test_the_build_context_follows_docker_rules(tmp_path: Path) -> None:
     """The last matching pattern decides; `**/` is any number of folders; a folder includes its contents."""
     for file in ("a/b.py", "a/__pycache__/b.pyc", "c.py", "d/e/f.db", "d/e/f.py", "d/g"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
@@ -172,7 +172,7 @@ def test_the_build_context_by_docker_s_rules(tmp_path: Path) -> None:
     assert context(tmp_path) == [".dockerignore", "a/__pycache__/b.pyc", "a/b.py", "c.py"]
 
 
-def test_one_version_everywhere() -> None:
+def test_all_files_use_one_version() -> None:
     labels = dict(pair.split("=", 1) for pair in shlex.split(last_stage()["LABEL"]))
     assert labels["org.opencontainers.image.version"] == __version__
     assert COMPOSE["rarestream"]["image"] == f"rarestream:{__version__}"
@@ -222,7 +222,7 @@ def checked(*arguments: str, **environment: str) -> int:
     return subprocess.run(command, env=variables, check=False, capture_output=True).returncode
 
 
-def test_the_health_check_asks_the_port_that_is_set(serving: Callable[..., int]) -> None:
+def test_the_health_check_uses_the_configured_port(serving: Callable[..., int]) -> None:
     assert last_stage()["HEALTHCHECK"].endswith('CMD ["healthcheck"]')
     assert "install docker/healthcheck.py /opt/rarestream/bin/healthcheck" in DOCKERFILE.read_text()
     assert "/v1/health/ready" in create_app(Settings(store="memory:")).openapi()["paths"]
@@ -235,7 +235,7 @@ def test_the_health_check_asks_the_port_that_is_set(serving: Callable[..., int])
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
-def test_the_health_check_speaks_tls_where_the_service_does(serving: Callable[..., int], tmp_path: Path) -> None:
+def test_the_health_check_uses_tls_if_the_service_does(serving: Callable[..., int], tmp_path: Path) -> None:
     certificate = tmp_path / "both.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=elsewhere", "-days", "1"]
     subprocess.run([*command, "-keyout", certificate, "-out", tmp_path / "c.pem"], check=True, capture_output=True)
@@ -248,7 +248,7 @@ def test_the_health_check_speaks_tls_where_the_service_does(serving: Callable[..
 # compose.yaml
 
 
-def test_only_this_machine_reaches_what_is_published() -> None:
+def test_published_ports_are_reachable_from_this_machine_only() -> None:
     for service in COMPOSE.values():
         assert all(re.fullmatch(r"127\.0\.0\.1:(\d+):\1", port) for port in service.get("ports", []))
     assert COMPOSE["rarestream"]["environment"]["RARESTREAM_INSECURE"] == "true"
@@ -258,7 +258,7 @@ def test_only_this_machine_reaches_what_is_published() -> None:
     assert [name for name, service in COMPOSE.items() if "store" in service["networks"]] == ["rarestream", "redis"]
 
 
-def test_redis_keeps_what_it_acknowledges_and_is_waited_for() -> None:
+def test_redis_persists_acknowledged_data_and_the_service_waits_for_it() -> None:
     arguments = COMPOSE["redis"]["command"]
     options = dict(zip(arguments[1::2], arguments[2::2], strict=True))
     assert arguments[0] == "redis-server"
@@ -273,7 +273,7 @@ def test_redis_keeps_what_it_acknowledges_and_is_waited_for() -> None:
     assert COMPOSE["redis"]["image"] == redis["image"]
 
 
-def test_redis_answers_the_service_which_is_on_another_host(tmp_path: Path) -> None:
+def test_redis_accepts_the_service_on_another_host(tmp_path: Path) -> None:
     """Start a standard Redis, not built for containers, with the command of compose.yaml."""
     port = free_port()
     command = [REDIS, *COMPOSE["redis"]["command"][1:], "--port", str(port), "--dir", str(tmp_path)]
@@ -289,7 +289,7 @@ def test_redis_answers_the_service_which_is_on_another_host(tmp_path: Path) -> N
             redis.kill()
 
 
-def test_every_service_is_looked_after() -> None:
+def test_every_service_has_limits_restarts_and_health_checks() -> None:
     for name, service in COMPOSE.items():
         assert "healthcheck" in service or name == "rarestream"  # its own is in the image
         assert service["restart"] == "unless-stopped"
@@ -302,7 +302,7 @@ def test_every_service_is_looked_after() -> None:
         assert set(service["networks"]) <= set(DOCUMENT["networks"])
 
 
-def test_prometheus_scrapes_the_service_by_the_rules() -> None:
+def test_prometheus_scrapes_the_service_and_loads_the_rules() -> None:
     arguments = dict(item.lstrip("-").split("=", 1) for item in COMPOSE["prometheus"]["command"])
     ((target, source),) = mounted("prometheus").items()
     folder = (DOCKER / source).resolve()
@@ -315,7 +315,7 @@ def test_prometheus_scrapes_the_service_by_the_rules() -> None:
     assert COMPOSE["prometheus"]["volumes"][-1] == f"figures:{arguments['storage.tsdb.path']}"
 
 
-def test_grafana_shows_the_dashboard_to_whoever_looks_and_has_no_account() -> None:
+def test_grafana_shows_the_dashboard_without_an_account() -> None:
     grafana = COMPOSE["grafana"]
     folders = mounted("grafana")
     provisioning = (DOCKER / folders["/etc/grafana/provisioning"]).resolve()

@@ -36,7 +36,7 @@ OPERATOR = {"ServiceMonitor", "PrometheusRule"}  # of the Prometheus operator; K
 @with_helm
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("version", ["1.27.0", "1.32.0", "1.37.0"])
-def test_objects_fit_the_schemas_of_kubernetes(options: tuple[str, ...], version: str) -> None:
+def test_objects_match_the_kubernetes_schemas(options: tuple[str, ...], version: str) -> None:
     """Strictly: a field that Kubernetes does not know is an error."""
     for (kind, name), document in rendered(*options).items():
         if kind not in OPERATOR:
@@ -45,7 +45,7 @@ def test_objects_fit_the_schemas_of_kubernetes(options: tuple[str, ...], version
 
 
 @with_helm
-def test_the_schemas_of_kubernetes_refuse_what_is_wrong() -> None:
+def test_the_kubernetes_schemas_refuse_invalid_objects() -> None:
     deployment = rendered(*LEAST)["Deployment", "rs-rarestream"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     for field, value in (("securityContexts", {}), ("ports", [{"containerPort": "http"}])):
@@ -59,7 +59,7 @@ def test_the_schemas_of_kubernetes_refuse_what_is_wrong() -> None:
 
 
 @with_helm
-def test_what_is_there_by_default_and_what_can_be() -> None:
+def test_default_and_optional_objects() -> None:
     least = {kind for kind, _ in rendered(*LEAST)}
     always = {"Deployment", "Service", "ServiceAccount", "PodDisruptionBudget", "NetworkPolicy", "Pod"}
     assert least == always | {"Secret"}
@@ -70,7 +70,7 @@ def test_what_is_there_by_default_and_what_can_be() -> None:
 
 @with_helm
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
-def test_every_setting_exists_and_its_value_is_taken(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_setting_exists_and_its_value_is_valid(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     variables = environment(node(*options)[2])
     ours = {
         name: value for name, value in variables.items() if name.startswith("RARESTREAM_") and isinstance(value, str)
@@ -85,7 +85,7 @@ def test_every_setting_exists_and_its_value_is_taken(options: tuple[str, ...], m
 
 @with_helm
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
-def test_probes_and_ports(options: tuple[str, ...]) -> None:
+def test_probe_paths_and_ports(options: tuple[str, ...]) -> None:
     """A started node stays in the Service while Redis is away: it can still predict. `ready` is about updates."""
     _, _, container = node(*options)
     probes = {name: container[name]["httpGet"] for name in ("startupProbe", "readinessProbe", "livenessProbe")}
@@ -113,7 +113,7 @@ def test_probes_and_ports(options: tuple[str, ...]) -> None:
 
 @with_helm
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
-def test_no_container_has_rights(options: tuple[str, ...]) -> None:
+def test_containers_run_without_privileges(options: tuple[str, ...]) -> None:
     user = int(dict(instructions())["USER"].split(":")[0])
     count = 0
     for (kind, name), document in rendered(*options).items():
@@ -144,7 +144,7 @@ def test_no_container_has_rights(options: tuple[str, ...]) -> None:
 
 
 @with_helm
-def test_a_rolling_update_takes_no_node_away() -> None:
+def test_a_rolling_update_removes_no_node_prematurely() -> None:
     deployment, pod, container = node(*LEAST)
     assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
     assert deployment["spec"]["replicas"] == 2
@@ -161,7 +161,7 @@ def test_a_rolling_update_takes_no_node_away() -> None:
 
 
 @with_helm
-def test_the_autoscaler_alone_says_how_many_nodes() -> None:
+def test_only_the_autoscaler_sets_the_number_of_nodes() -> None:
     objects = rendered(*FULL)
     scaler = objects["HorizontalPodAutoscaler", "rs-rarestream"]["spec"]
     assert scaler["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": "rs-rarestream"}
@@ -171,7 +171,7 @@ def test_the_autoscaler_alone_says_how_many_nodes() -> None:
 
 
 @with_helm
-def test_keys_and_addresses_are_in_secrets_alone() -> None:
+def test_keys_and_urls_are_in_secrets_only() -> None:
     objects = rendered(*FULL)
     for (kind, _), document in objects.items():
         assert kind == "Secret" or PASSWORD not in json.dumps(document)
@@ -201,7 +201,7 @@ def test_keys_and_addresses_are_in_secrets_alone() -> None:
 
 
 @with_helm
-def test_certificates_and_addresses_of_nodes() -> None:
+def test_certificates_and_node_addresses() -> None:
     _, pod, container = node(*FULL)
     (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "tls")
     variables = environment(container)
@@ -220,7 +220,7 @@ def test_certificates_and_addresses_of_nodes() -> None:
 
 
 @with_helm
-def test_the_image_writes_where_it_may() -> None:
+def test_every_writable_path_of_the_image_is_mounted() -> None:
     deployment, pod, container = node(*FULL)
     mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
     (cache,) = (
@@ -234,7 +234,7 @@ def test_the_image_writes_where_it_may() -> None:
 
 
 @with_helm
-def test_selectors_find_their_pods() -> None:
+def test_selectors_match_their_pods() -> None:
     objects = rendered(*FULL)
     pods = {
         name: document["spec"]["template"]["metadata"]["labels"]
@@ -270,7 +270,7 @@ def test_selectors_find_their_pods() -> None:
 
 
 @with_helm
-def test_a_monitor_scrapes_as_the_rules_expect() -> None:
+def test_the_service_monitor_matches_the_rules() -> None:
     monitor = rendered(*FULL)["ServiceMonitor", "rs-rarestream"]["spec"]
     assert monitor["jobLabel"] == "app.kubernetes.io/name"  # the rules' job="rarestream"
     service = rendered(*FULL)["Service", "rs-rarestream"]
@@ -283,7 +283,7 @@ def test_a_monitor_scrapes_as_the_rules_expect() -> None:
 
 
 @with_helm
-def test_rules_and_dashboard_are_those_of_the_folders_beside() -> None:
+def test_rules_and_dashboard_link_to_the_single_copies() -> None:
     """The chart has links to the single copies; Helm packages their targets."""
     deploy = CHART.parent.parent
     rules, dashboard = deploy / "prometheus" / "rarestream.rules.yaml", deploy / "grafana" / "rarestream.json"
@@ -298,7 +298,7 @@ def test_rules_and_dashboard_are_those_of_the_folders_beside() -> None:
 
 
 @with_helm
-def test_redis_keeps_what_it_acknowledges() -> None:
+def test_redis_persists_acknowledged_data() -> None:
     objects = rendered(*FULL)
     secret = objects["Secret", "rs-rarestream-redis"]["stringData"]
     lines = [line.split(maxsplit=1) for line in secret["redis.conf"].splitlines() if not line.startswith("#")]
@@ -320,7 +320,7 @@ def test_redis_keeps_what_it_acknowledges() -> None:
 
 
 @with_helm
-def test_nodes_reach_what_they_may() -> None:
+def test_the_network_policy_limits_the_traffic_of_nodes() -> None:
     policy = rendered(*LEAST)["NetworkPolicy", "rs-rarestream"]["spec"]
     assert policy["policyTypes"] == ["Ingress"]
     assert "egress" not in policy
@@ -336,7 +336,7 @@ def test_nodes_reach_what_they_may() -> None:
 
 
 @with_helm
-def test_notes_say_how_to_reach_it_and_what_is_open(tmp_path: Path) -> None:
+def test_notes_explain_access_and_open_ports(tmp_path: Path) -> None:
     for options, insecure in ((LEAST, True), (KEYED, False)):
         shown = helm("install", "rs", str(CHART), "--dry-run=client", "--namespace", "scoring", *options).stdout
         assert "kubectl -n scoring port-forward service/rs-rarestream 8000:8000" in shown
@@ -348,7 +348,7 @@ def test_notes_say_how_to_reach_it_and_what_is_open(tmp_path: Path) -> None:
 
 
 @with_helm
-def test_names_of_releases() -> None:
+def test_release_names_produce_valid_object_names() -> None:
     assert ("Service", "rarestream") in rendered(*LEAST, release="rarestream")
     assert ("Service", "cards-rarestream") in rendered(*LEAST, release="cards")
     assert ("Service", "scores") in rendered(*LEAST, "--set", "fullnameOverride=scores")

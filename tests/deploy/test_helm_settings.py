@@ -38,17 +38,17 @@ def served(name: str, value: str) -> bool:
     return True
 
 
-def test_the_schema_is_that_of_the_settings() -> None:
+def test_the_schema_matches_the_settings() -> None:
     assert PATH.read_text() == written(), "`python -m tests.deploy.helm_schema` writes it anew"
 
 
-def test_the_schema_has_each_setting_and_no_other() -> None:
+def test_the_schema_has_exactly_the_settings() -> None:
     assert sorted([*SCHEMA, *CHART_SETTINGS]) == sorted(map(str.upper, Settings.model_fields))
     free = {name for name, field in SCHEMA.items() if "enum" not in field and not patterns(field)}
     assert free == LOOSE, "nothing is said of their values"
 
 
-def test_the_schema_takes_the_defaults() -> None:
+def test_the_schema_accepts_the_defaults() -> None:
     for name in SCHEMA:
         default = Settings.model_fields[name.lower()].default
         if default is not None:
@@ -58,7 +58,7 @@ def test_the_schema_takes_the_defaults() -> None:
 @pytest.mark.parametrize("name", sorted(SCHEMA.keys() - LOOSE))
 @settings(max_examples=20)
 @given(data=st.data())
-def test_a_node_takes_what_the_schema_takes(name: str, data: st.DataObject) -> None:
+def test_a_node_accepts_every_value_of_the_schema(name: str, data: st.DataObject) -> None:
     field = SCHEMA[name]
     values = st.sampled_from(field["enum"]) if "enum" in field else st.from_regex(patterns(field)[-1], fullmatch=True)
     assert served(name, data.draw(values.filter(lambda value: takes(name, value))))
@@ -79,7 +79,9 @@ def test_a_node_takes_what_the_schema_takes(name: str, data: st.DataObject) -> N
         ("CORS_ORIGINS", ("", "https://a.example, http://b.example:8080"), ("a.example", "https://a.example/path")),
     ],
 )
-def test_values_that_both_take_and_both_refuse(name: str, good: tuple[str, ...], bad: tuple[str, ...]) -> None:
+def test_schema_and_node_accept_and_refuse_the_same_values(
+    name: str, good: tuple[str, ...], bad: tuple[str, ...]
+) -> None:
     for value in good:
         assert (takes(name, value), served(name, value)) == (True, True), value
     for value in bad:
@@ -87,7 +89,7 @@ def test_values_that_both_take_and_both_refuse(name: str, good: tuple[str, ...],
 
 
 @pytest.mark.parametrize("bound", [0, 1, 5, 9, 10, 19, 90, 99, 100, 256, 1024, 1999])
-def test_patterns_of_bounds(bound: int) -> None:
+def test_patterns_match_numeric_bounds(bound: int) -> None:
     for number in range(12_000):
         assert bool(re.fullmatch(at_least(bound), str(number))) == (number >= bound)
         assert bound < 10 or bool(re.fullmatch(at_most(bound), str(number))) == (number <= bound)
@@ -106,7 +108,7 @@ def test_patterns_of_bounds(bound: int) -> None:
         ("TRIM_LOG=maybe", "/settings/TRIM_LOG': value must be one of 'true', 'false'"),
     ],
 )
-def test_what_is_misspelt_or_wrong_is_named(setting: str, message: str) -> None:
+def test_misspelled_and_invalid_settings_are_named(setting: str, message: str) -> None:
     options = (*LEAST, "--set-string", f"settings.{setting}")
     for reply in (template(*options, check=False), helm("lint", str(CHART), *options, check=False)):
         assert reply.returncode != 0
@@ -115,7 +117,7 @@ def test_what_is_misspelt_or_wrong_is_named(setting: str, message: str) -> None:
 
 @with_helm
 @pytest.mark.parametrize("name", CHART_SETTINGS)
-def test_what_the_chart_sets_itself_is_refused_by_it(name: str) -> None:
+def test_settings_managed_by_the_chart_are_refused(name: str) -> None:
     reply = template(*LEAST, "--set-string", f"settings.{name}=x", check=False)
     assert reply.returncode != 0
     assert f"settings.{name} is set by the chart itself" in reply.stderr
@@ -123,7 +125,7 @@ def test_what_the_chart_sets_itself_is_refused_by_it(name: str) -> None:
 
 
 @with_helm
-def test_every_value_that_is_documented_is_rendered() -> None:
+def test_every_documented_value_is_rendered() -> None:
     """The example in values.yaml, and each setting with its default."""
     shown = dict(re.findall(r'^#   ([A-Z_]+): "?([^"\n]+)"?$', VALUES, flags=re.MULTILINE))
     assert shown

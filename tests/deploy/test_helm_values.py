@@ -17,7 +17,7 @@ SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 
 
 @with_helm
-def test_lint() -> None:
+def test_helm_lint_accepts_the_chart() -> None:
     for options in CASES.values():
         reply = helm("lint", "--strict", str(CHART), *options, check=False)
         assert reply.returncode == 0, reply.stdout
@@ -51,7 +51,7 @@ def test_lint() -> None:
         ((*LEAST, "--set", "serviceMonitor.keySecret.name=scrape"), "keySecret"),
     ],
 )
-def test_what_is_refused(options: tuple[str, ...], message: str) -> None:
+def test_invalid_values_are_refused(options: tuple[str, ...], message: str) -> None:
     reply = template(*options, check=False)
     assert reply.returncode != 0
     assert message in reply.stderr
@@ -95,5 +95,5 @@ def test_every_value_is_documented_and_in_the_schema() -> None:
         assert set(VALUES[group]) & documented, group
 
 
-def test_the_chart_is_of_this_release() -> None:
+def test_the_chart_version_is_the_release_version() -> None:
     assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == __version__

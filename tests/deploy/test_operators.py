@@ -145,7 +145,7 @@ def matches(labels: dict[str, str], matchers: list[tuple[str, str, str]]) -> boo
     return True
 
 
-def test_there_is_something_to_test() -> None:
+def test_rules_and_dashboard_are_not_empty() -> None:
     assert len(EXPRESSIONS) > 80
     assert sum(len(selectors_of(expression).selectors) for expression in EXPRESSIONS) > 120
     with pytest.raises(ValueError, match="expected type matrix"):
@@ -153,7 +153,7 @@ def test_there_is_something_to_test() -> None:
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_every_expression_asks_for_what_is_told(expression: str, scraped: Scraped) -> None:
+def test_every_expression_uses_exported_metrics_and_labels(expression: str, scraped: Scraped) -> None:
     names = selectors_of(expression)
     assert names.selectors
     grouped = set(OF_PROMETHEUS)
@@ -172,7 +172,7 @@ def test_every_expression_asks_for_what_is_told(expression: str, scraped: Scrape
     assert names.labels <= grouped
 
 
-def test_every_metric_of_a_learner_is_on_the_dashboard(scraped: Scraped) -> None:
+def test_every_learner_metric_is_on_the_dashboard(scraped: Scraped) -> None:
     shown = {metric for item in of_the_dashboard() for metric, _ in selectors_of(item).selectors}
     samples = {name for name, labels in scraped.samples.items() if "learner" in labels[0]}
     ours = {name for name in samples if not name.endswith("_created")}
@@ -187,7 +187,7 @@ def test_every_metric_of_a_learner_is_on_the_dashboard(scraped: Scraped) -> None
 # The dashboard
 
 
-def test_the_dashboard_is_of_a_current_schema_and_of_no_one_s_own_data_source() -> None:
+def test_the_dashboard_has_a_current_schema_and_a_selectable_data_source() -> None:
     assert DASHBOARD["schemaVersion"] >= 39
     assert (DASHBOARD["uid"], DASHBOARD["id"]) == ("rarestream", None)
     variables = {item["name"]: item for item in DASHBOARD["templating"]["list"]}
@@ -213,7 +213,7 @@ def lost(document: Any, shipped: Any, at: str = "") -> set[str]:
     return set() if document == shipped else {at}
 
 
-def test_grafana_s_own_types_know_all_that_the_dashboard_says() -> None:
+def test_grafana_types_know_every_dashboard_option() -> None:
     """What they do not know, as an option that is misspelt or of another kind of panel, is lost on the way."""
     register_default_plugins()
 
@@ -235,7 +235,7 @@ def test_grafana_s_own_types_know_all_that_the_dashboard_says() -> None:
     assert unknown(misspelt) - unknown(DASHBOARD) == {f"/panels/{at}/fieldConfig/defaults/custom/lineWdith"}
 
 
-def test_panels_stand_in_their_rows_and_do_not_overlap() -> None:
+def test_panels_lie_within_their_rows_without_overlap() -> None:
     assert [panel["title"] for panel in PANELS if panel["type"] == "row"] == ROWS
     ids = Counter(panel["id"] for panel in PANELS)
     assert max(ids.values()) == 1
@@ -254,7 +254,7 @@ def test_panels_stand_in_their_rows_and_do_not_overlap() -> None:
             assert len(references) == len(set(references))
 
 
-def test_every_expression_of_the_dashboard_takes_the_chosen_nodes_and_learners() -> None:
+def test_every_dashboard_expression_filters_by_node_and_learner() -> None:
     for expression in of_the_dashboard():
         for metric, matchers in selectors_of(expression).selectors:
             chosen = {(name, value) for name, _, value in matchers if value.startswith("$")}
@@ -263,7 +263,7 @@ def test_every_expression_of_the_dashboard_takes_the_chosen_nodes_and_learners()
                 assert ("instance", "$instance") in chosen or limit, expression
 
 
-def test_legends_name_labels_that_the_expression_leaves() -> None:
+def test_legends_use_labels_kept_by_the_expression() -> None:
     for panel in PANELS:
         for target in panel.get("targets", []):
             outermost = promql_parser.parse(target["expr"].replace("$__rate_interval", "5m"))
@@ -276,7 +276,7 @@ def test_legends_name_labels_that_the_expression_leaves() -> None:
 # The rules
 
 
-def test_every_alert_says_what_is_wrong_and_what_to_do() -> None:
+def test_every_alert_states_the_problem_and_the_remedy() -> None:
     names = [rule["alert"] for rule in ALERTS]
     assert len(names) == len(set(names))
     assert {
@@ -294,7 +294,7 @@ def test_every_alert_says_what_is_wrong_and_what_to_do() -> None:
         assert len(rule["annotations"]["description"]) > 100
 
 
-def test_what_alerts_tell_of_is_there() -> None:
+def test_labels_routes_and_metrics_in_alert_texts_exist() -> None:
     """Labels that their texts name are left by the expression; routes, settings and metrics exist."""
     paths = set(create_app(Settings(store="memory:")).openapi()["paths"])
     for rule in ALERTS:
@@ -313,7 +313,7 @@ def test_what_alerts_tell_of_is_there() -> None:
 @pytest.mark.parametrize(
     ("alert", "statuses"), [("RarestreamRequestsRefused", [429]), ("RarestreamErrors", [500, 503])]
 )
-def test_the_alerts_on_replies_tell_of_every_reason(alert: str, statuses: list[int]) -> None:
+def test_the_reply_alerts_mention_every_reason(alert: str, statuses: list[int]) -> None:
     (text,) = [rule["annotations"] for rule in ALERTS if rule["alert"] == alert]
     samples = [code for code, status in codes() if status in statuses]
     assert len(samples) >= 4
@@ -322,7 +322,7 @@ def test_the_alerts_on_replies_tell_of_every_reason(alert: str, statuses: list[i
     assert "full" not in text["summary"]
 
 
-def test_every_alert_is_tested_to_fire() -> None:
+def test_every_alert_has_a_firing_test() -> None:
     tests = yaml.safe_load((PROMETHEUS / "rarestream.tests.yaml").read_text())["tests"]
     fired = set()
     for test in tests:
@@ -333,7 +333,7 @@ def test_every_alert_is_tested_to_fire() -> None:
     assert fired == {rule["alert"] for rule in ALERTS}
 
 
-def test_series_of_the_rules_tests_are_what_is_told(scraped: Scraped) -> None:
+def test_series_in_rule_tests_match_exported_metrics(scraped: Scraped) -> None:
     tests = yaml.safe_load((PROMETHEUS / "rarestream.tests.yaml").read_text())["tests"]
     for test in tests:
         for series in test["input_series"]:
@@ -353,14 +353,14 @@ def test_series_of_the_rules_tests_are_what_is_told(scraped: Scraped) -> None:
     ],
     ids=" ".join,
 )
-def test_promtool_agrees(arguments: list[str]) -> None:
+def test_promtool_accepts_the_rules(arguments: list[str]) -> None:
     assert promtool is not None
     process = subprocess.run([promtool, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, timeout=300)
     assert process.returncode == 0, process.stdout + process.stderr
 
 
 @with_promtool
-def test_promtool_has_nothing_to_say_against_a_scrape(scraped: Scraped) -> None:
+def test_promtool_accepts_a_scrape(scraped: Scraped) -> None:
     assert promtool is not None
     process = subprocess.run(
         [promtool, "check", "metrics"], input=scraped.text, capture_output=True, text=True, timeout=120
@@ -368,7 +368,7 @@ def test_promtool_has_nothing_to_say_against_a_scrape(scraped: Scraped) -> None:
     assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
 
 
-def test_the_documented_metrics_are_those_that_are_told(scraped: Scraped) -> None:
+def test_the_documented_metrics_match_the_exported_metrics(scraped: Scraped) -> None:
     """By name, type, labels and meaning."""
     rows = re.findall(r"^\| `(rarestream_\w+)` \| (\w+) \| (.+) \| (.+) \|$", README, re.MULTILINE)
     samples = []

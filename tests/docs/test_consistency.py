@@ -73,7 +73,7 @@ def test_every_setting_is_in_the_reference_with_its_default(name: str) -> None:
     assert meaning == Settings.model_fields[name].description
 
 
-def test_no_setting_that_is_named_anywhere_is_gone() -> None:
+def test_every_documented_setting_exists() -> None:
     files = [*DOCUMENTS, ROOT / "CHANGELOG.md", *(ROOT / "benchmarks").glob("*.md")]
     for folder in ("deploy", "docker", "examples"):
         files += [path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
@@ -82,7 +82,7 @@ def test_no_setting_that_is_named_anywhere_is_gone() -> None:
         assert named <= {*Settings.model_fields, "url", "key", "ca"}, file
 
 
-def test_variables_of_other_programs_that_are_named_are_read() -> None:
+def test_documented_variables_of_other_programs_are_read() -> None:
     source = "".join(path.read_text() for path in (ROOT / "service").rglob("*.py"))
     for document in DOCUMENTS:
         for name in re.findall(r"\b(?:KAFKA|REDIS)_[A-Z]+\b", document.read_text()):
@@ -120,7 +120,7 @@ def test_every_algorithm_is_in_the_guide_with_its_parameters(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", algorithms())
-def test_the_guide_says_how_many_columns_an_algorithm_takes_where_features_may_have_more(name: str) -> None:
+def test_the_guide_states_column_limits_below_those_of_the_features(name: str) -> None:
     (features,) = re.findall(rf"^\| `{name}` \| .*? \| (.*?) \|", section(LEARNERS, "Which algorithm"), re.MULTILINE)
     traits = algorithms()[name].TRAITS
     widest = SparseColumns if traits.sparse else Dense
@@ -129,7 +129,7 @@ def test_the_guide_says_how_many_columns_an_algorithm_takes_where_features_may_h
     assert features.split(" (")[0] == ("all" if traits.sparse else "dense, table")
 
 
-def test_the_readme_counts_what_there_is() -> None:
+def test_counts_in_the_readme_are_correct() -> None:
     table = section(README, "Which algorithm")
     prose = " ".join(table.split())
     named = set(re.findall(r"`([a-z-]+)`", "\n".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))))
@@ -144,7 +144,7 @@ def test_the_readme_counts_what_there_is() -> None:
 
 
 @pytest.mark.parametrize("kind", FEATURE_KINDS)
-def test_every_kind_of_features_is_in_the_guide(kind: str) -> None:
+def test_every_feature_kind_is_in_the_guide(kind: str) -> None:
     (text,) = re.findall(rf"^`{kind}`:\n\n(.*?)(?:\n\n)", section(LEARNERS, "Features"), re.DOTALL | re.MULTILINE)
     assert_documented(FEATURE_KINDS[kind].schema(), text)
 
@@ -161,7 +161,7 @@ def test_every_kind_of_features_is_in_the_guide(kind: str) -> None:
         ("figures", section(METRICS, "Live figures")),
     ],
 )
-def test_every_part_of_a_learner_is_in_the_guides(part: str, text: str) -> None:
+def test_every_learner_setting_is_in_the_guides(part: str, text: str) -> None:
     config = Config.of({"algorithm": "cbr", "features": {"kind": "dense", "dim": 1}})
     kind = LearnerSettings if part == "learner" else type(getattr(config, part))
     (table,) = re.findall(r"^\| parameter \| default \|.*?(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
@@ -169,13 +169,13 @@ def test_every_part_of_a_learner_is_in_the_guides(part: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(("part", "title"), [("scaling", "Scaling"), ("embedding", "Embeddings")])
-def test_every_choice_of_a_part_is_told(part: str, title: str) -> None:
+def test_every_choice_of_a_setting_is_documented(part: str, title: str) -> None:
     config = Config.of({"algorithm": "cbr", "features": {"kind": "dense", "dim": 1}})
     for kind in getattr(config, part).schema()["properties"]["kind"]["enum"]:
         assert f"| `{kind}` |" in section(LEARNERS, title)
 
 
-def test_every_objective_and_calibration_is_told() -> None:
+def test_every_objective_and_calibration_is_documented() -> None:
     config = Config.of({"algorithm": "cbr", "features": {"kind": "dense", "dim": 1}})
     assert config.threshold is not None
     assert config.calibration is not None
@@ -191,14 +191,14 @@ def test_every_objective_and_calibration_is_told() -> None:
 # The API
 
 
-def test_every_endpoint_is_in_the_api() -> None:
+def test_every_endpoint_is_in_the_api_reference() -> None:
     paths = create_app(Settings(store="memory:")).openapi()["paths"]
     there = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
     documented = set(re.findall(r"`([A-Z]+ /v1/[^`]*)`", section(API, "In short")))
     assert documented == there
 
 
-def test_every_query_parameter_is_in_the_api() -> None:
+def test_every_query_parameter_is_in_the_api_reference() -> None:
     paths = create_app(Settings(store="memory:")).openapi()["paths"]
     for path, methods in paths.items():
         for operation in methods.values():
@@ -217,12 +217,12 @@ def codes() -> set[tuple[str, int]]:
     return result | {("not-found", 404), ("method-not-allowed", 405)}
 
 
-def test_every_error_is_in_the_api() -> None:
+def test_every_error_is_in_the_api_reference() -> None:
     documented = {(code, int(cells[0])) for code, cells in rows(section(API, "Errors")).items() if cells[0].isdigit()}
     assert documented == codes()
 
 
-def test_every_command_is_in_the_command_line() -> None:
+def test_every_command_is_in_the_command_line_reference() -> None:
     commands = get_command(command_line).commands  # type: ignore[attr-defined]
     documented = set(re.findall(r"^\| \[`(\w+)`\]", read("docs/reference/command-line.md"), re.MULTILINE))
     assert documented == set(commands)
@@ -235,7 +235,7 @@ def public(of: type) -> set[str]:
     return {name for name in vars(of) if not name.startswith("_")}
 
 
-def test_every_method_of_the_client_is_in_its_guide_with_its_arguments() -> None:
+def test_every_client_method_is_in_its_guide_with_its_arguments() -> None:
     """And the defaults of `Client` itself."""
     text = read("docs/reference/python-client.md")
     documented = {
@@ -266,7 +266,7 @@ def test_every_method_of_the_client_is_in_its_guide_with_its_arguments() -> None
 # Figures
 
 
-def test_every_live_figure_is_defined() -> None:
+def test_every_live_metric_is_defined() -> None:
     text = section(METRICS, "Live figures")
     documented = set(re.findall(r"`([a-z0-9_]+)`", text))
     document = learners.create("cbr", dim=2).figures()
@@ -278,7 +278,7 @@ def test_every_live_figure_is_defined() -> None:
         assert set(item) - {"window", "since_start", "undefined", "events", "class_counts", "position"} <= documented
 
 
-def test_every_column_of_the_history_is_told() -> None:
+def test_every_history_column_is_documented() -> None:
     documented = set(
         re.findall(r"`([a-z0-9_]+)`", section(METRICS, "Live figures") + section(METRICS, "History and stream"))
     )
@@ -289,7 +289,7 @@ def test_every_column_of_the_history_is_told() -> None:
 
 
 @pytest.mark.parametrize("document", [*DOCUMENTS, *BESIDE], ids=lambda item: str(item.relative_to(ROOT)))
-def test_links_lead_somewhere(document: Path) -> None:
+def test_links_resolve(document: Path) -> None:
     for link in links(document):
         if re.match(r"https?:", link):
             continue
@@ -300,7 +300,7 @@ def test_links_lead_somewhere(document: Path) -> None:
             assert anchor in anchors(target), link
 
 
-def test_every_document_is_reached_from_the_readme() -> None:
+def test_every_document_is_reachable_from_the_readme() -> None:
     reached, waiting = set[Path](), [ROOT / "README.md"]
     while waiting:
         document = waiting.pop()
@@ -314,7 +314,7 @@ def test_every_document_is_reached_from_the_readme() -> None:
     assert set((ROOT / "examples").glob("*.py")) <= reached
 
 
-def test_the_picture_is_one_and_small() -> None:
+def test_the_screenshot_is_a_small_png() -> None:
     picture = ROOT / "docs" / "dashboard.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.stat().st_size < 300 * 1024
@@ -323,7 +323,7 @@ def test_the_picture_is_one_and_small() -> None:
 # The packages
 
 
-def test_every_dependency_has_its_reason_beside_it() -> None:
+def test_every_dependency_states_its_reason() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     project = tomllib.loads(text)["project"]
     extras = project["optional-dependencies"]
@@ -332,7 +332,7 @@ def test_every_dependency_has_its_reason_beside_it() -> None:
         assert "#" in line or requirement.startswith("pytest>"), f"{requirement} has no reason"
 
 
-def test_constraints_pin_every_dependency_without_addresses() -> None:
+def test_constraints_pin_every_dependency_without_urls() -> None:
     pins = (ROOT / "constraints.txt").read_text().splitlines()
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+]+", line) for line in pins)
     pinned = {line.partition("==")[0].lower().replace("_", "-") for line in pins}
@@ -343,7 +343,7 @@ def test_constraints_pin_every_dependency_without_addresses() -> None:
 
 
 @pytest.mark.parametrize("package", [rarestream, learners, service], ids=lambda item: item.__name__)
-def test_public_names_exist_and_modules_say_what_they_are_for(package: ModuleType) -> None:
+def test_public_names_exist_and_modules_state_their_purpose(package: ModuleType) -> None:
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         if info.name.endswith("__main__"):
             continue
@@ -354,6 +354,6 @@ def test_public_names_exist_and_modules_say_what_they_are_for(package: ModuleTyp
             assert exists, f"{info.name}.{name} does not exist"
 
 
-def test_the_library_imports_nothing_of_the_service() -> None:
+def test_the_library_does_not_import_the_service() -> None:
     for source in (ROOT / "learners").rglob("*.py"):
         assert not re.search(r"^\s*(from|import) (service|fastapi|asyncio|httpx|redis)\b", source.read_text(), re.M)

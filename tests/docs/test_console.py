@@ -44,7 +44,7 @@ def shown(console: Console, url: str) -> list[dict[str, object]]:
 # README.md
 
 
-def test_the_service_of_the_session_is_ended(tmp_path: Path) -> None:
+def test_the_documented_session_ends_its_service(tmp_path: Path) -> None:
     """By the shell that started it, as at a terminal, in order."""
     (end,) = (text for text in inline(ROOT / "README.md") if text.startswith("kill %"))
     start, _, _ = block("README.md", "rarestream serve --store sqlite:///rarestream.db").text.partition("\n\n")
@@ -58,7 +58,7 @@ def test_the_service_of_the_session_is_ended(tmp_path: Path) -> None:
 # operations.md
 
 
-def test_kernels_are_compiled_and_then_the_service_started(tmp_path: Path) -> None:
+def test_kernels_are_compiled_before_the_service_starts(tmp_path: Path) -> None:
     warm, serve = commands(block("docs/how-to/run.md", "$ rarestream warm"))
     console = Console(tmp_path)
     assert console.run(warm).stdout.splitlines()[-1].startswith("the kernels are in ")
@@ -68,7 +68,7 @@ def test_kernels_are_compiled_and_then_the_service_started(tmp_path: Path) -> No
     assert store.exists()
 
 
-def test_several_processes(tmp_path: Path) -> None:
+def test_several_processes_start(tmp_path: Path) -> None:
     (serve,) = commands(block("docs/how-to/run.md", "$ rarestream serve --store redis://localhost:6379/0 --workers"))
     console = Console(tmp_path)
     with RedisServer() as redis:
@@ -79,7 +79,7 @@ def test_several_processes(tmp_path: Path) -> None:
     assert "worker=4" in console.errors()
 
 
-def test_sentinels_and_a_cluster(tmp_path: Path) -> None:
+def test_sentinels_and_a_cluster_start(tmp_path: Path) -> None:
     of_sentinels, of_cluster = commands(block("docs/how-to/store.md", "$ rarestream serve --acks replicas:1"))
     console = Console(tmp_path)
     create = "rarestream create fraud --algorithm cbr-diag --features named --url"
@@ -97,7 +97,7 @@ def test_sentinels_and_a_cluster(tmp_path: Path) -> None:
             console.run(f"{learn} {url}")
 
 
-def test_learners_spread_over_nodes(tmp_path: Path) -> None:
+def test_learners_are_spread_over_nodes(tmp_path: Path) -> None:
     (serve,) = commands(block("docs/how-to/several-nodes.md", "$ RARESTREAM_REPLICATION=2"))
     port = free_port()
     console = Console(tmp_path, RARESTREAM_PORT=port)
@@ -119,7 +119,7 @@ def masked(line: str) -> str:
     return re.sub(r'(\d+\.\d+)ms|(?<="milliseconds":)\d+\.\d+', "MS", line)
 
 
-def test_lines_of_the_log(tmp_path: Path) -> None:
+def test_documented_log_lines_match(tmp_path: Path) -> None:
     printed = block("docs/how-to/monitor.md", "2026-11-20T19:49:26.696Z INFO").text.splitlines()
     config = {"algorithm": "cbr-diag", "features": {"kind": "named"}}
     events = [{"features": {"amount": i}, "label": i % 2} for i in range(20)]
@@ -137,7 +137,7 @@ def test_lines_of_the_log(tmp_path: Path) -> None:
 # security.md
 
 
-def test_it_does_not_listen_everywhere_without_keys(tmp_path: Path) -> None:
+def test_the_service_refuses_public_addresses_without_keys(tmp_path: Path) -> None:
     refused = block("docs/how-to/secure.md", "$ rarestream serve --host 0.0.0.0")
     (serve,) = commands(refused)
     expected = refused.text.partition("\n")[2].strip()
@@ -145,7 +145,7 @@ def test_it_does_not_listen_everywhere_without_keys(tmp_path: Path) -> None:
     assert Console(tmp_path).run(serve, status=2).stderr.startswith(expected.removesuffix(" ..."))
 
 
-def test_tls(tmp_path: Path) -> None:
+def test_tls_commands_run(tmp_path: Path) -> None:
     create, serve, look = commands(block("docs/how-to/secure.md", "$ rarestream keys create"))
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
@@ -162,7 +162,7 @@ def test_tls(tmp_path: Path) -> None:
         assert httpx.get(f"{url}/v1/learners", verify=trusting, trust_env=False, timeout=300).status_code == 401
 
 
-def test_a_keys_file(tmp_path: Path) -> None:
+def test_a_keys_file_is_created_and_used(tmp_path: Path) -> None:
     text = block("docs/how-to/secure.md", '{"keys": [{').text
     secret = "5" * 64
     path = tmp_path / "keys.json"
@@ -175,7 +175,7 @@ def test_a_keys_file(tmp_path: Path) -> None:
     assert reply["limits"]["requests_per_second"] == 200
 
 
-def test_a_scrape_with_a_key(tmp_path: Path) -> None:
+def test_a_scrape_uses_a_key(tmp_path: Path) -> None:
     """As Prometheus does by this configuration: the file's content, without space around it, as a bearer token."""
     (job,) = yaml.safe_load(block("docs/how-to/secure.md", "scrape_configs").text)["scrape_configs"]
     assert set(job) == {"job_name", "authorization", "static_configs"}
@@ -193,7 +193,7 @@ def test_a_scrape_with_a_key(tmp_path: Path) -> None:
 # consume
 
 
-def test_consumers_of_kafka(tmp_path: Path) -> None:
+def test_kafka_consumers_run(tmp_path: Path) -> None:
     both, of_labels, secured = commands(block("docs/how-to/read-kafka-and-redis.md", "$ rarestream consume kafka"))
     message = json.loads(block("docs/how-to/read-kafka-and-redis.md", '{"id":"tx-10"').text)
     with (
@@ -230,7 +230,7 @@ def test_consumers_of_kafka(tmp_path: Path) -> None:
     assert nobody in completed.stderr
 
 
-def test_a_consumer_of_kafka_and_one_of_redis(tmp_path: Path) -> None:
+def test_a_kafka_consumer_and_a_redis_consumer_run(tmp_path: Path) -> None:
     of_kafka, of_redis = commands(block("docs/reference/command-line.md", "$ rarestream consume"))
     with Process("memory:", tmp_path / "log") as service, Target(service.url, "cards") as cards:
         console = Console(tmp_path, RARESTREAM_URL=service.url)
@@ -251,7 +251,7 @@ def test_a_consumer_of_kafka_and_one_of_redis(tmp_path: Path) -> None:
 # What runs on needs an end
 
 
-def test_a_command_that_fails_is_told(tmp_path: Path) -> None:
+def test_a_failing_command_is_reported(tmp_path: Path) -> None:
     console = Console(tmp_path)
     with pytest.raises(RuntimeError, match="ended with 2"):
         console.run("rarestream list --nonsense")

@@ -39,7 +39,7 @@ def known_to(program: str, words: list[str]) -> None:
 # systemd
 
 
-def test_the_unit_of_systemd(tmp_path: Path) -> None:
+def test_the_systemd_unit_runs(tmp_path: Path) -> None:
     text = block("docs/how-to/run.md", "[Service]").text
     unit = configparser.RawConfigParser()
     unit.optionxform = str  # type: ignore[assignment, method-assign]
@@ -111,7 +111,7 @@ def test_the_image_is_built_and_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert path.stat().st_mode & 0o004  # which the user of the image needs
 
 
-def test_compose() -> None:
+def test_the_compose_commands_run() -> None:
     up, logs, down = commands(block("docs/how-to/containers.md", "$ docker compose"))
     parser = argparse.ArgumentParser()
     parser.add_argument("-f", type=Path)
@@ -137,7 +137,7 @@ def test_compose() -> None:
 # How it is installed
 
 
-def test_files_for_containers_begin_with_documented_lines() -> None:
+def test_container_files_begin_with_documented_commands() -> None:
     """The commands in their opening comments are those of the documents, which are carried out."""
     documented = [*commands(block("docs/how-to/containers.md", "$ docker build"))]
     documented += commands(block("docs/how-to/containers.md", "$ docker compose"))

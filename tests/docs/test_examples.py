@@ -42,7 +42,7 @@ def numbers(text: str, pattern: str) -> list[float]:
     return [float(number) for number in match.groups()]
 
 
-def test_spam_is_told_from_raw_text_though_its_words_change(service: Process) -> None:
+def test_spam_is_detected_in_raw_text_despite_changing_words(service: Process) -> None:
     text = printed("spam", service)
     f1, auc = numbers(text, r"6,000 messages: F1 ([\d.]+), AUC ([\d.]+) of the last 1,000")
     assert f1 > 0.9
@@ -66,7 +66,7 @@ def test_a_budget_finds_card_fraud_with_late_labels(service: Process) -> None:
     assert printed("card_fraud", service) == text
 
 
-def test_severity_is_told_by_ranks(service: Process) -> None:
+def test_severity_is_predicted_by_ranks(service: Process) -> None:
     text = printed("severity", service)
     error, constant = numbers(text, r"mean absolute error: ([\d.]+) ranks; always saying 1: ([\d.]+)")
     assert error < constant / 3
@@ -75,7 +75,7 @@ def test_severity_is_told_by_ranks(service: Process) -> None:
     assert printed("severity", service) == text
 
 
-def test_an_address_that_is_given_goes_before_that_of_the_environment() -> None:
+def test_an_address_argument_overrides_the_environment() -> None:
     command = [sys.executable, "examples/spam.py", "--url", "ftp://given.example"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RARESTREAM_URL": "http://127.0.0.1:1"}
     completed = subprocess.run(
@@ -94,5 +94,5 @@ def test_examples_are_short_and_import_the_client_only(example: Path) -> None:
     }
 
 
-def test_every_example_is_run() -> None:
+def test_every_example_is_tested() -> None:
     assert [example.stem for example in EXAMPLES] == ["card_fraud", "severity", "spam"]

@@ -54,7 +54,7 @@ def of_some_command(text: str) -> bool:
 
 
 @pytest.mark.parametrize("document", TEXTS, ids=lambda item: str(item.relative_to(ROOT)))
-def test_commands_within_the_text_are_taken(document: Path) -> None:
+def test_commands_in_the_text_are_valid(document: Path) -> None:
     for text in named(document):
         if text.startswith("COMMAND "):
             assert of_some_command(text.removeprefix("COMMAND "))
@@ -63,7 +63,7 @@ def test_commands_within_the_text_are_taken(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", TEXTS, ids=lambda entry: str(entry.relative_to(ROOT)))
-def test_options_within_the_text_are_some_command_s(document: Path) -> None:
+def test_options_in_the_text_belong_to_some_command(document: Path) -> None:
     name = str(document.relative_to(ROOT))
     if name == VOWPAL_WABBIT:
         return
@@ -76,25 +76,25 @@ def test_options_within_the_text_are_some_command_s(document: Path) -> None:
             assert option in Path(ROOT, others[option].replace(".", "/"), "__main__.py").read_text()
 
 
-def test_no_option_of_another_program_is_gone() -> None:
+def test_every_listed_option_of_other_programs_is_in_the_text() -> None:
     for name, others in OTHERS.items():
         commands = {text.split()[0] for text in inline(ROOT / name)}
         assert set(others) <= commands
 
 
-def test_there_is_much_to_look_at() -> None:
+def test_the_documents_contain_many_inline_commands() -> None:
     assert len(list(chain.from_iterable(map(named, DOCUMENTS)))) > 15
 
 
 @pytest.mark.parametrize("document", TEXTS, ids=lambda item: str(item.relative_to(ROOT)))
-def test_programs_within_the_text_are_there_and_take_their_options(document: Path) -> None:
+def test_programs_in_the_text_exist_and_accept_their_options(document: Path) -> None:
     for text in inline(document):
         if text.startswith("python -m "):
             module, *rest = text.removeprefix("python -m ").split()
             parse_module(module, rest)
 
 
-def test_programs_of_the_benchmarks_take_what_is_shown() -> None:
+def test_benchmark_programs_accept_the_documented_options() -> None:
     """With what the comment behind a command says that it takes, too."""
     lines = block("docs/reference/benchmarks.md", "$ python -m benchmarks.papers").text.splitlines()
     assert len(lines) > 10
@@ -118,19 +118,19 @@ def test_programs_of_the_benchmarks_take_what_is_shown() -> None:
         "--nonsense",
     ],
 )
-def test_what_is_wrong_is_found(text: str) -> None:
+def test_invalid_commands_are_detected(text: str) -> None:
     with pytest.raises(Wrong):
         parse(words(text), complete=False)
 
 
-def test_what_is_not_whole_may_lack_something() -> None:
+def test_incomplete_commands_may_omit_arguments() -> None:
     for text in ("watch", "create --config", "keys"):
         parse(words(text), complete=False)
         with pytest.raises(Wrong):
             parse(words(text))
 
 
-def test_programs_that_are_wrong_are_found() -> None:
+def test_invalid_programs_are_detected() -> None:
     for module, options in (("benchmarks.nonsense", []), ("benchmarks.papers", ["--nonsense"])):
         with pytest.raises(Wrong):
             parse_module(module, options)

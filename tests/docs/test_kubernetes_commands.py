@@ -39,7 +39,7 @@ def rendered(console: Console, command: str) -> dict[tuple[str, str], Any]:
 
 
 @with_helm
-def test_a_trial_installs_all_that_the_other_commands_name(console: Console) -> None:
+def test_the_trial_installs_everything_the_other_commands_name(console: Console) -> None:
     install, test, forward, uninstall, delete = TRIAL
     objects = rendered(console, install)
     assert {"Deployment", "StatefulSet", "Service", "Secret", "Pod"} <= {kind for kind, _ in objects}
@@ -50,7 +50,7 @@ def test_a_trial_installs_all_that_the_other_commands_name(console: Console) -> 
 
 
 @with_helm
-def test_production_reads_the_secrets_that_were_made_before(console: Console) -> None:
+def test_production_uses_the_secrets_created_before(console: Console) -> None:
     *secrets, upgrade, _ = PRODUCTION
     objects = rendered(console, upgrade)
     (deployment,) = (item for (kind, _), item in objects.items() if kind == "Deployment")
@@ -63,7 +63,7 @@ def test_production_reads_the_secrets_that_were_made_before(console: Console) ->
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on PATH")
-def test_kubectl_makes_the_documented_objects(console: Console) -> None:
+def test_kubectl_creates_the_documented_objects(console: Console) -> None:
     manifests = [
         yaml.safe_load(console.run(f"{item} --dry-run=client --output yaml").stdout) for item in PRODUCTION[:3]
     ]

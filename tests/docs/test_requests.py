@@ -47,13 +47,13 @@ def status(session: Session, method: str, path: str) -> int:
         return reply.status_code
 
 
-def test_every_get_that_is_named_is_answered(session: Session) -> None:
+def test_every_get_in_the_text_is_answered(session: Session) -> None:
     paths = named("GET")
     assert len(paths) > 20
     assert {path: status(session, "GET", path) for path in paths} == dict.fromkeys(paths, 200)
 
 
-def test_every_curl_within_the_text_is_answered(session: Session, tmp_path: Path) -> None:
+def test_every_curl_in_the_text_is_answered(session: Session, tmp_path: Path) -> None:
     snippets = {text for document in DOCUMENTS for text in inline(document) if re.match(r"(tail .*\| )?curl ", text)}
     (dripping,) = (text for text in snippets if text.startswith("tail "))
     assert len(snippets) > 1
@@ -73,7 +73,7 @@ def test_every_curl_within_the_text_is_answered(session: Session, tmp_path: Path
     assert [(item["lines"], item["applied"]) for item in (first, second)] == [(1, 1), (2, 1)]
 
 
-def test_every_request_of_the_list_has_been_carried_out(session: Session) -> None:
+def test_every_listed_request_was_executed(session: Session) -> None:
     """By the log. What no block sends comes first."""
     listed = re.findall(r"^\| `([A-Z]+ /v1[^`]*)` \|", API.read_text(), re.MULTILINE)
     assert len(listed) > 30

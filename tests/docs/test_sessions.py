@@ -58,7 +58,7 @@ def test_every_snippet_runs_as_printed(document: Path, tmp_path: Path) -> None:
                 compare(shown, session.names[name])
 
 
-def test_every_other_block_is_read_by_a_test() -> None:
+def test_every_other_block_is_covered_by_a_test() -> None:
     read = read_by_tests()
     left = [item for document in DOCUMENTS for item in not_run(document) if item.place not in read]
     pictures = [block(document, begins) for document, begins in NOTHING_TO_RUN]
@@ -66,13 +66,13 @@ def test_every_other_block_is_read_by_a_test() -> None:
     assert {item.language for item in left} == {"text"}
 
 
-def test_a_block_is_one_and_there() -> None:
+def test_a_block_must_exist_exactly_once() -> None:
     for begins in ("$ rarestream nonsense", "{"):  # none, and several
         with pytest.raises(ValueError, match="blocks that begin with"):
             block("docs/reference/http-api.md", begins)
 
 
-def test_the_conversation_over_a_websocket_is_the_one_that_is_run() -> None:
+def test_the_printed_websocket_conversation_matches_the_program() -> None:
     printed = block("docs/reference/http-api.md", '<- {"type": "hello"')
     (program,) = (
         item
@@ -107,7 +107,7 @@ def received() -> list[Any]:
         ([{"status": "applied"}], [{"status": "applied"}]),
     ],
 )
-def test_what_may_differ_from_what_is_shown(shown: Any, actual: Any) -> None:
+def test_allowed_differences_between_documented_and_actual_output(shown: Any, actual: Any) -> None:
     compare(shown, actual)
 
 
@@ -130,12 +130,12 @@ def test_what_may_differ_from_what_is_shown(shown: Any, actual: Any) -> None:
         ({"a": []}, {"a": {}}),
     ],
 )
-def test_what_may_not(shown: Any, actual: Any) -> None:
+def test_refused_differences_between_documented_and_actual_output(shown: Any, actual: Any) -> None:
     with pytest.raises(Differs):
         compare(shown, actual)
 
 
-def test_a_session_fails_where_its_document_is_wrong(tmp_path: Path) -> None:
+def test_a_session_fails_if_its_document_is_wrong(tmp_path: Path) -> None:
     with Session(tmp_path, started=True) as session:
         session.run(Block("made.md", 1, "http", "GET /v1/health/ready\n"))
         with pytest.raises(Differs, match=r"made.md:2: /status is 'ok'; 'fine' is shown"):

@@ -29,7 +29,7 @@ class ObservableProcess(Process):
         self.started = self._process
 
 
-def test_commands_that_still_start() -> None:
+def test_commands_still_starting_are_ended() -> None:
     started = []
 
     def test() -> None:
@@ -43,7 +43,7 @@ def test_commands_that_still_start() -> None:
     assert all(item.stdout is not None and item.stdout.closed for item in started)
 
 
-def test_a_console_s_command_and_what_it_has_started(tmp_path: Path) -> None:
+def test_a_console_command_and_its_children_are_ended(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     console = Console(tmp_path / "folder")
@@ -62,7 +62,7 @@ def test_a_console_s_command_and_what_it_has_started(tmp_path: Path) -> None:
         assert reading.read() == b""  # nobody can write there any more
 
 
-def test_a_service_that_does_not_get_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_that_does_not_become_ready_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = ObservableProcess("redis://127.0.0.1:1/0", tmp_path / "log")
     monkeypatch.setattr(process, "_START", 0.0)
     with pytest.raises(TimeoutError, match="not within 0 s: ready"):
@@ -70,7 +70,7 @@ def test_a_service_that_does_not_get_ready(tmp_path: Path, monkeypatch: pytest.M
     assert service.started.returncode == -signal.SIGKILL
 
 
-def test_a_service_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_service_to_end_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = ObservableProcess("memory:", tmp_path / "log")
     service.launch()
     monkeypatch.setattr(process, "_PATIENCE", 0.0)

@@ -150,7 +150,7 @@ class Naive:
     ("m", "window", "remembered", "ids"),
     [(2, 300, 1, None), (3, 50, 90, 150), (5, 1, 2, 4), (2, 7, 1, 10), (2, 100, 2**17, 500), (2, 7, 64, 80)],
 )
-def test_all_is_as_in_the_definitions_however_the_stream_is_cut(
+def test_everything_matches_the_definitions_for_any_batching(
     m: int, window: int, remembered: int, ids: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comparison, "_FEWEST_IDS", remembered)
@@ -176,7 +176,7 @@ def test_all_is_as_in_the_definitions_however_the_stream_is_cut(
     remembered=st.sampled_from([1, 64, 100, 2**17]),
 )
 @settings(max_examples=20)
-def test_the_state_does_not_tell_the_batches(cuts: list[int], window: int, remembered: int) -> None:
+def test_the_state_is_independent_of_batching(cuts: list[int], window: int, remembered: int) -> None:
     full = record(400, seed=9, ids=300)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparison, "_FEWEST_IDS", remembered)
@@ -186,7 +186,7 @@ def test_the_state_does_not_tell_the_batches(cuts: list[int], window: int, remem
         assert parts.digest() == compared(full, window=window).digest()
 
 
-def test_a_correction_is_as_if_the_label_had_been_so_from_the_start() -> None:
+def test_a_correction_counts_as_if_the_label_was_original() -> None:
     full = record(200, seed=3)
     names = [f"e{i}" for i in range(200)]
     full = ComparedBatch(hashes_of(names), full.labels, full.scores, full.clocks)
@@ -213,7 +213,7 @@ def test_a_correction_is_as_if_the_label_had_been_so_from_the_start() -> None:
         assert {**after, "duplicates": 3, "corrections": 3} == reported
 
 
-def test_an_id_is_known_for_longer_than_its_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_are_remembered_longer_than_their_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "_FEWEST_IDS", 128)
     full = record(200, seed=3)
     full = ComparedBatch(hashes_of([f"e{i}" for i in range(200)]), full.labels, full.scores, full.clocks)
@@ -229,7 +229,7 @@ def test_an_id_is_known_for_longer_than_its_scores(monkeypatch: pytest.MonkeyPat
     assert (wide.events, wide.view().as_json()["duplicates"]) == (200, 150)
 
 
-def test_memory_grows_with_what_came() -> None:
+def test_memory_grows_with_the_events() -> None:
     result = compared(record(10, seed=0))
     assert len(result._ids.hashes) == len(result._window.labels) == 64
     result.apply(record(90, seed=1))
@@ -251,7 +251,7 @@ tied = st.sampled_from([-np.inf, -1.0, 0.0, 1e-300, 2.5, np.inf])
 
 @given(st.lists(st.tuples(st.booleans(), st.lists(tied, min_size=3, max_size=3)), min_size=4, max_size=40))
 @settings(max_examples=60)
-def test_delong_equals_all_pairs_with_ties(events: list[tuple[bool, list[float]]]) -> None:
+def test_delong_equals_all_pairs_including_ties(events: list[tuple[bool, list[float]]]) -> None:
     labels = np.where([label for label, _ in events], 1.0, -1.0)
     labels[:2], labels[-2:] = 1.0, -1.0
     scores = np.array([row for _, row in events])
@@ -261,7 +261,7 @@ def test_delong_equals_all_pairs_with_ties(events: list[tuple[bool, list[float]]
     np.testing.assert_allclose(result.covariance, covariance, atol=1e-12)  # type: ignore[arg-type]
 
 
-def test_delong_on_many_events_and_against_scikit_learn() -> None:
+def test_delong_on_many_events_equals_scikit_learn() -> None:
     full = record(1500, seed=4, m=2, share=0.1)
     result = estimate_aucs(full.scores[full.labels < 0], full.scores[full.labels > 0])
     auc, covariance = naive_delong(full.labels, full.scores)
@@ -271,7 +271,7 @@ def test_delong_on_many_events_and_against_scikit_learn() -> None:
         assert result.auc[j] == pytest.approx(roc_auc_score(full.labels, full.scores[:, j]), abs=1e-12)
 
 
-def test_a_learner_and_its_copy_differ_by_nothing() -> None:
+def test_a_learner_and_its_copy_do_not_differ() -> None:
     full = record(300, seed=5, m=2)
     full.scores[:, 1] = full.scores[:, 0]
     reported = compared(full).view().as_json()
@@ -290,7 +290,7 @@ def test_a_learner_and_its_copy_differ_by_nothing() -> None:
         ([1, -1, -1], "fewer than two events of a class in the window", False),
     ],
 )
-def test_what_is_undefined_says_why(labels: list[int], reason: str, intervals: bool) -> None:
+def test_undefined_values_state_their_reason(labels: list[int], reason: str, intervals: bool) -> None:
     n = len(labels)
     batch = ComparedBatch(np.zeros(n, np.uint64), np.array(labels, float), np.ones((n, 2)), np.full(n, np.nan))
     reported = compared(batch).view().as_json()
@@ -304,7 +304,7 @@ def test_what_is_undefined_says_why(labels: list[int], reason: str, intervals: b
     json.dumps(reported, allow_nan=False)
 
 
-def test_the_better_one_is_found_and_the_words_say_so() -> None:
+def test_the_better_learner_is_identified_and_reported_in_words() -> None:
     random = np.random.default_rng(6)
     labels = np.where(random.random(4000) < 0.2, 1.0, -1.0)
     scores = random.normal(size=(4000, 2)) + labels[:, None] * np.array([0.1, 0.8])
@@ -327,7 +327,7 @@ def test_the_better_one_is_found_and_the_words_say_so() -> None:
     assert "b was better" in after["words"]
 
 
-def test_equals_seldom_get_a_verdict_though_one_looks_after_every_event() -> None:
+def test_equal_learners_rarely_get_a_verdict_under_continuous_monitoring() -> None:
     """At most 5 of 100 expected; far fewer come, and more than 12 would by chance in less than one of 700 tries."""
     random = np.random.default_rng(7)
     decided = 0
@@ -339,7 +339,7 @@ def test_equals_seldom_get_a_verdict_though_one_looks_after_every_event() -> Non
     assert decided <= 12
 
 
-def test_more_events_of_a_class_than_are_gathered() -> None:
+def test_more_events_of_a_class_than_the_buffer() -> None:
     m, n = 2, 2500
     scores = np.random.default_rng(8).normal(size=(n + 1, m))
     labels = np.full(n + 1, -1.0)
@@ -350,7 +350,7 @@ def test_more_events_of_a_class_than_are_gathered() -> None:
     naive.check(compared(batch, window=100).view().as_json())
 
 
-def test_a_view_can_last() -> None:
+def test_a_view_persists_after_updates() -> None:
     full = record(300, seed=10)
     result = compared(cut(full, 0, 200))
     frozen, live = result.view().frozen(), result.view().as_json()
@@ -374,19 +374,19 @@ def test_a_view_can_last() -> None:
         ({"learners": ["a", "b"], "window": 1_000_001, "alpha": 0.6}, ["/window", "/alpha"]),
     ],
 )
-def test_configurations_that_are_refused(values: dict[str, Any], pointers: list[str]) -> None:
+def test_invalid_configurations_are_refused(values: dict[str, Any], pointers: list[str]) -> None:
     with pytest.raises(InvalidInput) as error:
         GroupConfig.of(values)
     assert [problem.pointer for problem in error.value.problems] == pointers
 
 
-def test_a_configuration_comes_back_from_json() -> None:
+def test_a_configuration_survives_json() -> None:
     group = GroupConfig.of({"learners": ["a.b-c_9", "B"]})
     assert group.to_json() == {"learners": ["a.b-c_9", "B"], "window": 10_000, "alpha": 0.05}
     assert GroupConfig.of(json.loads(json.dumps(group.to_json()))) == group
 
 
-def test_columns_that_do_not_fit_change_nothing() -> None:
+def test_mismatched_columns_change_nothing() -> None:
     result, full = compared(record(20, seed=0)), record(20, seed=1, m=2)
     before = result.digest()
     with pytest.raises(InvalidInput, match="/scores"):
@@ -425,7 +425,7 @@ def test_columns_that_do_not_fit_change_nothing() -> None:
         ("tests.verdict_clocks", 0, np.inf),
     ],
 )
-def test_a_state_that_no_records_lead_to_is_refused(name: str, place: Any, value: float) -> None:
+def test_an_impossible_state_is_refused(name: str, place: Any, value: float) -> None:
     result = compared(record(100, seed=2), window=50)
     state = {key: array.copy() for key, array in result.state().items()}
     GroupComparison.restored(result.config, state)
@@ -435,7 +435,7 @@ def test_a_state_that_no_records_lead_to_is_refused(name: str, place: Any, value
     assert f"/{name}" in [problem.pointer for problem in error.value.problems]
 
 
-def test_labels_of_ids_are_those_of_the_window() -> None:
+def test_labels_of_ids_must_equal_those_of_the_window() -> None:
     result = compared(record(100, seed=2), window=50)
     for name, pointers in (("ids.labels", ["/ids.labels"]), ("window.labels", ["/ids.labels"])):
         state = {key: array.copy() for key, array in result.state().items()}
@@ -455,7 +455,7 @@ def test_more_ids_than_events_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
         GroupComparison.restored(result.config, state)
 
 
-def test_a_state_of_other_arrays_is_refused() -> None:
+def test_a_state_with_wrong_arrays_is_refused() -> None:
     result = compared(record(100, seed=2), window=50)
     state = result.state()
     wrong: list[tuple[str, dict[str, Any]]] = [
@@ -477,7 +477,7 @@ def test_a_state_of_other_arrays_is_refused() -> None:
         GroupComparison.restored(config(3, window=60), state)
 
 
-def test_one_compiled_signature() -> None:
+def test_apply_has_one_compiled_signature() -> None:
     full = record(30, seed=0)
     result = compared(full)
     result.apply(ComparedBatch(full.hashes[::2], full.labels[::2], full.scores[::2], full.clocks[::2]))

@@ -39,7 +39,7 @@ def test_a_configuration_survives_json(pipeline: Pipeline) -> None:
 
 @pytest.mark.parametrize("name", algorithms())
 @pytest.mark.parametrize("kind", FEATURES)
-def test_defaults_follow_the_features_and_the_algorithm(name: str, kind: str) -> None:
+def test_defaults_depend_on_the_features_and_the_algorithm(name: str, kind: str) -> None:
     algorithm = algorithms()[name]
     if kind in ("sparse", "named") and not algorithm.TRAITS.sparse:
         assert refused({"algorithm": name, "features": FEATURES[kind]}) == ["/features/kind"]
@@ -69,7 +69,7 @@ def test_defaults_follow_the_features_and_the_algorithm(name: str, kind: str) ->
     assert (config.window, config.remembered_ids, config.seed) == (10_000, 2**20, 0)
 
 
-def test_a_part_that_is_given_in_part_keeps_the_other_defaults() -> None:
+def test_a_partially_specified_section_keeps_the_other_defaults() -> None:
     config = Config.of(
         {
             "algorithm": "fofo",
@@ -135,18 +135,18 @@ def test_a_part_that_is_given_in_part_keeps_the_other_defaults() -> None:
         ),
     ],
 )  # fmt: skip
-def test_every_problem_is_listed_at_once(values: Any, pointers: list[str]) -> None:
+def test_all_problems_are_listed_together(values: Any, pointers: list[str]) -> None:
     assert refused(values) == pointers
 
 
-def test_an_unknown_algorithm_does_not_hide_the_rest() -> None:
+def test_an_unknown_algorithm_does_not_hide_other_problems() -> None:
     values = {"features": {"kind": "odd"}, "scaling": {"clip": 0}, "threshold": {"kappa": 0}, "window": 0}
     pointers = ["/algorithm", "/features/kind", "/scaling/clip", "/threshold/kappa", "/window"]
     assert refused({**values, "algorithm": "svm"}) == pointers
     assert refused(values) == pointers
 
 
-def test_create_takes_what_the_http_api_takes_and_shortens_it() -> None:
+def test_create_accepts_http_configurations_and_shortcuts() -> None:
     learner = create(
         "fofo",
         dim=3,
@@ -215,7 +215,7 @@ def test_create_refuses_with_a_pointer(settings: dict[str, Any], pointer: str) -
     assert [problem.pointer for problem in caught.value.problems] == [pointer]
 
 
-def test_restore_takes_a_configuration_and_a_state_back() -> None:
+def test_restore_accepts_a_configuration_and_a_state() -> None:
     learner = create("cbr", dim=4)
     carried, y = events(Pipeline("fofo", "dense"), 30)
     learner.learn(carried, y)
@@ -231,7 +231,7 @@ def test_restore_takes_a_configuration_and_a_state_back() -> None:
         restore(learner.config.to_json(), {})
 
 
-def test_what_the_package_names_is_there() -> None:
+def test_public_names_of_the_package_exist() -> None:
     assert all(hasattr(learners, name) for name in learners.__all__)
     assert list(learners.algorithms()) == sorted(learners.algorithms())
 
@@ -264,7 +264,7 @@ def test_the_catalogue_describes_an_algorithm(name: str) -> None:
     [[0, 1, 1, 0], [-1, 1, 1, -1], [False, True, True, False], [0, True, 1.0, -1.0], (0, 1, 1, 0),
      *(np.array([0, 1, 1, 0], dtype=dtype) for dtype in ("u1", "f2", "?", object))],
 )  # fmt: skip
-def test_labels_of_any_spelling(labels: Any) -> None:
+def test_labels_of_any_type_are_accepted(labels: Any) -> None:
     y = Labels().read(labels)
     assert y.dtype == np.float64
     assert y.tolist() == [-1.0, 1.0, 1.0, -1.0]
@@ -291,13 +291,13 @@ def test_labels_of_any_spelling(labels: Any) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_bad_labels_are_refused_with_a_pointer_to_each(labels: Any, problems: list[tuple[str, str]]) -> None:
+def test_invalid_labels_are_refused_with_a_pointer_to_each(labels: Any, problems: list[tuple[str, str]]) -> None:
     with pytest.raises(InvalidInput) as caught:
         Labels().read(labels)
     assert [problem[:2] for problem in caught.value.problems] == problems
 
 
-def test_ranks_are_whole_numbers_from_1() -> None:
+def test_ranks_are_integers_from_1() -> None:
     kind = Labels(ranks=3)
     assert kind.classes == ["1", "2", "3"]
     for good in ([1, 2, 3, 1.0], np.array([3, 1], dtype=np.int8)):
@@ -319,7 +319,7 @@ def test_ranks_are_whole_numbers_from_1() -> None:
 
 
 @pytest.mark.parametrize("form", ["csr_array", "csr_matrix", "csc_array", "coo_array", "lil_array"])
-def test_scipy_sparse_matrices_are_taken_as_they_are(form: str) -> None:
+def test_scipy_sparse_matrices_are_accepted(form: str) -> None:
     plain, by_matrix = (create("fofo", features=FEATURES["sparse"]) for _ in range(2))
     carried, y = events(Pipeline("fofo", "sparse"), 20)
     dense = np.zeros((20, 300))
@@ -340,7 +340,7 @@ def test_duplicate_entries_of_a_scipy_matrix_are_summed_in_a_copy() -> None:
 
 
 @pytest.mark.parametrize("kind", FEATURES)
-def test_a_scipy_matrix_of_another_shape_or_for_other_features_is_refused(kind: str) -> None:
+def test_a_scipy_matrix_with_wrong_shape_or_features_is_refused(kind: str) -> None:
     learner = create("fofo", features=FEATURES[kind])
     for matrix in (
         scipy.sparse.csr_array((2, 299)),
@@ -355,7 +355,7 @@ def test_a_scipy_matrix_of_another_shape_or_for_other_features_is_refused(kind: 
         assert [problem.pointer for problem in caught.value.problems] == ["/0"]
 
 
-def test_a_learner_says_whether_its_scores_mean_anything_yet() -> None:
+def test_a_learner_reports_why_it_is_not_ready() -> None:
     learner = create("cbr", dim=1)
     assert learner.view().not_ready is not None
     learner.learn([[1.0]], [0])
@@ -372,7 +372,7 @@ def test_a_learner_says_whether_its_scores_mean_anything_yet() -> None:
     assert "negative" in (other.view().not_ready or "")
 
 
-def test_the_figures_carry_the_live_threshold() -> None:
+def test_the_metrics_include_the_live_threshold() -> None:
     learner = create("fofo", dim=1, threshold={"objective": "fixed", "value": 0.25})
     assert learner.figures()["threshold"] == learner.threshold == 0.25
     assert set(learner.figures()) == {
@@ -381,7 +381,7 @@ def test_the_figures_carry_the_live_threshold() -> None:
     }  # fmt: skip
 
 
-def test_a_threshold_that_decides_nothing_yet_is_undefined() -> None:
+def test_an_undecided_threshold_is_undefined() -> None:
     learner = create("cbr", dim=1)
     learner.learn([[1.0]], [0])
     figures = learner.figures()
@@ -393,7 +393,7 @@ def test_a_threshold_that_decides_nothing_yet_is_undefined() -> None:
     assert "/threshold" not in figures["undefined"]
 
 
-def test_parts_that_may_change_keep_what_they_are_not_told() -> None:
+def test_a_change_keeps_unmentioned_settings() -> None:
     config = Config.of({"algorithm": "cbr", "features": DENSE, "threshold": {"objective": "fbeta", "beta": 2.0}})
     other = config.with_changes({"threshold": {"memory": 500}, "figures": {"k": 7}, "late": {"unlabelled": "negative"}})
     assert other.threshold is not None
@@ -419,7 +419,7 @@ def test_parts_that_may_change_keep_what_they_are_not_told() -> None:
         ("svc", {"late": {"unlabelled": "negative"}}, ["/late/unlabelled"]),
     ],
 )
-def test_changes_that_are_refused(algorithm: str, values: Any, pointers: list[str]) -> None:
+def test_invalid_changes_are_refused(algorithm: str, values: Any, pointers: list[str]) -> None:
     config = Config.of({"algorithm": algorithm, "features": DENSE})
     with pytest.raises(InvalidInput) as caught:
         config.with_changes(values)
@@ -437,7 +437,7 @@ def test_changes_that_are_refused(algorithm: str, values: Any, pointers: list[st
         ("f" * 256, None),
     ],
 )
-def test_what_a_miss_costs_is_no_name_and_no_text(field: str, detail: str | None) -> None:
+def test_the_cost_field_must_be_numeric(field: str, detail: str | None) -> None:
     features = {"kind": "named", "text": ["body"], "categorical": ["shop"], "log": ["amount"]}
     plain = Config.of({"algorithm": "fofo", "features": features})
     assert plain.objections() == []
@@ -447,7 +447,7 @@ def test_what_a_miss_costs_is_no_name_and_no_text(field: str, detail: str | None
     assert Config.of(config.to_json()) == config
 
 
-def test_what_is_objected_to_is_not_created_but_restored() -> None:
+def test_objectionable_settings_are_refused_on_creation_but_restored() -> None:
     features = {"kind": "named", "categorical": ["shop", "amount"], "log": ["amount"]}
     threshold = {"objective": "cost", "field": "shop"}
     with pytest.raises(InvalidInput) as caught:
@@ -459,7 +459,7 @@ def test_what_is_objected_to_is_not_created_but_restored() -> None:
     assert restore(config.to_json(), learner.state()).digest() == learner.digest()
 
 
-def test_events_too_long_for_the_buffers_are_refused_where_there_are_buffers() -> None:
+def test_events_too_long_for_the_buffers_are_refused() -> None:
     event = (list(range(2000)), [1.0] * 2000)
     features = {"kind": "sparse", "dim": 5000}
     stored = Config.of({"algorithm": "npsvor", "features": features})
@@ -470,6 +470,6 @@ def test_events_too_long_for_the_buffers_are_refused_where_there_are_buffers() -
 
 
 @pytest.mark.parametrize("odd", [np.longdouble(1) + np.finfo(np.longdouble).eps, np.longdouble("1e-4000")])
-def test_labels_are_looked_at_as_they_are_given_and_not_as_they_are_rounded(odd: np.longdouble) -> None:
+def test_labels_are_validated_before_rounding(odd: np.longdouble) -> None:
     with pytest.raises(InvalidInput, match="/labels/0"):
         create("oam", dim=1).learn([[1.0], [2.0]], np.array([odd, 1], dtype=np.longdouble))

@@ -34,7 +34,7 @@ def column_bytes(scores: Predictions) -> list[bytes]:
 
 @pytest.mark.parametrize("calibrated", KINDS, ids=lambda item: item.kind)
 @pytest.mark.parametrize("objective", [Threshold(), BUDGET, Threshold("cost", field="amount")], ids=str)
-def test_a_node_that_notes_what_another_has_served_has_its_state(calibrated: Calibration, objective: Threshold) -> None:
+def test_a_node_recording_remote_predictions_has_the_same_state(calibrated: Calibration, objective: Threshold) -> None:
     there, here = BinaryDecision(calibrated, objective), BinaryDecision(calibrated, objective)
     values, y, costs, clocks = stream(400)
     for start in range(0, 400, 80):
@@ -50,7 +50,7 @@ def test_a_node_that_notes_what_another_has_served_has_its_state(calibrated: Cal
     assert column_bytes(there.preview(values, costs)) == column_bytes(here.preview(values, costs))
 
 
-def test_a_frozen_copy_stays_and_a_restored_one_goes_on() -> None:
+def test_a_frozen_copy_stays_and_a_restored_copy_continues() -> None:
     values, y, costs, clocks = stream(300)
     decision = BinaryDecision(KINDS[0], BUDGET)
     now = np.ones(100, dtype=np.bool_)
@@ -66,7 +66,7 @@ def test_a_frozen_copy_stays_and_a_restored_one_goes_on() -> None:
     assert frozen.threshold is not None
 
 
-def test_no_costs_are_costs_of_1_and_looking_accounts_for_nothing() -> None:
+def test_missing_costs_equal_costs_of_1_and_preview_spends_nothing() -> None:
     values, _, _, clocks = stream(50)
     decision = BinaryDecision(KINDS[1], Threshold("cost", false_positive=2.0, field="amount"))
     before = bits(decision)
@@ -78,7 +78,7 @@ def test_no_costs_are_costs_of_1_and_looking_accounts_for_nothing() -> None:
     assert set(served.thresholds.tolist()) == {2 / 3}
 
 
-def test_a_restart_forgets_the_model_and_not_what_was_spent_today() -> None:
+def test_a_restart_forgets_the_model_but_not_the_spent_budget() -> None:
     values, y, costs, clocks = stream(300)
     clocks[:] = clocks[0]  # one day
     decision = BinaryDecision(Calibration("isotonic"), Threshold("budget", alerts=10))
@@ -112,12 +112,12 @@ def test_the_threshold_can_be_changed_and_changed_back() -> None:
     assert bits(decision) == bits(always)
 
 
-def test_as_long_as_there_is_no_model_nothing_is_called_positive() -> None:
+def test_nothing_is_called_positive_without_a_model() -> None:
     scores = BinaryDecision(KINDS[0], Threshold()).without_model(np.zeros(3))
     assert scores.decisions.tolist() == [0, 0, 0]
 
 
-def test_an_ordinal_learner_has_nothing_to_account_for() -> None:
+def test_an_ordinal_learner_has_no_budget_account() -> None:
     config: dict[str, Any] = {"algorithm": "npsvor", "features": {"kind": "dense", "dim": 2}, "params": {"ranks": 3}}
     decision = decision_of(Config.of(config))
     assert isinstance(decision, OrdinalDecision)

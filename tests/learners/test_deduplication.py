@@ -78,7 +78,7 @@ def restored(recent: RecentIds) -> RecentIds:
 @given(batches)
 @example([[Event("a"), Event("a", -1.0), Event("b"), Event("a")], [Event("a", -1.0), Event("b"), Event("b", -1.0)]])
 @settings(max_examples=40)
-def test_same_as_an_ordered_dict(capacity: int, stream: list[list[Event]]) -> None:
+def test_matches_an_ordered_dict(capacity: int, stream: list[list[Event]]) -> None:
     recent, model, other = RecentIds(capacity), Recent(capacity), RecentIds(capacity)
     for batch in stream:
         number = model.events
@@ -100,7 +100,7 @@ def test_same_as_an_ordered_dict(capacity: int, stream: list[list[Event]]) -> No
 
 
 @pytest.mark.parametrize("capacity", [1, 63, 64, 65, 100, 200])
-def test_long_streams_with_many_evictions(capacity: int) -> None:
+def test_long_streams_with_many_evictions_match_an_ordered_dict(capacity: int) -> None:
     random = np.random.default_rng(capacity)
     recent, model = RecentIds(capacity), Recent(capacity)
     number = 0
@@ -113,7 +113,7 @@ def test_long_streams_with_many_evictions(capacity: int) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 7, 1000])
-def test_the_state_does_not_tell_the_batches(step: int) -> None:
+def test_the_state_is_independent_of_batching(step: int) -> None:
     stream = [Event(f"id-{n % 700}", 1.0 if n % 350 else -1.0) for n in range(1000)]
     full, parts = RecentIds(500), RecentIds(500)
     words = admitted(full, stream)[0]
@@ -125,7 +125,7 @@ def test_the_state_does_not_tell_the_batches(step: int) -> None:
     assert full.state()["ring"].shape == (500,)
 
 
-def test_memory_follows_what_is_held_and_not_the_capacity() -> None:
+def test_memory_depends_on_the_stored_ids_and_not_on_the_capacity() -> None:
     recent = RecentIds(2**26)
     admitted(recent, [Event(str(n)) for n in range(100)])
     assert len(recent._learnt.ring) <= 128
@@ -134,14 +134,14 @@ def test_memory_follows_what_is_held_and_not_the_capacity() -> None:
     assert recent.find_learnt(["5", "100", "99"]).tolist() == [True, False, True]
 
 
-def test_what_was_said_of_an_id_is_kept_as_long_as_the_id() -> None:
+def test_the_prediction_of_an_id_is_kept_as_long_as_the_id() -> None:
     recent = RecentIds(2)
     admitted(recent, [Event("a"), Event("b"), Event("c")], number=7)
     assert recent.scores(["c", "b"]).tolist() == [9.0, 8.0]
     assert np.isnan(recent.scores(["a", "x"])).all()  # c pushed a out
 
 
-def test_an_id_whose_hash_says_no_id_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_hashing_to_0_is_distinguished_from_a_missing_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "learners.numerics.hash_table.hash_strings", lambda texts: np.zeros(len(texts), dtype=np.uint64)
     )
@@ -165,13 +165,13 @@ def test_an_id_whose_hash_says_no_id_is_told_apart(monkeypatch: pytest.MonkeyPat
         ("count", np.array([2**60])),
     ],
 )
-def test_states_that_no_ids_lead_to_are_told(name: str, value: Any) -> None:
+def test_impossible_states_are_detected(name: str, value: Any) -> None:
     recent = RecentIds(10)
     admitted(recent, [Event("a"), Event("b")])
     assert [where for where, _ in recent.problems({**recent.state(), name: value}, None)] == [name]
 
 
-def test_ranks_have_no_probabilities_and_numbers_ascend_around_the_ring() -> None:
+def test_ranks_have_no_probabilities_and_ordinals_ascend_around_the_ring() -> None:
     recent = RecentIds(3)
     admitted(recent, [Event(name, 2.0) for name in "abcde"])
     state = {**recent.state(), "decisions": np.array([1, 5, 2], dtype=np.int8), "probabilities": np.full(3, np.nan)}
@@ -228,7 +228,7 @@ def test_offsets_gaps_and_overlaps(steps: list[tuple[int, int]], fresh: list[str
     assert sources.next == {"s": following}
 
 
-def test_numbers_that_do_not_exist_are_no_gap() -> None:
+def test_missing_offsets_of_a_sparse_source_are_no_gap() -> None:
     sources = Sources()
     assert fresh_of(sources, list(Segment.of(0, "s", [3, 4, 9, 12, 13])), 5) == [True] * 5
     assert sources.next == {"s": 14}
@@ -247,7 +247,7 @@ def test_numbers_that_do_not_exist_are_no_gap() -> None:
     assert Sources.gaps(list(Segment.of(0, "unknown", [40, 50])), sources.next) == []
 
 
-def test_several_segments_of_a_batch_and_events_of_no_source() -> None:
+def test_several_segments_of_a_batch_and_events_without_a_source() -> None:
     sources = Sources()
     parts = [segment("a", 0, 2, 1), segment("b", 5, 2, 3), segment("a", 1, 3, 6)]
     fresh = fresh_of(sources, parts, 10)
@@ -256,7 +256,7 @@ def test_several_segments_of_a_batch_and_events_of_no_source() -> None:
     assert fresh_of(sources, [segment("a", 4, 2)], 2) == [True, True]
 
 
-def test_the_source_that_was_quiet_for_longest_is_forgotten() -> None:
+def test_the_least_recently_used_source_is_forgotten() -> None:
     sources = Sources()
     for n in range(MAX_SOURCES):
         fresh_of(sources, [segment(f"s{n}", 0, 1)], 1)
@@ -276,7 +276,7 @@ def test_the_source_that_was_quiet_for_longest_is_forgotten() -> None:
     )
 )
 @settings(max_examples=40)
-def test_sources_equal_a_dict_and_survive_a_restore(steps: list[tuple[str, int, int]]) -> None:
+def test_sources_match_a_dict_and_survive_a_restore(steps: list[tuple[str, int, int]]) -> None:
     sources, following = Sources(), dict[str, int]()
     for name, offset, size in steps:
         new = following.get(name, offset)

@@ -53,7 +53,7 @@ def adds_up(scorer: Scorer, values: Sequence[Any], k: int) -> bool:
 
 
 @parametrize([pipeline for pipeline in PIPELINES if not pipeline.traits.ordinal])
-def test_the_parts_add_up_to_the_score_of_every_pipeline(pipeline: Pipeline) -> None:
+def test_contributions_add_up_to_the_score_for_every_pipeline(pipeline: Pipeline) -> None:
     learner = taught(pipeline.learner(), pipeline.kind)
     new, _ = events(pipeline, 20, seed=1)
     scorer = learner.scorer()
@@ -66,7 +66,7 @@ def test_the_parts_add_up_to_the_score_of_every_pipeline(pipeline: Pipeline) -> 
 
 @pytest.mark.parametrize("kind", FEATURES)
 @pytest.mark.parametrize("scaling", [{"kind": kind, "clip": clip} for kind in SCALINGS for clip in (None, 0.5)])
-def test_the_parts_add_up_whatever_the_scaling(kind: str, scaling: dict[str, Any]) -> None:
+def test_contributions_add_up_for_any_scaling(kind: str, scaling: dict[str, Any]) -> None:
     pipeline = Pipeline("stamp", kind)
     learner = taught(pipeline.learner(scaling=scaling), kind)
     assert learner.scorer().weights.bias[0] != 0.0
@@ -76,7 +76,7 @@ def test_the_parts_add_up_whatever_the_scaling(kind: str, scaling: dict[str, Any
 @pytest.mark.parametrize("space", EMBEDDINGS, ids=lambda space: space["kind"])
 @pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("kind", ["dense", "table"])
-def test_the_parts_add_up_behind_an_embedding(kind: str, scaling: str, space: dict[str, Any]) -> None:
+def test_contributions_add_up_behind_an_embedding(kind: str, scaling: str, space: dict[str, Any]) -> None:
     pipeline = Pipeline("stamp", kind)
     learner = taught(pipeline.learner(scaling={"kind": scaling}, embedding=space), kind)
     assert learner.scorer().embedding is not None
@@ -122,7 +122,7 @@ def test_sparse_numbers_contribute_by_their_distance_from_zero() -> None:
     assert (explanation.intercept, explanation.rest) == (-1.0, 0.0)
 
 
-def test_sparse_columns_met_in_any_order_keep_their_names() -> None:
+def test_sparse_columns_in_any_order_keep_their_names() -> None:
     learner = create("oam", features={"kind": "sparse", "dim": 300})
     for column in (7, 200, 3):
         learner.learn([([column], [1.0])], [1])
@@ -151,7 +151,7 @@ TABLE = {
         ({"country": None}, {"amount (missing)": 10.0, "country (missing)": 0.0, "age (missing)": 1e6}),
     ],
 )
-def test_a_fields_columns_are_one_feature(event: dict[str, Any], features: dict[str, float]) -> None:
+def test_the_columns_of_a_field_are_one_feature(event: dict[str, Any], features: dict[str, float]) -> None:
     learner = create("oam", features=TABLE, scaling="none")
     learner.learn([{"country": "DE"}, {"country": "FR"}], [0, 1])
     (explanation,) = explain.explain_scores(weighed(learner, lambda dim: 10.0 ** np.arange(dim), 0.0), [event], 3)
@@ -177,7 +177,7 @@ def test_hashed_features_contribute_by_name() -> None:
     assert abs(expected["items=pen"]) == 2.0
 
 
-def test_hashed_features_that_share_a_column_are_one_under_both_names() -> None:
+def test_hashed_features_sharing_a_column_are_merged_under_both_names() -> None:
     learner = create("oam", features={"kind": "named", "bits": 4}, scaling="none")
     event = {f"n{i}": 1.0 + i for i in range(40)}
     learner.learn([event], [1])
@@ -191,7 +191,7 @@ def test_hashed_features_that_share_a_column_are_one_under_both_names() -> None:
 # The k largest
 
 
-def test_the_largest_come_first_and_ties_in_the_order_of_columns() -> None:
+def test_the_largest_contributions_are_first_and_ties_in_column_order() -> None:
     learner = create("oam", dim=6, scaling="none")
     learner.learn(np.eye(6), [0, 1] * 3)
     scorer = weighed(learner, lambda dim: np.ones(dim), 0.5)
@@ -203,7 +203,7 @@ def test_the_largest_come_first_and_ties_in_the_order_of_columns() -> None:
     assert str(explain.explain_scores(scorer, [[-0.0] * 6], 1)[0].features[0][1]) == "0.0"
 
 
-def test_many_ties_stay_in_the_order_of_columns() -> None:
+def test_many_ties_stay_in_column_order() -> None:
     learner = create("oam", dim=300, scaling="none")
     sizes = [1.0 + j * j % 7 % 3 for j in range(300)]
     (explanation,) = explain.explain_scores(weighed(learner, lambda dim: np.ones(dim), 0.0), [sizes], 290)
@@ -212,7 +212,7 @@ def test_many_ties_stay_in_the_order_of_columns() -> None:
     ][:290]
 
 
-def test_an_event_without_features_has_the_intercept() -> None:
+def test_an_event_without_features_gets_the_intercept() -> None:
     for kind, empty in (("sparse", ([], [])), ("named", {})):
         learner = taught(Pipeline("stamp", kind).learner(), kind)
         (explanation,) = explain.explain_scores(learner.scorer(), [empty], 5)
@@ -238,7 +238,7 @@ def test_an_explanation_does_not_depend_on_other_events(kind: str, monkeypatch: 
             assert explain.explain_scores(scorer, new, 3) == together
 
 
-def test_a_frozen_scorer_explains_what_it_says_while_the_learner_moves_on() -> None:
+def test_a_frozen_scorer_explains_its_own_scores_during_learning() -> None:
     for kind in FEATURES:
         learner = taught(Pipeline("cbr-diag", kind).learner(), kind)
         new, y = events(Pipeline("cbr-diag", kind), 40, seed=1)
@@ -298,7 +298,7 @@ def test_dense_features_are_switched_on_in_both_orders(space: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("space", EMBEDDINGS, ids=lambda space: space["kind"])
-def test_a_fields_columns_are_switched_on_together(space: dict[str, Any]) -> None:
+def test_the_columns_of_a_field_are_switched_on_together(space: dict[str, Any]) -> None:
     learner = create("stamp", features=TABLE, scaling="none", embedding=space)
     random = np.random.default_rng(0)
     countries = ["DE", "FR", "US", None]
@@ -316,7 +316,7 @@ def test_a_fields_columns_are_switched_on_together(space: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("space", EMBEDDINGS, ids=lambda space: space["kind"])
 @pytest.mark.parametrize("dim", [1, 2])
-def test_of_two_features_they_are_the_shapley_values(dim: int, space: dict[str, Any]) -> None:
+def test_contributions_of_two_features_are_the_shapley_values(dim: int, space: dict[str, Any]) -> None:
     X = np.random.default_rng(0).normal(0.0, 2.0, (60, dim))
     learner = create("stamp", dim=dim, scaling="none", embedding=space)
     learner.learn(X, np.arange(60) % 2)
@@ -332,7 +332,7 @@ def test_of_two_features_they_are_the_shapley_values(dim: int, space: dict[str, 
 
 
 @pytest.mark.parametrize("kind", FEATURES)
-def test_before_its_first_fit_a_batch_algorithm_has_zeros(kind: str) -> None:
+def test_before_its_first_fit_a_batch_algorithm_contributes_zeros(kind: str) -> None:
     pipeline = Pipeline("ranksvm", kind)
     carried, y = events(pipeline, 12)
     learner = pipeline.learner()
@@ -343,7 +343,7 @@ def test_before_its_first_fit_a_batch_algorithm_has_zeros(kind: str) -> None:
             assert all(part == 0.0 for _, part in score.features)
 
 
-def test_until_its_embedding_is_there_a_learner_is_explained_as_linear() -> None:
+def test_before_its_embedding_is_fitted_a_learner_is_explained_as_linear() -> None:
     space = {"kind": "nystroem", "components": 6, "warmup": 25}
     learner = create("stamp", dim=2, scaling="none", embedding=space)
     learner.learn([[1.0, 2.0], [3.0, 1.0]], [0, 1])
@@ -369,13 +369,13 @@ def test_ordinal_learners_are_refused() -> None:
 
 
 @pytest.mark.parametrize("k", [0, -1, MAX_FEATURES + 1, 10**400, True, 2.0, "3", None])
-def test_a_k_out_of_range_is_refused(k: Any) -> None:
+def test_an_out_of_range_k_is_refused(k: Any) -> None:
     (problem,) = refused(create("oam", dim=2).scorer(), [[1.0, 2.0]], k)
     assert problem.pointer == "/explain"
     assert problem.detail.endswith("; expected a whole number from 1 to 1000")
 
 
-def test_more_than_can_be_told_is_refused() -> None:
+def test_too_many_contributions_in_total_are_refused() -> None:
     scorer = create("oam", dim=1).scorer()
     most = MAX_REPORTED // 1000
     assert len(explain.explain_scores(scorer, [[1.0]] * most, 1000)) == most
@@ -383,12 +383,12 @@ def test_more_than_can_be_told_is_refused() -> None:
     assert refused(scorer, [[1.0]] * (most + 1), 1000) == [Problem("/explain", detail)]
 
 
-def test_bad_events_are_refused_with_their_pointers() -> None:
+def test_invalid_events_are_refused_with_their_pointers() -> None:
     scorer = create("oam", dim=2).scorer()
     assert [item.pointer for item in refused(scorer, [[1.0, 2.0], [1.0], [1.0, "x"]], 1)] == ["/1", "/2/1"]
 
 
-def test_too_much_work_is_refused_with_how_much_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excessive_work_is_refused_with_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = taught(Pipeline("stamp", "dense").learner(embedding=EMBEDDINGS[0]), "dense")
     scorer = learner.scorer()
     new, _ = events(Pipeline("stamp", "dense"), 7)
@@ -405,7 +405,7 @@ def test_too_much_work_is_refused_with_how_much_would_do(monkeypatch: pytest.Mon
     assert problem.detail.endswith("; this model is too large to be explained")
 
 
-def test_work_grows_with_what_is_to_be_done() -> None:
+def test_the_work_estimate_grows_with_the_work() -> None:
     def work(values: list[Any], **settings: Any) -> int:
         scorer = create("oam", **settings).scorer()
         return explain.work(scorer, scorer.config.encode(values))
@@ -420,7 +420,7 @@ def test_work_grows_with_what_is_to_be_done() -> None:
     assert work([([1, 2], [1.0, 1.0])], features=sparse) > work([([], [])], features=sparse) > 0
 
 
-def test_weights_near_overflow_are_told_without_a_warning() -> None:
+def test_weights_near_overflow_raise_no_warning() -> None:
     learner = create("oam", dim=3, scaling="none")
     scorer = weighed(learner, lambda _: np.array([1e300, -1e300, 1.0]), 0.0)
     (explanation,) = explain.explain_scores(scorer, [[1e30, 1e30, 2.0]], 2)

@@ -74,7 +74,7 @@ def logged(pipeline: Pipeline, n: int, late: int) -> tuple[Learner, list[Any]]:
 @pytest.mark.long
 @EACH
 @pytest.mark.parametrize("late", [0, 2])
-def test_a_log_with_fits_gives_the_same_bits_again(pipeline: Pipeline, late: int) -> None:
+def test_replaying_a_log_with_fits_gives_the_same_bits(pipeline: Pipeline, late: int) -> None:
     learner, log = logged(pipeline, 90, late)
     fits = [record for record in log if isinstance(record, FitResult)]
     assert len(fits) == (1 if not pipeline.batch else 4 if late == 0 else 2)
@@ -88,7 +88,7 @@ def test_a_log_with_fits_gives_the_same_bits_again(pipeline: Pipeline, late: int
 
 
 @EACH
-def test_a_fit_of_another_life_is_left_out(pipeline: Pipeline) -> None:
+def test_an_obsolete_fit_is_ignored(pipeline: Pipeline) -> None:
     learner, log = logged(pipeline, 60, 0)
     fitted = next(record for record in log if isinstance(record, FitResult))
     start = copied(pipeline.learner())
@@ -111,7 +111,7 @@ def test_a_fit_of_another_life_is_left_out(pipeline: Pipeline) -> None:
 
 
 @EACH
-def test_a_fit_that_is_not_of_such_a_learner_is_refused(pipeline: Pipeline) -> None:
+def test_a_fit_of_another_learner_is_refused(pipeline: Pipeline) -> None:
     _, log = logged(pipeline, 40, 0)
     first = next(i for i, record in enumerate(log) if isinstance(record, FitResult))
     learner, fitted = replayed(pipeline, log[:first]), log[first]
@@ -138,7 +138,7 @@ def test_a_fit_that_is_not_of_such_a_learner_is_refused(pipeline: Pipeline) -> N
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", EMBEDDED)
-def test_an_embedding_learns_what_no_linear_model_can(name: str) -> None:
+def test_an_embedding_learns_nonlinear_data(name: str) -> None:
     X, y = rings(3000, seed=0)
     more = {"refit_every": 400, "refit_window": 400} if hasattr(algorithms()[name], "fit") else {}
     learner = create(name, dim=2, embedding={"components": 40, "warmup": 300}, **more)
@@ -151,7 +151,7 @@ def test_an_embedding_learns_what_no_linear_model_can(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["nystroem", "fourier"])
 @pytest.mark.parametrize("name", ["cbr", "fofo", "loam-ilsc", "oam", "npsvor"])
-def test_any_algorithm_stands_behind_an_embedding(name: str, kind: str) -> None:
+def test_any_algorithm_works_behind_an_embedding(name: str, kind: str) -> None:
     X, y = rings(1500, seed=1)
     labels = np.where(y > 0, 4.0, 2.0) if name == "npsvor" else y
     learner = create(name, dim=2, embedding={"kind": kind, "components": 60, "warmup": 200})
@@ -160,7 +160,7 @@ def test_any_algorithm_stands_behind_an_embedding(name: str, kind: str) -> None:
     assert auc(learner.score(X), y) > 0.9
 
 
-def test_the_warm_up_is_learnt_and_not_dropped() -> None:
+def test_the_warm_up_events_are_learnt() -> None:
     X, y = rings(500, seed=3)
     space = {"kind": "nystroem", "components": 30, "warmup": 500}
     learner = create("oam", dim=2, embedding=space, calibration={"memory": 50})
@@ -210,7 +210,7 @@ def test_nothing_is_called_positive_before_the_first_fit() -> None:
     assert learner.state()["calibration.events"].tolist() == [150]  # the fitted ones, then those that came since
 
 
-def test_a_roll_back_gives_the_digest_back() -> None:
+def test_a_rollback_restores_the_digest() -> None:
     X, y = rings(300, seed=8)
     learner = create("ranksvm", dim=2, refit_every=100, refit_window=100)
     learner.learn(X[:150], y[:150])
@@ -221,7 +221,7 @@ def test_a_roll_back_gives_the_digest_back() -> None:
         assert learner.digest() == digest
 
 
-def test_a_fit_with_numbers_that_are_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fit_with_non_finite_numbers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = rings(100, seed=9)
     ranksvm = algorithms()["ranksvm"]
     fit = ranksvm.fit  # type: ignore[attr-defined]
@@ -233,7 +233,7 @@ def test_a_fit_with_numbers_that_are_not_finite_is_refused(monkeypatch: pytest.M
     assert learner.digest() == digest
 
 
-def test_fit_takes_data_or_what_is_retained() -> None:
+def test_fit_accepts_data_or_uses_retained_events() -> None:
     X, y = rings(600, seed=5)
     settings_: dict[str, Any] = {"embedding": {"components": 50}, "refit_every": 200, "refit_window": 600}
     learner = create("nbauc", dim=2, **settings_)
@@ -263,7 +263,7 @@ def test_fit_takes_data_or_what_is_retained() -> None:
     assert auc(early.score(X), y) > 0.9
 
 
-def test_a_fit_that_fails_leaves_the_model_and_is_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_fit_keeps_the_model_and_is_retried_later(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = rings(500, seed=6)
     learner = create("ranksvm", dim=2, refit_every=100, refit_window=100)
     learner.learn(X[:100], y[:100])
@@ -286,7 +286,7 @@ def test_a_fit_that_fails_leaves_the_model_and_is_tried_later(monkeypatch: pytes
     assert learner.view().fitted_events == 500
 
 
-def test_columns_met_since_a_fit_was_begun_have_weight_0() -> None:
+def test_columns_added_during_a_fit_have_weight_0() -> None:
     learner = create("ranksvm", features={"kind": "named", "bits": 12}, refit_every=20, refit_window=20)
     early = [{"a": float(i), "b": float(-i)} for i in range(20)]
     y = np.where(np.arange(20) < 10, -1.0, 1.0)

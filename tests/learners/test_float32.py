@@ -46,7 +46,7 @@ ONLINE = pytest.mark.parametrize(
 
 
 @NAMED
-def test_the_arrays_named_are_float32_and_the_others_what_they_are(algorithm: Any) -> None:
+def test_the_declared_arrays_are_float32_and_the_others_unchanged(algorithm: Any) -> None:
     double, single = (initial(algorithm, algorithm.Params(), 40, 3, item) for item in ("float64", "float32"))
     assert algorithm.TRAITS.halved
     for name, item, other in zip(double._fields, double, single, strict=True):
@@ -62,7 +62,7 @@ _SHARE = {"loam-ada": 0.75, "solam": 0.75, "nsolam": 0.75, "opaucs": 0.76}
 
 
 @pytest.mark.parametrize("name", algorithms())
-def test_a_state_takes_half_the_memory(name: str) -> None:
+def test_a_state_uses_half_the_memory(name: str) -> None:
     algorithm = algorithms()[name]
     dim = 500 if name in ("cbr", "opauc", "adaoam", "loam-ilsc", "opaucs") else 5000
     params = algorithm.Params()
@@ -76,7 +76,7 @@ def test_a_state_takes_half_the_memory(name: str) -> None:
 
 
 @EVERY
-def test_dtypes_stay_as_a_learner_moves_on(pipeline: Pipeline) -> None:
+def test_dtypes_are_preserved_during_learning(pipeline: Pipeline) -> None:
     learner = pipeline.learner(precision="float32")
     carried, y = events(pipeline, 70)
     before = {name: array.dtype for name, array in learner.state().items()}
@@ -97,7 +97,7 @@ def _labels(pipeline: Pipeline, y: Vector) -> Vector:
 
 @pytest.mark.long
 @ONLINE
-def test_scores_are_nearly_those_of_float64(algorithm: Any, convert: Any) -> None:
+def test_scores_are_close_to_those_of_float64(algorithm: Any, convert: Any) -> None:
     X, y = stream(1000, 12, seed=5, share=0.2, gap=0.5, density=0.8)
     labels = labels_for(algorithm, y)
     params = algorithm.Params()
@@ -113,7 +113,7 @@ def test_scores_are_nearly_those_of_float64(algorithm: Any, convert: Any) -> Non
 
 
 @pytest.mark.parametrize("name", [name for name, algorithm in algorithms().items() if hasattr(algorithm, "fit")])
-def test_fits_say_nearly_the_same(name: str) -> None:
+def test_fits_are_close_to_those_of_float64(name: str) -> None:
     algorithm = algorithms()[name]
     X, y = stream(600, 6, seed=2, share=0.3, gap=0.7)
     labels = labels_for(algorithm, y) if algorithm.TRAITS.ordinal else (y > 0) * 1.0
@@ -128,7 +128,7 @@ def test_fits_say_nearly_the_same(name: str) -> None:
     np.testing.assert_allclose(scores[1], scores[0], atol=(1e-2 if space else 1e-4) * scores[0].std())
 
 
-def test_the_precision_of_nearly_dependent_columns_is_what_float32_can_tell_apart() -> None:
+def test_cbr_stays_valid_on_nearly_dependent_columns() -> None:
     """Where variances differ by more than 2^24, cbr cannot learn the smallest; it stays sound, and above chance."""
     random = np.random.default_rng(0)
     y = np.where(random.random(3000) < 0.1, 1.0, -1.0)
@@ -143,7 +143,7 @@ def test_the_precision_of_nearly_dependent_columns_is_what_float32_can_tell_apar
 @pytest.mark.long
 @pytest.mark.parametrize("spread", [1.0, 1e-2, 1e-4])
 @pytest.mark.parametrize("precision", ["float64", "float32"])
-def test_the_bounds_of_cbr_are_bounds(spread: float, precision: Any) -> None:
+def test_the_bounds_of_cbr_hold_despite_rounding(spread: float, precision: Any) -> None:
     """Sigma as rounded does not only shrink, so without a margin bounds of some time ago would fail."""
     random = np.random.default_rng(1)
     y = np.where(random.random(2500) < 0.2, 1.0, -1.0)
@@ -164,7 +164,7 @@ def test_the_bounds_of_cbr_are_bounds(spread: float, precision: Any) -> None:
 
 
 @pytest.mark.skipif(bool(numba_config.DISABLE_JIT), reason="compares with what is compiled")
-def test_plain_python_says_the_same_to_the_bit() -> None:
+def test_pure_python_gives_the_same_bits() -> None:
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     command = [sys.executable, "-m", "tests.learners.numerics.bits"]
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -173,7 +173,7 @@ def test_plain_python_says_the_same_to_the_bit() -> None:
 
 @EVERY
 @pytest.mark.parametrize("cuts", [[1, 2, 30, 55], [26, 27]], ids=str)
-def test_a_stream_that_is_cut_and_restored_gives_the_same_bits(pipeline: Pipeline, cuts: list[int]) -> None:
+def test_a_stream_split_and_restored_gives_the_same_bits(pipeline: Pipeline, cuts: list[int]) -> None:
     full = pipeline.learner(precision="float32")
     carried, y = events(pipeline, 70, seed=3)
     labels = _labels(pipeline, y)
@@ -188,7 +188,7 @@ def test_a_stream_that_is_cut_and_restored_gives_the_same_bits(pipeline: Pipelin
 
 
 @EVERY
-def test_a_frozen_scorer_stays_and_predicts_what_learning_then_says(pipeline: Pipeline) -> None:
+def test_a_frozen_scorer_stays_and_predicts_the_learnt_scores(pipeline: Pipeline) -> None:
     learner = pipeline.learner(precision="float32")
     carried, y = events(pipeline, 80, seed=4)
     labels = _labels(pipeline, y)
@@ -212,7 +212,7 @@ def test_a_frozen_scorer_stays_and_predicts_what_learning_then_says(pipeline: Pi
 
 @pytest.mark.parametrize("size", [1e30, 1e38])
 @ONLINE
-def test_rows_beyond_float32_leave_the_state_finite(algorithm: Any, convert: Any, size: float) -> None:
+def test_rows_beyond_float32_keep_the_state_finite(algorithm: Any, convert: Any, size: float) -> None:
     X, y = stream(40, 5, seed=1)
     X[20:25] *= size
     params = algorithm.Params()
@@ -223,7 +223,7 @@ def test_rows_beyond_float32_leave_the_state_finite(algorithm: Any, convert: Any
 
 @pytest.mark.parametrize("convert", [np.ascontiguousarray, as_sparse])
 @pytest.mark.parametrize("name", ["oam", "cbr-diag", "npsvor"])
-def test_a_stored_example_is_as_near_as_a_float32_can_be(name: str, convert: Any) -> None:
+def test_a_stored_example_is_the_nearest_float32(name: str, convert: Any) -> None:
     algorithm = algorithms()[name]
     rows = convert(np.array([[1e39, -1e120, 0.1], [0.1, 1e-50, -3.0]]))
     state, _ = run(
@@ -233,7 +233,7 @@ def test_a_stored_example_is_as_near_as_a_float32_can_be(name: str, convert: Any
     assert stored_rows.tolist() == [[LARGEST, -LARGEST, np.float32(0.1)], [np.float32(0.1), 0.0, -3.0]]
 
 
-def test_what_lies_beyond_becomes_the_largest() -> None:
+def test_values_beyond_float32_become_the_largest_float32() -> None:
     class State(typing.NamedTuple):
         large: Vector
         small: Vector
@@ -248,7 +248,7 @@ def test_what_lies_beyond_becomes_the_largest() -> None:
 # Retained events
 
 
-def test_features_are_read_as_float32_where_events_are_retained() -> None:
+def test_features_are_rounded_to_float32_if_events_are_retained() -> None:
     """Else a column that is always 0.1 would lie off its mean in a fit, by the rounding, and have no spread."""
     X, y = stream(60, 3, seed=0)
     X[:, 2] = 0.1
@@ -268,7 +268,7 @@ def test_features_are_read_as_float32_where_events_are_retained() -> None:
     assert create("nsauc", dim=3, precision="float32").config.input_precision == "float32"
 
 
-def test_rounded_rows_keep_their_gaps_and_kinds() -> None:
+def test_rounded_rows_keep_their_missing_values_and_type() -> None:
     rows: Matrix = np.array([[0.1, np.nan], [1e39, 2.0]])
     near = nearest("float32", rows)
     assert not isinstance(near, Sparse)
@@ -282,7 +282,7 @@ def test_rounded_rows_keep_their_gaps_and_kinds() -> None:
     assert nearest("float64", rows) is rows
 
 
-def test_a_matrix_held_as_float32_multiplies_as_it_is_held() -> None:
+def test_a_float32_matrix_multiplies_in_float32() -> None:
     random = np.random.default_rng(0)
     S, g, z = packed_symmetric.identity(13, 1.0).astype(np.float32), np.zeros(16), np.zeros(16)
     g[:13], z[:13] = random.normal(size=(2, 13)) / 10.0
@@ -302,7 +302,7 @@ def test_a_matrix_held_as_float32_multiplies_as_it_is_held() -> None:
 
 
 @EVERY
-def test_a_state_of_the_other_precision_is_refused(pipeline: Pipeline) -> None:
+def test_a_state_of_the_wrong_precision_is_refused(pipeline: Pipeline) -> None:
     learners = [pipeline.learner(precision=learner) for learner in ("float64", "float32")]
     carried, y = events(pipeline, 30)
     for learner in learners:
@@ -321,7 +321,7 @@ def test_a_state_of_the_other_precision_is_refused(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("value", ["float16", "single", 32, True, ["float32"]], ids=str)
-def test_another_precision_is_refused_by_name(value: Any) -> None:
+def test_an_unknown_precision_is_refused_by_name(value: Any) -> None:
     with pytest.raises(InvalidInput, match="float32") as refused:
         create("oam", dim=3, precision=value)
     assert [problem.pointer for problem in refused.value.problems] == ["/precision"]
@@ -342,5 +342,5 @@ def test_the_precision_is_part_of_the_configuration() -> None:
         usual.with_changes({"precision": "float32"})
 
 
-def test_every_pipeline_is_run() -> None:
+def test_every_algorithm_is_tested() -> None:
     assert {pipeline.algorithm for pipeline in PIPELINES} == set(algorithms())

@@ -14,8 +14,8 @@ from tests.learners.guard_pages import fenced
 ROOT = Path(__file__).parents[2]
 PLACES = [
     # 11 columns: one whole load and a rest
-    "algorithms/test_every_algorithm.py::test_scores_are_those_of_the_published_weights",
-    "algorithms/test_every_algorithm.py::test_state_is_arrays_only_and_serves_a_copy",
+    "algorithms/test_every_algorithm.py::test_scores_equal_those_of_the_published_weights",
+    "algorithms/test_every_algorithm.py::test_the_state_contains_only_arrays_and_survives_a_copy",
     "numerics/test_simd.py",
 ]
 
@@ -25,13 +25,13 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.long
-def test_every_algorithm_keeps_to_its_arrays() -> None:
+def test_every_algorithm_stays_within_its_arrays() -> None:
     places = [f"tests/learners/{place}" for place in PLACES]
     ended = _run("-m", "pytest", "-n", "0", "-q", "-p", "tests.learners.guard_pages", "-p", "no:cacheprovider", *places)
     assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-5000:]
 
 
-def test_who_reads_past_an_array_dies() -> None:
+def test_reading_past_an_array_crashes() -> None:
     """So the test above can fail."""
     past = "import numpy as n, ctypes as c; x = n.ones(7); print(c.c_double.from_address(x.ctypes.data + 56).value)"
     for fence, died in (("", False), ("with fenced(): ", True)):
@@ -39,7 +39,7 @@ def test_who_reads_past_an_array_dies() -> None:
         assert (ended.returncode < 0) == died, ended.stderr
 
 
-def test_arrays_are_as_ever_but_for_where_they_end() -> None:
+def test_fenced_arrays_behave_normally() -> None:
     with fenced():
         arrays = [np.arange(n, dtype=kind) for n in (0, 1, 7, 5000) for kind in (np.float64, np.int8)]
         grown = np.arange(3.0)

@@ -29,7 +29,7 @@ FEW = pytest.mark.parametrize("pipeline", DENSE, ids=lambda item: item.algorithm
 @EVERY
 @given(cuts=st.lists(st.integers(0, 60), max_size=8), seed=st.integers(0, 2))
 @settings(max_examples=6)
-def test_any_batching_gives_the_same_bits(pipeline: Pipeline, cuts: list[int], seed: int) -> None:
+def test_batching_changes_no_bit(pipeline: Pipeline, cuts: list[int], seed: int) -> None:
     full, parts, singles = pipeline.learner(), pipeline.learner(), pipeline.learner()
     record, carried = stream(pipeline, full, 60, seed)
     outcomes = [full.apply(record)]
@@ -43,7 +43,7 @@ def test_any_batching_gives_the_same_bits(pipeline: Pipeline, cuts: list[int], s
 
 
 @EVERY
-def test_joined_batches_are_learnt_like_one_after_the_other(pipeline: Pipeline) -> None:
+def test_joined_batches_equal_consecutive_batches(pipeline: Pipeline) -> None:
     joined, apart = pipeline.learner(), pipeline.learner()
     carried, y = events(pipeline, 40)
     pieces = [
@@ -66,7 +66,7 @@ def test_joined_batches_are_learnt_like_one_after_the_other(pipeline: Pipeline) 
 @pytest.mark.integration
 @pytest.mark.long
 @FEW
-def test_thousands_of_events_at_once(pipeline: Pipeline) -> None:
+def test_thousands_of_events_in_one_batch(pipeline: Pipeline) -> None:
     """In one call of each stage."""
     n = 4200
     carried, y = events(pipeline, n)
@@ -79,7 +79,7 @@ def test_thousands_of_events_at_once(pipeline: Pipeline) -> None:
 
 
 @EVERY
-def test_how_many_are_in_flight_shows_nowhere(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chunk_size_has_no_effect(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     usual, narrow = pipeline.learner(), pipeline.learner()
     record, _ = stream(pipeline, usual, 60)
     outcome = usual.apply(record)
@@ -92,7 +92,7 @@ def test_how_many_are_in_flight_shows_nowhere(pipeline: Pipeline, monkeypatch: p
 
 @EVERY
 @pytest.mark.parametrize("scaling", ["none", "unit", "standard", "maxabs"])
-def test_predict_says_what_learning_will_to_the_bit(pipeline: Pipeline, scaling: str) -> None:
+def test_predict_equals_the_scores_of_learning_bit_for_bit(pipeline: Pipeline, scaling: str) -> None:
     learner = pipeline.learner(scaling={"kind": scaling})
     carried, y = events(pipeline, 40)
     for i, event in enumerate(carried):
@@ -112,7 +112,7 @@ def test_predict_says_what_learning_will_to_the_bit(pipeline: Pipeline, scaling:
 
 
 @ONLINE
-def test_frozen_views_stay_while_the_learner_moves(pipeline: Pipeline) -> None:
+def test_frozen_views_stay_while_the_learner_continues(pipeline: Pipeline) -> None:
     learner = pipeline.learner()
     carried, y = events(pipeline, 60)
     learner.apply(batch(learner, carried[:30], y[:30], segments=(Segment(0, 30, "s", 0, 0),)))
@@ -165,7 +165,7 @@ def test_duplicates_change_nothing_but_their_count(pipeline: Pipeline) -> None:
 
 
 @EVERY
-def test_duplicates_among_new_events_leave_the_new_ones_as_they_are(pipeline: Pipeline) -> None:
+def test_duplicates_among_new_events_do_not_affect_them(pipeline: Pipeline) -> None:
     learner, without = pipeline.learner(), pipeline.learner()
     carried, y = events(pipeline, 12)
     weights = np.linspace(0.0, 2.0, 12)
@@ -247,7 +247,7 @@ def _other(pipeline: Pipeline, y: Any) -> Any:
     return y % 5 + 1 if pipeline.traits.ordinal else -y
 
 
-def test_odd_arrays_make_no_kernel_compile_again() -> None:
+def test_unusual_arrays_trigger_no_recompilation() -> None:
     """It would cost seconds in the middle of a stream."""
     infos = pkgutil.walk_packages(library.__path__, "learners.")
     modules = [importlib.import_module(info.name) for info in infos]

@@ -18,7 +18,7 @@ UNTOLD = ("fits.restores", "life.rollbacks")  # a roll-back gives the digest bac
 
 @EVERY
 @pytest.mark.parametrize("events_before", [0, 1, 30])
-def test_a_restored_learner_goes_on_as_if_nothing_had_been(pipeline: Pipeline, events_before: int) -> None:
+def test_a_restored_learner_continues_identically(pipeline: Pipeline, events_before: int) -> None:
     learner = pipeline.learner()
     record, carried = stream(pipeline, learner, 60)
     first, second = cut(record, learner, carried, [events_before])
@@ -32,7 +32,7 @@ def test_a_restored_learner_goes_on_as_if_nothing_had_been(pipeline: Pipeline, e
 
 
 @EVERY
-def test_the_digest_tells_every_array(pipeline: Pipeline) -> None:
+def test_the_digest_depends_on_every_array(pipeline: Pipeline) -> None:
     learner = pipeline.learner()
     record, _ = stream(pipeline, learner, 30)
     learner.apply(record)
@@ -55,7 +55,7 @@ def test_the_digest_tells_every_array(pipeline: Pipeline) -> None:
     assert len(digests) == 5 + len(filled)
 
 
-def test_the_digest_tells_shapes_dtypes_and_names_apart() -> None:
+def test_the_digest_distinguishes_shapes_dtypes_and_names() -> None:
     learner = PIPELINES[0].learner()
     states: list[dict[str, Any]] = [
         {"a.x": np.zeros((2, 3))},
@@ -82,7 +82,7 @@ def without_roll_backs(learner: Learner) -> dict[str, bytes]:
 
 
 @EVERY
-def test_a_roll_back_is_a_record(pipeline: Pipeline) -> None:
+def test_a_rollback_is_a_record(pipeline: Pipeline) -> None:
     learner, other = pipeline.learner(), pipeline.learner()
     record, carried = stream(pipeline, learner, 60)
     first, second = cut(record, learner, carried, [30])
@@ -99,7 +99,7 @@ def test_a_roll_back_is_a_record(pipeline: Pipeline) -> None:
 
 
 @EVERY
-def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(pipeline: Pipeline) -> None:
+def test_an_invalid_state_is_refused_and_changes_nothing(pipeline: Pipeline) -> None:
     learner = pipeline.learner()
     record, _ = stream(pipeline, learner, 60)
     learner.apply(record)

@@ -52,7 +52,7 @@ def numbered(first_batch: LabelledBatch) -> list[tuple[str, int] | None]:
 
 @given(st.data())
 @pytest.mark.parametrize("sparse", [False, True])
-def test_a_woven_batch_is_its_events_joined_in_that_order(sparse: bool, data: st.DataObject) -> None:
+def test_merged_batches_equal_the_events_in_their_order(sparse: bool, data: st.DataObject) -> None:
     n, k = data.draw(st.integers(0, 6)), data.draw(st.integers(1, 5))
     bare = data.draw(st.none() | st.lists(st.booleans(), min_size=n, max_size=n))
     places = sorted(data.draw(st.lists(st.integers(0, n), min_size=k, max_size=k)))

@@ -106,7 +106,7 @@ def run(learner: Learner, records: list[Any], cuts: Iterable[int] = ()) -> list[
 
 
 @SEVERAL
-def test_served_events_move_the_clock_and_the_coverage(pipeline: Pipeline) -> None:
+def test_served_events_advance_the_clock_and_the_coverage(pipeline: Pipeline) -> None:
     learner = pipeline.learner()
     carried, y = events(pipeline, 10)
     before = state_but(learner)
@@ -134,7 +134,7 @@ def test_served_events_move_the_clock_and_the_coverage(pipeline: Pipeline) -> No
     assert learner.figures()["window"]["label_coverage"] == 0.4
 
 
-def test_a_budget_counts_what_was_served_and_not_what_is_labelled_later() -> None:
+def test_a_budget_counts_served_events_and_not_their_later_labels() -> None:
     pipeline = one_of("cbr-diag")
     budget = {"objective": "budget", "alerts": 4, "unit_seconds": 100.0}
     learner, plain = (pipeline.learner(threshold=budget) for _ in range(2))
@@ -153,7 +153,7 @@ def test_a_budget_counts_what_was_served_and_not_what_is_labelled_later() -> Non
 
 
 @some("cbr-diag", "ranksvm")
-def test_what_was_said_before_the_learner_was_ready_is_traffic_and_no_more(pipeline: Pipeline) -> None:
+def test_predictions_before_readiness_count_as_traffic_only(pipeline: Pipeline) -> None:
     learner, ready = pipeline.learner(), pipeline.learner()
     record = served(pipeline, named(30), 1e9 + np.arange(30.0))
     learner.apply(replace(record, ready=False))
@@ -172,7 +172,7 @@ def test_what_was_said_before_the_learner_was_ready_is_traffic_and_no_more(pipel
     assert learner.view().figures.alarms() == []
 
 
-def test_changed_settings_take_effect_and_what_was_learnt_stays() -> None:
+def test_changed_settings_take_effect_and_keep_the_learnt_state() -> None:
     pipeline = one_of("cbr-diag")
     learner, plain = pipeline.learner(), pipeline.learner()
     carried, y = events(pipeline, 60)
@@ -202,7 +202,7 @@ def test_changed_settings_take_effect_and_what_was_learnt_stays() -> None:
     assert {name: learner.figures()["window"][name] for name in window_metrics} == window_metrics
 
 
-def test_a_roll_back_brings_the_settings_of_then() -> None:
+def test_a_rollback_restores_the_settings_of_its_snapshot() -> None:
     pipeline = one_of("cbr-diag")
     learner = pipeline.learner()
     carried, y = events(pipeline, 60)
@@ -224,7 +224,7 @@ def test_a_roll_back_brings_the_settings_of_then() -> None:
 @SEVERAL
 @given(cuts=st.lists(st.integers(0, 30), max_size=8), seed=st.integers(0, 3))
 @settings(max_examples=10)
-def test_any_cut_gives_the_same_state_and_the_same_outcome(pipeline: Pipeline, cuts: list[int], seed: int) -> None:
+def test_batching_changes_neither_state_nor_outcome(pipeline: Pipeline, cuts: list[int], seed: int) -> None:
     settings_: dict[str, Any] = {"window_seconds": 50_000.0} if seed % 2 else {}
     full, parts, singles = (pipeline.learner(**settings_) for _ in range(3))
     records = course(pipeline, full, seed)
@@ -238,7 +238,7 @@ def test_any_cut_gives_the_same_state_and_the_same_outcome(pipeline: Pipeline, c
 
 
 @SEVERAL
-def test_a_replay_from_the_start_or_from_a_snapshot_ends_alike(pipeline: Pipeline) -> None:
+def test_replays_from_the_start_and_from_a_snapshot_agree(pipeline: Pipeline) -> None:
     learner = pipeline.learner()
     records = course(pipeline, learner, 7)
     snapshots = []
@@ -256,7 +256,7 @@ def test_a_replay_from_the_start_or_from_a_snapshot_ends_alike(pipeline: Pipelin
 
 
 @SEVERAL
-def test_library_calls_take_ids_and_times(pipeline: Pipeline) -> None:
+def test_library_calls_accept_ids_and_times(pipeline: Pipeline) -> None:
     learner, by_records = pipeline.learner(), pipeline.learner()
     carried, y = events(pipeline, 12)
     times = 1e9 + np.arange(12.0)
@@ -272,7 +272,7 @@ def test_library_calls_take_ids_and_times(pipeline: Pipeline) -> None:
     assert (learner.figures()["corrections"], learner.figures()["duplicates"]) == (1, 1)
 
 
-def test_library_calls_read_what_a_miss_costs_from_a_field() -> None:
+def test_library_calls_read_costs_from_a_field() -> None:
     pipeline = one_of("cbr-diag", "table")
     threshold = {"objective": "cost", "false_positive": 3.0, "false_negative": 0.5, "field": "amount"}
     learner, by_records = (pipeline.learner(threshold=threshold) for _ in range(2))

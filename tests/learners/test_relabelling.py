@@ -46,7 +46,7 @@ def pipeline_twin(pipeline: Pipeline, carried: list[Any], y: Vector) -> Learner:
 
 
 @SEVERAL
-def test_of_a_served_event_the_model_learns_the_row_and_the_figures_tell_what_was_said(pipeline: Pipeline) -> None:
+def test_late_labels_train_the_model_and_metrics_use_the_served_prediction(pipeline: Pipeline) -> None:
     learner, plain = pipeline.learner(), pipeline.learner()
     carried, y = events(pipeline, 60)
     predictions = said_of(pipeline, 60, y=y)
@@ -75,7 +75,7 @@ def test_of_a_served_event_the_model_learns_the_row_and_the_figures_tell_what_wa
 
 
 @SEVERAL
-def test_a_bare_label_is_unknown_a_duplicate_or_a_correction(pipeline: Pipeline) -> None:
+def test_a_label_by_id_is_unknown_a_duplicate_or_a_correction(pipeline: Pipeline) -> None:
     learner = pipeline.learner()
     carried, y = events(pipeline, 10)
     first = outcome_of(learner, batch(learner, carried, y, ids=named(10)))
@@ -99,7 +99,7 @@ def test_a_bare_label_is_unknown_a_duplicate_or_a_correction(pipeline: Pipeline)
 
 
 @some("cbr-diag", "ranksvm")
-def test_assumed_labels_are_counted_and_never_override(pipeline: Pipeline) -> None:
+def test_assumed_negatives_are_counted_and_never_override(pipeline: Pipeline) -> None:
     learner = pipeline.learner()
     carried, y = events(pipeline, 12)
     y[:6], y[6:] = 1.0, -1.0
@@ -131,7 +131,7 @@ def test_assumed_labels_are_counted_and_never_override(pipeline: Pipeline) -> No
     rows=st.booleans(),
 )
 @settings(max_examples=15)
-def test_figures_are_as_if_the_label_had_been_so_from_the_start(
+def test_metrics_count_a_corrected_label_as_if_it_was_original(
     pipeline: Pipeline, wrong: list[int], at: int, rows: bool
 ) -> None:
     """The events carry their predictions, so these do not depend on the model; some events have left the window."""
@@ -174,7 +174,7 @@ def test_figures_are_as_if_the_label_had_been_so_from_the_start(
 
 
 @ONLINE
-def test_an_online_algorithm_learns_the_event_anew(pipeline: Pipeline) -> None:
+def test_an_online_algorithm_relearns_a_corrected_event(pipeline: Pipeline) -> None:
     learner, other = (pipeline.learner(remembered_ids=100) for _ in range(2))
     carried, y = events(pipeline, 30)
     for item in (learner, other):
@@ -190,7 +190,7 @@ def test_an_online_algorithm_learns_the_event_anew(pipeline: Pipeline) -> None:
 
 
 @some("ranksvm", "svc")
-def test_the_next_fit_of_a_batch_algorithm_has_the_right_label(pipeline: Pipeline) -> None:
+def test_the_next_fit_of_a_batch_algorithm_uses_the_corrected_label(pipeline: Pipeline) -> None:
     learner, right = (pipeline.learner(remembered_ids=100) for _ in range(2))
     carried, y = events(pipeline, 60)
     mistaken = y.copy()
@@ -211,7 +211,7 @@ def test_the_next_fit_of_a_batch_algorithm_has_the_right_label(pipeline: Pipelin
 
 
 @pytest.mark.parametrize("rows", [True, False])
-def test_what_waits_for_its_embedding_is_learnt_anew_with_the_right_label(rows: bool) -> None:
+def test_warm_up_events_are_learnt_with_corrected_labels(rows: bool) -> None:
     pipeline = one_of("nsauc")
     learner, right = (pipeline.learner(remembered_ids=100) for _ in range(2))
     carried, y = events(pipeline, 30)
@@ -229,7 +229,7 @@ def test_what_waits_for_its_embedding_is_learnt_anew_with_the_right_label(rows: 
     assert same(learner, right, ("algorithm.", "scaling.", "embedding.", "calibration.", "retained."))
 
 
-def test_what_is_no_longer_retained_for_an_embedding_does_not_shift_what_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evicted_warm_up_events_do_not_shift_the_corrections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_module, "_OVERTIME", 0)
     pipeline = one_of("nsauc")
     learner = pipeline.learner(remembered_ids=100)
@@ -247,7 +247,7 @@ def test_what_is_no_longer_retained_for_an_embedding_does_not_shift_what_is(monk
 
 
 @SEVERAL
-def test_an_id_that_is_forgotten_is_a_new_event(pipeline: Pipeline) -> None:
+def test_a_forgotten_id_is_a_new_event(pipeline: Pipeline) -> None:
     learner = pipeline.learner()  # remembers 25
     carried, y = events(pipeline, 26)
     learner.apply(batch(learner, carried, y, ids=named(26)))
@@ -260,7 +260,7 @@ def test_an_id_that_is_forgotten_is_a_new_event(pipeline: Pipeline) -> None:
 
 
 @SEVERAL
-def test_one_id_twice_in_a_batch(pipeline: Pipeline) -> None:
+def test_a_batch_may_contain_an_id_twice(pipeline: Pipeline) -> None:
     learner = pipeline.learner()
     carried, y = events(pipeline, 6)
     y[:] = y[0]

@@ -41,7 +41,7 @@ def refused(values: Any, kind: type[Parameters] = Sample) -> dict[str, str]:
     return {problem.pointer: problem.detail for problem in caught.value.problems}
 
 
-def test_values_come_out_as_their_types_say() -> None:
+def test_values_are_converted_to_their_types() -> None:
     sample = Sample.of({"count": 3.0, "share": 0.25, "limit": 2, "flag": True, "names": ["x", "y"]})
     assert sample == Sample(3, 0.25, "a", 2.0, True, ("x", "y"))
     assert [type(value) for value in (sample.count, sample.limit, sample.names)] == [int, float, tuple]
@@ -82,7 +82,7 @@ def test_values_come_out_as_their_types_say() -> None:
         ("names", ["\ud800"], "is ['\\ud800']; expected a list, each item a string (of valid Unicode)"),
     ],
 )
-def test_a_bad_value_is_refused_and_quoted(name: str, value: Any, detail: str) -> None:
+def test_an_invalid_value_is_refused_and_quoted(name: str, value: Any, detail: str) -> None:
     assert refused({"count": 1, name: value}) == {f"/{name}": detail}
 
 
@@ -101,7 +101,9 @@ NAMES = ["count", "flag", "kind", "limit", "names", "share"]
     ],
     ids=["bound", "choice", "list", "long", "large", "unknown"],
 )  # fmt: skip
-def test_a_problem_has_its_code_value_and_expectation_as_data(values: dict[str, Any], problem: tuple[Any, ...]) -> None:
+def test_a_problem_contains_code_value_and_expectation_as_data(
+    values: dict[str, Any], problem: tuple[Any, ...]
+) -> None:
     with pytest.raises(InvalidInput) as caught:
         Sample.of(values)
     (entry,) = [problem.to_json() for problem in caught.value.problems]
@@ -118,13 +120,13 @@ def test_a_missing_setting_has_no_value() -> None:
 
 @pytest.mark.parametrize("digits", [400, 5000])
 @pytest.mark.parametrize("name", ["count", "share"])
-def test_numbers_beyond_any_float_are_refused(digits: int, name: str) -> None:
+def test_numbers_beyond_float_range_are_refused(digits: int, name: str) -> None:
     details = refused({"count": 1, name: 10**digits})
     assert list(details) == [f"/{name}"]
     assert len(details[f"/{name}"]) < 120
 
 
-def test_every_problem_is_listed_at_once() -> None:
+def test_all_problems_are_listed_together() -> None:
     details = refused({"share": 7, "kind": "c", "a/b~c": 1, "\ud800": 1, 5: 1})
     assert set(details) == {"/share", "/kind", "/a~1b~0c", "/\\ud800", "/5", "/count"}
     assert details["/count"] == "is missing"
@@ -132,22 +134,22 @@ def test_every_problem_is_listed_at_once() -> None:
 
 
 @pytest.mark.parametrize("values", [None, 1, "x", [1], [["count", 1]]])
-def test_what_is_no_object_is_refused(values: Any) -> None:
+def test_non_objects_are_refused(values: Any) -> None:
     assert list(refused(values)) == [""]
 
 
-def test_refused_tells_all_in_one_line_and_can_be_moved_under_a_prefix() -> None:
+def test_an_error_joins_all_problems_and_can_be_prefixed() -> None:
     error = InvalidInput([Problem("/a", "is bad"), Problem("", "is worse")])
     assert isinstance(error, ValueError)
     assert error.under("/params").problems == [Problem("/params/a", "is bad"), Problem("/params", "is worse")]
 
 
-def test_a_mutable_default_is_an_error_of_the_programmer() -> None:
+def test_a_mutable_default_raises_a_type_error() -> None:
     with pytest.raises(TypeError, match="immutable"):
         param([], "a list")
 
 
-def test_the_schema_says_what_the_checks_do() -> None:
+def test_the_schema_matches_the_checks() -> None:
     assert Sample.schema() == {
         "type": "object",
         "properties": {
@@ -201,12 +203,12 @@ def test_every_kind_of_settings_survives_json_and_has_a_schema(example: Paramete
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(), st.lists))
 @settings(max_examples=50)
-def test_quotes_are_short_and_fit_into_utf8(value: Any) -> None:
+def test_quotes_are_short_and_valid_utf8(value: Any) -> None:
     assert len(show(value)) <= 80
     show(value).encode()
 
 
-def test_quotes_of_anything_large_are_short() -> None:
+def test_quotes_of_large_values_are_short() -> None:
     deep: Any = []
     for _ in range(500):
         deep = [deep]

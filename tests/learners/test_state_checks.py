@@ -131,7 +131,7 @@ EACH_ALGORITHM = pytest.mark.parametrize(
 @pytest.mark.parametrize(
     "seconds", [None, *(pytest.param(item, marks=pytest.mark.integration) for item in (100.0, 1e-9))]
 )
-def test_a_state_that_came_of_events_is_sound(pipeline: Pipeline, seconds: float | None) -> None:
+def test_a_state_learnt_from_events_is_valid(pipeline: Pipeline, seconds: float | None) -> None:
     for n in (0, 1, 30, 60, 150):
         config, state = learnt(pipeline, n, timed=n != 30, window_seconds=seconds)
         assert refused(config, state) == []
@@ -139,7 +139,7 @@ def test_a_state_that_came_of_events_is_sound(pipeline: Pipeline, seconds: float
 
 
 @EVERY
-def test_a_state_of_events_at_the_limits_is_sound(pipeline: Pipeline) -> None:
+def test_a_state_of_extreme_events_is_valid(pipeline: Pipeline) -> None:
     learner = pipeline.learner(scaling={"kind": "none"})
     carried, y = events(pipeline, 60)
     rows = learner.encode(carried)
@@ -161,7 +161,7 @@ def test_a_state_of_events_at_the_limits_is_sound(pipeline: Pipeline) -> None:
 
 @pytest.mark.integration
 @EACH_ALGORITHM
-def test_whole_numbers_out_of_range_are_refused_or_do_no_harm(pipeline: Pipeline) -> None:
+def test_out_of_range_integers_are_refused_or_harmless(pipeline: Pipeline) -> None:
     config, state = learnt(pipeline, timed=True)
     tried = 0
     for name, array in state.items():
@@ -183,7 +183,7 @@ def test_whole_numbers_out_of_range_are_refused_or_do_no_harm(pipeline: Pipeline
 
 @pytest.mark.integration
 @EACH_ALGORITHM
-def test_floats_that_are_not_finite_are_refused_or_do_no_harm(pipeline: Pipeline) -> None:
+def test_non_finite_floats_are_refused_or_harmless(pipeline: Pipeline) -> None:
     config, state = learnt(pipeline, timed=True)
     for name, array in state.items():
         if array.dtype.kind != "f" or not array.size:
@@ -203,7 +203,7 @@ def test_floats_that_are_not_finite_are_refused_or_do_no_harm(pipeline: Pipeline
                     assert pointers == [f"/{name}"]
 
 
-def test_an_algorithm_with_the_state_of_another_tells_of_it_likewise() -> None:
+def test_algorithms_sharing_a_state_share_its_checks() -> None:
     for algorithm in algorithms().values():
         for other in algorithms().values():
             if algorithm.State is other.State:
@@ -266,7 +266,7 @@ WRONG: list[tuple[str, str, str, int, float]] = [
 
 
 @pytest.mark.parametrize(("algorithm", "kind", "name", "place", "value"), WRONG)
-def test_each_wrong_number_is_pointed_at(algorithm: str, kind: str, name: str, place: int, value: float) -> None:
+def test_each_wrong_number_is_located(algorithm: str, kind: str, name: str, place: int, value: float) -> None:
     (pipeline,) = kinds((algorithm, kind))
     scaling = {"scaling": {"kind": "standard"}} if name.startswith("scaling") else {}
     config, state = learnt(pipeline, **scaling)
@@ -362,7 +362,7 @@ WRONG_METRICS: list[tuple[str, str, int, float]] = [
 
 
 @pytest.mark.parametrize(("algorithm", "name", "place", "value"), WRONG_METRICS)
-def test_each_wrong_figure_is_pointed_at(algorithm: str, name: str, place: int, value: float) -> None:
+def test_each_wrong_metric_is_located(algorithm: str, name: str, place: int, value: float) -> None:
     (pipeline,) = kinds((algorithm, "dense"))
     config, state = learnt(pipeline, 150, timed=True)
     assert refused(config, state) == []
@@ -372,7 +372,7 @@ def test_each_wrong_figure_is_pointed_at(algorithm: str, name: str, place: int, 
 
 
 @pytest.mark.parametrize("algorithm", ["cbr", "svc"])
-def test_parts_of_two_streams_do_not_go_together(algorithm: str) -> None:
+def test_parts_of_two_streams_are_refused_together(algorithm: str) -> None:
     (pipeline,) = kinds((algorithm, "dense"))
     config, state = learnt(pipeline, 240, timed=True)
     _, shorter = learnt(pipeline, 120, timed=True)
@@ -386,7 +386,7 @@ def test_parts_of_two_streams_do_not_go_together(algorithm: str) -> None:
         assert refused(config, mixed)
 
 
-def test_what_the_ids_say_is_what_was_counted() -> None:
+def test_ids_must_agree_with_the_metrics() -> None:
     """A correction takes it out of the figures again."""
     (pipeline,) = kinds(("cbr", "dense"))
     config, state = learnt(pipeline, 150, timed=True)
@@ -411,7 +411,7 @@ def test_what_the_ids_say_is_what_was_counted() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["cbr", "svc"])
-def test_counts_that_shapes_follow_from_have_their_own(algorithm: str) -> None:
+def test_counts_that_determine_shapes_have_fixed_shapes(algorithm: str) -> None:
     (pipeline,) = kinds((algorithm, "dense"))
     config, state = learnt(pipeline, 150)
     names = ["ids.count", *(f"metrics.{name}" for name in pipeline.learner().metrics.counted)]
@@ -421,7 +421,7 @@ def test_counts_that_shapes_follow_from_have_their_own(algorithm: str) -> None:
             assert refused(config, {**state, name: array}) == [f"/{name}"]
 
 
-def test_a_column_or_a_source_that_comes_twice() -> None:
+def test_a_repeated_column_or_source_is_refused() -> None:
     (pipeline,) = kinds(("oam", "sparse"))
     config, state = learnt(pipeline)
     order = state["columns.order"]
@@ -434,7 +434,7 @@ def test_a_column_or_a_source_that_comes_twice() -> None:
     assert refused(config, {**state, "sources.lengths": lengths}) == ["/sources.lengths"]
 
 
-def test_more_sources_than_are_kept() -> None:
+def test_too_many_sources_are_refused() -> None:
     n = MAX_SOURCES + 1
     state: dict[str, NDArray[np.generic]] = {
         "names": np.arange(n, dtype=np.uint8),
@@ -445,7 +445,7 @@ def test_more_sources_than_are_kept() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["cbr-diag", "oam"])
-def test_buffers_of_the_other_kind_of_rows_or_of_another_width(algorithm: str) -> None:
+def test_buffers_of_the_wrong_row_kind_or_width_are_refused(algorithm: str) -> None:
     dense, sparse = kinds((algorithm, "dense"), (algorithm, "sparse"))
     config, state = learnt(sparse)
     values, columns = state["algorithm.values"], state["algorithm.columns"]
@@ -459,7 +459,7 @@ def test_buffers_of_the_other_kind_of_rows_or_of_another_width(algorithm: str) -
     assert refused(config, {**state, "algorithm.values": wide}) == ["/algorithm.values"]
 
 
-def test_a_buffer_where_there_are_no_replays() -> None:
+def test_a_buffer_without_replays_is_refused() -> None:
     (pipeline,) = kinds(("npsvor", "dense"))
     config, state = learnt(pipeline, params={"replays": 0})
     assert refused(config, state) == []
@@ -471,7 +471,7 @@ def test_a_buffer_where_there_are_no_replays() -> None:
 @pytest.mark.parametrize(
     "objective", [{"objective": "budget", "alerts": 3}, {"objective": "fpr", "target": 0.1}], ids=str
 )
-def test_every_calibration_and_budget_has_sound_states(kind: str, objective: dict[str, Any]) -> None:
+def test_every_calibration_and_budget_has_valid_states(kind: str, objective: dict[str, Any]) -> None:
     (pipeline,) = kinds(("cbr", "dense"))
     for n in (0, 1, 90):
         config, state = learnt(pipeline, n, calibration={"kind": kind}, threshold=objective)
@@ -494,7 +494,7 @@ def test_the_threshold_with_a_horizon_has_one_block() -> None:
     assert refused(config, doubled) == ["/threshold.block"]
 
 
-def test_a_threshold_far_into_the_doubled_blocks_is_sound() -> None:
+def test_a_threshold_after_many_block_doublings_is_valid() -> None:
     (pipeline,) = kinds(("fofo", "dense"))
     learner = pipeline.learner(threshold={"objective": "f1", "n1": 2})
     for seed in range(20):
@@ -503,7 +503,7 @@ def test_a_threshold_far_into_the_doubled_blocks_is_sound() -> None:
         assert refused(learner.config, copied(learner)) == []
 
 
-def test_a_part_of_a_state_is_checked_alone() -> None:
+def test_a_part_of_a_state_can_be_checked_alone() -> None:
     (pipeline,) = kinds(("svc", "dense"))
     config, state = learnt(pipeline)
     part = {name: array for name, array in state.items() if name.startswith("algorithm.")}
@@ -514,7 +514,7 @@ def test_a_part_of_a_state_is_checked_alone() -> None:
     assert [problem.pointer for problem in caught.value.problems] == ["/algorithm.bias"]
 
 
-def test_every_part_that_is_wrong_is_told() -> None:
+def test_every_invalid_part_is_reported() -> None:
     (pipeline,) = kinds(("cbr", "dense"))
     config, state = learnt(pipeline)
     wrong = {"metrics.window_labels": 99.0, "algorithm.seen": -1.0, "threshold.seen": -1.0, "calibration.events": -1.0}
@@ -523,7 +523,7 @@ def test_every_part_that_is_wrong_is_told() -> None:
     assert sorted(refused(config, state)) == sorted(f"/{name}" for name in wrong)
 
 
-def test_scores_that_are_nan_count_as_0() -> None:
+def test_nan_scores_count_as_0() -> None:
     scores = np.array([1.0, np.nan, -1.0, np.nan, np.nan, 2.0, np.nan, 0.5])
     y = np.where(np.arange(8) % 3 == 0, 1.0, -1.0)
     decisions, hashes = np.zeros(8, dtype=np.int64), np.zeros(8, dtype=np.uint64)
@@ -542,7 +542,7 @@ def test_scores_that_are_nan_count_as_0() -> None:
     assert figures[0] == figures[1]
 
 
-def test_the_total_of_ranks_holds_the_window() -> None:
+def test_the_total_of_ranks_covers_the_window() -> None:
     metrics = RankMetrics(5, None, 3)
     unknown, hashes = np.full(4, np.nan), np.zeros(4, dtype=np.uint64)
     y, decisions = np.array([1.0, 2.0, 2.0, 3.0]), np.array([1, 2, 1, 3])
@@ -553,7 +553,7 @@ def test_the_total_of_ranks_holds_the_window() -> None:
     assert [name for name, _ in metrics.problems({**state, "total": moved})] == ["total"]
 
 
-def test_alarms_are_of_a_kind_and_within_their_numbers() -> None:
+def test_alarms_have_a_valid_kind_and_valid_numbers() -> None:
     (pipeline,) = kinds(("cbr", "dense"))
     config, state = learnt(pipeline, timed=True)
     state["metrics.drift_by_kind"][:] = (1, 2)

@@ -78,7 +78,7 @@ def assert_agree(remote: Any, local: learners.Learner) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_dense_rows_are_learnt_as_by_the_library(api: Any, name: str, dtype: type) -> None:
+def test_dense_rows_give_the_same_state_as_the_library(api: Any, name: str, dtype: type) -> None:
     rows = X.astype(dtype)
     remote = api.create(name, **DENSE)
     local = library(DENSE)
@@ -92,7 +92,7 @@ def test_dense_rows_are_learnt_as_by_the_library(api: Any, name: str, dtype: typ
     assert_agree(remote, local)
 
 
-def test_sparse_rows_are_learnt_as_by_the_library(api: Any, name: str) -> None:
+def test_sparse_rows_give_the_same_state_as_the_library(api: Any, name: str) -> None:
     matrix = sp.random_array((N, 40), density=0.1, rng=np.random.default_rng(1), format="coo")
     remote, local = api.create(name, **SPARSE), library(SPARSE)
     reply = remote.update(matrix, Y, ids=np.arange(N))
@@ -100,7 +100,7 @@ def test_sparse_rows_are_learnt_as_by_the_library(api: Any, name: str) -> None:
     assert_agree(remote, local)
 
 
-def test_named_features_by_event_and_by_column_are_the_same(api: Any, name: str) -> None:
+def test_named_features_by_event_and_by_column_agree(api: Any, name: str) -> None:
     columns = {
         "amount": np.round(np.exp(X[:, 0]), 2),
         "shop": (np.abs(X[:, 1]) * 100).astype(np.int64),
@@ -118,7 +118,7 @@ def test_named_features_by_event_and_by_column_are_the_same(api: Any, name: str)
         assert_agree(remote, local)
 
 
-def test_ranks(api: Any, name: str) -> None:
+def test_ranks_are_learnt(api: Any, name: str) -> None:
     ranks = 1 + (np.abs(X[:, 0]) * 2).astype(np.int64).clip(0, 3)
     remote, local = api.create(name, **ORDINAL), library(ORDINAL)
     reply = remote.update(X, ranks)
@@ -130,7 +130,7 @@ def test_ranks(api: Any, name: str) -> None:
     assert_agree(remote, local)
 
 
-def test_labels_that_come_late(api: Any, name: str) -> None:
+def test_late_labels_are_learnt(api: Any, name: str) -> None:
     remote = api.create(name, **DENSE)
     nothing = remote.predict(X[:2])
     assert not nothing.ready
@@ -148,7 +148,7 @@ def test_labels_that_come_late(api: Any, name: str) -> None:
     assert (second.decisions == NO_DECISION).tolist() == [True, True, False, True]
 
 
-def test_explanations(api: Any, name: str) -> None:
+def test_explanations_are_returned(api: Any, name: str) -> None:
     remote = api.create(name, **DENSE)
     remote.update(X, Y)
     predictions = remote.predict(X, explain=1)
@@ -158,7 +158,7 @@ def test_explanations(api: Any, name: str) -> None:
         assert why.intercept + why.features[0][1] + why.rest == pytest.approx(score)
 
 
-def test_a_position_that_is_to_be_learnt_before(api: Any, name: str) -> None:
+def test_predict_waits_for_a_position(api: Any, name: str) -> None:
     remote = api.create(name, **DENSE)
     position = remote.update(X, Y).position
     assert len(remote.predict(X, explain=1, at_least=position).explanations) == N
@@ -167,7 +167,7 @@ def test_a_position_that_is_to_be_learnt_before(api: Any, name: str) -> None:
     assert (caught.value.status, caught.value.code) == (409, "beyond-log")
 
 
-def test_a_refused_call_says_where_and_how_far_it_came(api: Any, name: str) -> None:
+def test_a_refused_call_reports_the_position_and_the_progress(api: Any, name: str) -> None:
     remote = api.create(name, **DENSE)
     labels = np.where(Y, 1, 0)
     labels[75] = 7
@@ -181,7 +181,7 @@ def test_a_refused_call_says_where_and_how_far_it_came(api: Any, name: str) -> N
     assert (reply.duplicate, reply.applied) == (70, N - 70)
 
 
-def test_what_the_service_refuses(api: Any, name: str) -> None:
+def test_errors_of_the_service_are_raised(api: Any, name: str) -> None:
     with pytest.raises(RequestRefused) as caught:
         api.learner(name).metrics()
     assert caught.value.code == "unknown-learner"
@@ -194,7 +194,7 @@ def test_what_the_service_refuses(api: Any, name: str) -> None:
     assert {problem.pointer for problem in caught.value.problems} >= {"/algorithm"}
 
 
-def test_a_source_tells_a_repeat_and_a_gap(api: Any, name: str) -> None:
+def test_a_source_detects_repeats_and_gaps(api: Any, name: str) -> None:
     remote = api.create(name, **DENSE)
     assert remote.update(X[:100], Y[:100], source=("file", 0)).applied == 100
     reply = remote.update(X[50:150], Y[50:150], source=("file", 50))
@@ -205,7 +205,7 @@ def test_a_source_tells_a_repeat_and_a_gap(api: Any, name: str) -> None:
     assert remote.describe()["sources"] == {"file": 150}
 
 
-def test_a_source_has_holes(api: Any, name: str) -> None:
+def test_a_source_may_skip_offsets(api: Any, name: str) -> None:
     remote = api.create(name, **DENSE)
     numbers = list(range(10, 2 * N + 10, 2))
     assert remote.update(X, Y, source=("topic", numbers, 3)).applied == N  # in several requests
@@ -218,7 +218,7 @@ def test_a_source_has_holes(api: Any, name: str) -> None:
         remote.upload([(X, Y)], source=("topic", numbers))
 
 
-def test_an_upload_tells_its_progress(api: Any, name: str) -> None:
+def test_an_upload_reports_its_progress(api: Any, name: str) -> None:
     counts: list[int] = []
 
     def batches() -> Iterator[Any]:
@@ -245,7 +245,7 @@ def test_an_upload_tells_its_progress(api: Any, name: str) -> None:
     assert_agree(remote, local)
 
 
-def test_an_upload_goes_on_from_where_its_source_is(api: Any, name: str) -> None:
+def test_an_upload_resumes_at_the_offset_of_its_source(api: Any, name: str) -> None:
     def parts(start: int) -> Iterator[EventBatch]:
         for i in range(start, N, 60):
             yield EventBatch(X[i : i + 60], Y[i : i + 60])
@@ -267,7 +267,7 @@ def test_an_upload_goes_on_from_where_its_source_is(api: Any, name: str) -> None
     np.testing.assert_array_equal(remote.predict(X).scores, local.score(X))
 
 
-def test_an_upload_that_fails_says_how_far_it_came(api: Any, name: str) -> None:
+def test_a_failed_upload_reports_its_progress(api: Any, name: str) -> None:
     remote = api.create(name, **DENSE)
     with pytest.raises(RequestRefused) as caught:
         remote.upload([(X[:100], Y[:100]), (X[100:200, :2], Y[100:200])])
@@ -285,7 +285,7 @@ def test_an_async_iterable_is_uploaded(service: Process, name: str) -> None:
         assert api.create(name, **DENSE).upload(batches(), ids="auto").applied == N
 
 
-def test_documents_of_a_learner(api: Any, name: str) -> None:
+def test_documents_of_a_learner_are_returned(api: Any, name: str) -> None:
     remote = api.create(name, **DENSE)
     remote.update(X, Y, ids=IDS)
     assert remote.name == name
@@ -304,7 +304,7 @@ def test_documents_of_a_learner(api: Any, name: str) -> None:
 # What gets lost
 
 
-def test_events_of_a_service_that_dies_are_learnt_once(kind: str, tmp_path: Path) -> None:
+def test_events_are_learnt_once_despite_a_service_crash(kind: str, tmp_path: Path) -> None:
     """Half a request arrives; then one arrives and is answered, but service and answer are gone."""
     process = Process(f"sqlite:///{tmp_path / 'log.db'}", tmp_path / "server.log")
     times = iter([lambda: None, lambda: (process.kill(), process.start())])
@@ -329,7 +329,7 @@ def test_events_of_a_service_that_dies_are_learnt_once(kind: str, tmp_path: Path
         np.testing.assert_array_equal(remote.predict(X).scores, clean.score(X))
 
 
-def test_events_without_ids_are_not_sent_again(api: Any, service: Process, kind: str, name: str) -> None:
+def test_events_without_ids_are_not_retried(api: Any, service: Process, kind: str, name: str) -> None:
     remote = api.create(name, **DENSE)
     with lossy(service.port, ["none", "answer"], lambda: None) as url, client(kind, url, bounds=SMALL) as through:
         with pytest.raises(OutcomeUnknown, match="ids='auto'") as caught:
@@ -338,7 +338,7 @@ def test_events_without_ids_are_not_sent_again(api: Any, service: Process, kind:
         assert remote.metrics()["events"] == 140  # it was learnt, once, and nobody could know
 
 
-def test_a_service_that_starts_is_waited_for(tmp_path: Path) -> None:
+def test_the_client_waits_for_a_starting_service(tmp_path: Path) -> None:
     process = Process(f"sqlite:///{tmp_path / 'log.db'}", tmp_path / "server.log")
     for kind in KINDS:
         with client(kind, process.url, patience=0) as api, pytest.raises(ServiceUnreachable):

@@ -105,7 +105,7 @@ def updating(answers: Iterable[Answer], *, jitter: float = 1.0, patience: float 
 
 @pytest.mark.parametrize("columns", [{}, {"ids": IDS}, {"ids": ["a", None, "c"]}, {"source": ("file", 7)}])
 @pytest.mark.parametrize("failure", [NOT_SENT, refusal(429)])
-def test_what_was_certainly_not_done_is_always_sent_again(failure: Answer, columns: dict[str, Any]) -> None:
+def test_calls_that_were_certainly_not_applied_are_retried(failure: Answer, columns: dict[str, Any]) -> None:
     reply, requests, pauses = updating([failure, failure, learnt(3)], **columns)
     assert (reply.applied, reply.repeats) == (3, 2)
     assert len(set(requests)) == 1  # the very same request
@@ -114,7 +114,7 @@ def test_what_was_certainly_not_done_is_always_sent_again(failure: Answer, colum
 
 @pytest.mark.parametrize("columns", [{"ids": IDS}, {"ids": np.arange(3)}, {"ids": "auto"}, {"source": ("file", 7)}])
 @pytest.mark.parametrize("failure", [LOST, refusal(502), refusal(503), refusal(504)])
-def test_what_may_have_been_done_is_sent_again_where_a_repeat_is_told(failure: Answer, columns: Any) -> None:
+def test_calls_with_unknown_outcome_are_retried_if_repeats_are_detected(failure: Answer, columns: Any) -> None:
     reply, requests, _ = updating([failure, learnt(3)], **columns)
     assert (reply.applied, reply.repeats) == (3, 1)
     assert len(requests) == 2
@@ -123,7 +123,7 @@ def test_what_may_have_been_done_is_sent_again_where_a_repeat_is_told(failure: A
 
 @pytest.mark.parametrize("columns", [{}, {"ids": ["a", None, "c"]}])
 @pytest.mark.parametrize("failure", [LOST, refusal(502), refusal(503), refusal(504)])
-def test_what_may_have_been_done_is_not_sent_again_where_nothing_tells_a_repeat(failure: Answer, columns: Any) -> None:
+def test_calls_with_unknown_outcome_are_not_retried_without_ids(failure: Answer, columns: Any) -> None:
     error, requests, pauses = updating([failure], **columns)
     assert isinstance(error, OutcomeUnknown)
     assert (len(requests), pauses, error.done) == (1, [], 0)
@@ -139,12 +139,12 @@ def test_a_refusal_is_final(status: int) -> None:
     assert len(requests) == 1
 
 
-def test_an_error_of_the_service_is_final_and_tells_nothing() -> None:
+def test_an_internal_error_is_final_with_unknown_outcome() -> None:
     error, requests, _ = updating([refusal(500)], ids=IDS)
     assert (type(error), len(requests)) == (OutcomeUnknown, 1)
 
 
-def test_a_call_that_is_given_up_has_the_ids_that_were_made() -> None:
+def test_an_abandoned_call_returns_its_generated_ids() -> None:
     error, requests, _ = updating([LOST], ids="auto", patience=0)
     body = msgspec.msgpack.decode(requests[0].body)
     assert isinstance(error, OutcomeUnknown)
@@ -155,14 +155,14 @@ def test_a_call_that_is_given_up_has_the_ids_that_were_made() -> None:
 # When
 
 
-def test_pauses_double_up_to_a_bound_until_the_patience_is_over() -> None:
+def test_pauses_double_up_to_a_limit_until_patience_runs_out() -> None:
     error, _, pauses = updating([NOT_SENT] * 100)
     assert isinstance(error, ServiceUnreachable)
     assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0] + [8.0] * 6
     assert updating([NOT_SENT] * 3 + [learnt(3)], jitter=0.5)[2] == [0.125, 0.25, 0.5]
 
 
-def test_retry_after_is_waited_for_at_least() -> None:
+def test_retry_after_is_the_minimum_pause() -> None:
     answers = [refusal(429, retry_after="3"), refusal(503, retry_after="1"), learnt(3)]
     assert updating(answers, ids=IDS)[2] == [3.25, 1.5]
     error, _, pauses = updating([refusal(429, retry_after="61")])
@@ -171,11 +171,11 @@ def test_retry_after_is_waited_for_at_least() -> None:
 
 
 @pytest.mark.parametrize("jitter", [0.0, 0.5])
-def test_without_patience_everything_is_sent_once(jitter: float) -> None:
+def test_without_patience_every_request_is_sent_once(jitter: float) -> None:
     assert len(updating([refusal(429)], patience=0, jitter=jitter)[1]) == 1
 
 
-def test_the_default_jitter_is_below_the_bound() -> None:
+def test_the_default_jitter_is_within_its_limit() -> None:
     retries = Retries(10)
     assert all(0 <= retries.jitter() < 1 for _ in range(100))
 
@@ -202,28 +202,28 @@ DOCUMENT = ApiResponse(200, {}, b'{"name":"a"}')
         lambda calls: calls.snapshot("a"),
     ],
 )
-def test_calls_that_may_be_repeated_are(make: Callable[[ClientCalls], Call[Any]]) -> None:
+def test_idempotent_calls_are_retried(make: Callable[[ClientCalls], Call[Any]]) -> None:
     result, requests = calling(make, LOST, refusal(503), DOCUMENT)
     assert (result, len(requests)) == ({"name": "a"}, 3)
 
 
-def test_a_delete_whose_answer_was_lost_finds_nothing_left() -> None:
+def test_a_delete_with_a_lost_reply_finds_nothing_left() -> None:
     assert calling(lambda calls: calls.delete("a"), LOST, refusal(404, "unknown-learner"))[0] is None
     assert calling(lambda calls: calls.delete("a"), refusal(503), refusal(429), refusal(404))[0] is None
 
 
 @pytest.mark.parametrize("before", [[], [refusal(429)], [NOT_SENT], [NOT_SENT, refusal(429)]])
-def test_a_delete_of_a_learner_that_never_was_is_refused(before: list[Answer]) -> None:
+def test_a_delete_of_a_missing_learner_is_refused(before: list[Answer]) -> None:
     error, requests = calling(lambda calls: calls.delete("a"), *before, refusal(404, "unknown-learner"))
     assert (type(error), error.code, len(requests)) == (RequestRefused, "unknown-learner", len(before) + 1)
 
 
-def test_names_are_quoted() -> None:
+def test_names_are_percent_encoded() -> None:
     assert calling(lambda calls: calls.about("a b/c"), DOCUMENT)[1][0].path == "learners/a%20b%2Fc"
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"", b"[]", msgspec.msgpack.encode({"position": 1})])
-def test_answers_that_are_not_rarestreams(body: bytes) -> None:
+def test_replies_of_other_servers_are_reported(body: bytes) -> None:
     error, _ = calling(lambda calls: calls.about("a"), ApiResponse(200, {}, body))
     assert isinstance(error, OutcomeUnknown)
     assert isinstance(updating([ApiResponse(200, {}, body)], ids=IDS)[0], OutcomeUnknown)
@@ -266,12 +266,12 @@ def test_a_prediction_has_an_entry_for_each_event(name: str) -> None:
     assert "3 events" in str(error)
 
 
-def test_a_call_in_parts_says_how_far_it_came() -> None:
+def test_a_call_in_parts_reports_its_progress() -> None:
     error, requests = calling(lambda calls: calls.update("a", EventBatch(X, Y, IDS), None), learnt(2), refusal(422))
     assert (type(error), error.done, error.ids, len(requests)) == (RequestRefused, 2, IDS, 2)
 
 
-def test_replies_to_the_parts_are_joined() -> None:
+def test_replies_to_parts_are_merged() -> None:
     reply, requests = calling(
         lambda calls: calls.update("a", EventBatch(X, Y, IDS), ("s", 5)), learnt(2), LOST, learnt(1, 9)
     )
@@ -283,7 +283,7 @@ def test_replies_to_the_parts_are_joined() -> None:
     assert [msgspec.msgpack.decode(item.body)["source"]["offset"] for item in requests] == [5, 7, 7]
 
 
-def test_many_problems_are_cut_short() -> None:
+def test_long_problem_lists_are_shortened() -> None:
     problems = [{"pointer": f"/labels/{i}", "detail": "no"} for i in range(100)]
     error = updating([ApiResponse(422, {}, msgspec.json.encode({"detail": "bad", "errors": problems}))])[0]
     assert str(error).splitlines()[-2:] == ["  /labels/9: no", "  and 90 more"]
@@ -314,7 +314,7 @@ def call_through(kind: str, answer: Callable[[httpx.Request], httpx.Response]) -
         (httpx.DecodingError("no gzip"), OutcomeUnknown),
     ],
 )
-def test_whether_anything_was_sent(kind: str, error: Exception, expected: type[ClientError]) -> None:
+def test_errors_tell_whether_a_request_was_sent(kind: str, error: Exception, expected: type[ClientError]) -> None:
     def fail(_: httpx.Request) -> httpx.Response:
         raise error
 
@@ -323,7 +323,7 @@ def test_whether_anything_was_sent(kind: str, error: Exception, expected: type[C
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_both_clients_carry_out_what_is_decided(kind: str) -> None:
+def test_both_clients_retry_the_same_way(kind: str) -> None:
     bodies: list[bytes] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -344,7 +344,7 @@ def test_both_clients_carry_out_what_is_decided(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_goes_over_the_wire(kind: str) -> None:
+def test_requests_on_the_wire(kind: str) -> None:
     seen: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -366,7 +366,7 @@ def test_what_goes_over_the_wire(kind: str) -> None:
         ("HTTPS://Example.org/fraud/", True, "wss://example.org/fraud/v1/learners/a%2Fb/ws"),
     ],
 )
-def test_proxies_of_the_environment_are_not_for_loopback(url: str, trusting: bool, stream: str) -> None:
+def test_environment_proxies_are_not_used_for_loopback(url: str, trusting: bool, stream: str) -> None:
     for allowed in (True, False):
         connection = ServiceAddress(url, 120.0, {"Authorization": "Bearer x"}, None, allowed)
         assert connection.http["trust_env"] == (trusting and allowed)
@@ -386,7 +386,7 @@ def test_a_foreign_package_named_learners_is_reported(tmp_path: Path) -> None:
     assert result.stderr.splitlines()[-1].startswith(f"rarestream.LearnersShadowed: {folder}/__init__.py is another ")
 
 
-def test_the_learners_load_at_first_use() -> None:
+def test_the_learners_package_is_imported_lazily() -> None:
     code = (
         "import sys, rarestream; print('learners' in sys.modules); rarestream.create; print('learners' in sys.modules)"
     )
@@ -394,7 +394,7 @@ def test_the_learners_load_at_first_use() -> None:
     assert result.stdout == "False\nTrue\n"
 
 
-def test_it_loads_neither_the_service_nor_the_library() -> None:
+def test_the_client_imports_neither_the_service_nor_the_library() -> None:
     names = "{'learners', 'numba', 'fastapi', 'uvicorn', 'redis', 'scipy', 'service', 'numpy', 'websockets'}"
     code = (
         f"import sys, rarestream; rarestream.Client, rarestream.AsyncClient; print(sorted({names} & set(sys.modules)))"
@@ -404,7 +404,7 @@ def test_it_loads_neither_the_service_nor_the_library() -> None:
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://x", "http://", "http://x:port"])
-def test_what_is_not_a_url(url: str) -> None:
+def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="http"):
         Client(url)
     with pytest.raises(ValueError, match="http"):
@@ -412,7 +412,7 @@ def test_what_is_not_a_url(url: str) -> None:
 
 
 @pytest.mark.parametrize("port", [0, 65536, 83637, -1])
-def test_a_port_that_no_address_has(port: int) -> None:
+def test_an_invalid_port_is_refused(port: int) -> None:
     for kind in (Client, AsyncClient):
         with pytest.raises(ValueError, match=str(port)):
             kind(f"http://127.0.0.1:{port}")

@@ -70,7 +70,7 @@ def test_labels_are_sent_exactly(y: Any, dtype: str) -> None:
     assert values(coded).tolist() == [float(item) for item in y]
 
 
-def test_what_is_no_number_is_left_to_the_service() -> None:
+def test_non_numbers_are_passed_to_the_service() -> None:
     body = decoded(encode_labelled(EventBatch(X, [1, None, "x"], weights=[1.0, None, 2.0], times=[None, 1.0, 2])))
     assert (body["labels"], body["weights"], body["times"]) == ([1, None, "x"], [1.0, None, 2.0], [None, 1.0, 2])
 
@@ -83,7 +83,7 @@ def test_times_may_be_dates() -> None:
     assert seconds[2] == -1.0
 
 
-def test_ids_of_every_kind() -> None:
+def test_ids_of_every_type() -> None:
     assert values(decoded(encode_unlabelled(X, np.array([1, 2, 2**63], np.uint64), None))["ids"]).tolist() == [
         1,
         2,
@@ -100,7 +100,7 @@ def test_ids_of_every_kind() -> None:
     assert decoded(encode_unlabelled(X, ("a", 2, None), None))["ids"] == ["a", 2, None]
 
 
-def test_sparse_rows_are_sent_in_order_and_the_matrix_stays_as_it_is() -> None:
+def test_sparse_rows_are_sent_sorted_and_the_matrix_is_unchanged() -> None:
     untidy = sp.csr_matrix((np.array([1.0, 2, 3, 4], np.float32), [2, 0, 0, 1], [0, 3, 4]), shape=(2, 3))
     coded = decoded(encode_unlabelled(untidy, None, None))["csr"]
     assert values(coded["indptr"]).tolist() == [0, 2, 3]
@@ -110,7 +110,7 @@ def test_sparse_rows_are_sent_in_order_and_the_matrix_stays_as_it_is() -> None:
     assert untidy.indices.tolist() == [2, 0, 0, 1]
 
 
-def test_named_features_by_event_and_by_column() -> None:
+def test_named_features_are_encoded_by_event_and_by_column() -> None:
     events = [{"a": 1, "b": "x"}, {"a": np.int64(2), "c": [np.str_("t")]}]
     assert decoded(encode_unlabelled(events, None, None))["features"] == {
         "a": [1, 2],
@@ -131,7 +131,7 @@ def test_named_features_by_event_and_by_column() -> None:
     assert (coded["text"], coded["mixed"]) == (["x", "y"], ["x", None])
 
 
-def test_a_data_frame_is_named_features_whose_missing_values_are_null() -> None:
+def test_a_data_frame_is_sent_as_named_features_with_null_for_missing() -> None:
     frame = pd.DataFrame(
         {
             "whole": [1, 2, 3],
@@ -168,7 +168,7 @@ def test_a_data_frame_is_named_features_whose_missing_values_are_null() -> None:
         (pd.DataFrame({}), "at least one"),
     ],
 )
-def test_a_data_frame_that_is_no_features(frame: Any, message: str) -> None:
+def test_an_unsuitable_data_frame_is_refused(frame: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         encode_unlabelled(frame, None, None)
 
@@ -202,7 +202,7 @@ def test_a_data_frame_that_is_no_features(frame: Any, message: str) -> None:
         (EventBatch([{}, "text", {}], Y), None, r"X\[1\] is a str"),
     ],
 )
-def test_arguments_that_do_not_fit_together(batch: EventBatch, source: Any, message: str) -> None:
+def test_conflicting_arguments_are_refused(batch: EventBatch, source: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         encode_labelled(batch, source)
 
@@ -217,20 +217,20 @@ def test_arguments_that_do_not_fit_together(batch: EventBatch, source: Any, mess
         (EventBatch([{"a": object()}] * 3, Y), "a object cannot be sent"),
     ],
 )
-def test_values_that_cannot_be_sent(batch: EventBatch, message: str) -> None:
+def test_values_that_cannot_be_encoded_are_refused(batch: EventBatch, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         list(encode_labelled(batch).parts(RequestBounds()))
 
 
 @pytest.mark.parametrize("source", [("file", 7), ["file", 7], ("file", np.int64(7))])
-def test_a_source_goes_on_with_each_part(source: Any) -> None:
+def test_the_source_offset_advances_with_each_part(source: Any) -> None:
     columns = encode_labelled(EventBatch(X, Y), source)
     assert columns.repeatable
     assert msgspec.msgpack.decode(columns.body(1, 3))["source"] == {"name": "file", "offset": 8}
 
 
 @pytest.mark.parametrize("numbers", [[7, 9, 20], (7, 9, 20), np.array([7, 9, 20])])
-def test_a_source_with_holes_goes_on_with_each_part(numbers: Any) -> None:
+def test_a_source_with_skipped_offsets_advances_with_each_part(numbers: Any) -> None:
     columns = encode_labelled(EventBatch(X, Y), ("topic", numbers, 5))
     assert columns.repeatable
     parts = [msgspec.msgpack.decode(columns.body(start, stop))["source"] for start, stop in ((0, 1), (1, 3))]
@@ -240,7 +240,7 @@ def test_a_source_with_holes_goes_on_with_each_part(numbers: Any) -> None:
     ]
 
 
-def test_a_predict_needs_features() -> None:
+def test_predict_requires_features() -> None:
     with pytest.raises(ValueError, match="X"):
         encode_unlabelled(None, IDS, None)
 
@@ -251,7 +251,9 @@ def test_a_predict_needs_features() -> None:
     most=st.integers(1, 30),
     kind=st.sampled_from(["dense", "csr", "events", "columns"]),
 )
-def test_parts_are_all_events_in_order_within_the_bounds(sizes: list[int], bound: int, most: int, kind: str) -> None:
+def test_parts_contain_all_events_in_order_within_the_limits(
+    sizes: list[int], bound: int, most: int, kind: str
+) -> None:
     n = len(sizes)
     features: Any = np.arange(2.0 * n).reshape(n, 2)
     if kind == "csr":

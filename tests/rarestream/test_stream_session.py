@@ -67,7 +67,7 @@ def ask(of: StreamSession, ids: Any = None) -> tuple[dict[str, Any], Any]:
 
 
 @pytest.mark.parametrize(("window", "credit", "most"), [(8, 4, 4), (3, 4, 3), (1, 1, 1)])
-def test_no_more_is_under_way_than_window_and_credit_allow(window: int, credit: int, most: int) -> None:
+def test_in_flight_requests_stay_within_window_and_credit(window: int, credit: int, most: int) -> None:
     stream = session(window, credit=credit)
     for seq in range(most):
         assert stream.free
@@ -77,7 +77,7 @@ def test_no_more_is_under_way_than_window_and_credit_allow(window: int, credit: 
     assert stream.free
 
 
-def test_each_request_is_a_body_with_its_head() -> None:
+def test_each_message_contains_the_body_and_its_head() -> None:
     stream = session()
     message, _ = stream.update(EventBatch(X[:2], Y[:2], ["a", "b"]), ("file", 5))
     body = msgspec.msgpack.decode(message)
@@ -89,7 +89,7 @@ def test_each_request_is_a_body_with_its_head() -> None:
     assert (body["seq"], body["op"], body["explain"], body["at_least"]) == (2, "predict", 3, 7)
 
 
-def test_answers_find_their_requests() -> None:
+def test_replies_are_matched_to_their_requests() -> None:
     stream = session()
     first, second = ask(stream)[1], ask(stream)[1]
     stream.receive(scored(1, 0.5))
@@ -98,14 +98,14 @@ def test_answers_find_their_requests() -> None:
     assert (first.take().scores.tolist(), second.take().scores.tolist(), stream.idle) == ([0.25], [0.5], True)
 
 
-def test_a_message_that_is_too_large_is_not_sent() -> None:
+def test_an_oversized_message_is_not_sent() -> None:
     stream = session(max_bytes=1000)
     with pytest.raises(ValueError, match="1000"):
         stream.predict(X, None, None, None)
     assert ask(stream)[0]["seq"] == 0
 
 
-def test_a_refusal_that_nobody_asks_for_is_raised_at_the_end() -> None:
+def test_an_unread_refusal_is_raised_at_the_end() -> None:
     stream = session()
     first, second = ask(stream)[1], ask(stream)[1]
     stream.receive(refused(0))
@@ -121,7 +121,7 @@ def test_a_refusal_that_nobody_asks_for_is_raised_at_the_end() -> None:
     stream.raise_unseen()  # both are known
 
 
-def test_a_stream_that_breaks_names_what_was_not_answered() -> None:
+def test_a_broken_stream_names_the_unanswered_requests() -> None:
     stream = session()
     for i in range(3):
         ask(stream, [f"e{i}"])
@@ -137,7 +137,7 @@ def test_a_stream_that_breaks_names_what_was_not_answered() -> None:
     stream.raise_unseen()  # the caller has seen it
 
 
-def test_a_stream_that_breaks_when_nothing_is_under_way() -> None:
+def test_a_stream_may_break_with_nothing_in_flight() -> None:
     stream = session()
     stream.end("gone")
     stream.raise_unseen()
@@ -146,18 +146,18 @@ def test_a_stream_that_breaks_when_nothing_is_under_way() -> None:
 
 
 @pytest.mark.parametrize("message", [scored(7), b"\xc1", b"\x80", "{}"])
-def test_what_is_no_answer(message: Any) -> None:
+def test_an_invalid_reply_is_refused(message: Any) -> None:
     with pytest.raises(OutcomeUnknown):
         session().receive(message)
 
 
 @pytest.mark.parametrize("message", ["", "[]", '{"type":"hello"}', '{"type":"bye","credit":1,"max_bytes":1}'])
-def test_what_is_no_hello(message: str) -> None:
+def test_an_invalid_hello_is_refused(message: str) -> None:
     with pytest.raises(OutcomeUnknown):
         StreamSession(1).greet(message)
 
 
-def test_a_window_has_room_for_one_at_least() -> None:
+def test_the_window_is_at_least_one() -> None:
     with pytest.raises(ValueError, match="window"):
         StreamSession(0)
 
@@ -181,7 +181,7 @@ def serving(
         thread.join()
 
 
-def test_the_credit_holds_on_the_wire(kind: str) -> None:
+def test_the_credit_is_kept_on_the_wire(kind: str) -> None:
     beyond: list[bool] = []
 
     def behave(socket: ServerConnection) -> None:
@@ -207,7 +207,7 @@ def test_the_credit_holds_on_the_wire(kind: str) -> None:
     assert beyond == [False] * 4
 
 
-def test_a_server_that_goes_away_says_why(kind: str) -> None:
+def test_a_closing_server_gives_its_reason(kind: str) -> None:
     def behave(socket: ServerConnection) -> None:
         socket.send(hello(credit=64))
         for seq in range(2):
@@ -231,7 +231,7 @@ def test_a_server_that_goes_away_says_why(kind: str) -> None:
         assert all(item.ids == [f"e{item.seq}"] for item in caught.value.unanswered)
 
 
-def test_an_answer_that_is_none_breaks_the_stream(kind: str) -> None:
+def test_an_invalid_reply_breaks_the_stream(kind: str) -> None:
     def behave(socket: ServerConnection) -> None:
         socket.send(hello())
         socket.recv()
@@ -252,7 +252,7 @@ def test_an_answer_that_is_none_breaks_the_stream(kind: str) -> None:
     ("status", "expected"),
     [(HTTPStatus.FORBIDDEN, RequestRefused), (HTTPStatus.SERVICE_UNAVAILABLE, ServiceUnreachable)],
 )
-def test_a_handshake_that_is_refused(kind: str, status: HTTPStatus, expected: type[Exception]) -> None:
+def test_a_refused_handshake_is_reported(kind: str, status: HTTPStatus, expected: type[Exception]) -> None:
     with (
         serving(lambda _: None, lambda socket, _: socket.respond(status, "no")) as url,
         client(kind, url) as api,
@@ -262,7 +262,7 @@ def test_a_handshake_that_is_refused(kind: str, status: HTTPStatus, expected: ty
         pass
 
 
-def test_a_server_that_closes_at_once(kind: str) -> None:
+def test_a_server_closing_immediately_is_reported(kind: str) -> None:
     with (
         serving(lambda socket: socket.close(1013, "256 websockets are open")) as url,
         client(kind, url) as api,
@@ -272,7 +272,7 @@ def test_a_server_that_closes_at_once(kind: str) -> None:
         pass
 
 
-def test_a_stream_that_is_not_open(kind: str) -> None:
+def test_an_unopened_stream_is_refused(kind: str) -> None:
     with client(kind, "http://127.0.0.1:9") as api:
         with pytest.raises(RuntimeError, match="with"):
             api.learner("a").stream().predict(X[:1])
@@ -280,7 +280,7 @@ def test_a_stream_that_is_not_open(kind: str) -> None:
             pass
 
 
-def test_an_error_in_the_block_is_the_one_that_is_raised(kind: str) -> None:
+def test_an_exception_in_the_block_takes_precedence(kind: str) -> None:
     def behave(socket: ServerConnection) -> None:
         socket.send(hello())
         socket.recv()
@@ -301,7 +301,7 @@ def test_an_error_in_the_block_is_the_one_that_is_raised(kind: str) -> None:
             replies[0].result()
 
 
-def test_a_result_that_does_not_come_in_time() -> None:
+def test_a_late_result_times_out() -> None:
     def behave(socket: ServerConnection) -> None:
         socket.send(hello())
         socket.recv()
@@ -348,7 +348,7 @@ def test_a_stream_learns_in_the_order_of_its_requests(service: Process, kind: st
         assert positions == sorted(positions)
 
 
-def test_what_the_service_refuses_in_a_stream(service: Process, kind: str) -> None:
+def test_refusals_of_the_service_are_raised_in_a_stream(service: Process, kind: str) -> None:
     with client(kind, service.url) as api:
         with pytest.raises(RequestRefused) as caught, api.learner("nobody").stream():
             pass
@@ -361,7 +361,7 @@ def test_what_the_service_refuses_in_a_stream(service: Process, kind: str) -> No
         assert replies[1].result().applied == N
 
 
-def test_what_a_broken_stream_leaves_open_can_be_repeated_by_id(kind: str, tmp_path: Path) -> None:
+def test_unanswered_requests_of_a_broken_stream_can_be_repeated_by_id(kind: str, tmp_path: Path) -> None:
     process = Process(f"sqlite:///{tmp_path / 'log.db'}", tmp_path / "server.log")
 
     def learn_on(remote: Any) -> None:

@@ -85,7 +85,7 @@ def received(connection: SecuredSocket, size: int) -> bytes:
     return bytes(got)
 
 
-def test_all_arrives_in_order_while_both_directions_are_busy(pair: Pair) -> None:
+def test_everything_arrives_in_order_with_both_directions_busy(pair: Pair) -> None:
     messages = [number.to_bytes(4, "big") * (1 + number * 7919 % 9000) for number in range(2000)]
     data = b"".join(messages)
     with pair.connected(echo) as secured, ThreadPoolExecutor() as threads:
@@ -95,7 +95,7 @@ def test_all_arrives_in_order_while_both_directions_are_busy(pair: Pair) -> None
         assert read.result(_PATIENCE) == data
 
 
-def test_messages_of_threads_are_sent_whole(pair: Pair) -> None:
+def test_messages_from_several_threads_stay_intact(pair: Pair) -> None:
     size, each = 100_000, 20
     with pair.connected(echo) as secured, ThreadPoolExecutor() as threads:
         read = threads.submit(received, secured, 4 * each * size)
@@ -107,7 +107,7 @@ def test_messages_of_threads_are_sent_whole(pair: Pair) -> None:
     assert [len(set(part)) for part in parts] == [1] * 4 * each
 
 
-def test_who_waits_for_something_to_come_does_not_keep_others_from_sending(pair: Pair) -> None:
+def test_a_waiting_reader_does_not_block_writers(pair: Pair) -> None:
     """As after the handshake of TLS 1.3: tickets come, which are no data."""
 
     def answer(connection: ssl.SSLSocket) -> None:
@@ -128,7 +128,7 @@ def waits(secured: SecuredSocket) -> None:
         wait.wait(0.001)
 
 
-def test_a_close_ends_the_waiting_of_both_threads(pair: Pair) -> None:
+def test_a_close_unblocks_both_threads(pair: Pair) -> None:
     finished = threading.Event()
     with pair.connected(lambda _: hold(finished)) as secured:
         secured.settimeout(None)
@@ -150,7 +150,7 @@ def test_a_close_ends_the_waiting_of_both_threads(pair: Pair) -> None:
         finished.set()
 
 
-def test_a_call_waits_only_so_long(pair: Pair) -> None:
+def test_a_call_times_out(pair: Pair) -> None:
     finished = threading.Event()
     with pair.connected(lambda _: hold(finished)) as secured:
         secured.settimeout(0.01)
@@ -161,7 +161,7 @@ def test_a_call_waits_only_so_long(pair: Pair) -> None:
         finished.set()
 
 
-def test_what_has_come_is_still_read_after_the_own_end(pair: Pair) -> None:
+def test_received_data_is_readable_after_closing_our_side(pair: Pair) -> None:
     """`SSLSocket.shutdown` removes TLS: later data is read as it is on the wire."""
 
     def answer(connection: ssl.SSLSocket) -> None:
@@ -173,13 +173,13 @@ def test_what_has_come_is_still_read_after_the_own_end(pair: Pair) -> None:
         assert received(secured, 9) == b"all of it"
 
 
-def test_addresses_are_those_of_the_connection(pair: Pair) -> None:
+def test_addresses_equal_those_of_the_connection(pair: Pair) -> None:
     with pair.connected(echo) as secured:
         assert secured.getpeername()[0] == secured.getsockname()[0] == "127.0.0.1"
         assert secured.getpeername() != secured.getsockname()
 
 
-def test_a_handshake_that_is_not_answered_is_given_up(pair: Pair) -> None:
+def test_an_unanswered_handshake_times_out(pair: Pair) -> None:
     """The thread that reads waits within TLS, and is waited for."""
     with pair.serving(echo_nothing) as port, pytest.raises((TimeoutError, InvalidHandshake)):
         connect(
@@ -196,7 +196,7 @@ def echo_nothing(connection: ssl.SSLSocket) -> None:
         pass
 
 
-def test_tls_within_that_of_a_proxy_is_refused() -> None:
+def test_tls_inside_proxy_tls_is_refused() -> None:
     within = object.__new__(SSLSSLSocket)
     with pytest.raises(WebSocketException, match="proxy"):
         StreamConnection(within)  # type: ignore[arg-type]
@@ -228,7 +228,7 @@ def interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 @pytest.mark.parametrize("secured", [False, True])
-def test_a_stream_that_is_interrupted_in_the_midst_of_a_message_ends_at_once(pair: Pair, secured: bool) -> None:
+def test_an_interrupt_within_a_message_ends_the_stream_immediately(pair: Pair, secured: bool) -> None:
     finished = threading.Event()
     took: list[float] = []
 
@@ -253,9 +253,7 @@ def test_a_stream_that_is_interrupted_in_the_midst_of_a_message_ends_at_once(pai
     assert took[0] < _PATIENCE / 2  # for all of which websockets would wait
 
 
-def test_a_stream_that_is_interrupted_as_it_takes_its_lock_ends_at_once(
-    pair: Pair, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_interrupt_during_locking_ends_the_stream_immediately(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
     entering = contextlib._GeneratorContextManager.__enter__.__code__
 
     def within(_frame: FrameType, event: str, _result: Any) -> Any:

@@ -395,7 +395,7 @@ LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
 ]  # fmt: skip
 
 
-async def test_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_refused_lines_are_decoded_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     differences = []
     for trigger, wanted in LINES:
         caplog.clear()

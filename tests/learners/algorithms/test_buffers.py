@@ -21,14 +21,14 @@ def stored_items(n: int, capacity: int, fifo: bool, seed: int) -> list[int]:
 
 @pytest.mark.parametrize("kind", ["fifo", "reservoir"])
 @pytest.mark.parametrize("n", [0, 1, 4, 5, 23, 200])
-def test_same_as_naive(kind: str, n: int) -> None:
+def test_matches_the_naive_version(kind: str, n: int) -> None:
     plain = Buffers(5, kind, seed=7)
     for item in range(n):
         plain.add(1, item)
     assert stored_items(n, 5, kind == "fifo", seed=7) == plain.rows[1]
 
 
-def test_fifo_keeps_the_last() -> None:
+def test_fifo_keeps_the_latest_events() -> None:
     assert sorted(stored_items(103, 10, True, seed=0)) == list(range(93, 103))
 
 
@@ -39,7 +39,7 @@ def test_reservoir_is_uniform() -> None:
     assert np.sum((hits - expected) ** 2 / expected) < 43.8  # chi-squared, 19 degrees of freedom, p = .001
 
 
-def test_only_a_full_reservoir_draws() -> None:
+def test_only_a_full_reservoir_draws_random_numbers() -> None:
     rng = np.array([3], dtype=np.uint64)
     for count in range(1, 9):
         choose_slot(count, 8, False, rng)

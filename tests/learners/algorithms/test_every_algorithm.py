@@ -91,7 +91,7 @@ def _ends(algorithm: Any) -> list[Any]:
 @ONLINE
 @given(cuts=st.lists(st.integers(0, 60), max_size=12), seed=st.integers(0, 3))
 @settings(REPRODUCIBLY, max_examples=12)
-def test_same_bits_on_replay_and_for_any_batching(
+def test_replay_and_batching_change_no_bit(
     algorithm: Any, convert: Any, precision: Precision, cuts: list[int], seed: int
 ) -> None:
     X, y = stream(60, 8, seed, density=0.7)
@@ -110,7 +110,7 @@ def test_same_bits_on_replay_and_for_any_batching(
 
 @PRECISIONS
 @ONLINE
-def test_scores_are_those_of_the_published_weights(algorithm: Any, convert: Any, precision: Precision) -> None:
+def test_scores_equal_those_of_the_published_weights(algorithm: Any, convert: Any, precision: Precision) -> None:
     X, y = stream(40, 11, seed=5, density=0.7)
     y = labels_for(algorithm, y)
     for params in _settings_of(algorithm):
@@ -123,7 +123,7 @@ def test_scores_are_those_of_the_published_weights(algorithm: Any, convert: Any,
 
 
 @ONLINE
-def test_state_is_arrays_only_and_serves_a_copy(algorithm: Any, convert: Any) -> None:
+def test_the_state_contains_only_arrays_and_survives_a_copy(algorithm: Any, convert: Any) -> None:
     X, y = stream(60, 6, seed=1)
     y = labels_for(algorithm, y)
     params = algorithm.Params()
@@ -148,7 +148,7 @@ def _check_weights(algorithm: Any, linear: Any, dim: int) -> None:
 
 
 @ONLINE
-def test_inputs_stay(algorithm: Any, convert: Any) -> None:
+def test_inputs_are_not_modified(algorithm: Any, convert: Any) -> None:
     X, y = stream(30, 5, seed=2)
     y = labels_for(algorithm, y)
     rows, weight, params = convert(X), np.full(30, 0.5), algorithm.Params()
@@ -164,7 +164,7 @@ def _bytes(rows: Rows, *others: Vector) -> list[bytes]:
 
 @pytest.mark.integration
 @NAMED_ONLINE
-def test_one_compiled_signature(algorithm: Any) -> None:
+def test_kernels_have_one_compiled_signature(algorithm: Any) -> None:
     X, y = stream(30, 8, seed=3)
     y = labels_for(algorithm, y)
     for params in _settings_of(algorithm):
@@ -184,7 +184,7 @@ def test_one_compiled_signature(algorithm: Any) -> None:
 
 @PRECISIONS
 @SPARSE
-def test_new_columns_are_as_init_makes_them(algorithm: Any, precision: Precision) -> None:
+def test_new_columns_equal_those_of_init(algorithm: Any, precision: Precision) -> None:
     for params in _settings_of(algorithm):
         few, many = (initial(algorithm, params, dim, 7, precision) for dim in (8, 24))
         assert same_bits(algorithm.grow(params, few, 24), many)
@@ -192,7 +192,7 @@ def test_new_columns_are_as_init_makes_them(algorithm: Any, precision: Precision
 
 @PRECISIONS
 @_named(lambda algorithm: algorithm.TRAITS.sparse and hasattr(algorithm, "learn"))
-def test_grow(algorithm: Any, precision: Precision) -> None:
+def test_grow_equals_starting_with_all_columns(algorithm: Any, precision: Precision) -> None:
     X, y = stream(80, 16, seed=4, density=0.4)
     y = labels_for(algorithm, y)
     X[:40, 8:] = 0.0
@@ -230,7 +230,7 @@ def _scores(algorithm: Any, params: Any, planes: Matrix) -> Vector:
 
 @ONLINE
 @pytest.mark.parametrize("label", [-1.0, 1.0])
-def test_one_class_only(algorithm: Any, convert: Any, label: float) -> None:
+def test_streams_of_one_class_only(algorithm: Any, convert: Any, label: float) -> None:
     X, _ = stream(50, 5, seed=7)
     for params in _settings_of(algorithm):
         y = labels_for(algorithm, np.full(50, label))
@@ -253,7 +253,7 @@ def test_one_class_only(algorithm: Any, convert: Any, label: float) -> None:
 
 
 @ONLINE
-def test_weight_zero_leaves_the_model(algorithm: Any, convert: Any) -> None:
+def test_weight_zero_keeps_the_model(algorithm: Any, convert: Any) -> None:
     X, y = stream(90, 5, seed=8)
     y = labels_for(algorithm, y)
     for params in _settings_of(algorithm):
@@ -291,7 +291,7 @@ def _finite(algorithm: Any, params: Any, rows: Rows, y: Vector, weight: Vector, 
 @ONLINE
 @given(data=st.data())
 @settings(REPRODUCIBLY, max_examples=30)
-def test_finite_at_the_extremes(algorithm: Any, convert: Any, precision: Precision, data: Any) -> None:
+def test_finite_at_extreme_values(algorithm: Any, convert: Any, precision: Precision, data: Any) -> None:
     params = data.draw(st.sampled_from(_ends(algorithm)))
     events = data.draw(_EVENTS)
     X: Matrix = np.array([x for x, _, _ in events])
@@ -321,7 +321,7 @@ def test_finite_on_a_contradictory_stream(
 
 @pytest.mark.long
 @BATCH
-def test_a_fit_beats_chance_repeats_and_leaves_its_arguments(algorithm: Any, convert: Any) -> None:
+def test_a_fit_beats_chance_reproducibly_and_keeps_its_arguments(algorithm: Any, convert: Any) -> None:
     X, y = stream(400, 8, seed=6, share=0.15, gap=1.5)
     labels = labels_for(algorithm, y)
     rows, weight = convert(X[:300]), np.random.default_rng(0).choice([0.0, 0.5, 2.0], 300)
@@ -340,7 +340,7 @@ def test_a_fit_beats_chance_repeats_and_leaves_its_arguments(algorithm: Any, con
 
 
 @BATCH
-def test_nothing_is_fitted_to_one_class(algorithm: Any, convert: Any) -> None:
+def test_data_of_one_class_is_not_fitted(algorithm: Any, convert: Any) -> None:
     X, y = stream(30, 4, seed=1)
     y = labels_for(algorithm, y)
     same_label = np.full(30, y[0])
@@ -368,7 +368,7 @@ def test_a_fit_is_finite_or_refused(algorithm: Any, convert: Any, precision: Pre
 
 
 @NAMED
-def test_is_described(algorithm: Any) -> None:
+def test_every_algorithm_has_a_description(algorithm: Any) -> None:
     text = algorithm.__doc__ or ""
     assert "\nReferences\n----------\n" in text
     assert "O(" in text
@@ -382,7 +382,7 @@ def test_is_described(algorithm: Any) -> None:
 
 
 @NAMED
-def test_states_its_cost(algorithm: Any) -> None:
+def test_every_algorithm_states_its_cost(algorithm: Any) -> None:
     order, nanoseconds = algorithm.TRAITS.cost
     assert order.startswith("O(")
     for params in _settings_of(algorithm):

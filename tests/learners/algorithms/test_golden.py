@@ -36,7 +36,7 @@ def _cases() -> list[Any]:
 
 
 @pytest.mark.parametrize(("document", "case", "sparse"), _cases())
-def test_algorithm(document: Any, case: Any, sparse: bool) -> None:
+def test_algorithm_matches_the_golden_values(document: Any, case: Any, sparse: bool) -> None:
     algorithm = algorithms()[case["algorithm"]]
     params = algorithm.Params.of(case["params"])
     X, y = np.array(document["x"]), np.array(document["y"])
@@ -51,7 +51,7 @@ def test_algorithm(document: Any, case: Any, sparse: bool) -> None:
 
 @pytest.mark.parametrize("name", ["fofo", "lr", "ofo"])
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_posterior(name: str, sparse: bool) -> None:
+def test_posterior_matches_the_golden_values(name: str, sparse: bool) -> None:
     document = _read("thresholds")
     X, y = np.array(document["x"]), np.array(document["y"])
     algorithm = algorithms()[name]
@@ -62,7 +62,7 @@ def test_posterior(name: str, sparse: bool) -> None:
 
 
 @pytest.mark.parametrize("case", _read("thresholds")["cases"], ids=lambda case: str(case["settings"]))
-def test_threshold(case: Any) -> None:
+def test_threshold_matches_the_golden_values(case: Any) -> None:
     document = _read("thresholds")
     settings = threshold.Threshold.of(case["settings"])
     state = threshold.init(settings)
@@ -74,7 +74,7 @@ def test_threshold(case: Any) -> None:
     np.testing.assert_allclose(thresholds, case["thetas"], rtol=1e-9, atol=1e-12)
 
 
-def test_coefficients_of_scw() -> None:
+def test_scw_coefficients_match_the_golden_values() -> None:
     document = _read("scw1_coefficients")
     for m, v, cap, alpha, beta in document["rows"]:
         result = coefficients(m, v, cap, document["phi"])

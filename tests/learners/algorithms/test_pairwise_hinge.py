@@ -61,7 +61,7 @@ def weights_of(y: Vector, seed: int = 1) -> Vector:
 
 @pytest.mark.parametrize("spread", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_value_gradient_and_hessian_are_those_of_all_pairs(spread: float, weighted: bool) -> None:
+def test_value_gradient_and_hessian_equal_those_over_all_pairs(spread: float, weighted: bool) -> None:
     _, y = stream(60, 1, seed=1)
     weight = weights_of(y) if weighted else np.ones(60)
     scores = spread * np.random.default_rng(2).normal(size=60) + 5.0
@@ -78,7 +78,7 @@ def test_value_gradient_and_hessian_are_those_of_all_pairs(spread: float, weight
         max_size=12,
     )
 )
-def test_ties_of_scores_and_margins_of_exactly_one(events: list[tuple[float, float, float]]) -> None:
+def test_tied_scores_and_margins_of_exactly_one(events: list[tuple[float, float, float]]) -> None:
     """Scores are halves, and both ends of their range occur as often: centring them rounds nothing."""
     events = [(score, y, weight) for score, y, weight in events for score in (score, -score)]
     events += [(0.5, 1.0, 1.0), (-0.5, -1.0, 1.0), (0.5, -1.0, 0.5), (-0.5, 1.0, 0.5)]
@@ -86,7 +86,7 @@ def test_ties_of_scores_and_margins_of_exactly_one(events: list[tuple[float, flo
     assert_same(full(PairLoss(y, weight), scores), pairwise(scores, y, weight))
 
 
-def test_hessian_is_symmetric_where_margins_round() -> None:
+def test_hessian_is_symmetric_despite_margin_rounding() -> None:
     """Tenths: whether p - q < 1 depends on how the sides are written, and must not differ between them."""
     scores = np.random.default_rng(3).integers(-30, 30, 200) / 10
     _, y = stream(200, 1, seed=3)
@@ -96,7 +96,7 @@ def test_hessian_is_symmetric_where_margins_round() -> None:
     np.testing.assert_allclose(hessian.sum(axis=0), 0.0, atol=1e-15)
 
 
-def test_loss_does_not_depend_on_the_unit_of_the_weights() -> None:
+def test_loss_is_independent_of_the_scale_of_the_weights() -> None:
     _, y = stream(50, 1, seed=4)
     scores, weight = np.random.default_rng(4).normal(size=50), weights_of(y)
     expected = PairLoss(y, weight).at(scores)
@@ -106,7 +106,7 @@ def test_loss_does_not_depend_on_the_unit_of_the_weights() -> None:
         assert loss.slopes.tobytes() == expected.slopes.tobytes()
 
 
-def test_scores_far_from_0_lose_no_more_digits_than_they_have() -> None:
+def test_scores_far_from_0_keep_their_precision() -> None:
     _, y = stream(100, 1, seed=14)
     scores = np.random.default_rng(14).integers(-2000, 2000, 100) / 2.0**10
     offset = 2.0**36  # leaves each score exact, but not its square
@@ -117,7 +117,7 @@ def test_scores_far_from_0_lose_no_more_digits_than_they_have() -> None:
 
 
 @pytest.mark.parametrize("label", [-1.0, 1.0])
-def test_a_class_without_weight_is_refused(label: float) -> None:
+def test_a_class_with_zero_total_weight_is_refused(label: float) -> None:
     y = np.array([1.0, -1.0, 1.0, -1.0])
     for labels, weight in [(np.full(4, label), np.ones(4)), (y, np.where(y == label, 1.0, 0.0))]:
         with pytest.raises(ValueError, match=rf"\{-label:+.0f};"):
@@ -140,7 +140,7 @@ def objective(w: Vector, X: Matrix, y: Vector, weight: Vector, C: float) -> tupl
 @pytest.mark.parametrize("C", [0.01, 1.0, 100.0, 1e5])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("gap", [0.5, 4.0])
-def test_minimiser_is_the_one_of_another_optimiser(C: float, weighted: bool, gap: float) -> None:
+def test_minimiser_equals_that_of_another_optimiser(C: float, weighted: bool, gap: float) -> None:
     X, y = stream(80, 5, seed=5, gap=gap)
     weight = weights_of(y) if weighted else np.ones(80)
     result = minimise(X, PairLoss(y, weight), C, tolerance=1e-12)
@@ -171,14 +171,14 @@ def test_stops_at_the_tolerance(tolerance: float) -> None:
     assert fewer.gradient > tolerance
 
 
-def test_a_tolerance_out_of_reach_ends_at_rounding() -> None:
+def test_an_unreachable_tolerance_stops_at_rounding_precision() -> None:
     X, y = stream(80, 5, seed=7)
     result = minimise(X, PairLoss(y, np.ones(80)), 50.0, tolerance=1e-300, iterations=1000)
     assert result.iterations < 100
     assert result.gradient < 1e-12
 
 
-def test_objective_falls_from_step_to_step_and_bounds_the_weights() -> None:
+def test_objective_decreases_at_each_step_and_bounds_the_weights() -> None:
     X, y = stream(200, 10, seed=8, gap=0.2)
     X[:5] *= 100.0
     loss, C = PairLoss(y, np.ones(200)), 1e4
@@ -190,7 +190,7 @@ def test_objective_falls_from_step_to_step_and_bounds_the_weights() -> None:
     assert all(item.w @ item.w <= C for item in path)
 
 
-def test_golden() -> None:
+def test_matches_the_golden_values() -> None:
     document: Any = json.loads((Path(__file__).parent / "golden" / "nbauc.json").read_text())
     X, y, w, direction = (np.array(document[name]) for name in ("x", "y", "w", "direction"))
     loss = PairLoss(y, np.ones(len(y)))
@@ -204,7 +204,7 @@ def test_golden() -> None:
     np.testing.assert_allclose(minimise(X, loss, C, tolerance=1e-12).w, document["minimiser"], rtol=1e-9)
 
 
-def test_weight_counts_like_repetition() -> None:
+def test_weight_equals_repetition() -> None:
     X, y = stream(60, 4, seed=9)
     counts = np.random.default_rng(9).integers(0, 4, 60)
     weighted = minimise(X, PairLoss(y, counts.astype(float)), 100.0, tolerance=1e-11)
@@ -213,7 +213,7 @@ def test_weight_counts_like_repetition() -> None:
     np.testing.assert_allclose(weighted.w, plain.w, rtol=1e-8)
 
 
-def test_pairs_are_never_listed() -> None:
+def test_pairs_are_never_materialised() -> None:
     """4 * 10^8 pairs in the memory of a few vectors, with the result of the 10^6 pairs that they repeat."""
     random = np.random.default_rng(10)
     y = np.repeat([1.0, -1.0], 1000)
@@ -230,7 +230,7 @@ def test_pairs_are_never_listed() -> None:
     assert actual.iterations == expected.iterations
 
 
-def test_repeats_and_leaves_its_inputs() -> None:
+def test_reproducible_without_modifying_inputs() -> None:
     X, y = stream(100, 6, seed=11)
     weight = weights_of(y)
     before = [item.copy() for item in (X, y, weight)]
@@ -263,7 +263,7 @@ def finite(minimum: Minimum) -> bool:
     tolerance=st.sampled_from([1e-300, 1e-3]),
 )
 @settings(max_examples=200)
-def test_finite_whatever_the_rows(events: list[Any], C: float, tolerance: float) -> None:
+def test_finite_for_any_rows(events: list[Any], C: float, tolerance: float) -> None:
     events = [*events, ([1.0, 0.0, -1.0], 1.0, 5e-324), ([0.0, 1e30, 1.0], -1.0, 5e-324)]
     X = np.array([x for x, _, _ in events])
     y, weight = (np.array([event[k] for event in events]) for k in (1, 2))
@@ -274,14 +274,14 @@ def test_finite_whatever_the_rows(events: list[Any], C: float, tolerance: float)
 
 
 @pytest.mark.parametrize("size", [1e-100, 1e-20, 1.0, 1e30, 1e100])
-def test_ranks_rows_of_any_size(size: float) -> None:
+def test_ranks_rows_of_any_scale(size: float) -> None:
     X, y = stream(500, 6, seed=12, gap=1.0)
     result = minimise(size * X, PairLoss(y, np.ones(500)), 1e4)
     assert finite(result)
     assert auc(X @ result.w, y) > 0.94
 
 
-def test_rows_next_to_nothing_leave_no_weights() -> None:
+def test_nearly_zero_rows_give_zero_weights() -> None:
     X, y = stream(50, 3, seed=13)
     result = minimise(1e-200 * X, PairLoss(y, np.ones(50)), 1e4)
     assert not result.w.any()
@@ -289,7 +289,7 @@ def test_rows_next_to_nothing_leave_no_weights() -> None:
 
 
 @pytest.mark.parametrize("rows", [np.zeros((4, 3)), np.ones((4, 3)), np.zeros((4, 0))], ids=["zero", "equal", "none"])
-def test_rows_that_tell_nothing(rows: Matrix) -> None:
+def test_uninformative_rows_give_zero_weights(rows: Matrix) -> None:
     result = minimise(rows, PairLoss(np.array([1.0, -1.0, 1.0, -1.0]), np.ones(4)), 8.0)
     assert not result.w.any()
     assert result.objective == 4.0

@@ -17,7 +17,7 @@ PHI = normal_quantile(0.7)
 
 
 @given(m=st.floats(-50, 50), v=st.floats(1e-6, 100), cap=st.floats(1e-6, 100))
-def test_optimum(m: float, v: float, cap: float) -> None:
+def test_coefficients_are_optimal(m: float, v: float, cap: float) -> None:
     alpha, beta, growth = coefficients(m, v, cap, PHI)
     margin, variance = m + alpha * v, v - beta * v * v
     short = PHI * math.sqrt(variance) - margin
@@ -33,7 +33,7 @@ def test_optimum(m: float, v: float, cap: float) -> None:
 
 
 @given(m=st.floats(-10, 1), v=st.floats(0.1, 10), cap=st.floats(1e-3, 10))
-def test_same_as_printed(m: float, v: float, cap: float) -> None:
+def test_coefficients_equal_the_published_formula(m: float, v: float, cap: float) -> None:
     if m < 0.99 * PHI * math.sqrt(v):
         assert coefficients(m, v, cap, PHI) == pytest.approx(scw(m, v, cap, PHI), rel=1e-9)
 
@@ -51,13 +51,13 @@ _wide = st.floats(1e-40, 1e68)
 @example(m=0.0, v=5e-324, cap=1.0, phi=PHI)
 @example(m=-1e80, v=5e-324, cap=2.0**40, phi=PHI)
 @settings(max_examples=300)
-def test_always_finite(m: float, v: float, cap: float, phi: float) -> None:
+def test_coefficients_are_always_finite(m: float, v: float, cap: float, phi: float) -> None:
     result = coefficients(m, v, cap, phi)
     assert all(math.isfinite(value) and value >= 0 for value in result)
     assert result[0] <= cap
 
 
-def test_quantile() -> None:
+def test_normal_quantile_values() -> None:
     assert normal_quantile(0.5) == 0
     assert normal_quantile(0.7) == 0.5244005127080407
     assert normal_quantile(0.999) == pytest.approx(NormalDist().inv_cdf(0.999), rel=1e-14)

@@ -90,7 +90,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_daily_budget_is_kept_and_used_on_nearly_the_best_events(name: str) -> None:
+def test_a_daily_budget_is_kept_and_spent_on_nearly_the_best_events(name: str) -> None:
     stream = traffic(**STREAMS[name])  # type: ignore[arg-type]
     _, decisions, _ = served(Threshold("budget", alerts=40), stream.p, stream.days * DAY)
     spent = per_day(stream.days, decisions)
@@ -110,7 +110,7 @@ def test_a_daily_budget_is_kept_and_used_on_nearly_the_best_events(name: str) ->
 @pytest.mark.long
 @pytest.mark.parametrize("by", [-4.6, -2.3, 2.3, 4.6])
 @pytest.mark.parametrize(("events", "alerts", "wave"), [(9500, 100, 0.9), (4000, 40, 0.0), (2000, 200, 0.9)])
-def test_a_budget_recovers_from_a_change_of_all_probabilities(events: int, alerts: int, wave: float, by: float) -> None:
+def test_a_budget_recovers_from_a_shift_of_all_probabilities(events: int, alerts: int, wave: float, by: float) -> None:
     """Odds that change tenfold or a hundredfold at midnight: a day later next to nothing of the budget is lost."""
     for seed in (1, 2):
         stream = traffic(8, events, wave=wave, seed=seed)
@@ -127,7 +127,7 @@ def test_a_budget_recovers_from_a_change_of_all_probabilities(events: int, alert
 
 
 @pytest.mark.parametrize("by", [-2.3, 2.3])
-def test_a_share_of_all_events_recovers_from_a_change_of_all_probabilities(by: float) -> None:
+def test_a_share_of_all_events_recovers_from_a_shift_of_all_probabilities(by: float) -> None:
     stream = traffic(8, wave=0.0)
     p = 1 / (1 + np.exp(-np.log(stream.p / (1 - stream.p)) - by * (stream.days >= 5)))
     _, decisions, _ = served(Threshold("budget", rate=0.02), p, stream.days * DAY)
@@ -136,7 +136,7 @@ def test_a_share_of_all_events_recovers_from_a_change_of_all_probabilities(by: f
     assert per_day(stream.days, decisions)[6:].min() >= 0.75 * 80
 
 
-def test_few_alerts_of_little_traffic() -> None:
+def test_a_small_budget_on_low_traffic() -> None:
     stream = traffic(20, 300, share=0.05)
     _, decisions, _ = served(Threshold("budget", alerts=3), stream.p, stream.days * DAY)
     spent = per_day(stream.days, decisions)
@@ -146,7 +146,7 @@ def test_few_alerts_of_little_traffic() -> None:
 
 
 @pytest.mark.parametrize("p", [0.0, 0.03, 0.5, 1.0])
-def test_probabilities_that_all_tie_are_spread_over_the_day(p: float) -> None:
+def test_alerts_of_tied_probabilities_are_spread_over_the_day(p: float) -> None:
     stream = traffic(5, wave=0.0)
     _, decisions, _ = served(Threshold("budget", alerts=40), np.full(len(stream.p), p), stream.days * DAY)
     spent = per_day(stream.days, decisions)
@@ -156,13 +156,13 @@ def test_probabilities_that_all_tie_are_spread_over_the_day(p: float) -> None:
     assert np.histogram(hours, 4, (0, 1))[0].max() <= 0.5 * len(hours)
 
 
-def test_more_alerts_than_events_call_nearly_all() -> None:
+def test_a_budget_larger_than_the_stream_flags_nearly_all_events() -> None:
     stream = traffic(4, 50)
     _, decisions, _ = served(Threshold("budget", alerts=1000), stream.p, stream.days * DAY)
     assert decisions[20:].mean() > 0.95
 
 
-def test_without_times_there_is_one_unit() -> None:
+def test_without_times_the_budget_has_one_unit() -> None:
     stream = traffic(10)
     _, decisions, _ = served(Threshold("budget", alerts=40), stream.p, np.full(len(stream.p), np.nan))
     spent = np.cumsum(decisions)
@@ -183,7 +183,7 @@ times = st.lists(
 
 @given(times, st.integers(1, 6), st.integers(0, 150), st.booleans())
 @settings(max_examples=120)
-def test_never_more_than_the_alerts_of_a_unit(
+def test_alerts_never_exceed_the_budget_of_a_unit(
     steps: list[tuple[float, float, bool]], alerts: int, cut: int, labelled: bool
 ) -> None:
     setting = Threshold("budget", alerts=alerts + 0.5, unit_seconds=3600)
@@ -211,7 +211,9 @@ def test_never_more_than_the_alerts_of_a_unit(
 
 @given(times, st.sampled_from([0.001, 0.02, 0.3, 1.0]))
 @settings(max_examples=60)
-def test_never_more_than_a_share_of_all_events_and_a_slack(steps: list[tuple[float, float, bool]], rate: float) -> None:
+def test_alerts_never_exceed_the_share_of_all_events_plus_slack(
+    steps: list[tuple[float, float, bool]], rate: float
+) -> None:
     p = np.tile([step for _, step, _ in steps], 3)
     _, decisions, _ = served(Threshold("budget", rate=rate), p, np.full(len(p), np.nan))
     assert (np.cumsum(decisions) <= rate * np.arange(1, len(p) + 1) + SLACK + 1e-9).all()
@@ -242,7 +244,7 @@ def test_a_share_of_all_events_is_met(rate: float, digits: int) -> None:
         ({"rate": 0.01}, 86400.0),
     ],
 )
-def test_same_as_naive(values: dict[str, float], unit: float) -> None:
+def test_matches_the_naive_version(values: dict[str, float], unit: float) -> None:
     stream = traffic(6, 150, skip=(3,), share=0.1, burst=0.3, start=0.3)
     clocks = 17 + stream.days * DAY / 2
     clocks[:40] = np.nan
@@ -256,7 +258,7 @@ def test_same_as_naive(values: dict[str, float], unit: float) -> None:
     np.testing.assert_array_equal(decisions, expected[:, 1])
 
 
-def test_a_clock_that_is_odd_moves_nothing_out_of_place() -> None:
+def test_abnormal_clocks_keep_the_budget() -> None:
     stream = traffic(2, 200)
     for clocks in (np.full(400, -5e9), np.resize([1e308, -1e308, np.inf, -np.inf, np.nan, 0.0], 400)):
         _, decisions, state = served(Threshold("budget", alerts=5), stream.p[: len(clocks)], clocks[: len(stream.p)])
@@ -264,7 +266,7 @@ def test_a_clock_that_is_odd_moves_nothing_out_of_place() -> None:
         assert state.traffic[0].sum() > 0
 
 
-def test_traffic_that_has_faded_to_nothing_is_not_known() -> None:
+def test_fully_decayed_traffic_counts_as_unknown() -> None:
     setting = Threshold("budget", alerts=5)
     state = threshold.init(setting)
     state.traffic[1, 3:7] = [0.0, 5e-324, 1e-310, 0.0]
@@ -275,7 +277,7 @@ def test_traffic_that_has_faded_to_nothing_is_not_known() -> None:
     assert list(threshold.problems(setting, state)) == []
 
 
-def test_another_unit_of_time_goes_on_with_what_was_spent() -> None:
+def test_changing_the_time_unit_keeps_the_spent_budget() -> None:
     stream = traffic(3, 500)
     was = Threshold("budget", alerts=20)
     _, decisions, state = served(was, stream.p, stream.days * DAY)
@@ -290,7 +292,7 @@ def test_another_unit_of_time_goes_on_with_what_was_spent() -> None:
     assert again.opening[0] == pytest.approx(state.clock[0] / DAY % 1)
 
 
-def test_what_is_wrong_with_an_account() -> None:
+def test_problems_in_an_account_are_detected() -> None:
     def wrong(**arrays: Vector | Counts) -> list[str]:
         return [name for name, _ in alert_budget.problems(alert_budget.init()._replace(**arrays))]
 

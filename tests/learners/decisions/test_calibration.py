@@ -41,7 +41,7 @@ def after(scores: Any, y: Any, options: Calibration = PLATT) -> tuple[Vector, Ca
 
 
 @pytest.mark.parametrize(("memory", "seed"), [(10, 0), (100, 1), (20_000, 2), (10**9, 3)])
-def test_same_as_the_formulas(memory: int, seed: int) -> None:
+def test_matches_the_formulas(memory: int, seed: int) -> None:
     scores, y = logistic_stream(400, 2.0, -1.0, 0.3, seed)
     scores[:3] = 0.0
     probabilities, _ = after(scores, y, Calibration("platt", memory))
@@ -49,7 +49,7 @@ def test_same_as_the_formulas(memory: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("memory", [10, 100, 10**9])
-def test_none_is_the_score_by_its_scale(memory: int) -> None:
+def test_kind_none_is_the_score_divided_by_its_scale(memory: int) -> None:
     scores, y = logistic_stream(400, 2.0, -1.0, 0.3)
     probabilities, _ = after(scores, y, Calibration("none", memory))
     np.testing.assert_allclose(probabilities, slow.plain(scores, memory), rtol=1e-9)
@@ -57,7 +57,7 @@ def test_none_is_the_score_by_its_scale(memory: int) -> None:
 
 @pytest.mark.parametrize("kind", ["histogram", "isotonic"])
 @pytest.mark.parametrize(("memory", "scale", "intercept"), [(10, 1.0, 0.0), (300, 1e-6, -2.0), (10**9, 300.0, -3.0)])
-def test_histograms_are_the_same_as_the_definitions(
+def test_histograms_match_the_definitions(
     kind: Literal["histogram", "isotonic"], memory: int, scale: float, intercept: float
 ) -> None:
     scores, y = logistic_stream(700, 2.0, intercept, scale)
@@ -70,7 +70,7 @@ def test_histograms_are_the_same_as_the_definitions(
 @pytest.mark.long
 @pytest.mark.parametrize("options", [HISTOGRAM, ISOTONIC])
 @pytest.mark.parametrize("shape", ["linear", "cubed", "saturated", "two lumps"])
-def test_histograms_are_calibrated_whatever_the_shape_of_scores(options: Calibration, shape: str) -> None:
+def test_histograms_are_calibrated_for_any_score_distribution(options: Calibration, shape: str) -> None:
     random = np.random.default_rng(0)
     y = np.where(random.random(40_000) < 0.01, 1.0, -1.0)
     z = random.normal(size=40_000) + (y > 0) * (2.0 if shape != "two lumps" else 6.0 * (random.random(40_000) < 0.5))
@@ -90,7 +90,7 @@ def test_histograms_are_calibrated_whatever_the_shape_of_scores(options: Calibra
 
 @pytest.mark.parametrize("options", [Calibration("histogram", memory=100), Calibration("isotonic", memory=100)])
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-def test_a_class_that_has_faded_to_nothing(options: Calibration, sign: float) -> None:
+def test_a_fully_decayed_class_is_handled(options: Calibration, sign: float) -> None:
     """Its counts fade to the smallest floats, and then to 0."""
     state = calibration.init(options)
     state.bins[int(sign < 0), 600:700:3] = [5e-324, 1e-310, 1e-300, 1e-12] * 8 + [5e-324, 0.0]
@@ -100,7 +100,7 @@ def test_a_class_that_has_faded_to_nothing(options: Calibration, sign: float) ->
     assert np.abs(p[300:] - (sign > 0)).max() < 0.1
 
 
-def test_counts_as_large_as_a_state_may_have() -> None:
+def test_maximum_counts_are_handled() -> None:
     for options in (HISTOGRAM, ISOTONIC):
         for row in (0, 1):
             state = calibration.init(options)
@@ -120,7 +120,7 @@ def test_histograms_follow_a_drift() -> None:
 
 
 @pytest.mark.parametrize("kind", ["histogram", "isotonic"])
-def test_very_rare_positives_are_remembered_for_longer(kind: Literal["histogram", "isotonic"]) -> None:
+def test_very_rare_positives_are_remembered_longer(kind: Literal["histogram", "isotonic"]) -> None:
     """Of the last 1,000 events five are positive: too few to tell which scores are."""
     random = np.random.default_rng(0)
     y = np.where(random.random(60_000) < 0.005, 1.0, -1.0)
@@ -150,14 +150,14 @@ def test_very_rare_positives_are_remembered_for_longer(kind: Literal["histogram"
         (10_000, 6_400_000, 10_000.0, 100_000),
     ],
 )
-def test_how_fast_a_histogram_forgets(memory: int, events: int, positives: float, expected: float) -> None:
+def test_histogram_decay_rate(memory: int, events: int, positives: float, expected: float) -> None:
     bins = np.zeros((2, log_bins.BINS))
     bins[0, 600], bins[1, 700] = 10_000.0 - positives, positives
     calibration_histogram.fade(bins, float(memory), events)
     np.testing.assert_allclose(bins.sum(), 10_000 * (1 - 64 / expected), rtol=1e-12)
 
 
-def test_isotonic_rises_strictly_where_scores_have_bins() -> None:
+def test_isotonic_is_strictly_increasing_within_the_bins() -> None:
     scores, y = logistic_stream(5000, 2.0, -2.0, 1.0)
     _, state = after(scores, y, ISOTONIC)
     assert (np.diff(calibration.apply(ISOTONIC, state, np.linspace(-60, 60, 4001))) > 0).all()
@@ -165,7 +165,7 @@ def test_isotonic_rises_strictly_where_scores_have_bins() -> None:
     assert len(np.unique(calibration.apply(HISTOGRAM, state, np.linspace(-60, 60, 4001)))) <= 16
 
 
-def test_arrays_that_a_kind_does_not_use_are_empty() -> None:
+def test_unused_arrays_of_a_kind_are_empty() -> None:
     sizes = {
         kind: [array.size for array in calibration.init(Calibration(kind))]  # type: ignore[arg-type]
         for kind in ("posterior", "platt", "none", "histogram", "isotonic")
@@ -180,7 +180,7 @@ def test_arrays_that_a_kind_does_not_use_are_empty() -> None:
 
 
 @pytest.mark.parametrize("options", [PLATT, POSTERIOR, NONE, HISTOGRAM, ISOTONIC])
-def test_a_score_that_is_not_a_number_counts_as_0(options: Calibration) -> None:
+def test_a_nan_score_counts_as_0(options: Calibration) -> None:
     scores, y = logistic_stream(300, 2.0, -1.0, 5.0)
     scores[::7] = np.nan
     p, state = after(scores, y, options)
@@ -189,7 +189,7 @@ def test_a_score_that_is_not_a_number_counts_as_0(options: Calibration) -> None:
     assert all(a.tobytes() == b.tobytes() for a, b in zip(state, other, strict=True))
 
 
-def test_the_place_of_a_score_among_the_bins() -> None:
+def test_position_of_a_score_among_the_bins() -> None:
     random = np.random.default_rng(0)
     scores = np.concatenate([random.normal(size=300) * 10.0 ** random.uniform(-9, 6, 300), [0.0, -0.0, 5e-324, np.inf]])
     scores = np.sort(np.concatenate([scores, -scores, 2.0 ** np.arange(-25, 18), -(2.0 ** np.arange(-25, 18))]))
@@ -201,7 +201,7 @@ def test_the_place_of_a_score_among_the_bins() -> None:
     assert (np.diff(edges) > 0).all()
 
 
-def test_what_is_wrong_with_a_state() -> None:
+def test_problems_in_a_state_are_detected() -> None:
     def wrong(options: Calibration, **arrays: Any) -> list[str]:
         return [name for name, _ in calibration.problems(options, calibration.init(options)._replace(**arrays))]
 
@@ -231,7 +231,7 @@ def test_calibrated_on_a_stationary_stream(slope: float, intercept: float, scale
     assert np.abs(p - truth).mean() < 0.015
 
 
-def test_it_follows_a_drift_of_the_base_rate() -> None:
+def test_calibration_follows_a_drift_of_the_base_rate() -> None:
     scores, y = logistic_stream(6000, 1.0, -3.0, 1.0)
     later, more = logistic_stream(6000, 1.0, 1.0, 1.0, seed=1)
     probabilities, _ = after([*scores, *later], [*y, *more], Calibration("platt", memory=500))
@@ -239,7 +239,7 @@ def test_it_follows_a_drift_of_the_base_rate() -> None:
     assert probabilities[9000:].mean() == pytest.approx((more[3000:] > 0).mean(), abs=0.02)
 
 
-def test_a_score_that_grows_a_millionfold_is_followed() -> None:
+def test_a_millionfold_growth_of_scores_is_followed() -> None:
     scores, y = logistic_stream(8000, 2.0, -1.0, 1.0)
     scores[4000:] *= 1e6
     probabilities, _ = after(scores, y, Calibration("platt", memory=200))
@@ -250,7 +250,7 @@ def test_a_score_that_grows_a_millionfold_is_followed() -> None:
 
 @pytest.mark.parametrize("memory", [10, 20_000])
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-def test_one_class_only_for_long_and_then_the_other(memory: int, sign: float) -> None:
+def test_a_long_run_of_one_class_and_then_the_other(memory: int, sign: float) -> None:
     n = 100_000
     scores = np.random.default_rng(0).normal(size=n)
     options = Calibration("platt", memory)
@@ -263,7 +263,7 @@ def test_one_class_only_for_long_and_then_the_other(memory: int, sign: float) ->
 
 
 @pytest.mark.parametrize("memory", [200, 2000, 10_000])
-def test_rare_positives_and_heavy_tails_do_not_throw_it_off(memory: int) -> None:
+def test_rare_positives_and_heavy_tails_keep_the_calibration(memory: int) -> None:
     rng = np.random.default_rng(0)
     y = np.where(rng.random(50_000) < 0.004, 1.0, -1.0)
     scores = rng.standard_t(2, 50_000) + 2 * (y > 0)
@@ -280,7 +280,7 @@ def test_a_constant_score_gets_the_base_rate(score: float) -> None:
     assert probabilities[2000:].mean() == pytest.approx(0.2, abs=0.03)
 
 
-def test_the_first_event_is_a_toss() -> None:
+def test_the_first_event_gets_probability_one_half() -> None:
     for score in (0.0, 5.0, -1e30):
         assert after([score], [1.0])[0].tolist() == [0.5]
 
@@ -296,7 +296,7 @@ wild = st.floats(-1e300, 1e300) | st.sampled_from(
     st.sampled_from([10, 20_000, 10**9]),
 )
 @settings(max_examples=50)
-def test_never_nan_and_never_against_the_order_of_scores(
+def test_never_nan_and_always_monotone_in_the_score(
     past: list[tuple[float, bool]], new: list[float], memory: int
 ) -> None:
     for options in (
@@ -316,7 +316,7 @@ def test_never_nan_and_never_against_the_order_of_scores(
 @example(0.0, 0)
 @example(-0.3465735902799726, 0)
 @settings(max_examples=40)
-def test_monotone_among_neighbouring_floats(middle: float, seed: int) -> None:
+def test_monotone_for_adjacent_floats(middle: float, seed: int) -> None:
     """Where rounding alone decides: plain 1 / (1 + e^-x) goes down by an ulp here and there."""
     scores, y = logistic_stream(50, 1.0, 0.0, 1.0, seed)
     steps = np.cumsum(np.random.default_rng(seed).integers(0, 3, 400))
@@ -327,7 +327,7 @@ def test_monotone_among_neighbouring_floats(middle: float, seed: int) -> None:
         assert (np.diff(calibration.apply(options, state, np.linspace(-800, 800, 1001))) >= 0).all()
 
 
-def test_posterior_is_the_sigmoid() -> None:
+def test_posterior_equals_the_sigmoid() -> None:
     scores = np.array([-1e30, -800.0, -20.0, -1.0, 0.0, 1e-9, 3.0, 30.0, 800.0, 1e30])
     p, state = after(scores, np.ones(10), POSTERIOR)
     np.testing.assert_allclose(p, 1 / (1 + np.exp(-np.clip(scores, -700, 700))), rtol=2e-12, atol=1e-300)
@@ -335,7 +335,7 @@ def test_posterior_is_the_sigmoid() -> None:
 
 
 @pytest.mark.parametrize("options", [PLATT, POSTERIOR, Calibration("platt", memory=30), NONE, HISTOGRAM, ISOTONIC])
-def test_looking_says_what_learning_would_and_moves_nothing(options: Calibration) -> None:
+def test_preview_equals_learning_and_changes_nothing(options: Calibration) -> None:
     scores, y = logistic_stream(200, 2.0, -1.0, 5.0)
     state = calibration.init(options)
     for i in range(200):
@@ -348,7 +348,7 @@ def test_looking_says_what_learning_would_and_moves_nothing(options: Calibration
 @pytest.mark.parametrize("options", [PLATT, NONE, HISTOGRAM, ISOTONIC])
 @given(st.lists(st.integers(0, 150), max_size=6))
 @settings(max_examples=12)
-def test_batch_cuts_change_no_bit(options: Calibration, cuts: list[int]) -> None:
+def test_batching_changes_no_bit(options: Calibration, cuts: list[int]) -> None:
     scores, y = logistic_stream(150, 2.0, -1.0, 5.0)
     full, state = after(scores, y, options)
     other = calibration.init(options)
@@ -361,6 +361,6 @@ def test_batch_cuts_change_no_bit(options: Calibration, cuts: list[int]) -> None
 
 
 @pytest.mark.parametrize("options", [{"kind": "sigmoid"}, {"memory": 9}, {"memory": 10**9 + 1}, {"memory": 1.5}])
-def test_bad_settings_are_refused(options: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         Calibration.of(options)

@@ -43,7 +43,7 @@ def agree(learner: Learner, events: Any) -> None:
 
 
 @pytest.mark.parametrize("scaling", SCALINGS, ids=str)
-def test_one_call_says_what_the_stages_say(scaling):
+def test_the_fused_call_equals_the_separate_stages(scaling):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(60, 11)).round(3) * [1, 1e-9, 1e9, 0, 1, 1, 1, 1, 1, 1, -3]
     X[:, 1] = np.abs(X[:, 1])
@@ -62,14 +62,14 @@ def test_one_call_says_what_the_stages_say(scaling):
         agree(learner, X[45:])
 
 
-def test_log_odds_and_tables():
+def test_log_odds_and_tables_agree():
     events = [{"a": i % 7 - 3.0, "b": "xyz"[i % 3]} for i in range(40)] + [{"a": None, "b": "new"}]
     learner = Learner(Config.of({"algorithm": "fofo", "features": TABLE}))
     learner.learn(events[:40], [int(i % 3 == 0) for i in range(40)])
     agree(learner, events[30:])
 
 
-def test_what_is_not_dense_or_not_linear_goes_stage_by_stage():
+def test_embeddings_and_sparse_rows_use_the_separate_stages():
     X, y = np.random.default_rng(3).normal(size=(40, 3)), np.arange(40) % 2
     embedded = {"kind": "fourier", "components": 4, "warmup": 8}
     learner = Learner(Config.of({"algorithm": "fofo", "features": {"kind": "dense", "dim": 3}, "embedding": embedded}))

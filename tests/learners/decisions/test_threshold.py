@@ -44,7 +44,7 @@ OBJECTIVES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("values", OBJECTIVES, ids=str)
-def test_same_as_naive(values: dict[str, Any]) -> None:
+def test_matches_the_naive_version(values: dict[str, Any]) -> None:
     p, y = events(900, seed=1)
     _, thresholds = run(Threshold(**values), p, y)
     if values["objective"] == "f1":
@@ -69,7 +69,7 @@ def test_same_as_naive(values: dict[str, Any]) -> None:
 @pytest.mark.parametrize("values", OBJECTIVES, ids=str)
 @given(cuts=st.lists(st.integers(0, 300), max_size=8))
 @settings(max_examples=15)
-def test_batching_shows_in_nothing(values: dict[str, Any], cuts: list[int]) -> None:
+def test_batching_has_no_effect(values: dict[str, Any], cuts: list[int]) -> None:
     setting, stream = Threshold(**values), mixed(300, seed=2)
     for go in (learnt, served):
         full, parts = threshold.init(setting), threshold.init(setting)
@@ -82,7 +82,7 @@ def test_batching_shows_in_nothing(values: dict[str, Any], cuts: list[int]) -> N
 
 @pytest.mark.parametrize("values", OBJECTIVES, ids=str)
 @pytest.mark.parametrize("label", [-1.0, 1.0])
-def test_certain_probabilities_and_one_class(values: dict[str, Any], label: float) -> None:
+def test_certain_probabilities_and_single_class_streams(values: dict[str, Any], label: float) -> None:
     p = np.resize([0.0, 1.0, 5e-324, 0.5], 700)
     setting = Threshold(**values)
     state, thresholds = run(setting, p, np.full(700, label))
@@ -92,7 +92,7 @@ def test_certain_probabilities_and_one_class(values: dict[str, Any], label: floa
 
 
 @pytest.mark.parametrize("values", OBJECTIVES, ids=str)
-def test_looking_says_what_comes_next_and_moves_nothing(values: dict[str, Any]) -> None:
+def test_preview_equals_the_next_threshold_and_changes_nothing(values: dict[str, Any]) -> None:
     setting, stream = Threshold(**values), mixed(200, seed=5)
     stream.clocks[:] = np.nan
     state = threshold.init(setting)
@@ -105,7 +105,7 @@ def test_looking_says_what_comes_next_and_moves_nothing(values: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("values", OBJECTIVES, ids=str)
-def test_noting_what_was_served_elsewhere_gives_the_same_bits(values: dict[str, Any]) -> None:
+def test_recording_remotely_served_events_gives_the_same_bits(values: dict[str, Any]) -> None:
     setting, stream = Threshold(**values), mixed(600, seed=6)
     there, here = threshold.init(setting), threshold.init(setting)
     for start in range(0, 600, 100):
@@ -119,7 +119,7 @@ def test_noting_what_was_served_elsewhere_gives_the_same_bits(values: dict[str, 
         assert same_bits(there, here)
 
 
-def test_serving_and_labelling_later_learns_what_labelling_at_once_does() -> None:
+def test_late_labels_of_served_events_equal_immediate_labels() -> None:
     stream = mixed(500, seed=7)
     at_once = stream._replace(decided=np.ones(500, dtype=np.bool_))
     later = stream._replace(decided=np.zeros(500, dtype=np.bool_))
@@ -140,7 +140,7 @@ def test_serving_and_labelling_later_learns_what_labelling_at_once_does() -> Non
 
 @pytest.mark.parametrize("values", OBJECTIVES, ids=str)
 @pytest.mark.parametrize("to", [{"objective": "f1-window"}, {"objective": "budget", "alerts": 20}], ids=str)
-def test_an_objective_can_be_changed_and_loses_nothing(values: dict[str, Any], to: dict[str, Any]) -> None:
+def test_changing_the_objective_loses_no_state(values: dict[str, Any], to: dict[str, Any]) -> None:
     """What fades by no other memory and goes by no other unit is as if the objective had always been the other."""
     stream = mixed(640, seed=8)  # a multiple of 32: a search was just made
     was, now = Threshold(**values), Threshold(**to)
@@ -165,7 +165,7 @@ def test_an_objective_can_be_changed_and_loses_nothing(values: dict[str, Any], t
     assert list(threshold.problems(now, changed)) == []
 
 
-def test_stages_begin_anew_where_their_settings_change() -> None:
+def test_stages_restart_if_their_settings_change() -> None:
     p, y = events(3000, seed=9)
     was, now = Threshold(), Threshold(n1=64)
     state, _ = run(was, p, y)
@@ -179,7 +179,7 @@ def test_stages_begin_anew_where_their_settings_change() -> None:
     assert threshold.change_settings(Threshold("fixed", value=0.3), was, unchanged).live[0] == state.live[0]
 
 
-def test_after_a_restart_only_the_account_of_the_budget_is_known() -> None:
+def test_a_restart_keeps_only_the_budget_account() -> None:
     setting = Threshold("budget", alerts=4)
     stream = mixed(400, seed=10)
     state = threshold.init(setting)
@@ -198,7 +198,7 @@ def test_after_a_restart_only_the_account_of_the_budget_is_known() -> None:
     assert spent + predictions.decisions.sum() <= 4
 
 
-def test_the_account_is_kept_whatever_the_objective() -> None:
+def test_the_budget_account_is_kept_for_every_objective() -> None:
     stream = mixed(400, seed=11)
     fixed, budget = Threshold("fixed", value=0.2), Threshold("budget", alerts=4)
     state = threshold.init(fixed)
@@ -214,7 +214,7 @@ def test_the_account_is_kept_whatever_the_objective() -> None:
     assert served(budget, now, tomorrow).decisions.sum() > 0
 
 
-def test_cost_is_least_by_bayes_rule() -> None:
+def test_cost_is_minimal_by_the_bayes_rule() -> None:
     setting = Threshold("cost", false_positive=3.0, false_negative=0.5, field="amount")
     state = threshold.init(setting)
     assert threshold.current(setting, state) == 3 / 3.5
@@ -230,7 +230,7 @@ def test_cost_is_least_by_bayes_rule() -> None:
 
 
 @pytest.mark.parametrize("values", OBJECTIVES[:8], ids=str)
-def test_starts_at_zero_and_nears_the_best(values: dict[str, Any]) -> None:
+def test_starts_at_zero_and_approaches_the_optimum(values: dict[str, Any]) -> None:
     p, y = events(40_000, seed=3)
     state, thresholds = run(Threshold(**values | ({"horizon": 40_000} if "horizon" in values else {})), p, y)
     assert thresholds[0] == 0
@@ -243,7 +243,7 @@ def test_starts_at_zero_and_nears_the_best(values: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("memory", [None, 150, 2000, 30_000])
-def test_a_young_sketch_forgets_sooner(memory: int | None) -> None:
+def test_a_young_sketch_decays_faster(memory: int | None) -> None:
     p, y = events(24_000, seed=19)
     state, _ = run(Threshold("f1-window", memory=memory), p, y)
     left = 0.0
@@ -252,14 +252,14 @@ def test_a_young_sketch_forgets_sooner(memory: int | None) -> None:
     assert state.bins[:2].sum() == pytest.approx(left, rel=1e-9)
 
 
-def test_ofo_is_half_of_the_f_reached() -> None:
+def test_ofo_is_half_of_the_reached_f() -> None:
     p, y = events(2000, seed=4)
     state, thresholds = run(Threshold(objective="f1-ofo"), p, y)
     assert state.called.tolist() == [np.sum(p >= thresholds), np.sum(y[p >= thresholds] > 0)]
     assert state.live[0] == naive_f.f_measure(p >= thresholds, y) / 2
 
 
-def test_stages_at_exact_powers() -> None:
+def test_stages_at_exact_powers_of_two() -> None:
     assert fofo_stages.stages(256) == (2, 128)  # log2(512 / 8) is exactly 6
     assert fofo_stages.stages(2) == (1, 2)
     assert fofo_stages.stages(4) == (1, 4)
@@ -299,13 +299,13 @@ def test_stages_at_exact_powers() -> None:
     ],
     ids=str,
 )
-def test_refused(values: dict[str, Any], pointer: str) -> None:
+def test_invalid_settings_are_refused(values: dict[str, Any], pointer: str) -> None:
     with pytest.raises(InvalidInput, match=pointer.removeprefix("/")) as caught:
         Threshold.of(values)
     assert [problem.pointer for problem in caught.value.problems] == [pointer]
 
 
-def test_every_setting_that_does_not_belong_is_told_with_where_it_does() -> None:
+def test_settings_of_other_objectives_are_reported_with_their_objectives() -> None:
     with pytest.raises(InvalidInput) as caught:
         Threshold.of({"objective": "fixed", "memory": 500, "target": 0.1})
     assert [(problem.pointer, problem.code) for problem in caught.value.problems] == [
@@ -320,7 +320,7 @@ def test_every_setting_that_does_not_belong_is_told_with_where_it_does() -> None
         assert Threshold.of(Threshold(**values).to_json()) == Threshold(**values)
 
 
-def test_one_compiled_version_serves_every_objective() -> None:
+def test_one_compiled_signature_serves_every_objective() -> None:
     stream = mixed(40, seed=13)
     for values in OBJECTIVES:
         setting = Threshold(**values)
@@ -335,7 +335,7 @@ def test_one_compiled_version_serves_every_objective() -> None:
         assert len(getattr(item, "signatures", [None])) == 1  # plain Python has none
 
 
-def test_what_is_wrong_with_a_state() -> None:
+def test_problems_in_a_state_are_detected() -> None:
     setting = Threshold("budget", alerts=5)
 
     def wrong(**arrays: Any) -> list[str]:

@@ -43,7 +43,9 @@ def sketched(p: Vector, y: Vector, weight: Vector) -> Vector:
     )
 )
 @settings(max_examples=40)
-def test_same_as_the_definitions(name: str, sought: int, aim: float, events: list[tuple[float, bool, int]]) -> None:
+def test_search_matches_the_definitions(
+    name: str, sought: int, aim: float, events: list[tuple[float, bool, int]]
+) -> None:
     p = np.array([event for event, _, _ in events])
     y = np.array([1.0 if label else -1.0 for _, label, _ in events])
     weight = np.array([float(event) for _, _, event in events])
@@ -54,9 +56,7 @@ def test_same_as_the_definitions(name: str, sought: int, aim: float, events: lis
 
 
 @pytest.mark.parametrize(("name", "sought", "aim"), SEARCHES)
-def test_what_the_threshold_promises_holds_on_the_events_that_it_was_found_on(
-    name: str, sought: int, aim: float
-) -> None:
+def test_the_threshold_meets_its_target_on_its_own_events(name: str, sought: int, aim: float) -> None:
     random = np.random.default_rng(0)
     p = random.beta(0.4, 0.8, 5000)
     y = np.where(random.random(5000) < p, 1.0, -1.0)
@@ -75,13 +75,13 @@ def test_what_the_threshold_promises_holds_on_the_events_that_it_was_found_on(
         assert np.mean(called == positive) >= np.mean((p >= 0.5) == positive) - 0.002
 
 
-def test_an_empty_sketch() -> None:
+def test_an_empty_sketch_gives_the_default_threshold() -> None:
     empty = np.zeros((3, BINS))
     for sought, expected in ((F_BETA, 0.0), (FPR, 1.0), (PRECISION, 1.0), (RECALL, 0.0), (ACCURACY, 1.0)):
         assert threshold_search.search(sought, 0.5, empty, threshold_search.edges()) == expected
 
 
-def test_the_bin_of_a_probability_is_the_last_edge_at_or_below_it() -> None:
+def test_the_bin_of_a_probability_is_the_last_edge_not_above_it() -> None:
     edges = threshold_search.edges()
     assert edges[0] == 0.0
     assert (np.diff(edges) > 0).all()

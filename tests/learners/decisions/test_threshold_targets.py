@@ -16,7 +16,7 @@ from tests.learners.decisions.labelled_streams import events, learnt, run, undat
 
 
 @pytest.mark.parametrize("target", [0.1, 0.3])
-def test_targets_are_met_on_events_to_come(target: float) -> None:
+def test_targets_are_met_on_future_events(target: float) -> None:
     p, y = events(30_000, seed=12)
     reached = {}
     for objective in ("fpr", "precision", "recall"):
@@ -62,7 +62,7 @@ def test_targets_are_met_while_log_odds_shift(objective: Any, target: float, by:
     assert 0.0 < state.aim[0] < 1.0
 
 
-def test_the_aim_is_led_by_the_events_that_the_target_is_about() -> None:
+def test_only_events_relevant_to_the_target_move_the_aim() -> None:
     p = np.array([0.001, 0.999, 0.001, 0.999])
     y = np.array([-1.0, -1.0, 1.0, 1.0])
     decided = np.array([True, False, True, False])  # late labels count by the decision that the event would get now
@@ -88,7 +88,7 @@ def test_the_aim_is_led_by_the_events_that_the_target_is_about() -> None:
         assert state.aim[0] == pytest.approx(min(target + step * (target - (objective == "fpr")), 1.0), rel=1e-12)
 
 
-def test_a_precision_that_no_threshold_has_is_sought_again_where_the_aim_went_too_high() -> None:
+def test_an_unreachable_precision_is_retried_if_the_aim_was_too_high() -> None:
     setting = Threshold("precision", target=0.6)
     p, y = events(20_000, seed=17)
     state, _ = run(setting, p[:4000], y[:4000])
@@ -99,7 +99,7 @@ def test_a_precision_that_no_threshold_has_is_sought_again_where_the_aim_went_to
 
 
 @pytest.mark.parametrize("was", [{"objective": "fpr", "target": 0.1}, {"objective": "recall", "target": 0.8}], ids=str)
-def test_another_target_or_objective_is_what_is_searched_for(was: dict[str, Any]) -> None:
+def test_a_new_target_or_objective_resets_the_aim(was: dict[str, Any]) -> None:
     p, y = events(4000, seed=18)
     old = Threshold(**was)
     state, _ = run(old, p, y)

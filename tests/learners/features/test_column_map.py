@@ -50,12 +50,12 @@ def same(a: dict[str, Any], b: dict[str, Any]) -> bool:
     return all(x.dtype == y.dtype and x.tobytes() == y.tobytes() for x, y in zip(a.values(), b.values(), strict=True))
 
 
-def test_each_kind_has_its_stage() -> None:
+def test_each_feature_kind_has_its_stage() -> None:
     kinds = (Dense(dim=3), TABLE, Named(bits=4), SparseColumns(dim=3))
     assert [type(columns_of(features)) for features in kinds] == [ColumnMap, OneHot, Renumbered, Renumbered]
 
 
-def test_dense_rows_pass_as_they_are() -> None:
+def test_dense_rows_pass_unchanged() -> None:
     stage = columns_of(Dense(dim=3))
     X = np.ones((2, 3))
     assert stage.learn(X) is X
@@ -96,7 +96,7 @@ table_rows = st.lists(
 
 @given(st.lists(table_rows, min_size=1, max_size=4))
 @HALF
-def test_one_hot_equals_a_slow_version(batches: list[list[tuple[float, ...]]]) -> None:
+def test_one_hot_equals_the_naive_version(batches: list[list[tuple[float, ...]]]) -> None:
     stage = OneHot(TABLE)
     categories: dict[str, list[float]] = {"b": [], "c": []}
     for batch in batches:
@@ -107,7 +107,7 @@ def test_one_hot_equals_a_slow_version(batches: list[list[tuple[float, ...]]]) -
         assert stage.category_counts.tolist() == [0, len(categories["b"]), len(categories["c"]), 0]
 
 
-def test_categories_take_their_columns_by_first_appearance() -> None:
+def test_categories_get_columns_in_order_of_first_appearance() -> None:
     stage = OneHot(TABLE)
     X = np.array([[np.nan, 9.0, np.nan, 1.0], [0.0, 7.0, 7.0, 1.0], [0.0, 9.0, 8.0, 1.0], [0.0, 5.0, 7.0, np.nan],
                   [0.0, 4.0, np.nan, 0.0]])  # fmt: skip
@@ -123,7 +123,7 @@ def test_categories_take_their_columns_by_first_appearance() -> None:
     assert np.flatnonzero(stage.scaled()).tolist() == [0, 8]
 
 
-def test_looking_at_a_table_moves_nothing_and_a_frozen_stage_stays() -> None:
+def test_previewing_a_table_changes_nothing_and_a_frozen_stage_stays() -> None:
     stage = OneHot(TABLE)
     stage.learn(np.array([[0.0, 9.0, 9.0, 1.0]]))
     before = {name: array.copy() for name, array in stage.state().items()}
@@ -137,7 +137,7 @@ def test_looking_at_a_table_moves_nothing_and_a_frozen_stage_stays() -> None:
     assert same(frozen.state(), before)
 
 
-def test_a_restored_table_goes_on_as_if_nothing_had_been() -> None:
+def test_a_restored_table_continues_identically() -> None:
     random = np.random.default_rng(0)
     X = random.integers(0, 5, (40, 4)).astype(np.float64)
     stage, other = OneHot(TABLE), OneHot(TABLE)
@@ -157,7 +157,7 @@ sparse_rows = st.lists(st.dictionaries(keys, st.floats(-9, 9), max_size=8), max_
 
 @given(st.lists(sparse_rows, min_size=1, max_size=5))
 @HALF
-def test_renumbering_equals_a_dict(batches: list[list[dict[int, float]]]) -> None:
+def test_renumbering_matches_a_dict(batches: list[list[dict[int, float]]]) -> None:
     stage = Renumbered(TWO_TO_24)
     places: dict[int, int] = {}
     for batch in batches:
@@ -178,7 +178,7 @@ def test_renumbering_equals_a_dict(batches: list[list[dict[int, float]]]) -> Non
 
 @given(sparse_rows, st.dictionaries(keys, st.floats(-9, 9), max_size=8))
 @HALF
-def test_looking_keeps_the_order_that_learning_would_give(past: list[dict[int, float]], row: dict[int, float]) -> None:
+def test_preview_gives_the_same_column_order_as_learning(past: list[dict[int, float]], row: dict[int, float]) -> None:
     """The sum of squares over a row is then the same to the bit, known columns or not."""
     stage = Renumbered(TWO_TO_24)
     stage.learn(sparse(past))
@@ -190,7 +190,7 @@ def test_looking_keeps_the_order_that_learning_would_give(past: list[dict[int, f
     assert looked.indices[has_column].tolist() == learnt.indices[has_column].tolist()
 
 
-def test_thousands_of_columns_in_any_batches() -> None:
+def test_thousands_of_columns_in_any_batching() -> None:
     random = np.random.default_rng(0)
     pool = random.choice(2**24, 3000, replace=False)
     rows = sparse([dict.fromkeys(random.choice(pool, 12, replace=False).tolist(), 1.0) for _ in range(600)])
@@ -216,7 +216,7 @@ def test_long_rows_are_sorted_like_short_ones(size: int) -> None:
     assert rows_of(stage.learn(row)) == [pairs + new]
 
 
-def test_few_possible_columns_need_little_room() -> None:
+def test_few_possible_columns_need_little_memory() -> None:
     stage = Renumbered(SparseColumns(dim=3))
     for _ in range(50):
         stage.learn(sparse([{0: 1.0, 2: 1.0}] * 50))
@@ -224,7 +224,7 @@ def test_few_possible_columns_need_little_room() -> None:
     assert len(stage._keys) <= 256
 
 
-def test_a_restored_stage_goes_on_as_if_nothing_had_been() -> None:
+def test_a_restored_stage_continues_identically() -> None:
     random = np.random.default_rng(1)
     rows = sparse([dict.fromkeys(random.choice(5000, 9, replace=False).tolist(), 1.0) for _ in range(300)])
     for events_before in (0, 1, 200):
@@ -237,7 +237,7 @@ def test_a_restored_stage_goes_on_as_if_nothing_had_been() -> None:
         assert same(other.state(), stage.state())
 
 
-def test_a_frozen_stage_stays() -> None:
+def test_a_frozen_stage_stays_unchanged() -> None:
     stage = Renumbered(TWO_TO_24)
     stage.learn(sparse([{5: 1.0}]))
     frozen = stage.frozen()
@@ -247,7 +247,7 @@ def test_a_frozen_stage_stays() -> None:
         assert (frozen.used, frozen.dim) == (1, 64)
 
 
-def test_the_capacity_follows_from_the_count_alone_in_small_steps() -> None:
+def test_the_capacity_depends_on_the_count_and_grows_in_small_steps() -> None:
     counts = [0, 1, 64, 65, 72, 73, 1000, 10_000, 10**6, 2**24]
     capacities = [capacity_for(count) for count in counts]
     assert capacities[:6] == [64, 64, 64, 72, 72, 88]
@@ -259,7 +259,7 @@ def test_the_capacity_follows_from_the_count_alone_in_small_steps() -> None:
 
 
 @pytest.mark.parametrize("columns", [8, 128, 129])
-def test_the_index_is_never_more_than_half_full(columns: int) -> None:
+def test_the_index_is_at_most_half_full(columns: int) -> None:
     stage = Renumbered(TWO_TO_24)
     for column in range(columns):
         stage.learn(sparse([{column: 1.0}]))

@@ -25,13 +25,13 @@ def outcome(values: Any) -> Any:
 
 @given(st.lists(st.sampled_from([0.0, -0.0, 1.5, 1e15, 2e15, -1.0, 1e-300, 7.0]), max_size=5), st.booleans())
 @settings(max_examples=100)
-def test_an_array_has_the_costs_of_the_same_events_as_lists(column: list[float], single: bool) -> None:
+def test_costs_of_an_array_equal_those_of_event_lists(column: list[float], single: bool) -> None:
     X = np.zeros((len(column), 2), dtype=np.float32 if single else np.float64)
     X[:, 1] = column
     assert outcome(X) == outcome(X.tolist())
 
 
-def test_an_array_of_objects_is_looked_at_event_by_event() -> None:
+def test_an_object_array_is_read_event_by_event() -> None:
     values = np.empty(2, dtype=object)
     values[:] = [{"amount": 3}, {"amount": 0.5}]
     assert costs_of(Named(), "amount", values).tolist() == [3.0, 0.5]
@@ -39,7 +39,7 @@ def test_an_array_of_objects_is_looked_at_event_by_event() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0, 1e16])
-def test_a_bad_cost_in_an_array_is_pointed_at(bad: float) -> None:
+def test_an_invalid_cost_in_an_array_is_located(bad: float) -> None:
     with pytest.raises(InvalidInput) as refused:
         costs_of(Dense(dim=2), "1", np.array([[0, 1.0], [0, bad], [bad, 2.0]]))
     assert [problem.pointer for problem in refused.value.problems] == ["/1/1"]

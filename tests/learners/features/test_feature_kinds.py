@@ -63,7 +63,7 @@ def test_arrays_of_numbers_are_copied(dtype: str, order: Any) -> None:
     np.testing.assert_array_equal(given_array, before)
 
 
-def test_a_list_of_arrays_and_an_array_of_objects_are_read_item_by_item() -> None:
+def test_lists_of_arrays_and_object_arrays_are_read_item_by_item() -> None:
     assert Dense(dim=2).encode([np.arange(2.0), [1, 2]]).tolist() == [[0.0, 1.0], [1.0, 2.0]]
     assert Dense(dim=2).encode(np.array([[1, 2.5]], dtype=object)).tolist() == [[1.0, 2.5]]
 
@@ -92,7 +92,7 @@ def test_a_list_of_arrays_and_an_array_of_objects_are_read_item_by_item() -> Non
         ([1.0, 2j], "/1", f"is 2j; {NUMBERS}"),
     ],
 )
-def test_a_bad_dense_event_is_refused_with_a_pointer(value: Any, pointer: str, detail: str) -> None:
+def test_an_invalid_dense_event_is_refused_with_a_pointer(value: Any, pointer: str, detail: str) -> None:
     assert refused(Dense(dim=2), [[1.0, 2.0], value]) == {f"/1{pointer}": detail}
 
 
@@ -100,7 +100,7 @@ def test_a_bad_dense_event_is_refused_with_a_pointer(value: Any, pointer: str, d
     "number", [HUGE, -HUGE, 10**5000, 2 * 10**30], ids=["huge", "minus huge", "unspeakable", "2e30"]
 )
 @pytest.mark.parametrize("typed", [False, True])
-def test_whole_numbers_beyond_the_bounds_are_refused(number: int, typed: bool) -> None:
+def test_out_of_range_integers_are_refused(number: int, typed: bool) -> None:
     assert list(refused(Dense(dim=1), [[1], [number]], typed)) == ["/1/0"]
     assert list(refused(SparseColumns(dim=9), [([1], [number])], typed)) == ["/0/values/0"]
 
@@ -122,12 +122,12 @@ def test_whole_numbers_beyond_the_bounds_are_refused(number: int, typed: bool) -
     ],
     ids=lambda array: f"{array.dtype}{array.shape}",
 )
-def test_an_array_that_is_no_matrix_of_numbers_is_refused(array: Any) -> None:
+def test_an_array_other_than_a_numeric_matrix_is_refused(array: Any) -> None:
     assert all(pointer.startswith(("/0", "/1")) for pointer in refused(Dense(dim=2), array))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_first_bad_number_of_each_row_of_an_array_is_pointed_at(dtype: Any) -> None:
+def test_the_first_invalid_number_of_each_array_row_is_located(dtype: Any) -> None:
     X = np.zeros((300, 3), dtype=dtype)
     X[1, 2], X[4, 1:], X[250] = np.nan, [-2e30, np.inf], np.inf
     details = refused(Dense(dim=3), X)
@@ -178,7 +178,7 @@ def test_sparse_events_become_csr() -> None:
         ({"indices": [1]}, "", "is {'indices': [1]}; expected a pair: indices and values"),
     ],
 )  # fmt: skip
-def test_a_bad_sparse_event_is_refused_with_a_pointer(value: Any, pointer: str, detail: str) -> None:
+def test_an_invalid_sparse_event_is_refused_with_a_pointer(value: Any, pointer: str, detail: str) -> None:
     assert refused(SparseColumns(dim=10), [([1], [1.0]), value]) == {f"/1{pointer}": detail}
 
 
@@ -202,11 +202,11 @@ def csr(data: Any = (1.0, 2.0), indices: Any = (0, 1), indptr: Any = (0, 1, 2), 
         csr()._replace(data=np.ones(2, dtype=np.float32)),
     ],
 )
-def test_parts_that_make_no_csr_matrix_never_reach_a_kernel(rows: Sparse) -> None:
+def test_invalid_csr_parts_never_reach_a_kernel(rows: Sparse) -> None:
     assert list(refused(SparseColumns(dim=10), rows)) == [""]
 
 
-def test_each_bad_row_of_a_csr_matrix_is_listed() -> None:
+def test_each_invalid_row_of_a_csr_matrix_is_listed() -> None:
     rows = csr([1.0, 1.0, np.nan, 1.0, 1.0, np.inf, 1.0], [0, 10, 1, -1, 3, 2, 9], [0, 1, 2, 3, 4, 6, 7])
     assert list(refused(SparseColumns(dim=10), rows)) == ["/1", "/2", "/3", "/4"]
     long = csr(np.ones(MAX_NONZERO + 2), [*range(MAX_NONZERO + 1), 3], [0, MAX_NONZERO + 1, MAX_NONZERO + 2])
@@ -224,7 +224,7 @@ def test_each_bad_row_of_a_csr_matrix_is_listed() -> None:
         (SparseColumns(dim=5), ([1, 2], [1.0, 2.0]), ([1, 2], [math.nan, math.nan]), "/values/0"),
     ],
 )
-def test_the_first_hundred_bad_events_are_listed_once_each(
+def test_the_first_hundred_invalid_events_are_listed_once_each(
     features: Features, good: Any, bad: Any, tail: str, typed: bool
 ) -> None:
     values = [bad if i % 3 == 1 else good for i in range(600)]
@@ -241,13 +241,13 @@ numbers = (
 @given(st.lists(st.lists(numbers, min_size=1, max_size=3), max_size=5), st.integers(1, 3))
 @example([[1.0]], 1)
 @settings(max_examples=60)
-def test_dense_typed_and_untyped_agree(values: list[list[float]], dim: int) -> None:
+def test_typed_and_untyped_dense_events_agree(values: list[list[float]], dim: int) -> None:
     assert outcome(Dense(dim=dim), values, True) == outcome(Dense(dim=dim), values, False)
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(-1, 7), max_size=4), st.lists(numbers, max_size=4)), max_size=5))
 @settings(max_examples=60)
-def test_sparse_typed_and_untyped_agree(values: list[tuple[list[int], list[float]]]) -> None:
+def test_typed_and_untyped_sparse_events_agree(values: list[tuple[list[int], list[float]]]) -> None:
     tidy = [(sorted(set(indices))[: len(data)], data[: len(set(indices))]) for indices, data in values]
     for events in (values, tidy):
         features = SparseColumns(dim=7)
@@ -278,16 +278,16 @@ def outcome(features: Features, values: Any, typed: bool) -> Any:
         (np.float32(1.0), "is np.float32(1.0); expected a number"), (b"1", "is b'1'; expected a number"),
     ],
 )  # fmt: skip
-def test_what_a_number_is(value: Any, fault: str | None) -> None:
+def test_number_faults(value: Any, fault: str | None) -> None:
     assert number_fault(value) == fault
 
 
-def test_columns_are_called_by_their_numbers() -> None:
+def test_columns_are_named_by_their_numbers() -> None:
     assert Dense(dim=4).names([1, 2, 3, 4], [3, 0]) == ["x[3]", "x[0]"]
     assert SparseColumns(dim=99).names(([7, 50], [1.0, 2.0]), [50, 7]) == ["[50]", "[7]"]
 
 
-def test_features_by_kind() -> None:
+def test_every_feature_kind_survives_json() -> None:
     for features in (
         {"kind": "dense", "dim": 3},
         {"kind": "sparse", "dim": 3},
@@ -321,7 +321,7 @@ def test_features_by_kind() -> None:
         ({"kind": "named", "bits": 3, "text": "body", "x": 1}, ["/x", "/bits", "/text"]),
     ],
 )
-def test_bad_settings_of_features_are_refused_with_pointers(values: Any, pointers: list[str]) -> None:
+def test_invalid_feature_settings_are_refused_with_pointers(values: Any, pointers: list[str]) -> None:
     with pytest.raises(InvalidInput) as caught:
         read_features(values)
     assert [problem.pointer for problem in caught.value.problems] == pointers

@@ -51,7 +51,7 @@ def slow(kind: str, state: EmbeddingState, X: Matrix) -> Matrix:
     return ((exact(X, U, state.width[0]) @ V[:, mask]) / np.sqrt(e[mask]))[:, ::-1]
 
 
-def test_golden_nystroem() -> None:
+def test_nystroem_matches_the_golden_values() -> None:
     document = json.loads((Path(__file__).parents[1] / "algorithms" / "golden" / "nystroem.json").read_text())
     X, U = np.array(document["x"]), np.array(document["landmarks"])
     settings, state = fitted("nystroem", U, len(U), width=document["width"])  # so few rows are the landmarks
@@ -64,7 +64,7 @@ def test_golden_nystroem() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dim", [1, 2, 7, 20])
 @pytest.mark.parametrize("components", [1, 3, 10, 21])
-def test_equals_a_slow_version(kind: str, dim: int, components: int) -> None:
+def test_matches_the_naive_version(kind: str, dim: int, components: int) -> None:
     settings, state = fitted(kind, rows_of(60, dim, seed=dim), components)
     X = rows_of(40, dim, seed=100 + dim)
     phi = kernel_approximation.look(settings, state, X)
@@ -78,7 +78,7 @@ def test_equals_a_slow_version(kind: str, dim: int, components: int) -> None:
 
 
 @pytest.mark.parametrize("width", [None, 0.3, 50.0])
-def test_nystroem_is_exact_where_every_row_is_a_landmark(width: float | None) -> None:
+def test_nystroem_is_exact_if_every_row_is_a_landmark(width: float | None) -> None:
     X = rows_of(30, 4, seed=3)
     settings, state = fitted("nystroem", np.concatenate([X, X[::-1]]), 30, width=width)
     phi = kernel_approximation.look(settings, state, X)
@@ -86,7 +86,7 @@ def test_nystroem_is_exact_where_every_row_is_a_landmark(width: float | None) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_kernel_is_approximated_better_with_more_components(kind: str) -> None:
+def test_more_components_approximate_the_kernel_better(kind: str) -> None:
     X = rows_of(300, 3, seed=4)
     errors = []
     for components in (4, 32, 256):
@@ -128,13 +128,13 @@ def test_landmarks_are_the_centres_of_well_separated_clusters() -> None:
     np.testing.assert_allclose(actual[nearest], expected, atol=0.01)
 
 
-def test_copies_of_a_row_weigh_in_as_often_as_they_come() -> None:
+def test_repeated_rows_weigh_by_their_count() -> None:
     X = np.array([[0.0]] * 30 + [[1.0]] * 10 + [[50.0]] * 5 + [[51.0]] * 15)
     _, state = fitted("nystroem", X, 2)
     np.testing.assert_allclose(np.sort(state.landmarks[0]), [0.25, 50.75], atol=0.01)
 
 
-def test_components_of_nystroem_come_by_size_with_signs_fixed() -> None:
+def test_nystroem_components_are_sorted_by_size_with_fixed_signs() -> None:
     settings, state = fitted("nystroem", rows_of(80, 3, seed=8), 12)
     sizes = 1 / (state.projection**2).sum(axis=0)  # |V_r e_r^(-1/2)|^2 = 1 / e_r
     assert (np.diff(sizes) < 0).all()
@@ -144,7 +144,7 @@ def test_components_of_nystroem_come_by_size_with_signs_fixed() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_fit_repeats_and_another_seed_differs(kind: str) -> None:
+def test_a_fit_is_reproducible_and_depends_on_the_seed(kind: str) -> None:
     X = rows_of(200, 4, seed=9)
     _, state = fitted(kind, X, 20)
     with ThreadPoolExecutor(1) as thread:
@@ -158,7 +158,7 @@ def test_a_fit_repeats_and_another_seed_differs(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @given(cuts=st.lists(st.integers(0, 50), max_size=6))
 @examples(max_examples=15)
-def test_batch_cuts_change_no_bit(kind: str, cuts: list[int]) -> None:
+def test_batching_changes_no_bit(kind: str, cuts: list[int]) -> None:
     X = rows_of(50, 5, seed=10)
     settings, state = fitted(kind, X, 11)
     full = kernel_approximation.look(settings, state, X)
@@ -168,7 +168,7 @@ def test_batch_cuts_change_no_bit(kind: str, cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_inputs_stay_as_they_are(kind: str) -> None:
+def test_inputs_are_not_modified(kind: str) -> None:
     X = rows_of(40, 5, seed=11)
     before = X.copy()
     settings, state = fitted(kind, X, 7)
@@ -191,7 +191,7 @@ def test_inputs_stay_as_they_are(kind: str) -> None:
         ),
     ],
 )
-def test_the_bits_of_a_stored_fit_are_frozen(kind: Any, bits: list[str]) -> None:
+def test_the_bits_of_a_stored_fit_never_change(kind: Any, bits: list[str]) -> None:
     """Nodes with different C libraries, or tomorrow's release, have to agree on what a stored embedding gives."""
     empty = np.zeros((0, 0))
     U = np.array([[0.5, -1.25, 2.0, 0.0, 3.0], [1.0, 0.1, -0.7, 0.3, -2.0]])
@@ -214,7 +214,7 @@ EXTREMES = [0.0, -0.0, 5e-324, -1e-310, 1e-200, 1e-160, 1.0, 1.0 + 2**-52, 1e16,
     width=st.sampled_from([None, 5e-324, 1e-300, 1.0, 1e100]),
 )
 @examples(max_examples=40)
-def test_extremes_stay_finite(kind: str, values: list[float], components: int, width: float | None) -> None:
+def test_extreme_values_stay_finite(kind: str, values: list[float], components: int, width: float | None) -> None:
     X = np.column_stack([values, np.full(len(values), values[0]), values[::-1]])
     settings, state = fitted(kind, X, components, width=width)
     assert all(np.isfinite(array).all() for array in state)
@@ -229,7 +229,7 @@ def test_extremes_stay_finite(kind: str, values: list[float], components: int, w
         assert (np.square(phi).sum(axis=1) <= (2.0 + 1e-9 if kind == "fourier" else 1.0 + 1e-6)).all()
 
 
-def test_far_from_every_landmark_nystroem_is_0() -> None:
+def test_nystroem_is_0_far_from_every_landmark() -> None:
     settings, state = fitted("nystroem", rows_of(30, 2, seed=12), 5)
     far = np.array([[1e30, 0.0], [-1e30, 1e30], [1e8, 1e8], [1e5, 0.0]])
     assert not kernel_approximation.look(settings, state, far).any()
@@ -238,7 +238,7 @@ def test_far_from_every_landmark_nystroem_is_0() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [1, 2, 50])
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e30])
-def test_equal_rows_have_no_width_and_do_no_harm(kind: str, n: int, value: float) -> None:
+def test_equal_rows_have_zero_width_and_are_harmless(kind: str, n: int, value: float) -> None:
     settings, state = fitted(kind, np.full((n, 3), value), 8)
     assert state.width.tolist() == [1.0]
     phi = kernel_approximation.look(settings, state, np.full((2, 3), value))
@@ -255,7 +255,7 @@ def test_fewer_distinct_rows_than_components_and_constant_columns() -> None:
     np.testing.assert_allclose(phi @ phi.T, exact(X, X, state.width[0]), rtol=0, atol=1e-12)
 
 
-def test_rows_too_close_for_k_means_are_one_landmark() -> None:
+def test_nearly_equal_rows_share_one_landmark() -> None:
     """Next to an outlier the others are one point to k-means, which would look in vain for more clusters."""
     X = np.concatenate([rows_of(50, 2, seed=13), [[1e30, 0.0]]])
     settings, state = fitted("nystroem", X, 10)
@@ -274,7 +274,7 @@ def test_before_the_fit_there_are_no_columns(kind: Any) -> None:
     assert kernel_approximation.look(settings, state, X).shape == ((3, 2) if kind == "none" else (3, 0))
 
 
-def test_none_leaves_the_rows_alone() -> None:
+def test_kind_none_keeps_the_rows() -> None:
     X = rows_of(10, 3, seed=15)
     settings, state = fitted("none", X, 5)
     assert kernel_approximation.columns(state) == 0
@@ -310,7 +310,7 @@ def test_settings_out_of_range_are_refused(values: dict[str, Any]) -> None:
         Embedding.of(values)
 
 
-def test_cos_is_right_to_the_last_bits() -> None:
+def test_cos_is_accurate_to_the_last_bits() -> None:
     random = np.random.default_rng(17)
     turns = np.arange(-200, 201) * (math.pi / 4)
     some = [turns, np.nextafter(turns, 1e9), np.linspace(-40, 40, 4001), random.uniform(-3e6, 3e6, 4000)]
@@ -318,7 +318,7 @@ def test_cos_is_right_to_the_last_bits() -> None:
         assert abs(kernel_approximation._cos(x) - math.cos(x)) < 4e-16
 
 
-def test_cos_of_large_arguments_is_off_by_less_than_their_rounding() -> None:
+def test_cos_of_large_arguments_is_within_their_rounding_error() -> None:
     random = np.random.default_rng(18)
     for x in (random.choice([-1, 1], 2000) * 10 ** random.uniform(6.4, 14, 2000)).tolist():
         assert abs(kernel_approximation._cos(x) - math.cos(x)) < 5e-16 + 2.0**-54 * abs(x)

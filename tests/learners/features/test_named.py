@@ -71,12 +71,12 @@ def spelt(features: Named, *tokens: str) -> dict[int, float]:
         (MappingProxyType({"country": np.str_("DE")}), ["country=DE"]),
     ],
 )
-def test_what_is_spelt_how(event: Any, tokens: list[str]) -> None:
+def test_spelling_of_tokens(event: Any, tokens: list[str]) -> None:
     features = Named(bits=24, text=("body",), categorical=("customer",))
     assert row_of(features, event) == spelt(features, *tokens)
 
 
-def test_numbers_are_taken_as_they_are_or_by_their_logarithm() -> None:
+def test_numbers_are_used_as_they_are_or_by_their_logarithm() -> None:
     features = Named(bits=24, log=("amount",))
     for value in (12.5, -3, 1e30, 5e-324, np.float64(0.5)):
         sign = math.copysign(1.0, slow.named_row([("fee", 1.0)], 24).popitem()[1])
@@ -104,7 +104,7 @@ events_of_any_kind = st.fixed_dictionaries(
     st.sampled_from([4, 10, 24]),
 )
 @settings(max_examples=50)
-def test_hashing_equals_a_slow_python_version(events: list[dict[str, Any]], bits: int) -> None:
+def test_hashing_equals_the_naive_python_version(events: list[dict[str, Any]], bits: int) -> None:
     features = Named(bits=bits, **MEANING)
     rows = features.encode(events)
     assert isinstance(rows, Sparse)
@@ -119,7 +119,7 @@ def test_hashing_equals_a_slow_python_version(events: list[dict[str, Any]], bits
     assert all(a.tobytes() == b.tobytes() for a, b in zip(rows, typed, strict=True))
 
 
-def test_what_collides_is_added_up_in_order_of_arrival() -> None:
+def test_colliding_features_are_summed_in_order_of_arrival() -> None:
     features = Named(bits=4)
     event = {f"n{i}": 1.0 + i / 7 for i in range(200)}
     row = row_of(features, event)
@@ -127,7 +127,7 @@ def test_what_collides_is_added_up_in_order_of_arrival() -> None:
     assert row == slow.named_row(event.items(), 4)  # to the bit
 
 
-def test_many_tokens_are_hashed_in_portions_without_a_trace() -> None:
+def test_hashing_in_portions_has_no_visible_effect() -> None:
     features = Named(bits=24)
     events = [{"items": [f"{i}-{k}" for k in range(9000)]} for i in range(9)]
     rows = features.encode(events)
@@ -141,7 +141,7 @@ def test_many_tokens_are_hashed_in_portions_without_a_trace() -> None:
 
 
 @pytest.mark.parametrize("value", ["12.50", "", "n/a", True, ["a"], [1.0], (), {}, b"1"], ids=repr)
-def test_what_is_no_number_is_refused_where_the_log_is_taken(value: Any) -> None:
+def test_log_features_refuse_non_numbers(value: Any) -> None:
     events = [{"amount/1": 3}, {"amount/1": value}, {"amount/1": None}]
     expected = f"is {show(value)}; expected a number or null, as its log is taken"
     assert problems(Named(log=("fee", "amount/1")), events) == [Problem("/1/amount~11", expected)]
@@ -150,7 +150,7 @@ def test_what_is_no_number_is_refused_where_the_log_is_taken(value: Any) -> None
         assert [problem.pointer for problem in problems(table, events)] == ["/1/amount~11"]
 
 
-def test_a_category_may_be_a_string_and_a_text_words_whatever_else_they_are() -> None:
+def test_a_field_may_be_category_or_text_and_log() -> None:
     features = Named(bits=24, text=("body",), categorical=("shop",), log=("body", "shop"))
     assert row_of(features, {"shop": "a"}) == spelt(features, "shop=a")
     assert row_of(features, {"shop": 7, "body": "one"}) == spelt(features, "shop=7", "body~one")
@@ -180,14 +180,14 @@ EXPECTED = "expected a number, string, boolean, list of tokens or null"
         ({"n" * 257: None}, "/" + "n" * 200, "is a name of 257 characters; expected at most 256"),
     ],
 )
-def test_a_bad_named_event_is_refused_with_a_pointer(event: Any, pointer: str, detail: str) -> None:
+def test_an_invalid_named_event_is_refused_with_a_pointer(event: Any, pointer: str, detail: str) -> None:
     good = {"a": 1}
     assert problems(Named(categorical=("c",)), [good, event, good]) == [Problem(f"/1{pointer}", detail)]
 
 
 @pytest.mark.parametrize("number", [HUGE, -HUGE, 10**5000], ids=["huge", "minus huge", "unspeakable"])
 @pytest.mark.parametrize("typed", [False, True])
-def test_whole_numbers_beyond_the_bounds_are_refused(number: int, typed: bool) -> None:
+def test_out_of_range_integers_are_refused(number: int, typed: bool) -> None:
     table = Table(fields=(Field("a", "numeric"), Field("c", "categorical")))
     for features, name in (
         (Named(categorical=("c",)), "a"),
@@ -209,13 +209,13 @@ def test_whole_numbers_beyond_the_bounds_are_refused(number: int, typed: bool) -
     ],
     ids=["list", "list and one", "text", "long text", "names"],
 )
-def test_an_event_of_too_many_features_is_refused(event: Any) -> None:
+def test_an_event_with_too_many_features_is_refused(event: Any) -> None:
     result = problems(Named(text=("body",)), [{}, event])
     assert [problem.pointer for problem in result] == ["/1"]
     assert str(MAX_NONZERO) in result[0].detail
 
 
-def test_an_event_of_as_many_features_as_may_be_is_taken() -> None:
+def test_an_event_with_the_maximum_number_of_features_is_accepted() -> None:
     features = Named(text=("body",))
     rows = features.encode([{"items": ["x"] * MAX_NONZERO}, {"body": "x " * (MAX_NONZERO // 2)}])
     assert isinstance(rows, Sparse)
@@ -232,7 +232,7 @@ def names(features: Named, event: Any) -> list[str]:
 
 @given(events_of_any_kind, st.sampled_from([4, 10, 24]))
 @settings(max_examples=50)
-def test_hashed_columns_are_called_as_a_slow_python_version_calls_them(event: dict[str, Any], bits: int) -> None:
+def test_hashed_column_names_equal_the_naive_python_version(event: dict[str, Any], bits: int) -> None:
     features = Named(bits=bits, **MEANING)
     sharing: dict[int, list[str]] = {}
     for token, _ in slow.named_tokens(event, **MEANING):
@@ -244,7 +244,7 @@ def test_hashed_columns_are_called_as_a_slow_python_version_calls_them(event: di
     assert features.names(event, []) == []
 
 
-def test_long_names_are_cut_and_broken_ones_are_spelt_out() -> None:
+def test_long_names_are_cut_and_invalid_text_is_escaped() -> None:
     features = Named(bits=24)
     fits = "n" * (MAX_SPELT - 2)
     assert names(features, {"c": fits}) == [f"c={fits}"]
@@ -286,7 +286,7 @@ def category(text: str) -> float:
         ({"country": ""}, [math.nan, category(""), math.nan]),
     ],
 )
-def test_a_table_event_is_one_number_per_field(event: Any, row: list[float]) -> None:
+def test_a_table_event_has_one_number_per_field(event: Any, row: list[float]) -> None:
     for typed in (False, True):
         X = TABLE.encode([{}, event], typed)
         assert isinstance(X, np.ndarray)
@@ -312,7 +312,7 @@ def test_a_table_event_is_one_number_per_field(event: Any, row: list[float]) -> 
         ({"amount": [], "country": []}, "/amount", "is []; expected a number or null"),
     ],
 )
-def test_a_bad_table_event_is_refused_with_a_pointer(event: Any, pointer: str, detail: str) -> None:
+def test_an_invalid_table_event_is_refused_with_a_pointer(event: Any, pointer: str, detail: str) -> None:
     for typed in (False, True):
         assert problems(TABLE, [{"amount": 1}, event], typed) == [Problem(f"/1{pointer}", detail)]
 
@@ -330,7 +330,7 @@ def test_a_bad_table_event_is_refused_with_a_pointer(event: Any, pointer: str, d
         ({"country": "x" * 600}, ["amount (missing)", "country=" + "x" * (MAX_SPELT - 11) + "...", "fee (missing)"]),
     ],
 )
-def test_a_tables_columns_are_called_by_field_and_category(event: Any, expected: list[str]) -> None:
+def test_columns_of_a_table_are_named_by_field_and_category(event: Any, expected: list[str]) -> None:
     assert TABLE.names(event, [0, 1, 2]) == expected
     assert TABLE.names(event, [2, 1]) == expected[:0:-1]
 
@@ -346,7 +346,7 @@ def test_undeclared_features_can_be_ignored() -> None:
     ]
 
 
-def test_a_field_whose_log_is_taken_is_declared_as_nothing_else() -> None:
+def test_a_log_field_has_no_other_declaration() -> None:
     named = Named(text=("body", "note"), categorical=("shop", "fee"), log=("amount", "fee", "body"))
     assert [(problem.pointer, problem.code) for problem in named.objections()] == [
         ("/log/1", "conflict"),
@@ -357,7 +357,7 @@ def test_a_field_whose_log_is_taken_is_declared_as_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("features", [Named(), TABLE])
-def test_the_first_hundred_bad_events_are_listed_once_each_in_order(features: Features) -> None:
+def test_the_first_hundred_invalid_events_are_listed_once_each_in_order(features: Features) -> None:
     bad = [{"amount": {}}, {"fee": {}, "country": {}}, 7]
     values = [bad[i % 3] if i % 2 else {"amount": 1} for i in range(600)]
     pointers = [problem.pointer for problem in problems(features, values)]
@@ -383,13 +383,13 @@ def test_the_first_hundred_bad_events_are_listed_once_each_in_order(features: Fe
         ({"extra": 1, "other": 2}, ["/other", "/fields", "/extra"]),
     ],
 )  # fmt: skip
-def test_a_bad_declaration_is_refused_with_every_pointer(values: Any, pointers: list[str]) -> None:
+def test_an_invalid_declaration_is_refused_with_every_pointer(values: Any, pointers: list[str]) -> None:
     with pytest.raises(InvalidInput) as caught:
         Table.of(values)
     assert [problem.pointer for problem in caught.value.problems] == pointers
 
 
-def test_a_table_knows_how_wide_it_is() -> None:
+def test_the_number_of_columns_of_each_feature_kind() -> None:
     assert TABLE.columns == 2 + 4 + 2
     assert not TABLE.sparse
     widest = tuple(Field(f"{i}", "categorical", categories=4096) for i in range(24))

@@ -99,7 +99,7 @@ FULL, HALF, EMPTY = ([1.0, 2.0, 3.0], 1.0, 1.0), ([0.0, 0.0, 4.0], -1.0, 0.5), (
 @example(batches=[[HALF], [FULL, EMPTY], [HALF], []], window=9, most=2)
 @example(batches=[[HALF, EMPTY], [EMPTY, EMPTY], [EMPTY]], window=3, most=1)
 @REPRODUCIBLY
-def test_same_as_lists(sparse: bool, batches: list[list[Event]], window: int, most: int) -> None:
+def test_matches_plain_lists(sparse: bool, batches: list[list[Event]], window: int, most: int) -> None:
     retained, one_by_one, lists = (
         retained_events(window, most, sparse),
         retained_events(window, most, sparse),
@@ -118,7 +118,7 @@ def test_same_as_lists(sparse: bool, batches: list[list[Event]], window: int, mo
 
 
 @KINDS
-def test_long_streams(sparse: bool) -> None:
+def test_long_streams_match_plain_lists(sparse: bool) -> None:
     random = np.random.default_rng(0)
     X = random.normal(size=(5000, DIM)) * (random.random((5000, DIM)) < 0.6)
     y, weight, rows = np.sign(random.normal(size=5000)), random.random(5000), as_sparse(X) if sparse else X
@@ -135,7 +135,7 @@ def test_long_streams(sparse: bool) -> None:
 
 
 @KINDS
-def test_what_is_kept_is_a_copy(sparse: bool) -> None:
+def test_retained_events_are_copies(sparse: bool) -> None:
     columns = columns_of([FULL, HALF], sparse)
     retained = retained_events(5, 100, sparse)
     retained.learn(*columns)
@@ -151,7 +151,7 @@ def test_what_is_kept_is_a_copy(sparse: bool) -> None:
 
 
 @KINDS
-def test_rows_need_not_start_at_the_start(sparse: bool) -> None:
+def test_rows_may_start_anywhere_in_their_array(sparse: bool) -> None:
     rows, y, weight = columns_of([HALF, FULL, EMPTY, FULL], sparse)
     retained = retained_events(5, 100, sparse)
     if isinstance(rows, Sparse):
@@ -163,7 +163,7 @@ def test_rows_need_not_start_at_the_start(sparse: bool) -> None:
 
 
 @KINDS
-def test_clear(sparse: bool) -> None:
+def test_clear_removes_all_events(sparse: bool) -> None:
     retained = retained_events(50, 1000, sparse)
     retained.learn(*columns_of([FULL] * 80, sparse))
     retained.clear()
@@ -177,7 +177,7 @@ def test_clear(sparse: bool) -> None:
 @KINDS
 @pytest.mark.parametrize(("window", "most"), [(100, 10**6), (10**6, 300)], ids=["by events", "by numbers"])
 @pytest.mark.parametrize("size", [1, 7, 99, 4000])
-def test_memory_is_at_most_twice_what_is_kept(sparse: bool, window: int, most: int, size: int) -> None:
+def test_memory_is_at_most_twice_the_retained_events(sparse: bool, window: int, most: int, size: int) -> None:
     retained = retained_events(window, most, sparse)
     for _ in range(8000 // size):
         retained.learn(*columns_of([FULL] * size, sparse))
@@ -186,7 +186,7 @@ def test_memory_is_at_most_twice_what_is_kept(sparse: bool, window: int, most: i
     assert len(retained) == 100
 
 
-def test_memory_follows_what_is_kept_and_not_the_window() -> None:
+def test_memory_depends_on_the_retained_events_and_not_on_the_window() -> None:
     retained = Retained(10**9, 10**12, DIM)
     retained.learn(*columns_of([FULL] * 50, False))
     assert allocated(retained) <= 64 * 2 * DIM
@@ -205,7 +205,7 @@ def test_an_event_is_moved_about_once(sparse: bool) -> None:
 
 
 @KINDS
-def test_shapes_tell_a_foreign_state(sparse: bool) -> None:
+def test_shapes_identify_a_foreign_state(sparse: bool) -> None:
     large, small = retained_events(50, 1000, sparse), retained_events(50, 10, sparse)
     large.learn(*columns_of([FULL] * 20, sparse))
     state = {name: array.copy() for name, array in large.state().items()}
@@ -218,14 +218,14 @@ def test_shapes_tell_a_foreign_state(sparse: bool) -> None:
 
 
 @pytest.mark.parametrize("sizes", [[3, -3, 6], [2**63 - 1, 2**63 - 1, 8], [3, 4, -1]], ids=str)
-def test_shapes_tell_sizes_that_cannot_be(sizes: list[int]) -> None:
+def test_shapes_of_impossible_sizes_are_empty(sizes: list[int]) -> None:
     retained = retained_events(50, 1000, True)
     retained.learn(*columns_of([HALF, FULL, HALF], True))
     state = retained.state() | {"sizes": np.array(sizes)}
     assert retained.shapes(state) == dict.fromkeys(state, (0,))
 
 
-def test_a_row_that_is_too_long_by_itself_is_kept_alone() -> None:
+def test_an_oversized_row_is_retained_alone() -> None:
     for dim, rows in ((None, as_sparse(np.ones((4, 50)))), (50, np.ones((4, 50)))):
         retained = Retained(10, 20, dim)
         retained.learn(rows, np.array([1.0, 2.0, 3.0, 4.0]), np.ones(4))

@@ -58,7 +58,7 @@ def stream(n: int, dim: int, seed: int) -> Matrix:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("holes", [0.0, 0.4])
-def test_dense_equals_a_slow_version(kind: str, holes: float) -> None:
+def test_dense_matches_the_naive_version(kind: str, holes: float) -> None:
     X = stream(60, 7, seed=1)
     X[np.random.default_rng(2).random(X.shape) < holes] = np.nan
     out, _ = run(kind, X, 7)
@@ -66,7 +66,7 @@ def test_dense_equals_a_slow_version(kind: str, holes: float) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sparse_with_its_implicit_zeros_equals_dense_without_centring(kind: str) -> None:
+def test_sparse_with_implicit_zeros_equals_dense_without_centring(kind: str) -> None:
     X = stream(80, 9, seed=3)
     rows = as_sparse(X)
     out, _ = run(kind, rows, 9)
@@ -79,7 +79,7 @@ def as_sparse_like(values: Matrix, X: Matrix) -> Any:
     return values[X != 0]
 
 
-def test_the_sparse_statistics_are_those_of_the_dense_column_with_its_zeros() -> None:
+def test_sparse_statistics_equal_those_of_the_dense_column() -> None:
     X = stream(50, 5, seed=4)
     _, state = run("standard", as_sparse(X), 5)
     last = [int(np.flatnonzero(X[:, j])[-1]) + 1 for j in range(5)]
@@ -94,7 +94,7 @@ def test_the_sparse_statistics_are_those_of_the_dense_column_with_its_zeros() ->
 @pytest.mark.parametrize("as_rows", [np.asarray, as_sparse], ids=["dense", "sparse"])
 @given(cuts=st.lists(st.integers(0, 40), max_size=6), clip=st.sampled_from([None, 0.5]))
 @settings(max_examples=15)
-def test_batch_cuts_change_no_bit(kind: str, as_rows: Any, cuts: list[int], clip: float | None) -> None:
+def test_batching_changes_no_bit(kind: str, as_rows: Any, cuts: list[int], clip: float | None) -> None:
     rows = as_rows(stream(40, 6, seed=5))
     full, state = run(kind, rows, 6, clip=clip)
     parts, other = run(kind, rows, 6, cuts=cuts, clip=clip)
@@ -105,7 +105,7 @@ def test_batch_cuts_change_no_bit(kind: str, as_rows: Any, cuts: list[int], clip
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("as_rows", [np.asarray, as_sparse], ids=["dense", "sparse"])
 @pytest.mark.parametrize("clip", [None, 1.0])
-def test_looking_gives_what_learning_would_and_moves_nothing(kind: Any, as_rows: Any, clip: float | None) -> None:
+def test_preview_equals_learning_and_changes_nothing(kind: Any, as_rows: Any, clip: float | None) -> None:
     options, every = Scaling(kind, clip=clip), np.ones(6, dtype=np.bool_)
     rows = as_rows(stream(30, 6, seed=6))
     state = scaling.init(options, 6)
@@ -153,7 +153,7 @@ def test_extreme_values_stay_finite_and_within_bounds(kind: str, as_rows: Any, v
         assert (out[:, 1] == 0.0).all()
 
 
-def test_a_constant_column_is_zero_until_it_moves() -> None:
+def test_a_constant_column_is_zero_until_it_varies() -> None:
     for value in (0.1, 1e30, 5e-324, 0.0):
         out, _ = run("standard", np.array([[value]] * 5 + [[value + 1.0]]), 1)
         assert out[:5].tolist() == [[0.0]] * 5
@@ -161,7 +161,7 @@ def test_a_constant_column_is_zero_until_it_moves() -> None:
     assert out[9, 0] == pytest.approx(0.9 / 0.3)
 
 
-def test_missing_numbers_of_a_table_become_zero_and_count_nowhere() -> None:
+def test_missing_table_values_become_zero_and_are_not_counted() -> None:
     X = np.array([[np.nan, 1.0], [3.0, 1.0], [np.nan, 0.0], [5.0, np.nan]])
     out, state = run("standard", X, 2)
     assert out[:, 0].tolist() == [0.0, 0.0, 0.0, 1.0]
@@ -170,7 +170,7 @@ def test_missing_numbers_of_a_table_become_zero_and_count_nowhere() -> None:
 
 
 @pytest.mark.parametrize("kind", ["standard", "maxabs"])
-def test_indicators_are_left_alone(kind: Any) -> None:
+def test_indicators_are_not_scaled(kind: Any) -> None:
     options, scaled = Scaling(kind), np.array([True, False, False])
     state = scaling.init(options, 3)
     X = np.array([[10.0, 1.0, 0.0], [20.0, 0.0, 1.0], [30.0, 1.0, np.nan]])
@@ -182,7 +182,7 @@ def test_indicators_are_left_alone(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("as_rows", [np.asarray, as_sparse], ids=["dense", "sparse"])
-def test_clip_limits_what_comes_out_and_not_what_is_remembered(kind: str, as_rows: Any) -> None:
+def test_clip_limits_the_output_and_not_the_state(kind: str, as_rows: Any) -> None:
     rows = as_rows(stream(50, 4, seed=8))
     free, state = run(kind, rows, 4)
     clipped, other = run(kind, rows, 4, clip=0.25)
@@ -192,7 +192,7 @@ def test_clip_limits_what_comes_out_and_not_what_is_remembered(kind: str, as_row
 
 
 @pytest.mark.parametrize("kind", ["none", "unit", "standard", "maxabs"])
-def test_new_columns_begin_as_if_they_had_been_there(kind: Any) -> None:
+def test_new_columns_equal_columns_present_from_the_start(kind: Any) -> None:
     options, every = Scaling(kind), np.ones(8, dtype=np.bool_)
     X = stream(40, 8, seed=9)
     X[:20, 4:] = 0.0
@@ -221,6 +221,6 @@ def test_unknown_columns_have_no_weight_but_count_in_a_norm() -> None:
 
 
 @pytest.mark.parametrize("settings_", [{"kind": "minmax"}, {"clip": 0}, {"clip": -1.0}, {"clip": math.inf}, {"odd": 1}])
-def test_bad_settings_are_refused(settings_: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(settings_: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         Scaling.of(settings_)

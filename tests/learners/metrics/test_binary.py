@@ -100,7 +100,7 @@ def same_state(metrics: BinaryMetrics, other: BinaryMetrics) -> None:
 
 @pytest.mark.parametrize("share", [0.02, 0.4])
 @pytest.mark.parametrize("size", [1, 30, 64, 300])
-def test_the_document_has_every_figure_of_both_scopes(size: int, share: float) -> None:
+def test_the_document_has_every_metric_of_both_scopes(size: int, share: float) -> None:
     events = stream(700, seed=size, share=share)
     metrics = BinaryMetrics(size, settings=SETTINGS)
     for start, stop in pairwise([0, 0, 1, 5, 100, 700]):
@@ -130,14 +130,14 @@ def test_the_document_has_every_figure_of_both_scopes(size: int, share: float) -
         assert metrics.counts.tolist() == list(document["class_counts"].values())
 
 
-def test_before_anything_happened() -> None:
+def test_metrics_before_any_event() -> None:
     document = BinaryMetrics(10, 60.0).view().as_json()
     assert set(document["undefined"]) == pointers(document)
     assert (document["events"], document["duplicates"], document["clock"]) == (0, 0, None)
     assert (document["window"]["size"], document["window"]["seconds"]) == (10, 60.0)
 
 
-def test_what_is_known_beside_scores_comes_from_clocks_and_served_events() -> None:
+def test_stream_statistics_come_from_clocks_and_served_events() -> None:
     metrics = BinaryMetrics(100)
     hashes = hashes_of(["a", "b", "c", "d"])
     metrics.serve(hashes, np.zeros(4), None, np.array([1, 0, 0, 0]), metrics.tick(np.array([10.0, 11.0, 12.0, 13.0])))
@@ -176,12 +176,12 @@ def test_what_is_known_beside_scores_comes_from_clocks_and_served_events() -> No
 
 
 @pytest.mark.parametrize(("size", "stride"), [(1, 64), (4096, 64), (4097, 128), (10_000, 256), (100_000, 2048)])
-def test_rows_are_rarer_the_larger_the_window(size: int, stride: int) -> None:
+def test_larger_windows_have_rarer_history_rows(size: int, stride: int) -> None:
     assert history_stride(size) == stride
     assert BinaryMetrics(size).view().rows.stride == stride
 
 
-def test_a_point_of_the_history_has_the_figures_right_after_its_event() -> None:
+def test_a_history_point_has_the_metrics_right_after_its_event() -> None:
     events = stream(400, seed=1)
     metrics = BinaryMetrics(100, 200.0, SETTINGS)
     feed(metrics, events)
@@ -220,7 +220,7 @@ def test_a_point_of_the_history_has_the_figures_right_after_its_event() -> None:
     assert [point["events"] for point in by_clock] == learned[4:]
 
 
-def test_undefined_figures_are_null_in_the_history() -> None:
+def test_undefined_metrics_are_null_in_the_history() -> None:
     metrics = BinaryMetrics(10, settings=SETTINGS)
     learn(metrics, stream(64, seed=2, share=0.0, timed=False))
     (point,) = metrics.view().history()["points"]
@@ -232,7 +232,7 @@ def test_undefined_figures_are_null_in_the_history() -> None:
     assert point["since_start_alert_rate"] == metrics.view().as_json()["since_start"]["alert_rate"]
 
 
-def test_figures_since_the_start_are_those_of_a_worked_example() -> None:
+def test_cumulative_metrics_match_a_worked_example() -> None:
     """32 negatives score 1, 16 positives 2, and 16 positives 0; then 64 negatives score 0."""
     metrics = BinaryMetrics(16, settings=SETTINGS)
     scores = np.concatenate([np.repeat([1.0, 2.0, 0.0], [32, 16, 16]), np.zeros(64)])
@@ -255,7 +255,9 @@ def test_figures_since_the_start_are_those_of_a_worked_example() -> None:
 
 @given(st.lists(st.integers(0, 300), max_size=6), st.sampled_from([1, 64, 65, 150]), st.sampled_from([None, 90.0]))
 @settings(max_examples=20)
-def test_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], size: int, seconds: float | None) -> None:
+def test_batching_is_invisible_and_a_restored_state_continues(
+    cuts: list[int], size: int, seconds: float | None
+) -> None:
     events = stream(300, seed=3)
     full, pieces = BinaryMetrics(size, seconds, SETTINGS), BinaryMetrics(size, seconds, SETTINGS)
     others = stream(50, seed=4)
@@ -279,7 +281,7 @@ def test_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], size: int, se
     assert full.view().as_json() == pieces.view().as_json()
 
 
-def test_served_events_and_corrections_are_the_same_in_any_cut() -> None:
+def test_served_events_and_corrections_are_independent_of_batching() -> None:
     events = stream(500, seed=5)
     full, pieces = BinaryMetrics(120, 150.0, SETTINGS), BinaryMetrics(120, 150.0, SETTINGS)
     for start in range(0, 500, 100):
@@ -297,7 +299,7 @@ def test_served_events_and_corrections_are_the_same_in_any_cut() -> None:
     assert full.view().as_json()["corrections"] == 5
 
 
-def test_a_corrected_label_counts_as_if_it_had_been_so() -> None:
+def test_a_corrected_label_counts_as_if_it_was_original() -> None:
     events = stream(200, seed=6)
     events.scores[150] = np.nan
     right = events._replace(y=events.y.copy())
@@ -316,7 +318,7 @@ def test_a_corrected_label_counts_as_if_it_had_been_so() -> None:
     assert list(metrics.problems(metrics.state())) == []
 
 
-def test_what_is_too_old_leaves_while_no_label_comes() -> None:
+def test_events_too_old_for_the_window_leave_without_new_labels() -> None:
     events = stream(100, seed=7)
     metrics = BinaryMetrics(1000, 50.0, SETTINGS)
     learn(metrics, events)
@@ -335,7 +337,7 @@ def test_what_is_too_old_leaves_while_no_label_comes() -> None:
     assert list(metrics.problems(metrics.state())) == []
 
 
-def test_frozen_views_stay_and_live_ones_move() -> None:
+def test_frozen_views_stay_and_live_views_follow() -> None:
     metrics = BinaryMetrics(70, settings=SETTINGS)
     learn(metrics, stream(150, seed=8))
     frozen = metrics.view().frozen()
@@ -348,7 +350,7 @@ def test_frozen_views_stay_and_live_ones_move() -> None:
     assert metrics.view().as_json() != document
 
 
-def test_an_unchanged_view_works_its_figures_out_once() -> None:
+def test_an_unchanged_view_computes_its_metrics_once() -> None:
     metrics = BinaryMetrics(70, settings=SETTINGS)
     events = stream(65, seed=10)
     learn(metrics, events)
@@ -372,7 +374,7 @@ def test_an_unchanged_view_works_its_figures_out_once() -> None:
         assert metrics.view() is not past
 
 
-def test_curves_are_those_of_the_window() -> None:
+def test_curves_describe_the_window() -> None:
     events = stream(500, seed=11, digits=9)
     metrics = BinaryMetrics(200, settings=SETTINGS)
     learn(metrics, events)
@@ -395,7 +397,7 @@ def test_curves_are_those_of_the_window() -> None:
     assert total == pytest.approx(expected.sum(), abs=1e-9)
 
 
-def test_a_fall_of_the_auc_raises_an_alarm() -> None:
+def test_a_drop_of_the_auc_raises_an_alarm() -> None:
     metrics = BinaryMetrics(10_000)
     learn(metrics, stream(4000, seed=12, shift=0.8, digits=9))
     assert metrics.view().alarms() == []
@@ -406,7 +408,7 @@ def test_a_fall_of_the_auc_raises_an_alarm() -> None:
     assert metrics.view().alarms(since=1) == alarms[1:]
 
 
-def test_the_window_has_no_say_in_what_is_a_fall_of_the_auc() -> None:
+def test_the_window_does_not_affect_drift_detection() -> None:
     events = stream(3000, seed=17, digits=9)
     states = []
     for size, seconds in ((10_000, None), (10, None), (1000, 5.0)):
@@ -446,7 +448,7 @@ def put(at: Any, value: Any) -> Any:
         ("drift_began", put(0, 201)),
     ],
 )
-def test_each_part_finds_what_is_wrong_with_it(name: str, change: Any) -> None:
+def test_each_part_detects_its_own_problems(name: str, change: Any) -> None:
     metrics = learnt()
     state = {key: array.copy() for key, array in metrics.state().items()}
     assert list(metrics.problems(state)) == []
@@ -454,7 +456,7 @@ def test_each_part_finds_what_is_wrong_with_it(name: str, change: Any) -> None:
     assert name in {where for where, _ in metrics.problems(state)}
 
 
-def test_parts_of_different_streams_do_not_go_together() -> None:
+def test_parts_of_different_streams_are_refused_together() -> None:
     metrics, other = learnt(), BinaryMetrics(100, 120.0)
     feed(other, stream(203, seed=15))
     for part in ("window", "sketch", "traffic"):
@@ -466,7 +468,7 @@ def test_parts_of_different_streams_do_not_go_together() -> None:
     assert [name for name, _ in metrics.problems(mixed)] == ["history_count"]
 
 
-def test_a_batch_may_end_where_a_row_is_due_and_a_window_may_be_larger_than_the_stream() -> None:
+def test_batches_ending_at_a_row_and_windows_longer_than_the_stream() -> None:
     metrics = BinaryMetrics(10**6)
     assert metrics.view().rows.stride == 16384
     learn(metrics, stream(128, seed=16))

@@ -119,7 +119,7 @@ limits = st.sampled_from([0.05, 0.25, 0.5, 1.0, 1e-9]) | st.floats(0.01, 1.0)
 @example([(1.0, False)] * 40, 0.05, 7)
 @example([], 0.05, 1)
 @settings(max_examples=400)
-def test_every_figure_is_within_its_error_whatever_the_scores(
+def test_every_metric_is_within_its_error_for_any_scores(
     events: list[tuple[float, bool]], max_fpr: float, k: int
 ) -> None:
     check_bounds(
@@ -128,7 +128,7 @@ def test_every_figure_is_within_its_error_whatever_the_scores(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_bounds_hold_with_many_events_in_a_bin(seed: int) -> None:
+def test_the_error_bounds_hold_with_many_events_in_a_bin(seed: int) -> None:
     random = np.random.default_rng(seed)
     n = 3000
     label = random.random(n) < random.choice([0.01, 0.3, 0.9])
@@ -138,7 +138,7 @@ def test_the_bounds_hold_with_many_events_in_a_bin(seed: int) -> None:
 
 
 @pytest.mark.parametrize(("above", "p", "n"), [(0, 1, 1), (0, 40, 40), (3, 30, 7), (50, 5, 200), (2, 100, 0)])
-def test_the_bounds_are_reached(above: int, p: int, n: int) -> None:
+def test_the_error_bounds_are_tight(above: int, p: int, n: int) -> None:
     """`above` events of each class, then a bin with its positives on top and tied, or below and distinct."""
     settings_ = MetricSettings(
         max_fpr=(above + n / 3) / (above + n) if above + n else 0.5, k=2 * above + (p + n) // 2 + 1
@@ -155,7 +155,7 @@ def test_the_bounds_are_reached(above: int, p: int, n: int) -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
-def test_the_figures_are_close_on_ordinary_scores(scale: float) -> None:
+def test_metrics_are_accurate_on_ordinary_scores(scale: float) -> None:
     events, settings_ = stream(20_000, seed=1, scale=scale), MetricSettings()
     figures = check_bounds(events, settings_)
     tolerances = (0.0005, 0.002, 0.002, 0.006, 0.005, 0.02)
@@ -166,7 +166,7 @@ def test_the_figures_are_close_on_ordinary_scores(scale: float) -> None:
 
 
 @pytest.mark.parametrize("levels", [2, 5, 300])
-def test_scores_that_share_no_bin_with_the_other_class_have_exact_figures(levels: int) -> None:
+def test_scores_in_separate_bins_per_class_give_exact_metrics(levels: int) -> None:
     random = np.random.default_rng(levels)
     level = random.integers(0, levels, 400)
     label = level % 2 == 1
@@ -187,7 +187,7 @@ def delong(positives: NDArray[np.float64], negatives: NDArray[np.float64]) -> tu
     return float(pairs.mean()), float(v10.var(ddof=1) / len(v10) + v01.var(ddof=1) / len(v01))
 
 
-def test_the_interval_is_delongs_widened_by_the_error() -> None:
+def test_the_interval_is_that_of_delong_widened_by_the_error() -> None:
     for events in (stream(500, seed=2), Events(np.arange(40) % 7 + 1.0, np.arange(40) % 3 == 0)):
         bins = np.array([score_bin(score) for score in events.scores], dtype=np.float64)
         auc, variance = delong(bins[events.label], bins[~events.label])
@@ -203,7 +203,7 @@ def test_the_interval_is_delongs_widened_by_the_error() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 50, 3000])
-def test_what_follows_from_decisions_and_probabilities_is_exact(n: int) -> None:
+def test_metrics_of_decisions_and_probabilities_are_exact(n: int) -> None:
     events = stream(n, seed=n, share=0.5)
     events.probabilities[: n // 10] = np.resize([0.0, 1.0, 1e-300, 1 / 3, 14 / 15, 5e-324], n // 10)
     figures = sketched(events).view().figures(MetricSettings(beta=2.0))[0]
@@ -226,7 +226,7 @@ def test_what_follows_from_decisions_and_probabilities_is_exact(n: int) -> None:
     assert figures["class_counts"] == {"negative": int((~events.label).sum()), "positive": int(events.label.sum())}
 
 
-def test_keys_stand_in_order_with_each_error_after_its_figure() -> None:
+def test_each_error_follows_its_metric() -> None:
     names = list(sketched(stream(300, seed=0)).view().figures(MetricSettings())[0])
     ranked = ["auc", "auc_error", "auc_interval"] + [x for name in RANKED[1:] for x in (name, f"{name}_error")]
     decided = ["f1", "fbeta", "precision", "recall", "fpr", "accuracy", "mcc", "alert_rate"]
@@ -255,7 +255,7 @@ def test_keys_stand_in_order_with_each_error_after_its_figure() -> None:
         ([False, False, False, False], "no positives yet", "no positives yet"),
     ],
 )
-def test_an_undefined_figure_is_null_with_its_reason(
+def test_an_undefined_metric_is_null_with_its_reason(
     label: list[bool], reason: str | None, interval: str | None
 ) -> None:
     figures, undefined = sketched(Events(np.arange(len(label)), label)).view().figures(MetricSettings(k=4))
@@ -270,7 +270,7 @@ def test_an_undefined_figure_is_null_with_its_reason(
     }
 
 
-def test_bins_are_in_the_order_of_the_scores() -> None:
+def test_bins_are_ordered_by_score() -> None:
     sizes = np.concatenate([[0.0, 1e-320, 2.0**-24, 2.0**16, 1e308, np.inf], np.exp(np.linspace(-20, 14, 400))])
     bins = [score_bin(score) for score in np.sort(np.concatenate([-sizes, sizes]))]
     assert bins == sorted(bins)
@@ -280,7 +280,7 @@ def test_bins_are_in_the_order_of_the_scores() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 16, 17, 33, 1000, 10**6])
 @pytest.mark.parametrize("a", [0.0, 0.3, 1.0, 15.0, 500.5, 1e9])
-def test_sums_of_reciprocals_are_a_little_more_than_they_are(a: float, count: int) -> None:
+def test_sums_of_reciprocals_are_slight_overestimates(a: float, count: int) -> None:
     full = float(digamma(a + count + 1) - digamma(a + 1)) if a < 1e6 else float(np.sum(1 / (a + np.arange(count) + 1)))
     assert full - 1e-12 <= reciprocals(a, count) <= full * (1 + 1e-3) + 1e-12
 
@@ -303,7 +303,7 @@ def restored(sketch: CumulativeSketch, state: State | None = None) -> Cumulative
 
 @given(st.lists(st.integers(0, 300), max_size=8))
 @settings(max_examples=25)
-def test_batch_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int]) -> None:
+def test_batching_is_invisible_and_a_restored_state_continues(cuts: list[int]) -> None:
     events = stream(300, seed=3)
     events.scores[::17] = np.nan
     full, cut = sketched(events), CumulativeSketch()
@@ -317,7 +317,7 @@ def test_batch_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int]) -> None
 
 @given(st.lists(st.sampled_from([0, 1, 2, 3]), min_size=40, max_size=40), st.integers(0, 2**32 - 1))
 @settings(max_examples=30)
-def test_corrected_labels_are_as_if_they_had_been_so(changes: list[int], seed: int) -> None:
+def test_corrected_labels_count_as_if_they_were_original(changes: list[int], seed: int) -> None:
     events = stream(40, seed)
     sketch = sketched(events)
     final = events[:]
@@ -330,7 +330,7 @@ def test_corrected_labels_are_as_if_they_had_been_so(changes: list[int], seed: i
     assert same(sketch, sketched(final))
 
 
-def test_an_event_taken_back_leaves_no_trace() -> None:
+def test_a_reverted_event_leaves_no_trace() -> None:
     events = stream(50, seed=0)
     sketch = sketched(events)
     before = restored(sketch)
@@ -342,7 +342,7 @@ def test_an_event_taken_back_leaves_no_trace() -> None:
 
 @given(st.integers(0, 200), st.integers(0, 200))
 @settings(max_examples=20)
-def test_sketches_of_parts_add_up_to_that_of_the_whole_in_any_order(first: int, second: int) -> None:
+def test_sketches_of_parts_add_up_to_the_whole_in_any_order(first: int, second: int) -> None:
     events = stream(200, seed=9)
     low, high = sorted((first, second))
     parts = [sketched(events[:low]), sketched(events[low:high]), sketched(events[high:])]
@@ -353,7 +353,7 @@ def test_sketches_of_parts_add_up_to_that_of_the_whole_in_any_order(first: int, 
         assert same(merged, sketched(events))
 
 
-def test_sums_have_room_for_any_stream_and_stay_exact() -> None:
+def test_sums_never_overflow_and_stay_exact() -> None:
     """A sketch added to itself over and over: 200 2^43 events."""
     events = stream(200, seed=4)
     sketch = sketched(events)
@@ -372,7 +372,7 @@ def test_sums_have_room_for_any_stream_and_stay_exact() -> None:
     json.dumps(figures, allow_nan=False)
 
 
-def test_a_restored_sketch_is_apart_from_the_state_it_came_from() -> None:
+def test_a_restored_sketch_does_not_share_its_source_state() -> None:
     sketch, other = sketched(stream(50, seed=0)), CumulativeSketch()
     other.restore(sketch.state())
     sketched(stream(5, seed=1), other)
@@ -380,7 +380,7 @@ def test_a_restored_sketch_is_apart_from_the_state_it_came_from() -> None:
     assert other.events == 55
 
 
-def test_frozen_figures_stay_and_live_ones_move() -> None:
+def test_frozen_metrics_stay_and_live_metrics_follow() -> None:
     sketch = sketched(stream(70, seed=5))
     live, frozen = sketch.view(), sketch.view().frozen()
     before = frozen.figures(MetricSettings())
@@ -420,14 +420,14 @@ WRONG: list[tuple[str, Callable[[State], None]]] = [
 
 
 @pytest.mark.parametrize(("wrong", "change"), WRONG, ids=[f"{i}-{name}" for i, (name, _) in enumerate(WRONG)])
-def test_what_no_stream_can_have_led_to(wrong: str, change: Callable[[State], None]) -> None:
+def test_impossible_states_are_detected(wrong: str, change: Callable[[State], None]) -> None:
     state = {name: array.copy() for name, array in sketched(stream(300, seed=2)).state().items()}
     assert list(CumulativeSketch().problems(state)) == []
     change(state)
     assert wrong in [name for name, _ in CumulativeSketch().problems(state)]
 
 
-def test_probabilities_at_the_edges_of_their_bins_are_no_problem() -> None:
+def test_probabilities_at_bin_edges_are_accepted() -> None:
     edges = np.arange(16) / 15
     around = np.clip(np.concatenate([edges, np.nextafter(edges, 0), np.nextafter(edges, 1)]), 0.0, 1.0)
     for probability in around:
@@ -437,7 +437,7 @@ def test_probabilities_at_the_edges_of_their_bins_are_no_problem() -> None:
 
 @given(st.data())
 @settings(max_examples=200)
-def test_a_state_that_is_not_refused_goes_on(data: st.DataObject) -> None:
+def test_an_accepted_state_remains_usable(data: st.DataObject) -> None:
     """Change one number anywhere: either it is refused, or the learner works with it."""
     state = {name: array.copy() for name, array in sketched(stream(300, seed=2)).state().items()}
     name = data.draw(st.sampled_from(sorted(state)))

@@ -48,14 +48,14 @@ def check(label: NDArray[np.bool_], scores: NDArray[np.float64], chosen: MetricS
     st.integers(1, 20),
 )
 @settings(max_examples=150)
-def test_one_merge_gives_the_figures_of_the_definitions(rows: list[tuple[int, bool]], max_fpr: float, k: int) -> None:
+def test_one_merge_gives_the_metrics_of_the_definitions(rows: list[tuple[int, bool]], max_fpr: float, k: int) -> None:
     label = np.array([flag for _, flag in rows], dtype=np.bool_)
     check(label, np.array([float(level) for level, _ in rows]), MetricSettings(max_fpr=max_fpr, k=k))
 
 
 @pytest.mark.parametrize("share", [0.003, 0.05, 0.5, 0.99])
 @pytest.mark.parametrize("digits", [0, 1, 2, 12])
-def test_long_runs_are_crossed_rightly(share: float, digits: int) -> None:
+def test_long_runs_are_merged_correctly(share: float, digits: int) -> None:
     random = np.random.default_rng(digits)
     label = random.random(3000) < share
     check(label, np.round(random.normal(size=3000) + label, digits), MetricSettings(max_fpr=0.1, k=250))
@@ -63,7 +63,7 @@ def test_long_runs_are_crossed_rightly(share: float, digits: int) -> None:
 
 @pytest.mark.parametrize("n", [7, 10, 49, 100])
 @pytest.mark.parametrize("part", range(1, 8))
-def test_recall_at_an_fpr_that_is_reached_exactly(n: int, part: int) -> None:
+def test_recall_at_an_exactly_reached_fpr(n: int, part: int) -> None:
     """count / n <= max_fpr is decided as floats divide, whichever side their product falls on."""
     label = np.arange(2 * n) % 2 == 0
     check(label, np.random.default_rng(n).permutation(2 * n).astype(float), MetricSettings(max_fpr=part / n, k=1))
@@ -94,7 +94,7 @@ def test_counts_do_not_overflow_in_the_largest_window() -> None:
     ],
 )
 @pytest.mark.parametrize(("scope", "where"), [("window", "in the window"), ("since_start", "yet")])
-def test_reasons_say_which_class_is_missing(
+def test_reasons_name_the_missing_class(
     negatives: int, positives: int, reasons: dict[str, str], scope: str, where: str
 ) -> None:
     undefined = Undefined(scope, {})
@@ -117,7 +117,7 @@ def test_reasons_say_which_class_is_missing(
         ((3, 1, 2, 4), {}),
     ],
 )
-def test_reasons_of_ratios(confusion: tuple[int, int, int, int], reasons: dict[str, str]) -> None:
+def test_reasons_for_undefined_ratios(confusion: tuple[int, int, int, int], reasons: dict[str, str]) -> None:
     undefined = Undefined("window", {})
     result = definitions.confusion_figures(confusion, 0.5, undefined)
     assert set(undefined.reasons) == {f"/window/{name}" for name, value in result.items() if value is None}
@@ -127,7 +127,7 @@ def test_reasons_of_ratios(confusion: tuple[int, int, int, int], reasons: dict[s
         assert not undefined.reasons
 
 
-def test_mcc_of_counts_beyond_any_product_of_machine_numbers() -> None:
+def test_mcc_of_counts_with_products_beyond_integer_range() -> None:
     huge = 2**52
     result = definitions.confusion_figures((huge, huge // 3, huge // 5, huge // 2), 1.0, Undefined("since_start", {}))
     tn, fp, fn, tp = (Fraction(part) for part in (1, Fraction(1, 3), Fraction(1, 5), Fraction(1, 2)))
@@ -137,7 +137,7 @@ def test_mcc_of_counts_beyond_any_product_of_machine_numbers() -> None:
 
 @given(st.lists(st.floats(0, 63, allow_subnormal=True), max_size=40), st.randoms(use_true_random=False))
 @settings(max_examples=60)
-def test_what_was_added_is_taken_away_without_a_trace(numbers: list[float], random: Any) -> None:
+def test_added_values_are_removed_exactly(numbers: list[float], random: Any) -> None:
     sums = np.zeros(2, dtype=np.int64)
     for x in numbers:
         definitions.tally(sums, definitions.parted(x), 1)
@@ -151,7 +151,7 @@ def test_what_was_added_is_taken_away_without_a_trace(numbers: list[float], rand
 
 @pytest.mark.parametrize("probability", [0.0, 1e-300, 1e-17, EPSILON, 1e-9, 0.5, 0.7, 1 - 1e-9, 1 - 1e-16, 1.0])
 @pytest.mark.parametrize("label", [0, 1])
-def test_log_loss_is_that_of_scikit_learn(probability: float, label: int) -> None:
+def test_log_loss_equals_scikit_learn(probability: float, label: int) -> None:
     expected = sk.log_loss([label], [probability], labels=[0, 1])
     assert definitions.log_loss(probability, label) == pytest.approx(expected, rel=1e-14, abs=1e-30)
     assert 0.0 < definitions.log_loss(probability, label) < 36.05
@@ -165,7 +165,7 @@ def test_probabilities_fall_into_bins_of_equal_width() -> None:
 @pytest.mark.parametrize(
     "bad", [{"beta": 0.0}, {"beta": 101.0}, {"max_fpr": 0.0}, {"max_fpr": 1.1}, {"k": 0}, {"k": 10**7}]
 )
-def test_settings_out_of_range_are_refused(bad: dict[str, float]) -> None:
+def test_out_of_range_settings_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(bad))):
         MetricSettings.of(bad)
 
@@ -184,7 +184,7 @@ def drawn(label: NDArray[np.bool_], scores: NDArray[np.float64], points: int = 2
 
 
 @pytest.mark.parametrize("digits", [0, 1, 12])
-def test_points_of_the_curves_are_those_of_scikit_learn(digits: int) -> None:
+def test_curve_points_equal_those_of_scikit_learn(digits: int) -> None:
     random = np.random.default_rng(0)
     label = random.random(2000) < 0.2
     scores = np.round(random.normal(size=2000) + label, digits)
@@ -223,7 +223,7 @@ def test_thinning_keeps_the_corners() -> None:
     assert thinned(np.zeros(9), np.zeros(9), 5).tolist() == [0, 8]  # a curve that ends where it began
 
 
-def test_bins_of_the_scores_hold_every_event_once() -> None:
+def test_score_bins_contain_every_event_once() -> None:
     random = np.random.default_rng(1)
     label = random.random(500) < 0.3
     scores = random.normal(size=500)
@@ -241,7 +241,7 @@ def test_bins_of_the_scores_hold_every_event_once() -> None:
     ids=str,
 )
 @pytest.mark.parametrize("kind", ["negatives", "positives", "both"])
-def test_curves_of_odd_scores_are_finite(scores: list[float], kind: str) -> None:
+def test_curves_of_abnormal_scores_are_finite(scores: list[float], kind: str) -> None:
     label = np.array(
         [kind == "positives" or (kind == "both" and i % 2 == 0) for i in range(len(scores))], dtype=np.bool_
     )
@@ -253,7 +253,7 @@ def test_curves_of_odd_scores_are_finite(scores: list[float], kind: str) -> None
     assert bool(result["precision_recall"]["recall"]) == label.any()
 
 
-def test_reliability_and_the_operating_point() -> None:
+def test_calibration_curve_and_operating_point() -> None:
     label = np.arange(10) < 4
     result = drawn(label, np.where(np.arange(10) % 2, 1.0, -1.0))
     assert result["reliability"]["count"] == [0, 0, 0, 10, *[0] * 11]

@@ -121,7 +121,7 @@ def same(a: Drift, b: Drift) -> bool:
 
 
 @pytest.mark.long
-def test_alarms_are_those_of_the_definition() -> None:
+def test_alarms_match_the_definition() -> None:
     random = np.random.default_rng(1)
     parts = [
         drawn(auc, n, random, digits=digits)  # 0: many scores are tied
@@ -141,7 +141,7 @@ def test_alarms_are_those_of_the_definition() -> None:
     assert first_drift.count.tolist() == [2, 0]
 
 
-def test_a_score_that_is_not_a_number_counts_as_0() -> None:
+def test_a_nan_score_counts_as_0() -> None:
     events = fall(2)
     events.scores[::3] = 0.0
     missing = Labelled(np.where(events.scores == 0.0, np.nan, events.scores), events.y)
@@ -154,7 +154,7 @@ def test_a_score_that_is_not_a_number_counts_as_0() -> None:
 @pytest.mark.long
 @given(st.lists(st.integers(0, 15_000), max_size=6))
 @settings(max_examples=10)
-def test_however_a_stream_is_cut(cuts: list[int]) -> None:
+def test_batching_changes_nothing(cuts: list[int]) -> None:
     events = fall(3, 15_000, 9000, digits=2)
     scores = np.concatenate([np.random.default_rng(4).normal(size=11_000), np.full(4000, 2.5)])
     clocks = np.arange(15_000.0)
@@ -178,7 +178,7 @@ def test_however_a_stream_is_cut(cuts: list[int]) -> None:
     assert {alarm["kind"] for alarm in full.alarms()} == {"auc", "scores"}
 
 
-def test_one_event_at_a_time() -> None:
+def test_events_may_arrive_one_at_a_time() -> None:
     events = fall(4, 1500, 1000)
     full, parts = Drift(), Drift()
     go_on(full, events)
@@ -202,7 +202,7 @@ def test_the_ring_of_negatives_grows_by_powers_of_two() -> None:
         assert values(detector._negatives).tolist() == np.sort(detector.arrays.scores[:negatives]).tolist()
 
 
-def test_negatives_of_any_order_fit_in() -> None:
+def test_negatives_in_any_order_are_inserted() -> None:
     for scores in (
         np.arange(40_000.0),
         -np.arange(40_000.0),
@@ -215,7 +215,7 @@ def test_negatives_of_any_order_fit_in() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("before", "after", "share"), [(0.95, 0.85, 1.0), (0.9, 0.8, 0.98), (0.85, 0.75, 0.93)])
-def test_a_fall_of_ten_points_is_found_within_150_positives(before: float, after: float, share: float) -> None:
+def test_a_drop_of_ten_points_is_detected_within_150_positives(before: float, after: float, share: float) -> None:
     random = np.random.default_rng(11)
     result = 0
     for _ in range(200):
@@ -229,28 +229,28 @@ def test_a_fall_of_ten_points_is_found_within_150_positives(before: float, after
 
 @pytest.mark.long
 @pytest.mark.parametrize("auc", [0.6, 0.9, 0.99])
-def test_hardly_a_false_alarm_on_a_stationary_stream(auc: float) -> None:
+def test_few_false_alarms_on_a_stationary_stream(auc: float) -> None:
     """Half an alarm in 50,000 positives is expected; six or more come by chance less than once in 10,000 times."""
     assert learn(placed(auc, 50_000, np.random.default_rng(5))).count[0] <= 5
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("auc", [0.6, 0.75, 0.9])
-def test_hardly_a_false_alarm_where_many_scores_are_alike(auc: float) -> None:
+def test_few_false_alarms_with_many_tied_scores(auc: float) -> None:
     """Six different scores or so: none of them may move all its positives to other ranks at once."""
     detector = Drift()
     go_on(detector, drawn(auc, 100_000, np.random.default_rng(6), share=0.5, digits=0))
     assert detector.count[0] <= 3
 
 
-def test_a_rise_and_a_slow_change_are_no_alarms() -> None:
+def test_a_rise_or_a_slow_change_raises_no_alarm() -> None:
     random = np.random.default_rng(6)
     rising = learn(placed(0.7, 1000, random), placed(0.9, 5000, random))
     slow = learn(*(placed(0.9 - 0.0005 * i, 500, random) for i in range(40)))
     assert rising.count.tolist() == slow.count.tolist() == [0, 0]
 
 
-def test_positives_after_few_negatives_are_left_out() -> None:
+def test_positives_after_too_few_negatives_are_ignored() -> None:
     detector = Drift()
     go_on(detector, joined(even(99), positives(np.full(500, 0.9), np.full(500, 0.0))))
     assert detector.count[0] == 0
@@ -265,7 +265,7 @@ def test_positives_after_few_negatives_are_left_out() -> None:
     assert 1600 < alarm["events"] < 1620
 
 
-def test_a_bin_that_nothing_enters_fades_to_nothing() -> None:
+def test_an_unused_bin_decays_to_zero() -> None:
     detector = learn([])
     detector.arrays.reference[:] = 1e-30
     detector.arrays.placements[:] = 10_000, 0
@@ -274,7 +274,7 @@ def test_a_bin_that_nothing_enters_fades_to_nothing() -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.0, np.nan])
-def test_constant_scores_of_positives(value: float) -> None:
+def test_constant_scores_of_positives_raise_no_alarm(value: float) -> None:
     detector = learn(np.full(3000, value))
     assert detector.alarms() == []
     go_on(detector, positives([]), CAPACITY + 3000)
@@ -283,7 +283,7 @@ def test_constant_scores_of_positives(value: float) -> None:
 
 
 @pytest.mark.long
-def test_all_scores_alike_are_no_alarm() -> None:
+def test_all_scores_equal_raise_no_alarm() -> None:
     y = np.where(np.arange(20_000) % 2, 1.0, -1.0)
     for value in (0.0, np.inf, -np.inf, np.nan):
         detector = Drift()
@@ -309,7 +309,7 @@ def naive_serve(scores: Vector) -> list[tuple[int, float]]:
 
 
 @pytest.mark.parametrize("kind", ["normal", "ties", "infinite"])
-def test_alarms_of_served_scores_are_those_of_the_definition(kind: str) -> None:
+def test_alarms_of_served_scores_match_the_definition(kind: str) -> None:
     random = np.random.default_rng(8)
     means = np.repeat([0.0, 0.1, 0.6, 0.6, 0.0, 3.0], [12_000, 3000, 3000, 2000, 5000, 3000])
     scores = random.normal(means)
@@ -329,7 +329,7 @@ def test_alarms_of_served_scores_are_those_of_the_definition(kind: str) -> None:
     json.dumps(alarms, allow_nan=False)
 
 
-def test_served_scores_that_stay_alike_are_no_alarm() -> None:
+def test_constant_or_stationary_served_scores_raise_no_alarm() -> None:
     random = np.random.default_rng(9)
     for scores in (random.normal(size=50_000), np.zeros(10_000), np.full(10_000, np.nan), np.full(10_000, np.inf)):
         detector = Drift()
@@ -340,7 +340,7 @@ def test_served_scores_that_stay_alike_are_no_alarm() -> None:
     assert slow.alarms() == []
 
 
-def test_a_learner_that_moves_its_own_scores_raises_no_alarm_but_by_moving_them_further() -> None:
+def test_regular_jumps_of_the_scores_raise_no_alarm_unless_they_grow() -> None:
     """Scores that jump by half their spread every 700 events from the start are how this learner is."""
     random = np.random.default_rng(13)
     jumps = np.repeat(np.arange(60) % 2 * 0.6, 700)
@@ -352,14 +352,14 @@ def test_a_learner_that_moves_its_own_scores_raises_no_alarm_but_by_moving_them_
     assert detector.count.tolist() == [0, 1]
 
 
-def test_a_change_of_spread_is_found() -> None:
+def test_a_change_of_spread_is_detected() -> None:
     random = np.random.default_rng(10)
     detector = Drift()
     detector.serve(np.concatenate([random.normal(size=12_000), random.normal(0, 3, 1024)]), 0, np.full(13_024, np.nan))
     assert detector.count.tolist() == [0, 1]
 
 
-def test_the_last_64_alarms_are_kept_and_a_view_can_last() -> None:
+def test_the_last_64_alarms_are_kept_and_views_persist() -> None:
     detector = Drift()
     scores = np.where(np.arange(70 * 2560) % 2560 < 2048, 0.0, 1.0)
     detector.serve(np.zeros(10_240), 3, np.full(10_240, np.nan))
@@ -406,7 +406,7 @@ def test_the_last_64_alarms_are_kept_and_a_view_can_last() -> None:
         ("alarms", ((0, 3), np.nan)),
     ],
 )
-def test_what_no_stream_leads_to_is_found(name: str, change: tuple[Any, Any]) -> None:
+def test_impossible_states_are_detected(name: str, change: tuple[Any, Any]) -> None:
     detector = Drift()
     go_on(detector, fall(12))
     assert detector.count[0] == 1
@@ -417,14 +417,14 @@ def test_what_no_stream_leads_to_is_found(name: str, change: tuple[Any, Any]) ->
     assert name in [result for result, _ in detector.problems(state)]
 
 
-def test_an_empty_reference_that_should_not_be_is_found() -> None:
+def test_an_unexpectedly_empty_reference_is_detected() -> None:
     detector = learn(placed(0.8, 300, np.random.default_rng(0)))
     state = {key: array.copy() for key, array in detector.state().items()}
     state["reference"][:] = 0.0
     assert [name for name, _ in detector.problems(state)] == ["reference"]
 
 
-def test_one_compiled_signature_each() -> None:
+def test_each_kernel_has_one_compiled_signature() -> None:
     detector = Drift()
     detector.learn(np.array([0.5, np.nan]), np.array([1.0, -1.0]), 0, np.array([1.0, 2.0]))
     detector.serve(np.array([0.5]), 2, np.array([1.0]))
@@ -432,7 +432,7 @@ def test_one_compiled_signature_each() -> None:
         assert len(getattr(kernel, "signatures", [1])) == 1
 
 
-def test_a_restore_with_a_full_ring_has_room_for_what_comes() -> None:
+def test_a_restored_full_ring_accepts_further_events() -> None:
     random = np.random.default_rng(4)
     n = 9_000
     full, clocks = Drift(), np.full(n, np.nan)
@@ -449,7 +449,7 @@ def test_a_restore_with_a_full_ring_has_room_for_what_comes() -> None:
 
 @pytest.mark.parametrize("share", [0.005, 0.3])
 @pytest.mark.parametrize("digits", [9, 0])
-def test_placements_are_the_same_whether_negatives_wait_or_not(share: float, digits: int) -> None:
+def test_pending_negatives_give_the_same_placements(share: float, digits: int) -> None:
     random = np.random.default_rng(6)
     events = drawn(0.8, 14_000, random, share=share, digits=digits)
     events.scores[::40], events.scores[1::40], events.scores[2::40] = -0.0, np.inf, -np.inf

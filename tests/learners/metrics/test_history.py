@@ -60,7 +60,7 @@ def same(a: MetricHistory, b: MetricHistory) -> bool:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 63, 64, 65, 66, 127, 128, 129, 130, 191, 192, 193, 256, 257, 1000, 5000])
-def test_the_rows_kept_are_those_of_the_definition(count: int) -> None:
+def test_the_retained_rows_match_the_definition(count: int) -> None:
     history = filled(count)
     points = history.view().points()
     assert [point["events"] for point in points] == [STRIDE * n for n in stored_rows(count)]
@@ -76,7 +76,7 @@ def test_the_rows_kept_are_those_of_the_definition(count: int) -> None:
     assert list(history.problems(history.state())) == []
 
 
-def test_everything_since_the_start_is_covered_finely_near_its_end() -> None:
+def test_the_whole_stream_is_covered_with_finer_steps_near_its_end() -> None:
     history = MetricHistory(COLUMNS, STRIDE)
     for count in range(1, 3000):
         history.add(row(count))
@@ -88,13 +88,13 @@ def test_everything_since_the_start_is_covered_finely_near_its_end() -> None:
             assert newer - older <= (count - newer) / 16 + 1
 
 
-def test_room_grows_with_the_logarithm_of_the_stream() -> None:
+def test_memory_grows_with_the_logarithm_of_the_stream() -> None:
     sizes = {count: filled(count).rows.shape for count in (0, 64, 65, 128, 129, 4096, 4097)}
     assert {count: shape[0] for count, shape in sizes.items()} == {0: 1, 64: 1, 65: 2, 128: 2, 129: 3, 4096: 7, 4097: 8}
     assert all(shape[1:] == (ROWS, 4) for shape in sizes.values())
 
 
-def test_there_are_never_more_levels_than_the_bound() -> None:
+def test_the_number_of_levels_is_bounded() -> None:
     """A state from far down a stream: the first rows are forgotten, and no more levels are added."""
     count = (ROWS << (LEVELS - 1)) * 4 + 12345
     rows = np.zeros((LEVELS, ROWS, 4))
@@ -114,7 +114,7 @@ def test_there_are_never_more_levels_than_the_bound() -> None:
     assert len(events) < LEVELS * ROWS
 
 
-def test_a_row_is_due_at_each_multiple_of_the_stride_and_no_other_is_taken() -> None:
+def test_rows_are_accepted_at_multiples_of_the_stride_only() -> None:
     history = filled(3)
     assert [history.steps_to_next(steps) for steps in (30, 31, 39, 40)] == [10, 9, 1, 0]
     for number in (2, 3, 5):
@@ -130,7 +130,7 @@ def test_the_first_columns_are_fixed(columns: tuple[str, ...]) -> None:
         MetricHistory(columns, 1)
 
 
-def test_events_served_and_learnt_are_counted_alike() -> None:
+def test_served_and_learnt_events_are_counted_the_same_way() -> None:
     history = MetricHistory(COLUMNS, STRIDE)
     for number in range(1, 201):
         with pytest.raises(ValueError, match=str(number * STRIDE)):
@@ -144,7 +144,7 @@ def test_events_served_and_learnt_are_counted_alike() -> None:
     assert [number for number, _ in history.view().since(192)] == list(range(193, 201))
 
 
-def test_rows_of_served_events_alone_share_a_place_among_the_labelled_ones() -> None:
+def test_rows_of_served_events_have_a_position_among_the_labelled_events() -> None:
     history = MetricHistory(COLUMNS, STRIDE)
     for number in range(1, 9):
         history.add(row(number, served=halves(number)))
@@ -164,7 +164,7 @@ def test_rows_of_served_events_alone_share_a_place_among_the_labelled_ones() -> 
     st.sampled_from(["events", "clock"]),
 )
 @settings(max_examples=150)
-def test_points_are_selected_as_said(count: int, start: Any, stop: Any, step: Any, by: Any) -> None:
+def test_points_are_selected_by_axis_and_range(count: int, start: Any, stop: Any, step: Any, by: Any) -> None:
     view = filled(count).view()
     expected = [
         point
@@ -182,18 +182,18 @@ def test_points_are_selected_as_said(count: int, start: Any, stop: Any, step: An
         assert got == expected
 
 
-def test_with_a_step_of_a_multiple_of_the_stride_its_multiples_are_left() -> None:
+def test_a_step_keeps_only_its_multiples() -> None:
     events = [point["events"] for point in filled(40).view().points(start=95, step=50)]
     assert events == [100, 150, 200, 250, 300, 350, 400]
 
 
 @pytest.mark.parametrize("step", [0.0, -1.0, math.nan])
-def test_a_step_is_above_0(step: float) -> None:
+def test_a_step_must_be_positive(step: float) -> None:
     with pytest.raises(ValueError, match="step"):
         filled(3).view().points(step=step)
 
 
-def test_rows_without_a_clock_have_no_place_on_its_axis() -> None:
+def test_rows_without_a_clock_are_absent_from_the_clock_axis() -> None:
     history = MetricHistory(COLUMNS, STRIDE)
     for number in range(1, 6):
         history.add(row(number, clock=np.nan if number < 3 else 100.0 * number))
@@ -205,7 +205,7 @@ def test_rows_without_a_clock_have_no_place_on_its_axis() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 64, 150, 299, 300, 301, 10**18])
-def test_rows_since_a_number(number: int) -> None:
+def test_rows_after_a_given_number(number: int) -> None:
     view = filled(300).view()
     numbered = [(point["events"] // STRIDE, point) for point in view.points()]
     assert view.since(number) == [(item, point) for item, point in numbered if item > number]
@@ -213,7 +213,7 @@ def test_rows_since_a_number(number: int) -> None:
 
 @given(st.lists(st.integers(0, 300), max_size=6))
 @settings(max_examples=25)
-def test_a_restore_goes_on_to_the_bit(cuts: list[int]) -> None:
+def test_a_restored_history_continues_bit_for_bit(cuts: list[int]) -> None:
     full, cut = filled(300), MetricHistory(COLUMNS, STRIDE)
     for number in range(1, 301):
         if number in cuts:
@@ -223,7 +223,7 @@ def test_a_restore_goes_on_to_the_bit(cuts: list[int]) -> None:
     assert full.view().points() == cut.view().points()
 
 
-def test_a_restored_history_is_apart_from_the_state_it_came_from() -> None:
+def test_a_restored_history_does_not_share_its_source_state() -> None:
     history = filled(70)
     other = MetricHistory(COLUMNS, STRIDE)
     other.restore(history.state())
@@ -232,7 +232,7 @@ def test_a_restored_history_is_apart_from_the_state_it_came_from() -> None:
     assert not same(history, other)
 
 
-def test_frozen_rows_stay() -> None:
+def test_frozen_rows_stay_unchanged() -> None:
     history = filled(64)
     live, frozen = history.view(), history.view().frozen()
     before = frozen.points()
@@ -257,7 +257,7 @@ def test_frozen_rows_stay() -> None:
         ("rows", 4 * 7 + 1, math.nan, "clock that goes back"),
     ],
 )
-def test_what_no_stream_can_have_led_to(name: str, place: int, value: float, detail: str) -> None:
+def test_impossible_states_are_detected(name: str, place: int, value: float, detail: str) -> None:
     history = filled(100)
     state = {key: array.copy() for key, array in history.state().items()}
     state[name].reshape(-1)[place] = value
@@ -267,7 +267,7 @@ def test_what_no_stream_can_have_led_to(name: str, place: int, value: float, det
 
 
 @pytest.mark.parametrize("moved", [0.5, 65.0, -65.0, 1e4])
-def test_events_are_whole_and_become_no_fewer(moved: float) -> None:
+def test_event_counts_are_integers_and_never_decrease(moved: float) -> None:
     """Of a row whose sum is right."""
     history = MetricHistory(COLUMNS, STRIDE)
     for number in range(1, 31):
@@ -280,6 +280,6 @@ def test_events_are_whole_and_become_no_fewer(moved: float) -> None:
 
 
 @pytest.mark.parametrize("count", [65, 99, 101, 128])
-def test_a_count_that_is_not_that_of_the_rows(count: int) -> None:
+def test_a_count_that_contradicts_the_rows_is_detected(count: int) -> None:
     state = {**filled(100).state(), "count": np.array([count])}
     assert [name for name, _ in MetricHistory(COLUMNS, STRIDE).problems(state)] == ["rows"]

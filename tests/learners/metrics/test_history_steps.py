@@ -138,7 +138,7 @@ class Reference:
     seed=st.integers(0, 5),
 )
 @settings(max_examples=15)
-def test_rows_come_when_they_are_due_and_say_what_was_so_then(
+def test_rows_are_recorded_on_time_with_the_metrics_of_that_moment(
     ranks: bool, share: float, cuts: list[int], size: int, seconds: float | None, seed: int
 ) -> None:
     events = stream(share, ranks, seed)
@@ -174,7 +174,7 @@ def test_a_learner_without_labels_has_a_history(ranks: bool) -> None:
         assert all(point["served_alert_rate"] == 0.25 and point["threshold"] is None for point in points)
 
 
-def test_an_id_that_is_served_again_is_no_step_and_makes_no_row_anew() -> None:
+def test_serving_an_id_again_adds_no_step_and_no_row() -> None:
     metrics = BinaryMetrics(1000)
     ids = [f"s{i}" for i in range(STRIDE)]
     zeros, nan = np.zeros(STRIDE), np.full(STRIDE, np.nan)
@@ -195,7 +195,7 @@ def _columns(n: int) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("ranks", [False, True])
 @pytest.mark.parametrize(("name", "moved"), [("served", 1.0), ("events", 1.0), ("served", 64.0), ("served", -1.0)])
-def test_a_row_of_events_that_are_yet_to_come_is_refused(ranks: bool, name: str, moved: float) -> None:
+def test_a_row_counting_future_events_is_refused(ranks: bool, name: str, moved: float) -> None:
     """The latest row has the right sum, but of other numbers than the window and the served events allow."""
     events = stream(0.0, ranks, 1)
     metrics = fresh(ranks, 1000, None)

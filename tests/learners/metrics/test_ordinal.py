@@ -71,7 +71,7 @@ def check(metrics: Any, y: Any, decisions: Any, window: int, ranks: int) -> None
 @pytest.mark.parametrize("ranks", [2, 5, 64])
 @given(cuts=st.lists(st.integers(0, 300), max_size=8), window=st.sampled_from([1, 2, 37, 64, 65, 299, 1000]))
 @settings(max_examples=15)
-def test_every_figure_is_right_however_the_stream_is_cut(ranks: int, cuts: list[int], window: int) -> None:
+def test_every_metric_is_correct_for_any_batching(ranks: int, cuts: list[int], window: int) -> None:
     y, decisions = stream(300, seed=ranks, ranks=ranks)
     metrics = RankMetrics(window, None, ranks)
     for start, stop in pairwise([0, *sorted(cuts), 300]):
@@ -79,7 +79,7 @@ def test_every_figure_is_right_however_the_stream_is_cut(ranks: int, cuts: list[
         check(metrics, y[:stop], decisions[:stop], window, ranks)
 
 
-def test_before_any_event_figures_are_null_with_their_reasons() -> None:
+def test_before_any_event_metrics_are_null_with_reasons() -> None:
     metrics = RankMetrics(5, None, 3)
     check(metrics, np.empty(0), np.empty(0, dtype=np.int64), 5, 3)
     figures = metrics.view().as_json()
@@ -88,7 +88,7 @@ def test_before_any_event_figures_are_null_with_their_reasons() -> None:
         assert {f"/window/{name}", f"/since_start/{name}"} <= figures["undefined"].keys()
 
 
-def test_rows_of_the_confusion_are_true_ranks() -> None:
+def test_rows_of_the_confusion_matrix_are_true_ranks() -> None:
     metrics = RankMetrics(2, None, 3)
     feed(metrics, np.array([3.0, 1.0, 3.0]), np.array([1, 2, 3]))
     figures = metrics.view().as_json()
@@ -108,7 +108,9 @@ def states_equal(a: RankMetrics, b: RankMetrics) -> bool:
 @pytest.mark.parametrize("seconds", [None, 40.0])
 @given(cuts=st.lists(st.integers(0, 300), max_size=8), window=st.sampled_from([1, 7, 64, 65, 150, 1000]))
 @settings(max_examples=25)
-def test_batch_cuts_are_invisible_and_a_restore_goes_on(seconds: float | None, cuts: list[int], window: int) -> None:
+def test_batching_is_invisible_and_a_restored_state_continues(
+    seconds: float | None, cuts: list[int], window: int
+) -> None:
     y, decisions = stream(300, seed=3)
     times = 1e9 + np.arange(300.0)
     full, cut = RankMetrics(window, seconds, 5), RankMetrics(window, seconds, 5)
@@ -126,7 +128,7 @@ def test_batch_cuts_are_invisible_and_a_restore_goes_on(seconds: float | None, c
     assert full.view().history() == cut.view().history()
 
 
-def test_a_window_of_seconds_holds_what_is_younger() -> None:
+def test_a_window_of_seconds_contains_only_younger_events() -> None:
     y, decisions = stream(300, seed=8)
     metrics = RankMetrics(1000, 40.0, 5)
     feed(metrics, y, decisions, np.arange(300.0))
@@ -144,7 +146,7 @@ def test_a_window_of_seconds_holds_what_is_younger() -> None:
     window=st.sampled_from([1, 64, 150, 1000]),
 )
 @settings(max_examples=25)
-def test_a_corrected_rank_is_as_if_it_had_been_so(corrections: list[tuple[int, int]], window: int) -> None:
+def test_a_corrected_rank_counts_as_if_it_was_original(corrections: list[tuple[int, int]], window: int) -> None:
     y, decisions = stream(300, seed=5)
     metrics = RankMetrics(window, None, 5)
     feed(metrics, y, decisions)
@@ -167,7 +169,7 @@ def test_a_restored_state_is_a_copy() -> None:
     assert second.view().as_json() == before
 
 
-def test_the_window_takes_no_more_room_than_its_events() -> None:
+def test_the_window_uses_no_more_memory_than_its_events() -> None:
     metrics = RankMetrics(1_000_000, None, 5)
     assert len(metrics.arrays.labels) == 64
     feed(metrics, *stream(100, seed=0))
@@ -176,7 +178,7 @@ def test_the_window_takes_no_more_room_than_its_events() -> None:
     assert len(RankMetrics(5, None, 5).arrays.labels) == 5
 
 
-def test_the_history_holds_the_window_at_each_stride() -> None:
+def test_the_history_records_the_window_at_each_stride() -> None:
     metrics = RankMetrics(100, None, 5)
     y, decisions = stream(400, seed=2)
     feed(metrics, y, decisions)
@@ -197,7 +199,7 @@ def test_the_history_holds_the_window_at_each_stride() -> None:
     assert metrics.view().point_count == 6
 
 
-def test_frozen_figures_stay_and_live_ones_move() -> None:
+def test_frozen_metrics_stay_and_live_metrics_follow() -> None:
     metrics = RankMetrics(20, None, 5)
     feed(metrics, *stream(70, seed=5))
     live, frozen = metrics.view(), metrics.view().frozen()

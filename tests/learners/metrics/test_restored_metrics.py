@@ -31,7 +31,7 @@ def check_json(config: Config, state: State) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["cbr", "svc"])
-def test_a_history_may_lack_figures_but_not_counts(algorithm: str) -> None:
+def test_a_history_may_lack_metrics_but_not_counts(algorithm: str) -> None:
     (pipeline,) = kinds((algorithm, "dense"))
     config, state = learnt(pipeline, 240, timed=True)
     assert state["metrics.history_count"][0] == 3
@@ -64,7 +64,7 @@ def test_a_history_may_lack_figures_but_not_counts(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["cbr", "svc"])
-def test_whatever_a_column_of_the_history_says_is_refused_or_told(algorithm: str) -> None:
+def test_any_history_value_is_refused_or_reported(algorithm: str) -> None:
     (pipeline,) = kinds((algorithm, "dense"))
     config, state = learnt(pipeline, 240, timed=True)
     check_json(config, state)
@@ -88,7 +88,7 @@ def test_whatever_a_column_of_the_history_says_is_refused_or_told(algorithm: str
     assert not [value for _, value in values if np.isinf(value)]
 
 
-def test_counts_of_a_history_are_whole_and_no_more_than_the_window_holds() -> None:
+def test_history_counts_are_integers_within_the_window() -> None:
     (pipeline,) = kinds(("cbr", "dense"))
     config, state = learnt(pipeline, 240, timed=True)
     name = "metrics.history_rows"
@@ -101,7 +101,7 @@ def test_counts_of_a_history_are_whole_and_no_more_than_the_window_holds() -> No
 
 
 @pytest.mark.parametrize("algorithm", ["cbr", "svc"])
-def test_whatever_an_array_of_the_figures_says_is_refused_or_told(algorithm: str) -> None:
+def test_any_value_of_a_metrics_array_is_refused_or_reported(algorithm: str) -> None:
     (pipeline,) = kinds((algorithm, "dense"))
     config, state = learnt(pipeline, 150, timed=True)
     tried = 0

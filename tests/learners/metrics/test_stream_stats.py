@@ -150,7 +150,7 @@ late = st.builds(
 @pytest.mark.parametrize(("size", "seconds"), [(1, None), (3, None), (7, 10.0), (1000, 5.0), (1000, 0.1)])
 @given(st.lists(steps | late, max_size=40))
 @settings(max_examples=60)
-def test_every_figure_is_that_of_the_definition(size: int, seconds: float | None, events: list[Step]) -> None:
+def test_every_metric_matches_the_definition(size: int, seconds: float | None, events: list[Step]) -> None:
     traffic, slow = StreamStats(size, seconds), Slow(size, seconds)
     check(traffic, slow)
     for step in events:
@@ -185,7 +185,7 @@ def stream(n: int, seed: int, ids: int) -> list[Step]:
 
 
 @pytest.mark.parametrize(("size", "seconds"), [(1, None), (64, None), (65, 30.0), (150, 1e4), (1000, 20.0)])
-def test_long_streams(size: int, seconds: float | None) -> None:
+def test_long_streams_match_the_definition(size: int, seconds: float | None) -> None:
     traffic, slow = StreamStats(size, seconds), Slow(size, seconds)
     for i, step in enumerate(stream(1500, seed=size, ids=200)):
         feed(traffic, [step])
@@ -198,7 +198,7 @@ def test_long_streams(size: int, seconds: float | None) -> None:
 
 @given(st.lists(st.integers(0, 600), max_size=8), st.sampled_from([(5, None), (100, 40.0), (500, None)]))
 @settings(max_examples=25)
-def test_batch_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], kind: tuple[int, float | None]) -> None:
+def test_batching_is_invisible_and_a_restored_state_continues(cuts: list[int], kind: tuple[int, float | None]) -> None:
     events = sorted(stream(600, seed=3, ids=90), key=lambda step: step.labelled)  # first all that is served
     full, cut = StreamStats(*kind), StreamStats(*kind)
     feed(full, events)
@@ -210,7 +210,7 @@ def test_batch_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], kind: t
         assert full.view().figures(scope) == cut.view().figures(scope)  # type: ignore[arg-type]
 
 
-def test_the_clock_never_goes_back() -> None:
+def test_the_clock_never_runs_backwards() -> None:
     traffic = StreamStats(10, None)
     assert math.isnan(traffic.clock)
     got = traffic.tick(np.array([np.nan, np.inf, 5.0, np.nan, 3.0, -np.inf, 7.0, 6.0]))
@@ -223,7 +223,7 @@ def test_the_clock_never_goes_back() -> None:
 
 
 @pytest.mark.parametrize("seconds", [10.0, None])
-def test_events_from_before_the_clock_was_known(seconds: float | None) -> None:
+def test_events_before_the_first_known_clock(seconds: float | None) -> None:
     """With a maximal age they leave as soon as there is a clock; they never count for the rate."""
     traffic = StreamStats(100, seconds)
     feed(traffic, [Step(labelled=True, delay=5.0)] * 4)
@@ -235,7 +235,7 @@ def test_events_from_before_the_clock_was_known(seconds: float | None) -> None:
     assert traffic.view().figures("since_start")[0]["events_per_second"] == 0.25
 
 
-def test_a_served_id_keeps_its_place_and_counts_once() -> None:
+def test_a_served_id_keeps_its_position_and_counts_once() -> None:
     traffic = StreamStats(3, None)
     for name, decision in (("a", 1), ("b", 0), ("a", 0), ("c", 1), ("b", 1)):
         feed(traffic, [Step(served=name, decision=decision)])
@@ -248,7 +248,7 @@ def test_a_served_id_keeps_its_place_and_counts_once() -> None:
     assert traffic.view().figures("since_start")[0]["label_coverage"] == 2 / 4
 
 
-def test_a_label_that_comes_with_its_event_marks_no_served_one() -> None:
+def test_a_label_with_its_event_does_not_mark_served_events() -> None:
     traffic = StreamStats(10, None)
     feed(traffic, [Step(served="a"), Step(served="b")])
     stats = np.array([1.0])
@@ -258,14 +258,14 @@ def test_a_label_that_comes_with_its_event_marks_no_served_one() -> None:
     assert traffic.view().figures("window")[0]["label_coverage"] == 0.5
 
 
-def test_what_was_served_without_an_id_is_not_counted() -> None:
+def test_events_served_without_an_id_are_not_counted() -> None:
     traffic = StreamStats(10, None)
     traffic.serve(hashes_of([None, "a", None]), np.array([1, 0, 1]))
     assert traffic.view().figures("since_start")[0]["served"] == 1
     assert traffic.view().figures("since_start")[0]["served_alert_rate"] == 0.0
 
 
-def test_no_more_are_taken_than_are_to_count() -> None:
+def test_serving_stops_at_the_requested_count() -> None:
     """Stop after the event that completes the number; events that do not count are taken until then."""
     traffic = StreamStats(100, None)
     names = ["a", None, "a", "b", "b", "c", "a", "d"]
@@ -283,7 +283,7 @@ def test_no_more_are_taken_than_are_to_count() -> None:
     assert traffic.served == 1004
 
 
-def test_labels_of_events_that_left_the_ring_count_since_the_start_up_to_what_was_served() -> None:
+def test_late_labels_beyond_the_ring_count_up_to_the_served_events() -> None:
     traffic = StreamStats(2, None)
     feed(traffic, [Step(served=name) for name in "abcd"])
     feed(traffic, [Step(labelled=True, late="a")])
@@ -292,7 +292,7 @@ def test_labels_of_events_that_left_the_ring_count_since_the_start_up_to_what_wa
     assert traffic.view().figures("since_start")[0]["label_coverage"] == 1.0
 
 
-def test_quantiles_since_the_start_are_within_their_error_at_every_scale() -> None:
+def test_cumulative_quantiles_are_within_their_error_at_every_scale() -> None:
     for scale in 10.0 ** np.arange(-6, 12):
         random = np.random.default_rng(0)
         delays = scale * random.uniform(1, 9, 401)
@@ -303,7 +303,7 @@ def test_quantiles_since_the_start_are_within_their_error_at_every_scale() -> No
             assert abs(figures[name] / np.quantile(delays, q) - 1.0) <= figures["label_delay_error"] == 0.01
 
 
-def test_every_delay_is_within_half_a_bin_of_its_middle() -> None:
+def test_every_delay_is_within_half_a_bin_of_its_midpoint() -> None:
     """Edges of the bins are where a place off by one would show."""
     edges = np.ldexp(1.0 + np.arange(64) / 64, np.arange(-22, 40)[:, None]).ravel()
     for delay in np.concatenate([edges, np.nextafter(edges, 0.0)[1:], [1e12, MAX_DELAY, 0.0]])[::7]:
@@ -314,7 +314,7 @@ def test_every_delay_is_within_half_a_bin_of_its_middle() -> None:
         assert traffic.view().figures("window")[0]["label_delay_median"] == delay
 
 
-def test_undefined_figures_have_their_reason() -> None:
+def test_undefined_metrics_have_a_reason() -> None:
     traffic = StreamStats(5, None)
     figures, undefined = traffic.view().figures("window")
     assert figures == {
@@ -335,7 +335,7 @@ def test_undefined_figures_have_their_reason() -> None:
 
 
 @pytest.mark.parametrize("times", [[-1.7e308, 1.7e308], [0.0, 5e-324], [1e300, 1e300]])
-def test_rates_at_the_ends_of_the_floats_are_finite_or_undefined(times: list[float]) -> None:
+def test_rates_at_extreme_values_are_finite_or_undefined(times: list[float]) -> None:
     traffic = StreamStats(5, 1.0)
     feed(traffic, [Step(time, labelled=True, delay=1.0) for time in times])
     for scope in ("window", "since_start"):
@@ -345,7 +345,7 @@ def test_rates_at_the_ends_of_the_floats_are_finite_or_undefined(times: list[flo
         assert rate is None or math.isfinite(rate)
 
 
-def test_rings_take_no_more_room_than_their_events() -> None:
+def test_rings_use_no_more_memory_than_their_events() -> None:
     traffic = StreamStats(10**6, None)
     assert {len(array) for array in traffic.arrays[5:7] + traffic.arrays[8:]} == {64}
     feed(traffic, [Step(labelled=True)] * 65)
@@ -355,7 +355,7 @@ def test_rings_take_no_more_room_than_their_events() -> None:
     assert len(StreamStats(5, None).arrays.ids) == 5
 
 
-def test_frozen_figures_stay_and_live_ones_move() -> None:
+def test_frozen_metrics_stay_and_live_metrics_follow() -> None:
     traffic = StreamStats(50, None)
     feed(traffic, stream(100, seed=0, ids=30))
     frozen = traffic.view().frozen()
@@ -420,7 +420,7 @@ WRONG: list[tuple[str, Callable[[State], None]]] = [
 
 
 @pytest.mark.parametrize(("wrong", "change"), WRONG, ids=[f"{i}-{name}" for i, (name, _) in enumerate(WRONG)])
-def test_what_no_stream_can_have_led_to(wrong: str, change: Callable[[State], None]) -> None:
+def test_impossible_states_are_detected(wrong: str, change: Callable[[State], None]) -> None:
     traffic = StreamStats(1000, None)
     feed(traffic, stream(300, seed=2, ids=90))
     state = {name: array.copy() for name, array in traffic.state().items()}
@@ -429,7 +429,7 @@ def test_what_no_stream_can_have_led_to(wrong: str, change: Callable[[State], No
     assert wrong in [name for name, _ in StreamStats(1000, None).problems(state)]
 
 
-def test_shapes_of_counts_that_cannot_be_are_within_bounds() -> None:
+def test_shapes_of_impossible_counts_are_bounded() -> None:
     """Missing arrays are found before any values are read."""
     traffic = StreamStats(1000, None)
     for count in (-(2**62), -1, 2**62):
@@ -441,7 +441,7 @@ def test_shapes_of_counts_that_cannot_be_are_within_bounds() -> None:
 
 @given(st.data())
 @settings(max_examples=300)
-def test_a_state_that_is_not_refused_goes_on(data: st.DataObject) -> None:
+def test_an_accepted_state_remains_usable(data: st.DataObject) -> None:
     """Change one number anywhere: either it is refused, or the learner works with it."""
     traffic = StreamStats(100, 60.0)
     feed(traffic, stream(250, seed=2, ids=90))
@@ -466,7 +466,7 @@ def test_a_state_that_is_not_refused_goes_on(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(("size", "seconds"), [(5, None), (300, None), (300, 100.0), (2000, 700.0)])
 @pytest.mark.parametrize("id_share", [0.0, 0.1, 1.0])
-def test_delays_are_the_same_whether_they_wait_or_not(size: int, seconds: float | None, id_share: float) -> None:
+def test_pending_delays_give_the_same_metrics(size: int, seconds: float | None, id_share: float) -> None:
     random = np.random.default_rng(size)
     n = 3000
     clocks = np.cumsum(random.exponential(size=n)) + np.repeat([0.0, 1e6], [1800, n - 1800])  # then all before has left

@@ -72,7 +72,7 @@ def check(window: Window, events: Events, tolerance: float = 1e-12) -> None:
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.97])
 @pytest.mark.parametrize("levels", [0, 1, 3, 9])
 @pytest.mark.parametrize("size", [1, 2, 37, 64, 300])
-def test_every_figure_is_that_of_the_definitions(size: int, levels: int, share: float) -> None:
+def test_every_metric_matches_the_definitions(size: int, levels: int, share: float) -> None:
     events = stream(400, seed=size + levels, share=share, levels=levels)
     window = Window(size, None)
     moments = sorted({1, 2, 3, 399, 400, *np.random.default_rng(levels).integers(4, 399, 3).tolist()})
@@ -82,7 +82,7 @@ def test_every_figure_is_that_of_the_definitions(size: int, levels: int, share: 
         check(window, events.part(max(0, stop - size), stop))
 
 
-def test_nothing_drifts_in_long_runs() -> None:
+def test_long_runs_accumulate_no_error() -> None:
     events = stream(60_000, seed=1, share=0.05)
     window = Window(500, None)
     feed(window, events)
@@ -93,7 +93,7 @@ def test_nothing_drifts_in_long_runs() -> None:
 
 
 @pytest.mark.parametrize("levels", [0, 4])
-def test_events_leave_by_their_clock(levels: int) -> None:
+def test_events_expire_by_their_clock(levels: int) -> None:
     events = stream(600, seed=2, levels=levels, clocked=1.0)
     events.clocks[:40] = np.nan
     window = Window(80, 60.0)
@@ -113,7 +113,7 @@ def test_events_leave_by_their_clock(levels: int) -> None:
     assert window.view().figures(SETTINGS)[0]["events"] == 0
 
 
-def test_an_event_leaves_at_once_where_the_clock_does_not_resolve_the_seconds() -> None:
+def test_events_expire_immediately_if_the_clock_is_too_coarse() -> None:
     window = Window(10, 1e-9)
     feed(window, stream(5, seed=0)._replace(clocks=np.full(5, 1.7e9)))
     check(window, stream(0, seed=0))
@@ -121,7 +121,7 @@ def test_an_event_leaves_at_once_where_the_clock_does_not_resolve_the_seconds() 
 
 
 @pytest.mark.parametrize("levels", [0, 3])
-def test_a_corrected_label_is_as_if_it_had_been_so(levels: int) -> None:
+def test_a_corrected_label_counts_as_if_it_was_original(levels: int) -> None:
     events = stream(300, seed=4, levels=levels)
     window = Window(100, None)
     right = events.y.copy()
@@ -141,7 +141,7 @@ def test_a_corrected_label_is_as_if_it_had_been_so(levels: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_batches_corrections_clocks_and_restores_in_any_mixture(seed: int) -> None:
+def test_batches_corrections_clocks_and_restores_in_any_combination(seed: int) -> None:
     random = np.random.default_rng(seed)
     size, seconds = int(random.choice([5, 40, 200])), float(random.choice([3.0, 30.0, 200.0]))
     events = stream(400, seed, share=float(random.choice([0.05, 0.5])), levels=int(random.choice([0, 4])), clocked=1.0)
@@ -164,7 +164,7 @@ def test_batches_corrections_clocks_and_restores_in_any_mixture(seed: int) -> No
             window.restore(state)
 
 
-def test_correcting_an_event_that_has_left_or_has_the_label_changes_nothing() -> None:
+def test_correcting_an_expired_or_unchanged_label_changes_nothing() -> None:
     window = Window(5, None)
     events = stream(12, seed=5)
     feed(window, events)
@@ -179,7 +179,7 @@ def test_correcting_an_event_that_has_left_or_has_the_label_changes_nothing() ->
 
 @given(st.lists(st.integers(0, 260), max_size=6), st.sampled_from([1, 7, 64, 65, 150, 1000]), st.booleans())
 @settings(max_examples=25)
-def test_cuts_are_invisible_and_a_restore_goes_on(cuts: list[int], size: int, timed: bool) -> None:
+def test_batching_is_invisible_and_a_restored_state_continues(cuts: list[int], size: int, timed: bool) -> None:
     events = stream(260, seed=6, levels=40, clocked=1.0 if timed else 0.0)
     window = Window(size, 70.0 if timed else None)
     feed(window, events)
@@ -201,7 +201,7 @@ wild = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([0.0, -0
 
 @given(st.lists(st.tuples(wild, st.floats(0, 1), st.booleans(), st.booleans()), max_size=40), st.integers(1, 30))
 @settings(max_examples=100)
-def test_any_scores_and_probabilities(rows: list[tuple[float, float, bool, bool]], size: int) -> None:
+def test_any_scores_and_probabilities_are_accepted(rows: list[tuple[float, float, bool, bool]], size: int) -> None:
     table = np.array(rows, dtype=np.float64).reshape(-1, 4)
     scores, probabilities, label, called = np.ascontiguousarray(table.T)
     events = Events(
@@ -221,7 +221,7 @@ def test_any_scores_and_probabilities(rows: list[tuple[float, float, bool, bool]
     check(window, last._replace(scores=order))
 
 
-def test_a_frozen_view_stays_and_a_live_one_moves() -> None:
+def test_a_frozen_view_stays_and_a_live_view_follows() -> None:
     window = Window(700, None)
     feed(window, stream(1500, seed=7))
     live, frozen = window.view(), window.view().frozen()
@@ -287,12 +287,12 @@ def put(at: Any, value: Any) -> Any:
         ("span", put(0, -1), None),
     ],
 )
-def test_problems_finds_what_no_stream_leads_to(name: str, change: Any, seconds: float | None) -> None:
+def test_impossible_states_are_detected(name: str, change: Any, seconds: float | None) -> None:
     result = broken(name, change, seconds)
     assert {where for where, _ in result} == {name}
 
 
-def test_the_scores_of_a_class_come_in_order() -> None:
+def test_the_scores_of_a_class_are_sorted() -> None:
     window = Window(3000, None)
     events = stream(5000, seed=10)
     feed(window, events)
@@ -309,7 +309,7 @@ def test_the_scores_of_a_class_come_in_order() -> None:
     [(900, None, 0.3), (900, None, 0.0), (900, None, 1.0), (7, None, 0.5), (900, 400.0, 0.3), (50, 30.0, 0.02)],
 )
 @pytest.mark.parametrize("levels", [0, 3])
-def test_many_at_once_are_as_one_by_one(size: int, seconds: float | None, share: float, levels: int) -> None:
+def test_one_call_equals_event_by_event_calls(size: int, seconds: float | None, share: float, levels: int) -> None:
     """Whether scores wait to be worked in or not: also those that come and go in one call, and all that were."""
     n = 4000
     events = stream(n, seed=size, share=share, levels=levels, clocked=1.0)

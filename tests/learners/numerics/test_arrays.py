@@ -35,12 +35,12 @@ def relative_error(got: float, x: float, logistic: bool) -> float:
 
 
 @pytest.mark.parametrize("x", [*SOME, *np.random.default_rng(0).uniform(-708, 709, 100)])
-def test_exp_and_sigmoid_are_right_to_the_last_bits(x: float) -> None:
+def test_exp_and_sigmoid_are_accurate_to_the_last_bits(x: float) -> None:
     assert relative_error(exp(x), x, logistic=False) < 3e-16
     assert relative_error(sigmoid(x), x, logistic=True) < 6e-16
 
 
-def test_exp_and_sigmoid_stay_finite_at_the_ends() -> None:
+def test_exp_and_sigmoid_are_finite_at_the_limits() -> None:
     assert exp(0.0) == 1.0
     assert exp(1e300) == exp(math.inf) == exp(709.0) < math.inf
     assert exp(-708.5) == exp(-1e300) == exp(-math.inf) == 0.0
@@ -52,7 +52,7 @@ def test_exp_and_sigmoid_of_nan_are_nan() -> None:
     assert math.isnan(sigmoid(math.nan))
 
 
-def test_the_bits_of_exp_are_frozen() -> None:
+def test_the_bits_of_exp_never_change() -> None:
     """Two nodes with different C libraries, or tomorrow's release, have to agree with a stored state."""
     assert [float(exp(x)).hex() for x in (1.0, -0.1, 20.7, -300.25, 700.123)] == [
         "0x1.5bf0a8b145769p+1",
@@ -82,11 +82,11 @@ def log_error(x: float) -> float:
     ],
     ids=["any size", "below two", "near one", "edges", "round"],
 )
-def test_log_is_right_to_the_last_bits(numbers: np.ndarray) -> None:
+def test_log_is_accurate_to_the_last_bits(numbers: np.ndarray) -> None:
     assert max(log_error(float(x)) for x in np.abs(numbers)) < 3e-16
 
 
-def test_log_has_its_limits_at_the_ends() -> None:
+def test_log_has_its_limits_at_the_boundaries() -> None:
     assert log(1.0) == 0.0
     assert log(0.0) == log(-0.0) == -math.inf
     assert log(math.inf) == math.inf
@@ -95,7 +95,7 @@ def test_log_has_its_limits_at_the_ends() -> None:
     assert math.isnan(log(math.nan))
 
 
-def test_the_bits_of_log_are_frozen() -> None:
+def test_the_bits_of_log_never_change() -> None:
     assert [float(log(x)).hex() for x in (0.1, 3.0, 0.999, 1e-300, 12345.678, 2.0)] == [
         "-0x1.26bb1bbb55515p+1",
         "0x1.193ea7aad030ap+0",
@@ -107,7 +107,7 @@ def test_the_bits_of_log_are_frozen() -> None:
 
 
 @pytest.mark.parametrize("n", [*range(20), 63, 64, 65, 100])
-def test_dot_adds_in_its_fixed_order(n: int) -> None:
+def test_dot_adds_in_a_fixed_order(n: int) -> None:
     random = np.random.default_rng(n)
     a, b = random.normal(size=(2, n)) * 10.0 ** random.integers(-8, 8, (2, n))
     lanes = [0.0] * 8
@@ -118,7 +118,7 @@ def test_dot_adds_in_its_fixed_order(n: int) -> None:
     assert total == pytest.approx(math.fsum(a * b), rel=1e-9, abs=1e-9 * float(np.abs(a * b).sum()))
 
 
-def test_zeros_behind_change_no_bit_of_dot() -> None:
+def test_trailing_zeros_change_no_bit_of_dot() -> None:
     """The arrays of sparse features grow by multiples of eight: a sum must not see that."""
     random = np.random.default_rng(1)
     a, b = random.normal(size=(2, 72))
@@ -127,7 +127,7 @@ def test_zeros_behind_change_no_bit_of_dot() -> None:
     assert dot(a, b) == dot(*longer)
 
 
-def test_random_numbers_are_splitmix64() -> None:
+def test_random_numbers_follow_splitmix64() -> None:
     rng = np.array([1234567], dtype=np.uint64)
     assert [int(next_random(rng)) for _ in range(5)] == [  # of the reference implementation
         6457827717110365317,

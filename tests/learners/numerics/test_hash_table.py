@@ -23,7 +23,7 @@ def check(ring, table, model):
     assert np.count_nonzero(table) == len(model) == np.count_nonzero(ring)
 
 
-def test_hashes_are_those_of_the_ids_and_0_is_none():
+def test_ids_hash_to_non_zero_and_missing_ids_to_0():
     hashes = hashes_of(["a", None, "b", "", "a"])
     assert hashes.dtype == np.uint64
     assert hashes[0] == hashes[4]
@@ -33,14 +33,14 @@ def test_hashes_are_those_of_the_ids_and_0_is_none():
     assert hashes_of([]).shape == (0,)
 
 
-def test_an_id_whose_hash_says_no_id_is_told_apart(monkeypatch):
+def test_an_id_hashing_to_0_is_distinguished_from_a_missing_id(monkeypatch):
     monkeypatch.setattr(
         "learners.numerics.hash_table.hash_strings", lambda texts: np.zeros(len(texts), dtype=np.uint64)
     )
     assert hashes_of(["x", None]).tolist() == [1, 0]
 
 
-def test_nothing_is_found_in_an_empty_ring_and_no_id_nowhere():
+def test_lookups_of_missing_ids_find_nothing():
     for slots in (0, 1, 64):
         ring, table = empty(slots)
         for h in (0, 1, 256, 2**64 - 1):
@@ -52,7 +52,7 @@ def test_nothing_is_found_in_an_empty_ring_and_no_id_nowhere():
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 64, 127, 128])
 @pytest.mark.parametrize("homes", [1, 3, 10**6], ids=["one chain", "three chains", "spread"])
-def test_a_ring_that_goes_round(slots, homes):
+def test_a_ring_wraps_around(slots, homes):
     """Hashes of the same low bits share a chain, also one that wraps around the table's end."""
     random = np.random.default_rng(slots)
     ring, table = empty(slots)
@@ -77,7 +77,7 @@ words = st.integers(1, 12).map(lambda n: (n << 40) + n % 3 + 254) | st.just(0)
 
 @given(st.lists(st.tuples(st.integers(0, 9), words), max_size=80))
 @settings(max_examples=150)
-def test_same_as_a_dict_whatever_comes_and_goes(steps):
+def test_matches_a_dict_for_any_insertions_and_removals(steps):
     ring, table = empty(10)
     model = {}
     for slot, h in steps:
@@ -93,13 +93,13 @@ def test_same_as_a_dict_whatever_comes_and_goes(steps):
 
 @pytest.mark.parametrize("room", [0, 1, 128, 129, 1000, 5000])
 @pytest.mark.parametrize("slots", [0, 1, 300])
-def test_a_table_is_a_power_of_two_and_at_most_half_full(slots, room):
+def test_the_table_size_is_a_power_of_two_and_at_most_half_full(slots, room):
     table = table_for(np.zeros(slots, dtype=np.uint64), room)
     assert len(table) & (len(table) - 1) == 0
     assert 2 * max(room, slots) <= len(table) <= max(256, 4 * max(room, slots))
 
 
-def test_a_ring_that_holds_an_id_twice_still_ends_every_search():
+def test_a_ring_with_a_duplicate_id_terminates_every_search():
     """No stream leads to one, but a state from elsewhere may say so."""
     ring = np.array([7, 9, 7, 0], dtype=np.uint64)
     table = table_for(ring, 0)

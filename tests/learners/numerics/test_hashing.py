@@ -34,19 +34,19 @@ def test_the_hash_never_changes(text: str) -> None:
 
 @given(st.lists(st.text(st.characters(exclude_categories=())), max_size=20))
 @settings(max_examples=50)
-def test_same_as_slow_whatever_stands_beside(texts: list[str]) -> None:
+def test_matches_the_naive_version_for_any_neighbours(texts: list[str]) -> None:
     hashes = hash_strings(texts)
     assert hashes.dtype == np.uint64
     assert hashes.tolist() == [hash_text(text) for text in texts]
 
 
 @pytest.mark.parametrize("size", range(26))
-def test_every_length_and_every_byte_counts(size: int) -> None:
+def test_every_length_and_every_byte_changes_the_hash(size: int) -> None:
     texts = ["a" * size, *("a" * i + "b" + "a" * (size - i - 1) for i in range(size)), "a" * size + "\0"]
     assert len(set(hash_strings(texts).tolist())) == len(texts)
 
 
-def test_hashes_spread_evenly() -> None:
+def test_hashes_are_evenly_distributed() -> None:
     hashes = hash_strings([f"name={i}" for i in range(4096)])
     assert len(set(hashes.tolist())) == 4096
     for bit in range(64):

@@ -40,7 +40,7 @@ def run(tmp_path):
         yield run
 
 
-def test_only_old_directories_of_ours_are_removed(tmp_path):
+def test_only_our_own_old_directories_are_removed(tmp_path):
     current, old = aged(tmp_path / f"kernels-{'0' * 16}"), aged(tmp_path / f"kernels-{'1' * 16}")
     foreign = [aged(tmp_path / name) for name in ("kernels-of-my-project", "kernels-", f"kernels-{'g' * 16}", "src")]
     recent = tmp_path / f"kernels-{'2' * 16}"
@@ -62,7 +62,7 @@ def directory_of(cache: Path, sources: Path) -> str:
     return directory
 
 
-def test_an_edit_three_folders_deep_starts_another_cache(tmp_path):
+def test_an_edit_three_folders_deep_uses_a_new_cache(tmp_path):
     package = tmp_path / "learners"
     shutil.copytree(Path(learners.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     before = directory_of(tmp_path / "cache", tmp_path)
@@ -72,7 +72,7 @@ def test_an_edit_three_folders_deep_starts_another_cache(tmp_path):
     assert directory_of(tmp_path / "cache", tmp_path) != before
 
 
-def test_kernels_elsewhere_have_a_cache_that_follows_their_folder_and_this_one(tmp_path, monkeypatch):
+def test_the_cache_of_external_kernels_depends_on_both_source_folders(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(jit, "_directories", {})
     (tmp_path / "a.py").write_text("x = 1")
@@ -85,7 +85,7 @@ def test_kernels_elsewhere_have_a_cache_that_follows_their_folder_and_this_one(t
     assert jit.cache_directory(tmp_path) not in (cache, before)
 
 
-def test_a_cache_that_cannot_be_written_is_replaced_by_a_private_one_that_goes_away(tmp_path):
+def test_an_unwritable_cache_is_replaced_by_a_temporary_private_one(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a directory")
     directory = directory_of(blocked, Path(jit.__file__).parents[2])
@@ -126,7 +126,7 @@ step(done)
 
 
 @pytest.mark.integration
-def test_processes_that_compile_for_different_types_do_not_take_each_others_code(tmp_path, run):
+def test_processes_compiling_different_types_do_not_mix_their_code(tmp_path, run):
     """Each has read the index before the other has written it: both would write the same file."""
     (tmp_path / "raced.py").write_text(
         "from learners.numerics.jit import kernel\n\n\n@kernel\ndef total(values):\n"
@@ -201,7 +201,7 @@ def started(tmp_path, run):
 
 
 @pytest.mark.integration
-def test_of_processes_that_need_a_kernel_at_once_one_compiles_it(tmp_path, started):
+def test_one_of_several_processes_compiles_a_kernel(tmp_path, started):
     outputs = [item.communicate(timeout=300)[0].split() for item in [started("300", f"ready-{i}") for i in range(3)]]
     assert [total for total, _ in outputs] == ["10.0"] * 3
     assert sorted(int(misses) for _, misses in outputs) == [0, 0, 2]
@@ -209,7 +209,7 @@ def test_of_processes_that_need_a_kernel_at_once_one_compiles_it(tmp_path, start
 
 
 @pytest.mark.integration
-def test_who_waits_for_a_process_that_stands_still_compiles_for_itself(tmp_path, started):
+def test_a_process_waiting_for_a_stopped_compiler_compiles_itself(tmp_path, started):
     for i in range(3):
         (tmp_path / f"ready-{i}").touch()
     process = started("300", "ready-0", "stand")

@@ -47,7 +47,7 @@ def check(multiset: Ordered, model: list[float], probes: list[float]) -> None:
 
 @pytest.mark.parametrize("kind", DRAWN)
 @pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 127, 128, 129, 3000])
-def test_many_that_come_and_go_leave_what_numpy_sorts(n: int, kind: str) -> None:
+def test_many_insertions_and_removals_match_numpy_sort(n: int, kind: str) -> None:
     rng = np.random.default_rng(n)
     model = np.sort(DRAWN[kind](rng, n))
     multiset = order_statistics.ordered(model)
@@ -62,7 +62,7 @@ def test_many_that_come_and_go_leave_what_numpy_sorts(n: int, kind: str) -> None
 
 @pytest.mark.parametrize("kind", DRAWN)
 @pytest.mark.parametrize("n", [1, 500, 3000])
-def test_all_that_was_goes(n: int, kind: str) -> None:
+def test_all_previous_values_can_be_removed(n: int, kind: str) -> None:
     rng = np.random.default_rng(n)
     old, added = DRAWN[kind](rng, n), DRAWN[kind](rng, 600)
     for gone, left in ((old, added), (np.concatenate([added, old]), added[:0]), (added, old)):
@@ -74,7 +74,7 @@ def test_all_that_was_goes(n: int, kind: str) -> None:
 @pytest.mark.parametrize("spread", [1, 7, 10**6], ids=["all equal", "heavy ties", "distinct"])
 @pytest.mark.parametrize("window", [1, 300, 3000])
 @pytest.mark.parametrize("step", [1, 90])
-def test_a_sliding_window_stays_a_sorted_list(window: int, spread: int, step: int) -> None:
+def test_a_sliding_window_equals_a_sorted_list(window: int, spread: int, step: int) -> None:
     rng = np.random.default_rng(spread)
     stream = rng.integers(0, spread, 6000) / 7.0 + np.arange(6000) // 500
     multiset, model, last = order_statistics.ordered(np.empty(0)), [], deque[float]()
@@ -97,7 +97,7 @@ def test_a_sliding_window_stays_a_sorted_list(window: int, spread: int, step: in
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(-3, 3)), max_size=200), st.integers(0, 2**32 - 1))
 @settings(max_examples=50)
-def test_any_order_of_adding_and_removing(steps: list[tuple[bool, int]], seed: int) -> None:
+def test_insertions_and_removals_in_any_order(steps: list[tuple[bool, int]], seed: int) -> None:
     rng = np.random.default_rng(seed)
     multiset, model = order_statistics.reserved(order_statistics.ordered(np.empty(0)), 4000, 1), []
     for adding, level in steps:
@@ -111,7 +111,7 @@ def test_any_order_of_adding_and_removing(steps: list[tuple[bool, int]], seed: i
 
 
 @pytest.mark.parametrize("more", [WAITING - 1, WAITING, WAITING + 1, 5 * WAITING])
-def test_more_than_can_wait_is_worked_in_meanwhile(more: int) -> None:
+def test_an_overfull_buffer_is_merged_meanwhile(more: int) -> None:
     rng = np.random.default_rng(more)
     old, added = rng.normal(size=more).round(2), rng.normal(size=more).round(2)
     multiset = order_statistics.reserved(order_statistics.ordered(np.sort(old)), 2 * more, 1)
@@ -120,7 +120,7 @@ def test_more_than_can_wait_is_worked_in_meanwhile(more: int) -> None:
     check(multiset, np.sort(added).tolist(), added[:20].tolist())
 
 
-def test_room_grows_with_the_members_and_is_kept() -> None:
+def test_capacity_grows_with_the_members_and_is_kept() -> None:
     multiset = order_statistics.ordered(np.empty(0))
     assert multiset.sides.shape == (2, 64)
     same = order_statistics.reserved(multiset, 64, 64)
@@ -138,7 +138,7 @@ def test_room_grows_with_the_members_and_is_kept() -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 2, 255, 1024])
 @pytest.mark.parametrize("kind", DRAWN)
-def test_what_waits_is_sorted(n: int, kind: str) -> None:
+def test_the_buffer_is_sorted(n: int, kind: str) -> None:
     numbers = DRAWN[kind](np.random.default_rng(n), n + 3)
     expected = np.sort(numbers[:n])
     order_statistics._sort(numbers, n)

@@ -37,7 +37,7 @@ DIMS = [1, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 40]
 
 
 @pytest.mark.parametrize("dim", DIMS)
-def test_same_as_numpy(dim: int) -> None:
+def test_matches_numpy(dim: int) -> None:
     S, g, z = random_downdate(dim)
     P, u = packed(S), np.full(padded(dim), 7.0)
     packed_symmetric.multiply(P, dim, z, u)
@@ -50,7 +50,7 @@ def test_same_as_numpy(dim: int) -> None:
 
 
 @pytest.mark.parametrize("dim", DIMS)
-def test_one_pass_is_the_two_to_the_bit(dim: int) -> None:
+def test_one_pass_equals_two_passes_bit_for_bit(dim: int) -> None:
     S, g, z = random_downdate(dim)
     P, Q, u, v = packed(S), packed(S), np.empty(padded(dim)), np.empty(padded(dim))
     packed_symmetric.downdate_and_multiply(P, dim, g, z, u)
@@ -63,7 +63,7 @@ def test_one_pass_is_the_two_to_the_bit(dim: int) -> None:
 
 
 @pytest.mark.parametrize("dim", [5, 8, 13])
-def test_where_a_number_has_no_place(dim: int) -> None:
+def test_non_zero_padding_is_detected(dim: int) -> None:
     P = packed(random_downdate(dim)[0])
     assert list(packed_symmetric.problems("P", P, dim)) == []
     for i in range(len(P)):
@@ -74,7 +74,7 @@ def test_where_a_number_has_no_place(dim: int) -> None:
             assert [name for name, _ in packed_symmetric.problems("P", Q, dim)] == ([] if harmless else ["P"])
 
 
-def test_arrays_begin_at_lines() -> None:
+def test_arrays_are_aligned_to_cache_lines() -> None:
     array = packed_symmetric.lines(3, 16)
     assert array.shape == (3, 16)
     assert packed_symmetric.begins_line(array)

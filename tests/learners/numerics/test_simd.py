@@ -58,7 +58,7 @@ def _largest(a, b, out):  # type: ignore[no-untyped-def]
     store(out, 0, larger(load(a, 0), load(b, 0)))
 
 
-def test_the_larger_one_of_equals_or_of_nan_is_the_right_one() -> None:
+def test_maximum_returns_the_right_operand_for_ties_and_nan() -> None:
     a = np.array([0.0, -0.0, np.nan, 1.0, np.inf, -np.inf, 3.0, 2.0])
     b = np.array([-0.0, 0.0, 1.0, np.nan, 1.0, 1.0, 3.0, 4.0])
     out = np.empty(8)
@@ -72,7 +72,7 @@ def _sum(a):  # type: ignore[no-untyped-def]
     return total(load(a, 0))
 
 
-def test_the_tree_of_the_sum_is_fixed() -> None:
+def test_the_summation_tree_is_fixed() -> None:
     for start in range(32):
         v = NUMBERS[start : start + 8].copy()
         expected = ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]))
@@ -86,7 +86,7 @@ def _some(a, n, out):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("n", range(1, WIDTH))
-def test_the_first_lanes_and_no_others(n: int) -> None:
+def test_only_the_first_lanes_are_read_and_written(n: int) -> None:
     a, out = NUMBERS[:20].copy(), np.full(20, 7.0)
     _some(a, n, out)
     assert out.tolist() == [*a[:n], *[0.0] * (8 - n), *a[1 : 1 + n], *[7.0] * (12 - n)]
@@ -94,14 +94,14 @@ def test_the_first_lanes_and_no_others(n: int) -> None:
 
 @pytest.mark.parametrize("n", [1, 7, 8, 9, 15, 16, 17])
 @pytest.mark.parametrize("copy", [pad, unpad])
-def test_copies_with_zeros_behind_and_without(copy: Callable[..., Any], n: int) -> None:
+def test_copies_with_and_without_zero_padding(copy: Callable[..., Any], n: int) -> None:
     out = np.full(padded(n) + 1, 7.0)
     copy(NUMBERS, n, out)
     behind = 0.0 if copy is pad else 7.0
     assert out.tolist() == [*NUMBERS[:n], *[behind] * (padded(n) - n), 7.0]
 
 
-def test_padded_is_the_next_multiple_of_eight() -> None:
+def test_padded_returns_the_next_multiple_of_eight() -> None:
     assert [padded(n) for n in (0, 1, 7, 8, 9, 300)] == [0, 8, 8, 8, 16, 304]
 
 
@@ -112,7 +112,7 @@ def _columns(plane, n, out):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("n", range(1, WIDTH))
-def test_numbers_that_lie_apart_are_loaded_one_by_one(n: int) -> None:
+def test_strided_numbers_are_loaded_one_by_one(n: int) -> None:
     plane, out = np.random.default_rng(n).normal(size=(8 + n, 3)), np.empty(16)
     _columns(plane, n, out)
     assert out.tolist() == [*plane[1:9, 1], *plane[8:, 1], *[0.0] * (8 - n)]
@@ -124,7 +124,7 @@ def _rows(plane, cube, out):  # type: ignore[no-untyped-def]
     store(row(cube, 1, 2), 1, load(row(cube, 0, 1), 0))
 
 
-def test_rows_of_two_and_of_three_axes() -> None:
+def test_rows_of_two_and_three_dimensional_arrays() -> None:
     plane, cube, out = NUMBERS[:36].reshape(4, 9).copy(), np.arange(54.0).reshape(2, 3, 9), np.empty(8)
     expected = cube.copy()
     expected[1, 2, 1:] = cube[0, 1, :8]
@@ -134,7 +134,7 @@ def test_rows_of_two_and_of_three_axes() -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 8, 1000])
-def test_aligned_arrays_begin_at_multiples_of_64_bytes(n: int) -> None:
+def test_aligned_arrays_start_at_multiples_of_64_bytes(n: int) -> None:
     for _ in range(5):
         array = aligned(n)
         assert array.shape == (n,)
@@ -159,7 +159,7 @@ def _through_singles(numbers, plane, out):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("called", ["compiled", "plain"])
-def test_float32_is_rounded_once_and_is_never_infinite(called: str) -> None:
+def test_float32_is_rounded_once_and_stays_finite(called: str) -> None:
     plane, out = np.full((2, 16), 7.0, dtype=np.float32), np.full(16, 5.0)
     run = _through_singles if called == "compiled" else getattr(_through_singles, "py_func", _through_singles)
     run(MANY, plane, out)
@@ -177,7 +177,7 @@ def _put(a, b, out):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_what_is_put_comes_back_as_it_is_there(dtype: Any) -> None:
+def test_stored_values_are_read_back_in_their_dtype(dtype: Any) -> None:
     there, out = np.zeros(8, dtype=dtype), np.zeros(8)
     _put(NUMBERS, there, out)
     assert there.tolist() == NUMBERS[:8].astype(dtype).tolist() == out.tolist()
@@ -185,7 +185,7 @@ def test_what_is_put_comes_back_as_it_is_there(dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("n", [1, 8, 1000])
-def test_copies_to_work_on_are_aligned_and_of_the_same_numbers(n: int, dtype: Any) -> None:
+def test_working_copies_are_aligned_and_equal(n: int, dtype: Any) -> None:
     array = aligned_like(np.ones(3, dtype=dtype), n)
     assert (array.shape, array.dtype) == ((n,), dtype)
     assert not array.any()

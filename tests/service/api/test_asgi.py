@@ -77,11 +77,11 @@ async def ask(app: Application, scope: dict[str, Any], parts: list[bytes | None]
         ({"type": "websocket", "path": f"{URL}/predict"}, None),
     ],
 )
-def test_which_requests_are_hot(scope, expected):
+def test_matching_of_inline_requests(scope, expected):
     assert match_request(scope) == expected
 
 
-async def test_a_body_in_one_message_and_in_many():
+async def test_a_body_may_come_in_one_or_many_messages():
     async with application() as app:
         whole = await ask(app, scope_of(f"{URL}/predict"), [PREDICT])
         cut = await ask(app, scope_of(f"{URL}/predict"), [PREDICT[:9], b"", PREDICT[9:]])
@@ -90,21 +90,21 @@ async def test_a_body_in_one_message_and_in_many():
         assert app.state.bodies.bytes == 0
 
 
-async def test_a_client_that_goes_away_is_not_answered_and_holds_nothing():
+async def test_a_disconnected_client_gets_no_reply_and_holds_no_memory():
     async with application() as app:
         assert await ask(app, scope_of(f"{URL}/update"), [None]) == (0, {}, b"")
         assert await ask(app, scope_of(f"{URL}/update"), [b'{"events": ', None]) == (0, {}, b"")
         assert app.state.bodies.bytes == 0
 
 
-async def test_a_body_that_never_begins_is_given_up():
+async def test_a_missing_body_times_out():
     async with application(body_seconds=0.05) as app:
         status, _, body = await ask(app, scope_of(f"{URL}/predict"), [])
         assert (status, json.loads(body)["code"]) == (408, "too-slow")
         assert app.state.bodies.bytes == 0
 
 
-async def test_a_request_that_is_cancelled_while_its_body_comes_holds_nothing():
+async def test_a_request_cancelled_while_reading_its_body_holds_no_memory():
     async with application() as app:
         for parts in ([], [PREDICT[:5]]):
             more = asyncio.ensure_future(stuck(app, parts))
@@ -130,7 +130,7 @@ async def stuck(app: Application, parts: list[bytes]) -> None:
     await app(scope_of(f"{URL}/predict"), receive, send)
 
 
-async def test_a_client_that_does_not_read_a_reply_in_lines_is_dropped(caplog):
+async def test_a_client_not_reading_an_ndjson_reply_is_dropped(caplog):
     async with application(ws_stall_seconds=0.05) as app:
         learner = app.state.engine.get("fraud")
         uses, sent = learner.users, []
@@ -154,20 +154,20 @@ async def test_a_client_that_does_not_read_a_reply_in_lines_is_dropped(caplog):
 @pytest.mark.parametrize(
     ("length", "status"), [(b"9" * 5000, 413), (b"9" * 19, 413), (b"0" * 5000 + b"7", 200), (b"0" * 5000, 200)]
 )
-async def test_a_length_of_any_number_of_digits_is_read(length, status):
+async def test_a_content_length_may_have_any_number_of_digits(length, status):
     async with application() as app:
         scope = scope_of(f"{URL}/predict") | {"headers": [(b"content-length", length)]}
         assert (await ask(app, scope, [PREDICT]))[0] == status
 
 
-async def test_encodings_of_several_headers_are_taken_together():
+async def test_encodings_of_several_headers_are_combined():
     async with application() as app:
         headers = [(b"content-encoding", b"identity"), (b"content-encoding", b"gzip")]
         status, _, body = await ask(app, scope_of(f"{URL}/predict") | {"headers": headers}, [PREDICT])
         assert (status, json.loads(body)["code"]) == (415, "unsupported-type")
 
 
-async def test_a_fault_of_ours_is_answered_with_its_id_and_raised_for_the_log(monkeypatch):
+async def test_an_internal_error_is_answered_with_its_id_and_logged(monkeypatch):
     async with application() as app:
 
         async def broken(*_: Any) -> Any:
@@ -190,7 +190,7 @@ async def test_a_fault_of_ours_is_answered_with_its_id_and_raised_for_the_log(mo
         assert app.state.bodies.bytes == 0
 
 
-async def test_ids_of_requests():
+async def test_request_ids_are_returned():
     async with client() as http:
         await http.put(URL, json=DENSE)
         local = [(await http.post(f"{URL}/predict", content=PREDICT)).headers["x-request-id"] for _ in range(3)]
@@ -203,7 +203,7 @@ async def test_ids_of_requests():
         assert odd.headers["x-request-id"] != "x" * 65
 
 
-async def test_other_methods_are_refused_with_what_is_allowed():
+async def test_other_methods_are_refused_with_the_allowed_ones():
     async with client() as http:
         for operation in ("predict", "update", "labels"):
             for method in ("GET", "HEAD", "OPTIONS", "PUT"):
@@ -211,7 +211,7 @@ async def test_other_methods_are_refused_with_what_is_allowed():
                 assert (reply.status_code, reply.headers["allow"]) == (405, "POST")
 
 
-async def test_names_and_learners_that_are_not_there():
+async def test_invalid_names_and_missing_learners_are_refused():
     async with client() as http:
         for operation in ("predict", "update", "labels"):
             missing = await http.post(f"/v1/learners/nobody/{operation}", content=b"no matter")
@@ -233,7 +233,7 @@ async def test_names_and_learners_that_are_not_there():
         ("explain=2&explain=3", "conflict"),
     ],
 )
-async def test_a_bad_number_of_contributions(query, code):
+async def test_an_invalid_number_of_contributions_is_refused(query, code):
     async with client() as http:
         await http.put(URL, json=DENSE)
         reply = await http.post(f"{URL}/predict?{query}", content=PREDICT)
@@ -245,7 +245,7 @@ async def test_a_bad_number_of_contributions(query, code):
         assert len(document["results"][0]["explanation"]["features"]) == 2
 
 
-async def test_the_hot_routes_are_documented():
+async def test_the_inline_routes_are_documented():
     async with client() as http:
         paths = (await http.get("/openapi.json")).json()["paths"]
         for operation in ("predict", "update", "labels"):

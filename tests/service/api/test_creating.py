@@ -50,7 +50,7 @@ async def asked_for(http: httpx.AsyncClient, name: str) -> bool:
     return await creating(http) == [name]
 
 
-async def test_learners_are_told_from_the_moment_that_they_are_asked_for() -> None:
+async def test_learners_being_created_are_listed_immediately() -> None:
     store = Gated()
     async with serving(store) as (http, engine):
         request = [asyncio.create_task(http.put(f"/learners/{name}", json=DENSE)) for name in ("b", "a", "b")]
@@ -72,7 +72,7 @@ async def test_learners_are_told_from_the_moment_that_they_are_asked_for() -> No
 
 
 @pytest.mark.parametrize("refused", [True, False])
-async def test_one_that_comes_to_nothing_is_told_no_longer(refused: bool) -> None:
+async def test_a_failed_creation_is_removed_from_the_list(refused: bool) -> None:
     store = Gated()
     async with serving(store, max_learners=1) as (http, engine):
         if refused:
@@ -89,7 +89,7 @@ async def test_one_that_comes_to_nothing_is_told_no_longer(refused: bool) -> Non
         assert (await creating(http), engine.creations) == ([], [])
 
 
-async def test_clones_are_told_too() -> None:
+async def test_clones_being_created_are_listed() -> None:
     store = Gated()
     store.open.set()
     async with serving(store) as (http, _):
@@ -102,7 +102,7 @@ async def test_clones_are_told_too() -> None:
         assert await creating(http) == []
 
 
-async def test_a_key_for_some_learners_is_told_of_these(tmp_path: Path) -> None:
+async def test_a_restricted_key_sees_only_creations_of_its_learners(tmp_path: Path) -> None:
     ring = Keyring(tmp_path)
     root, some = ring.make("root", "admin"), ring.make("some", "read", pattern="fraud-*")
     async with keyed(ring) as (app, http):
@@ -112,7 +112,7 @@ async def test_a_key_for_some_learners_is_told_of_these(tmp_path: Path) -> None:
         assert await creating(http, some) == ["fraud-a"]
 
 
-async def test_whether_it_is_busy() -> None:
+async def test_the_overview_reports_whether_a_learner_is_busy() -> None:
     store = Gated()
     store.open.set()
     async with serving(store) as (http, engine):
@@ -128,7 +128,7 @@ async def test_whether_it_is_busy() -> None:
         assert not (await overview(http)).learners[0].busy
 
 
-def test_of_several_nodes_each_is_told_once() -> None:
+def test_a_creation_on_several_nodes_is_listed_once() -> None:
     def node(learners: list[str], *making: str) -> dict[str, object]:
         return {
             "learners": [{"name": name} for name in learners],

@@ -61,7 +61,7 @@ def with_silent(
         yield http, address, name
 
 
-def test_a_host_that_does_not_answer_in_time(redis: RedisServer, tmp_path: Path) -> None:
+def test_an_unresponsive_host_times_out(redis: RedisServer, tmp_path: Path) -> None:
     with with_silent(redis, tmp_path / "log", 1.0) as (http, address, name):
         for path in (f"/learners/{name}/update", f"/learners/{name}/labels"):
             reply = http.post(path, json={"events": [event(1)]})
@@ -76,7 +76,7 @@ def test_a_host_that_does_not_answer_in_time(redis: RedisServer, tmp_path: Path)
         # it is in memory now, for a while, and answers for itself once the nodes have settled to that
 
 
-def test_a_host_that_is_gone_is_not_waited_for(redis: RedisServer, tmp_path: Path) -> None:
+def test_a_removed_host_is_not_awaited(redis: RedisServer, tmp_path: Path) -> None:
     with (
         with_silent(redis, tmp_path / "log", 10_000.0) as (http, address, name),
         ThreadPoolExecutor() as threads,
@@ -104,7 +104,7 @@ def answers(listener: socket.socket, body: bytes = b"answered") -> None:
             connection.sendall(head + body)
 
 
-def test_a_host_that_is_down_is_told_of_once(redis: RedisServer, tmp_path: Path) -> None:
+def test_a_host_failure_is_logged_once(redis: RedisServer, tmp_path: Path) -> None:
     log = tmp_path / "log"
     listener = socket.create_server(("127.0.0.1", 0))
     with with_silent(redis, log, 0.3, listener) as (http, address, name):
@@ -122,7 +122,7 @@ def test_a_host_that_is_down_is_told_of_once(redis: RedisServer, tmp_path: Path)
         speaker.join()
 
 
-def test_what_a_host_told_stays_for_a_while(redis: RedisServer, tmp_path: Path) -> None:
+def test_the_last_report_of_a_host_is_kept_for_a_while(redis: RedisServer, tmp_path: Path) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     with with_silent(redis, tmp_path / "log", 0.3, listener) as (http, _, _):
         report = {"learners": [{"name": "theirs"}], "asleep": [], "creating": [], "unavailable": {}}
@@ -140,7 +140,7 @@ def test_what_a_host_told_stays_for_a_while(redis: RedisServer, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("hurried", ["client", "watch"])
-async def test_time_that_is_over_is_not_given_again(hurried: str) -> None:
+async def test_an_expired_deadline_is_not_extended(hurried: str) -> None:
     """A piece of the body, or word of the host's end, that comes while the wait is being called off."""
     pieces = asyncio.Event()
 
@@ -203,9 +203,7 @@ def created_there(
     return name
 
 
-def test_what_the_host_refuses_by_the_head_of_a_request_is_told_as_it_says_it(
-    redis: RedisServer, tmp_path: Path
-) -> None:
+def test_an_early_refusal_by_the_host_is_forwarded_unchanged(redis: RedisServer, tmp_path: Path) -> None:
     """It closes the connection on a body that it does not want to read, of which more is on its way than fits."""
     ring = Keyring(tmp_path)
     admin = ring.make("admin", "admin")
@@ -232,7 +230,7 @@ def test_what_the_host_refuses_by_the_head_of_a_request_is_told_as_it_says_it(
             assert reply.json()["applied"] == 5000
 
 
-def test_a_request_is_counted_where_it_is_answered(redis: RedisServer, tmp_path: Path) -> None:
+def test_a_forwarded_request_is_counted_on_the_answering_node(redis: RedisServer, tmp_path: Path) -> None:
     ring = Keyring(tmp_path)
     admin = ring.make("admin", "admin")
     rare = ring.make("rare", "predict", requests_per_second=0.001)
@@ -253,7 +251,7 @@ def test_a_request_is_counted_where_it_is_answered(redis: RedisServer, tmp_path:
             assert http.post(f"/learners/{name}/predict", json=predict, headers=rare).status_code == 429
 
 
-def test_a_request_without_the_rest_of_its_body_has_its_line(redis: RedisServer, tmp_path: Path) -> None:
+def test_a_request_with_an_incomplete_body_is_logged(redis: RedisServer, tmp_path: Path) -> None:
     with (
         two_nodes(redis, tmp_path) as (here, there),
         httpx.Client(base_url=f"{here.url}/v1", trust_env=False, timeout=300) as http,

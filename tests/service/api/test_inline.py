@@ -47,7 +47,7 @@ def shared() -> Iterator[Service]:
         (BODY, {"content_type": "application/json; charset=utf-8", "x_request_id": "mine"}),
     ],
 )
-def test_a_reply_equals_that_over_asgi(shared: Service, body: bytes, headers: dict[str, str]) -> None:
+def test_an_inline_reply_equals_that_over_asgi(shared: Service, body: bytes, headers: dict[str, str]) -> None:
     data = request(body, **headers)
     with shared.over_asgi(0):
         connection = shared.connect()
@@ -68,7 +68,7 @@ def test_a_reply_equals_that_over_asgi(shared: Service, body: bytes, headers: di
     assert len(local) == (1 if "x_request_id" in headers else 3)
 
 
-def test_a_server_without_our_protocol_gives_the_same(shared: Service) -> None:
+def test_a_server_without_our_protocol_gives_the_same_replies(shared: Service) -> None:
     with served(uvicorn={"http": HttpToolsProtocol}) as service:
         with service.over_asgi(1):
             reply = service.ask(request())
@@ -86,7 +86,7 @@ def test_a_server_without_our_protocol_gives_the_same(shared: Service) -> None:
         (request(content_encoding="br"), 415, "unsupported-type"),
     ],
 )
-def test_asgi_refuses_a_head(shared: Service, data: bytes, status: int, code: str) -> None:
+def test_asgi_refuses_invalid_heads(shared: Service, data: bytes, status: int, code: str) -> None:
     connection = shared.connect()
     for _ in range(2):  # the second head is cached
         with shared.over_asgi(1):
@@ -137,7 +137,7 @@ def test_a_refused_body_gets_the_same_reply_inline_and_over_asgi(
         request(content_length="0000000" + str(len(BODY))),
     ],
 )
-def test_asgi_answers_what_is_not_plain(shared: Service, data: bytes) -> None:
+def test_asgi_handles_unusual_requests(shared: Service, data: bytes) -> None:
     connection = shared.connect()
     with shared.over_asgi(1):
         connection.send(data)
@@ -151,7 +151,7 @@ def test_asgi_answers_what_is_not_plain(shared: Service, data: bytes) -> None:
         assert connection.ask(request()).status == 200
 
 
-def test_a_body_in_chunks_and_a_client_that_expects_a_word(shared: Service) -> None:
+def test_chunked_bodies_and_expect_continue(shared: Service) -> None:
     connection = shared.connect()
     head = request(b"").replace(b"content-length: 0", b"transfer-encoding: chunked")
     assert connection.ask(head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)).status == 200
@@ -173,7 +173,7 @@ def test_other_methods_are_refused(shared: Service, method: str) -> None:
 # Connections
 
 
-def test_a_connection_stays_open_unless_the_client_says_otherwise(shared: Service) -> None:
+def test_a_connection_stays_open_unless_the_client_requests_a_close(shared: Service) -> None:
     connection = shared.connect()
     for _ in range(3):
         assert connection.ask(request()).header("connection") is None
@@ -187,7 +187,7 @@ def test_a_connection_stays_open_unless_the_client_says_otherwise(shared: Servic
         assert old.ended()
 
 
-def test_replies_to_pipelined_requests_come_in_order(shared: Service) -> None:
+def test_replies_to_pipelined_requests_stay_in_order(shared: Service) -> None:
     connection = shared.connect()
     with shared.over_asgi(0):
         connection.send(b"".join(request(x_request_id=f"n{i}") for i in range(50)))
@@ -195,7 +195,7 @@ def test_replies_to_pipelined_requests_come_in_order(shared: Service) -> None:
     assert [reply.header("x-request-id") for reply in replies] == [f"n{i}" for i in range(50)]
 
 
-def test_replies_come_in_order_where_some_take_longer(shared: Service) -> None:
+def test_replies_stay_in_order_if_some_take_longer(shared: Service) -> None:
     learn = json.dumps({"events": events(3, 100, ids=False)}).encode()
     slow = [
         request(learn, f"{URL}/update", x_request_id="update"),
@@ -218,7 +218,7 @@ def test_replies_come_in_order_where_some_take_longer(shared: Service) -> None:
         assert connection.ask(request()).status == 200
 
 
-def test_requests_cut_anywhere(shared: Service) -> None:
+def test_requests_may_be_split_anywhere(shared: Service) -> None:
     whole = request()
     expected = shared.ask(whole).body
     connection = shared.connect()
@@ -237,7 +237,7 @@ def test_requests_cut_anywhere(shared: Service) -> None:
     assert shared.app.state.bodies.bytes == 0
 
 
-def test_a_body_that_is_longer_than_it_says(shared: Service) -> None:
+def test_a_body_longer_than_its_content_length_is_refused(shared: Service) -> None:
     for _ in range(2):
         connection = shared.connect()
         assert connection.ask(request() + b"more").status == 200
@@ -245,7 +245,7 @@ def test_a_body_that_is_longer_than_it_says(shared: Service) -> None:
         assert connection._file.readline() == b"HTTP/1.1 400 Bad Request\r\n"
 
 
-def test_a_client_that_goes_away_before_its_body_is_whole(shared: Service) -> None:
+def test_a_client_disconnecting_within_its_body(shared: Service) -> None:
     gone = shared.answered(499)
     for cut in (0, 10):
         connection = shared.connect()
@@ -263,7 +263,7 @@ def flooded(headers: int) -> bytes:
     return request().replace(b"host: localhost\r\n", b"host: localhost\r\n" + flood)
 
 
-def test_many_headers_are_answered_as_ever_and_not_kept(shared: Service) -> None:
+def test_requests_with_many_headers_are_answered_and_not_cached(shared: Service) -> None:
     connection = shared.connect()
     for _ in range(2):
         assert connection.ask(flooded(60)).status == 200
@@ -271,7 +271,7 @@ def test_many_headers_are_answered_as_ever_and_not_kept(shared: Service) -> None
     assert connection.ask(request()).status == 200
 
 
-def test_a_flood_of_headers_ends_the_connection_and_no_other(shared: Service) -> None:
+def test_a_flood_of_headers_closes_only_that_connection(shared: Service) -> None:
     connection = shared.connect()
     with suppress(ConnectionError):  # it may be cut off while it still sends: then nothing of the reply is read
         connection.send(flooded(5000))
@@ -280,7 +280,7 @@ def test_a_flood_of_headers_ends_the_connection_and_no_other(shared: Service) ->
     assert shared.connect().ask(request()).status == 200
 
 
-def test_a_body_whose_length_is_told_twice_is_refused(shared: Service) -> None:
+def test_a_body_with_two_lengths_is_refused(shared: Service) -> None:
     twice = request().replace(b"host: localhost\r\n", b"host: localhost\r\ntransfer-encoding: chunked\r\n")
     other = request().replace(b"host: localhost\r\n", b"host: localhost\r\ncontent-length: 3\r\n")
     for data in (twice, other):
@@ -292,7 +292,7 @@ def test_a_body_whose_length_is_told_twice_is_refused(shared: Service) -> None:
 # Cached heads
 
 
-def test_the_cache_of_heads_is_bounded_and_has_heads_of_single_requests() -> None:
+def test_the_head_cache_is_bounded_and_stores_single_requests_only() -> None:
     path = InlinePath(None, None, None)  # type: ignore[arg-type]
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(BODY)).encode())]
     head = path.parse(b"/v1/learners/fraud/predict", headers)
@@ -318,7 +318,7 @@ def test_the_cache_of_heads_is_bounded_and_has_heads_of_single_requests() -> Non
 # What a learner or a node says
 
 
-def test_events_with_ids_are_remembered() -> None:
+def test_events_with_ids_are_stored() -> None:
     with served() as service:
         connection = service.connect()
         with service.over_asgi(2):
@@ -330,7 +330,7 @@ def test_events_with_ids_are_remembered() -> None:
             assert connection.ask(request()).json["remembered"] == 0
 
 
-def test_long_work_is_left_to_a_thread() -> None:
+def test_long_computations_run_in_a_thread() -> None:
     with served() as service, pytest.MonkeyPatch.context() as patched:
         expected = service.ask(request()).body
         patched.setattr(label_join, "_INLINE_WORK", 2)
@@ -338,7 +338,7 @@ def test_long_work_is_left_to_a_thread() -> None:
             assert service.ask(request()).body == expected
 
 
-def test_a_learner_that_sleeps_is_woken() -> None:
+def test_an_evicted_learner_is_loaded() -> None:
     with served(max_resident=1) as service:
         expected = service.ask(request()).body
         service.http("PUT", "/v1/learners/another", json=DENSE)
@@ -347,7 +347,7 @@ def test_a_learner_that_sleeps_is_woken() -> None:
             assert service.ask(request()).body == expected
 
 
-def test_a_learner_that_is_asked_is_the_last_to_sleep(shared: Service) -> None:
+def test_a_request_updates_the_last_use_of_a_learner(shared: Service) -> None:
     learner = shared.app.state.engine.get("fraud")
     connection = shared.connect()
     connection.ask(request())
@@ -356,7 +356,7 @@ def test_a_learner_that_is_asked_is_the_last_to_sleep(shared: Service) -> None:
     assert learner.last_used > before
 
 
-def test_a_store_that_is_away_is_told(shared: Service) -> None:
+def test_an_unreachable_store_is_reported(shared: Service) -> None:
     node = shared.app.state.engine.node
     connection = shared.connect()
     with pytest.MonkeyPatch.context() as patched, shared.over_asgi(0):
@@ -366,7 +366,7 @@ def test_a_store_that_is_away_is_told(shared: Service) -> None:
     assert connection.ask(request()).json["stale_seconds"] == 0
 
 
-def test_bodies_have_their_bounds() -> None:
+def test_body_sizes_are_limited() -> None:
     with served(max_body_bytes=4096, max_buffered_bytes=8192) as service:
         connection = service.connect()
         assert connection.ask(request()).status == 200
@@ -381,7 +381,7 @@ def test_bodies_have_their_bounds() -> None:
         assert service.app.state.bodies.bytes == 0
 
 
-def test_a_fault_of_ours_is_answered_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_answered_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     with served() as service, pytest.MonkeyPatch.context() as patched:
         connection = service.connect()
         assert connection.ask(request()).status == 200  # its head is known
@@ -398,7 +398,7 @@ def test_a_fault_of_ours_is_answered_and_logged_once(caplog: pytest.LogCaptureFi
             assert item.ended()  # which is uvicorn's way
 
 
-def test_every_request_is_counted_and_has_its_line() -> None:
+def test_every_request_is_counted_and_logged() -> None:
     stream = io.BytesIO()
     with served(LineWriter(stream, "json")) as service:
         connection = service.connect()
@@ -419,7 +419,7 @@ def test_every_request_is_counted_and_has_its_line() -> None:
     assert {line["bytes"] for line in report} == {len(BODY), len(BODY) + 18}
 
 
-def test_what_uvicorn_is_set_to_count_goes_its_way() -> None:
+def test_requests_take_the_uvicorn_path_if_it_limits_concurrency() -> None:
     with served(uvicorn={"limit_concurrency": 2}) as service:
         with service.over_asgi(1):
             assert service.ask(request()).status == 200
@@ -434,9 +434,7 @@ def test_what_uvicorn_is_set_to_count_goes_its_way() -> None:
 @pytest.mark.parametrize(
     "data_sent", [request(), request(b"", URL, "GET")], ids=["answered at once", "answered by the application"]
 )
-def test_a_client_that_reads_nothing_is_not_read_or_written_to_without_end(
-    data_sent: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_buffers_for_a_client_that_reads_nothing_are_bounded(data_sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_protocol, "_STALL_SECONDS", 600.0)  # a machine that stands still meanwhile drops nobody
     with served(uvicorn={"timeout_keep_alive": 600.0}) as service:
         connection = service.connect()
@@ -473,14 +471,14 @@ def test_a_client_that_reads_nothing_is_not_read_or_written_to_without_end(
         assert connection.ask(many[0][rest:] if rest else many[0]).status == 200
 
 
-def test_a_connection_that_is_idle_is_closed_after_its_time() -> None:
+def test_an_idle_connection_is_closed_after_its_timeout() -> None:
     with served(uvicorn={"timeout_keep_alive": 0.2}) as service:
         connection = service.connect()
         assert connection.ask(request()).status == 200
         assert connection.ended()
 
 
-def test_the_end_of_the_service_closes_connections_and_answers_what_has_begun() -> None:
+def test_shutdown_closes_connections_and_answers_started_requests() -> None:
     with served() as service:
         idle, begun, never = service.connect(), service.connect(), service.connect()
         for item in (idle, begun):

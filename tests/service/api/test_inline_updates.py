@@ -70,7 +70,7 @@ def test_a_reply_equals_that_over_asgi() -> None:
         assert digests[0] == digests[1]
 
 
-def test_the_head_and_the_body_in_pieces_of_their_own(shared: Service) -> None:
+def test_heads_and_bodies_may_arrive_in_separate_pieces(shared: Service) -> None:
     connection = shared.connect()
     before = learnt(shared)
     with shared.over_asgi(0):
@@ -86,7 +86,7 @@ def test_the_head_and_the_body_in_pieces_of_their_own(shared: Service) -> None:
     assert learnt(shared) == before + 2
 
 
-def test_a_body_may_take_longer_than_an_idle_connection_lives() -> None:
+def test_a_body_may_take_longer_than_the_idle_timeout() -> None:
     with served(uvicorn={"timeout_keep_alive": 1}) as service:
         connection = service.connect()
         connection.send(request() + learn(100)[:-5])  # the first one's reply sets the timer
@@ -112,7 +112,7 @@ def test_large_updates_may_be_pipelined(shared: Service) -> None:
     assert learnt(shared) == before + 12 * 700
 
 
-def test_a_client_that_goes_away_in_its_body_holds_nothing(shared: Service) -> None:
+def test_a_client_disconnecting_within_its_body_holds_no_memory(shared: Service) -> None:
     connection = shared.connect()
     connection.send(learn(1100)[:-5])
     eventually(lambda: shared.app.state.bodies.bytes > 0)
@@ -120,7 +120,7 @@ def test_a_client_that_goes_away_in_its_body_holds_nothing(shared: Service) -> N
     eventually(lambda: shared.app.state.bodies.bytes == 0)
 
 
-def test_a_body_that_does_not_come_is_told() -> None:
+def test_a_missing_body_is_reported() -> None:
     with served(body_seconds=0.2) as service:
         connection = service.connect()
         connection.send(learn(1100)[:-5])
@@ -129,7 +129,7 @@ def test_a_body_that_does_not_come_is_told() -> None:
         assert service.app.state.bodies.bytes == 0
 
 
-def test_asgi_does_not_count_the_time_of_a_body_anew() -> None:
+def test_asgi_does_not_restart_the_body_timeout() -> None:
     with served(body_seconds=3600) as service:
         service.app.head_seconds = 0.2  # in which the connection itself waits for it
         connection = service.connect()
@@ -175,7 +175,7 @@ def test_asgi_refuses_if_the_queue_is_full() -> None:
         assert [item.reply().status for item in (first, second)] == [200, 200]
 
 
-def test_replies_come_in_order_while_the_store_takes_its_time(shared: Service) -> None:
+def test_replies_stay_in_order_while_the_store_is_slow(shared: Service) -> None:
     connection = shared.connect()
     sent = [learn(2000, x_request_id="a"), request(x_request_id="b"), learn(2001, x_request_id="c")]
     sent += [request(b"", URL, "GET", x_request_id="d"), learn(2002, x_request_id="e"), request(x_request_id="f")]
@@ -190,7 +190,7 @@ def test_replies_come_in_order_while_the_store_takes_its_time(shared: Service) -
         assert {reply.status for reply in replies} == {200}
 
 
-def test_what_is_learnt_side_by_side_is_one_record() -> None:
+def test_concurrent_updates_become_one_record() -> None:
     with served() as service, held_up(service) as go_on:
         connections = [service.connect() for _ in range(8)]
         replica = service.app.state.engine.get("fraud")
@@ -206,7 +206,7 @@ def test_what_is_learnt_side_by_side_is_one_record() -> None:
         assert replica.users == 0
 
 
-def test_a_store_that_fails_is_told_and_the_connection_goes_on(shared: Service) -> None:
+def test_a_store_failure_is_reported_and_the_connection_continues(shared: Service) -> None:
     store = shared.app.state.engine.node.store
     connection = shared.connect()
     before = learnt(shared)
@@ -225,7 +225,7 @@ def test_a_store_that_fails_is_told_and_the_connection_goes_on(shared: Service) 
     assert connection.ask(learn(3000)).json["applied"] == 1
 
 
-def test_a_fault_of_ours_is_answered_and_logged(shared: Service, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_answered_and_logged(shared: Service, caplog: pytest.LogCaptureFixture) -> None:
     connection = shared.connect()
 
     def broken(*_: Any) -> Any:
@@ -239,7 +239,7 @@ def test_a_fault_of_ours_is_answered_and_logged(shared: Service, caplog: pytest.
     assert connection.ask(learn(3100)).json["duplicate"] == 1  # it was learnt
 
 
-def test_a_client_that_hangs_up_is_learnt_from_and_lets_go(shared: Service) -> None:
+def test_the_update_of_a_disconnected_client_is_learnt_and_memory_freed(shared: Service) -> None:
     replica = shared.app.state.engine.get("fraud")
     before = learnt(shared)
     with held_up(shared) as go_on:
@@ -253,7 +253,7 @@ def test_a_client_that_hangs_up_is_learnt_from_and_lets_go(shared: Service) -> N
     assert learnt(shared) == before + 1
 
 
-def test_a_learner_does_not_fall_asleep_under_an_update() -> None:
+def test_a_learner_is_not_evicted_during_an_update() -> None:
     with served() as service, held_up(service) as go_on:
         replica = service.app.state.engine.get("fraud")
         connection = service.connect()
@@ -265,7 +265,7 @@ def test_a_learner_does_not_fall_asleep_under_an_update() -> None:
         eventually(lambda: replica.idle)
 
 
-def test_a_service_that_stops_answers_what_is_being_learnt() -> None:
+def test_shutdown_answers_updates_in_progress() -> None:
     with served() as service:
         with held_up(service) as go_on:
             connection = service.connect()
@@ -281,7 +281,7 @@ def test_a_service_that_stops_answers_what_is_being_learnt() -> None:
         stopping.join(PATIENCE)
 
 
-def test_a_service_that_stops_closes_with_the_last_of_pipelined_replies() -> None:
+def test_shutdown_closes_after_the_last_pipelined_reply() -> None:
     with served() as service:
         with held_up(service) as go_on:
             connection = service.connect()
@@ -297,7 +297,7 @@ def test_a_service_that_stops_closes_with_the_last_of_pipelined_replies() -> Non
         stopping.join(PATIENCE)
 
 
-def test_a_service_whose_time_to_stop_is_over_says_that_it_does_not_know() -> None:
+def test_a_shutdown_timeout_reports_an_unknown_outcome() -> None:
     with served(uvicorn={"timeout_graceful_shutdown": 1}) as service:
         with held_up(service):
             connection = service.connect()
@@ -311,7 +311,7 @@ def test_a_service_whose_time_to_stop_is_over_says_that_it_does_not_know() -> No
         stopping.join(PATIENCE)
 
 
-def test_asgi_answers_an_update_without_features() -> None:
+def test_asgi_answers_updates_without_features() -> None:
     with served() as service:
         named = BODY.replace(b"]}]", b'], "id": "served"}]')
         assert service.ask(request(named)).json["remembered"] == 1

@@ -51,7 +51,7 @@ async def drifted(http: httpx.AsyncClient, name: str = "a") -> None:
 # History
 
 
-async def test_the_history_has_a_row_at_every_stride_and_survives_a_crash(store: Store) -> None:
+async def test_the_history_has_a_row_per_stride_and_survives_a_crash(store: Store) -> None:
     async with serving(store) as (http, _):
         await http.put("/learners/a", json=DENSE)
         for start in range(0, 400, 40):
@@ -71,7 +71,7 @@ async def test_the_history_has_a_row_at_every_stride_and_survives_a_crash(store:
         assert (await history(http, by="events", **{"from": 1e6}))["points"] == []
 
 
-async def test_a_row_is_of_its_own_moment_however_events_came(store: Store) -> None:
+async def test_a_history_row_is_independent_of_batching(store: Store) -> None:
     async with serving(store) as (http, _):
         for name, size in (("a", 400), ("b", 1)):
             for setup in ("dense", "ordinal"):
@@ -94,7 +94,7 @@ async def test_a_row_is_of_its_own_moment_however_events_came(store: Store) -> N
         ({"step": "nan"}, "step"),
     ],
 )
-async def test_a_bad_query_is_refused(query: dict[str, Any], pointer: str) -> None:
+async def test_an_invalid_query_is_refused(query: dict[str, Any], pointer: str) -> None:
     async with serving(MemoryStore()) as (http, _):
         await http.put("/learners/a", json=DENSE)
         await posted(http, "/learners/a/update", labelled("dense", 0, 130))
@@ -103,7 +103,7 @@ async def test_a_bad_query_is_refused(query: dict[str, Any], pointer: str) -> No
         assert [error["pointer"] for error in reply.json()["errors"]] == [f"/{pointer}"]
 
 
-async def test_without_times_the_axis_is_events() -> None:
+async def test_without_times_the_history_axis_is_events() -> None:
     async with serving(MemoryStore()) as (http, _):
         await http.put("/learners/a", json=DENSE)
         bare = [{name: value for name, value in item.items() if name != "time"} for item in labelled("dense", 0, 130)]
@@ -117,7 +117,7 @@ async def test_without_times_the_axis_is_events() -> None:
 # Curves and alarms
 
 
-async def test_curves(store: Store) -> None:
+async def test_curves_of_the_window(store: Store) -> None:
     async with serving(store) as (http, _):
         await http.put("/learners/a", json=DENSE)
         assert (await http.get("/learners/a/metrics/curves")).status_code == 200
@@ -184,7 +184,7 @@ class Reader:
         return actual
 
 
-async def test_who_reconnects_misses_nothing(store: Store) -> None:
+async def test_a_reconnecting_reader_misses_no_events(store: Store) -> None:
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=DENSE)
         await posted(http, "/learners/a/update", labelled("dense", 0, 100))
@@ -217,7 +217,7 @@ async def test_who_reconnects_misses_nothing(store: Store) -> None:
         assert len(from_the_start) == len(points) + 1 + 1
 
 
-async def test_points_of_served_events_come_while_nothing_is_learnt(store: Store) -> None:
+async def test_points_of_served_events_arrive_without_learning(store: Store) -> None:
     """Whoever reconnects after any of them gets the rest, and none twice, though no labelled event came between."""
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=DENSE)
@@ -246,7 +246,7 @@ async def test_points_of_served_events_come_while_nothing_is_learnt(store: Store
         assert [data for _, data in again[:-1]] == points[3:]
 
 
-async def test_a_roll_back_is_told_as_a_reset() -> None:
+async def test_a_rollback_is_sent_as_a_reset() -> None:
     async with serving(MemoryStore()) as (http, engine):
         await http.put("/learners/a", json=DENSE)
         await posted(http, "/learners/a/update", labelled("dense", 0, 70))
@@ -276,7 +276,7 @@ async def test_the_stream_of_a_deleted_learner_ends() -> None:
             await anext(reader._events)
 
 
-async def test_the_stream_of_a_learner_that_cannot_move_on_ends() -> None:
+async def test_the_stream_of_a_failed_learner_ends() -> None:
     store = MemoryStore()
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=DENSE)
@@ -289,7 +289,7 @@ async def test_the_stream_of_a_learner_that_cannot_move_on_ends() -> None:
 
 
 @pytest.mark.parametrize("bad", ["x", "1", "1.2", "1.2.3.4", "-1.0.0", "1.0.", "..", "1.0.x", "\u0661.0.0", "1e3.0.0"])
-async def test_an_id_that_is_none_of_ours_is_refused(bad: str) -> None:
+async def test_an_invalid_last_event_id_is_refused(bad: str) -> None:
     async with serving(MemoryStore()) as (http, _):
         await http.put("/learners/a", json=DENSE)
         headers = {"last-event-id": bad.encode()}
@@ -321,7 +321,7 @@ async def test_the_number_of_streams_is_bounded() -> None:
             assert app.state.streams == 0
 
 
-async def test_a_connection_that_was_gone_at_once_does_not_count() -> None:
+async def test_an_immediately_closed_connection_is_not_counted() -> None:
     async with node(MemoryStore()) as engine, over(engine) as http:
         await http.put("/learners/a", json=DENSE)
         app = app_over(engine)
@@ -343,7 +343,7 @@ async def test_a_connection_that_was_gone_at_once_does_not_count() -> None:
 # The stream, of a server
 
 
-def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
+def test_a_stopping_server_ends_its_streams(tmp_path: Path) -> None:
     with Process(f"sqlite:///{tmp_path / 'log.db'}", tmp_path / "server.log") as service:
         url = f"{service.url}/v1/learners/a"
         with httpx.Client(timeout=300, trust_env=False) as http:
@@ -383,7 +383,7 @@ def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("setup", ["dense", "table", "named", "sparse", "embedded"])
-async def test_an_explanation_adds_up_to_the_score_that_is_served(setup: str) -> None:
+async def test_an_explanation_adds_up_to_the_served_score(setup: str) -> None:
     async with serving(MemoryStore()) as (http, engine):
         await http.put("/learners/a", json=SETUPS[setup])
         await posted(http, "/learners/a/update", labelled(setup, 0, 60))
@@ -405,7 +405,7 @@ async def test_an_explanation_adds_up_to_the_score_that_is_served(setup: str) ->
         assert (await posted(http, "/learners/a/labels", labels))["applied"] == 10
 
 
-async def test_names_of_features_and_what_is_not_explained() -> None:
+async def test_explanations_name_features_and_ordinal_learners_have_none() -> None:
     async with serving(MemoryStore()) as (http, engine):
         for setup in ("named", "ordinal"):
             await http.put(f"/learners/{setup}", json=SETUPS[setup])

@@ -72,7 +72,7 @@ async def state_of(http: Any, name: str) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "number"), [("dense", "float32"), *((kind, "float64") for kind in LEARNERS)])
-async def test_the_same_events_in_either_coding_give_the_same_state_and_replies(kind, number):
+async def test_both_encodings_give_the_same_state_and_replies(kind, number):
     async with client() as http:
         for name in ("a", "b"):
             assert (await http.put(f"/v1/learners/{name}", json=LEARNERS[kind])).status_code == 201
@@ -117,7 +117,7 @@ def columnar_nothing(name: str) -> int | None:
     return -128 if name in ("decision", "label", "rank") else None
 
 
-async def test_a_learner_that_is_not_ready_has_no_labels_and_thresholds():
+async def test_a_learner_that_is_not_ready_returns_no_labels_and_thresholds():
     async with client() as http:
         await http.put("/v1/learners/a", json=DENSE)
         request = [{"x": [1, i, 0]} for i in range(3)]
@@ -131,7 +131,7 @@ async def test_a_learner_that_is_not_ready_has_no_labels_and_thresholds():
             await http.post("/v1/learners/a/update", json={"events": learnt})
 
 
-async def test_ids_that_are_numbers_are_their_digits():
+async def test_numeric_ids_equal_their_digits():
     async with client() as http:
         for name in ("a", "b"):
             await http.put(f"/v1/learners/{name}", json=DENSE)
@@ -146,7 +146,7 @@ async def test_ids_that_are_numbers_are_their_digits():
         assert await state_of(http, "a") == await state_of(http, "b")
 
 
-async def test_explanations_are_those_of_json():
+async def test_explanations_equal_those_of_json():
     async with client() as http:
         for kind in ("dense", "sparse", "named"):
             await http.put(f"/v1/learners/{kind}", json=LEARNERS[kind])
@@ -160,7 +160,7 @@ async def test_explanations_are_those_of_json():
             assert reply["explanations"] == [result["explanation"] for result in document["results"]]
 
 
-async def test_the_reply_is_of_the_type_that_is_accepted():
+async def test_the_reply_has_the_accepted_media_type():
     async with client() as http:
         await http.put("/v1/learners/a", json=DENSE)
         request = bare(made("dense", 3))
@@ -174,7 +174,7 @@ async def test_the_reply_is_of_the_type_that_is_accepted():
         assert (neither.status_code, neither.json()["code"]) == (406, "not-acceptable")
 
 
-async def test_openapi_describes_every_coding():
+async def test_openapi_describes_every_encoding():
     async with client() as http:
         document = (await http.get("/openapi.json")).json()
     expected = document["components"]["schemas"]
@@ -197,7 +197,7 @@ async def test_openapi_describes_every_coding():
     }  # fmt: skip
 
 
-async def test_the_examples_of_columns_and_lines_are_taken():
+async def test_the_documented_columns_and_lines_are_accepted():
     def packed(shown: Any) -> Any:
         return {**shown, "data": base64.b64decode(shown["data"])} if isinstance(shown, dict) else shown
 
@@ -245,7 +245,7 @@ def batches(draw: Any) -> tuple[str, list[dict[str, Any]]]:
 
 @given(batch=batches(), number=st.sampled_from(["float32", "float64"]))
 @settings(max_examples=200)
-def test_columns_of_either_coding_are_the_same_to_the_bit(batch, number):
+def test_columns_of_both_encodings_are_equal_bit_for_bit(batch, number):
     kind, events = batch
     config = KINDS[kind]
     members = columns_of(events, number)
@@ -278,7 +278,7 @@ def _list(event_: Any) -> Any:
     return list(event_) if isinstance(event_, (list, tuple)) else float(event_)
 
 
-def test_what_kernels_take_is_writable_and_aligned():
+def test_arrays_for_kernels_are_writable_and_aligned():
     events = made("sparse", 5)
     rows = msgpack_decode.decode_update(body(columns_of(events)), Config.of(LEARNERS["sparse"]))[0].rows
     dense = msgpack_decode.decode_update(body(columns_of(made("dense", 5), "float64")), Config.of(DENSE))[0].rows
@@ -397,7 +397,7 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
 @pytest.mark.parametrize(
     ("kind", "members", "pointers"), REFUSED, ids=lambda item: item if isinstance(item, str) else ""
 )
-def test_refused_with_a_pointer_to_each_fault(kind, members, pointers):
+def test_each_fault_is_refused_with_a_pointer(kind, members, pointers):
     with pytest.raises(Invalid) as refused:
         msgpack_decode.decode_update(body(members), Config.of(LEARNERS[kind]))
     assert [problem.pointer for problem in refused.value.problems] == pointers
@@ -414,7 +414,7 @@ def signalling(values: list[Any], dtype: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-async def test_nans_that_signal_are_nans_and_no_warning(dtype):
+async def test_signalling_nans_become_nan_without_a_warning(dtype):
     async with client() as http:
         await http.put("/v1/learners/a", json=DENSE)
         await http.put("/v1/learners/s", json=LEARNERS["sparse"])
@@ -449,14 +449,14 @@ async def test_nans_that_signal_are_nans_and_no_warning(dtype):
         ),
     ],
 )
-def test_what_was_expected_is_told(kind, members, json_reply):
+def test_the_expected_type_is_reported(kind, members, json_reply):
     with pytest.raises(Invalid) as refused:
         msgpack_decode.decode_update(body(members), Config.of(LEARNERS[kind]))
     assert refused.value.problems[0].detail.startswith(json_reply)
 
 
 @pytest.mark.parametrize("data", [b'{"events": []}', b' [{"x": [1, 2, 3]}]', b"{", b"[\n"])
-def test_json_that_is_sent_as_messagepack_is_told(data):
+def test_json_sent_as_messagepack_is_recognised(data):
     with pytest.raises((BadBody, Invalid)) as refused:
         msgpack_decode.decode_update(data, Config.of(DENSE))
     problems = getattr(refused.value, "problems", [])
@@ -464,7 +464,7 @@ def test_json_that_is_sent_as_messagepack_is_told(data):
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "int64", "uint64", "float32", "float64"])
-def test_labels_of_any_dtype_and_ids_of_whole_numbers(dtype):
+def test_labels_of_any_dtype_and_integer_ids(dtype):
     config = Config.of(DENSE)
     read, _ = msgpack_decode.decode_update(body({**GOOD, "labels": array([1, 0], dtype)}), config)
     assert read.labels.tolist() == [1.0, -1.0]
@@ -477,7 +477,7 @@ def test_labels_of_any_dtype_and_ids_of_whole_numbers(dtype):
         assert weighted.weights.tolist() == [2.0, 0.0]
 
 
-def test_a_column_of_booleans_is_that_of_a_list():
+def test_a_boolean_column_equals_a_list_of_booleans():
     config = Config.of(LEARNERS["named"])
     flags = {"dtype": "bool", "shape": [3], "data": b"\1\0\2"}  # whatever is not 0 is true
     read = [
@@ -498,7 +498,7 @@ def test_a_column_of_booleans_is_that_of_a_list():
         ({"ids": ["a"] * 100_001, "labels": [1]}, ["/ids"]),
     ],
 )
-def test_labels_by_id_need_an_id_each(members, pointers):
+def test_every_label_by_id_needs_an_id(members, pointers):
     with pytest.raises(Invalid) as refused:
         msgpack_decode.decode_labels(body(members), Config.of(DENSE))
     assert [problem.pointer for problem in refused.value.problems] == pointers
@@ -517,7 +517,7 @@ def test_labels_by_id_need_an_id_each(members, pointers):
         b'{"events": []}',
     ],
 )
-def test_what_is_not_messagepack_is_a_bad_body(data):
+def test_invalid_messagepack_is_a_bad_body(data):
     with pytest.raises(BadBody):
         msgpack_decode.decode_update(data, Config.of(DENSE))
 
@@ -548,7 +548,7 @@ PLAIN = b"\x82\xa5dtype\xa7float32\xa5shape" + BOMB
         ),
     ],
 )
-def test_what_is_refused_takes_less_memory_than_its_body(kind, data, pointers):
+def test_refusing_a_body_needs_less_memory_than_the_body(kind, data, pointers):
     config = Config.of(LEARNERS[kind])
     tracemalloc.start()
     try:
@@ -560,7 +560,7 @@ def test_what_is_refused_takes_less_memory_than_its_body(kind, data, pointers):
     assert [problem.pointer for problem in refused.value.problems] == pointers
 
 
-def test_an_entry_that_is_no_scalar_is_pointed_at_and_not_decoded():
+def test_a_non_scalar_entry_is_located_and_not_decoded():
     deep = [[[0] * 1000] * 1000]
     for name in ("labels", "weights", "ids"):
         with pytest.raises(Invalid) as refused:
@@ -573,7 +573,7 @@ def test_an_entry_that_is_no_scalar_is_pointed_at_and_not_decoded():
         )
 
 
-def test_a_body_has_few_members():
+def test_the_number_of_body_members_is_limited():
     with pytest.raises(Invalid) as refused:
         msgpack_decode.decode_update(body({str(i): i for i in range(101)}), Config.of(DENSE))
     assert [each.pointer for each in refused.value.problems] == [""]
@@ -622,7 +622,7 @@ odd_members = st.dictionaries(
 @pytest.mark.parametrize("kind", KINDS)
 @given(members=st.one_of(odd_members, anything), cut=st.integers(0, 200))
 @settings(max_examples=150)
-def test_whatever_comes_is_taken_or_refused_with_a_pointer(kind, members, cut):
+def test_any_body_is_accepted_or_refused_with_a_pointer(kind, members, cut):
     for data in (body(members), body(members)[:cut]):
         for decode in (msgpack_decode.decode_update, msgpack_decode.decode_labels, msgpack_decode.decode_events):
             error = refusal(lambda decode=decode, data=data: decode(data, KINDS[kind]))

@@ -69,7 +69,7 @@ async def test_every_route_agrees_with_json(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", LEARNERS)
-async def test_every_message_of_a_websocket_agrees_with_json(kind: str) -> None:
+async def test_every_websocket_message_agrees_with_json(kind: str) -> None:
     async with node(MemoryStore()) as engine:
         app = app_over(engine)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://rarestream/v1") as http:

@@ -21,7 +21,7 @@ def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def test_a_stop_of_the_service_ends_a_stream_of_lines_with_a_word(tmp_path: Path) -> None:
+def test_shutdown_ends_an_ndjson_stream_with_an_error_line(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with Process("memory:", log) as service:
         assert httpx.put(f"{service.url}/v1/learners/a", json=DENSE, trust_env=False, timeout=300).status_code == 201

@@ -79,7 +79,7 @@ async def _each(reader: ndjson_stream.LineReader) -> AsyncIterator[ndjson_stream
 
 
 @pytest.mark.parametrize("kind", LEARNERS)
-async def test_lines_give_the_state_that_json_gives(kind):
+async def test_ndjson_gives_the_same_state_as_json(kind):
     sent = made(kind, 2300)
     served = [{**item, "id": f"s{i}", "time": 1.7e9} for i, item in enumerate(bare(made(kind, 3, seed=1)))]
     labels = [{"id": text, "label": 1, "time": 1.7e9 + 9} for text in ("s0", "s2", "never")]
@@ -105,7 +105,7 @@ async def test_lines_give_the_state_that_json_gives(kind):
         assert digests[1]["position"] == late["position"]
 
 
-async def test_blank_lines_a_missing_last_end_and_compression_are_fine():
+async def test_blank_lines_missing_last_newline_and_compression_are_accepted():
     body = b"\n  \r\n" + lines_of(events(3)).replace(b"\n", b"\r\n\n").rstrip()
     async with client() as http:
         await http.put("/v1/learners/a", json=DENSE)
@@ -126,7 +126,7 @@ async def test_blank_lines_a_missing_last_end_and_compression_are_fine():
     ended=st.booleans(),
 )
 @settings(max_examples=200)
-def test_chunks_are_whole_lines_wherever_the_body_is_cut(texts, cuts, ended):
+def test_chunks_contain_whole_lines_for_any_body_split(texts, cuts, ended):
     data = b"\n".join(texts) + (b"\n" if ended else b"")
 
     async def chunks() -> list[Any]:
@@ -179,7 +179,7 @@ def _plain(chunk: Any) -> Any:
         ("predict", b'{"x":[1,2,3],"label":1}\n', 422, ["/lines/1/label"]),
     ],
 )
-async def test_a_first_chunk_that_is_refused_refuses_the_request(operation, body, status, pointers):
+async def test_a_refused_first_chunk_refuses_the_request(operation, body, status, pointers):
     async with client() as http:
         await http.put("/v1/learners/a", json=DENSE)
         before = (await http.get("/v1/learners/a/digest")).json()
@@ -189,7 +189,7 @@ async def test_a_first_chunk_that_is_refused_refuses_the_request(operation, body
         assert (await http.get("/v1/learners/a/digest")).json() == before
 
 
-async def test_what_is_no_json_is_told_by_its_column():
+async def test_invalid_json_is_reported_with_its_column():
     async with client() as http:
         await http.put("/v1/learners/a", json=DENSE)
         text = lines_of(events(2)) + b'{"x": nothing}\n'
@@ -197,7 +197,7 @@ async def test_what_is_no_json_is_told_by_its_column():
         assert (problem["pointer"], problem["code"]) == ("/lines/3", "invalid")
 
 
-async def test_a_refusal_of_no_line_points_where_it_does_for_json():
+async def test_errors_unrelated_to_lines_have_the_same_pointer_as_json():
     async with client() as http:
         await http.put("/v1/learners/a", json=LEARNERS["ordinal"])
         sent = bare(made("ordinal", 3))
@@ -215,7 +215,7 @@ async def test_a_refusal_of_no_line_points_where_it_does_for_json():
         (b'{"x":[1,2,3],"label":1,"id":"' + b"a" * 70_000 + b'"}\n', "too-large", ["/lines/2003"]),
     ],
 )
-async def test_a_later_chunk_that_is_refused_is_the_last_line_and_what_stood_before_stays(bad, code, pointers):
+async def test_a_refused_later_chunk_ends_the_reply_and_keeps_earlier_events(bad, code, pointers):
     good = events(2500)
     async with client(max_body_bytes=2**16) as http:
         for name in ("a", "b"):
@@ -233,7 +233,7 @@ async def test_a_later_chunk_that_is_refused_is_the_last_line_and_what_stood_bef
         assert digests[0] == digests[1]
 
 
-async def test_a_body_that_stops_coming_is_given_up(monkeypatch):
+async def test_a_stalled_body_times_out(monkeypatch):
     monkeypatch.setattr(ndjson_stream, "_LIVE", 0.01)
 
     async def stalling() -> AsyncIterator[bytes]:
@@ -248,7 +248,7 @@ async def test_a_body_that_stops_coming_is_given_up(monkeypatch):
             await anext(ndjson_replies(learner, "update", _never(), Bodies(Settings())))
 
 
-async def test_a_line_that_has_begun_has_to_end_in_time(monkeypatch):
+async def test_a_started_line_must_end_in_time(monkeypatch):
     monkeypatch.setattr(ndjson_stream, "_LIVE", 0.01)
 
     async def trickling() -> AsyncIterator[bytes]:
@@ -265,7 +265,7 @@ async def test_a_line_that_has_begun_has_to_end_in_time(monkeypatch):
         assert message[1]["code"] == "too-slow"
 
 
-async def test_lines_that_drip_are_answered_while_they_come(monkeypatch):
+async def test_slowly_arriving_lines_are_answered_continuously(monkeypatch):
     monkeypatch.setattr(ndjson_stream, "_LIVE", 0.01)
     coming: asyncio.Queue[bytes] = asyncio.Queue()
 
@@ -295,7 +295,7 @@ async def test_lines_that_drip_are_answered_while_they_come(monkeypatch):
 
 
 @pytest.mark.parametrize("waits", ["for a line", "for room"])
-async def test_a_stop_of_the_node_ends_a_body(waits):
+async def test_shutdown_ends_a_body(waits):
     closing = asyncio.Event()
 
     async def stalling() -> AsyncIterator[bytes]:
@@ -327,7 +327,7 @@ async def _never() -> AsyncIterator[bytes]:
 # Long bodies
 
 
-async def test_a_long_body_is_read_no_faster_than_it_is_learnt():
+async def test_a_long_body_is_read_at_the_speed_of_learning():
     text = lines_of(events(EVENTS, ids=False))
     holder, sent, most = Bodies(Settings()), 0, 0
 
@@ -350,7 +350,7 @@ async def test_a_long_body_is_read_no_faster_than_it_is_learnt():
         assert most <= 2**16  # read ahead of what is answered: a piece
 
 
-async def test_a_body_that_breaks_off_leaves_what_was_answered():
+async def test_an_aborted_body_keeps_earlier_answers():
     class HungUp(Exception):
         pass
 
@@ -388,7 +388,7 @@ async def _all(reply: AsyncIterator[bytes]) -> list[dict[str, Any]]:
     return message
 
 
-async def test_reading_waits_while_the_queue_is_full():
+async def test_reading_pauses_while_the_queue_is_full():
     async with replica(queue_bytes=2**12, body_seconds=60) as learner:
         learner.queued_bytes += 2**12
         reply = asyncio.ensure_future(
@@ -401,7 +401,7 @@ async def test_reading_waits_while_the_queue_is_full():
 
 
 @pytest.mark.parametrize("full", ["queue", "node"])
-async def test_there_is_an_end_to_waiting_for_room(full):
+async def test_waiting_for_queue_space_times_out(full):
     async with replica(queue_bytes=2**12, max_buffered_bytes=2**12, body_seconds=0.05) as learner:
         holder = Bodies(Settings())
         holder.bytes = 2**12 if full == "node" else 0
@@ -413,7 +413,7 @@ async def test_there_is_an_end_to_waiting_for_room(full):
         learner.queued_bytes = 0
 
 
-async def test_lines_that_are_gathered_count_as_held_and_wait_for_room():
+async def test_collected_lines_count_as_buffered_and_wait_for_space():
     begun, gone, holder = asyncio.Event(), asyncio.Event(), Bodies(Settings())
 
     async def slowly() -> AsyncIterator[bytes]:
@@ -438,7 +438,7 @@ async def test_lines_that_are_gathered_count_as_held_and_wait_for_room():
         assert holder.bytes == 0
 
 
-async def test_lines_that_nobody_waits_for_any_more_are_not_held():
+async def test_abandoned_lines_are_released():
     holder = Bodies(Settings())
     text = lines_of(events(1500, ids=False))
     async with replica() as learner:
@@ -449,7 +449,7 @@ async def test_lines_that_nobody_waits_for_any_more_are_not_held():
         assert holder.bytes == 0
 
 
-async def test_an_error_in_the_last_line_says_when_to_try_again():
+async def test_an_error_in_the_last_line_has_a_retry_after():
     holder = Bodies(Settings())
     async with replica(queue_bytes=2**16, body_seconds=0.05) as learner:
         reply = ndjson_replies(learner, "update", pieces(lines_of(events(1500, ids=False))), holder)
@@ -462,7 +462,7 @@ async def test_an_error_in_the_last_line_says_when_to_try_again():
 
 
 @pytest.mark.parametrize("before", [0, 1000])
-async def test_a_bomb_in_a_line_is_refused_where_the_line_is_too_long(before):
+async def test_a_decompression_bomb_in_a_line_is_refused(before):
     body = lines_of(events(before)) + b" " * 2**24
     async with client(max_body_bytes=2**16) as http:
         await http.put("/v1/learners/a", json=DENSE)
@@ -474,7 +474,7 @@ async def test_a_bomb_in_a_line_is_refused_where_the_line_is_too_long(before):
         assert (await http.get("/v1/learners/a")).json()["events"] == before
 
 
-def test_a_line_is_no_longer_than_a_body_may_be():
+def test_a_line_is_limited_to_the_body_size():
     async def chunks(data: Sequence[bytes]) -> list[Any]:
         async def each() -> AsyncIterator[bytes]:
             for item in data:
@@ -488,7 +488,7 @@ def test_a_line_is_no_longer_than_a_body_may_be():
             asyncio.run(chunks(data))
 
 
-def test_the_coding_alone_reads_a_body_of_lines():
+def test_the_encoding_alone_can_read_an_ndjson_body():
     body = lines_of(events(3))
     config = Config.of(DENSE)
     assert ndjson.NDJSON.decode_update(body, config)[0].ids == ("e0", "e1", "e2")
@@ -496,7 +496,7 @@ def test_the_coding_alone_reads_a_body_of_lines():
         ndjson.NDJSON.decode_update(b"\n", config)
 
 
-async def test_lines_of_a_reply_are_as_they_are_documented():
+async def test_reply_lines_match_their_documentation():
     good = events(1500)
     bad = b'{"x":[1,2,3],"label":7}\n'
     async with client() as http:

@@ -49,14 +49,16 @@ def service() -> Any:
 
 @pytest.mark.parametrize("operation", ["predict", "update"])
 @pytest.mark.parametrize("connection", ["keep-alive", "close"])  # inline, and over ASGI
-def test_one_request(service: Service, readings: Counter[str], operation: str, connection: str) -> None:
+def test_a_refused_request_is_decoded_once(
+    service: Service, readings: Counter[str], operation: str, connection: str
+) -> None:
     body = json.dumps({"events": [BAD]}).encode()
     reply = service.ask(request(body, path=f"/v1/learners/fraud/{operation}", connection=connection))
     assert reply.status == 422
     assert readings == {"scan": 1, "decode_json": 1}
 
 
-def test_a_body_that_the_compiled_pass_reads_to_its_end(service: Service, readings: Counter[str]) -> None:
+def test_a_body_read_completely_by_the_scanner_is_not_decoded_again(service: Service, readings: Counter[str]) -> None:
     """Only its content is wrong, so the typed decoder does not read it."""
     body = json.dumps({"events": [{"x": [1, 2, 3], "label": 7}]}).encode()
     with pytest.MonkeyPatch.context() as patched:
@@ -68,7 +70,9 @@ def test_a_body_that_the_compiled_pass_reads_to_its_end(service: Service, readin
 
 @pytest.mark.parametrize("operation", ["predict", "update"])
 @pytest.mark.parametrize("connection", ["keep-alive", "close"])
-def test_columns(service: Service, monkeypatch: pytest.MonkeyPatch, operation: str, connection: str) -> None:
+def test_refused_columns_are_decoded_once(
+    service: Service, monkeypatch: pytest.MonkeyPatch, operation: str, connection: str
+) -> None:
     counts: Counter[str] = Counter()
 
     def count(name: str) -> None:
@@ -90,7 +94,7 @@ def test_columns(service: Service, monkeypatch: pytest.MonkeyPatch, operation: s
     assert counts == {"dense_events": 1, "_Body": 1}
 
 
-async def test_lines(readings: Counter[str]) -> None:
+async def test_refused_lines_are_decoded_once(readings: Counter[str]) -> None:
     async with client() as http:
         await http.put("/v1/learners/a", json=DENSE)
         lines = b"\n".join(json.dumps(event).encode() for event in [*events(3), BAD])
@@ -100,7 +104,7 @@ async def test_lines(readings: Counter[str]) -> None:
     assert readings == {"scan": 1, "decode_json": 1}
 
 
-async def test_a_group(readings: Counter[str]) -> None:
+async def test_a_refused_group_request_is_decoded_once(readings: Counter[str]) -> None:
     async with client() as http:
         for name in ("a", "b"):
             await http.put(f"/v1/learners/{name}", json=DENSE)
@@ -111,7 +115,7 @@ async def test_a_group(readings: Counter[str]) -> None:
     assert readings == {"scan": 1, "decode_json": 1}
 
 
-async def test_websocket_messages_that_were_joined(readings: Counter[str]) -> None:
+async def test_joined_websocket_messages_are_decoded_at_most_twice(readings: Counter[str]) -> None:
     """A joined body that is refused is executed message by message: the bad one is decoded twice, the others too."""
     async with application(Settings(store="memory:")) as (app, http):
         await http.put("/v1/learners/a", json=DENSE)

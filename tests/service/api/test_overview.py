@@ -31,7 +31,7 @@ async def listed(http: httpx.AsyncClient) -> dict[str, Any]:
     return document
 
 
-async def test_they_are_those_of_the_learners_own_metrics() -> None:
+async def test_overview_metrics_equal_those_of_the_learners() -> None:
     async with serving(MemoryStore()) as (http, _):
         for name in ("b", "a"):
             await http.put(f"/learners/{name}", json=DENSE)
@@ -60,7 +60,7 @@ async def test_they_are_those_of_the_learners_own_metrics() -> None:
         assert set(new["undefined"]) == undefined
 
 
-async def test_they_move_with_the_log_and_are_kept_while_it_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_overview_metrics_follow_the_log_and_are_cached_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(MemoryStore()) as (http, engine):
         await http.put("/learners/a", json=DENSE)
         await posted(http, "/learners/a/update", labelled("dense", 0, 50))
@@ -76,7 +76,7 @@ async def test_they_move_with_the_log_and_are_kept_while_it_stands_still(monkeyp
         assert engine.get("a").position == 5
 
 
-async def test_learners_that_sleep_are_named_and_not_woken() -> None:
+async def test_evicted_learners_are_listed_without_loading() -> None:
     async with serving(MemoryStore(), max_resident=1) as (http, engine):
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=DENSE)
@@ -92,7 +92,7 @@ async def test_learners_that_sleep_are_named_and_not_woken() -> None:
         assert sorted(engine.evicted) == asleep
 
 
-async def test_an_ordinal_learner_tells_of_ranks() -> None:
+async def test_an_ordinal_learner_reports_ranks() -> None:
     async with serving(MemoryStore()) as (http, _):
         await http.put("/learners/ranks", json=SETUPS["ordinal"])
         await posted(http, "/learners/ranks/update", labelled("ordinal", 0, 130))
@@ -106,7 +106,7 @@ async def test_an_ordinal_learner_tells_of_ranks() -> None:
         assert "score_threshold" not in curves
 
 
-async def test_large_windows_are_left_to_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_windows_are_computed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "LARGE_WINDOW", 10)
     async with serving(MemoryStore()) as (http, _):
         await http.put("/learners/a", json=DENSE)
@@ -115,7 +115,7 @@ async def test_large_windows_are_left_to_a_thread(monkeypatch: pytest.MonkeyPatc
         assert actual["window"]["auc"] == (await http.get("/learners/a/metrics")).json()["window"]["auc"]
 
 
-async def test_without_figures_the_list_is_as_ever() -> None:
+async def test_without_metrics_the_list_is_unchanged() -> None:
     async with serving(MemoryStore()) as (http, _):
         await http.put("/learners/a", json=DENSE)
         whole = (await http.get("/learners")).json()
@@ -128,7 +128,7 @@ async def test_without_figures_the_list_is_as_ever() -> None:
 # The score at which alerts begin
 
 
-async def test_alerts_begin_at_the_score_threshold() -> None:
+async def test_alerts_start_at_the_score_threshold() -> None:
     async with serving(MemoryStore()) as (http, engine):
         await http.put("/learners/a", json=DENSE)
         assert (await http.get("/learners/a/metrics/curves")).json()["score_threshold"] is None  # no events yet

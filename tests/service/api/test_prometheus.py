@@ -42,7 +42,7 @@ def of(learner: str, learner_samples: dict[Key, float]) -> dict[Any, float]:
     return out
 
 
-async def test_a_learner_is_told_by_what_it_counts_and_by_its_live_figures() -> None:
+async def test_a_learner_exports_its_counters_and_live_metrics() -> None:
     async with serving(MemoryStore()) as (http, engine):
         for setup in ("dense", "ordinal"):
             await http.put(f"/learners/{setup}", json=SETUPS[setup])
@@ -105,7 +105,7 @@ async def test_a_learner_is_told_by_what_it_counts_and_by_its_live_figures() -> 
         assert of("ordinal", samples(await scrape(http))) == {}
 
 
-async def test_what_is_undefined_has_no_sample() -> None:
+async def test_undefined_metrics_have_no_sample() -> None:
     async with serving(MemoryStore()) as (http, _):
         await http.put("/learners/a", json=SETUPS["dense"])
         new = of("a", samples(await scrape(http)))
@@ -131,7 +131,7 @@ async def test_what_is_undefined_has_no_sample() -> None:
         assert "rarestream_accuracy_ratio" in some.keys() - new.keys()
 
 
-async def test_a_learner_that_has_moved_is_told_anew() -> None:
+async def test_a_learner_is_exported_again_after_an_update() -> None:
     async with serving(MemoryStore()) as (http, _):
         await http.put("/learners/a", json=SETUPS["dense"])
         for start in range(0, 60, 20):
@@ -141,7 +141,7 @@ async def test_a_learner_that_has_moved_is_told_anew() -> None:
                 assert of("a", samples(await scrape(http)))["rarestream_auc_ratio"] == expected
 
 
-def test_of_several_processes_the_worst_queue_and_the_newest_snapshot_count() -> None:
+def test_several_processes_export_the_longest_queue_and_newest_snapshot() -> None:
     here = LocalStatus(7, 3, 30, False, False, 100.0, 50, (5, 50, 1, 0))
     there = LocalStatus(9, 1, 90, True, False, 200.0, 20, (4, 40, 1, 3))
     fresh = LocalStatus(9, 0, 0, False, True, None, 70, None)
@@ -150,7 +150,7 @@ def test_of_several_processes_the_worst_queue_and_the_newest_snapshot_count() ->
     assert fresh.merge([]) == fresh
 
 
-async def test_as_many_learners_as_may_be_are_told_of_and_the_same_ones_from_scrape_to_scrape() -> None:
+async def test_exported_learners_are_limited_and_stay_the_same_between_scrapes() -> None:
     async with serving(MemoryStore(), metrics_learners=2) as (http, engine):
         for name in "abcd":
             await http.put(f"/learners/{name}", json=SETUPS["dense"])
@@ -172,7 +172,7 @@ async def test_as_many_learners_as_may_be_are_told_of_and_the_same_ones_from_scr
             assert await exposition() == {"a", "c"}
 
 
-async def test_no_learner_at_all_may_be_told_of() -> None:
+async def test_the_limit_of_exported_learners_may_be_zero() -> None:
     async with serving(MemoryStore(), metrics_learners=0) as (http, _):
         await http.put("/learners/a", json=SETUPS["dense"])
         actual = samples(await scrape(http))
@@ -180,7 +180,7 @@ async def test_no_learner_at_all_may_be_told_of() -> None:
         assert of("a", actual) == {}
 
 
-async def test_a_scrape_wakes_nobody_and_counts_as_no_use() -> None:
+async def test_a_scrape_loads_no_learner_and_does_not_count_as_use() -> None:
     async with serving(MemoryStore(), max_resident=1) as (http, engine):
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=SETUPS["dense"])
@@ -195,7 +195,7 @@ async def test_a_scrape_wakes_nobody_and_counts_as_no_use() -> None:
         assert (of(asleep, actual), of(awake, actual)["rarestream_position"]) == ({}, 1)
 
 
-async def test_requests_are_counted_by_the_template_of_their_route_and_their_status() -> None:
+async def test_requests_are_counted_by_route_template_and_status() -> None:
     async with serving(MemoryStore()) as (http, _):
         await http.put("/learners/a", json=SETUPS["dense"])
         await http.put("/learners/a", json={})
@@ -228,7 +228,7 @@ async def test_requests_are_counted_by_the_template_of_their_route_and_their_sta
         assert again[key("rarestream_request_seconds_count", method="GET", route="/metrics", status="200")] == 1
 
 
-async def test_a_bucket_holds_what_took_no_longer_than_its_bound() -> None:
+async def test_a_bucket_includes_its_upper_bound() -> None:
     item = Histogram()
     for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.001, 0.3, BOUNDS[-1], 11.0, 12.0):
         item.observe(seconds)
@@ -240,7 +240,7 @@ async def test_a_bucket_holds_what_took_no_longer_than_its_bound() -> None:
     assert item.sum == pytest.approx(BOUNDS[0] * 2.001 + 33.3)
 
 
-async def test_messages_of_websockets_are_counted_by_operation_and_status() -> None:
+async def test_websocket_messages_are_counted_by_operation_and_status() -> None:
     async with node(MemoryStore()) as engine:
         app = app_over(engine)
         async with AsyncExitStack() as stack:
@@ -261,7 +261,7 @@ async def test_messages_of_websockets_are_counted_by_operation_and_status() -> N
         }
 
 
-async def test_calls_of_the_store_are_timed_by_operation_and_those_it_fails_are_counted(
+async def test_store_calls_are_timed_by_operation_and_failures_are_counted(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(store) as (http, engine):
@@ -290,7 +290,7 @@ async def test_calls_of_the_store_are_timed_by_operation_and_those_it_fails_are_
         assert actual[key("rarestream_request_seconds_count", **UPDATE, status="503")] == 1
 
 
-async def test_the_node_and_its_process_tell_of_themselves() -> None:
+async def test_node_and_process_metrics_are_exported() -> None:
     async with serving(MemoryStore(), queue_bytes=4096, max_buffered_bytes=8192) as (http, _):
         actual = samples(await scrape(http))
         (build,) = (labels for (name, labels) in actual if name == "rarestream_build_info")
@@ -310,7 +310,7 @@ async def test_the_node_and_its_process_tell_of_themselves() -> None:
         assert key("python_gc_collections_total", generation="0") in actual
 
 
-async def test_two_applications_of_a_process_count_apart() -> None:
+async def test_two_applications_in_one_process_count_separately() -> None:
     async with serving(MemoryStore()) as (item, _), serving(MemoryStore()) as (other, _):
         await item.get("/learners")
         name = "rarestream_request_seconds_count"
@@ -318,7 +318,7 @@ async def test_two_applications_of_a_process_count_apart() -> None:
         assert samples(await scrape(other), name) == {}
 
 
-async def test_every_family_keeps_to_the_rules_of_names() -> None:
+async def test_every_family_follows_the_naming_rules() -> None:
     """Prefix, base units, `_total`; and what the library's strict parser of OpenMetrics asks for besides."""
     async with node(MemoryStore()) as engine:
         app = app_over(engine)
@@ -353,7 +353,7 @@ async def test_every_family_keeps_to_the_rules_of_names() -> None:
                     assert 0 <= sample.value <= 1, sample
 
 
-async def test_a_family_of_many_samples_has_one_heading(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_family_with_many_samples_has_one_header(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.api.prometheus._LINES", 3)
     async with serving(MemoryStore()) as (http, _):
         for name in "abcdefg":
@@ -366,7 +366,7 @@ async def test_a_family_of_many_samples_has_one_heading(monkeypatch: pytest.Monk
         assert len(headings) == len(set(headings)) == len([line for line in lines if line.startswith("# HELP")])
 
 
-async def test_others_have_their_turn_during_a_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_scrape_does_not_block_other_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     async with node(MemoryStore()) as engine:
         app = app_over(engine)
         async with serving(engine.node.store) as (http, _):
@@ -403,14 +403,14 @@ async def test_a_learner_may_be_deleted_during_a_scrape(monkeypatch: pytest.Monk
         assert of("b", samples((await app.exposition.text()).decode())) == {}
 
 
-async def test_it_is_not_part_of_the_documented_interface() -> None:
+async def test_the_metrics_endpoint_is_not_in_the_openapi_document() -> None:
     async with serving(MemoryStore()) as (http, _):
         document = (await http.get("http://rarestream/openapi.json")).json()
         assert "/metrics" not in document["paths"]
         assert (await http.post("http://rarestream/metrics")).status_code == 405
 
 
-def test_an_application_has_an_exposition_of_its_own() -> None:
+def test_each_application_has_its_own_exposition() -> None:
     apps = [create_app(Settings(store="memory:")) for _ in range(2)]
     assert isinstance(apps[0].exposition, Exposition)
     assert apps[0].exposition is not apps[1].exposition

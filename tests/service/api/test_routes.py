@@ -44,7 +44,7 @@ async def test_create_is_idempotent_and_a_name_keeps_its_configuration(http):
     assert [learner["name"] for learner in (await http.get("/v1/learners")).json()["learners"]] == ["fraud", "second"]
 
 
-async def test_a_name_that_is_taken_says_by_what(http):
+async def test_a_taken_name_reports_the_conflicting_settings(http):
     await http.patch(URL, json={"threshold": {"objective": "fixed", "value": 0.25}, "late": {"label_ttl": 60}})
     reply = await http.put(URL, json=DENSE)
     document = reply.json()
@@ -74,7 +74,7 @@ async def test_a_name_that_is_taken_says_by_what(http):
     assert [error["pointer"] for error in document["errors"]] == ["/features/fields"]
 
 
-async def test_update_says_what_became_of_each_event(http):
+async def test_update_returns_the_status_of_each_event(http):
     first = (await http.post(f"{URL}/update", json={"events": events(10)})).json()
     again = (await http.post(f"{URL}/update", json={"events": events(12)})).json()
     assert first["applied"] == 10
@@ -89,7 +89,7 @@ async def test_update_says_what_became_of_each_event(http):
     assert document["ready"]
 
 
-async def test_predict_gives_the_score_that_update_would_give_and_changes_nothing(http):
+async def test_predict_equals_the_scores_of_update_and_changes_nothing(http):
     await http.post(f"{URL}/update", json={"events": events(50)})
     before = await state_of(http)
     event = events(1, 60)[0]
@@ -104,7 +104,7 @@ async def test_predict_gives_the_score_that_update_would_give_and_changes_nothin
     assert document["stale_seconds"] == 0
 
 
-async def test_a_learner_that_is_not_ready_decides_nothing(http):
+async def test_a_learner_that_is_not_ready_makes_no_decisions(http):
     await http.post(f"{URL}/update", json={"events": [{"x": [0, 0, 0], "label": 0}]})
     document = (await http.post(f"{URL}/predict", json={"events": [{"x": [1, 2, 3]}]})).json()
     assert document["ready"] is False
@@ -116,7 +116,7 @@ async def test_a_learner_that_is_not_ready_decides_nothing(http):
     assert document["results"][0]["threshold"] is not None
 
 
-async def test_a_learner_that_is_not_ready_has_no_threshold_unless_it_is_fixed(http):
+async def test_a_learner_that_is_not_ready_has_no_threshold_unless_fixed(http):
     await http.post(f"{URL}/update", json={"events": [{"x": [0, 0, k], "label": 1} for k in range(2)]})
     report = [(await http.get(at)).json() for at in (URL, f"{URL}/metrics")]
     report += [(await http.get(f"/v1/learners{text}")).json()["learners"][0] for text in ("", "?figures=true")]
@@ -142,7 +142,7 @@ async def test_a_source_resumes_exactly(http):
 
 
 @pytest.mark.parametrize("form", ["json", "msgpack"])
-async def test_a_source_whose_numbers_have_holes(http, form):
+async def test_a_source_may_skip_numbers(http, form):
     await http.post(f"{URL}/update", json={"events": events(3, ids=False), "source": {"name": "t", "offset": 0}})
 
     async def learn(offsets, after=None):
@@ -166,7 +166,7 @@ async def test_a_source_whose_numbers_have_holes(http, form):
     assert (await learn([4, 4])).json()["errors"][0]["pointer"] == "/source/offsets/1"
 
 
-async def test_a_gap_in_a_source_is_refused_so_that_nothing_is_lost(http):
+async def test_a_gap_in_a_source_is_refused(http):
     def body(offset: int) -> dict[str, Any]:
         return {"events": events(10, offset, ids=False), "source": {"name": "topic", "offset": offset}}
 
@@ -179,7 +179,7 @@ async def test_a_gap_in_a_source_is_refused_so_that_nothing_is_lost(http):
     assert (await http.get(f"{URL}/metrics")).json()["duplicates"] == 0
 
 
-async def test_metrics_have_a_reason_for_every_null(http):
+async def test_every_null_metric_has_a_reason(http):
     empty = (await http.get(f"{URL}/metrics")).json()
     await http.post(f"{URL}/update", json={"events": [{"x": [0, 0, 0], "label": 0}]})
     one_class = (await http.get(f"{URL}/metrics")).json()
@@ -198,7 +198,7 @@ async def test_metrics_have_a_reason_for_every_null(http):
     assert (await http.get(f"{URL}/metrics/history")).json()["points"][0]["events"] == 64
 
 
-async def test_snapshot_list_and_restore_undo_what_came_after(http):
+async def test_restoring_a_snapshot_undoes_later_updates(http):
     await http.post(f"{URL}/update", json={"events": events(30)})
     taken = await http.post(f"{URL}/snapshots")
     at_snapshot = await state_of(http)
@@ -213,7 +213,7 @@ async def test_snapshot_list_and_restore_undo_what_came_after(http):
     assert (await http.post(f"{URL}/snapshots/99/restore")).status_code == 404
 
 
-async def test_delete_and_create_anew_starts_from_nothing(http):
+async def test_delete_and_create_starts_from_scratch(http):
     fresh = await state_of(http)
     await http.post(f"{URL}/update", json={"events": events(5)})
     assert (await http.delete(URL)).status_code == 204
@@ -233,7 +233,7 @@ async def test_the_catalogue_describes_every_parameter():
             assert "default" in schema
 
 
-async def test_the_catalogue_tells_what_is_where_nothing_is_said():
+async def test_the_catalogue_lists_the_defaults():
     async with client() as http:
         for item in (await http.get("/v1/algorithms")).json()["algorithms"]:
             assert ("named" in item["usual"], "dense" in item["usual"]) == (item["sparse"], item["dense"])
@@ -258,7 +258,7 @@ async def test_the_documented_examples_work_as_printed(name):
         assert (await http.post(f"{URL}/predict", json=examples.PREDICT[name])).status_code == 200
 
 
-async def test_openapi_has_examples_and_problems_for_every_body():
+async def test_openapi_has_examples_and_errors_for_every_body():
     async with client() as http:
         document = (await http.get("/openapi.json")).json()
     references = json.dumps(document).split('"$ref": "#/components/schemas/')[1:]
@@ -269,7 +269,7 @@ async def test_openapi_has_examples_and_problems_for_every_body():
         assert "application/problem+json" in operation["responses"]["422"]["content"]
 
 
-async def test_the_interactive_page_loads_nothing_from_elsewhere():
+async def test_the_interactive_page_loads_nothing_from_other_hosts():
     async with client() as http:
         page = (await http.get("/docs")).text
         linked = re.findall(r"""(?:src|href)=["']([^"']+)["']""", page)
@@ -354,7 +354,7 @@ BAD_UPDATES: dict[str, tuple[str, int, str]] = {
 
 
 @pytest.mark.parametrize("case", BAD_UPDATES)
-async def test_a_bad_update_is_refused_whole_with_a_pointer(http, case):
+async def test_an_invalid_update_is_refused_completely_with_a_pointer(http, case):
     body, status, pointer = BAD_UPDATES[case]
     await http.post(f"{URL}/update", json={"events": events(10)})
     before = await state_of(http)
@@ -368,7 +368,7 @@ async def test_a_bad_update_is_refused_whole_with_a_pointer(http, case):
     assert await state_of(http) == before
 
 
-async def test_every_bad_event_is_listed_up_to_a_hundred(http):
+async def test_every_invalid_event_is_listed_up_to_a_hundred(http):
     batch = events(300, ids=False)
     for i in range(0, 300, 2):
         batch[i]["x"] = [1.0]
@@ -376,7 +376,7 @@ async def test_every_bad_event_is_listed_up_to_a_hundred(http):
     assert [error["pointer"] for error in problem["errors"]] == [f"/events/{i}/x" for i in range(0, 200, 2)]
 
 
-async def test_a_large_body_is_refused_by_its_length_or_while_it_comes(http):
+async def test_an_oversized_body_is_refused_by_its_length_or_while_reading(http):
     async def endless():
         for _ in range(1000):
             yield b" " * 10_000
@@ -388,7 +388,7 @@ async def test_a_large_body_is_refused_by_its_length_or_while_it_comes(http):
         assert reply.json()["code"] == "too-large"
 
 
-async def test_a_body_that_does_not_come_is_given_up_and_its_room_is_free_again():
+async def test_a_missing_body_times_out_and_its_space_is_freed():
     async def half():
         yield b'{"events": '
         await asyncio.sleep(60)
@@ -447,7 +447,7 @@ BAD_CONFIGS: dict[str, tuple[Any, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", BAD_CONFIGS)
-async def test_a_bad_configuration_is_refused_with_every_pointer(http, case):
+async def test_an_invalid_configuration_is_refused_with_every_pointer(http, case):
     config, pointers = BAD_CONFIGS[case]
     reply = await http.put("/v1/learners/new", content=json.dumps(config))
     assert reply.status_code == 422
@@ -456,14 +456,14 @@ async def test_a_bad_configuration_is_refused_with_every_pointer(http, case):
 
 
 @pytest.mark.parametrize("name", ["a%2Fb", "a/b", "-a", ".hidden", "a b", "é", "a" * 101, "%00", ".."])
-async def test_odd_names_are_refused(http, name):
+async def test_invalid_names_are_refused(http, name):
     reply = await http.put(f"/v1/learners/{name}", json=DENSE)
     assert 400 <= reply.status_code < 500
     assert reply.headers["content-type"] == "application/problem+json"
     assert len((await http.get("/v1/learners")).json()["learners"]) == 1
 
 
-async def test_a_name_and_settings_that_are_wrong_are_told_at_once(http):
+async def test_an_invalid_name_and_invalid_settings_are_reported_together(http):
     wrong = {**DENSE, "params": {"eta": -1}, "window": 0}
     reply = await http.put("/v1/learners/a b", json=wrong)
     assert (reply.status_code, reply.json()["code"]) == (422, "invalid")
@@ -476,7 +476,7 @@ async def test_a_name_and_settings_that_are_wrong_are_told_at_once(http):
     assert [error["pointer"] for error in reply.json()["errors"]] == ["/name", "/learners"]
 
 
-async def test_a_hundred_problems_are_listed_at_most_and_that_of_the_name_is_the_first(http):
+async def test_at_most_a_hundred_problems_are_listed_starting_with_the_name(http):
     many = {f"x{i}": 1 for i in range(300)}
     for path, wrong in (
         ("learners/a b", {**DENSE, **many}),
@@ -493,7 +493,7 @@ async def test_a_hundred_problems_are_listed_at_most_and_that_of_the_name_is_the
     assert len((await http.post("/v1/learners/fraud/update", json=body)).json()["errors"]) == 100
 
 
-async def test_a_slash_in_a_name_is_pointed_at(http):
+async def test_a_slash_in_a_name_is_located(http):
     for path in ("learners/a/b", "learners/a%2Fb", "groups/a%2fb"):
         document = (await http.put(f"/v1/{path}", json=DENSE)).json()
         assert [error["pointer"] for error in document["errors"]] == ["/name"]
@@ -510,7 +510,7 @@ async def test_an_event_too_long_for_the_buffers_is_refused(http):
     assert [error["pointer"] for error in reply.json()["errors"]] == ["/events/1"]
 
 
-async def test_unknown_paths_and_methods_are_problems_too(http):
+async def test_unknown_paths_and_methods_return_problem_documents(http):
     for method, path in (
         ("GET", "/v1/nothing"),
         ("GET", "/v1/learners/fraud/metrcs"),
@@ -563,14 +563,14 @@ async def test_unknown_query_parameters_are_refused(http, method, path, document
     assert await state_of(http) == before
 
 
-async def test_a_query_parameter_that_is_repeated_is_refused(http):
+async def test_a_repeated_query_parameter_is_refused(http):
     reply = await http.get(f"{URL}/metrics/history?step=1&step=2&by=events")
     assert reply.status_code == 422
     (problem,) = reply.json()["errors"]
     assert (problem["pointer"], problem["code"]) == ("/step", "conflict")
 
 
-async def test_all_known_query_parameters_are_listed_and_taken(http):
+async def test_all_known_query_parameters_are_listed_and_accepted(http):
     reply = await http.get(f"{URL}/metrics/history?form=1")
     (problem,) = reply.json()["errors"]
     assert problem["pointer"] == "/form"
@@ -587,18 +587,18 @@ async def test_all_known_query_parameters_are_listed_and_taken(http):
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/", "/static/app.js"])
-async def test_what_is_not_of_the_api_takes_any_parameters(http, path):
+async def test_pages_outside_the_api_accept_any_parameters(http, path):
     assert (await http.get(f"{path}?utm_source=mail")).status_code == 200
 
 
-async def test_the_number_of_learners_is_bounded():
+async def test_the_number_of_learners_is_limited():
     async with client(max_learners=1) as http:
         await http.put(URL, json=DENSE)
         reply = await http.put("/v1/learners/second", json=DENSE)
     assert (reply.status_code, reply.json()["code"]) == (409, "limit-reached")
 
 
-async def test_a_full_queue_answers_429_and_takes_nothing_of_the_request():
+async def test_a_full_queue_answers_429_and_applies_nothing():
     async with client(queue_bytes=1024, record_events=1) as http:
         await http.put(URL, json=DENSE)
         batches = [{"events": events(1, i)} for i in range(50)]
@@ -614,7 +614,7 @@ async def test_a_full_queue_answers_429_and_takes_nothing_of_the_request():
         assert (await http.get(URL)).json()["events"] == 50
 
 
-async def test_the_bytes_of_unanswered_requests_are_bounded():
+async def test_the_bytes_of_unanswered_requests_are_limited():
     padding = " " * 30_000
     async with client(max_buffered_bytes=50_000, record_events=1) as http:
         await http.put(URL, json=DENSE)
@@ -626,7 +626,7 @@ async def test_the_bytes_of_unanswered_requests_are_bounded():
         assert (await http.get(URL)).json()["events"] == 20
 
 
-async def test_a_given_request_id_comes_back(http):
+async def test_a_request_id_of_the_client_is_returned(http):
     value = await http.get("/v1/health/live", headers={"x-request-id": "abc-123"})
     odd = await http.get("/v1/health/live", headers={"x-request-id": "x" * 65})
     assert value.headers["x-request-id"] == "abc-123"

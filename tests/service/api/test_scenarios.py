@@ -72,7 +72,7 @@ def as_event(event: dict[str, Any], kind: str, number: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", SETUPS)
 @pytest.mark.parametrize("size", [1, 10, 400])
-async def test_http_and_library_agree_to_the_bit(name, size):
+async def test_http_and_library_agree_bit_for_bit(name, size):
     config = SETUPS[name]
     kind = config["features"]["kind"]
     events = stream(400)
@@ -101,5 +101,5 @@ async def test_http_and_library_agree_to_the_bit(name, size):
     assert figures["window"]["auc"] > 0.55
 
 
-def test_every_kind_of_features_has_an_example():
+def test_every_feature_kind_has_an_example():
     assert {item["features"]["kind"] for item in examples.CREATE.values()} >= {"dense", "named", "table"}

@@ -23,7 +23,7 @@ async def got(http: httpx.AsyncClient, path: str, model: type[BaseModel]) -> Non
 
 
 @pytest.mark.parametrize("setup", ["dense", "ordinal", "embedded"])
-async def test_of_learners(setup: str) -> None:
+async def test_learner_replies_match_their_schemas(setup: str) -> None:
     two = setup != "ordinal"
 
     async def figures() -> None:
@@ -57,7 +57,7 @@ async def test_of_learners(setup: str) -> None:
         schemas.LearnerDocument.model_validate_json(changed.content)
 
 
-async def test_of_groups() -> None:
+async def test_group_replies_match_their_schemas() -> None:
     async with serving(MemoryStore()) as (http, _):
         await groups.created(http)
         await got(http, "/groups/g/compare", schemas.Comparison)  # null yet

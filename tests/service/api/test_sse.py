@@ -126,7 +126,7 @@ def update(http: httpx.Client, path: str, start: int, stop: int) -> None:
     http.post(f"/{path}/update", json={"events": labelled("dense", start, stop)}).raise_for_status()
 
 
-def test_everything_is_told_first_and_then_what_changes(http: httpx.Client) -> None:
+def test_the_first_events_contain_everything_and_later_ones_changes(http: httpx.Client) -> None:
     with Live(http, "/stream") as live:
         (kind, whole), groups = live.until("groups")
         assert (kind, whole) == ("learners", listed(http, "learners"))
@@ -157,7 +157,7 @@ def test_everything_is_told_first_and_then_what_changes(http: httpx.Client) -> N
         assert {kind for kind, _ in live.until("groups")[:-1]} <= {"changed"}
 
 
-def test_the_groups_alone(http: httpx.Client) -> None:
+def test_the_stream_can_be_limited_to_groups(http: httpx.Client) -> None:
     with Live(http, "/stream?learners=false") as live:
 
         def merged() -> dict[str, int]:
@@ -175,7 +175,7 @@ def test_the_groups_alone(http: httpx.Client) -> None:
         assert merged() == {"bs": 0}
 
 
-def test_a_comparison_is_told_whenever_it_has_changed(http: httpx.Client) -> None:
+def test_a_comparison_is_sent_whenever_it_has_changed(http: httpx.Client) -> None:
     with Live(http, "/groups/g/compare/stream") as live:
         for stop in (0, 100, 150):
             if stop:
@@ -192,7 +192,7 @@ def test_a_comparison_is_told_whenever_it_has_changed(http: httpx.Client) -> Non
     assert http.get("/groups/g/compare/stream").json()["code"] == "unknown-group"
 
 
-def test_a_key_is_told_of_its_learners_as_long_as_it_is_one(http: httpx.Client, ring: Keyring) -> None:
+def test_a_key_receives_its_learners_until_it_is_revoked(http: httpx.Client, ring: Keyring) -> None:
     key = ring["some"]
     assert http.get("/groups/g/compare/stream", headers=key).json()["code"] == "unknown-group"
     with Live(http, "/stream", key) as live, Live(http, "/groups/bs/compare/stream", key) as group:
@@ -211,7 +211,7 @@ def test_a_key_is_told_of_its_learners_as_long_as_it_is_one(http: httpx.Client, 
         assert list(group) == []
 
 
-def test_streams_of_every_kind_count_as_one(http: httpx.Client) -> None:
+def test_streams_of_every_kind_share_one_limit(http: httpx.Client) -> None:
     paths = ["/stream", "/groups/g/compare/stream", "/learners/a/metrics/stream"]
     assert len(paths) == STREAMS
     first, second, third = (Live(http, path) for path in paths)
@@ -230,14 +230,14 @@ def test_streams_of_every_kind_count_as_one(http: httpx.Client) -> None:
         eventually(has_room)
 
 
-def test_a_learner_may_be_called_as_a_stream_is(http: httpx.Client) -> None:
+def test_a_learner_may_be_named_stream(http: httpx.Client) -> None:
     http.put("/learners/stream", json=DENSE).raise_for_status()
     http.put("/groups/stream", json={"learners": ["stream", "a"]}).raise_for_status()
     assert http.get("/learners/stream").json()["name"] == "stream"
     assert http.get("/groups/stream").json()["name"] == "stream"
 
 
-def test_a_node_that_stops_ends_them(tmp_path: Path) -> None:
+def test_a_stopping_node_ends_its_streams(tmp_path: Path) -> None:
     with (
         Process("memory:", tmp_path / "server.log") as service,
         httpx.Client(base_url=f"{service.url}/v1", timeout=300, trust_env=False) as http,
@@ -264,7 +264,7 @@ async def told_of(events: AsyncIterator[bytes], kind: str) -> dict[str, Any]:
     return actual
 
 
-async def test_who_reads_slowly_gets_fewer_events_with_all_that_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_reader_gets_fewer_events_with_all_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "_LEAST", 0.0)
     stored = Overview()
     async with serving(MemoryStore()) as (http, engine):
@@ -291,7 +291,7 @@ async def test_who_reads_slowly_gets_fewer_events_with_all_that_has_changed(monk
         assert merged(whole, changed) == (await http.get("/learners?figures=true")).json()
 
 
-async def test_a_learner_that_falls_asleep_is_gone_to_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_evicted_learner_is_reported_as_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "_LEAST", 0.0)
     stored = Overview()
     async with serving(MemoryStore(), max_resident=1) as (http, engine):
@@ -309,7 +309,7 @@ async def test_a_learner_that_falls_asleep_is_gone_to_sleep(monkeypatch: pytest.
         assert changed == {"learners": [], "gone": changed["gone"], "asleep": changed["gone"]}
 
 
-async def test_what_many_readers_are_shown_is_worked_out_once() -> None:
+async def test_a_document_for_many_readers_is_computed_once() -> None:
     stored = Overview()
     query = 0
 
@@ -335,7 +335,7 @@ def row(name: str, events: int) -> dict[str, Any]:
     return {"name": name, "events": events}
 
 
-def test_the_difference_is_the_same_for_who_was_shown_the_last_one_and_for_who_was_not() -> None:
+def test_all_readers_get_the_same_difference() -> None:
     first = OverviewDocument({"learners": [row("a", 1), row("b", 1)], "loaded": False})
     second = OverviewDocument({"learners": [row("a", 2), row("b", 1)], "loaded": True}, first)
     third = OverviewDocument({"learners": [row("a", 2), row("c", 1)], "loaded": True}, second)
@@ -346,7 +346,7 @@ def test_the_difference_is_the_same_for_who_was_shown_the_last_one_and_for_who_w
     assert late == {"learners": [row("a", 2), row("c", 1)], "gone": ["b"], "loaded": True}
 
 
-async def test_a_sign_of_life_comes_where_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_ping_is_sent_when_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.api.sse._PING", 0.05)
 
     async def learners_document() -> OverviewDocument:
@@ -384,7 +384,7 @@ async def test_a_client_that_does_not_read_is_dropped() -> None:
     assert state.streams == 0
 
 
-async def test_what_a_stream_listens_to_is_let_go_when_it_ends() -> None:
+async def test_a_stream_releases_its_source_when_it_ends() -> None:
     ended = asyncio.Event()
 
     async def news() -> News:

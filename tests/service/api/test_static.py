@@ -42,7 +42,7 @@ async def client() -> AsyncIterator[AsyncClient]:
 
 
 @pytest.mark.parametrize("file", [DASHBOARD / "index.html", *MODULES, *STYLES], ids=lambda file: file.name)
-async def test_file_is_served_and_revalidated(client: AsyncClient, file: Path) -> None:
+async def test_a_file_is_served_and_revalidated(client: AsyncClient, file: Path) -> None:
     page = file.name == "index.html"
     path = "/" if page else f"/static/{file.name}"
     reply = await client.get(path)
@@ -68,7 +68,7 @@ async def test_file_is_served_and_revalidated(client: AsyncClient, file: Path) -
     assert head.headers["etag"] == etag
 
 
-async def test_page_allows_no_foreign_and_no_inline_script(client: AsyncClient) -> None:
+async def test_the_page_allows_no_foreign_and_no_inline_script(client: AsyncClient) -> None:
     policy = dict(
         directive.split(" ", 1) for directive in (await client.get("/")).headers["content-security-policy"].split("; ")
     )
@@ -82,7 +82,7 @@ async def test_page_allows_no_foreign_and_no_inline_script(client: AsyncClient) 
     assert policy["object-src"] == policy["base-uri"] == policy["frame-ancestors"] == "'none'"
 
 
-async def test_plotly_bundle_is_served_and_kept_by_its_version(client: AsyncClient) -> None:
+async def test_the_plotly_bundle_is_served_and_cached_by_version(client: AsyncClient) -> None:
     page = (await client.get("/")).text
     path = f"static/plotly.min.js?v={PLOTLY}"
     assert f'data-plotly="{path}"' in page
@@ -99,7 +99,7 @@ async def test_plotly_bundle_is_served_and_kept_by_its_version(client: AsyncClie
         assert (await client.get(other)).headers["cache-control"] == "no-cache"
 
 
-async def test_nothing_else_of_the_directory_is_served(client: AsyncClient) -> None:
+async def test_no_other_file_of_the_directory_is_served(client: AsyncClient) -> None:
     for path in (
         "/static/index.html",
         "/static/",
@@ -110,7 +110,7 @@ async def test_nothing_else_of_the_directory_is_served(client: AsyncClient) -> N
         assert (await client.get(path)).status_code == 404, path
 
 
-async def test_the_pages_are_not_part_of_the_described_api(client: AsyncClient) -> None:
+async def test_the_pages_are_not_in_the_openapi_document(client: AsyncClient) -> None:
     assert (await client.get("/openapi.json")).json()["paths"] == {}
 
 
@@ -125,13 +125,13 @@ def test_plotly_package_is_not_imported() -> None:
     assert seen.stdout.strip() == "False"
 
 
-def test_missing_bundle_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_bundle_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(static.importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(RuntimeError, match="plotly>=6"):
         static._plotly_bundle()
 
 
-def test_style_of_maps_is_left_out() -> None:
+def test_the_map_style_of_plotly_is_suppressed() -> None:
     """Plotly's bundle adds it where no element has its id: the policy would refuse it, with an error in the console."""
     actual = static._map_style(static._BUNDLE.read_bytes())
     assert actual
@@ -140,7 +140,7 @@ def test_style_of_maps_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("file", [DASHBOARD / "index.html", *MODULES, *STYLES], ids=lambda file: file.name)
-def test_file_names_no_other_host(file: Path) -> None:
+def test_files_reference_no_other_host(file: Path) -> None:
     names = re.findall(r"(?:https?:)?//[\w-]+\.[\w.-]+|@import|\burl\(", file.read_text())
     assert set(names) <= {"http://www.w3.org"}  # which SVG's elements are named by, and nobody asks
     assert names == [] or file.name == "dom.js"
@@ -153,7 +153,7 @@ def test_page_has_no_inline_script_or_style() -> None:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda file: file.name)
-def test_module_writes_names_as_text_only(module: Path) -> None:
+def test_modules_never_parse_names_as_markup_or_code(module: Path) -> None:
     """Names of learners come from users: nothing in the modules may parse a string as markup or as code."""
     parsing = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|setHTML|createContextualFragment"
     parsing += r"|\beval\b|\bFunction\(|localStorage|document\.cookie"
@@ -161,7 +161,7 @@ def test_module_writes_names_as_text_only(module: Path) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda file: file.name)
-def test_module_imports_what_is_there(module: Path) -> None:
+def test_modules_import_existing_names(module: Path) -> None:
     for names, source in re.findall(r'^import (?:\{([^}]*)\}|\* as \w+) from "\./([\w.]+)";', module.read_text(), re.M):
         text = (DASHBOARD / source).read_text()
         exported = set(re.findall(r"^export (?:async )?(?:function|class|const) (\w+)", text, re.MULTILINE))
@@ -169,7 +169,7 @@ def test_module_imports_what_is_there(module: Path) -> None:
     assert len(module.read_text().splitlines()) <= 400
 
 
-def test_figures_drawn_over_time_are_in_the_history() -> None:
+def test_metrics_drawn_over_time_are_in_the_history() -> None:
     module = (DASHBOARD / "history_charts.js").read_text()
     parts = dict(re.findall(r"^const (CLASSES|RANKS|BOTH) = \[(.*?)^\];", module, re.MULTILINE | re.DOTALL))
     columns = {
@@ -202,7 +202,7 @@ def contrast(a: str, b: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_and_lines_stand_out(scheme: str) -> None:
+def test_text_and_lines_have_enough_contrast(scheme: str) -> None:
     actual = colours(scheme)
     for ground in ("page", "panel"):
         for text in ("text", "quiet", "link", "good", "bad"):
@@ -233,14 +233,14 @@ def lab(colour: str, seen: list[list[float]]) -> np.ndarray:
 
 @pytest.mark.parametrize("eyes", list(DICHROMACIES))
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_lines_are_told_apart_by_every_reader(scheme: str, eyes: str) -> None:
+def test_line_colours_are_distinguishable_with_colour_blindness(scheme: str, eyes: str) -> None:
     actual = colours(scheme)
     lines = [lab(actual[f"line-{i}"], DICHROMACIES[eyes]) for i in range(6)]
     for (i, item), (k, other) in itertools.combinations(enumerate(lines), 2):
         assert np.linalg.norm(item - other) > 25, (i, k)  # CIE76; 2.3 is just noticeable
 
 
-def test_commands_of_the_empty_page_are_right() -> None:
+def test_commands_on_the_empty_page_are_correct() -> None:
     module = (DASHBOARD / "overview.js").read_text()
     actual = dict(re.findall(r"const (curl|create) = `(.*?)`", module, re.DOTALL))
     shown = {name: text.replace("${base}", "").replace("\\\\\n", " ") for name, text in actual.items()}

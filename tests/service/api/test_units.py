@@ -56,7 +56,7 @@ async def test_settings_name_their_units():
     assert parts["late"]["max_bytes"]["unit"] == "bytes"
 
 
-def test_the_documents_of_the_interface_name_their_units():
+def test_openapi_descriptions_name_their_units():
     document = create_app(Settings(store="memory:")).openapi()
     assert list(untold(document["components"])) == []
     report = {number["unit"] for _, item in fields(document) for number in numbers(item) if "unit" in number}

@@ -59,7 +59,7 @@ async def settled() -> None:
 
 
 @pytest.mark.parametrize("setup", SETUPS)
-async def test_a_pipelined_course_is_answered_as_over_http_one_by_one(setup: str) -> None:
+async def test_pipelined_messages_equal_consecutive_http_requests(setup: str) -> None:
     chosen = random.Random(7)
     course: list[tuple[str, list[dict[str, Any]]]] = []
     for i in range(0, 240, 3):
@@ -107,7 +107,7 @@ def columns(count: int, start: int, *, labels: bool = True) -> dict[str, Any]:
     return {"x": array([item["x"] for item in made], "float64"), "ids": [item["id"] for item in made], **message}
 
 
-async def test_text_and_binary_may_alternate_and_mean_the_same() -> None:
+async def test_text_and_binary_messages_may_alternate() -> None:
     async with serving(learners="ab") as (app, http, _), websocket(app, SINGLE) as client:
         for k in range(0, 40, 4):
             if k % 8:
@@ -175,7 +175,7 @@ def course() -> list[dict[str, Any]]:
     return made
 
 
-async def test_columns_that_are_at_hand_are_answered_as_those_that_wait_for_each_other() -> None:
+async def test_batched_columns_are_answered_like_consecutive_ones() -> None:
     messages = course()
     async with serving(learners="ab", ws_credit=200) as (app, http, engine), websocket(app) as client:
         for seq, message in enumerate(messages):
@@ -192,7 +192,7 @@ async def test_columns_that_are_at_hand_are_answered_as_those_that_wait_for_each
         assert engine.get("a").position < engine.get("b").position
 
 
-async def test_an_explanation_and_a_source_come_with_their_own_message() -> None:
+async def test_explanations_and_sources_belong_to_their_own_message() -> None:
     async with serving() as (app, http, _), websocket(app) as client:
         client.send(*updates(20, learner="a"))
         probe = {"learner": "a", "op": "predict", "events": [{"x": [1, 0, 1]}]}
@@ -215,7 +215,7 @@ async def test_an_explanation_and_a_source_come_with_their_own_message() -> None
         assert (actual[5]["status"], actual[5]["code"]) == (409, "source-gap")
 
 
-async def test_messages_that_are_at_hand_become_one_record() -> None:
+async def test_queued_messages_become_one_record() -> None:
     store = Gated()
     async with serving(store, ws_credit=100) as (app, _, engine), websocket(app, SINGLE) as client:
         before = engine.get("a").position
@@ -234,7 +234,7 @@ async def test_messages_that_are_at_hand_become_one_record() -> None:
         assert engine.get("a").position == before + 2
 
 
-async def test_learners_do_not_wait_for_each_other_and_each_is_answered_in_order() -> None:
+async def test_learners_do_not_block_each_other_and_each_is_answered_in_order() -> None:
     store = Gated()
     async with serving(store, learners="ab") as (app, _, _), websocket(app) as client:
         gate = store.shut("a")
@@ -250,7 +250,7 @@ async def test_learners_do_not_wait_for_each_other_and_each_is_answered_in_order
         assert [(item["seq"], item["status"]) for item in actual] == [(0, 200), (1, 200), (2, 200), (3, 200), (4, 422)]
 
 
-async def test_a_predict_is_scored_by_what_the_updates_before_it_have_taught_and_by_no_later_one() -> None:
+async def test_a_predict_uses_exactly_the_updates_before_it() -> None:
     probe = {"events": [{"x": [1.0, 0.5, 1.0]}]}
     async with serving(learners="ab") as (app, http, _), websocket(app, SINGLE) as client:
         wanted = []
@@ -263,7 +263,7 @@ async def test_a_predict_is_scored_by_what_the_updates_before_it_have_taught_and
         assert [item["results"] for item in actual] == wanted
 
 
-async def test_served_events_are_remembered_and_counted_for_each_message() -> None:
+async def test_served_events_are_stored_and_counted_per_message() -> None:
     setup = {**DENSE, "late": {"label_ttl": 100.0}}
     x = {"x": [1.0, 0.0, 1.0]}
     served: list[list[dict[str, Any]]] = [
@@ -296,7 +296,7 @@ async def test_served_events_are_remembered_and_counted_for_each_message() -> No
 # What is refused, and the connection goes on
 
 
-async def test_one_bad_message_among_neighbours_is_refused_alone() -> None:
+async def test_an_invalid_message_in_a_batch_is_refused_alone() -> None:
     async with serving() as (app, _, engine), websocket(app, SINGLE) as client:
         good = list(updates(6))
         good[2]["events"][0]["label"] = "maybe"
@@ -362,7 +362,7 @@ MALFORMED: list[tuple[str | bytes, int, int | None, str]] = [
 ]
 
 
-async def test_what_waits_counts_with_what_was_made_of_it() -> None:
+async def test_decoded_queued_messages_count_towards_the_limit() -> None:
     store = Gated()
     async with serving(store) as (app, _, _), websocket(app, SINGLE) as client:
         gate = store.shut("a")
@@ -395,7 +395,7 @@ for other, where in ROWS:
 @pytest.mark.parametrize(
     ("message", "status", "seq", "where"), MALFORMED, ids=[str(item[0])[:50] for item in MALFORMED]
 )
-async def test_a_malformed_message_is_refused_and_the_next_one_is_not(
+async def test_a_malformed_message_does_not_affect_the_next_one(
     message: str | bytes, status: int, seq: int | None, where: str
 ) -> None:
     async with serving() as (app, _, engine), websocket(app, SINGLE) as client:
@@ -408,14 +408,14 @@ async def test_a_malformed_message_is_refused_and_the_next_one_is_not(
         assert engine.get("a").position == 2
 
 
-async def test_a_message_that_is_not_explained_says_so() -> None:
+async def test_unsupported_explanations_are_refused() -> None:
     async with serving() as (app, _, _), websocket(app, SINGLE) as client:
         client.send({"seq": 5, "op": "labels", "events": [{"id": "a", "label": 1}], "explain": 2})
         (problem,) = (await client.reply())["errors"]
         assert (problem["pointer"], problem["code"]) == ("/explain", "unknown")
 
 
-async def test_a_connection_to_all_learners_needs_a_name_in_each_message() -> None:
+async def test_a_connection_for_all_learners_needs_a_name_in_each_message() -> None:
     async with serving(learners="ab") as (app, _, _), websocket(app) as client:
         client.send(*updates(1), *updates(1, 1, learner="nobody"), *updates(1, 2, learner="b"))
         missing, unknown, good = await client.replies(3)
@@ -425,7 +425,7 @@ async def test_a_connection_to_all_learners_needs_a_name_in_each_message() -> No
 
 
 @pytest.mark.parametrize("name", ["", "no body", "a/b", "../a", "x" * 101, "x" * 100_000], ids=lambda name: name[:9])
-async def test_a_name_that_no_learner_may_have_is_told_at_its_member_and_in_short(name: str) -> None:
+async def test_an_invalid_name_is_reported_briefly_at_its_member(name: str) -> None:
     async with serving() as (app, _, _), websocket(app) as client:
         client.send(*updates(1, learner=name), *updates(1, 1, learner="a"))
         refused, good = await client.replies(2)
@@ -435,7 +435,7 @@ async def test_a_name_that_no_learner_may_have_is_told_at_its_member_and_in_shor
         assert (good["status"], good["seq"]) == (200, 1)
 
 
-async def test_what_has_no_room_is_refused_with_a_time_to_try_again() -> None:
+async def test_messages_beyond_the_capacity_are_refused_with_a_retry_after() -> None:
     store = Gated()
     async with (
         serving(store, queue_bytes=1024, max_buffered_bytes=2048) as (app, _, _),
@@ -456,7 +456,7 @@ async def test_what_has_no_room_is_refused_with_a_time_to_try_again() -> None:
         assert (await client.reply())["applied"] == 40
 
 
-async def test_without_a_store_scoring_goes_on_and_learning_says_that_it_cannot(
+async def test_without_a_store_predict_works_and_update_reports_the_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with serving() as (app, _, engine), websocket(app, SINGLE) as client:
@@ -479,13 +479,13 @@ async def test_without_a_store_scoring_goes_on_and_learning_says_that_it_cannot(
 # How a connection begins and ends
 
 
-async def test_it_begins_with_the_window_and_the_bound() -> None:
+async def test_the_hello_message_contains_credit_and_size_limit() -> None:
     async with serving(ws_credit=5, ws_message_bytes=4096) as (app, _, _), websocket(app, greeted=False) as client:
         assert (await client.event())["type"] == "websocket.accept"
         assert await client.reply() == {"type": "hello", "credit": 5, "max_bytes": 4096}
 
 
-async def test_more_unanswered_messages_than_granted_end_it_and_those_granted_are_learnt() -> None:
+async def test_exceeding_the_credit_disconnects_and_keeps_granted_updates() -> None:
     store = Gated()
     async with serving(store, ws_credit=4) as (app, _, engine), websocket(app, SINGLE) as client:
         for i in range(0, 8, 4):  # a full window is no more than granted
@@ -506,7 +506,7 @@ async def test_more_unanswered_messages_than_granted_end_it_and_those_granted_ar
         assert app.state.bodies.bytes == 0
 
 
-async def test_a_seq_may_be_used_again_once_it_has_been_answered() -> None:
+async def test_a_seq_may_be_reused_after_its_reply() -> None:
     store = Gated()
     async with serving(store) as (app, _, _), websocket(app, SINGLE) as client:
         for i in range(3):
@@ -518,7 +518,7 @@ async def test_a_seq_may_be_used_again_once_it_has_been_answered() -> None:
         gate.set()
 
 
-async def test_what_was_received_is_learnt_though_the_client_leaves() -> None:
+async def test_received_messages_are_learnt_after_a_disconnect() -> None:
     async with serving() as (app, http, _):
         async with websocket(app, SINGLE) as client:
             client.send(*updates(30), {"seq": 30, "op": "predict", "events": [{"id": "p", "x": [1, 1, 1]}]})
@@ -529,7 +529,7 @@ async def test_what_was_received_is_learnt_though_the_client_leaves() -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/learners/nobody/ws", "/v1/learners/no%20body/ws", "/v1/learners/@a/ws"])
-async def test_a_connection_to_a_learner_that_is_not_there_is_closed(path: str) -> None:
+async def test_a_connection_to_a_missing_learner_is_closed(path: str) -> None:
     async with serving() as (app, _, _), websocket(app, path, greeted=False) as client:
         assert (await client.event())["type"] == "websocket.accept"
         code, reason = await client.closed()
@@ -537,7 +537,7 @@ async def test_a_connection_to_a_learner_that_is_not_there_is_closed(path: str) 
         assert len(reason.encode()) <= 123
 
 
-async def test_a_learner_that_is_deleted_meanwhile() -> None:
+async def test_a_learner_is_deleted_during_a_connection() -> None:
     store = Gated()
     async with (
         serving(store, learners="ab") as (app, http, _),
@@ -560,7 +560,7 @@ async def test_a_learner_that_is_deleted_meanwhile() -> None:
         assert [(item["seq"], item["status"]) for item in actual] == [(0, 404), (1, 200)]
 
 
-async def test_a_node_that_has_not_loaded_its_learners_says_to_come_back() -> None:
+async def test_a_node_still_loading_its_learners_asks_to_retry() -> None:
     async with serving(learners="") as (app, _, engine):
         engine.registry.ready = False
         async with websocket(app, SINGLE, greeted=False) as client:
@@ -568,7 +568,7 @@ async def test_a_node_that_has_not_loaded_its_learners_says_to_come_back() -> No
             assert (await client.closed())[0] == 1013
 
 
-async def test_connections_are_counted_and_bounded() -> None:
+async def test_connections_are_counted_and_limited() -> None:
     async with serving(ws_connections=2) as (app, http, _):
 
         async def counted() -> str:
@@ -602,7 +602,7 @@ async def test_pages_of_other_origins_are_refused(origin: bytes, accepted: bool)
         assert (await client.event())["type"] == ("websocket.accept" if accepted else "websocket.close")
 
 
-async def test_a_stop_answers_what_is_here_and_says_good_bye() -> None:
+async def test_shutdown_answers_received_messages_and_says_goodbye() -> None:
     store = Gated()
     async with serving(store) as (app, _, engine), websocket(app, SINGLE) as client, websocket(app) as idle:
         gate = store.shut("a")
@@ -623,7 +623,7 @@ async def test_a_stop_answers_what_is_here_and_says_good_bye() -> None:
         assert sum(engine.get("a").view.class_counts.values()) == 3
 
 
-async def test_a_stop_does_not_wait_for_good(caplog: pytest.LogCaptureFixture) -> None:
+async def test_shutdown_does_not_wait_forever(caplog: pytest.LogCaptureFixture) -> None:
     store = Gated()
     async with serving(store) as (app, _, _), websocket(app, SINGLE) as client:
         gate = store.shut("a")
@@ -634,7 +634,9 @@ async def test_a_stop_does_not_wait_for_good(caplog: pytest.LogCaptureFixture) -
         gate.set()
 
 
-async def test_a_fault_of_our_own_closes_it(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_internal_error_closes_the_connection(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("faulty")
 
@@ -648,7 +650,7 @@ async def test_a_fault_of_our_own_closes_it(monkeypatch: pytest.MonkeyPatch, cap
         assert app.state.bodies.bytes == 0
 
 
-async def test_what_is_held_is_let_go_of_once_though_the_connection_ends_by_an_error(
+async def test_held_memory_is_released_once_despite_a_connection_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = Gated()
@@ -679,7 +681,7 @@ async def test_what_is_held_is_let_go_of_once_though_the_connection_ends_by_an_e
 
 
 @pytest.mark.parametrize("path", ["/v1/ws", SINGLE])
-async def test_it_stands_under_the_root_path_of_the_application(path: str) -> None:
+async def test_websockets_work_under_a_root_path(path: str) -> None:
     async with serving() as (app, _, _), websocket(app, f"/under/here{path}", root="/under/here") as client:
         client.send(*updates(1, **({} if path == SINGLE else {"learner": "a"})))
         assert (await client.reply())["applied"] == 1
@@ -695,7 +697,7 @@ async def test_a_query_parameter_is_refused_and_named(path: str, query: bytes, p
         assert not app.state.websockets
 
 
-async def test_other_paths_are_no_websockets() -> None:
+async def test_other_paths_accept_no_websockets() -> None:
     path = "/v1/learners/a/other"
     async with serving() as (app, _, _), websocket(app, path, greeted=False) as client:
         assert (await client.closed())[0] == 1008
@@ -708,7 +710,7 @@ async def test_other_paths_are_no_websockets() -> None:
         (SINGLE, [(b"origin", b"http://elsewhere")], 403, "foreign-origin"),
     ],
 )
-async def test_a_server_that_can_refuses_a_websocket_with_a_reason(
+async def test_a_capable_server_refuses_a_websocket_with_a_reason(
     path: str, headers: list[tuple[bytes, bytes]], status: int, code: str
 ) -> None:
     request = [*headers, (b"x-request-id", b"mine")]
@@ -724,7 +726,7 @@ async def test_a_server_that_can_refuses_a_websocket_with_a_reason(
 
 
 @pytest.mark.parametrize("path", ["/v1/ws", SINGLE])
-async def test_a_request_without_an_upgrade_is_told_what_is_there(path: str) -> None:
+async def test_a_request_without_an_upgrade_gets_426_with_an_explanation(path: str) -> None:
     async with serving() as (_, http, _):
         reply = await http.get(path.removeprefix("/v1"))
         assert (reply.status_code, reply.headers["content-type"]) == (426, "application/problem+json")

@@ -31,7 +31,7 @@ def mixed(binary: bool) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("binary", [False, True])
-async def test_one_read_is_answered_as_its_messages_one_by_one(binary: bool) -> None:
+async def test_a_batched_read_is_answered_like_single_messages(binary: bool) -> None:
     messages = mixed(binary)
     async with serving(learners="ab", ws_credit=200) as (app, http, engine):
         async with websocket(app, SINGLE, batched=True) as client:
@@ -54,7 +54,7 @@ async def test_one_read_is_answered_as_its_messages_one_by_one(binary: bool) -> 
         assert app.state.bodies.bytes == 0
 
 
-async def test_a_read_for_several_learners_is_answered_in_the_order_of_each() -> None:
+async def test_a_read_for_several_learners_is_answered_in_order_per_learner() -> None:
     async with serving(learners="ab") as (app, _, engine), websocket(app, batched=True) as client:
         made = [{**update, "learner": "abbaa"[i % 5]} for i, update in enumerate(updates(40))]
         made[7]["learner"] = "nobody"
@@ -75,9 +75,7 @@ async def test_a_read_for_several_learners_is_answered_in_the_order_of_each() ->
         (10, "more than 10 messages are unanswered", 10),
     ],
 )
-async def test_what_a_read_has_beyond_what_may_be_sent_is_not_taken(
-    repeated: int | None, replies: str, learnt: int
-) -> None:
+async def test_messages_beyond_the_credit_are_not_accepted(repeated: int | None, replies: str, learnt: int) -> None:
     store = Gated()
     async with serving(store, ws_credit=10) as (app, _, engine), websocket(app, SINGLE, batched=True) as client:
         gate = store.shut("a")
@@ -99,7 +97,7 @@ async def test_what_a_read_has_beyond_what_may_be_sent_is_not_taken(
         assert app.state.bodies.bytes == 0
 
 
-async def test_of_a_read_that_has_no_room_those_messages_are_taken_that_have() -> None:
+async def test_messages_of_a_read_are_accepted_while_space_remains() -> None:
     store = Gated()
     async with serving(store, max_buffered_bytes=2048) as (app, _, _), websocket(app, SINGLE, batched=True) as client:
         gate = store.shut("a")

@@ -67,7 +67,7 @@ async def ending(client: ClientConnection) -> tuple[list[dict[str, Any]], int, s
     return replies, ended.value.rcvd.code, ended.value.rcvd.reason
 
 
-async def test_a_window_of_messages_in_both_forms_is_answered_in_order(url: str) -> None:
+async def test_text_and_binary_messages_are_answered_in_order(url: str) -> None:
     count = 600
     async with connect(url, proxy=None) as client:
         assert await greeted(client) == {"type": "hello", "credit": 64, "max_bytes": 2**17}
@@ -88,7 +88,7 @@ async def test_a_window_of_messages_in_both_forms_is_answered_in_order(url: str)
         assert len(json.loads(await client.recv())["results"]) == 1000  # a reply of more than 65,535 bytes
 
 
-async def test_a_message_may_come_in_pieces_and_has_to_be_utf8(url: str, log: Path) -> None:
+async def test_a_message_may_be_fragmented_and_must_be_utf8(url: str, log: Path) -> None:
     async with connect(url, proxy=None) as client:
         await greeted(client)
         text = json.dumps({"seq": 1, "op": "update", "events": events(40)})
@@ -101,7 +101,7 @@ async def test_a_message_may_come_in_pieces_and_has_to_be_utf8(url: str, log: Pa
     assert "Traceback" not in logged
 
 
-async def test_a_message_that_is_too_large_ends_the_connection_and_those_before_it_count(url: str) -> None:
+async def test_an_oversized_message_closes_the_connection_and_keeps_earlier_ones(url: str) -> None:
     async with connect(url, proxy=None) as client:
         await greeted(client)
         client.protocol.send_text(json.dumps({"seq": 1, "op": "update", "events": events(10)}).encode())
@@ -132,7 +132,7 @@ async def test_a_path_without_a_websocket_is_refused(url: str, log: Path) -> Non
     assert "handshake" not in await asyncio.to_thread(log.read_text)
 
 
-def test_a_request_without_an_upgrade_is_asked_for_one(url: str) -> None:
+def test_a_request_without_an_upgrade_gets_426(url: str) -> None:
     reply = httpx.get(url.replace("ws://", "http://"), trust_env=False, timeout=300)
     assert (reply.status_code, reply.headers["upgrade"]) == (426, "websocket")
 
@@ -149,9 +149,7 @@ def handshake(client: socket.socket, url: str, port: int) -> None:
     )
 
 
-def test_frames_in_any_pieces_are_learnt_as_over_http_and_one_that_is_not_masked_ends_it(
-    url: str, service: Process
-) -> None:
+def test_fragmented_frames_equal_http_and_unmasked_frames_close(url: str, service: Process) -> None:
     random = Random(1)
     count = 120  # with pieces and pings between: all within the credit of 64 at a time
     http = httpx.Client(timeout=300, trust_env=False)
@@ -197,7 +195,7 @@ def test_frames_in_any_pieces_are_learnt_as_over_http_and_one_that_is_not_masked
     assert digests[0] == digests[1]
 
 
-def test_a_client_that_reads_nothing_is_dropped_and_others_are_served(url: str, service: Process, log: Path) -> None:
+def test_a_client_that_reads_nothing_is_dropped_without_affecting_others(url: str, service: Process, log: Path) -> None:
     body = json.dumps({"op": "predict", "events": [{"x": [1, 0, 1]}] * 2000})[1:].encode()
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**12)
@@ -216,7 +214,7 @@ def test_a_client_that_reads_nothing_is_dropped_and_others_are_served(url: str, 
         assert received.count(b'"status":200') < 60
 
 
-async def test_a_stop_of_the_service_is_told_as_the_reason(log: Path) -> None:
+async def test_shutdown_is_given_as_the_close_reason(log: Path) -> None:
     with Process("memory:", log, **SETTINGS) as process:
         async with httpx.AsyncClient(trust_env=False, timeout=300) as http:
             await http.put(f"{process.url}/v1/learners/a", json=DENSE)

@@ -304,7 +304,7 @@ PROBLEMS: list[Row] = [
 ]  # fmt: skip
 
 
-async def test_problems_over_http() -> None:
+async def test_wording_of_http_problems() -> None:
     ranks = {"algorithm": "npsvor", "params": {"ranks": 3}, "features": DENSE["features"]}
     async with client(max_body_bytes=2**20, max_learners=2, max_streams=0, at_least_seconds=0.01) as http:
         for path, config in ((FRAUD, DENSE), ("/v1/learners/ranks", ranks)):
@@ -399,7 +399,7 @@ KEYED: list[tuple[str | None, *Row]] = [
 ]  # fmt: skip
 
 
-async def test_problems_of_keys(tmp_path: Path) -> None:
+async def test_wording_of_key_problems(tmp_path: Path) -> None:
     ring = Keyring(tmp_path)
     for name, settings in KEYS.items():
         ring.make(name, *settings["scopes"], **{key: value for key, value in settings.items() if key != "scopes"})
@@ -462,7 +462,7 @@ MESSAGES: list[tuple[dict[str, Any] | str | bytes, int, str, str, dict[str, str]
 ]  # fmt: skip
 
 
-async def test_errors_of_websocket_messages() -> None:
+async def test_wording_of_websocket_message_errors() -> None:
     async with node(MemoryStore()) as engine:
         app = app_over(engine)
         await engine.create("a", Config.of(DENSE))
@@ -493,7 +493,7 @@ CLOSES: list[tuple[str, list[tuple[bytes, bytes]], bytes, int, str]] = [
 ]  # fmt: skip
 
 
-async def test_reasons_of_websocket_closes() -> None:
+async def test_wording_of_websocket_close_reasons() -> None:
     async with node(MemoryStore()) as engine:
         app = app_over(engine)
         actual = []

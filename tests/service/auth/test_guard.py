@@ -76,7 +76,7 @@ def ring(tmp_path: Path) -> Keyring:
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_the_description_says_which_routes_want_a_key(route: str) -> None:
+def test_openapi_states_which_routes_require_a_key(route: str) -> None:
     method, path = route.split(" ")
     operation = DESCRIPTION["paths"][path][method.lower()]
     assert DESCRIPTION["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
@@ -85,7 +85,7 @@ def test_the_description_says_which_routes_want_a_key(route: str) -> None:
         assert {"401", "403", "421", "429"} <= operation["responses"].keys()
 
 
-async def test_every_route_is_closed_to_those_without_a_key_that_has_its_scope(ring: Keyring) -> None:
+async def test_every_route_requires_a_key_with_its_scope(ring: Keyring) -> None:
     for scope in SCOPES:
         ring.make(scope, scope)
     async with keyed(ring, max_streams=0) as (_, http):  # a stream of all that there is would have no end
@@ -113,20 +113,20 @@ async def test_every_route_is_closed_to_those_without_a_key_that_has_its_scope(r
                     assert (reply.status_code, reply.json()["code"]) == (403, "forbidden"), (route, scope)
 
 
-async def test_pages_and_the_description_are_open(ring: Keyring) -> None:
+async def test_pages_and_the_openapi_document_are_public(ring: Keyring) -> None:
     ring.make("one", "read")
     async with keyed(ring) as (_, http):
         for path in ("/", "/static/app.js", "/docs", "/openapi.json", "/v1/health/live", "/v1/health/ready"):
             assert (await http.get(f"http://rarestream{path}")).status_code == 200, path
 
 
-def test_a_route_that_does_not_say_who_may_call_it_is_none() -> None:
+def test_a_route_without_an_access_rule_is_refused() -> None:
     router = APIRouter(route_class=Guarded)
     with pytest.raises(RuntimeError, match="/new"):
         router.get("/new")(lambda: None)
 
 
-async def test_a_route_of_another_method_needs_no_key_to_be_refused(ring: Keyring) -> None:
+async def test_unknown_methods_and_paths_are_refused_without_a_key(ring: Keyring) -> None:
     ring.make("one", "read")
     async with keyed(ring) as (_, http):
         assert (await http.delete("/learners")).status_code == 405
@@ -136,7 +136,7 @@ async def test_a_route_of_another_method_needs_no_key_to_be_refused(ring: Keyrin
 # Learners by name
 
 
-async def test_a_key_for_some_learners_finds_no_others_anywhere(ring: Keyring) -> None:
+async def test_a_restricted_key_sees_no_other_learners_anywhere(ring: Keyring) -> None:
     root = ring.make("root", "admin")
     some = ring.make("some", "admin", pattern="fraud-*")
     async with keyed(ring) as (_, http):
@@ -196,7 +196,7 @@ async def test_a_key_for_some_learners_finds_no_others_anywhere(ring: Keyring) -
     ("fraud", "fraud", True), ("fraud", "fraud2", False), ("f?", "fa", True), ("f[ab]", "fb", True),
     ("f[!ab]", "fb", False), ("a.c", "abc", False), ("*", "anything", True),
 ])  # fmt: skip
-def test_patterns_are_of_whole_names(ring: Keyring, pattern: str, name: str, sees: bool) -> None:
+def test_patterns_match_whole_names(ring: Keyring, pattern: str, name: str, sees: bool) -> None:
     key = ring.make("one", "read", pattern=pattern)
     guard = Guard(Settings(store="memory:", keys=str(ring.path)))
     grant = guard.admit([(b"authorization", key["Authorization"].encode())], "read")
@@ -227,7 +227,7 @@ def test_patterns_are_of_whole_names(ring: Keyring, pattern: str, name: str, see
         "rs_{id}_{secret}",
     ],
 )
-async def test_what_is_no_key_of_the_service_is_refused_and_never_repeated(ring: Keyring, header: str) -> None:
+async def test_an_invalid_key_is_refused_and_never_repeated(ring: Keyring, header: str) -> None:
     key = ring.make("one", "admin")["Authorization"].removeprefix("Bearer ")
     secret = key.split("_")[2]
     parts = {"id": ring.id_of("one"), "unknown": "a" * 12, "secret": secret, "upper": secret.upper() + "X"}
@@ -240,7 +240,7 @@ async def test_what_is_no_key_of_the_service_is_refused_and_never_repeated(ring:
         assert (await http.get("/key", headers=bearer(key))).status_code == 200
 
 
-async def test_a_key_tells_what_it_may_do(ring: Keyring) -> None:
+async def test_a_key_reports_its_permissions(ring: Keyring) -> None:
     end = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
     key = ring.make("team", "update", "predict", pattern="fraud-*", expires=end, requests_per_second=50.0)
     nothing = dict.fromkeys(
@@ -264,14 +264,14 @@ async def test_a_key_tells_what_it_may_do(ring: Keyring) -> None:
         }  # fmt: skip
 
 
-async def test_an_expired_key_is_over(ring: Keyring) -> None:
+async def test_an_expired_key_is_refused(ring: Keyring) -> None:
     key = ring.make("old", "admin", expires=datetime.now(UTC) - timedelta(seconds=1))
     async with keyed(ring) as (_, http):
         assert (await http.get("/key", headers=key)).status_code == 401
 
 
 @pytest.mark.parametrize("parameter", ["key", "access_token", "api_key", "Authorization", "token"])
-async def test_a_key_in_a_url_is_refused_with_what_to_do(ring: Keyring, parameter: str) -> None:
+async def test_a_key_in_a_url_is_refused_with_advice(ring: Keyring, parameter: str) -> None:
     key = ring.make("one", "admin")
     async with keyed(ring) as (app, http):
         for path in ("/learners", "http://rarestream/metrics"):
@@ -296,7 +296,7 @@ async def test_a_key_in_a_url_is_refused_with_what_to_do(ring: Keyring, paramete
             assert (await socket.closed())[0] == 1008
 
 
-async def test_two_authorization_headers_are_none(ring: Keyring) -> None:
+async def test_two_authorization_headers_are_refused(ring: Keyring) -> None:
     ring.make("one", "read")
     guard = Guard(Settings(store="memory:", keys=str(ring.path)))
     header = (b"authorization", ring["one"]["Authorization"].encode())
@@ -309,7 +309,7 @@ async def test_two_authorization_headers_are_none(ring: Keyring) -> None:
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "2001:db8::1", "::ffff:192.0.2.1", "fe80::1%eth0"])
-def test_other_machines_are_not_served_without_keys(ring: Keyring, address: str) -> None:
+def test_other_machines_are_refused_without_keys(ring: Keyring, address: str) -> None:
     with pytest.raises(Exposed):
         Guard(Settings(store="memory:")).listens(address)
     report = Guard(Settings(store="memory:", insecure=True)).listens(address)
@@ -321,7 +321,7 @@ def test_other_machines_are_not_served_without_keys(ring: Keyring, address: str)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"])
-def test_this_machine_is(address: str) -> None:
+def test_this_machine_is_served_without_keys(address: str) -> None:
     guard = Guard(Settings(store="memory:"))
     assert guard.listens(address) is None
     assert guard.admit([(b"host", b"localhost:8000")], "admin") is FREE
@@ -338,7 +338,7 @@ ALSO = ("good.example", "x.wild.example", "node-7.nodes.example:8000")
 
 
 @pytest.mark.parametrize("host", [*HOSTS, ALSO[-1]])
-def test_on_loopback_no_foreign_name_leads_here(host: str) -> None:
+def test_foreign_host_names_are_refused_on_loopback(host: str) -> None:
     guard = Guard(Settings(store="memory:"))
     guard.listens("127.0.0.1")
     named = Guard(
@@ -376,7 +376,7 @@ ORIGINS = [
 
 
 @pytest.mark.parametrize(("headers", "taken"), ORIGINS, ids=lambda item: str(item))
-def test_pages_of_other_sites_change_nothing_where_no_key_is_asked_for(headers: dict[str, str], taken: bool) -> None:
+def test_pages_of_other_sites_change_nothing_without_keys(headers: dict[str, str], taken: bool) -> None:
     guard = Guard(Settings(store="memory:", insecure=True, cors_origins="https://ours.example/"))
     guard.listens("0.0.0.0")
     sent = [(b"host", b"rarestream:8000"), *((name.encode(), value.encode()) for name, value in headers.items())]
@@ -388,7 +388,7 @@ def test_pages_of_other_sites_change_nothing_where_no_key_is_asked_for(headers: 
             guard.admit(sent, "update")
 
 
-def test_with_keys_the_site_makes_no_difference(ring: Keyring) -> None:
+def test_with_keys_host_and_origin_do_not_matter(ring: Keyring) -> None:
     ring.make("one", "update")
     guard = Guard(Settings(store="memory:", keys=str(ring.path)))
     guard.listens("127.0.0.1")

@@ -34,7 +34,7 @@ def ring(tmp_path: Path) -> Keyring:
 # Failures
 
 
-def test_wrong_keys_are_slowed_down_by_address_and_good_ones_are_not(ring: Keyring) -> None:
+def test_wrong_keys_are_throttled_by_address_and_valid_keys_are_not(ring: Keyring) -> None:
     ring.make("one", "read")
     clock = Clock()
     guard = Guard(Settings(store="memory:", keys=str(ring.path)), clock)
@@ -61,7 +61,7 @@ def test_wrong_keys_are_slowed_down_by_address_and_good_ones_are_not(ring: Keyri
     assert [failure("192.0.2.1") for _ in range(3)] == [Unauthorized] * 2 + [TooManyFailures]
 
 
-def test_addresses_of_failures_are_bounded(ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_tracked_addresses_is_bounded(ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
     ring.make("one", "read")
     monkeypatch.setattr(guards, "_ADDRESSES", 50)
     guard = Guard(Settings(store="memory:", keys=str(ring.path)), Clock())
@@ -75,7 +75,7 @@ def test_addresses_of_failures_are_bounded(ring: Keyring, monkeypatch: pytest.Mo
 # Limits
 
 
-async def test_requests_per_second_are_limited_and_nothing_is_changed(ring: Keyring) -> None:
+async def test_requests_per_second_are_limited_and_refusals_change_nothing(ring: Keyring) -> None:
     root = ring.make("root", "admin")
     slow = ring.make("slow", "read", "update", requests_per_second=2.0)
     clock = Clock()
@@ -99,7 +99,7 @@ async def test_requests_per_second_are_limited_and_nothing_is_changed(ring: Keyr
         assert (await http.post("/learners/a/update", json=body, headers=slow)).status_code == 429
 
 
-async def test_events_per_second_are_limited_over_every_door(ring: Keyring) -> None:
+async def test_events_per_second_are_limited_on_every_route(ring: Keyring) -> None:
     root = ring.make("root", "admin")
     async with keyed(ring) as (_, http):
         await create_learners(http, root, "a", "b")
@@ -133,7 +133,7 @@ async def test_events_per_second_are_limited_over_every_door(ring: Keyring) -> N
             assert (await http.get("/learners/a/digest", headers=root)).json() == before, door
 
 
-async def test_lines_end_where_the_limit_is_reached(ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_ndjson_reply_ends_when_the_limit_is_reached(ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
     key = ring.make("one", "admin", events_per_second=5.0)
     monkeypatch.setattr("service.api.fast_path.ndjson_stream.LineReader.__init__.__defaults__", (4, 2**20))
     async with keyed(ring) as (_, http):
@@ -147,7 +147,7 @@ async def test_lines_end_where_the_limit_is_reached(ring: Keyring, monkeypatch: 
         assert (await http.get("/learners/a", headers=key)).json()["events"] == 8
 
 
-async def test_bodies_of_a_key_are_bounded(ring: Keyring) -> None:
+async def test_the_body_size_of_a_key_is_limited(ring: Keyring) -> None:
     root, small = ring.make("root", "admin"), ring.make("small", "admin", body_bytes=300)
     async with keyed(ring) as (app, http):
         await create_learners(http, root, "a")
@@ -172,7 +172,7 @@ async def test_bodies_of_a_key_are_bounded(ring: Keyring) -> None:
             assert [item.get("code") for item in await socket.replies(2)] == [None, "too-large"]
 
 
-async def test_what_a_key_makes_is_bounded(ring: Keyring) -> None:
+async def test_the_size_of_learners_created_by_a_key_is_limited(ring: Keyring) -> None:
     root = ring.make("root", "admin")
     key = ring.make("team", "admin", pattern="t-*", dimensions=3, remembered_events=1000)
     late = {"late": {"max_events": 1000}}
@@ -212,7 +212,7 @@ async def test_what_a_key_makes_is_bounded(ring: Keyring) -> None:
         assert (await http.patch("/learners/t-wide", json={"late": {"max_events": 10}}, headers=key)).status_code == 200
 
 
-async def test_as_many_learners_as_a_key_may_have(ring: Keyring) -> None:
+async def test_the_number_of_learners_of_a_key_is_limited(ring: Keyring) -> None:
     root = ring.make("root", "admin")
     key = ring.make("team", "admin", pattern="t-*", learners=3)
     async with keyed(ring) as (_, http):
@@ -233,7 +233,7 @@ async def test_as_many_learners_as_a_key_may_have(ring: Keyring) -> None:
         assert sorted(item.status_code for item in done) == [201, 409, 409, 409, 409]
 
 
-async def test_what_other_nodes_have_made_counts_too(ring: Keyring) -> None:
+async def test_learners_created_on_other_nodes_count_towards_the_limit(ring: Keyring) -> None:
     root = ring.make("root", "admin")
     key = ring.make("team", "admin", pattern="t-*", learners=3)
     store, keys = MemoryStore(), str(ring.path)
@@ -261,7 +261,7 @@ async def test_what_other_nodes_have_made_counts_too(ring: Keyring) -> None:
 # Websockets
 
 
-async def test_websockets_want_a_key_at_the_handshake(ring: Keyring) -> None:
+async def test_websockets_require_a_key_at_the_handshake(ring: Keyring) -> None:
     reads = ring.make("reads", "read")
     async with keyed(ring) as (app, _):
         wrong = {"Authorization": "Bearer rs_a_b"}
@@ -274,7 +274,7 @@ async def test_websockets_want_a_key_at_the_handshake(ring: Keyring) -> None:
                 assert json.loads((await socket.event())["body"])["status"] == status
 
 
-async def test_each_message_of_a_websocket_is_asked_for_by_itself(ring: Keyring) -> None:
+async def test_each_websocket_message_is_authorised_separately(ring: Keyring) -> None:
     root = ring.make("root", "admin")
     some = ring.make("some", "predict", pattern="fraud-*")
     async with keyed(ring) as (app, http):
@@ -300,7 +300,7 @@ async def test_each_message_of_a_websocket_is_asked_for_by_itself(ring: Keyring)
 
 
 @pytest.mark.parametrize("whole", [False, True])
-async def test_limits_hold_over_a_websocket_message_by_message(ring: Keyring, whole: bool) -> None:
+async def test_limits_apply_to_each_websocket_message(ring: Keyring, whole: bool) -> None:
     root = ring.make("root", "admin")
     slow = ring.make("slow", "update", requests_per_second=0.001)
     small = ring.make("small", "update", body_bytes=200)
@@ -334,7 +334,7 @@ async def test_limits_hold_over_a_websocket_message_by_message(ring: Keyring, wh
 # What changes while the server runs
 
 
-async def test_the_file_is_read_again_when_it_changes(
+async def test_the_file_is_reloaded_when_it_changes(
     ring: Keyring, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(guards, "_LOOK_EVERY", 0.01)
@@ -387,7 +387,7 @@ async def test_the_file_is_read_again_when_it_changes(
             assert (await socket.closed())[0] == 1008
 
 
-async def test_streams_of_a_key_end_with_it(ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_streams_of_a_key_end_when_it_is_revoked(ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.api.sse._PING", 0.01)
     key = ring.make("one", "admin")
     async with keyed(ring) as (app, http):
@@ -400,7 +400,7 @@ async def test_streams_of_a_key_end_with_it(ring: Keyring, monkeypatch: pytest.M
             assert [event async for event in events_ if not event.startswith(b":")] == []
 
 
-def test_a_broken_file_is_no_start(ring: Keyring) -> None:
+def test_an_invalid_keys_file_prevents_the_start(ring: Keyring) -> None:
     with pytest.raises(BadKeys):
         create_app(Settings(store="memory:", keys=str(ring.path)))
     ring.path.write_text("[]")
@@ -408,13 +408,13 @@ def test_a_broken_file_is_no_start(ring: Keyring) -> None:
         create_app(Settings(store="memory:", keys=str(ring.path)))
 
 
-async def test_a_file_without_keys_lets_nobody_in(ring: Keyring) -> None:
+async def test_a_file_without_keys_admits_nobody(ring: Keyring) -> None:
     ring.path.write_text('{"keys": []}')
     async with keyed(ring) as (_, http):
         assert (await http.get("/learners", headers=bearer("rs_a_b"))).status_code == 401
 
 
-def test_a_grant_counts_what_is_owed() -> None:
+def test_a_rate_limit_remembers_its_debt() -> None:
     clock = Clock()
     bucket = Bucket(10.0, clock)
     assert [bucket.take(1) for _ in range(11)] == [0] * 10 + [1]

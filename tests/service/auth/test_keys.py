@@ -25,7 +25,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(command_line, ["keys", *arguments])
 
 
-def test_a_key_is_of_256_random_bits_and_only_its_hash_is_kept(tmp_path: Path) -> None:
+def test_a_key_has_256_random_bits_and_only_its_hash_is_stored(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     made = [new_key(f"k{i}", ["read"]) for i in range(50)]
     save(path, [item for item, _ in made])
@@ -39,7 +39,7 @@ def test_a_key_is_of_256_random_bits_and_only_its_hash_is_kept(tmp_path: Path) -
     assert len({key.split("_")[2] for _, key in made}) == len({item.id for item, _ in made}) == 50
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_keys_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     limits = Limits(2.5, 1000.0, 2**20, 5, 100, 10_000)
     written = [
@@ -52,7 +52,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_file_is_replaced_in_one_step_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+def test_a_file_is_replaced_atomically_without_leftovers(tmp_path: Path) -> None:
     path, link = tmp_path / "real" / "keys.json", tmp_path / "keys.json"
     path.parent.mkdir()
     link.symlink_to(path)
@@ -67,7 +67,7 @@ def test_a_file_is_replaced_in_one_step_and_nothing_is_left_beside_it(tmp_path: 
     assert os.listdir(path.parent) == ["keys.json"]
 
 
-def test_a_change_that_fails_leaves_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_change_keeps_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "keys.json"
     save(path, [new_key("one", ["read"])[0]])
     before = path.read_bytes()
@@ -82,7 +82,7 @@ def test_a_change_that_fails_leaves_the_file(tmp_path: Path, monkeypatch: pytest
     assert os.listdir(tmp_path) == ["keys.json"]
 
 
-def test_changes_side_by_side_are_all_there(tmp_path: Path) -> None:
+def test_concurrent_changes_are_all_saved(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
 
     def add(number: int) -> None:
@@ -102,7 +102,7 @@ def entry(**changed: Any) -> dict[str, Any]:
     return {name: value for name, value in {**made, **changed}.items() if value is not None}
 
 
-def test_an_entry_of_somebody_else_s_making_is_taken(tmp_path: Path) -> None:
+def test_a_handwritten_entry_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_text(
         json.dumps({"keys": [entry(), entry(id="b" * 12, learners="fraud-[ab]?*", limits={"learners": 3})]})
@@ -143,7 +143,7 @@ def test_an_entry_of_somebody_else_s_making_is_taken(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_an_entry_that_is_none_is_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
+def test_an_invalid_entry_is_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
     path = tmp_path / "keys.json"
     path.write_text(json.dumps({"keys": [entry(id="b" * 12), entry(**changed)]}))
     with pytest.raises(BadKeys, match=r"keys\.json\b"):
@@ -153,14 +153,14 @@ def test_an_entry_that_is_none_is_refused(tmp_path: Path, changed: dict[str, Any
 @pytest.mark.parametrize(
     "text", ["", "[]", "null", "{}", '{"keys": {}}', '{"keys": []} {}', '{"keys": [], "a": 1}', "\xff"]
 )
-def test_what_is_no_keys_file_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_invalid_keys_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "keys.json"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(BadKeys, match=r"keys\.json\b"):
         load(path)
 
 
-def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_keys_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "keys.json"
     with pytest.raises(BadKeys, match=r"keys\.json\b.*\bsuch\b"):
         load(path)
@@ -179,7 +179,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # The commands
 
 
-def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
+def test_keys_are_created_listed_and_revoked(tmp_path: Path) -> None:
     path = str(tmp_path / "keys.json")
     made = run("create", "--keys", path, "--name", "scoring", "--scope", "predict", "--scope", "read")
     assert made.exit_code == 0, made.output
@@ -229,7 +229,7 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
         (["--name", "there", "--scope", "read"], 5, "there is a key named there"),
     ],
 )
-def test_wrong_options_are_told_and_change_nothing(
+def test_invalid_options_are_reported_and_change_nothing(
     tmp_path: Path, arguments: list[str], status: int, message: str
 ) -> None:
     path = tmp_path / "keys.json"
@@ -241,14 +241,14 @@ def test_wrong_options_are_told_and_change_nothing(
     assert path.read_bytes() == before
 
 
-def test_the_file_may_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_may_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RARESTREAM_KEYS", str(tmp_path / "keys.json"))
     assert run("create", "--name", "a", "--scope", "read").exit_code == 0
     assert run("list").stdout.count("\n") == 2
     assert run("list", "--keys", str(tmp_path / "other")).exit_code == 2
 
 
-def test_an_expired_key_is_listed_as_such(tmp_path: Path) -> None:
+def test_an_expired_key_is_listed_as_expired(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     save(path, [new_key("old", ["read"], expires=NOW - timedelta(days=400))[0]])
     assert "(expired)" in run("list", "--keys", str(path)).stdout

@@ -99,7 +99,7 @@ def test_list_sorts_and_filters(server: Process) -> None:
     assert document(run(server, "list", "x", "--json")) == nothing
 
 
-def test_list_of_those_that_sleep(tmp_path: Path) -> None:
+def test_list_shows_evicted_learners(tmp_path: Path) -> None:
     with Process(f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log", max_resident=1) as process:
         assert run(process, "list").stdout.startswith("there is no learner yet; ")
         for name in "abc":
@@ -111,7 +111,7 @@ def test_list_of_those_that_sleep(tmp_path: Path) -> None:
         run(process, "show", lines[-1].split()[0])
 
 
-def test_show_says_everything(server: Process) -> None:
+def test_show_prints_every_section(server: Process) -> None:
     text = run(server, "show", "fraud", "--weights", 2).stdout
     for message in (
         "loam-ada",
@@ -128,7 +128,7 @@ def test_show_says_everything(server: Process) -> None:
     assert "alarms" in content
 
 
-def test_weights_are_named_once_events_have_come(server: Process) -> None:
+def test_weights_are_named_after_events_arrive(server: Process) -> None:
     put(server, "hashed", {"algorithm": "fofo", "features": {"kind": "named"}})
     event = json.dumps({"features": {"amount": 3.0, "country": "XX"}, "label": 1})
     run(server, "update", "hashed", event)
@@ -142,7 +142,7 @@ def test_weights_are_named_once_events_have_come(server: Process) -> None:
     assert "without a name" not in text
 
 
-def test_the_configuration_that_is_shown_makes_a_learner(server: Process, tmp_path: Path) -> None:
+def test_the_printed_configuration_creates_a_learner(server: Process, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(run(server, "show", "fraud", "--config").stdout)
     content = document(run(server, "create", "again", "--config", tmp_path / "config.json", "--json"))
     assert content["created"] is True
@@ -150,7 +150,7 @@ def test_the_configuration_that_is_shown_makes_a_learner(server: Process, tmp_pa
     assert (tmp_path / "config.json").read_text().startswith('{\n  "algorithm": ')  # for people, too
 
 
-def test_show_an_ordinal_one_and_one_behind_an_embedding(server: Process) -> None:
+def test_show_an_ordinal_learner_and_one_with_an_embedding(server: Process) -> None:
     put(server, "grades", {**DENSE, "algorithm": "npsvor", "params": {"ranks": 3}})
     text = run(server, "show", "grades", "--weights", 5).stdout
     assert "0 of rank 1, 0 of rank 2" in text
@@ -163,7 +163,7 @@ def test_show_an_ordinal_one_and_one_behind_an_embedding(server: Process) -> Non
 
 
 @pytest.mark.parametrize("command", [["show"], ["watch"], ["export", "-"], ["update", "[]"]], ids=" ".join)
-def test_a_name_that_is_nearly_one_of_a_learner(server: Process, command: list[str]) -> None:
+def test_a_misspelled_learner_name_gets_a_suggestion(server: Process, command: list[str]) -> None:
     put(server, "misspelt", NAMED)
     for name in ("mispelt", "MISSPELT"):
         error = run(server, command[0], name, *command[1:], status=4).stderr
@@ -189,7 +189,7 @@ def test_a_name_that_is_nearly_one_of_a_learner(server: Process, command: list[s
         ["delete", "nobody", "--yes"],
     ],
 )
-def test_a_learner_that_is_not_there_or_a_service(server: Process, command: list[str]) -> None:
+def test_a_missing_learner_and_a_missing_service(server: Process, command: list[str]) -> None:
     error = run(server, *command, status=4).stderr
     assert error.splitlines() == ["error: there is no learner named nobody", "`rarestream list` shows the learners."]
     listener = listen("127.0.0.1", 0)
@@ -201,7 +201,7 @@ def test_a_learner_that_is_not_there_or_a_service(server: Process, command: list
     assert error.splitlines()[-1].startswith("Is it running? ")
 
 
-def test_names_that_are_taken_or_none(server: Process) -> None:
+def test_taken_and_invalid_names_are_refused(server: Process) -> None:
     assert "delete it first" in run(server, "clone", "fraud", "fraud", status=5).stderr
     assert "  TO: is 'no good'" in run(server, "clone", "fraud", "no good", status=5).stderr
     assert "`rarestream snapshots NAME`" in run(server, "restore", "fraud", 999, "--yes", status=4).stderr
@@ -238,7 +238,7 @@ def foreign_url() -> Iterator[str]:
         thread.join()
 
 
-def test_the_key_is_sent_and_never_shown(foreign_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_sent_and_never_printed(foreign_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     _ForeignServer.status = 401
     result = run(foreign_url, "list", "--key", "s3cret", status=5)
     assert "RARESTREAM_KEY or --key" in result.stderr
@@ -252,7 +252,7 @@ def test_the_key_is_sent_and_never_shown(foreign_url: str, monkeypatch: pytest.M
     assert "s3cret" not in "".join(item.output for item in (result, more, shown, wrong))
 
 
-def test_what_is_no_service_of_ours(foreign_url: str) -> None:
+def test_another_server_is_recognised(foreign_url: str) -> None:
     _ForeignServer.status = 404
     assert "no rarestream service answers" in run(foreign_url, "list", status=3).stderr
     _ForeignServer.status = 200
@@ -262,7 +262,7 @@ def test_what_is_no_service_of_ours(foreign_url: str) -> None:
 # Events
 
 
-def test_events_learnt_scored_and_labelled(server: Process, tmp_path: Path) -> None:
+def test_events_are_learnt_scored_and_labelled(server: Process, tmp_path: Path) -> None:
     put(server, "events", NAMED)
     event = '{"id": "tx-%d", "features": {"amount": %d, "country": "DE"}, "label": %d}'
     text = run(server, "update", "events", event % (1, 5, 0), event % (2, 900, 1)).stdout
@@ -297,12 +297,12 @@ def test_events_learnt_scored_and_labelled(server: Process, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("command", ["update", "predict", "labels"])
-def test_a_list_of_no_events(server: Process, command: str) -> None:
+def test_an_empty_list_of_events_sends_nothing(server: Process, command: str) -> None:
     output = run(server, command, "fraud", "[]")
     assert (output.stdout, output.stderr) == ("", "no events: nothing was sent\n")
 
 
-def test_what_is_scored_and_not_remembered_is_told(server: Process, tmp_path: Path) -> None:
+def test_events_scored_but_not_stored_are_reported(server: Process, tmp_path: Path) -> None:
     put(server, "forgetful", NAMED)
     run(server, "update", "forgetful", '{"time": 1767225600, "features": {"amount": 5}, "label": 0}')
     old = '{"id": "o", "time": 1000, "features": {"amount": 5}}'
@@ -320,7 +320,7 @@ def test_what_is_scored_and_not_remembered_is_told(server: Process, tmp_path: Pa
         assert error.stderr.endswith("Check the store, then repeat the command.\n")
 
 
-def test_scores_of_many_come_in_order(server: Process) -> None:
+def test_many_scores_are_printed_in_order(server: Process) -> None:
     rows = [{"x": [k / 100, 0, 0]} for k in range(250)]
     text = run(server, "predict", "fraud", "--json", "--batch", 20, stdin=json.dumps(rows)).stdout
     scores = [json.loads(line)["score"] for line in text.splitlines()]
@@ -339,7 +339,7 @@ def test_ranks_are_scored_and_learnt(server: Process) -> None:
     assert "rank" in run(server, "predict", "ranks", json.dumps(rows)).stdout.splitlines()[0]
 
 
-def test_events_that_are_refused_are_named_by_their_number(server: Process) -> None:
+def test_refused_events_are_named_by_their_number(server: Process) -> None:
     good, bad = {"x": [1, 2, 3], "label": 1}, {"x": [1, 2], "label": 1}
     put(server, "refusing")
     error = run(server, "update", "refusing", json.dumps([good] * 3 + [bad]), status=5).stderr
@@ -359,7 +359,7 @@ def test_events_that_are_refused_are_named_by_their_number(server: Process) -> N
 # States
 
 
-def test_a_snapshot_and_back(server: Process) -> None:
+def test_a_snapshot_is_taken_and_restored(server: Process) -> None:
     put(server, "states")
     assert "has no snapshot yet" in run(server, "snapshots", "states").stdout
     assert document(run(server, "snapshots", "states", "--json")) == {"snapshots": []}
@@ -378,7 +378,7 @@ def test_a_snapshot_and_back(server: Process) -> None:
     assert digest(server, "states-2") == before
 
 
-def test_a_file_there_and_back(server: Process, tmp_path: Path) -> None:
+def test_a_learner_is_exported_and_imported(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "fraud.state"
     content = document(run(server, "export", "fraud", path, "--json"))
     assert content == {"learner": "fraud", "file": str(path), "bytes": path.stat().st_size}
@@ -404,7 +404,7 @@ def _umask() -> int:
     return mask
 
 
-def test_files_that_are_none(server: Process, tmp_path: Path) -> None:
+def test_invalid_import_files_are_refused(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "bad"
     for data in (b"nothing of ours", b""):
         path.write_bytes(data)
@@ -420,7 +420,7 @@ def test_files_that_are_none(server: Process, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_export_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
+def test_an_aborted_export_leaves_no_file(tmp_path: Path) -> None:
     class Breaking(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
@@ -439,7 +439,7 @@ def test_an_export_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_delete_asks(server: Process) -> None:
+def test_delete_asks_for_confirmation(server: Process) -> None:
     put(server, "gone")
     assert "--yes" in run(server, "delete", "gone", status=2).stderr
     assert document(run(server, "delete", "gone", "--yes", "--json")) == {"deleted": "gone"}
@@ -457,7 +457,7 @@ def test_delete_asks(server: Process) -> None:
 
 @pytest.mark.parametrize("columns", [60, 80, 160])
 @pytest.mark.parametrize("command", [["list"], ["show", "fraud"], ["watch", "fraud", "--once"]])
-def test_on_a_terminal_nothing_is_wider_than_it(server: Process, command: list[str], columns: int) -> None:
+def test_output_fits_the_terminal_width(server: Process, command: list[str], columns: int) -> None:
     put(server, "a-learner-with-a-name-that-is-longer-than-most-but-allowed")
     shown = in_terminal(*command, columns=columns, environment={"RARESTREAM_URL": server.url})
     assert shown.status == 0
@@ -468,7 +468,7 @@ def test_on_a_terminal_nothing_is_wider_than_it(server: Process, command: list[s
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain.raw)
 
 
-def test_an_encoding_that_lacks_the_characters(server: Process) -> None:
+def test_an_ascii_encoding_is_supported(server: Process) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "RARESTREAM_URL": server.url}
     for command in (["show", "fraud"], ["watch", "fraud", "--once"], ["--help"]):
         process = subprocess.run(
@@ -477,7 +477,7 @@ def test_an_encoding_that_lacks_the_characters(server: Process) -> None:
         assert process.stdout.isascii()
 
 
-def test_watch_on_a_terminal_ends_cleanly(server: Process) -> None:
+def test_watch_on_a_terminal_stops_cleanly(server: Process) -> None:
     shown = in_terminal("watch", "fraud", answer=("events", "\x03"), environment={"RARESTREAM_URL": server.url})
     assert shown.status == 0
     assert "600 learnt" in shown.text
@@ -485,7 +485,7 @@ def test_watch_on_a_terminal_ends_cleanly(server: Process) -> None:
     assert "Traceback" not in shown.text
 
 
-def test_progress_is_for_terminals(server: Process, tmp_path: Path) -> None:
+def test_progress_is_shown_on_terminals_only(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps({"id": f"p{k}", "x": [k, 1, 2], "label": k % 2}) + "\n" for k in range(3000)))
     put(server, "progress")
@@ -524,7 +524,7 @@ def test_watch_prints_a_line_per_change(server: Process) -> None:
         assert (process.returncode, err) == (0, "")
 
 
-def test_watch_for_programs_until_the_learner_is_gone(server: Process) -> None:
+def test_watch_as_json_ends_when_the_learner_is_deleted(server: Process) -> None:
     put(server, "short")
     with running(server, "watch", "short", "--json") as process:
         assert process.stdout is not None
@@ -538,7 +538,7 @@ def test_watch_for_programs_until_the_learner_is_gone(server: Process) -> None:
     assert "600 learnt, 120 positive" in run(server, "watch", "fraud", "--once").stdout
 
 
-def test_watch_waits_for_a_service_that_goes_away(tmp_path: Path) -> None:
+def test_watch_waits_for_an_unreachable_service(tmp_path: Path) -> None:
     with Process(f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log") as service:
         put(service, "a")
         with running(service, "watch", "a", "--json") as watch:
@@ -559,7 +559,7 @@ def test_watch_waits_for_a_service_that_goes_away(tmp_path: Path) -> None:
 # Interrupted
 
 
-def test_an_interrupted_update_says_how_far_it_came(server: Process) -> None:
+def test_an_interrupted_update_reports_its_progress(server: Process) -> None:
     put(server, "stopped")
     with running(server, "update", "stopped", "--batch", "1") as process:
         assert process.stdin is not None
@@ -575,7 +575,7 @@ def test_an_interrupted_update_says_how_far_it_came(server: Process) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_bench_deletes_its_learner_also_when_interrupted(server: Process, number: signal.Signals) -> None:
+def test_bench_deletes_its_learner_even_when_interrupted(server: Process, number: signal.Signals) -> None:
     def learners() -> list[str]:
         with api(server) as http:
             names = [learner["name"] for learner in http.get(f"{server.url}/v1/learners").json()["learners"]]
@@ -592,7 +592,7 @@ def test_a_bench_deletes_its_learner_also_when_interrupted(server: Process, numb
 # bench
 
 
-def test_bench_measures(server: Process) -> None:
+def test_bench_reports_measurements(server: Process) -> None:
     content = document(run(server, "bench", "--updates", 3, "--batch", 20, "--requests", 30, "--dim", 4, "--json"))
     assert (content["update"]["events"], content["predict"]["events"]) == (60, 30)
     assert 0 < content["predict"]["p50_ms"] <= content["predict"]["p99_ms"]
@@ -611,7 +611,7 @@ def test_bench_sends_ranks_to_an_ordinal_learner(server: Process) -> None:
         assert (content["update"]["events"], content["predict"]["events"]) == (40, 5)
 
 
-def test_a_bench_on_a_server_of_its_own() -> None:
+def test_bench_uses_its_own_server() -> None:
     content = document(run("http://127.0.0.1:1", "bench", "--start", "--updates", 2, "--requests", 5, "--json"))
     assert not content["url"].endswith(":1")
     assert not httpx.codes.is_success(_status(content["url"]))
@@ -624,7 +624,7 @@ def _status(url: str) -> int:
         return 0
 
 
-def test_what_is_measured() -> None:
+def test_measurements_exclude_the_warm_up_and_are_summarised() -> None:
     requests: list[bytes] = []
     result = measure_requests("update", [bytes([k]) for k in range(50)], 10, requests.append)
     assert len(requests) == 50  # the first 20 are not counted
@@ -644,7 +644,7 @@ def completed(words: str, **environment: str) -> list[str]:
     return process.stdout.split()
 
 
-def test_the_objectives_that_the_shell_is_told_are_those_of_the_library() -> None:
+def test_completed_objectives_equal_those_of_the_library() -> None:
     """The command line does not import the library, which takes a second."""
     assert tuple(objective_names("")) == get_args(get_type_hints(Threshold)["objective"])
 
@@ -721,14 +721,14 @@ def helps(command: Any, *path: str) -> Iterator[tuple[str, str]]:
         yield from helps(item, *path, name)
 
 
-def test_no_help_has_a_mark_that_is_lost_in_zsh() -> None:
+def test_help_texts_contain_no_quotes_that_break_zsh() -> None:
     """zsh writes the list in single quotes, and each help in double quotes."""
     result = dict(helps(typer.main.get_command(app)))
     assert {"snapshot", "keys create", "keys create --scope"} <= set(result)
     assert [name for name, message in result.items() if set(message) & {"'", '"'}] == []
 
 
-def test_the_help_tells_the_statuses() -> None:
+def test_the_help_lists_the_exit_statuses() -> None:
     text = " ".join(CliRunner().invoke(app, ["-h"]).stdout.split())
     for message in ("3 no service answers", "4 no such learner", "5 refused", "6 partly done", "--install-completion"):
         assert message in text
@@ -738,5 +738,5 @@ def test_the_help_tells_the_statuses() -> None:
     ("count", "message"),
     [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (20 * 2**20, "20 MiB"), (5 * 2**42, "20480 GiB")],
 )
-def test_sizes_for_people(count: int, message: str) -> None:
+def test_sizes_are_formatted_for_people(count: int, message: str) -> None:
     assert format_bytes(count) == message

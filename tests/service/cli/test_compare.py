@@ -69,7 +69,7 @@ def test_groups_are_listed_and_compared(server: Process, http: httpx.Client) -> 
     assert json.loads(run(server, "groups", "--json")) == http.get("/groups").json()
 
 
-def test_a_group_that_is_not_there(server: Process) -> None:
+def test_a_missing_group_is_reported(server: Process) -> None:
     output = run(server, "compare", "nobody", status=ExitStatus.NOT_FOUND)
     assert output == "error: there is no group named nobody\n`rarestream groups` shows the groups.\n"
     output = run(server, "compare", "Duell", status=ExitStatus.NOT_FOUND)
@@ -101,11 +101,11 @@ def outcome(verdict: str | None, a: float, b: float) -> dict[str, Any]:
         ),
     ],
 )
-def test_the_verdict_in_words(test: dict[str, Any], message: str) -> None:
+def test_the_verdict_is_expressed_in_words(test: dict[str, Any], message: str) -> None:
     assert verdict_of(test, 0.05) == message
 
 
-def test_a_verdict_that_the_window_contradicts_says_so() -> None:
+def test_a_verdict_contradicted_by_the_window_is_flagged() -> None:
     """The verdict is about all events, and the text says that the other learner has been ahead lately."""
     behind = ": in the window its AUC is behind by 0.0123."
     for test, difference in ((outcome("a", 3.0, 0.0), -0.0123), (outcome("b", 0.0, 3.0), 0.0123)):

@@ -57,7 +57,7 @@ def compared(url: str) -> dict[str, Any]:
     return dict(document)
 
 
-def test_the_demo_streams_stops_and_goes_on(demo: Demo, tmp_path: Path) -> None:
+def test_the_demo_streams_stops_and_resumes(demo: Demo, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'demo.db'}"
     process = demo(store, "--events", 3000, "--rate", 100)
     url = until(process, r"dashboard +(http://\S+)/$")[1]
@@ -115,7 +115,7 @@ def test_the_demo_on_a_full_disk(demo: Demo, tmp_path: Path) -> None:
     assert "Stopped cleanly" not in out
 
 
-def test_why_a_stream_stands_still_is_said_late_and_once() -> None:
+def test_the_cause_of_a_standstill_is_reported_late_and_once() -> None:
     time, messages = Time(), list[str]()
     lines = ["full; trying again in 0 s", "gone; trying again in 1 s"]
     standstill = Standstill(messages.append, time.clock)
@@ -135,7 +135,7 @@ def test_why_a_stream_stands_still_is_said_late_and_once() -> None:
     assert messages == [*lines, "full; trying again in 1 s"]
 
 
-def test_a_learner_that_is_ahead_of_the_others_learns_nothing_twice(demo: Demo, tmp_path: Path) -> None:
+def test_a_learner_ahead_of_the_others_learns_nothing_twice(demo: Demo, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'demo.db'}"
     process = demo(store, "--events", 1000, "--rate", 0)
     url = until(process, r"dashboard +(http://\S+)/$")[1]
@@ -160,7 +160,7 @@ def test_a_learner_that_is_ahead_of_the_others_learns_nothing_twice(demo: Demo, 
     process.communicate()
 
 
-def test_a_stream_of_which_no_event_is_of_a_time_to_come(demo: Demo, tmp_path: Path) -> None:
+def test_the_demo_never_generates_future_events(demo: Demo, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'demo.db'}"
     process = demo(store, "--events", 20_000_000, "--rate", 40)  # 5,000 days
     url = until(process, r"dashboard +(http://\S+)/$")[1]
@@ -177,7 +177,7 @@ def test_a_stream_of_which_no_event_is_of_a_time_to_come(demo: Demo, tmp_path: P
     assert " at most; later events would be in the future" in err
 
 
-def test_a_learner_that_somebody_else_teaches_does_not_stop_the_stream(demo: Demo, tmp_path: Path) -> None:
+def test_updates_from_elsewhere_do_not_stop_the_stream(demo: Demo, tmp_path: Path) -> None:
     """It reports duplicates, whose first scores are known, so all learners catch up and are compared."""
     process = demo(f"sqlite:///{tmp_path / 'demo.db'}", "--events", 400, "--rate", 40)
     url = until(process, r"dashboard +(http://\S+)/$")[1]
@@ -194,7 +194,7 @@ def test_a_learner_that_somebody_else_teaches_does_not_stop_the_stream(demo: Dem
     assert process.returncode == 0
 
 
-def test_the_demo_where_it_cannot(start: Commands, tmp_path: Path) -> None:
+def test_the_demo_reports_why_it_cannot_start(start: Commands, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         process = start("demo", "--port", port, "--store", f"sqlite:///{tmp_path / 'a.db'}")

@@ -20,7 +20,7 @@ def test_a_replay_on_a_terminal() -> None:
         assert text in out.getvalue()
 
 
-def test_a_replay_elsewhere_prints_a_line_now_and_then() -> None:
+def test_a_replay_without_a_terminal_prints_occasional_lines() -> None:
     out, time = io.StringIO(), Time()
     with ReplayDisplay(Console(file=out, width=120), time.clock) as display:
         for row in range(1, 23):
@@ -32,7 +32,7 @@ def test_a_replay_elsewhere_prints_a_line_now_and_then() -> None:
     ]
 
 
-def test_a_replay_that_has_no_speed_yet() -> None:
+def test_a_replay_without_a_known_speed() -> None:
     out, time = io.StringIO(), Time()
     with ReplayDisplay(Console(file=out, width=120), time.clock) as display:
         time.now += 40
@@ -49,7 +49,7 @@ FIT: dict[str, Any] = {"events": 0, "running": False, "waiting": False, "failed"
 READY: dict[str, Any] = {"ready": True, "not_ready": None, "fit": None}
 
 
-def test_figures_so_far_in_a_few_words() -> None:
+def test_metrics_so_far_are_summarised_briefly() -> None:
     assert describe_metrics({**BINARY, "since_start": {"auc": 0.93121}}, READY) == "AUC so far 0.9312"
     assert describe_metrics({**BINARY, "since_start": {"auc": None}}, READY) == "AUC so far -"
     ranked = {**ORDINAL, "since_start": {"mae": 0.25, "accuracy": 0.75}}
@@ -69,7 +69,7 @@ def test_figures_so_far_in_a_few_words() -> None:
         ({"events": 5000, "failed": "too few"}, "after 5,000 events; the last one failed: too few"),
     ],
 )
-def test_how_far_the_fits_are(fit: dict[str, Any] | None, message: str | None) -> None:
+def test_the_progress_of_fits_is_described(fit: dict[str, Any] | None, message: str | None) -> None:
     assert describe_fit({**READY, "fit": None if fit is None else FIT | fit}) == message
 
 
@@ -88,7 +88,7 @@ UNDER_WAY = "a fit is running"
         ({"events": 800, "running": True}, [UNDER_WAY]),
     ],
 )
-def test_what_the_figures_of_a_batch_learner_do_not_show(fit: dict[str, Any], message: list[str]) -> None:
+def test_notes_explain_missing_metrics_of_batch_learners(fit: dict[str, Any], message: list[str]) -> None:
     document = {**READY, "events": 900, "fit": FIT | fit, "config": {"refit_every": 100}}
     assert [line.split(":")[0] for line in fit_notes(document)] == message
     assert fit_notes({**document, "config": {"refit_every": None}}) == []  # an online learner's embedding
@@ -96,7 +96,7 @@ def test_what_the_figures_of_a_batch_learner_do_not_show(fit: dict[str, Any], me
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_display_of_learners_of_both_kinds(terminal: bool) -> None:
+def test_a_display_of_binary_and_ordinal_learners(terminal: bool) -> None:
     out = io.StringIO()
     binary = {**BINARY, "name": "two", "events": 10, "window": {"auc": 0.5, "f1": None}}
     ranked = {**ORDINAL, "name": "grades", "events": 10, "window": {"mae": 0.25, "accuracy": 0.75}}

@@ -76,7 +76,7 @@ def run(*arguments: str, url: str | None = None, key: str | None = None) -> tupl
     return result.exit_code, re.sub(r"[\s│]+", " ", result.stderr)  # without typer's frame and its line ends
 
 
-def test_every_command_is_looked_at() -> None:
+def test_every_command_is_tested() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     assert set(commands) == {*CALLS, *LOCAL}
 
@@ -84,7 +84,7 @@ def test_every_command_is_looked_at() -> None:
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("command", CALLS)
 @pytest.mark.parametrize("url", ["ftp://x", "localhost:8000", "http://x:port", "http://x:83637"])
-def test_a_url_that_is_none(command: str, url: str) -> None:
+def test_an_invalid_url_is_a_usage_error(command: str, url: str) -> None:
     status, output = run(command, *CALLS[command], "--url", url)
     assert (status, output.startswith("error: --url or RARESTREAM_URL: "), url in output) == (
         ExitStatus.USAGE,
@@ -96,13 +96,13 @@ def test_a_url_that_is_none(command: str, url: str) -> None:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("command", CALLS)
-def test_a_key_that_is_none(command: str, server: Process) -> None:
+def test_an_invalid_key_is_a_usage_error(command: str, server: Process) -> None:
     status, output = run(command, *CALLS[command], url=server.url, key="two words")
     assert (status, output.startswith("error: --key or RARESTREAM_KEY: ")) == (ExitStatus.USAGE, True), output
 
 
 @pytest.mark.parametrize("command", [*CALLS, *LOCAL])
-def test_options_that_do_not_exist(command: str) -> None:
+def test_unknown_options_are_usage_errors(command: str) -> None:
     assert run(command, "--nonsense")[0] == ExitStatus.USAGE
 
 
@@ -165,7 +165,7 @@ def test_options_that_do_not_exist(command: str) -> None:
         ("nonsense", "No such command"),
     ],
 )
-def test_wrong_usage(server: Process, command: str, message: str) -> None:
+def test_wrong_usage_is_a_usage_error(server: Process, command: str, message: str) -> None:
     status, error = run(*command.split(), url=server.url)
     assert status == ExitStatus.USAGE, error
     assert message in error
@@ -193,7 +193,9 @@ def test_wrong_usage(server: Process, command: str, message: str) -> None:
         ("WEBHOOK", "hooks.example/secret", "is not a URL to post to; expected http://... or https://... "),
     ],
 )
-def test_a_variable_that_is_wrong(monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str) -> None:
+def test_an_invalid_variable_is_a_usage_error(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
+) -> None:
     monkeypatch.setenv(f"RARESTREAM_{name}", value)
     for command in ("serve", "demo"):
         status, error = run(command)
@@ -203,7 +205,7 @@ def test_a_variable_that_is_wrong(monkeypatch: pytest.MonkeyPatch, name: str, va
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_other_ends(server: Process) -> None:
+def test_other_exit_statuses(server: Process) -> None:
     """Other exit statuses: refused, partly done, not found, no service."""
     assert run("create", "a", "--algorithm", "cbr", "--features", "dense", url=server.url)[0] == ExitStatus.REFUSED
     assert run("import", "exported", "b", url=server.url)[0] == ExitStatus.REFUSED
@@ -217,7 +219,7 @@ def test_the_other_ends(server: Process) -> None:
 
 
 @pytest.mark.parametrize("buffered", ["", "1"])
-def test_an_output_that_cannot_be_written(tmp_path: Path, buffered: str) -> None:
+def test_an_unwritable_output_is_reported(tmp_path: Path, buffered: str) -> None:
     keys = tmp_path / "keys.json"
     command = [sys.executable, "-m", "service", "keys"]
     subprocess.run([*command, "create", "--keys", keys, "--name", "a", "--scope", "read"], check=True)

@@ -10,12 +10,12 @@ from service.cli.format import format_duration, parse_duration
 @pytest.mark.parametrize(
     ("text", "seconds"), [("7d", 604_800), ("1.5h", 5400), ("30m", 1800), ("45s", 45), (" 90 ", 90), ("0d", 0)]
 )
-def test_what_is_written(text: str, seconds: float) -> None:
+def test_durations_are_parsed(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "d", "week", "-1d", "nan", "infd", "1e400s", "7 days", "1w"])
-def test_what_is_no_length_of_time(text: str) -> None:
+def test_invalid_durations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected a number with s, m, h or d: 45s, 30m, 12h, 7d"):
         parse_duration(text)
 
@@ -32,5 +32,5 @@ def test_what_is_no_length_of_time(text: str) -> None:
         (0.25, "0.25 s"),
     ],
 )
-def test_what_is_shown(seconds: float, text: str) -> None:
+def test_durations_are_formatted(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text

@@ -49,17 +49,17 @@ def ended(process: subprocess.Popen[str], number: signal.Signals = signal.SIGINT
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_takes_it(command: str) -> None:
+def test_every_command_has_a_json_option(command: str) -> None:
     (option,) = [param for param in COMMANDS[command].params if "--json" in param.opts]
     assert option.is_flag
     assert "JSON" in option.help
 
 
-def test_there_are_the_commands_within_groups_too() -> None:
+def test_commands_within_groups_are_included() -> None:
     assert {"serve", "demo", "warm", "watch", "keys create", "keys list", "keys revoke"} <= set(COMMANDS)
 
 
-def test_warm_tells_what_it_compiled_in_one_document(start: Commands) -> None:
+def test_warm_prints_its_results_as_one_document(start: Commands) -> None:
     process = start("warm", "--json")
     out, err = process.communicate()
     assert process.returncode == 0, err
@@ -71,7 +71,7 @@ def test_warm_tells_what_it_compiled_in_one_document(start: Commands) -> None:
     assert err.splitlines() == [f"compiled {name}" for name in names]
 
 
-def test_serve_tells_where_it_listens_once_it_does(start: Commands, tmp_path: Path) -> None:
+def test_serve_prints_its_address_when_it_listens(start: Commands, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'a.db'}"
     process = start("serve", "--json", "--port", 0, "--store", store)
     output = line(process)
@@ -86,7 +86,7 @@ def test_serve_tells_where_it_listens_once_it_does(start: Commands, tmp_path: Pa
 
 
 @pytest.mark.parametrize("by", ["option", "variable"])
-def test_the_form_of_the_log_may_be_another(start: Commands, by: str) -> None:
+def test_the_log_format_is_independent(start: Commands, by: str) -> None:
     options, environment = (("--log-format", "text"), {}) if by == "option" else ((), {"RARESTREAM_LOG_FORMAT": "text"})
     process = start("serve", "--json", "--port", 0, "--store", "memory:", *options, **environment)
     assert set(line(process)) == {"url", "pid", "store", "workers"}
@@ -95,7 +95,7 @@ def test_the_form_of_the_log_may_be_another(start: Commands, by: str) -> None:
     assert err[-1].endswith("rarestream.server: stopped")
 
 
-def test_several_workers_are_told_of_once(start: Commands) -> None:
+def test_several_workers_are_announced_once(start: Commands) -> None:
     with RedisServer() as redis:
         process = start("serve", "--json", "--port", 0, "--store", redis.url, "--workers", 2)
         output = line(process)
@@ -106,7 +106,7 @@ def test_several_workers_are_told_of_once(start: Commands) -> None:
     assert {1, 2} <= {json.loads(item).get("worker") for item in err}
 
 
-def test_what_cannot_start_prints_no_document(start: Commands, tmp_path: Path) -> None:
+def test_a_failed_start_prints_no_document(start: Commands, tmp_path: Path) -> None:
     process = start("serve", "--json", "--port", 0, "--store", f"sqlite:///{tmp_path}/no/a.db")
     out, err = process.communicate()
     assert (process.returncode, out) == (2, "")
@@ -114,7 +114,7 @@ def test_what_cannot_start_prints_no_document(start: Commands, tmp_path: Path) -
     assert err == f"error: the service cannot start: {missing}\n"
 
 
-def test_the_demo_is_lines_of_figures_behind_its_address(start: Commands, tmp_path: Path) -> None:
+def test_the_demo_prints_its_address_and_then_metrics_lines(start: Commands, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'demo.db'}"
     process = start("demo", "--json", "--store", store, "--port", 0, "--events", 2000, "--rate", 0)
     output = line(process)

@@ -123,16 +123,16 @@ DELAYS = st.builds(Delay, st.integers(1, 40).map(float), st.sampled_from([0.0, 0
 
 
 @given(TIMES, DELAYS, st.integers(1, 8), st.one_of(st.none(), st.integers(1, 35)))
-def test_labels_and_events_alternate_as_their_times_say(
-    times: list[float], delay: Delay, size: int, limit: int | None
-) -> None:
+def test_labels_and_events_are_ordered_by_time(times: list[float], delay: Delay, size: int, limit: int | None) -> None:
     batches = make_requests(times, delay, size=size, limit=limit)
     assert steps(batches) == naive(times, delay, limit)
     assert all(0 < batch.count <= size for batch in batches)
 
 
 @given(TIMES, DELAYS, st.integers(1, 8), st.data())
-def test_a_schedule_goes_on_where_it_was_cut(times: list[float], delay: Delay, size: int, data: st.DataObject) -> None:
+def test_a_split_schedule_continues_where_it_ended(
+    times: list[float], delay: Delay, size: int, data: st.DataObject
+) -> None:
     batches = make_requests(times, delay, size=size)
     cut = data.draw(st.integers(0, len(batches)))
     before = steps(batches[:cut])
@@ -144,7 +144,7 @@ def test_a_schedule_goes_on_where_it_was_cut(times: list[float], delay: Delay, s
     assert all(kind == "score" and row >= learnt for kind, row in again)
 
 
-def test_what_requests_carry() -> None:
+def test_contents_of_replay_requests() -> None:
     events = [
         {"id": "a", "time": 10.0, "label": 1, "weight": 2.5, "x": [1.0]},
         {"id": "b", "time": 25.0, "label": 0, "x": [2.0]},
@@ -163,20 +163,20 @@ def test_what_requests_carry() -> None:
     ]
 
 
-def test_labels_that_are_not_known_yet_stay_away() -> None:
+def test_labels_not_yet_known_are_withheld() -> None:
     assert steps(make_requests([0.0, 10.0, 20.0], Delay(100.0), now=111.0)) == [
         *(("score", row) for row in range(3)),
         *(("label", row) for row in range(2)),
     ]
 
 
-def test_requests_are_bounded_in_bytes() -> None:
+def test_requests_are_limited_in_bytes() -> None:
     events = [{"id": str(i), "time": 0.0, "label": 0, "features": {"text": "x" * 1_500_000}} for i in range(7)]
     counts = [batch.count for batch in schedule(iter(events), Delay(1.0), "s", 0, 1000) if batch.kind == "unlabelled"]
     assert counts == [3, 3, 1]
 
 
-def test_rounds_of_labels() -> None:
+def test_labels_arrive_in_rounds() -> None:
     assert Delay(100.0, 60.0).arrival_of(25.0) == 180.0
     assert Delay(95.0, 60.0).arrival_of(25.0) == 120.0
     assert late_source("a#1", Delay(604_800.0)) == "a#1+604800"
@@ -186,7 +186,7 @@ def test_rounds_of_labels() -> None:
 # What is learnt
 
 
-def test_it_goes_as_if_each_event_were_sent_at_its_time(server: Process, replayed: str) -> None:
+def test_a_replay_equals_sending_each_event_at_its_time(server: Process, replayed: str) -> None:
     """Compare with single events and labels at `/labels`, sent in the order of time."""
     create(server, "by-hand")
     events = rows()
@@ -211,13 +211,13 @@ def test_it_goes_as_if_each_event_were_sent_at_its_time(server: Process, replaye
     assert metrics["window"]["auc"] > 0.7
 
 
-def test_the_size_of_requests_changes_nothing(server: Process, file: Path, replayed: str) -> None:
+def test_the_request_size_changes_nothing(server: Process, file: Path, replayed: str) -> None:
     create(server, "small")
     run(server, "replay", file, "--learner", "small", *LATE, "--batch", 1)
     assert get(server, "small/digest")["digest"] == get(server, f"{replayed}/digest")["digest"]
 
 
-def test_the_table_tells_of_labels(server: Process, file: Path) -> None:
+def test_the_table_shows_label_statistics(server: Process, file: Path) -> None:
     create(server, "table")
     result = run(server, "replay", file, "--learner", "table", *LATE, "--label-every", "1h")
     assert "600 rows scored\nrows 0 to 600: 600 learnt, 0 duplicates\n" in result.stderr
@@ -229,7 +229,7 @@ def test_the_table_tells_of_labels(server: Process, file: Path) -> None:
         assert name in lines
 
 
-def test_ranks_may_come_late(server: Process, tmp_path: Path) -> None:
+def test_ranks_may_arrive_late(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "grades.jsonl"
     path.write_text(
         "".join(
@@ -249,7 +249,7 @@ def test_ranks_may_come_late(server: Process, tmp_path: Path) -> None:
 # Going on
 
 
-def test_a_limit_leaves_labels_for_later(server: Process, file: Path, replayed: str) -> None:
+def test_a_limit_leaves_some_labels_for_later(server: Process, file: Path, replayed: str) -> None:
     create(server, "limited")
     result = run(server, "replay", file, "--learner", "limited", *LATE, "--limit", 200)
     learnt = get(server, "limited")["events"]
@@ -266,7 +266,7 @@ def test_a_limit_leaves_labels_for_later(server: Process, file: Path, replayed: 
     assert figures(server, "limited") == figures(server, replayed)
 
 
-def test_stopped_and_killed_in_between(start: Commands, server: Process, file: Path, replayed: str) -> None:
+def test_an_interrupted_and_killed_replay_resumes(start: Commands, server: Process, file: Path, replayed: str) -> None:
     create(server, "killed")
     learnt = 0
     for number, status in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
@@ -296,12 +296,12 @@ def test_stopped_and_killed_in_between(start: Commands, server: Process, file: P
         ([*FLAT, "--label-every", "1h"], "--label-every: needs --label-delay"),
     ],
 )
-def test_options_that_make_no_sense(server: Process, file: Path, options: list[str], message: str) -> None:
+def test_conflicting_options_are_refused(server: Process, file: Path, options: list[str], message: str) -> None:
     text = run(server, "replay", file, "--learner", "none", *options, status=2).stderr
     assert message in " ".join(text.replace("│", " ").split())
 
 
-def test_a_delay_beyond_what_is_remembered(server: Process, file: Path) -> None:
+def test_a_delay_beyond_the_label_ttl_is_refused(server: Process, file: Path) -> None:
     create(server, "forgetful", "--label-ttl", "30m")
     text = run(server, "replay", file, "--learner", "forgetful", *LATE, status=2).stderr
     assert text == (
@@ -311,7 +311,7 @@ def test_a_delay_beyond_what_is_remembered(server: Process, file: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [["--label-delay", "2h", "--label-every", "1h"], []])
-def test_a_file_that_was_replayed_otherwise(server: Process, file: Path, before: list[str]) -> None:
+def test_a_file_replayed_with_other_options_is_refused(server: Process, file: Path, before: list[str]) -> None:
     name = f"otherwise{len(before)}"
     create(server, name)
     run(server, "replay", file, "--learner", name, *FLAT, *before)
@@ -322,7 +322,7 @@ def test_a_file_that_was_replayed_otherwise(server: Process, file: Path, before:
 
 
 @pytest.mark.parametrize("member", ["id", "time"])
-def test_a_row_without_id_or_time(server: Process, tmp_path: Path, member: str) -> None:
+def test_a_row_without_id_or_time_is_refused(server: Process, tmp_path: Path, member: str) -> None:
     path = tmp_path / "rows.jsonl"
     first, second = rows()[:2]
     path.write_text(json.dumps(first) + "\n" + json.dumps({**second, member: None}) + "\n")
@@ -331,7 +331,7 @@ def test_a_row_without_id_or_time(server: Process, tmp_path: Path, member: str) 
     assert f"error: {path}, line 2: has no {member}; with --label-delay each row needs one" in text
 
 
-def test_labels_from_the_future_are_left_for_later(server: Process, tmp_path: Path) -> None:
+def test_future_labels_are_left_for_later(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "recent.jsonl"
     now = time.time()
     path.write_text(
@@ -342,7 +342,7 @@ def test_labels_from_the_future_are_left_for_later(server: Process, tmp_path: Pa
     assert "the labels of 20 rows have not arrived yet" in result.stderr
 
 
-def test_labels_that_come_too_late_are_told_of(server: Process, tmp_path: Path) -> None:
+def test_labels_that_arrive_too_late_are_reported(server: Process, tmp_path: Path) -> None:
     """The service remembers only one event, so the others expire before their labels arrive."""
     path = tmp_path / "crowd.jsonl"
     path.write_text("".join(json.dumps({**row, "time": START + i}) + "\n" for i, row in enumerate(rows()[:4])))
@@ -352,7 +352,7 @@ def test_labels_that_come_too_late_are_told_of(server: Process, tmp_path: Path) 
     assert "3 labels arrived too late: their events are not remembered any more" in result.stderr
 
 
-def test_what_is_not_remembered_is_scored_again() -> None:
+def test_events_that_were_not_stored_are_scored_again() -> None:
     """The service answers without its store, but cannot remember events for their labels."""
     remembered = [0, 0, 2]
 

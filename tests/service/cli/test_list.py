@@ -46,7 +46,7 @@ def requests(server: Process) -> int:
     return round(sum(map(float, counts)))
 
 
-def test_every_learner_has_its_figures_by_one_request(server: Process) -> None:
+def test_metrics_of_all_learners_need_one_request(server: Process) -> None:
     before = requests(server)
     lines = list_of(server).splitlines()
     assert requests(server) == before + 1
@@ -60,14 +60,14 @@ def test_every_learner_has_its_figures_by_one_request(server: Process) -> None:
     assert list_of(server, "--sort", "auc").splitlines()[1].split()[0] == rows[0]["name"]
 
 
-def test_what_each_takes_is_one_request_too(server: Process) -> None:
+def test_sizes_of_all_learners_need_one_request(server: Process) -> None:
     before = requests(server)
     rows = json.loads(list_of(server, "--json", "--sizes"))["learners"]
     assert requests(server) == before + 1
     assert all(row["state_bytes"] > 0 for row in rows)
 
 
-def test_what_is_being_created_has_its_line() -> None:
+def test_learners_being_created_are_listed() -> None:
     out = Console(width=80, file=StringIO())
     out.print(_list_table([], ["tired"], ["cards"], {}, {}, out.width))
     assert isinstance(out.file, StringIO)
@@ -77,7 +77,7 @@ def test_what_is_being_created_has_its_line() -> None:
     ]
 
 
-def test_what_there_is_no_room_for_is_told() -> None:
+def test_columns_beyond_the_width_are_reported() -> None:
     values = {}
     for width in (80, 100, 200):
         out = Console(width=width, file=StringIO())
@@ -89,7 +89,7 @@ def test_what_there_is_no_room_for_is_told() -> None:
     assert values[200] == ""
 
 
-def test_restore_asks(server: Process) -> None:
+def test_restore_asks_for_confirmation(server: Process) -> None:
     environment = {"RARESTREAM_URL": server.url}
     url = f"{server.url}/v1/learners/of-many-000"
     with httpx.Client(trust_env=False, timeout=300) as http:

@@ -130,7 +130,7 @@ def test_create_from_a_file(server: Process, tmp_path: Path) -> None:
     assert "not a JSON object" in run(server, "create", "x", "--config", path, status=2).stderr
 
 
-def test_create_a_learner_that_is_fitted_now_and_then(server: Process) -> None:
+def test_create_a_learner_with_periodic_fits(server: Process) -> None:
     fits = ["--set", "refit_every=700", "--set", "refit_window=900"]
     space = ["--set", "embedding.kind=fourier", "--set", "embedding.components=12"]
     run(server, "create", "fitted", "--algorithm", "nbauc", "--features", "dense", "--dim", 3, *fits, *space)
@@ -142,14 +142,14 @@ def test_create_a_learner_that_is_fitted_now_and_then(server: Process) -> None:
     assert config(server, "usual")["embedding"] == {"kind": "nystroem", "components": 12, "warmup": 30, "width": 0.5}
 
 
-def test_what_the_service_refuses_is_readable(server: Process) -> None:
+def test_a_refusal_by_the_service_is_readable(server: Process) -> None:
     options = ["--algorithm", "cbr", "--features", "dense", "--dim", 0, "--param", "C=-1", "--param", "eta=high"]
     lines = run(server, "create", "wrong", *options, status=5).stderr.splitlines()
     assert lines[0].startswith("error: ")
     assert [line.split(":")[0] for line in lines[1:]] == ["  --dim", "  --param C", "  --param eta"]
 
 
-def test_an_embedding_that_is_refused_is_readable(server: Process) -> None:
+def test_a_refused_embedding_is_readable(server: Process) -> None:
     space = [
         "--set",
         "embedding.kind=fourier",
@@ -169,7 +169,7 @@ def test_an_embedding_that_is_refused_is_readable(server: Process) -> None:
     ]
 
 
-def test_a_parameter_that_belongs_elsewhere_comes_with_its_place(server: Process) -> None:
+def test_a_parameter_of_another_section_gets_a_hint(server: Process) -> None:
     options = ["--algorithm", "nsauc", "--features", "dense", "--dim", 3, "--param", "warmup=30", "--param", "C=-1"]
     lines = run(server, "create", "wrong", *options, status=5).stderr.splitlines()
     assert lines[1].startswith("  --param warmup: unknown setting; ")
@@ -184,7 +184,7 @@ def test_a_parameter_that_belongs_elsewhere_comes_with_its_place(server: Process
         ("threshold", "objective", Threshold),
     ],
 )
-def test_the_help_names_every_kind_of_a_part(command: str, option: str, kind: type[Parameters]) -> None:
+def test_the_help_lists_every_choice_of_a_section(command: str, option: str, kind: type[Parameters]) -> None:
     """The help lists them by hand, because loading the library takes too long."""
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     parameter = next(param for param in commands[command].params if option in param.opts)
@@ -199,13 +199,15 @@ def test_the_help_names_every_kind_of_a_part(command: str, option: str, kind: ty
         (["--field", "a:numeric"], "missing beside --field; expected one of"),
     ],
 )
-def test_features_that_are_described_but_not_named(server: Process, options: list[object], message: str) -> None:
+def test_feature_options_without_a_feature_kind_are_refused(
+    server: Process, options: list[object], message: str
+) -> None:
     text = run(server, "create", "x", "--algorithm", "cbr", *options, status=2).stderr
     assert "--features" in text
     assert message in text
 
 
-def test_columns_by_themselves_are_dense(server: Process, tmp_path: Path) -> None:
+def test_dim_alone_means_dense_features(server: Process, tmp_path: Path) -> None:
     """`--dim` alone means dense features, unless a file says otherwise."""
     document = json.loads(run(server, "create", "by-dim", "--algorithm", "cbr", "--dim", 4, "--json").stdout)
     assert document["config"]["features"] == {"kind": "dense", "dim": 4}
@@ -229,11 +231,11 @@ def test_columns_by_themselves_are_dense(server: Process, tmp_path: Path) -> Non
         ["--label-ttl", "-1d"],
     ],
 )
-def test_options_that_cannot_be_read(server: Process, options: list[str]) -> None:
+def test_unreadable_options_are_refused(server: Process, options: list[str]) -> None:
     assert options[0] in run(server, "create", "x", *options, status=2).stderr
 
 
-def test_a_misspelt_name_is_told_with_the_one_that_may_be_meant(server: Process, tmp_path: Path) -> None:
+def test_a_misspelled_name_gets_a_suggestion(server: Process, tmp_path: Path) -> None:
     options = ["--features", "named", "--param", "capcity=3", "--threshold", "budjet"]
     error = run(server, "create", "x", "--algorithm", "cbr-diag", *options, status=5).stderr.splitlines()
     assert set(error[-2:]) == {"Did you mean --threshold budget?", "Did you mean --param capacity?"}
@@ -244,7 +246,7 @@ def test_a_misspelt_name_is_told_with_the_one_that_may_be_meant(server: Process,
     assert "Did you mean /algorithm?" in run(server, "create", "x", "--config", path, status=5).stderr
 
 
-def test_a_service_that_is_not_there() -> None:
+def test_an_unreachable_service_is_reported() -> None:
     listener = listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     listener.close()
@@ -257,7 +259,7 @@ def test_a_service_that_is_not_there() -> None:
 # threshold
 
 
-def test_create_with_a_threshold_and_late_labels(server: Process) -> None:
+def test_create_with_threshold_and_late_labels(server: Process) -> None:
     options = [
         *("create", "budget", "--algorithm", "cbr-diag", "--features", "named", "--set", "calibration.kind=isotonic"),
         *("--threshold", "budget", "--alerts", 100, "--set", "threshold.unit_seconds=28800"),
@@ -288,7 +290,7 @@ def test_create_with_a_threshold_and_late_labels(server: Process) -> None:
         (["budget", "--set", "threshold.rate=0.01"], {"rate": 0.01, "alerts": None}),
     ],
 )  # fmt: skip
-def test_a_threshold_may_change(server: Process, options: list[object], settings: dict[str, Any]) -> None:
+def test_a_threshold_can_be_changed(server: Process, options: list[object], settings: dict[str, Any]) -> None:
     name = f"changes-{options[0]}"
     named = ["--algorithm", "loam-ada", "--features", "named"]
     run(server, "create", name, *named)
@@ -308,7 +310,7 @@ def test_a_threshold_may_change(server: Process, options: list[object], settings
     assert config(server, f"{name}-new")["threshold"] == configuration
 
 
-def test_a_learner_that_is_not_ready_has_no_threshold_yet(server: Process) -> None:
+def test_an_unready_learner_shows_no_threshold(server: Process) -> None:
     run(server, "create", "none-yet", "--algorithm", "cbr-diag", "--dim", 1)
     run(server, "update", "none-yet", '{"x": [1], "label": 1}')
     moved = run(server, "threshold", "none-yet", "recall", "--target", 0.9).stdout.splitlines()[1]
@@ -319,7 +321,7 @@ def test_a_learner_that_is_not_ready_has_no_threshold_yet(server: Process) -> No
     assert re.search("threshold +probability 0.2500", run(server, "show", "none-yet").stdout)
 
 
-def test_a_budget_may_change_its_kind(server: Process) -> None:
+def test_a_budget_can_change_its_kind(server: Process) -> None:
     run(server, "create", "kinds", "--algorithm", "loam-ada", "--features", "dense", "--dim", 2)
     for options, expected in [
         (["--alerts", 5, "--set", "threshold.unit_seconds=7200"], [5, 7200, None]),
@@ -345,7 +347,7 @@ def test_a_budget_may_change_its_kind(server: Process) -> None:
         (["nonsense"], "OBJECTIVE: is 'nonsense'; expected one of f1, f1-window"),
     ],
 )
-def test_a_threshold_that_is_refused_is_readable(server: Process, options: list[object], message: str) -> None:
+def test_a_refused_threshold_is_readable(server: Process, options: list[object], message: str) -> None:
     run(server, "create", "refuses", "--algorithm", "loam-ada", "--features", "dense", "--dim", 2)
     text = run(server, "threshold", "refuses", *options, status=5).stderr
     assert text.startswith("error: ")
@@ -355,7 +357,7 @@ def test_a_threshold_that_is_refused_is_readable(server: Process, options: list[
     assert f"  {message.replace('OBJECTIVE', '--threshold')}" in text
 
 
-def test_a_threshold_of_a_learner_that_is_not_there(server: Process) -> None:
+def test_changing_the_threshold_of_a_missing_learner_fails(server: Process) -> None:
     assert run(server, "threshold", "nobody", "f1", status=4).stderr == (
         "error: there is no learner named nobody\n`rarestream list` shows the learners.\n"
     )
@@ -373,7 +375,7 @@ def arrays(tmp_path: Path) -> Path:
     return path
 
 
-def test_replay_ends_with_the_figures(server: Process, arrays: Path) -> None:
+def test_replay_ends_with_the_metrics(server: Process, arrays: Path) -> None:
     run(server, "create", "figures", "--algorithm", "loam-ada", "--features", "dense", "--dim", 3, "--window", 1000)
     result = run(server, "replay", arrays, "--learner", "figures", "--limit", 1500)
     assert "rows 0 to 1,500: 1,500 learnt, 0 duplicates" in result.stderr
@@ -393,7 +395,7 @@ def test_replay_ends_with_the_figures(server: Process, arrays: Path) -> None:
     assert 0.8 < auc < 1.0
 
 
-def test_replay_for_programs(server: Process, arrays: Path) -> None:
+def test_replay_prints_json(server: Process, arrays: Path) -> None:
     run(server, "create", "json", "--algorithm", "loam-ada", "--features", "dense", "--dim", 3)
     run(server, "replay", arrays, "--learner", "json", "--limit", 1200)
     result = run(server, "replay", arrays, "--learner", "json", "--json")
@@ -411,7 +413,7 @@ def test_replay_for_programs(server: Process, arrays: Path) -> None:
     assert document["metrics"]["events"] == 2500
 
 
-def test_rows_read_otherwise_are_another_source(server: Process, tmp_path: Path) -> None:
+def test_rows_read_with_other_options_are_another_source(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("a,b,label\n" + "1,2,0\n" * 20)
     run(server, "create", "otherwise", "--algorithm", "cbr-diag", "--features", "named")
@@ -421,20 +423,20 @@ def test_rows_read_otherwise_are_another_source(server: Process, tmp_path: Path)
     assert "20 learnt" in result.stderr
 
 
-def test_replay_to_a_learner_that_is_not_there(server: Process, arrays: Path) -> None:
+def test_replay_to_a_missing_learner_fails(server: Process, arrays: Path) -> None:
     text = run(server, "replay", arrays, "--learner", "nobody", status=4).stderr
     assert "there is no learner named nobody" in text
     assert "rarestream create nobody --algorithm ALGORITHM --features dense --dim 3" in text
 
 
-def test_replay_to_a_url_at_which_there_is_no_service(server: Process, arrays: Path) -> None:
+def test_replay_to_a_url_without_a_service_fails(server: Process, arrays: Path) -> None:
     url = f"{server.url}/path"
     text = run(server, "replay", arrays, "--learner", "nobody", "--url", url, status=3).stderr
     assert text.startswith(f"error: no rarestream service answers: {url}/v1/")
     assert "create it first" not in text
 
 
-def test_replay_of_a_pipe(server: Process, tmp_path: Path) -> None:
+def test_replay_of_a_pipe_is_refused(server: Process, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "rows")
     text = run(server, "replay", tmp_path / "rows", "--learner", "piped", status=2).stderr
     assert text.startswith(f"error: {tmp_path / 'rows'} is a pipe or a device, not a file; ")
@@ -442,13 +444,13 @@ def test_replay_of_a_pipe(server: Process, tmp_path: Path) -> None:
     assert text.startswith("error: standard input is not read; ")
 
 
-def test_replay_of_rows_that_do_not_fit(server: Process, arrays: Path) -> None:
+def test_replay_of_mismatched_rows_is_refused(server: Process, arrays: Path) -> None:
     run(server, "create", "wider", "--algorithm", "loam-ada", "--features", "dense", "--dim", 8)
     text = run(server, "replay", arrays, "--learner", "wider", status=2).stderr
     assert text == "error: the file has dense rows of 3 columns; the learner takes dense features of 8 columns\n"
 
 
-def test_replay_of_a_file_that_is_not_there(server: Process, tmp_path: Path) -> None:
+def test_replay_of_a_missing_file_fails(server: Process, tmp_path: Path) -> None:
     run(server, "create", "fileless", "--algorithm", "cbr-diag", "--features", "named")
     path = tmp_path / "none.csv"
     assert run(server, "replay", path, "--learner", "fileless", status=2).stderr == (
@@ -459,7 +461,7 @@ def test_replay_of_a_file_that_is_not_there(server: Process, tmp_path: Path) -> 
 # serve
 
 
-def test_serve_says_when_it_is_ready_and_where(start: Commands, tmp_path: Path) -> None:
+def test_serve_announces_when_and_where_it_is_ready(start: Commands, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'here.db'}"
     process = start(
         "serve", "--port", 0, "--store", store, "--log-level", "warning", RARESTREAM_STORE="sqlite:///elsewhere.db"
@@ -477,7 +479,7 @@ def test_serve_says_when_it_is_ready_and_where(start: Commands, tmp_path: Path) 
     assert (process.returncode, out, err) == (0, "", "")
 
 
-def test_serve_tells_of_variables_that_are_no_settings(start: Commands, tmp_path: Path) -> None:
+def test_serve_warns_of_unknown_variables(start: Commands, tmp_path: Path) -> None:
     unknown = {"RARESTREAM_STOER": "sqlite:///a.db", "RARESTREAM_PROT": "0"}
     variables = {
         "RARESTREAM_URL": "http://127.0.0.1:1",
@@ -495,7 +497,7 @@ def test_serve_tells_of_variables_that_are_no_settings(start: Commands, tmp_path
     ]
 
 
-def test_serve_where_it_cannot(start: Commands, tmp_path: Path) -> None:
+def test_serve_reports_an_occupied_port(start: Commands, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         process = start("serve", "--port", port, "--store", f"sqlite:///{tmp_path / 'a.db'}")
@@ -512,7 +514,7 @@ def test_serve_where_it_cannot(start: Commands, tmp_path: Path) -> None:
         ("mysql://user:secret@host", "a store's URL is sqlite:///", 2),
     ],
 )
-def test_serve_without_a_store(start: Commands, store: str, message: str, status: int) -> None:
+def test_serve_with_an_unusable_store_fails(start: Commands, store: str, message: str, status: int) -> None:
     process = start("serve", "--port", 0, "--store", store)
     _, err = process.communicate()
     assert process.returncode == status
@@ -520,14 +522,14 @@ def test_serve_without_a_store(start: Commands, store: str, message: str, status
     assert "secret" not in err
 
 
-def test_settings_that_are_wrong(start: Commands) -> None:
+def test_invalid_settings_are_reported(start: Commands) -> None:
     process = start("serve", RARESTREAM_PORT="high")
     _, err = process.communicate()
     assert process.returncode == 2
     assert "  RARESTREAM_PORT: is 'high'; expected a whole number" in err
 
 
-def test_a_password_is_not_shown() -> None:
+def test_passwords_are_masked() -> None:
     assert mask_passwords("redis://user:secret@host:6379/0") == "redis://user:***@host:6379/0"
     assert mask_passwords("redis://host:6379/0") == "redis://host:6379/0"
     assert mask_passwords("redis://host/0?db=1&password=secret&p=2") == "redis://host/0?db=1&password=***&p=2"
@@ -536,12 +538,12 @@ def test_a_password_is_not_shown() -> None:
     assert mask_passwords("sqlite:///here.db") == "sqlite:///here.db"
 
 
-def test_addresses_that_are_not_ours() -> None:
+def test_foreign_addresses_cannot_be_bound() -> None:
     with pytest.raises(CannotListen, match=r"cannot listen on 192\.0\.2\.1:0: "):
         listen("192.0.2.1", 0)
 
 
-def test_the_age_of_a_process() -> None:
+def test_process_age_is_positive() -> None:
     assert 0 < process_age() < 86_400
 
 
@@ -550,7 +552,7 @@ def test_the_age_of_a_process() -> None:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("everything", [False, True])
-def test_warm_compiles_the_algorithms_and_on_request_the_baselines(everything: bool) -> None:
+def test_warm_compiles_algorithms_and_optionally_baselines(everything: bool) -> None:
     result = CliRunner().invoke(app, ["warm", "--all"] if everything else ["warm"])
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
@@ -562,12 +564,12 @@ def test_warm_compiles_the_algorithms_and_on_request_the_baselines(everything: b
 # What it is
 
 
-def test_the_version() -> None:
+def test_the_version_is_printed() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"rarestream {__version__}\n")
 
 
-def test_the_help_says_what_it_is_for() -> None:
+def test_the_help_describes_the_program() -> None:
     result = CliRunner().invoke(app, ["--help"])
     assert "Online learning for imbalanced streams" in result.stdout
     assert "--version" in result.stdout
@@ -578,7 +580,7 @@ def test_the_help_says_what_it_is_for() -> None:
 # What is imported
 
 
-def test_help_is_quick() -> None:
+def test_help_is_fast() -> None:
     """`--help` must not wait for the compiler, the web framework or the charts."""
     heavy = "{'numba', 'numpy', 'fastapi', 'plotly', 'httpx', 'msgspec', 'uvicorn', 'redis'}"
     code = f"""

@@ -105,7 +105,7 @@ def some_are_learnt(server: Process, name: str, more_than: int = 0) -> int:
 # What a replay is made of
 
 
-def test_batches_carry_source_and_offset() -> None:
+def test_batches_contain_source_and_offset() -> None:
     events = ({"x": [i], "label": 0} for i in range(5))
     created = list(batches(events, "rows.csv#1", 10, 2, lambda: 0.5))
     assert [(batch.offset, batch.count, batch.fraction) for batch in created] == [
@@ -120,12 +120,12 @@ def test_batches_carry_source_and_offset() -> None:
     assert list(batches([], "s", 0, 2)) == []
 
 
-def test_batches_are_bounded_in_bytes() -> None:
+def test_batches_are_limited_in_bytes() -> None:
     events = [{"features": {"text": "x" * 1_500_000}, "label": 0}] * 7
     assert [batch.count for batch in batches(events, "s", 0, 1000)] == [3, 3, 1]
 
 
-def test_the_next_batch_is_made_meanwhile_and_no_more_than_that() -> None:
+def test_exactly_one_batch_is_prepared_ahead() -> None:
     calls: list[int] = []
     third = threading.Event()
 
@@ -143,7 +143,7 @@ def test_the_next_batch_is_made_meanwhile_and_no_more_than_that() -> None:
     assert list(pipeline) == list(range(2, 10))
 
 
-def test_what_goes_wrong_ahead_comes_after_what_was_made_before() -> None:
+def test_an_error_in_prefetching_follows_the_earlier_batches() -> None:
     def items() -> Iterator[int]:
         yield 0
         raise RequestRefused("no more")
@@ -154,7 +154,7 @@ def test_what_goes_wrong_ahead_comes_after_what_was_made_before() -> None:
         next(pipeline)
 
 
-def test_a_source_is_the_file_and_what_shapes_its_rows(file: Path, tmp_path: Path) -> None:
+def test_a_source_name_depends_on_the_file_and_row_options(file: Path, tmp_path: Path) -> None:
     name = source_name(file, RowColumns(drop=("a", "b")), "csv")
     assert name.startswith("rows.csv#")
     assert source_name(file, RowColumns(drop=("b", "a", "b")), "csv") == name
@@ -176,14 +176,14 @@ def test_a_source_is_the_file_and_what_shapes_its_rows(file: Path, tmp_path: Pat
     assert len(others - {name}) == 8
 
 
-def test_a_source_name_stays_what_it_was(tmp_path: Path) -> None:
+def test_a_source_name_stays_stable_across_versions(tmp_path: Path) -> None:
     """Replays of an earlier version resume."""
     path = tmp_path / "a.csv"
     path.write_text("x,label\n1,0\n")
     assert source_name(path, RowColumns(positive=("1",), drop=("b",)), "csv") == "a.csv#8e2ba90d3ac37f71"
 
 
-def test_a_source_name_has_room_for_its_hash(tmp_path: Path) -> None:
+def test_a_source_name_leaves_space_for_its_hash(tmp_path: Path) -> None:
     path = tmp_path / ("ä" * 100 + ".csv")
     path.write_text("x,label\n1,0\n")
     name = source_name(path, RowColumns(), "csv")
@@ -191,7 +191,7 @@ def test_a_source_name_has_room_for_its_hash(tmp_path: Path) -> None:
     assert name.startswith("ä" * 75 + "#")
 
 
-def test_rows_of_the_same_file_read_otherwise_are_noticed() -> None:
+def test_earlier_replays_of_a_file_with_other_options_are_detected() -> None:
     learner = {"sources": {"a.csv#1": 5, "a.csv#2": 9, "b.csv#3": 100}}
     assert earlier_rows(learner, "a.csv#1") == 9
     assert earlier_rows(learner, "c.csv#1") == 0
@@ -210,7 +210,7 @@ def test_all_rows_are_learnt_in_order(server: Process, file: Path, uninterrupted
     assert digest(server, "small-batches") == uninterrupted_digest
 
 
-def test_a_second_replay_finds_nothing_left(server: Process, file: Path, uninterrupted_digest: str) -> None:
+def test_a_second_replay_has_nothing_left(server: Process, file: Path, uninterrupted_digest: str) -> None:
     text = replayed(server, file, "whole")
     assert f"resuming at row {ROWS:,}" in text
     assert "no rows left" in text
@@ -236,7 +236,9 @@ def test_ctrl_c_stops_after_the_batch_in_flight(
     assert digest(server, "interrupted") == uninterrupted_digest
 
 
-def test_killed_again_and_again(start: Commands, server: Process, file: Path, uninterrupted_digest: str) -> None:
+def test_a_repeatedly_killed_replay_resumes(
+    start: Commands, server: Process, file: Path, uninterrupted_digest: str
+) -> None:
     create(server, "killed")
     learnt = 0
     for _ in range(3):
@@ -249,7 +251,9 @@ def test_killed_again_and_again(start: Commands, server: Process, file: Path, un
 
 
 @pytest.mark.usefixtures("uninterrupted_digest")
-def test_the_service_may_be_killed_as_well(start: Commands, server: Process, file: Path, tmp_path: Path) -> None:
+def test_the_service_may_be_killed_during_a_replay(
+    start: Commands, server: Process, file: Path, tmp_path: Path
+) -> None:
     expected = figures(server, "whole")
     with Process(f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log") as other:
         create(other, "survivor")
@@ -268,7 +272,7 @@ def test_the_service_may_be_killed_as_well(start: Commands, server: Process, fil
         assert figures(other, "survivor") == expected
 
 
-def test_a_bad_row_stops_the_replay_after_those_before_it(server: Process, tmp_path: Path) -> None:
+def test_an_invalid_row_stops_the_replay_after_the_previous_rows(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "bad.csv"
     path.write_text("x,label\n" + "1,0\n" * 250 + "1\n" + "1,0\n" * 250)
     create(server, "bad")
@@ -278,7 +282,7 @@ def test_a_bad_row_stops_the_replay_after_those_before_it(server: Process, tmp_p
     assert "rows 0 to 200 are learnt; a repaired file counts as a new one and is learnt from its first row: " in text
 
 
-def test_after_a_bad_row_ids_keep_a_repaired_file_from_being_learnt_twice(server: Process, tmp_path: Path) -> None:
+def test_ids_prevent_repeated_learning_from_a_repaired_file(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "ids.csv"
     rows = [f"k{i},1,{i % 2}\n" for i in range(300)]
     path.write_text("key,x,label\n" + "".join(rows[:250]) + "k250,1\n")
@@ -291,7 +295,7 @@ def test_after_a_bad_row_ids_keep_a_repaired_file_from_being_learnt_twice(server
     assert "rows 0 to 300: 100 learnt, 200 duplicates" in text
 
 
-def test_the_first_row_may_be_the_bad_one(server: Process, tmp_path: Path) -> None:
+def test_the_first_row_may_be_invalid(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "first.csv"
     path.write_text("x,label\n1\n")
     create(server, "first")
@@ -299,7 +303,7 @@ def test_the_first_row_may_be_the_bad_one(server: Process, tmp_path: Path) -> No
     assert replayed(server, path, "first", status=2).endswith("none of the file's rows is learnt\n")
 
 
-def test_a_positive_label_spelt_otherwise_is_refused_before_anything_is_sent(server: Process, tmp_path: Path) -> None:
+def test_an_unmatched_positive_label_is_refused_before_sending(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "spelling.csv"
     path.write_text("x,label\n" + "1,ok\n" * 2000 + "2,fraud\n")
     create(server, "spelling")
@@ -308,7 +312,7 @@ def test_a_positive_label_spelt_otherwise_is_refused_before_anything_is_sent(ser
     assert get(server, "spelling")["events"] == 0
 
 
-def test_a_file_without_one_positive_row_is_refused_before_anything_is_sent(server: Process, tmp_path: Path) -> None:
+def test_a_file_without_positives_is_refused_before_sending(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "negative.csv"
     rows = "x,label\n" + "1,ok\n2,suspect\n" * 5000
     path.write_text(rows)
@@ -323,7 +327,7 @@ def test_a_file_without_one_positive_row_is_refused_before_anything_is_sent(serv
     assert get(server, "negative")["class_counts"] == {"negative": 10_000, "positive": 1}
 
 
-def test_a_file_of_this_name_that_was_learnt_before_is_told_of_before_the_first_batch(tmp_path: Path) -> None:
+def test_an_earlier_replay_of_the_file_name_is_reported_before_sending(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("x,label\n" + "1,0\n" * 20)
     document = {
@@ -351,7 +355,7 @@ def test_a_file_of_this_name_that_was_learnt_before_is_told_of_before_the_first_
     assert lines[0].startswith("warning: the learner has learnt 3,000 rows of a file of this name, but with other ")
 
 
-def test_events_beyond_a_source_are_refused_for_good(server: Process) -> None:
+def test_a_source_gap_is_not_retried(server: Process) -> None:
     create(server, "gap")
     bodies = [next(batches([{"features": {"x": 1}, "label": 0}] * 5, "rows#1", at, 5)).body for at in (0, 6)]
     tries: list[RetryPause] = []
@@ -364,7 +368,7 @@ def test_events_beyond_a_source_are_refused_for_good(server: Process) -> None:
     assert get(server, "gap")["sources"] == {"rows#1": 5}
 
 
-def test_a_value_that_the_service_refuses_is_named_by_its_row(server: Process, tmp_path: Path) -> None:
+def test_a_value_refused_by_the_service_is_located_by_its_row(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "large.csv"
     path.write_text("x,label\n" + "1,0\n" * 250 + "1e300,0\n")
     create(server, "large")

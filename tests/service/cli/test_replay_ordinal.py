@@ -73,19 +73,19 @@ def test_replay_to_an_ordinal_learner(server: Process, grades: Path) -> None:
     assert list(document["metrics"]["class_counts"]) == ["1", "2", "3"]
 
 
-def test_ranks_for_a_learner_of_two_classes(server: Process, arrays: Path) -> None:
+def test_ranks_are_refused_for_a_binary_learner(server: Process, arrays: Path) -> None:
     run(server, "create", "classes", "--algorithm", "loam-ada", "--features", "dense", "--dim", 3)
     text = run(server, "replay", arrays, "--learner", "classes", "--ranks", "0,1", status=2).stderr
     assert text == "error: --ranks is for ordinal learners; classes has two classes: use --positive\n"
 
 
 @pytest.mark.parametrize("order", ["", "low", "low,,high", "low,"])
-def test_ranks_that_are_no_list(server: Process, arrays: Path, order: str) -> None:
+def test_an_invalid_list_of_ranks_is_refused(server: Process, arrays: Path, order: str) -> None:
     text = run(server, "replay", arrays, "--learner", "any", "--ranks", order, status=2).stderr
     assert "expected two or more labels" in text
 
 
-def test_a_rank_whose_label_has_a_comma(server: Process, tmp_path: Path) -> None:
+def test_a_rank_label_may_contain_a_comma(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "comma.jsonl"
     labels = ["no", "yes, a little", "yes"]
     path.write_text("".join(json.dumps({"x": [i, 1], "label": labels[i % 3]}) + "\n" for i in range(30)))
@@ -94,7 +94,7 @@ def test_a_rank_whose_label_has_a_comma(server: Process, tmp_path: Path) -> None
     assert json.loads(result.stdout)["metrics"]["class_counts"] == {"1": 10, "2": 10, "3": 10}
 
 
-def test_replay_says_what_a_learner_waits_for_and_when_it_was_fitted(server: Process, grades: Path) -> None:
+def test_replay_reports_pending_and_completed_fits(server: Process, grades: Path) -> None:
     ordinal(server, "batch", "svc", "--set", "refit_every=600")
     replay = ["replay", grades, "--learner", "batch", "--ranks", "poor,fair,good"]
     text = run(server, *replay, "--limit", 500).stderr
@@ -112,7 +112,7 @@ def test_replay_says_what_a_learner_waits_for_and_when_it_was_fitted(server: Pro
     assert "not ready" not in text
 
 
-def test_replay_that_waits_for_fits_can_be_repeated(server: Process, arrays: Path) -> None:
+def test_a_replay_that_waits_for_fits_can_be_repeated(server: Process, arrays: Path) -> None:
     """The metrics equal those of the library, which makes each fit when it is due."""
     config: dict[str, Any] = {"refit_every": 300, "refit_window": 500}
     learner = create("ranksvm", dim=3, **config)
@@ -133,13 +133,13 @@ def test_replay_that_waits_for_fits_can_be_repeated(server: Process, arrays: Pat
         assert {key: document["metrics"][key] for key in local} == local
 
 
-def test_replay_says_that_an_embedding_is_waited_for(server: Process, arrays: Path) -> None:
+def test_replay_reports_a_pending_embedding(server: Process, arrays: Path) -> None:
     run(server, "create", "warming", "--algorithm", "nsauc", "--features", "dense", "--dim", 3)
     text = run(server, "replay", arrays, "--learner", "warming", "--limit", 200).stderr
     assert "warming is not ready: the embedding is fitted after 1,000 labelled events" in text
 
 
-def test_replay_of_ranks_to_a_learner_that_is_not_there(server: Process, grades: Path) -> None:
+def test_replay_of_ranks_to_a_missing_learner_fails(server: Process, grades: Path) -> None:
     text = run(server, "replay", grades, "--learner", "nobody", status=4).stderr
     assert "rarestream create nobody --algorithm ALGORITHM --features named" in text
     text = run(server, "replay", grades, "--learner", "nobody", "--ranks", "poor,fair,good", status=4).stderr

@@ -57,7 +57,7 @@ def thirty(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_replay_that_waits_sends_nothing_while_a_fit_is_under_way(thirty: Path) -> None:
+def test_a_waiting_replay_sends_nothing_during_a_fit(thirty: Path) -> None:
     service, quiet = Fitting(looks=3), Console(quiet=True)
     with Interruption() as interruption, Client("http://service", transport=httpx.MockTransport(service)) as client:
         outcome = replay_file(ReplayPlan(thirty, "a", RowColumns(), batch=10, wait=True), client, interruption, quiet)
@@ -68,7 +68,7 @@ def test_a_replay_that_waits_sends_nothing_while_a_fit_is_under_way(thirty: Path
     assert all(end - start > 3 for start, end in zip(requests, ends, strict=True))
 
 
-def test_a_wait_for_a_fit_can_be_stopped(thirty: Path) -> None:
+def test_waiting_for_a_fit_can_be_interrupted(thirty: Path) -> None:
     service, quiet = Fitting(looks=None), Console(quiet=True)
     with Interruption() as interruption, Client("http://service", transport=httpx.MockTransport(service)) as client:
         outcome = replay_file(ReplayPlan(thirty, "a", RowColumns(), batch=10, wait=True), client, interruption, quiet)

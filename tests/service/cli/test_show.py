@@ -21,16 +21,16 @@ from tests.service.cli.test_watch import Service, figures
     ("value", "text"),
     [(0.0106, "1.06 %"), (0.5, "50 %"), (1.0, "100 %"), (0.0, "0 %"), (0.99999, "100 %"), (1 / 3e5, "0.000333 %")],
 )
-def test_shares(value: float, text: str) -> None:
+def test_shares_are_formatted(value: float, text: str) -> None:
     assert share(value) == text
 
 
 @pytest.mark.parametrize(("n", "text"), [(0, "0 events"), (1, "1 event"), (2, "2 events"), (1234, "1,234 events")])
-def test_counts(n: int, text: str) -> None:
+def test_counts_are_formatted(n: int, text: str) -> None:
     assert counted(n, "event") == text
 
 
-def test_one_event_is_one_wherever_events_are_counted() -> None:
+def test_one_event_is_singular_everywhere() -> None:
     alarm = {"kind": "auc", "events": 1, "before": 0.9, "after": 0.7}
     assert describe_alarm(alarm) == "after 1 event: the AUC fell from 0.9000 to 0.7000"
     learner = create("loam-ada", dim=1)
@@ -40,12 +40,12 @@ def test_one_event_is_one_wherever_events_are_counted() -> None:
         GroupConfig(learners=("a",))
 
 
-def test_what_is_not_known() -> None:
+def test_unknown_values_are_shown_as_a_dash() -> None:
     assert (figure(None), share(None)) == ("-", "-")
     assert figure(0.93124) == "0.9312"
 
 
-def test_the_alert_rate_reads_the_same_in_show_watch_and_list() -> None:
+def test_the_alert_rate_is_equal_in_show_watch_and_list() -> None:
     learner = create("loam-ada", dim=1, threshold={"objective": "fixed", "value": 0.5})
     learner.learn(np.linspace(-1.0, 1.0, 300)[:, None], np.arange(300) % 3 == 0)
     metrics = learner.figures()
@@ -62,7 +62,7 @@ def test_the_alert_rate_reads_the_same_in_show_watch_and_list() -> None:
     assert _figure_columns([])["alerts"].text({"window": {"alert_rate": rate}}) == share(rate)
 
 
-def test_alarms() -> None:
+def test_alarms_are_described() -> None:
     fell = {"kind": "auc", "events": 4000, "before": 0.9, "after": 0.7}
     assert describe_alarm(fell) == "after 4,000 events: the AUC fell from 0.9000 to 0.7000"
     changed = {"kind": "scores", "events": 4000, "before": 0.05, "after": 0.41}

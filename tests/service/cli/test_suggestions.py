@@ -50,7 +50,7 @@ def refusal(*problems: InvalidValue) -> RequestRefused:
         ({"nonsense": 2}, None),
     ],
 )
-def test_settings_of_other_parts(params: dict[str, Any], hint: str | None) -> None:
+def test_misplaced_settings_get_a_hint(params: dict[str, Any], hint: str | None) -> None:
     unknown = [InvalidValue(f"/params/{name}", "unknown setting", "unknown", name) for name in params]
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=CATALOGUE))
     with Client("http://service", patience=0, transport=transport) as client:
@@ -107,17 +107,17 @@ ALGORITHMS = {"enum": ["cbr", "cbr-diag", "lr"]}
         (InvalidValue("/window", "no", "invalid", "x", {"type": "integer"}), []),
     ],
 )
-def test_what_was_meant(problem: InvalidValue, meant: list[str]) -> None:
+def test_misspelled_values_get_a_suggestion(problem: InvalidValue, meant: list[str]) -> None:
     assert str(settings_refused(refusal(problem))).splitlines()[2:] == meant
 
 
-def test_what_came_from_a_file_is_named_by_its_pointer() -> None:
+def test_settings_from_a_file_are_named_by_their_pointer() -> None:
     problems = [InvalidValue(pointer, "is 0") for pointer in ("/window", "/features/dim", "/scaling/kind")]
     error = settings_refused(refusal(*problems), {"window": 0, "features": {"kind": "dense"}})
     assert str(error).splitlines()[1:] == ["  --window: is 0", "  /features/dim: is 0", "  /scaling/kind: is 0"]
 
 
-def test_the_objective_of_a_change_is_its_argument() -> None:
+def test_a_refused_objective_is_named_as_argument() -> None:
     error = settings_refused(refusal(InvalidValue("/threshold/objective", "is 'x'")), objective="OBJECTIVE")
     assert str(error).splitlines()[1:] == ["  OBJECTIVE: is 'x'"]
 
@@ -132,9 +132,9 @@ def test_the_objective_of_a_change_is_its_argument() -> None:
         ("cards", []),
     ],
 )
-def test_names_that_are_nearly_so(name: str, near: list[str]) -> None:
+def test_similar_names_are_suggested(name: str, near: list[str]) -> None:
     assert near_names(name, ["demo-cbr", "demo-cbr-diag", "demo-fofo", "demo-loam-ada"]) == near
 
 
-def test_the_last_of_many_names_is_found() -> None:
+def test_a_similar_name_is_found_among_many() -> None:
     assert near_names("zebraa", [*(f"fraud-{k}" for k in range(5000)), "zebra"]) == ["zebra"]

@@ -57,7 +57,7 @@ def no_pause(seconds: float) -> None:
     pytest.fail(f"another attempt was to come in {seconds} s")
 
 
-def test_a_server_of_tls_that_is_called_without_it() -> None:
+def test_calling_a_tls_server_without_tls_suggests_https() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
     with (
@@ -69,7 +69,7 @@ def test_a_server_of_tls_that_is_called_without_it() -> None:
     assert caught.value.code == "tls-needed"
 
 
-def test_a_server_without_tls_that_is_called_by_it() -> None:
+def test_calling_a_plain_server_with_tls_suggests_http() -> None:
     with (
         answering(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n") as port,
         Client(f"https://127.0.0.1:{port}", sleep=no_pause) as client,
@@ -78,7 +78,7 @@ def test_a_server_without_tls_that_is_called_by_it() -> None:
         client.learners()
 
 
-def test_who_is_told_of_the_scheme_is_not_asked_whether_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scheme_hint_replaces_the_hint_to_start_the_service(capsys: pytest.CaptureFixture[str]) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
     refusal = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n"
@@ -92,7 +92,7 @@ def test_who_is_told_of_the_scheme_is_not_asked_whether_it_runs(capsys: pytest.C
             assert lines[1].endswith(f": use {use}://{url.partition('://')[2]}")
 
 
-def test_a_certificate_that_is_refused_is_told_by_what_helps(
+def test_a_refused_certificate_is_reported_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     authority = trustme.CA()
@@ -115,7 +115,7 @@ def test_a_certificate_that_is_refused_is_told_by_what_helps(
         assert capsys.readouterr().err.rstrip("\n").endswith(helps)
 
 
-def test_a_connection_that_is_cut_off_is_no_sign_of_tls() -> None:
+def test_a_dropped_connection_is_not_mistaken_for_tls() -> None:
     with (
         answering(b"") as port,
         Client(f"http://127.0.0.1:{port}", patience=0) as client,
@@ -124,7 +124,7 @@ def test_a_connection_that_is_cut_off_is_no_sign_of_tls() -> None:
         client.learners()
 
 
-def test_attempts_that_fail_for_one_reason_are_told_once_in_a_while() -> None:
+def test_repeated_failures_for_one_reason_are_reported_occasionally() -> None:
     messages: list[str] = []
     url = f"http://127.0.0.1:{free_port()}"
     with (
@@ -138,7 +138,7 @@ def test_attempts_that_fail_for_one_reason_are_told_once_in_a_while() -> None:
     )
 
 
-def test_a_first_answer_that_takes_long_is_told_on_a_terminal_alone() -> None:
+def test_a_slow_first_answer_is_reported_on_terminals_only() -> None:
     reply = b'{"name":"a","config":{"algorithm":"x","params":{},"features":{"kind":"dense","dim":2},"scaling":null,'
     reply += b'"embedding":null,"calibration":null,"threshold":null,"late":{"label_ttl":1,"unlabelled":"nothing"},'
     reply += b'"refit_every":null},"position":1,"events":0}'
@@ -158,7 +158,7 @@ def test_a_first_answer_that_takes_long_is_told_on_a_terminal_alone() -> None:
     assert piped.stderr == ""
 
 
-def test_errors_of_the_system_in_plain_words() -> None:
+def test_system_errors_are_put_into_plain_words() -> None:
     port = free_port()
     with pytest.raises(ConnectionRefusedError) as refused:
         socket.create_connection(("127.0.0.1", port))
@@ -174,7 +174,7 @@ def test_errors_of_the_system_in_plain_words() -> None:
     assert reason_of(RuntimeError()) == "RuntimeError"
 
 
-def test_what_a_library_logs_is_told_once_and_in_plain_words(caplog: pytest.LogCaptureFixture) -> None:
+def test_library_log_messages_are_reported_once_in_plain_words(caplog: pytest.LogCaptureFixture) -> None:
     messages: list[str] = []
     log = logging.getLogger("aiokafka.client")
     with log_to_notes("Kafka", "aiokafka", messages.append):

@@ -69,7 +69,7 @@ class Service:
         yield iter(result)
 
 
-def test_events_of_a_stream() -> None:
+def test_stream_events_are_parsed() -> None:
     lines = [
         ": still here",
         "",
@@ -97,13 +97,13 @@ def test_events_of_a_stream() -> None:
         ([0.0, 0.0, 1.0, 1.0], 2, "▁█"),
     ],
 )
-def test_curves(values: list[float | None], width: int, line: str) -> None:
+def test_sparklines_are_drawn(values: list[float | None], width: int, line: str) -> None:
     assert sparkline(values, width) == line
     assert sparkline(values, width, plain=True).isascii()
     assert len(sparkline(values, width, plain=True)) == len(line)
 
 
-def test_a_stream_that_breaks_is_opened_again_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_stream_resumes_at_its_last_event(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(watch.time, "sleep", pauses.append)
     first = [ServerEvent("point", {"auc": 0.8}, "0.1.0")]
@@ -120,14 +120,14 @@ def test_a_stream_that_breaks_is_opened_again_where_it_was(monkeypatch: pytest.M
     assert pauses == [0.5, 1.0, 2.0]
 
 
-def test_a_refusal_ends_a_watch() -> None:
+def test_a_refused_request_ends_watch() -> None:
     service = Service(RequestRefused("no", status=401, code="unauthorized"))
     with pytest.raises(RequestRefused):
         follow(service, WatchedLearner(service, "a"), lambda *_: None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_a_frame_fits_its_terminal(width: int) -> None:
+def test_a_frame_fits_the_terminal(width: int) -> None:
     watched = WatchedLearner(Service(), "a", clock=iter(range(1000)).__next__)  # type: ignore[arg-type]
     watched.take("figures", figures(50, auc=0.875))
     watched.take("alarm", {"kind": "auc", "events": 40, "before": 0.9, "after": 0.7})
@@ -145,7 +145,7 @@ def test_a_frame_fits_its_terminal(width: int) -> None:
         assert "the AUC fell from 0.9000 to 0.7000" in text
 
 
-def test_a_frame_of_ranks_and_one_without_figures() -> None:
+def test_frames_of_ranks_and_of_missing_metrics() -> None:
     console = Console(width=80, record=True, file=io.StringIO())
     watched = WatchedLearner(Service(), "a")  # type: ignore[arg-type]
     watched.take("reset", {})
@@ -163,7 +163,7 @@ def test_a_frame_of_ranks_and_one_without_figures() -> None:
     ]
 
 
-def test_a_roll_back_begins_a_new_curve() -> None:
+def test_a_rollback_starts_a_new_curve() -> None:
     watched = WatchedLearner(Service(), "a")  # type: ignore[arg-type]
     watched.take("reset", {})
     watched.take("point", {"auc": 0.3})

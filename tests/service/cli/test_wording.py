@@ -30,7 +30,7 @@ def printed(server: Process, *arguments: str) -> list[str]:
     return result.stdout.splitlines()
 
 
-def test_a_decision_has_the_same_word_before_an_event_is_learnt_and_when_it_is(server: Process) -> None:
+def test_predict_and_update_use_the_same_word_for_a_decision(server: Process) -> None:
     values = {**DENSE, "threshold": {"objective": "fixed", "value": 0.5}, "calibration": {"kind": "none"}}
     httpx.put(f"{server.url}/v1/learners/a", json=values, timeout=300, trust_env=False).raise_for_status()
     rows = [{"id": str(i), "x": [float(i % 2), 1, 0], "label": i % 2} for i in range(200)]
@@ -44,7 +44,7 @@ def test_a_decision_has_the_same_word_before_an_event_is_learnt_and_when_it_is(s
     assert [line.split()[-1] for line in printed(server, "update", "a", json.dumps(again[1:]))[1:2]] == ["no"]
 
 
-def test_a_number_that_there_is_not(server: Process, capsys: pytest.CaptureFixture[str]) -> None:
+def test_undefined_numbers_are_shown_as_a_dash(server: Process, capsys: pytest.CaptureFixture[str]) -> None:
     httpx.put(f"{server.url}/v1/learners/fresh", json=DENSE, timeout=300, trust_env=False).raise_for_status()
     (line,) = printed(server, "predict", "fresh", '{"id": "a", "x": [1, 0, 0]}')[1:]
     assert line.split() == ["a", "0", "0.5", "-", "not", "ready"]
@@ -53,12 +53,12 @@ def test_a_number_that_there_is_not(server: Process, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.splitlines()[1].split() == ["b", "-", "1", "0.5", "ALERT"]
 
 
-def test_what_is_not_decided_and_ranks() -> None:
+def test_words_for_missing_decisions_and_ranks() -> None:
     assert [decision_of(item) for item in (None, 0, 1)] == ["not ready", "no", "ALERT"]
     assert [decision_of(item, ranks=True) for item in (None, 1, 4)] == ["not ready", "1", "4"]
 
 
-def test_a_keys_file_without_keys_is_told(server: Process, tmp_path: Path) -> None:
+def test_an_empty_keys_file_is_reported(server: Process, tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_text('{"keys": []}')
     (line,) = printed(server, "keys", "list", "--keys", str(path))

@@ -58,7 +58,7 @@ def consumer(broker: KafkaBroker, target: Target, folder: Path, *options: str) -
     return Consumer(target, f"kafka://{broker.address}/{target.name}", folder, *options)
 
 
-def test_labelled_messages_are_learnt_and_the_others_scored(
+def test_labelled_messages_are_learnt_and_unlabelled_ones_scored(
     broker: KafkaBroker, target: Target, tmp_path: Path
 ) -> None:
     scores, alerts = f"{target.name}-scores", f"{target.name}-alerts"
@@ -94,7 +94,7 @@ def test_labelled_messages_are_learnt_and_the_others_scored(
     assert len(broker.messages(scores, 20)) == 20
 
 
-def test_nothing_is_learnt_twice_or_lost_whatever_is_killed(
+def test_nothing_is_lost_or_learnt_twice_despite_kills(
     broker: KafkaBroker, target: Target, service: Process, tmp_path: Path
 ) -> None:
     rng = random.Random(6)
@@ -120,7 +120,9 @@ def test_nothing_is_learnt_twice_or_lost_whatever_is_killed(
     assert target.get()["sources"] == {f"kafka:{target.name}/{partition}": total // 2 for partition in (0, 1)}
 
 
-def test_the_learner_says_where_to_go_on_and_not_the_group(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
+def test_offsets_come_from_the_learner_and_not_from_the_group(
+    broker: KafkaBroker, target: Target, tmp_path: Path
+) -> None:
     broker.create(**{target.name: 1})
     broker.produce(target.name, [(0, event(i)) for i in range(20)])
     broker.commit(f"rarestream-{target.name}", target.name, 0, 15)
@@ -132,7 +134,7 @@ def test_the_learner_says_where_to_go_on_and_not_the_group(broker: KafkaBroker, 
     assert target.learnt == 25
 
 
-def test_what_a_roll_back_took_away_is_read_again(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
+def test_messages_undone_by_a_rollback_are_read_again(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
     broker.create(**{target.name: 1})
     values = [event(i) for i in range(30)]
     broker.produce(target.name, [(0, value) for value in values[:10]])
@@ -152,7 +154,7 @@ def test_what_a_roll_back_took_away_is_read_again(broker: KafkaBroker, target: T
     assert target.get()["sources"] == {source: 30}
 
 
-def test_another_consumer_of_the_same_messages_changes_nothing(
+def test_a_second_consumer_of_the_same_messages_changes_nothing(
     broker: KafkaBroker, target: Target, tmp_path: Path
 ) -> None:
     broker.create(**{target.name: 1})
@@ -169,7 +171,7 @@ def test_another_consumer_of_the_same_messages_changes_nothing(
     assert target.learnt == 200
 
 
-def test_only_the_partitions_that_are_asked_for(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
+def test_only_the_selected_partitions_are_read(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
     broker.create(**{target.name: 3})
     broker.produce(target.name, [(i % 3, event(i)) for i in range(30)])
     reading = consumer(broker, target, tmp_path)
@@ -181,7 +183,7 @@ def test_only_the_partitions_that_are_asked_for(broker: KafkaBroker, target: Tar
 
 
 @pytest.mark.parametrize("wanted", [[], [0]], ids=["all", "some"])
-def test_a_partition_that_comes_is_told(
+def test_a_new_partition_is_reported(
     broker: KafkaBroker, target: Target, wanted: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.connectors.kafka._LOOK_SECONDS", 0.2)
@@ -208,7 +210,9 @@ def test_a_partition_that_comes_is_told(
     assert [text for text in notes if "is new" in text] == (messages if not wanted else [])  # once
 
 
-def test_a_malformed_message_stops_it_or_is_skipped(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
+def test_a_malformed_message_stops_the_consumer_or_is_skipped(
+    broker: KafkaBroker, target: Target, tmp_path: Path
+) -> None:
     broker.create(**{target.name: 1})
     broker.produce(target.name, [(0, event(1)), (0, b"{}"), (0, b"?"), (0, event(3, x=["much"])), (0, event(2))])
     reading = consumer(broker, target, tmp_path, "--what", "update")
@@ -231,7 +235,7 @@ class Shortened(KafkaPartition):
 
 
 @pytest.mark.parametrize("ahead", [False, True])
-def test_messages_that_were_removed_before_they_were_read(
+def test_messages_removed_before_reading_are_reported(
     ahead: bool, broker: KafkaBroker, target: Target, tmp_path: Path
 ) -> None:
     """`ahead`: the group is ahead of the learner, as after a roll-back."""
@@ -289,7 +293,7 @@ class Overtaken(KafkaPartition):
 
 
 @pytest.mark.parametrize("course", ["stop", "skip", "anew"])
-def test_messages_that_are_removed_while_it_runs(
+def test_messages_removed_during_the_run_are_reported(
     broker: KafkaBroker, target: Target, course: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.create(**{target.name: 1})
@@ -330,7 +334,7 @@ def test_messages_that_are_removed_while_it_runs(
     assert "Traceback" not in caplog.text
 
 
-def test_a_topic_made_anew_is_not_taken_for_the_old_one(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
+def test_a_recreated_topic_is_detected(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
     broker.create(**{target.name: 1})
     broker.produce(target.name, [(0, event(i)) for i in range(3)])
     source = {"name": f"kafka:{target.name}/0", "offset": 100}
@@ -343,7 +347,7 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(broker: KafkaBroker, tar
     )
 
 
-def test_what_cannot_be_reached_is_named(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
+def test_unreachable_brokers_topics_and_learners_are_named(broker: KafkaBroker, target: Target, tmp_path: Path) -> None:
     broker.create(other=1)
     status, error = consumer(broker, target, tmp_path).fail()
     assert (status, f"kafka://{broker.address} has no topic {target.name}" in error) == (1, True)
@@ -364,7 +368,7 @@ def test_what_cannot_be_reached_is_named(broker: KafkaBroker, target: Target, tm
         (("--authentication",), "PLAIN", "no broker can be reached"),  # it closes the connection without a word
     ],
 )
-def test_a_login_that_is_refused_is_named(
+def test_a_refused_login_is_reported(
     options: tuple[str, ...], mechanism: str, message: str, target: Target, tmp_path: Path
 ) -> None:
     with KafkaBroker(*options) as refusing:
@@ -392,7 +396,7 @@ def test_a_login_that_is_refused_is_named(
         assert (client._sasl_plain_username, client._sasl_plain_password) == ("me", "x")
 
 
-def test_without_the_extra_it_is_named(target: Target) -> None:
+def test_a_missing_kafka_extra_is_reported(target: Target) -> None:
     program = "import sys; sys.modules['aiokafka'] = None; from service.cli.main import main; main()"
     arguments = ["consume", "kafka://127.0.0.1:1/topic", "--learner", target.name, "--url", target.url]
     completed = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
@@ -401,7 +405,7 @@ def test_without_the_extra_it_is_named(target: Target) -> None:
     assert "Traceback" not in completed.stderr
 
 
-def test_security_is_as_aiokafka_takes_it(tmp_path: Path) -> None:
+def test_security_options_match_aiokafka(tmp_path: Path) -> None:
     assert Security().options() == {"security_protocol": "PLAINTEXT"}
     result = Security(tls=True, username="me", password="secret", mechanism="PLAIN").options()
     assert result.pop("ssl_context").check_hostname

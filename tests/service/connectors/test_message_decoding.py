@@ -30,12 +30,12 @@ def read(value: bytes | Mapping[str, str] | None, what: What = "auto", texts: fr
         (b'{"id": "a", "time": 5, %b}' % X, False, "a"),
     ],
 )
-def test_an_event_goes_on_as_it_came(body: bytes, labelled: bool, id: str | int | None) -> None:
+def test_an_event_is_passed_on_unchanged(body: bytes, labelled: bool, id: str | int | None) -> None:
     assert read(body) == MessageEvent(7, body, labelled, id)
 
 
 @pytest.mark.parametrize("label", [b"null", b"1", b'{"deep": [1]}'])
-def test_what_is_scored_carries_neither_label_nor_weight(label: bytes) -> None:
+def test_unlabelled_events_carry_neither_label_nor_weight(label: bytes) -> None:
     body = b'{"id": "a", "label": %b, %b, "weight": 2}' % (label, X)
     result = read(body, "predict")
     assert (result.labelled, json.loads(result.body)) == (False, {"id": "a", "x": [1.5, 2]})
@@ -43,7 +43,7 @@ def test_what_is_scored_carries_neither_label_nor_weight(label: bytes) -> None:
         assert read(body) == result
 
 
-def test_an_empty_message_is_no_event() -> None:
+def test_an_empty_message_is_not_an_event() -> None:
     assert read(None) is None
 
 
@@ -63,7 +63,7 @@ def test_an_empty_message_is_no_event() -> None:
         ({"amount": "1e999"}, None),
     ],
 )
-def test_what_is_malformed_is_told(value: bytes | Mapping[str, str], message: str | None) -> None:
+def test_malformed_messages_are_reported(value: bytes | Mapping[str, str], message: str | None) -> None:
     if message is None:  # not a number: text, then
         assert json.loads(read(value).body) == {"features": {"amount": "1e999"}}
         return
@@ -71,12 +71,12 @@ def test_what_is_malformed_is_told(value: bytes | Mapping[str, str], message: st
         read(value)
 
 
-def test_without_a_label_nothing_is_learnt() -> None:
+def test_update_requires_a_label() -> None:
     with pytest.raises(BadMessage, match="it has no label"):
         read(b"{%b}" % X, "update")
 
 
-def test_flat_fields_are_members_and_features() -> None:
+def test_flat_fields_become_members_and_features() -> None:
     fields = {
         "id": "7",
         "label": "yes",
@@ -110,7 +110,7 @@ json_like = st.recursive(
     | st.dictionaries(st.sampled_from(["id", "label", "time", "weight"]) | st.text(), st.text()),
     st.sampled_from(["auto", "update", "predict"]),
 )
-def test_any_message_is_an_event_or_malformed(value: Any, what: What) -> None:
+def test_any_message_is_decoded_or_malformed(value: Any, what: What) -> None:
     try:
         result = read(value, what)
     except BadMessage:

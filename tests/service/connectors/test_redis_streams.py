@@ -60,7 +60,7 @@ def consumer(streams: RedisServer, target: Target, folder: Path, *options: str) 
     return Consumer(target, streams.url, folder, "--stream", target.name, *options)
 
 
-def test_labelled_entries_are_learnt_and_the_others_scored(
+def test_labelled_entries_are_learnt_and_unlabelled_ones_scored(
     streams: RedisServer, target: Target, tmp_path: Path
 ) -> None:
     ids = [f"e{i}" for i in range(60)]
@@ -91,13 +91,13 @@ def test_labelled_entries_are_learnt_and_the_others_scored(
     assert [score["id"] for score in entries(streams, f"{target.name}-scores")] == [*ids[::3], "e60"]
 
 
-def test_a_stream_that_is_not_there_is_named_and_awaited(streams: RedisServer, target: Target, tmp_path: Path) -> None:
+def test_a_missing_stream_is_reported_and_awaited(streams: RedisServer, target: Target, tmp_path: Path) -> None:
     reading = consumer(streams, target, tmp_path)
     assert reading.run()["read"] == 0
     assert f"redis:{target.name} is empty or does not exist yet: waiting for its first message" in reading.output()
 
 
-def test_nothing_is_learnt_twice_or_lost_whatever_is_killed(
+def test_nothing_is_lost_or_learnt_twice_despite_kills(
     streams: RedisServer, target: Target, service: Process, tmp_path: Path
 ) -> None:
     rng = random.Random(5)
@@ -129,7 +129,7 @@ def test_nothing_is_learnt_twice_or_lost_whatever_is_killed(
     assert target.said_of(probes) == target.sent_at_once(source, requests).said_of(probes)
 
 
-def test_a_signal_ends_it_in_good_order(streams: RedisServer, target: Target, tmp_path: Path) -> None:
+def test_a_signal_stops_the_consumer_cleanly(streams: RedisServer, target: Target, tmp_path: Path) -> None:
     reading = consumer(streams, target, tmp_path)
     for number, ending in enumerate((signal.SIGTERM, signal.SIGINT), 1):
         reading.start()
@@ -144,7 +144,7 @@ def test_a_signal_ends_it_in_good_order(streams: RedisServer, target: Target, tm
         assert group["last-delivered-id"] == id_of(last).encode()
 
 
-def test_a_signal_ends_it_while_redis_is_away(target: Target, tmp_path: Path) -> None:
+def test_a_signal_stops_the_consumer_while_redis_is_down(target: Target, tmp_path: Path) -> None:
     with RedisServer() as gone:
         reading = consumer(gone, target, tmp_path)
         reading.start()
@@ -169,7 +169,7 @@ def test_a_signal_ends_it_while_redis_is_away(target: Target, tmp_path: Path) ->
         (event(0, surplus=1), "surplus"),
     ],
 )
-def test_a_malformed_entry_stops_it_or_is_skipped(
+def test_a_malformed_entry_stops_the_consumer_or_is_skipped(
     streams: RedisServer, service: Process, tmp_path: Path, bad: bytes, message: str
 ) -> None:
     target = Target(service.url, f"malformed-{hashlib.sha1(bad).hexdigest()}")
@@ -192,7 +192,7 @@ def test_a_malformed_entry_stops_it_or_is_skipped(
     assert (did["skipped"], did["applied"], did["scored"]) == (0, 0, 0)
 
 
-def test_what_is_too_large_for_one_request_goes_in_several(streams: RedisServer, tmp_path: Path) -> None:
+def test_large_batches_are_split_into_several_requests(streams: RedisServer, tmp_path: Path) -> None:
     with Process("memory:", tmp_path / "service.log", max_body_bytes=4000) as small:
         target = Target(small.url, "too-large")
         add(streams, target.name, *(event(i, labelled=i % 2 == 0) for i in range(200)))
@@ -235,7 +235,7 @@ def test_flat_entries_are_events(streams: RedisServer, service: Process, target:
     assert "maybe" in error
 
 
-def test_reading_begins_where_it_is_told_once(streams: RedisServer, target: Target, tmp_path: Path) -> None:
+def test_the_start_position_applies_to_the_first_run_only(streams: RedisServer, target: Target, tmp_path: Path) -> None:
     numbers = add(streams, target.name, *(event(i) for i in range(6)))
     reading = consumer(streams, target, tmp_path)
     assert reading.run("--from", id_of(numbers[4]))["applied"] == 2
@@ -246,7 +246,7 @@ def test_reading_begins_where_it_is_told_once(streams: RedisServer, target: Targ
     assert target.learnt == 2
 
 
-def test_what_a_stream_was_trimmed_of_is_warned_of(streams: RedisServer, target: Target, tmp_path: Path) -> None:
+def test_entries_trimmed_before_reading_cause_a_warning(streams: RedisServer, target: Target, tmp_path: Path) -> None:
     add(streams, target.name, *(event(i) for i in range(5)))
     reading = consumer(streams, target, tmp_path)
     assert reading.run()["applied"] == 5
@@ -260,7 +260,7 @@ def test_what_a_stream_was_trimmed_of_is_warned_of(streams: RedisServer, target:
 
 
 @pytest.mark.parametrize("binary", [VALKEY, REDIS], ids=["counts its entries", "does not"])
-async def test_what_is_trimmed_past_one_that_runs_is_warned_of(binary: str) -> None:
+async def test_entries_trimmed_during_the_run_cause_a_warning(binary: str) -> None:
     """Redis before 7 shows only that known entries have gone; newer versions count them."""
     counts, stream, notes = binary is VALKEY, "s", list[str]()
     with RedisServer(binary) as streams:
@@ -293,7 +293,7 @@ async def trimmed(streams: RedisServer, partition: Partition, stream: str, notes
     assert notes[1:] == [f"redis:{stream}: 1 entry was trimmed before being read"] * counts
 
 
-def test_a_stream_made_anew_is_not_taken_for_the_old_one(streams: RedisServer, target: Target, tmp_path: Path) -> None:
+def test_a_recreated_stream_is_detected(streams: RedisServer, target: Target, tmp_path: Path) -> None:
     """Its new entries are before the position, so they would be skipped."""
     add(streams, target.name, event(0), event(1))
     reading = consumer(streams, target, tmp_path)
@@ -317,7 +317,7 @@ def test_a_stream_made_anew_is_not_taken_for_the_old_one(streams: RedisServer, t
     assert reading.run()["applied"] == 1
 
 
-def test_an_id_beyond_what_a_number_holds_is_refused(streams: RedisServer, target: Target, tmp_path: Path) -> None:
+def test_an_id_beyond_the_number_range_is_refused(streams: RedisServer, target: Target, tmp_path: Path) -> None:
     streams.command("XADD", target.name, "7-4096", "event", event(1))
     status, error = consumer(streams, target, tmp_path).fail()
     assert status == 1
@@ -325,12 +325,12 @@ def test_an_id_beyond_what_a_number_holds_is_refused(streams: RedisServer, targe
 
 
 @pytest.mark.parametrize("id", ["0-1", "1-0", "1-4095", "1767607200000-17"])
-def test_ids_and_numbers_are_the_same(id: str) -> None:
+def test_ids_and_numbers_convert_both_ways(id: str) -> None:
     assert id_of(number_of(id)) == id
     assert number_of(id) < 2**53
 
 
-async def test_a_password_that_the_server_repeats_is_in_no_message() -> None:
+async def test_a_password_repeated_by_the_server_is_masked() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
         writer.write(b"-ERR unknown command `AUTH`, with args beginning with: `a b/c`\r\n")
@@ -345,7 +345,7 @@ async def test_a_password_that_the_server_repeats_is_in_no_message() -> None:
             assert "a b/c" not in str(caught.value)
 
 
-def test_a_password_is_in_no_message(target: Target, tmp_path: Path) -> None:
+def test_passwords_are_masked_in_messages(target: Target, tmp_path: Path) -> None:
     with RedisServer() as locked:
         locked.command("CONFIG", "SET", "requirepass", "tell-nobody")
         source = locked.url.replace("redis://", "redis://:wrong-one@")

@@ -48,7 +48,7 @@ def scores(client: redis.Redis) -> list[str]:
     return [json.loads(fields[b"event"])["id"] for _, fields in client.xrange("t")]
 
 
-def test_it_follows_the_sentinels_to_the_next_master(target: Target, tmp_path: Path) -> None:
+def test_the_consumer_follows_the_sentinels_to_the_next_master(target: Target, tmp_path: Path) -> None:
     with watched(password="hidden-one", sentinel_password="hidden-two") as fleet:
         reading = Consumer(target, fleet.url, tmp_path, "--stream", "s", "--scores", "t", "--batch", "20")
         reading.start()
@@ -77,7 +77,7 @@ def committed(client: redis.Redis) -> str:
     return str(client.xinfo_groups("s")[0]["last-delivered-id"].decode())
 
 
-def test_it_reads_from_a_cluster_whose_master_ends(target: Target, tmp_path: Path) -> None:
+def test_the_consumer_survives_the_end_of_a_cluster_master(target: Target, tmp_path: Path) -> None:
     with cluster(node_timeout_ms=3000) as fleet:
         reading = Consumer(target, fleet.url, tmp_path, "--stream", "s", "--scores", "t", "--batch", "20")
         reading.start()
@@ -104,14 +104,14 @@ def test_it_reads_from_a_cluster_whose_master_ends(target: Target, tmp_path: Pat
     ],
     ids=["no-master", "database-of-a-cluster", "no-option"],
 )
-def test_what_is_no_address_of_several_servers(source: str, message: str, target: Target, tmp_path: Path) -> None:
+def test_invalid_urls_of_several_servers_are_refused(source: str, message: str, target: Target, tmp_path: Path) -> None:
     status, error = Consumer(target, source, tmp_path, "--stream", "s").fail()
     assert status == 2
     assert message in error.replace("\n", " ")
     assert "hidden" not in error
 
 
-def test_sentinels_that_are_away_are_told_of(target: Target, tmp_path: Path) -> None:
+def test_unreachable_sentinels_are_reported(target: Target, tmp_path: Path) -> None:
     source = "redis+sentinel://127.0.0.1:1/0?master=main"
     status, error = Consumer(target, source, tmp_path, "--stream", "s", "--retry-seconds", "1").fail()
     assert status == 1

@@ -24,32 +24,32 @@ def stream() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 1), (999, 1001), (39_500, 40_500), (12_345, 15_000), (7, 7)])
-def test_any_part_is_the_same_as_in_the_whole(stream: list[dict[str, Any]], start: int, stop: int) -> None:
+def test_any_slice_equals_the_same_part_of_the_stream(stream: list[dict[str, Any]], start: int, stop: int) -> None:
     assert CardFraud(change=CHANGE).events(start, stop) == stream[start:stop]
 
 
-def test_another_seed_is_another_stream(stream: list[dict[str, Any]]) -> None:
+def test_another_seed_gives_another_stream(stream: list[dict[str, Any]]) -> None:
     assert CardFraud(change=CHANGE, seed=2).events(0, 10) != stream[:10]
 
 
-def test_the_change_moves_nothing_before_it(stream: list[dict[str, Any]]) -> None:
+def test_the_pattern_change_does_not_affect_earlier_events(stream: list[dict[str, Any]]) -> None:
     assert CardFraud(change=EVENTS).events(0, EVENTS)[:CHANGE] == stream[:CHANGE]
 
 
-def test_ids_are_distinct_and_times_ascend(stream: list[dict[str, Any]]) -> None:
+def test_ids_are_unique_and_times_ascend(stream: list[dict[str, Any]]) -> None:
     assert len({event["id"] for event in stream}) == EVENTS
     times = [event["time"] for event in stream]
     assert times == sorted(times)
     assert all(event["time"] // 3600 % 24 == event["features"]["hour"] for event in stream)
 
 
-def test_about_one_percent_is_fraud_before_and_after(stream: list[dict[str, Any]]) -> None:
+def test_about_one_percent_is_fraud_before_and_after_the_change(stream: list[dict[str, Any]]) -> None:
     labels = np.array([event["label"] for event in stream])
     for part in (labels[:CHANGE], labels[CHANGE:]):
         assert part.mean() == pytest.approx(0.01, abs=3 * np.sqrt(0.01 * 0.99 / CHANGE))
 
 
-def test_features_are_plain_json_with_some_missing(stream: list[dict[str, Any]]) -> None:
+def test_features_are_plain_json_with_missing_values(stream: list[dict[str, Any]]) -> None:
     kinds: dict[str, set[type]] = {}
     for event in stream:
         for name, value in event["features"].items():
@@ -77,7 +77,7 @@ def test_the_demo_declares_every_feature(stream: list[dict[str, Any]]) -> None:
             assert field["categories"] == len(values)
 
 
-def test_a_ranker_does_well_on_a_pattern_and_badly_on_the_other(stream: list[dict[str, Any]]) -> None:
+def test_a_ranker_fits_one_pattern_and_fails_on_the_other(stream: list[dict[str, Any]]) -> None:
     X = _matrix(stream)
     y = np.array([event["label"] for event in stream])
     half = CHANGE // 2
@@ -98,7 +98,7 @@ def _matrix(events: list[dict[str, Any]]) -> Any:
     return StandardScaler().fit_transform(DictVectorizer(sparse=False).fit_transform(rows))
 
 
-def test_no_event_is_of_a_time_to_come() -> None:
+def test_events_are_never_in_the_future() -> None:
     now = 20_500.5 * 86_400
     days = {1: 20_454, 46 * 4000: 20_454, 46 * 4000 + 1: 20_453, 48 * 4000: 20_452, 1_000_000: 20_250}
     for events, first in days.items():

@@ -45,7 +45,7 @@ JSON = {
 
 
 @pytest.mark.parametrize("form", JSON)
-def test_json_of_every_form(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_of_every_form_is_read(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = JSON[form]
     assert read(text) == [EVENT]
     for name, data in [
@@ -61,7 +61,7 @@ def test_json_of_every_form(form: str, tmp_path: Path, monkeypatch: pytest.Monke
     assert read() == [EVENT]
 
 
-def test_flat_objects_are_their_features() -> None:
+def test_members_of_flat_objects_become_features() -> None:
     assert read('{"amount": 1.5, "label": "1"}') == [{"features": {"amount": 1.5}, "label": 1}]
     columns = RowColumns("fraud", ("yes",), (), ("note",), "tx", "at", "w")
     row = '{"amount": 1, "fraud": "yes", "note": "x", "tx": 7, "at": 5, "w": 2}'
@@ -71,11 +71,11 @@ def test_flat_objects_are_their_features() -> None:
     assert read(row, kind="predict", columns=columns) == [settings]
 
 
-def test_what_is_scored_carries_no_label() -> None:
+def test_unlabelled_events_carry_no_label() -> None:
     assert read(JSON["an event"], kind="predict") == [{"id": "a", "features": {"amount": 1.5}}]
 
 
-def test_a_late_label_among_updates() -> None:
+def test_a_label_by_id_is_accepted_among_updates() -> None:
     assert read('{"id": "a", "label": 1}') == [{"id": "a", "label": 1}]
 
 
@@ -83,7 +83,7 @@ CSV = "tx,amount,country,label\nr-1,3,DE,0\nr-2,4.5,,1\n"
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_csv_as_replay_reads_it(packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_csv_is_read_like_in_replay(packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = gzip.compress(CSV.encode()) if packed else CSV.encode()
     path = tmp_path / ("a.csv.gz" if packed else "a.csv")
     path.write_bytes(data)
@@ -102,14 +102,14 @@ def test_csv_as_replay_reads_it(packed: bool, tmp_path: Path, monkeypatch: pytes
     assert read(kind="predict", columns=columns) == bare
 
 
-def test_a_file_with_a_label_of_another_name(tmp_path: Path) -> None:
+def test_the_label_column_may_have_another_name(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("amount,fraud\n1,no\n2,yes\n")
     with pytest.raises(ReadError, match="there is no column 'label'"):
         read(str(tmp_path / "a.csv"))
     assert [item["label"] for item in read(str(tmp_path / "a.csv"), columns=RowColumns("fraud"))] == [0, 1]
 
 
-def test_files_of_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_numbers_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(tmp_path / "a.npz", X=np.array([[1.0, 2.0]]), y=np.array([1]))
     monkeypatch.setitem(NAMED, "config", {"features": {"kind": "dense", "dim": 2}})
     assert read(str(tmp_path / "a.npz")) == [{"x": [1.0, 2.0], "label": 1}]
@@ -133,19 +133,19 @@ LABELS = [{"id": "a", "label": 1}, {"id": "b", "label": 0}]
     "text",
     ["id,label\na,1\nb,0\n", "a,1\nb,0\n", "label,id\n1,a\n0,b\n", "a,true\n\nb,false\n", "ID, Label\na,1\nb,0\n"],
 )
-def test_labels_as_csv(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_are_read_from_csv(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.csv").write_text(text)
     assert read(str(tmp_path / "a.csv"), kind="labels") == LABELS
     stdin(monkeypatch, text.encode())
     assert read(kind="labels") == LABELS
 
 
-def test_labels_with_times_and_as_arguments() -> None:
+def test_labels_are_read_from_arguments() -> None:
     assert read("a=1", "x=y=0", kind="labels") == [{"id": "a", "label": 1}, {"id": "x=y", "label": 0}]
     assert read('{"id": "a", "label": 1}', kind="labels") == [{"id": "a", "label": 1}]
 
 
-def test_labels_with_times_and_ranks(tmp_path: Path) -> None:
+def test_labels_may_have_times_and_ranks(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("a\thigh\t1970-01-01T00:01:00\nb\tlow\t\n")
     values = [{"id": "a", "label": 2, "time": 60.0}, {"id": "b", "label": 1}]
     assert read(str(tmp_path / "a.tsv"), kind="labels", labels=Ranks(("low", "high"))) == values
@@ -162,7 +162,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("value", BAD)
-def test_what_cannot_be_read_says_why(value: str) -> None:
+def test_unreadable_events_state_the_reason(value: str) -> None:
     with pytest.raises(ReadError, match=BAD[value].replace("[", r"\[")):
         read(value)
 
@@ -177,13 +177,13 @@ def test_what_cannot_be_read_says_why(value: str) -> None:
         ('a,1\n"b,0\n', "line 2"),
     ],
 )
-def test_labels_that_cannot_be_read(text: str, message: str, tmp_path: Path) -> None:
+def test_unreadable_labels_are_refused(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(ReadError, match=message):
         read(str(tmp_path / "a.csv"), kind="labels")
 
 
-def test_lines_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_lines_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(JSON["an event"] + "\n{\n")
     with pytest.raises(ReadError, match="line 2: not JSON"):
@@ -209,7 +209,7 @@ def test_lines_that_cannot_be_read(tmp_path: Path) -> None:
         read(str(path))
 
 
-def test_no_labels_and_an_argument_without_anything(tmp_path: Path) -> None:
+def test_empty_files_and_arguments_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     for text in ("", "\n"):
         path.write_text(text)
@@ -219,7 +219,7 @@ def test_no_labels_and_an_argument_without_anything(tmp_path: Path) -> None:
         read("")
 
 
-def test_standard_input_once_and_not_from_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_read_once_and_not_from_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CommandFailed, match="only be read once"):
         read("-", "-")
 
@@ -235,7 +235,7 @@ def test_standard_input_once_and_not_from_a_terminal(monkeypatch: pytest.MonkeyP
         read()
 
 
-def test_chunks_are_bounded_and_know_whether_they_may_be_repeated() -> None:
+def test_chunks_are_limited_and_flag_repeatability() -> None:
     events = [{"id": str(k)} for k in range(5)] + [{"x": [1]}]
     result = list(chunks(iter(events), 2))
     assert [(item.first, item.count, item.identified) for item in result] == [(0, 2, True), (2, 2, True), (4, 2, False)]

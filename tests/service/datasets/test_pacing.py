@@ -37,7 +37,7 @@ def test_a_pace_spreads_events_over_time() -> None:
     assert requests == [100.0, 100.5, 101.0, 101.5, 102.0]
 
 
-def test_a_pace_makes_up_for_a_second_and_no_more() -> None:
+def test_a_pace_catches_up_by_one_second_at_most() -> None:
     time = Time()
     pace = Pace(10.0, time.wait, time.clock)
     time.now += 60
@@ -48,7 +48,7 @@ def test_a_pace_makes_up_for_a_second_and_no_more() -> None:
     assert free == 12  # 10 for the second behind, one now, and the one that had to wait
 
 
-def test_without_a_rate_nothing_waits_but_a_stop_is_seen() -> None:
+def test_without_a_rate_nothing_waits_but_interrupts_are_seen() -> None:
     waits: list[float] = []
 
     def wait(seconds: float) -> bool:
@@ -59,7 +59,7 @@ def test_without_a_rate_nothing_waits_but_a_stop_is_seen() -> None:
     assert waits == [0]
 
 
-def test_a_meter_forgets_what_is_long_ago() -> None:
+def test_a_meter_forgets_old_events() -> None:
     time = Time()
     meter = Meter(seconds=5.0, clock=time.clock)
     for _ in range(10):
@@ -77,7 +77,7 @@ def test_a_meter_forgets_what_is_long_ago() -> None:
     assert meter.speed() == 0
 
 
-def test_a_meter_begins_with_the_first_events() -> None:
+def test_a_meter_starts_with_the_first_events() -> None:
     time = Time()
     meter = Meter(seconds=5.0, clock=time.clock)
     assert meter.speed() is None
@@ -92,7 +92,7 @@ def test_a_meter_begins_with_the_first_events() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_noted_once_and_the_old_way_comes_back(number: signal.Signals) -> None:
+def test_a_signal_is_recorded_and_its_handler_restored(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with Interruption() as interruption:
         assert not interruption
@@ -104,7 +104,7 @@ def test_a_signal_is_noted_once_and_the_old_way_comes_back(number: signal.Signal
     assert signal.getsignal(number) is before
 
 
-def test_who_insists_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_interrupt_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     time = Time()
     monkeypatch.setattr("service.datasets.pacing.time.monotonic", time.clock)
     with Interruption() as interruption:

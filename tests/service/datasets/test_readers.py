@@ -53,7 +53,7 @@ def refusal(path: Path, columns: RowColumns | None = None, **options: Any) -> st
 # CSV
 
 
-def test_csv_cells_are_numbers_strings_or_null(write: Write) -> None:
+def test_csv_cells_become_numbers_strings_or_null(write: Write) -> None:
     path = write("a.csv", 'amount,country,label\n12.5,DE,1\n-3e2,"New ""York"", NY",0\n,,0\n')
     assert read(path) == [
         {"features": {"amount": 12.5, "country": "DE"}, "label": 1},
@@ -62,7 +62,7 @@ def test_csv_cells_are_numbers_strings_or_null(write: Write) -> None:
     ]
 
 
-def test_tsv_and_a_byte_order_mark(write: Write) -> None:
+def test_tsv_and_byte_order_marks_are_read(write: Write) -> None:
     assert read(write("a.tsv", "\ufeffx\tlabel\n1,5\t0\n")) == [{"features": {"x": "1,5"}, "label": 0}]
 
 
@@ -76,7 +76,7 @@ def test_a_column_keeps_its_type(write: Write) -> None:
     ]
 
 
-def test_a_text_in_a_column_that_began_with_numbers_is_an_error(write: Write) -> None:
+def test_text_in_a_numeric_column_is_an_error(write: Write) -> None:
     path = write("a.csv", "n,label\n" + "1,0\n" * 10_000 + "A7,0\n")
     assert refusal(path) == (
         "FILE, line 10,002: column n: 'A7' is not a number; the column was numeric so far: "
@@ -84,7 +84,7 @@ def test_a_text_in_a_column_that_began_with_numbers_is_an_error(write: Write) ->
     )
 
 
-def test_what_the_learner_declares_goes_before_the_cells(write: Write) -> None:
+def test_declarations_of_the_learner_override_the_cells(write: Write) -> None:
     path = write("a.csv", "customer,amount,label\n0596,7,0\n")
     assert read(path, declared={"customer": False})[0]["features"] == {"customer": "0596", "amount": 7.0}
     path = write("b.csv", "amount,label\nmany,0\n")
@@ -93,12 +93,12 @@ def test_what_the_learner_declares_goes_before_the_cells(write: Write) -> None:
 
 
 @pytest.mark.parametrize("cell", ["inf", "-Infinity", "1e999", "1_000"])
-def test_numbers_that_json_does_not_have(write: Write, cell: str) -> None:
+def test_numbers_without_a_json_form_are_refused(write: Write, cell: str) -> None:
     path = write("a.csv", f"n,label\n1,0\n{cell},0\n")
     assert f"'{cell}' is not a finite decimal number" in refusal(path, declared={"n": True})
 
 
-def test_columns_about_the_event_are_not_features(write: Write) -> None:
+def test_id_time_weight_and_dropped_columns_are_not_features(write: Write) -> None:
     text = "key,when,w,secret,x,label\na,1970-01-01 00:00:10,2.5,1,7,1\n,,,1,8,0\n"
     columns = RowColumns(id="key", time="when", weight="w", drop=("secret",))
     assert read(write("a.csv", text), columns) == [
@@ -117,7 +117,7 @@ def test_columns_about_the_event_are_not_features(write: Write) -> None:
         ("2023-11-14", 1_699_920_000.0),
     ],
 )
-def test_times(write: Write, when: str, seconds: float) -> None:
+def test_times_are_parsed(write: Write, when: str, seconds: float) -> None:
     assert read(write("a.csv", f"t,x,label\n{when},1,0\n"), RowColumns(time="t"))[0]["time"] == seconds
 
 
@@ -133,17 +133,17 @@ def test_times(write: Write, when: str, seconds: float) -> None:
         ("1,1,1,", "the label is missing"),
     ],
 )
-def test_a_malformed_row_is_named(write: Write, row: str, message: str) -> None:
+def test_a_malformed_row_is_located(write: Write, row: str, message: str) -> None:
     path = write("a.csv", f"t,w,x,label\n1,1,1,0\n\n{row}\n")
     assert refusal(path, RowColumns(time="t", weight="w")) == f"FILE, line 4: {message}"
 
 
-def test_lines_are_counted_as_an_editor_counts_them(write: Write) -> None:
+def test_line_numbers_match_those_of_an_editor(write: Write) -> None:
     path = write("a.csv", 'x,label\n"two\nlines",0\nthree\n')
     assert "line 4: has 1 cell;" in refusal(path)
 
 
-def test_missing_and_repeated_columns(write: Write) -> None:
+def test_missing_and_repeated_columns_are_refused(write: Write) -> None:
     path = write("a.csv", "a,b,a\n1,2,3\n")
     assert refusal(path) == "FILE: the header names a twice"
     path = write("b.csv", "a,b\n1,2\n")
@@ -159,11 +159,11 @@ def test_missing_and_repeated_columns(write: Write) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a,label\n", "a,label\n\n\n"])
-def test_a_file_without_rows(write: Write, text: str) -> None:
+def test_a_file_without_rows_is_refused(write: Write, text: str) -> None:
     assert refusal(write("a.csv", text)) == "FILE: the file has no rows"
 
 
-def test_skipped_rows_are_not_looked_at(write: Write) -> None:
+def test_skipped_rows_are_not_parsed(write: Write) -> None:
     path = write("a.csv", "x,label\nshort\n1,0\n2,1\n")
     assert [event["features"]["x"] for event in read(path, skip=1)] == [1.0, 2.0]
     assert read(path, skip=3) == []
@@ -185,7 +185,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert peak < 12e6
 
 
-def test_fraction_of_the_file(write: Write) -> None:
+def test_the_fraction_of_the_file_is_tracked(write: Write) -> None:
     with open_rows(write("a.csv", "x,label\n" + "".join(f"{i * i},0\n" for i in range(100_000))), RowColumns()) as rows:
         seen = [rows.fraction() for _ in rows.events()]
     assert seen[0] < 0.9
@@ -193,7 +193,7 @@ def test_fraction_of_the_file(write: Write) -> None:
     assert seen[-1] == 1.0
 
 
-def test_rows_that_were_only_looked_at_do_not_count(tmp_path: Path) -> None:
+def test_surveyed_rows_do_not_count_as_read(tmp_path: Path) -> None:
     """Of 20,000 equal rows, 10,000 are surveyed; the fraction counts only yielded rows."""
     path = tmp_path / "a.csv"
     path.write_text("x,label\n" + "12345678,0\n" * 20_000)
@@ -207,7 +207,7 @@ def test_rows_that_were_only_looked_at_do_not_count(tmp_path: Path) -> None:
 # JSON lines
 
 
-def test_flat_lines(write: Write) -> None:
+def test_flat_json_lines_are_read(write: Write) -> None:
     path = write(
         "a.jsonl", '{"label": true, "a": 1, "b": ["x"], "c": null, "k": 7}\n\n{"a": "x", "label": false, "k": 8.5}\n'
     )
@@ -217,7 +217,7 @@ def test_flat_lines(write: Write) -> None:
     ]
 
 
-def test_lines_that_are_events_already(write: Write) -> None:
+def test_event_json_lines_are_read(write: Write) -> None:
     path = write("a.ndjson", '{"features": {"a": 1, "b": 2}, "label": 1, "id": "e", "time": 5, "weight": 2}\n')
     event = {"features": {"a": 1}, "label": 1, "id": "e", "time": 5.0, "weight": 2.0}
     assert read(path, RowColumns(drop=("b",))) == [event]
@@ -239,7 +239,7 @@ def test_lines_that_are_events_already(write: Write) -> None:
         ('{"a": 1, "label": 1, "t": []}', "the time is '[]'; expected a number"),
     ],
 )
-def test_malformed_lines(write: Write, line: str, message: str) -> None:
+def test_malformed_json_lines_are_refused(write: Write, line: str, message: str) -> None:
     path = write("a.jsonl", '{"a": 1, "label": 1}\n' + line + "\n")
     assert refusal(path, RowColumns(id="k", time="t")).startswith(f"FILE, line 2: {message}")
 
@@ -247,7 +247,7 @@ def test_malformed_lines(write: Write, line: str, message: str) -> None:
 # LIBSVM
 
 
-def test_libsvm_counts_from_one(write: Write) -> None:
+def test_libsvm_columns_count_from_one(write: Write) -> None:
     path = write("a.libsvm", "+1 3:0.5 1:2  # a comment\n\n# nothing\n-1\n-1 2:-1e-3\n")
     assert read(path) == [
         {"label": 1, "indices": [0, 2], "values": [2.0, 0.5]},
@@ -268,7 +268,7 @@ def test_libsvm_counts_from_one(write: Write) -> None:
         ("1 2:1 2:3", "names an index twice"),
     ],
 )
-def test_malformed_libsvm(write: Write, line: str, message: str) -> None:
+def test_malformed_libsvm_is_refused(write: Write, line: str, message: str) -> None:
     assert refusal(write("a.svm", f"0 1:1\n{line}\n")) == f"FILE, line 2: {message}"
 
 
@@ -286,7 +286,7 @@ def archive(path: Path, **arrays: Any) -> Path:
 
 
 @pytest.mark.parametrize("name", ["a.npz", "a.npz.gz"])
-def test_dense_arrays(tmp_path: Path, name: str) -> None:
+def test_dense_arrays_are_read(tmp_path: Path, name: str) -> None:
     X = np.arange(4500, dtype=np.float32).reshape(2250, 2)
     y = np.arange(2250) % 3
     path = archive(tmp_path / name, X=X, y=y)
@@ -298,7 +298,7 @@ def test_dense_arrays(tmp_path: Path, name: str) -> None:
     assert [event["label"] for event in events] == [int(label == 2) for label in y[999:]]
 
 
-def test_csr_arrays_are_put_in_order(tmp_path: Path) -> None:
+def test_csr_arrays_are_sorted_and_summed(tmp_path: Path) -> None:
     X = csr_array((np.array([1.0, 2.0, 3.0, 4.0]), np.array([4, 0, 2, 2]), np.array([0, 2, 2, 4])), shape=(3, 5))
     parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
     path = archive(tmp_path / "a.npz", **parts, y=np.array([-1, 1, 1]))
@@ -309,12 +309,12 @@ def test_csr_arrays_are_put_in_order(tmp_path: Path) -> None:
     ]
 
 
-def test_truth_values_are_numbers(tmp_path: Path) -> None:
+def test_booleans_are_numbers(tmp_path: Path) -> None:
     path = archive(tmp_path / "a.npz", X=np.array([[True, False]]), y=np.array([True]))
     assert read(path) == [{"x": [1.0, 0.0], "label": 1}]
 
 
-def test_arrays_that_are_not_rows(tmp_path: Path) -> None:
+def test_incomplete_and_mismatched_arrays_are_refused(tmp_path: Path) -> None:
     good = np.ones((3, 2))
     path = tmp_path / "a.npz"
     archive(path, X=good)
@@ -333,7 +333,7 @@ def test_arrays_that_are_not_rows(tmp_path: Path) -> None:
     assert refusal(path)
 
 
-def test_pickles_are_not_opened(tmp_path: Path) -> None:
+def test_pickles_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, X=np.array([{"a": 1}], dtype=object), y=np.ones(1))
     assert "allow_pickle=False" in refusal(path)
@@ -355,33 +355,33 @@ def test_pickles_are_not_opened(tmp_path: Path) -> None:
         ("a.txt", "libsvm"),
     ],
 )
-def test_formats_by_name(name: str, format: str) -> None:
+def test_formats_are_recognised_by_file_name(name: str, format: str) -> None:
     assert format_of(Path(name)) == format
 
 
 @pytest.mark.parametrize("name", ["a", "a.gz", "a.parquet", ".gz"])
-def test_names_that_tell_no_format(name: str) -> None:
+def test_unknown_file_names_require_a_format(name: str) -> None:
     with pytest.raises(ReadError, match="use --format with one of csv, tsv"):
         format_of(Path(name))
 
 
-def test_the_format_may_be_told(write: Write) -> None:
+def test_the_format_can_be_given(write: Write) -> None:
     assert read(write("rows.data", "x,label\n1,1\n"), format="csv") == [{"features": {"x": 1.0}, "label": 1}]
     with pytest.raises(ReadError, match="'xml' is not a format"):
         open_rows(Path("a.xml"), RowColumns(), format="xml")
 
 
-def test_formats_without_names_have_no_columns_to_drop(write: Write) -> None:
+def test_drop_is_refused_for_formats_without_column_names(write: Write) -> None:
     assert "libsvm files have no column names" in refusal(write("a.svm", "1 1:1\n"), RowColumns(drop=("x",)))
 
 
-def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path / "none.csv") == "FILE: No such file or directory"
     (tmp_path / "folder.csv").mkdir()
     assert refusal(tmp_path / "folder.csv") == "FILE: Is a directory"
 
 
-def test_what_cannot_be_read_a_second_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_reread_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     for path in (tmp_path / "pipe.csv", Path(os.devnull)):
         with pytest.raises(ReadError, match=r"is a pipe or a device, not a file; .*: write the rows to a file first"):
@@ -395,7 +395,7 @@ def test_what_cannot_be_read_a_second_time(tmp_path: Path, monkeypatch: pytest.M
     check_regular(tmp_path / "none.csv")  # left to `open_rows`
 
 
-def test_damaged_files(tmp_path: Path) -> None:
+def test_damaged_files_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.csv.gz"
     packed = gzip.compress(b"x,label\n" + "".join(f"{i * i},0\n" for i in range(50_000)).encode())
     path.write_bytes(packed[: len(packed) // 2])
@@ -423,7 +423,7 @@ def test_damaged_files(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.libsvm"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_what_is_no_text_is_told_at_once(data: bytes, what: str, name: str, packed: bool, tmp_path: Path) -> None:
+def test_binary_files_are_refused_immediately(data: bytes, what: str, name: str, packed: bool, tmp_path: Path) -> None:
     path = tmp_path / (f"{name}.gz" if packed else name)
     path.write_bytes(gzip.compress(data) if packed else data)
     assert refusal(path) == (
@@ -431,7 +431,7 @@ def test_what_is_no_text_is_told_at_once(data: bytes, what: str, name: str, pack
     )
 
 
-def test_what_is_no_archive(tmp_path: Path) -> None:
+def test_invalid_archives_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     path.write_bytes(b"x,label\n1,0\n")
     assert refusal(path) == "FILE: not an .npz archive; the other formats are csv, tsv, jsonl, libsvm"

@@ -20,7 +20,7 @@ COLUMNS = Shape("named", columns=("amount", "country"), texts=("country",))
 NUMBERS = Shape("named", columns=("a", "b"))
 
 
-def test_what_is_declared_of_columns() -> None:
+def test_declared_column_types_are_derived_from_the_features() -> None:
     assert declared(NAMED) == {"body": False, "customer": False, "amount": True}
     assert declared(TABLE) == {"amount": True, "country": False}
     assert declared({"kind": "dense", "dim": 3}) == {}
@@ -30,7 +30,7 @@ BINARY = {"name": "two", "class_counts": {"negative": 0, "positive": 0}}
 ORDINAL = {"name": "grades", "class_counts": {"1": 0, "2": 7, "3": 0}}
 
 
-def test_labels_are_read_by_what_the_learner_tells() -> None:
+def test_labels_are_read_according_to_the_learner() -> None:
     assert list(map(labels_for(RowColumns(), BINARY), ["0", "1"])) == [0, 1]
     assert list(map(labels_for(RowColumns(positive=("3",)), BINARY), ["1", "3"])) == [0, 1]
     assert list(map(labels_for(RowColumns(), ORDINAL), ["1", 3, "2.0"])) == [1, 3, 2]
@@ -50,7 +50,7 @@ def test_labels_are_read_by_what_the_learner_tells() -> None:
         (RowColumns(ranks=("1", "2", "1.0")), ORDINAL, "two of the ranks '1', '2', '1.0' are the same label"),
     ],
 )
-def test_what_is_said_of_labels_and_does_not_suit_the_learner(
+def test_label_options_that_do_not_suit_the_learner_are_refused(
     columns: RowColumns, learner: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SchemaMismatch, match=message):
@@ -68,7 +68,7 @@ def test_what_is_said_of_labels_and_does_not_suit_the_learner(
         (Shape("sparse", width=3), {"kind": "sparse", "dim": 5}),
     ],
 )
-def test_rows_that_go_as_they_are(shape: Shape, features: dict[str, Any]) -> None:
+def test_matching_rows_are_passed_unchanged(shape: Shape, features: dict[str, Any]) -> None:
     assert adapter(shape, features) is None
 
 
@@ -91,7 +91,7 @@ def test_rows_that_go_as_they_are(shape: Shape, features: dict[str, Any]) -> Non
         (Shape("named", columns=("amount", "p", "q")), TABLE, "not declare p, q; omit them with --drop p --drop q"),
     ],
 )
-def test_rows_that_do_not_fit(shape: Shape, features: dict[str, Any], message: str) -> None:
+def test_mismatched_rows_are_refused(shape: Shape, features: dict[str, Any], message: str) -> None:
     with pytest.raises(SchemaMismatch, match=message):
         adapter(shape, features)
 
@@ -102,7 +102,7 @@ def adapted(shape: Shape, features: dict[str, Any], event: dict[str, Any]) -> di
     return adapt(event)
 
 
-def test_named_numbers_in_the_order_of_the_columns() -> None:
+def test_named_numbers_are_ordered_by_column() -> None:
     event = {"features": {"b": 2.0, "a": 1.0}, "label": 1, "id": "e"}
     assert adapted(NUMBERS, {"kind": "dense", "dim": 2}, event) == {"x": [1.0, 2.0], "label": 1, "id": "e"}
 
@@ -115,12 +115,12 @@ def test_named_numbers_in_the_order_of_the_columns() -> None:
         ({"a": 1.0, "b": None}, "column b has no value; a dense learner takes numbers only"),
     ],
 )
-def test_named_rows_that_are_not_all_numbers(row: dict[str, Any], message: str) -> None:
+def test_named_rows_with_non_numbers_are_refused(row: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         adapted(NUMBERS, {"kind": "dense", "dim": 2}, {"features": row, "label": 1})
 
 
-def test_sparse_rows_to_a_dense_learner_and_back() -> None:
+def test_sparse_rows_are_converted_to_dense_and_back() -> None:
     sparse = {"indices": [0, 3], "values": [1.5, -2.0], "label": 0}
     dense = {"x": [1.5, 0.0, 0.0, -2.0], "label": 0}
     assert adapted(Shape("sparse"), {"kind": "dense", "dim": 4}, dict(sparse)) == dense
@@ -129,7 +129,7 @@ def test_sparse_rows_to_a_dense_learner_and_back() -> None:
         adapted(Shape("sparse"), {"kind": "dense", "dim": 3}, dict(sparse))
 
 
-def test_how_to_create_a_learner_for_rows() -> None:
+def test_options_to_create_a_suitable_learner_are_suggested() -> None:
     assert suggest_options(COLUMNS) == "--features named"
     assert suggest_options(Shape("dense", width=8)) == "--features dense --dim 8"
     assert suggest_options(Shape("sparse")) == "--features sparse --dim N"

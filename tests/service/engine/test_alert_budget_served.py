@@ -47,7 +47,7 @@ async def spent(engine: Any) -> list[int]:
 
 
 @pytest.mark.parametrize(("size", "work"), [(1, 2**23), (3, 2**23), (3, 0), (200, 2**23)])
-async def test_never_more_alerts_than_the_unit_has(
+async def test_alerts_never_exceed_the_budget_of_the_unit(
     store: Store, monkeypatch: pytest.MonkeyPatch, size: int, work: int
 ) -> None:
     monkeypatch.setattr(
@@ -64,7 +64,7 @@ async def test_never_more_alerts_than_the_unit_has(
         assert await digest(http) == await replayed(store)
 
 
-async def test_what_is_logged_is_what_was_answered(store: Store) -> None:
+async def test_the_log_contains_the_served_decisions(store: Store) -> None:
     async with serving(store) as (http, engine):
         await trained(http)
         events = [budget_event(i) for i in range(60)]
@@ -82,7 +82,7 @@ async def test_what_is_logged_is_what_was_answered(store: Store) -> None:
         assert sum(int(record.decisions.sum()) for record in served) == sum(answered.values())  # type: ignore[union-attr]
 
 
-async def test_without_an_id_nothing_is_counted(store: Store) -> None:
+async def test_events_without_an_id_are_not_counted(store: Store) -> None:
     async with serving(store) as (http, engine):
         await trained(http)
         before = await digest(http)
@@ -92,7 +92,7 @@ async def test_without_an_id_nothing_is_counted(store: Store) -> None:
         assert await digest(http) == before
 
 
-async def test_updates_and_labels_among_them_keep_the_bound(store: Store) -> None:
+async def test_updates_and_labels_in_between_keep_the_bound(store: Store) -> None:
     async with serving(store, record_events=3) as (http, engine):
         await trained(http)
         calls = []
@@ -114,7 +114,7 @@ async def test_updates_and_labels_among_them_keep_the_bound(store: Store) -> Non
         assert await digest(http) == await replayed(store)
 
 
-async def test_the_account_is_kept_over_a_crash_and_over_a_change(store: Store) -> None:
+async def test_the_account_survives_a_crash_and_a_settings_change(store: Store) -> None:
     async with serving(store) as (http, engine):
         await trained(http)
         first = await posted(http, "/learners/a/predict", [budget_event(i) for i in range(40)])
@@ -131,7 +131,7 @@ async def test_the_account_is_kept_over_a_crash_and_over_a_change(store: Store) 
         assert total < alerts([first, more, last]) <= ALERTS + 5
 
 
-async def test_before_both_classes_were_met_nothing_is_spent() -> None:
+async def test_nothing_is_spent_before_both_classes_are_known() -> None:
     async with serving(MemoryStore()) as (http, engine):
         await http.put("/learners/a", json=BUDGET)
         reply = await posted(http, "/learners/a/predict", [budget_event(i) for i in range(50)])
@@ -156,7 +156,7 @@ class Away(MemoryStore):
 
 
 @pytest.mark.parametrize("config", [BUDGET, SETUPS["dense"]], ids=["budget", "f1"])
-async def test_without_the_store_predict_answers_and_says_that_nothing_is_remembered(config: Any) -> None:
+async def test_predict_works_without_the_store_and_reports_nothing_stored(config: Any) -> None:
     store = Away()
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=config)
@@ -184,7 +184,7 @@ async def test_without_the_store_predict_answers_and_says_that_nothing_is_rememb
         assert not engine.get("a").served_events.busy
 
 
-async def test_a_caller_that_hangs_up_leaves_nothing_on_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disconnected_caller_is_not_charged_to_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(*_: Any) -> ServeReceipt:
         await asyncio.Event().wait()
         raise AssertionError
@@ -201,7 +201,7 @@ async def test_a_caller_that_hangs_up_leaves_nothing_on_the_account(monkeypatch:
         assert not replica.served_events.busy
 
 
-async def test_redis_away(redis_server: RedisServer) -> None:
+async def test_predict_works_while_redis_is_down(redis_server: RedisServer) -> None:
     store = await open_store(redis_server.url)
     try:
         async with serving(store, follow_seconds=0.05) as (http, _):

@@ -83,7 +83,7 @@ async def at_rest(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_the_state_is_what_the_log_says(seed: int) -> None:
+async def test_the_state_equals_a_replay_of_the_log(seed: int) -> None:
     rng = random.Random(seed)
     setup, settings = config(rng)
     store = MemoryStore()

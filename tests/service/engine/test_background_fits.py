@@ -89,7 +89,7 @@ async def replayed(store: Store, birth: bytes, position: int) -> tuple[Learner, 
 
 
 @EACH
-async def test_fits_are_records_of_the_log(name: str, store: Store) -> None:
+async def test_fits_are_log_records(name: str, store: Store) -> None:
     async with engine(store, trim_log=False) as node:
         replica, _ = await node.create("a", Config.of(SETUPS[name]))
         for start in range(0, 200, 10):
@@ -113,7 +113,7 @@ async def test_fits_are_records_of_the_log(name: str, store: Store) -> None:
 
 
 @EACH
-async def test_two_nodes_agree_whoever_fits(name: str, store: Store, open_again: Any) -> None:
+async def test_two_nodes_agree_on_fits(name: str, store: Store, open_again: Any) -> None:
     second = await open_again()
     async with engine(store, follow_seconds=0.02) as node_a, engine(second, follow_seconds=0.02) as node_b:
         here, _ = await node_a.create("a", Config.of(SETUPS[name]))
@@ -131,7 +131,7 @@ async def test_two_nodes_agree_whoever_fits(name: str, store: Store, open_again:
 
 
 @EACH
-async def test_one_node_makes_a_fit_and_the_others_wait_for_its_record(
+async def test_one_node_fits_and_the_others_wait_for_its_record(
     name: str, store: Store, open_again: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[Any] = []
@@ -167,7 +167,7 @@ async def test_one_node_makes_a_fit_and_the_others_wait_for_its_record(
 
 @EACH
 @pytest.mark.parametrize("way", ["is gone", "goes on claiming"])
-async def test_where_the_node_that_has_the_claim_makes_no_fit_another_does(
+async def test_another_node_fits_if_the_lease_holder_does_not(
     name: str, way: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "is gone":
@@ -200,7 +200,7 @@ class BlockedFit:
         return self._fit(*arguments)
 
 
-async def test_events_are_learnt_and_scored_while_a_fit_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_are_learnt_and_scored_during_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     url = "/v1/learners/a"
     async with client() as http:
         await http.put(url, json=SETUPS["ranksvm"])
@@ -231,7 +231,7 @@ async def test_events_are_learnt_and_scored_while_a_fit_is_under_way(monkeypatch
         assert (await http.get(f"{url}/metrics")).json()["events"] == 140
 
 
-async def test_a_stop_does_not_wait_for_a_fit(
+async def test_shutdown_does_not_wait_for_a_fit(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fit = algorithms()["ranksvm"].fit  # type: ignore[attr-defined]
@@ -260,7 +260,7 @@ async def test_a_stop_does_not_wait_for_a_fit(
 
 @pytest.mark.integration
 @pytest.mark.parametrize("way", ["stop", "interrupt", "kill"])
-def test_a_process_that_ends_in_the_middle_of_a_fit(way: str, tmp_path: Path) -> None:
+def test_a_process_is_killed_during_a_fit(way: str, tmp_path: Path) -> None:
     """The exit is clean, no event is lost, and the next start makes the fit."""
     long = {"embedding": {"components": 400}, "refit_every": 2000, "refit_window": 2000}
     X = np.random.default_rng(0).normal(size=(2000, 8)).tolist()
@@ -301,7 +301,7 @@ class Away(MemoryStore):
 
 
 @pytest.mark.parametrize("name", ["nsauc", "ranksvm"])
-async def test_a_fit_that_cannot_be_logged_is_kept_and_holds_nobody_up(
+async def test_a_fit_that_cannot_be_logged_is_kept_and_blocks_nothing(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.engine.replica.background_fits._PAUSE", 0.05)
@@ -327,7 +327,7 @@ async def test_a_fit_that_cannot_be_logged_is_kept_and_holds_nobody_up(
         assert replica.view.fitted_events in (40, 50)
 
 
-async def test_a_fit_that_is_too_large_for_the_log_is_refused_and_the_next_one_is_made(
+async def test_a_fit_too_large_for_the_log_is_refused_and_the_next_one_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = {**SETUPS["nsauc"], "embedding": {"components": 40, "warmup": 40}}  # a fit of over 12 KiB
@@ -376,7 +376,7 @@ async def test_an_urgent_fit_does_not_wait_for_another_learners_background_fit(
     ("error", "word"),
     [(RuntimeError("a fault"), "log"), (MemoryError(), "memory")],
 )
-async def test_a_fit_that_ends_by_an_error_leaves_the_learner_alive(
+async def test_a_failing_fit_keeps_the_learner_alive(
     error: Exception, word: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(*_: Any) -> Any:
@@ -405,7 +405,7 @@ async def test_a_fit_that_ends_by_an_error_leaves_the_learner_alive(
 
 
 @pytest.mark.parametrize("size", [1, 30, 200])
-async def test_requests_of_any_size_end_the_warm_up_at_the_same_event(size: int) -> None:
+async def test_the_warm_up_ends_at_the_same_event_for_any_request_size(size: int) -> None:
     setup = SETUPS["nsauc"]
     learner = create("nsauc", **{key: value for key, value in setup.items() if key != "algorithm"})
     batch_events = events(200)
@@ -426,7 +426,7 @@ async def test_requests_of_any_size_end_the_warm_up_at_the_same_event(size: int)
         assert (await http.get(url)).json()["fit"]["events"] == 40
 
 
-async def test_a_large_request_is_scored_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_request_is_scored_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = []
     values = Scorer.values
 
@@ -447,7 +447,7 @@ async def test_a_large_request_is_scored_beside_the_event_loop(monkeypatch: pyte
         assert threads == [True, False]
 
 
-async def test_a_fit_that_fails_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_fit_is_reported_and_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     fit, tries = algorithms()["ranksvm"].fit, []  # type: ignore[attr-defined]
 
     def fails(*arguments: Any) -> Any:
@@ -493,7 +493,7 @@ def ranked(count: int, start: int = 0) -> list[dict[str, Any]]:
     return batch_events
 
 
-async def test_ranks_over_http_are_those_of_the_library() -> None:
+async def test_ranks_over_http_equal_those_of_the_library() -> None:
     learner = create("npsvor", dim=3, ranks=3, capacity=50)
     batch_events = ranked(400)
     ranks = learner.learn(
@@ -539,7 +539,7 @@ async def test_ranks_over_http_are_those_of_the_library() -> None:
 
 
 @pytest.mark.parametrize("label", [0, 4, 1.5, True, None, "2", -1, 2**70])
-async def test_a_label_that_is_no_rank_is_refused_by_its_place(label: Any) -> None:
+async def test_an_invalid_rank_is_refused_with_its_position(label: Any) -> None:
     url = "/v1/learners/a"
     created = ranked(3)
     created[1]["label"] = label
@@ -552,7 +552,7 @@ async def test_a_label_that_is_no_rank_is_refused_by_its_place(label: Any) -> No
         assert (await http.get(url)).json()["events"] == 0
 
 
-async def test_ranks_are_refused_by_a_learner_of_two_classes() -> None:
+async def test_ranks_are_refused_by_a_binary_learner() -> None:
     async with client() as http:
         await http.put("/v1/learners/a", json={"algorithm": "cbr", "features": FEATURES})
         reply = await http.post("/v1/learners/a/update", json={"events": [{"x": [1, 2, 3], "label": 2}]})

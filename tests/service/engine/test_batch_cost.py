@@ -30,7 +30,7 @@ def outcome(n: int, status: Status = Status.APPLIED) -> BatchOutcome:
     return BatchOutcome(np.full(n, status, dtype=np.int8), np.zeros(n), np.zeros(n, dtype=np.int64))
 
 
-def test_the_first_batch_is_expected_to_take_what_the_algorithm_says() -> None:
+def test_the_first_estimate_uses_the_declared_cost_of_the_algorithm() -> None:
     cheap, dear = BatchCost(config("fofo", 1000)), BatchCost(config("opauc", 1000))
     assert cheap.seconds(batch(100, 1000), 1000) < 1e-3 < 1e-2 < dear.seconds(batch(100, 1000), 1000)
     first, second, three = (dear.seconds(batch(100 * k, 1000), 1000) for k in (1, 2, 3))
@@ -39,7 +39,7 @@ def test_the_first_batch_is_expected_to_take_what_the_algorithm_says() -> None:
     assert cheap.seconds(batch(0, 1000), 1000) == 0.0
 
 
-def test_of_sparse_rows_the_columns_met_count_and_those_that_may_come() -> None:
+def test_sparse_costs_count_known_and_possible_new_columns() -> None:
     pace = BatchCost(Config.of({"algorithm": "loam-ada", "features": {"kind": "sparse", "dim": 10**6}}))
     rows = Sparse(np.ones(30), np.tile(np.arange(3), 10), np.arange(0, 31, 3))
     few, many = (pace.seconds(LabelledBatch(rows, np.ones(10)), columns) for columns in (0, 10**5))
@@ -49,7 +49,7 @@ def test_of_sparse_rows_the_columns_met_count_and_those_that_may_come() -> None:
     )
 
 
-def test_measurements_take_the_place_of_the_estimate() -> None:
+def test_measurements_replace_the_estimate() -> None:
     pace = BatchCost(config())
     pace.note(batch(10), 8, 5.0, outcome(10))
     assert pace.seconds(batch(10), 8) == pytest.approx(5.0)
@@ -63,7 +63,7 @@ def test_measurements_take_the_place_of_the_estimate() -> None:
     assert pace.seconds(batch(10), 8) == pytest.approx(0.9e-3 + 0.1e-4)
 
 
-def test_a_dear_small_batch_does_not_make_a_large_one_as_dear_by_event() -> None:
+def test_an_expensive_small_batch_does_not_inflate_large_ones() -> None:
     pace = BatchCost(config())
     for _ in range(3):
         pace.note(batch(1), 8, 3e-4, outcome(1))
@@ -74,7 +74,7 @@ def test_a_dear_small_batch_does_not_make_a_large_one_as_dear_by_event() -> None
     assert pace.seconds(batch(1), 8) < 1e-3 < 2e-3 < pace.seconds(batch(1000), 8)
 
 
-def test_single_events_among_large_batches_hide_nothing_of_what_these_cost() -> None:
+def test_single_events_do_not_hide_the_cost_of_large_batches() -> None:
     pace = BatchCost(config())
     for _ in range(10):
         pace.note(batch(1), 8, 3e-5, outcome(1))
@@ -83,7 +83,7 @@ def test_single_events_among_large_batches_hide_nothing_of_what_these_cost() -> 
     assert pace.seconds(batch(2000), 8) == pytest.approx(6e-3)
 
 
-def test_what_learnt_nothing_tells_nothing() -> None:
+def test_batches_without_learnt_events_are_not_measured() -> None:
     pace = BatchCost(config())
     before = pace.seconds(batch(10), 8)
     pace.note(batch(10), 8, 5.0, outcome(10, Status.DUPLICATE))
@@ -92,7 +92,7 @@ def test_what_learnt_nothing_tells_nothing() -> None:
     assert not pace.loaded
 
 
-def test_kernels_are_loaded_once_a_learner_of_the_kind_has_learnt() -> None:
+def test_kernels_count_as_loaded_after_a_similar_learner_has_learnt() -> None:
     first, alike, other = BatchCost(config()), BatchCost(config(dim=9)), BatchCost(config(precision="float32"))
     assert not first.loaded
     first.note(batch(10), 8, 5.0, outcome(10))
@@ -102,5 +102,5 @@ def test_kernels_are_loaded_once_a_learner_of_the_kind_has_learnt() -> None:
     assert alike.seconds(batch(10, 9), 9) < 1e-3  # not what the first one took to compile them
 
 
-def test_numbers_count_the_events_too() -> None:
+def test_work_units_include_the_events() -> None:
     assert work_units(batch(10, 8)) == 160

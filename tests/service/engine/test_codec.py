@@ -83,7 +83,7 @@ def same(first: Any, other: Any) -> bool:
 
 
 @EACH
-def test_a_record_comes_back_to_the_bit(name: str) -> None:
+def test_a_record_is_decoded_bit_for_bit(name: str) -> None:
     record = RECORDS[name]
     data = pack_record(record)
     back = unpack_record(data, "record 2 of a")
@@ -92,7 +92,7 @@ def test_a_record_comes_back_to_the_bit(name: str) -> None:
 
 
 @EACH
-def test_a_record_that_was_cut_or_changed_is_refused(name: str) -> None:
+def test_a_truncated_or_changed_record_is_refused(name: str) -> None:
     data = pack_record(RECORDS[name])
     for cut in (0, 5, 9, 10, len(data) - 1):
         with pytest.raises(Damaged, match=r"^it\b"):
@@ -107,7 +107,7 @@ def test_a_record_that_was_cut_or_changed_is_refused(name: str) -> None:
 
 
 @EACH
-def test_the_arrays_of_a_record_can_be_written_to(name: str) -> None:
+def test_the_arrays_of_a_record_are_writable(name: str) -> None:
     """Read-only arrays would make numba compile a kernel a second time."""
     record = unpack_record(pack_record(RECORDS[name]), "record 2 of a")
     arrays = list(vars(record).values()) if is_dataclass(record) else []
@@ -118,7 +118,7 @@ def test_the_arrays_of_a_record_can_be_written_to(name: str) -> None:
             assert array.flags.c_contiguous
 
 
-def test_a_record_of_unknown_kind_or_a_snapshot_in_its_place() -> None:
+def test_unknown_records_and_snapshots_in_their_place_are_refused() -> None:
     learner = library("dense", [labelled("dense", 0, 5)])
     snapshot = pack_snapshot(3, learner.config, learner.state())
     with pytest.raises(Damaged, match=r"^it\b.*\b4\b"):
@@ -127,7 +127,7 @@ def test_a_record_of_unknown_kind_or_a_snapshot_in_its_place() -> None:
         unpack_snapshot(pack_record(RECORDS["batch"]), "it")
 
 
-def test_snapshots_of_learners_and_of_groups() -> None:
+def test_snapshots_of_learners_and_groups_are_decoded() -> None:
     learner = library("dense", [labelled("dense", 0, 50)])
     comparison = GroupComparison(GROUP)
     comparison.apply(ComparedBatch(np.arange(4, dtype=np.uint64), np.ones(4), np.ones((4, 2)), np.full(4, np.nan)))
@@ -137,7 +137,7 @@ def test_snapshots_of_learners_and_of_groups() -> None:
         assert same(snapshot.state, {name: np.asarray(array) for name, array in machine.state().items()})
 
 
-def test_a_configuration_says_of_what_it_is() -> None:
+def test_a_configuration_identifies_learners_and_groups() -> None:
     assert config_of(GROUP.to_json()) == GROUP
     config = Config.of(SETUPS["named"])
     assert config_of(config.to_json()) == config
@@ -158,7 +158,7 @@ ROWS = {
 
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("sparse", [False, True])
-def test_numbers_that_are_float32_take_half_the_room_and_come_back_to_the_bit(name: str, sparse: bool) -> None:
+def test_float32_arrays_take_half_the_space_and_are_decoded_bit_for_bit(name: str, sparse: bool) -> None:
     X, narrow = ROWS[name]
     n = len(X)
     if sparse:

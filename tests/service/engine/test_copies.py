@@ -63,7 +63,7 @@ async def fitted(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("setup", SETUPS)
-async def test_a_clone_has_the_state_of_its_source_and_goes_its_own_way(setup):
+async def test_a_clone_copies_the_state_and_evolves_separately(setup):
     async with serving(MemoryStore()) as (http, engine):
         await http.put("/learners/a", json=SETUPS[setup])
         await posted(http, "/learners/a/update", timed(60))
@@ -89,7 +89,7 @@ async def test_a_clone_has_the_state_of_its_source_and_goes_its_own_way(setup):
         assert (await digest(http, "b"))[1] != before[1]
 
 
-async def test_what_was_served_stays_with_the_source(http):
+async def test_served_events_stay_with_the_source_of_a_clone(http):
     served = [{key: event[key] for key in ("id", "x")} for event in events(1, 900)]
     await http.post(f"{URL}/a/predict", json={"events": served})
     await http.post(f"{URL}/a/clone", json={"to": "b"})
@@ -99,7 +99,7 @@ async def test_what_was_served_stays_with_the_source(http):
 
 
 @pytest.mark.parametrize("trim", [True, False])
-async def test_a_clone_survives_a_crash_at_any_later_moment(open_again, trim):
+async def test_a_clone_survives_a_crash_at_any_later_time(open_again, trim):
     async with serving(await open_again(), trim_log=trim, snapshots_kept=1) as (http, _):
         await http.put("/learners/a", json=DENSE)
         await posted(http, "/learners/a/update", events(50))
@@ -135,7 +135,7 @@ class Failing(MemoryStore):
 
 
 @pytest.mark.parametrize("fails", ["before", "after"])
-async def test_a_clone_is_there_whole_or_not_at_all(fails):
+async def test_a_clone_is_created_completely_or_not_at_all(fails):
     store = Failing()
     async with serving(store) as (http, _):
         await http.put("/learners/a", json=DENSE)
@@ -151,7 +151,7 @@ async def test_a_clone_is_there_whole_or_not_at_all(fails):
         assert await digest(http, "a") == source
 
 
-async def test_a_clone_made_on_one_node_is_met_by_another():
+async def test_a_clone_is_visible_on_another_node():
     store = MemoryStore()
     async with serving(store) as (node_a, first), serving(store) as (node_b, second):
         await node_a.put("/learners/a", json=DENSE)
@@ -166,7 +166,7 @@ async def test_a_clone_made_on_one_node_is_met_by_another():
         assert (await node_a.get("/learners/b")).json()["events"] == 0
 
 
-async def test_the_other_node_was_quicker():
+async def test_a_name_created_meanwhile_by_another_node_is_reported():
     store = MemoryStore()
     async with serving(store) as (node_a, _), serving(store) as (node_b, second):
         await node_a.put("/learners/a", json=DENSE)
@@ -177,7 +177,7 @@ async def test_the_other_node_was_quicker():
         assert (await node_a.get("/learners/b")).json()["config"]["seed"] == 5
 
 
-async def test_a_learner_that_sleeps_is_woken():
+async def test_an_evicted_learner_is_loaded():
     store = MemoryStore()
     async with serving(store) as (http, _):
         for name in "abcd":
@@ -210,35 +210,35 @@ async def test_a_learner_that_sleeps_is_woken():
         ({"to": "a"}, 409, None),
     ],
 )
-async def test_a_clone_that_is_refused(http, body, status, pointer):
+async def test_an_invalid_clone_is_refused(http, body, status, pointer):
     reply = await http.post(f"{URL}/a/clone", json=body)
     assert reply.status_code == status
     assert [error["pointer"] for error in reply.json()["errors"]] == ([] if pointer is None else [pointer])
     assert [error["name"] for error in (await http.get(URL)).json()["learners"]] == ["a"]
 
 
-async def test_a_clone_of_nobody_and_bodies_that_cannot_be_read(http):
+async def test_clones_of_missing_learners_and_unreadable_bodies_are_refused(http):
     assert (await http.post(f"{URL}/nobody/clone", json={"to": "b"})).status_code == 404
     assert (await http.post(f"{URL}/a/clone", content=b"{")).status_code == 400
     assert (await http.post(f"{URL}/a/clone", content=b"{}", headers={"content-type": "text/csv"})).status_code == 415
     assert (await http.post(f"{URL}/a/clone?deep=1", json={"to": "b"})).status_code == 422
 
 
-async def test_copies_count_as_learners():
+async def test_copies_count_towards_the_learner_limit():
     async with client(max_learners=1) as http:
         await http.put(f"{URL}/a", json=DENSE)
         reply = await http.post(f"{URL}/a/clone", json={"to": "b"})
         assert (reply.status_code, reply.json()["code"]) == (409, "limit-reached")
 
 
-async def test_a_state_that_no_store_takes(http, monkeypatch):
+async def test_a_state_too_large_for_the_store_is_refused(http, monkeypatch):
     monkeypatch.setattr("service.engine.engine.RECORD_BYTES", 1000)
     reply = await http.post(f"{URL}/a/clone", json={"to": "b"})
     assert (reply.status_code, reply.json()["code"]) == (413, "too-large")
     assert (await http.get(f"{URL}/b")).status_code == 404
 
 
-async def test_many_clones_of_one_name_at_once_make_one(http):
+async def test_concurrent_clones_to_one_name_create_one_learner(http):
     replies = await asyncio.gather(*(http.post(f"{URL}/a/clone", json={"to": "b"}) for _ in range(5)))
     assert sorted(reply.status_code for reply in replies) == [201, 409, 409, 409, 409]
     assert await digest_of(http, "b") == await digest_of(http, "a")
@@ -257,7 +257,7 @@ def test_clones_survive_kill_9(tmp_path: Path) -> None:
         assert len(document) == 1
 
 
-def test_clones_that_kill_9_cuts_short_are_whole_or_not_there(tmp_path: Path) -> None:
+def test_clones_interrupted_by_kill_9_are_complete_or_absent(tmp_path: Path) -> None:
     process = Process(f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log")
     chance = random.Random(0)
     with process, httpx.Client(base_url=f"{process.url}{URL}", timeout=300, trust_env=False) as http:
@@ -290,7 +290,7 @@ def test_clones_that_kill_9_cuts_short_are_whole_or_not_there(tmp_path: Path) ->
 # Files
 
 
-async def test_a_file_brings_the_state_elsewhere(http):
+async def test_an_export_can_be_imported_elsewhere(http):
     reply = await http.get(f"{URL}/a/export")
     assert reply.headers["content-type"] == "application/octet-stream"
     assert reply.headers["content-disposition"] == 'attachment; filename="a-2.rarestream"'
@@ -305,7 +305,7 @@ async def test_a_file_brings_the_state_elsewhere(http):
         assert (conflict.status_code, conflict.json()["code"]) == (409, "name-taken")
 
 
-async def test_files_that_are_refused(http):
+async def test_invalid_import_files_are_refused(http):
     good = (await http.get(f"{URL}/a/export")).content
     snapshot: Snapshot = unpack_snapshot(good, "file")
     assert isinstance(snapshot.config, Config)
@@ -335,7 +335,7 @@ async def test_files_that_are_refused(http):
     assert (await http.get(f"{URL}/b")).status_code == 404
 
 
-async def test_a_bad_name_and_a_bad_file_are_refused_at_once(http):
+async def test_an_invalid_name_and_an_invalid_file_are_refused_immediately(http):
     good = (await http.get(f"{URL}/a/export")).content
     both = await http.post(f"{URL}/no name/import", content=good[:-1])
     name = await http.post(f"{URL}/no name/import", content=good)
@@ -347,7 +347,7 @@ async def test_a_bad_name_and_a_bad_file_are_refused_at_once(http):
     assert [error["name"] for error in (await http.get(URL)).json()["learners"]] == ["a"]
 
 
-async def test_every_flipped_byte_is_noticed(http):
+async def test_every_flipped_byte_is_detected(http):
     good = (await http.get(f"{URL}/a/export")).content
     for place in np.random.default_rng(0).integers(0, len(good), 40).tolist():
         bad = bytearray(good)
@@ -355,7 +355,7 @@ async def test_every_flipped_byte_is_noticed(http):
         assert (await http.post(f"{URL}/b/import", content=bytes(bad))).status_code == 422
 
 
-async def test_the_state_of_a_group_is_no_learner():
+async def test_the_state_of_a_group_cannot_be_imported_as_a_learner():
     async with serving(MemoryStore()) as (http, engine):
         for name in "ab":
             await http.put(f"/learners/{name}", json=DENSE)
@@ -366,7 +366,7 @@ async def test_the_state_of_a_group_is_no_learner():
         assert "group" in reply.json()["detail"]
 
 
-async def test_imports_within_their_bounds(http):
+async def test_imports_are_limited(http):
     reply = await http.post(f"{URL}/b/import", content=bytes(2**20 + 1))
     assert (reply.status_code, reply.json()["code"]) == (413, "too-large")
     assert "max_import_bytes" in reply.json()["detail"]
@@ -376,7 +376,7 @@ async def test_imports_within_their_bounds(http):
     assert (await http.post(f"{URL}/b/import?force=1", content=b"x")).status_code == 422
 
 
-async def test_a_file_may_be_larger_than_other_bodies():
+async def test_an_import_may_be_larger_than_other_bodies():
     async with client(max_body_bytes=1024) as http:
         await http.put(f"{URL}/a", json=DENSE)
         data = (await http.get(f"{URL}/a/export")).content
@@ -384,7 +384,7 @@ async def test_a_file_may_be_larger_than_other_bodies():
         assert (await http.post(f"{URL}/b/import", content=data)).status_code == 201
 
 
-def test_the_creation_of_a_copy_is_a_snapshot_at_position_1():
+def test_the_creation_record_of_a_copy_is_a_snapshot_at_position_1():
     learner = Learner(Config.of(DENSE))
     data = pack_record(Created(learner.config.to_json(), learner.state()))
     snapshot, record = unpack_snapshot(data, "it"), unpack_record(data, "it")
@@ -403,7 +403,7 @@ async def weights_of(http: httpx.AsyncClient, name: str, query: str = "") -> Any
     return reply.json()
 
 
-async def test_weights_are_those_that_score(http):
+async def test_weights_are_those_used_for_scoring(http):
     weights = await weights_of(http, "a")
     assert (weights["total"], weights["reason"]) == (3, None)
     assert weights["position"] == (await http.get(f"{URL}/a")).json()["position"]
@@ -430,7 +430,7 @@ async def test_names_of_sparse_columns(http):
     assert ({weight["name"] for weight in weights["weights"]}, weights["total"]) == ({"[7]", "[900]"}, 2)
 
 
-async def test_names_of_hashed_features_where_they_are_known(http):
+async def test_known_names_of_hashed_features(http):
     named = {
         "algorithm": "fofo", "features": {"kind": "named", "bits": 12, "log": ["amount", "age"]},
         "scaling": {"kind": "none"},
@@ -449,7 +449,7 @@ async def test_names_of_hashed_features_where_they_are_known(http):
     assert output["contribution"] == pytest.approx(by_name["amount"] * np.log1p(30.0))  # its sign is the feature's own
 
 
-async def test_names_of_a_table(http):
+async def test_names_of_table_columns(http):
     fields = [{"name": "amount", "kind": "numeric"}, {"name": "country", "kind": "categorical", "categories": 2}]
     await http.put(f"{URL}/t", json={"algorithm": "cbr", "features": {"kind": "table", "fields": fields}})
     rows = [{"features": {"amount": k, "country": "ABC"[k % 3]}, "label": k % 2} for k in range(12)]
@@ -472,7 +472,7 @@ async def test_names_of_a_table(http):
         ({"algorithm": "ranksvm", "refit_every": 500}, "weights need a model"),
     ],
 )
-async def test_where_there_are_no_weights(http, config, message):
+async def test_learners_without_weights_state_the_reason(http, config, message):
     await http.put(f"{URL}/x", json={"features": DENSE["features"], **config})
     weights = await weights_of(http, "x")
     assert (weights["intercept"], weights["weights"], weights["total"]) == (None, [], 0)
@@ -480,14 +480,14 @@ async def test_where_there_are_no_weights(http, config, message):
 
 
 @pytest.mark.parametrize("query", ["top=0", f"top={MAX_TOP + 1}", "top=many", "most=3"])
-async def test_weights_that_are_refused(http, query):
+async def test_invalid_requests_for_weights_are_refused(http, query):
     reply = await http.get(f"{URL}/a/weights?{query}")
     assert reply.status_code == 422
     assert reply.json()["errors"][0]["pointer"].endswith(query.partition("=")[0])
     assert (await http.get(f"{URL}/nobody/weights")).status_code == 404
 
 
-async def test_the_openapi_document_has_them(http):
+async def test_openapi_describes_clone_export_import_and_weights(http):
     paths = (await http.get("/openapi.json")).json()["paths"]
     clone = paths["/v1/learners/{name}/clone"]["post"]
     assert clone["requestBody"]["content"]["application/json"]["examples"]

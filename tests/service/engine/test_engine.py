@@ -86,7 +86,7 @@ async def digest(replica: LearnerReplica) -> str:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-async def test_stopped_after_any_append_it_recovers_to_the_same_bits(store, name):
+async def test_a_stop_after_any_append_recovers_the_same_bits(store, name):
     config = Config.of(CONFIGS[name])
     sizes = [1, 3, 1, 10, 2, 40, 5]
     count = 0
@@ -102,7 +102,7 @@ async def test_stopped_after_any_append_it_recovers_to_the_same_bits(store, name
         assert await digest(node.get("a")) == library(CONFIGS[name], count)
 
 
-async def test_concurrent_updates_become_few_records_and_each_gets_its_own_answer(store):
+async def test_concurrent_updates_share_records_and_get_their_own_replies(store):
     async with engine(store) as node:
         replica, _ = await node.create("a", Config.of(DENSE))
         answers = await asyncio.gather(*(replica.label(batch_of(3, 3 * i)) for i in range(100)))
@@ -112,7 +112,7 @@ async def test_concurrent_updates_become_few_records_and_each_gets_its_own_answe
         assert await digest(replica) == library(DENSE, 300)
 
 
-async def test_two_nodes_over_one_store_hold_the_same_bits(store):
+async def test_two_nodes_on_one_store_hold_the_same_bits(store):
     async with engine(store, follow_seconds=0.05) as first, engine(store, follow_seconds=0.05) as second:
         here, new = await first.create("a", Config.of(DENSE))
         there, again = await second.create("a", Config.of(DENSE))
@@ -125,7 +125,7 @@ async def test_two_nodes_over_one_store_hold_the_same_bits(store):
             await second.create("a", Config.of(CONFIGS["cbr"]))
 
 
-async def test_a_node_follows_what_others_create_append_and_delete(store):
+async def test_a_node_follows_creations_appends_and_deletions_of_others(store):
     async with engine(store, follow_seconds=0.02) as first, engine(store, follow_seconds=0.02) as second:
         here, _ = await first.create("a", Config.of(DENSE))
         await here.label(batch_of(20))
@@ -139,7 +139,7 @@ async def test_a_node_follows_what_others_create_append_and_delete(store):
             first.get("a")
 
 
-async def test_a_learner_that_another_node_has_just_created_is_found_at_once(store):
+async def test_a_learner_just_created_on_another_node_is_found_immediately(store):
     async with engine(store, follow_seconds=60) as first, engine(store, follow_seconds=60) as second:
         here, _ = await first.create("a", Config.of(DENSE))
         await here.label(batch_of(20))
@@ -151,7 +151,7 @@ async def test_a_learner_that_another_node_has_just_created_is_found_at_once(sto
         assert all(isinstance(failure, UnknownLearner) for failure in failures)
 
 
-async def test_those_who_ask_for_unknown_learners_share_a_look(monkeypatch):
+async def test_concurrent_lookups_of_unknown_learners_share_a_store_query(monkeypatch):
     async with engine(MemoryStore(), follow_seconds=60) as node:
         looks = 0
         heads = node.node.store.heads
@@ -167,7 +167,7 @@ async def test_those_who_ask_for_unknown_learners_share_a_look(monkeypatch):
         assert looks == 1
 
 
-async def test_a_node_that_fell_behind_a_trimmed_log_goes_on_from_the_snapshot(store):
+async def test_a_node_behind_a_trimmed_log_resumes_from_the_snapshot(store):
     async with engine(store, follow_seconds=60) as behind, engine(store, follow_seconds=60, snapshots_kept=1) as ahead:
         late, _ = await behind.create("a", Config.of(DENSE))
         await ahead.create("a", Config.of(DENSE))
@@ -183,7 +183,7 @@ async def test_a_node_that_fell_behind_a_trimmed_log_goes_on_from_the_snapshot(s
         assert await digest(late) == library(DENSE, 25)
 
 
-async def test_restore_rolls_back_every_node_and_survives_a_restart(store):
+async def test_a_restore_rolls_back_every_node_and_survives_a_restart(store):
     async with engine(store, follow_seconds=60) as first, engine(store, follow_seconds=60) as second:
         here, _ = await first.create("a", Config.of(DENSE))
         there, _ = await second.create("a", Config.of(DENSE))
@@ -199,7 +199,7 @@ async def test_restore_rolls_back_every_node_and_survives_a_restart(store):
         assert await digest(node.get("a")) == library(DENSE, 15)
 
 
-async def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_the_log(store, caplog):
+async def test_a_damaged_snapshot_is_replaced_by_an_older_one_and_the_log(store, caplog):
     async with engine(store, trim_log=False) as node:
         replica, _ = await node.create("a", Config.of(DENSE))
         await replica.label(batch_of(10))
@@ -214,7 +214,7 @@ async def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_the_log(st
     assert "snapshot 3" in str(reason)
 
 
-async def test_a_learner_without_a_readable_snapshot_or_a_log_from_the_start_is_left_out_alone(store, caplog):
+async def test_a_learner_that_cannot_be_recovered_is_skipped_alone(store, caplog):
     async with engine(store) as node:
         for name in ("bad", "good"):
             replica, _ = await node.create(name, Config.of(DENSE))
@@ -234,7 +234,7 @@ async def test_a_learner_without_a_readable_snapshot_or_a_log_from_the_start_is_
     assert sum("snapshot 2" in detail for detail in details) == 1
 
 
-async def test_no_figures_of_a_state_that_is_read_back_are_worked_out_at_the_start(store, monkeypatch):
+async def test_no_metrics_are_computed_during_recovery(store, monkeypatch):
     """A metric that cannot be computed fails its request, not the start of the node."""
     async with engine(store) as node:
         replica, _ = await node.create("a", Config.of(DENSE))
@@ -249,7 +249,7 @@ async def test_no_figures_of_a_state_that_is_read_back_are_worked_out_at_the_sta
 
 
 @pytest.mark.parametrize("step", ["load_newest", "snapshots"])
-async def test_a_snapshot_taken_elsewhere_while_this_node_recovers(store, step, monkeypatch):
+async def test_another_node_takes_a_snapshot_during_recovery(store, step, monkeypatch):
     """Without a snapshot, this node reads the log, which another node trims after a first snapshot."""
     async with engine(store, follow_seconds=60) as ahead:
         there, _ = await ahead.create("a", Config.of(DENSE))
@@ -274,7 +274,7 @@ async def test_a_snapshot_taken_elsewhere_while_this_node_recovers(store, step, 
         assert answers[0] == [] if step == "snapshots" else answers[0].snapshot is None
 
 
-async def test_a_clean_stop_takes_a_last_snapshot(tmp_path):
+async def test_a_clean_shutdown_takes_a_last_snapshot(tmp_path):
     url = f"sqlite:///{tmp_path / 'log.db'}"
     node = Engine(await open_store(url), Settings())
     await node.start()
@@ -288,7 +288,7 @@ async def test_a_clean_stop_takes_a_last_snapshot(tmp_path):
     await store.close()
 
 
-async def test_snapshots_come_by_events_and_by_time_and_are_bounded(store, monkeypatch):
+async def test_snapshots_follow_events_and_time_and_their_number_is_limited(store, monkeypatch):
     monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.2)  # that of the first node ends some time after it
     async with engine(store, snapshot_events=10, snapshot_seconds=3600, snapshots_kept=2) as node:
         replica, _ = await node.create("a", Config.of(DENSE))
@@ -322,7 +322,7 @@ class Failing(MemoryStore):
         return entries
 
 
-async def test_a_failed_append_learns_nothing_and_a_lost_answer_is_made_good():
+async def test_a_failed_append_learns_nothing_and_a_lost_reply_is_recovered():
     store = Failing()
     async with engine(store, follow_seconds=60) as node:
         replica, _ = await node.create("a", Config.of(DENSE))
@@ -342,7 +342,7 @@ async def test_a_failed_append_learns_nothing_and_a_lost_answer_is_made_good():
         assert replica.view.figures.counts.sum() == 15
 
 
-async def test_a_record_that_cannot_be_read_stops_that_learner_alone_and_says_so():
+async def test_an_unreadable_record_stops_only_its_learner_and_is_reported():
     store = MemoryStore()
     async with engine(store, follow_seconds=60) as node:
         bad, _ = await node.create("bad", Config.of(DENSE))
@@ -355,7 +355,7 @@ async def test_a_record_that_cannot_be_read_stops_that_learner_alone_and_says_so
         assert (await good.label(batch_of(1))).outcome.applied.all()
 
 
-async def test_a_fault_of_our_own_leaves_nobody_waiting(monkeypatch, caplog):
+async def test_an_internal_error_answers_every_waiting_caller(monkeypatch, caplog):
     async with engine(MemoryStore(), record_events=1) as node:
         replica, _ = await node.create("a", Config.of(DENSE))
 
@@ -371,7 +371,7 @@ async def test_a_fault_of_our_own_leaves_nobody_waiting(monkeypatch, caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_a_stop_gives_up_a_long_record_and_the_next_start_learns_it_whole(monkeypatch, tmp_path):
+async def test_a_long_record_aborted_by_shutdown_is_learnt_after_the_restart(monkeypatch, tmp_path):
     monkeypatch.setattr("service.engine.replica.snapshots._LAST_SECONDS", 0.0)
     monkeypatch.setattr(
         "service.engine.replica.learner_machine._PIECE_SECONDS", 0.0
@@ -395,7 +395,7 @@ async def test_a_stop_gives_up_a_long_record_and_the_next_start_learns_it_whole(
     await store.close()
 
 
-async def test_a_stop_does_not_wait_for_a_store_that_does_not_answer(monkeypatch):
+async def test_shutdown_does_not_wait_for_an_unresponsive_store(monkeypatch):
     monkeypatch.setattr("service.engine.replica.snapshots._LAST_SECONDS", 0.0)
     monkeypatch.setattr("service.engine.replica.snapshots.STOP_SECONDS", 0.0)
     requests = []
@@ -420,7 +420,7 @@ async def test_a_stop_does_not_wait_for_a_store_that_does_not_answer(monkeypatch
         assert replica.mailbox.task.done()
 
 
-async def test_others_learn_while_one_has_a_long_record(monkeypatch):
+async def test_a_long_record_does_not_block_other_learners(monkeypatch):
     monkeypatch.setattr("service.engine.replica.learner_machine._PIECE_SECONDS", 0.0)
     monkeypatch.setattr("service.engine.replica.learner_machine._INLINE_NUMBERS", 0)
     async with engine(MemoryStore(), threads=1) as node:
@@ -435,7 +435,7 @@ async def test_others_learn_while_one_has_a_long_record(monkeypatch):
         assert await digest(slow) == library(DENSE, 3000)
 
 
-async def test_a_snapshot_of_another_configuration_is_refused_before_it_is_in_the_log(store):
+async def test_a_snapshot_of_another_configuration_is_refused_before_logging(store):
     async with engine(store) as node:
         replica, _ = await node.create("a", Config.of(DENSE))
         await replica.label(batch_of(5))
@@ -448,7 +448,7 @@ async def test_a_snapshot_of_another_configuration_is_refused_before_it_is_in_th
         assert await replica.log.digest() == before
 
 
-async def test_a_caller_that_hangs_up_does_not_disturb_the_others():
+async def test_a_disconnected_caller_does_not_affect_others():
     store = MemoryStore()
     async with engine(store, record_events=1) as node:
         replica, _ = await node.create("a", Config.of(DENSE))
@@ -462,7 +462,7 @@ async def test_a_caller_that_hangs_up_does_not_disturb_the_others():
         assert (replica.queued_events, replica.queued_bytes) == (0, 0)
 
 
-async def test_the_queue_is_bounded_by_bytes():
+async def test_the_queue_is_limited_by_bytes():
     async with engine(MemoryStore(), queue_bytes=4096) as node:
         replica, _ = await node.create("a", Config.of(DENSE))
         outcomes = await asyncio.gather(
@@ -473,7 +473,7 @@ async def test_the_queue_is_bounded_by_bytes():
         assert replica.view.figures.counts.sum() == 5 * (100 - len(refused))
 
 
-async def test_deleting_answers_those_who_wait():
+async def test_deletion_answers_waiting_callers():
     async with engine(MemoryStore(), record_events=1) as node:
         replica, _ = await node.create("a", Config.of(DENSE))
         calls = [asyncio.create_task(replica.label(batch_of(1, i))) for i in range(20)]
@@ -483,7 +483,7 @@ async def test_deleting_answers_those_who_wait():
         assert all(isinstance(item, LearnerGone) or item.outcome.applied.all() for item in outcomes)
 
 
-async def test_readers_see_whole_records_while_a_thread_learns():
+async def test_readers_see_complete_records_during_learning():
     wide = {"algorithm": "cbr", "params": {"capacity": 50}, "features": {"kind": "dense", "dim": 3}}
     async with engine(MemoryStore()) as node:
         replica, _ = await node.create("a", Config.of(wide))

@@ -115,7 +115,7 @@ DOORS = (by_json, by_odd_json, by_lines, by_columns, by_a_group, by_text_frames,
 
 @pytest.mark.parametrize("operation", ["update", "predict"])
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
-async def test_what_was_asked_for_is_named_by_the_next_event_that_has_it(
+async def test_requested_columns_are_named_by_the_next_matching_event(
     operation: str, door: Callable[[str, httpx.AsyncClient, Engine], Awaitable[None]]
 ) -> None:
     async with serving(MemoryStore()) as (http, engine):
@@ -129,7 +129,7 @@ async def test_what_was_asked_for_is_named_by_the_next_event_that_has_it(
         assert second["unnamed"] == 0
 
 
-def test_a_predict_that_the_connection_answers_itself() -> None:
+def test_an_inline_predict_names_columns() -> None:
     path = "/v1/learners/n"
     with served() as service:
         service.http("PUT", path, json=NAMED)
@@ -142,7 +142,7 @@ def test_a_predict_that_the_connection_answers_itself() -> None:
         assert {weight["name"] for weight in weights["weights"]} == NAMES
 
 
-async def test_a_body_so_large_that_a_thread_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_body_names_columns_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = set()
     look = FeatureNames.look
 
@@ -161,7 +161,7 @@ async def test_a_body_so_large_that_a_thread_reads_it(monkeypatch: pytest.Monkey
         assert threading.main_thread() not in threads
 
 
-async def test_categories_of_a_table() -> None:
+async def test_columns_of_table_categories_are_named() -> None:
     async with serving(MemoryStore()) as (http, _):
         await create_learner(http, TABLE)
         await posted(http, "/learners/a/update", [{"features": {"amount": 1, "country": 7}, "label": 0}])
@@ -200,7 +200,7 @@ async def test_a_weight_has_the_sign_of_its_feature() -> None:
             assert told_of["contribution"] == pytest.approx(value * result[told_of["name"]])
 
 
-async def test_neither_the_state_nor_the_log_knows_of_names(store: Store) -> None:
+async def test_neither_the_state_nor_the_log_contains_names(store: Store) -> None:
     async with serving(store) as (http, _):
         await create_learner(http)
         await create_learner(http, name="unasked")
@@ -232,7 +232,7 @@ def looked(features: Features, columns: list[Any], *batches: list[dict[str, Any]
     return column_names
 
 
-def test_features_that_share_a_column_are_all_told() -> None:
+def test_all_features_sharing_a_column_are_named() -> None:
     features = Named(bits=4)
     (a, b, c, d, *_), (minus, *_) = colliding()
     both = looked(features, [0], [{a: 1.0, "elsewhere": 1.0}], [{b: 2.0}])
@@ -247,7 +247,7 @@ def test_features_that_share_a_column_are_all_told() -> None:
     assert many.request([0]) == [ColumnName(f"{a} + {b} + {c} + more", 1.0)]
 
 
-def test_a_number_that_is_declared_shares_its_column() -> None:
+def test_a_declared_number_shares_its_column() -> None:
     (a, b, *_), _ = colliding()
     features = Named(bits=4, log=(a, "n0"), categorical=("n0",))
     column_names = looked(features, [0], [{b: 1.0}])
@@ -255,7 +255,7 @@ def test_a_number_that_is_declared_shares_its_column() -> None:
     assert column_names.request([0]) == [ColumnName(f"{a} + {b}", 1.0)]
 
 
-def test_names_that_are_cut_or_odd() -> None:
+def test_truncated_and_unusual_names() -> None:
     features = Named(bits=12)
     for value in ("x" * 2000, "a + b", "\ud800", "é" * 3):
         event = {"k": value}
@@ -283,7 +283,7 @@ def spied(column_names: FeatureNames, monkeypatch: pytest.MonkeyPatch) -> list[A
     return spelt
 
 
-async def test_nothing_is_looked_at_where_nobody_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_are_not_searched_without_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     monkeypatch.setattr(FeatureNames, "look", lambda *arguments: calls.append(arguments))
     async with serving(MemoryStore()) as (http, engine):
@@ -299,7 +299,7 @@ async def test_nothing_is_looked_at_where_nobody_asked(monkeypatch: pytest.Monke
         assert calls == []
 
 
-def test_few_events_are_looked_at_for_each_question(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_request_searches_few_events(monkeypatch: pytest.MonkeyPatch) -> None:
     features = Named()
     column_names = FeatureNames(features)
     spelt = spied(column_names, monkeypatch)
@@ -321,7 +321,7 @@ def test_few_events_are_looked_at_for_each_question(monkeypatch: pytest.MonkeyPa
     assert spelt == []  # and nothing else is
 
 
-def test_columns_with_the_same_last_bits_are_not_taken_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_with_equal_low_bits_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     features = Named(bits=24)
     column_names = FeatureNames(features)
     spelt = spied(column_names, monkeypatch)
@@ -332,7 +332,7 @@ def test_columns_with_the_same_last_bits_are_not_taken_for_each_other(monkeypatc
     assert column_names.request([column ^ feature_names._TABLE]) == [None]
 
 
-def test_categories_of_two_fields_are_not_taken_for_each_other() -> None:
+def test_categories_of_two_fields_are_distinguished() -> None:
     features = Table.of({"fields": [{"name": name, "kind": "categorical"} for name in "ab"]})
     event = {"a": "x", "b": "x"}
     ((_, hashed),) = features.encode([event]).tolist()  # type: ignore[union-attr]
@@ -342,7 +342,7 @@ def test_categories_of_two_fields_are_not_taken_for_each_other() -> None:
     assert column_names.request([(0, hashed), (1, hashed)]) == [ColumnName("a=x", 1.0), ColumnName("b=x", 1.0)]
 
 
-def test_those_asked_for_longest_ago_are_forgotten() -> None:
+def test_the_oldest_requests_are_forgotten() -> None:
     features = Named()
     events = [{f"n{k}": 1.0} for k in range(MAX_COLUMNS + 10)]
     rows = features.encode(events)
@@ -357,7 +357,7 @@ def test_those_asked_for_longest_ago_are_forgotten() -> None:
     assert column_names.request(columns[:2]) == [None, None]
 
 
-def test_several_threads_at_once() -> None:
+def test_several_threads_name_columns_concurrently() -> None:
     features = Named()
     events = [{f"n{k}": 1.0, "all": 1.0} for k in range(600)]
     rows = features.encode(events)
@@ -388,7 +388,7 @@ def test_several_threads_at_once() -> None:
     assert None not in column_names.request(columns)
 
 
-async def test_a_restart_and_a_sleep_forget_names_until_the_next_events(store: Store) -> None:
+async def test_restart_and_eviction_forget_names_until_the_next_events(store: Store) -> None:
     async with serving(store) as (http, _):
         await create_learner(http)
         await read_weights(http)
@@ -405,7 +405,7 @@ async def test_a_restart_and_a_sleep_forget_names_until_the_next_events(store: S
         assert (await read_weights(http))["unnamed"] == 2
 
 
-async def test_a_learner_of_the_same_name_begins_without_names() -> None:
+async def test_a_recreated_learner_starts_without_names() -> None:
     async with serving(MemoryStore()) as (http, _):
         await create_learner(http)
         await read_weights(http)
@@ -418,7 +418,7 @@ async def test_a_learner_of_the_same_name_begins_without_names() -> None:
         assert (await read_weights(http))["unnamed"] == 2
 
 
-async def test_a_roll_back_keeps_names(store: Store) -> None:
+async def test_a_rollback_keeps_names(store: Store) -> None:
     async with serving(store) as (http, _):
         await create_learner(http)
         position = (await http.post("/learners/a/snapshots")).json()["position"]
@@ -430,7 +430,7 @@ async def test_a_roll_back_keeps_names(store: Store) -> None:
         assert await names(http) == NAMES
 
 
-async def test_each_node_notes_the_names_of_its_own_events(store: Store) -> None:
+async def test_each_node_records_names_from_its_own_events(store: Store) -> None:
     async with serving(store) as (http, _), serving(store) as (other, _):
         await create_learner(http)
         position = (await read_weights(http))["position"]
@@ -444,7 +444,7 @@ async def test_each_node_notes_the_names_of_its_own_events(store: Store) -> None
         assert await names(other) == NAMES
 
 
-async def test_no_name_is_in_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_lines_contain_no_feature_names(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with serving(MemoryStore()) as (http, _):
         await create_learner(http)
@@ -454,7 +454,7 @@ async def test_no_name_is_in_a_line_of_the_log(caplog: pytest.LogCaptureFixture)
     assert "country" not in caplog.text
 
 
-def test_a_label_by_id_has_no_features() -> None:
+def test_a_label_by_id_names_no_columns() -> None:
     from service.wire.content_negotiation import JSON as CODING
     from service.wire.ndjson import NDJSON
 

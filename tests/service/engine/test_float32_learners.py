@@ -16,7 +16,7 @@ SINGLE: dict[str, Any] = {**DENSE, "algorithm": "cbr", "precision": "float32"}
 URL = "/v1/learners/half"
 
 
-async def test_created_shown_and_told_apart() -> None:
+async def test_a_float32_learner_is_created_and_shown() -> None:
     async with client() as http:
         created = await http.put(URL, json=SINGLE)
         assert created.status_code == 201
@@ -30,7 +30,7 @@ async def test_created_shown_and_told_apart() -> None:
         assert changed.status_code == 422
 
 
-async def test_another_precision_is_refused_by_name() -> None:
+async def test_an_unknown_precision_is_refused_by_name() -> None:
     async with client() as http:
         for value in ("float16", 32):
             refused = await http.put(URL, json={**SINGLE, "precision": value})
@@ -39,7 +39,7 @@ async def test_another_precision_is_refused_by_name() -> None:
         assert (await http.get(URL)).status_code == 404
 
 
-async def test_the_catalogue_offers_it_and_says_what_events_cost() -> None:
+async def test_the_catalogue_lists_precisions_and_costs() -> None:
     async with client() as http:
         document = (await http.get("/v1/algorithms")).json()
     assert document["parts"]["learner"]["properties"]["precision"]["enum"] == ["float64", "float32"]
@@ -48,7 +48,7 @@ async def test_the_catalogue_offers_it_and_says_what_events_cost() -> None:
     assert all(cost.startswith("O(") for cost in costs.values())
 
 
-async def test_the_log_and_snapshots_hold_it(tmp_path: Any) -> None:
+async def test_the_log_and_snapshots_keep_float32(tmp_path: Any) -> None:
     store = f"sqlite:///{tmp_path / 'half.db'}"
     async with client(store) as http:
         await http.put(URL, json=SINGLE)
@@ -67,7 +67,7 @@ async def test_the_log_and_snapshots_hold_it(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["cbr", "ranksvm"])
-def test_a_snapshot_has_float32_and_half_the_bytes(algorithm: str) -> None:
+def test_a_float32_snapshot_has_half_the_bytes(algorithm: str) -> None:
     sizes = []
     for precision in ("float64", "float32"):
         config = {"algorithm": algorithm, "features": {"kind": "dense", "dim": 200}, "remembered_ids": 1, "window": 1}

@@ -72,7 +72,7 @@ async def settled(engine: Any) -> dict[str, str]:
 # Groups as such
 
 
-async def test_create_list_show_delete(store: Store) -> None:
+async def test_groups_are_created_listed_shown_and_deleted(store: Store) -> None:
     async with serving(store) as (http, engine):
         for name, config in MEMBERS.items():
             await http.put(f"/learners/{name}", json=config)
@@ -119,7 +119,7 @@ async def test_create_list_show_delete(store: Store) -> None:
         ([], [""]),
     ],
 )
-async def test_a_bad_group_is_refused(group: Any, pointers: list[str]) -> None:
+async def test_an_invalid_group_is_refused(group: Any, pointers: list[str]) -> None:
     async with serving(MemoryStore()) as (http, _):
         for name, config in {**MEMBERS, "ranks": SETUPS["ordinal"]}.items():
             await http.put(f"/learners/{name}", json=config)
@@ -133,7 +133,7 @@ async def test_a_bad_group_is_refused(group: Any, pointers: list[str]) -> None:
 # Its stream
 
 
-async def test_every_member_learns_and_what_they_said_is_compared(store: Store) -> None:
+async def test_every_member_learns_and_their_predictions_are_compared(store: Store) -> None:
     async with serving(store) as (http, _):
         await created(http)
         for start in range(0, 300, 30):
@@ -161,7 +161,7 @@ async def test_every_member_learns_and_what_they_said_is_compared(store: Store) 
         assert (await digest(http, "alone"))[1] == (await digest(http, "two"))[1]
 
 
-async def test_labels_by_id_compare_what_was_served(store: Store) -> None:
+async def test_labels_by_id_compare_the_served_predictions(store: Store) -> None:
     async with serving(store) as (http, _):
         await created(http)
         await posted(http, f"{URL}/update", labelled(0, 50))
@@ -184,7 +184,7 @@ async def test_labels_by_id_compare_what_was_served(store: Store) -> None:
         assert same(result, await aucs(http))
 
 
-async def test_the_window_of_the_group_is_its_own(store: Store) -> None:
+async def test_the_group_has_its_own_window(store: Store) -> None:
     async with serving(store) as (http, _):
         await created(http, {**GROUP, "window": 40})
         first = await posted(http, f"{URL}/update", labelled(0, 100))
@@ -197,7 +197,7 @@ async def test_the_window_of_the_group_is_its_own(store: Store) -> None:
             assert item["interval"][0] <= item["auc"] <= item["interval"][1]
 
 
-async def test_a_body_that_one_member_does_not_take_is_refused_as_a_whole(store: Store) -> None:
+async def test_a_body_refused_by_one_member_is_refused_completely(store: Store) -> None:
     async with serving(store) as (http, engine):
         await created(http)
         await posted(http, f"{URL}/update", labelled(0, 20))
@@ -212,7 +212,7 @@ async def test_a_body_that_one_member_does_not_take_is_refused_as_a_whole(store:
         assert await settled(engine) == before
 
 
-async def test_without_a_member_nothing_is_learnt_but_the_comparison_stays(store: Store) -> None:
+async def test_without_a_member_nothing_is_learnt_and_the_comparison_stays(store: Store) -> None:
     async with serving(store) as (http, engine):
         await created(http)
         await posted(http, f"{URL}/update", labelled(0, 60))
@@ -269,9 +269,7 @@ class Failing(MemoryStore):
 
 @pytest.mark.parametrize("after", [False, True], ids=["not written", "written"])
 @pytest.mark.parametrize("log", ["one", "two", "three", "@g"])
-async def test_a_request_repeated_after_a_failure_compares_nothing_twice_and_misses_nothing(
-    log: str, after: bool
-) -> None:
+async def test_a_repeated_request_compares_every_event_exactly_once(log: str, after: bool) -> None:
     store = Failing()
     async with serving(store) as (http, _):
         await created(http)
@@ -310,7 +308,7 @@ async def test_groups_survive_a_crash_and_a_snapshot(store: Store) -> None:
         assert await compared(http) == result
 
 
-async def test_a_group_that_cannot_be_recovered_is_left_out_alone(store: Store) -> None:
+async def test_a_group_that_cannot_be_recovered_is_skipped_alone(store: Store) -> None:
     async with serving(store) as (http, engine):
         await created(http)
         await http.put("/groups/good", json=GROUP)
@@ -332,7 +330,7 @@ async def test_a_group_that_cannot_be_recovered_is_left_out_alone(store: Store) 
         assert (await http.put(URL, json=GROUP)).status_code == 201
 
 
-async def test_a_group_is_called_one_where_people_read_of_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_messages_for_people_call_it_a_group(caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryStore()
     async with serving(store) as (http, engine):
         await created(http)
@@ -376,7 +374,7 @@ async def test_two_nodes_agree(store: Store, open_again: Any) -> None:
         assert (await here.post(f"{URL}/update", json={"events": labelled(300, 301)})).status_code == 404
 
 
-async def test_the_log_of_a_group_holds_what_each_had_said(store: Store) -> None:
+async def test_the_log_of_a_group_contains_the_predictions_of_each_member(store: Store) -> None:
     async with serving(store) as (http, engine):
         await created(http)
         reply = await posted(http, f"{URL}/update", labelled(0, 10))

@@ -17,7 +17,9 @@ from tests.service.engine.test_group import MEMBERS, URL, Failing, created, even
 @pytest.mark.parametrize("log", ["one", "two", "three", "@g"])
 @pytest.mark.parametrize("start", [0, 30], ids=["first", "later"])
 @pytest.mark.parametrize("ids", [False, True], ids=["by source", "by source and ids"])
-async def test_a_request_of_a_source_is_repeated_after_a_failure(ids: bool, start: int, log: str, after: bool) -> None:
+async def test_a_request_with_a_source_is_repeated_after_a_failure(
+    ids: bool, start: int, log: str, after: bool
+) -> None:
     def body(first: int, stop: int) -> dict[str, Any]:
         rows = [item if ids else {k: item[k] for k in item if k != "id"} for item in labelled(first, stop)]
         return {"source": {"name": "file", "offset": first}, "events": rows}
@@ -53,7 +55,7 @@ async def test_a_request_of_a_source_is_repeated_after_a_failure(ids: bool, star
             await http.delete("/learners/alone")
 
 
-async def test_a_learner_that_does_not_know_a_source_does_not_begin_in_its_middle() -> None:
+async def test_a_member_without_the_source_does_not_start_in_its_middle() -> None:
     async with serving(MemoryStore()) as (http, _):
         await created(http)
         for name in ("one", "three"):

@@ -31,7 +31,7 @@ def append(records: InFlightRecords, *tokens: bytes) -> None:
             pass
 
 
-def test_a_record_is_in_flight_from_its_append_until_it_is_applied() -> None:
+def test_a_record_is_in_flight_from_its_append_until_its_application() -> None:
     records = InFlightRecords("a")
     with records.appending(b"1"):
         assert len(records) == 1
@@ -42,7 +42,7 @@ def test_a_record_is_in_flight_from_its_append_until_it_is_applied() -> None:
     assert records.losses == 0
 
 
-def test_a_record_may_be_applied_before_its_append_has_returned() -> None:
+def test_a_record_may_be_applied_before_its_append_returns() -> None:
     records = InFlightRecords("a")
     with records.appending(b"1"):
         assert records.applied(b"1")
@@ -63,7 +63,7 @@ def test_an_append_of_unknown_outcome_leaves_nothing_in_flight(error: type[BaseE
     assert records.losses == 1
 
 
-def test_what_was_logged_before_the_log_was_read_and_was_not_applied_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+def test_records_logged_before_a_read_but_not_applied_are_lost(caplog: pytest.LogCaptureFixture) -> None:
     records = InFlightRecords("a")
     append(records, b"1", b"2", b"3")
     with records.appending(b"slow"):
@@ -75,7 +75,7 @@ def test_what_was_logged_before_the_log_was_read_and_was_not_applied_is_lost(cap
     assert logged_data(caplog, "rarestream.serving", "ERROR") == [(2, "a")]
 
 
-def test_a_read_that_fails_tells_nothing() -> None:
+def test_a_failed_read_changes_nothing() -> None:
     records = InFlightRecords("a")
     append(records, b"1")
     with pytest.raises(ValueError, match="unanswered"), records.reading():
@@ -83,7 +83,7 @@ def test_a_read_that_fails_tells_nothing() -> None:
     assert records.applied(b"1")
 
 
-def test_a_snapshot_takes_all_out_of_flight() -> None:
+def test_a_snapshot_clears_the_records_in_flight() -> None:
     records = InFlightRecords("a")
     append(records, b"1")
     with records.appending(b"2"):
@@ -127,7 +127,7 @@ class Budget:
         assert self.records.applied(str(token).encode())
 
 
-def test_an_account_counts_the_records_in_flight_as_if_they_were_applied() -> None:
+def test_an_account_counts_records_in_flight_as_applied() -> None:
     """Decisions do not depend on when the records before them are applied."""
     at_once, later = Budget(), Budget()
     expected, decided, waiting = [], [], []
@@ -146,7 +146,7 @@ def test_an_account_counts_the_records_in_flight_as_if_they_were_applied() -> No
     assert sum(expected) == 7
 
 
-def test_an_account_forgets_what_never_came_into_the_log() -> None:
+def test_an_account_forgets_records_missing_from_the_log() -> None:
     lossy, clean = Budget(), Budget()
     for _ in range(5):
         lossy.decide(LATE, append_it=False)

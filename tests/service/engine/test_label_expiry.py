@@ -39,7 +39,7 @@ async def figures(http: Any, name: str = "a") -> dict[str, Any]:
     return metrics
 
 
-async def test_a_label_is_late_by_its_own_time_and_an_event_goes_by_the_learners_clock(store: Store) -> None:
+async def test_labels_are_late_by_their_own_time_and_events_by_the_learner_clock(store: Store) -> None:
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=config())
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
@@ -58,7 +58,7 @@ async def test_a_label_is_late_by_its_own_time_and_an_event_goes_by_the_learners
         assert answer["expired"] == 1  # known by its tombstone
 
 
-async def test_more_than_max_events_are_not_remembered(store: Store) -> None:
+async def test_events_beyond_max_events_are_evicted(store: Store) -> None:
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=config(max_events=5))
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(8)])
@@ -68,7 +68,7 @@ async def test_more_than_max_events_are_not_remembered(store: Store) -> None:
         assert [outcome["status"] for outcome in answer["results"]] == ["expired"] * 3 + ["applied"] * 5
 
 
-async def test_more_than_max_bytes_are_not_remembered(store: Store) -> None:
+async def test_events_beyond_max_bytes_are_evicted(store: Store) -> None:
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=config(max_bytes=1024))
         for i in range(40):
@@ -81,7 +81,7 @@ async def test_more_than_max_bytes_are_not_remembered(store: Store) -> None:
         assert last["applied"] == result.events
 
 
-async def test_after_label_ttl_it_is_learnt_as_negative(store: Store) -> None:
+async def test_after_label_ttl_an_event_is_learnt_as_negative(store: Store) -> None:
     async with serving(store, follow_seconds=0.02) as (http, engine):
         await http.put("/learners/a", json=config(unlabelled="negative"))
         await http.put("/learners/b", json=SETUPS["dense"])
@@ -122,7 +122,7 @@ async def test_after_label_ttl_it_is_learnt_as_negative(store: Store) -> None:
         assert await digest(http) == await replayed(store)
 
 
-async def test_many_are_assumed_in_turns(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_expired_events_are_learnt_in_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.engine.replica.label_expiry._EXPIRED", 3)
     async with serving(store, follow_seconds=0.02) as (http, engine):
         await http.put("/learners/a", json=config(unlabelled="negative"))
@@ -160,7 +160,7 @@ def _stream(setup: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("policy", "first", "assumed"), [("negative", 0, 39), ("negative", 30, 37), ("nothing", 0, 0)], ids=str
 )
-async def test_how_a_stream_is_cut_into_requests_changes_nothing(
+async def test_batching_has_no_effect_on_label_expiry(
     store: Store, setup: str, policy: str, first: int, assumed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The number of expired labels per record does not matter either. Others wait for the event served `first`."""
@@ -187,7 +187,7 @@ async def test_how_a_stream_is_cut_into_requests_changes_nothing(
     assert all(messages == statuses[0] for messages in statuses)
 
 
-async def test_another_nodes_change_is_met_before_labels_are_assumed(store: Store, open_again: Any) -> None:
+async def test_settings_changed_on_another_node_apply_before_label_expiry(store: Store, open_again: Any) -> None:
     second = await open_again()
     for name, change in (("a", {"label_ttl": 1e7}), ("b", {"unlabelled": "nothing"})):
         async with serving(store) as (here, _), serving(second) as (there, other):
@@ -201,7 +201,7 @@ async def test_another_nodes_change_is_met_before_labels_are_assumed(store: Stor
             assert other.get(name).learner.config.late.to_json().items() >= change.items()
 
 
-async def test_a_roll_back_takes_back_what_was_assumed_since(store: Store) -> None:
+async def test_a_rollback_undoes_expired_labels(store: Store) -> None:
     async with serving(store, trim_log=False) as (http, engine):
         await http.put("/learners/a", json=config(unlabelled="negative"))
         await posted(http, "/learners/a/update", labelled("dense", 0, 5))
@@ -221,7 +221,7 @@ async def test_a_roll_back_takes_back_what_was_assumed_since(store: Store) -> No
         engine.get("a").tick()
 
 
-async def test_a_store_that_cannot_settle_fails_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_failing_to_settle_fails_no_request(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store returns unreported events again, and the learner recognises them."""
 
     async def away(*_: Any) -> None:
@@ -250,7 +250,7 @@ async def _waiting(engine: Engine, events: int) -> bool:
     return result.labelled.count(False) == events
 
 
-async def test_a_label_in_time_and_the_assumption_meet(store: Store) -> None:
+async def test_a_timely_label_wins_over_label_expiry(store: Store) -> None:
     """The label wins in either order."""
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=config(unlabelled="negative"))
@@ -272,7 +272,7 @@ async def test_a_label_in_time_and_the_assumption_meet(store: Store) -> None:
         assert await digest(http) == await replayed(store)
 
 
-async def test_two_nodes_do_not_assume_twice(store: Store, open_again: Any) -> None:
+async def test_two_nodes_do_not_expire_a_label_twice(store: Store, open_again: Any) -> None:
     second = await open_again()
     settings = {"follow_seconds": 0.02}
     async with serving(store, **settings) as (here, node_a), serving(second, **settings) as (there, node_b):
@@ -299,7 +299,7 @@ def calls(engine: Engine) -> dict[str, int]:
     return {name: engine.node.timings.store[name].count for name in ("expired", "labelled", "settle", "reopen")}
 
 
-async def test_nodes_that_follow_leave_to_the_others_what_these_see_to(store: Store, open_again: Any) -> None:
+async def test_followers_leave_label_expiry_to_the_lease_holder(store: Store, open_again: Any) -> None:
     settings = {"follow_seconds": 0.02, "trim_log": False}
     async with AsyncExitStack() as nodes:
         http, first = await nodes.enter_async_context(serving(store, **settings))
@@ -321,7 +321,7 @@ async def test_nodes_that_follow_leave_to_the_others_what_these_see_to(store: St
             assert set(calls(node).values()) == {0}, calls(node)
 
 
-async def test_what_a_node_that_ended_has_not_seen_to_another_does(
+async def test_another_node_finishes_the_label_expiry_of_a_dead_node(
     store: Store, open_again: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node ended after its record, before it expired labels and reported others."""
@@ -350,7 +350,7 @@ async def test_what_a_node_that_ended_has_not_seen_to_another_does(
         assert [entry.id for entry in jobs.events] == [event("dense", 500)["id"]]
 
 
-async def test_who_hears_of_a_snapshot_forgets_what_that_node_has_told(store: Store, open_again: Any) -> None:
+async def test_a_snapshot_notice_clears_the_reports_of_its_node(store: Store, open_again: Any) -> None:
     quiet = {"follow_seconds": 3600, "trim_log": False}
     async with serving(store, **quiet) as (http, _), serving(await open_again(), **quiet) as (_, two):
         await http.put("/learners/a", json=config(unlabelled="negative"))
@@ -370,7 +370,7 @@ async def test_who_hears_of_a_snapshot_forgets_what_that_node_has_told(store: St
         assert calls(two)["labelled"] == before["labelled"] + 1
 
 
-async def test_an_event_that_was_learnt_with_its_features_is_not_assumed(store: Store) -> None:
+async def test_an_event_learnt_with_its_features_does_not_expire(store: Store) -> None:
     async with serving(store, follow_seconds=0.02) as (http, engine):
         await http.put("/learners/a", json=config(unlabelled="negative"))
         await posted(http, "/learners/a/predict", [event("dense", i) for i in range(10)])
@@ -381,7 +381,7 @@ async def test_an_event_that_was_learnt_with_its_features_is_not_assumed(store: 
         assert (metrics["assumed"], metrics["events"], metrics["duplicates"]) == (1, 10, 0)
 
 
-async def test_ranks_are_never_assumed(store: Store) -> None:
+async def test_ordinal_labels_never_expire(store: Store) -> None:
     async with serving(store) as (http, _):
         reply = await http.put("/learners/a", json=config("ordinal", unlabelled="negative"))
         assert reply.status_code == 422

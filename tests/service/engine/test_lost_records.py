@@ -27,7 +27,7 @@ DENSE = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 3}}
 # What every store says of it
 
 
-async def test_a_log_that_led_to_the_known_record_is_gone_on_with(store: Store) -> None:
+async def test_a_log_containing_the_known_record_continues(store: Store) -> None:
     log = await filled(store, 4)
     assert await store.token("a", BIRTH, 1) == BIRTH
     assert await store.token("a", BIRTH, 4) == token(4)
@@ -42,7 +42,7 @@ async def test_a_log_that_led_to_the_known_record_is_gone_on_with(store: Store) 
         await store.read("a", BIRTH, 2, 9, token(2))
 
 
-async def test_a_log_of_other_records_is_noticed_and_nothing_is_written(store: Store) -> None:
+async def test_a_log_with_other_records_is_detected_and_not_written(store: Store) -> None:
     log = await filled(store, 4)
     with pytest.raises(LostRecords, match=r"\b3\b.*\ba\b"):
         await store.append("a", BIRTH, [record(5)], 3, token(9))
@@ -56,7 +56,7 @@ async def test_a_log_of_other_records_is_noticed_and_nothing_is_written(store: S
     assert await whole_log(store) == log
 
 
-async def test_a_log_that_ends_before_is_noticed(store: Store) -> None:
+async def test_a_log_ending_too_early_is_detected(store: Store) -> None:
     log = await filled(store, 4)
     for call in (
         store.append("a", BIRTH, [record(7)], 6, token(6)),
@@ -80,7 +80,7 @@ async def redis_store(redis_server: RedisServer) -> AsyncIterator[RedisStore]:
     await store.close()
 
 
-async def test_what_was_trimmed_last_is_known(redis_store: RedisStore) -> None:
+async def test_the_last_trimmed_record_is_remembered(redis_store: RedisStore) -> None:
     store = redis_store
     await filled(store, 4)
     await store.save("a", BIRTH, 4, b"four", 2, trim=True)
@@ -96,7 +96,9 @@ async def test_what_was_trimmed_last_is_known(redis_store: RedisStore) -> None:
     assert await store.load("a", BIRTH) == (4, b"four")
 
 
-async def test_a_snapshot_beyond_the_log_goes_with_the_next(redis_store: RedisStore, redis_server: RedisServer) -> None:
+async def test_a_snapshot_beyond_the_log_is_removed_with_the_next_one(
+    redis_store: RedisStore, redis_server: RedisServer
+) -> None:
     store = redis_store
     await filled(store, 4)
     backup = copied(redis_server)
@@ -140,7 +142,7 @@ URL = "/learners/a/update"
 
 @pytest.mark.parametrize("others", [0, 3, 20], ids=["none", "as many", "more"])
 @pytest.mark.parametrize("quiet", [False, True], ids=["by an update", "by following"])
-async def test_a_node_that_is_ahead_begins_again_by_the_log(
+async def test_a_node_ahead_of_the_log_restarts_from_the_log(
     others: int, quiet: bool, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Either nobody has appended since, or another node has, up to this node's position or beyond."""
@@ -180,7 +182,7 @@ async def caught_up(engine: Engine) -> None:
     await engine.get("a").log.catch_up()
 
 
-async def test_a_snapshot_of_what_was_lost_is_not_kept(redis_server: RedisServer) -> None:
+async def test_a_snapshot_of_lost_records_is_not_kept(redis_server: RedisServer) -> None:
     first, second = RedisStore(redis_server.url), RedisStore(redis_server.url)
     async with serving(first) as (http, node), serving(second) as (other, peer):
         assert (await http.put("/learners/a", json=DENSE)).status_code == 201
@@ -201,7 +203,7 @@ async def test_a_snapshot_of_what_was_lost_is_not_kept(redis_server: RedisServer
 
 
 @pytest.mark.parametrize("follows", [True, False], ids=["it follows directly", "others in between"])
-async def test_what_was_served_and_lost_is_let_go_of(
+async def test_lost_served_events_are_released(
     follows: bool, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """If the next record was applied already, the node begins again; else no record follows."""
@@ -233,7 +235,7 @@ async def test_what_was_served_and_lost_is_let_go_of(
         assert await digest(http) == await replayed(store)
 
 
-async def test_a_group_that_is_ahead_begins_again_too(redis_server: RedisServer) -> None:
+async def test_a_group_ahead_of_its_log_restarts_too(redis_server: RedisServer) -> None:
     first, second = RedisStore(redis_server.url), RedisStore(redis_server.url)
     group = "/groups/g/update"
     async with serving(first) as (http, node), serving(second) as (_, peer):
@@ -257,7 +259,7 @@ async def test_a_group_that_is_ahead_begins_again_too(redis_server: RedisServer)
         assert node.node.timings.rewound == 3  # the group, and its two learners
 
 
-async def test_a_fail_over_that_loses_records_is_survived_without_a_restart() -> None:
+async def test_a_failover_losing_records_needs_no_restart() -> None:
     """Sentinel promotes a replica that had stopped following, so only later acknowledged records are lost."""
     with watched() as servers:
         first, second = await open_store(servers.url), await open_store(servers.url)
@@ -290,7 +292,7 @@ async def test_a_fail_over_that_loses_records_is_survived_without_a_restart() ->
         await second.close()
 
 
-async def test_a_snapshot_that_another_node_has_overtaken_is_not_told_as_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_snapshot_overtaken_by_another_node_is_not_reported_as_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     """The snapshot falls behind while it is written, and the reply names the newer one."""
     store = MemoryStore()
     settings: dict[str, Any] = {"snapshots_kept": 1, "trim_log": True}

@@ -46,7 +46,7 @@ async def owner() -> AsyncIterator[Owner]:
     await owner.mailbox.close()
 
 
-async def test_jobs_run_alone_and_in_order_but_for_urgent_ones(owner: Owner) -> None:
+async def test_jobs_run_alone_and_in_order_except_urgent_ones(owner: Owner) -> None:
     values = [owner.mailbox.submit(owner.job(name, pause=3).run) for name in "abc"]
     values.append(owner.mailbox.submit(owner.job("d").run, urgent=True))
     assert owner.mailbox.last is values[2]
@@ -56,7 +56,7 @@ async def test_jobs_run_alone_and_in_order_but_for_urgent_ones(owner: Owner) -> 
     assert owner.mailbox.last is None
 
 
-async def test_what_is_due_is_asked_for_after_each_job_and_when_woken(owner: Owner) -> None:
+async def test_due_jobs_are_requested_after_each_job_and_on_wake(owner: Owner) -> None:
     owner.jobs = [owner.job("due"), owner.job("urgent")._replace(urgent=True)]
     await asyncio.gather(*(owner.mailbox.submit(owner.job(name).run) for name in "ab"))
     owner.jobs = [owner.job("woken")]
@@ -66,7 +66,7 @@ async def test_what_is_due_is_asked_for_after_each_job_and_when_woken(owner: Own
     assert owner.order.index("urgent begins") < owner.order.index("b begins") < owner.order.index("due begins")
 
 
-async def test_a_caller_that_hangs_up_does_not_stop_a_job(owner: Owner) -> None:
+async def test_a_disconnected_caller_does_not_stop_its_job(owner: Owner) -> None:
     calling = asyncio.create_task(owner.mailbox.run(owner.job("a", pause=5).run))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -75,7 +75,7 @@ async def test_a_caller_that_hangs_up_does_not_stop_a_job(owner: Owner) -> None:
     assert owner.order == ["a begins", "a ends", "b begins", "b ends"]
 
 
-async def test_a_store_that_is_away_fails_one_job(owner: Owner) -> None:
+async def test_an_unreachable_store_fails_one_job(owner: Owner) -> None:
     with pytest.raises(StoreUnavailable):
         await owner.mailbox.run(owner.job("a", StoreUnavailable("away")).run)
     await owner.mailbox.run(owner.job("b").run)
@@ -83,7 +83,7 @@ async def test_a_store_that_is_away_fails_one_job(owner: Owner) -> None:
 
 
 @pytest.mark.parametrize(("error", "gone"), [(Damaged("unreadable"), 0), (LearnerGone("deleted"), 1)])
-async def test_after_some_errors_no_further_job_runs(owner: Owner, error: ServiceError, gone: int) -> None:
+async def test_fatal_errors_stop_the_mailbox(owner: Owner, error: ServiceError, gone: int) -> None:
     with owner.mailbox.watch() as changed:
         first = owner.mailbox.submit(owner.job("a", error).run)
         second = owner.mailbox.submit(owner.job("b").run)
@@ -96,13 +96,13 @@ async def test_after_some_errors_no_further_job_runs(owner: Owner, error: Servic
         owner.mailbox.check()
 
 
-async def test_a_bug_in_a_job_leaves_nobody_waiting(owner: Owner) -> None:
+async def test_a_bug_in_a_job_answers_every_waiting_caller(owner: Owner) -> None:
     jobs = [owner.job("a", ZeroDivisionError()), owner.job("b")]
     outcomes = await asyncio.gather(*(owner.mailbox.submit(job.run) for job in jobs), return_exceptions=True)
     assert [type(error) for error in outcomes] == [ServiceError] * 2
 
 
-async def test_a_close_runs_what_waits_and_plans_nothing_more(owner: Owner) -> None:
+async def test_close_runs_queued_jobs_and_plans_no_more(owner: Owner) -> None:
     values = [owner.mailbox.submit(owner.job(name).run) for name in "ab"]
     owner.jobs = [owner.job("due")]
     await owner.mailbox.close()

@@ -55,7 +55,7 @@ async def placed(redis_server: RedisServer) -> AsyncIterator[Placed]:
         await node.close()
 
 
-async def test_a_node_that_comes_takes_its_share_and_nothing_else_moves(placed: Placed) -> None:
+async def test_a_new_node_takes_its_share_and_other_learners_stay(placed: Placed) -> None:
     nodes = [await placed(f"http://10.0.0.{i}:8000") for i in range(5)]
     names = [f"n{i}" for i in range(2000)]
     for node in nodes[:4]:
@@ -83,7 +83,7 @@ async def test_a_node_that_comes_takes_its_share_and_nothing_else_moves(placed: 
     assert {name: nodes[0].places(name) for name in names} == before
 
 
-async def test_a_node_that_is_not_heard_of_is_gone(placed: Placed) -> None:
+async def test_a_silent_node_is_removed(placed: Placed) -> None:
     here, there = [await placed(f"http://10.0.0.{i}:8000", 1) for i in range(2)]
     await there.update_membership()
     assert await here.update_membership()
@@ -98,7 +98,7 @@ async def test_a_node_that_is_not_heard_of_is_gone(placed: Placed) -> None:
     assert here.hosts("anything")
 
 
-async def test_nodes_have_a_key_in_common_that_a_store_gets_back(placed: Placed, redis_server: RedisServer) -> None:
+async def test_nodes_share_a_key_and_restore_it_to_the_store(placed: Placed, redis_server: RedisServer) -> None:
     first, second = [await placed(f"http://10.0.0.{i}:8000") for i in range(2)]
     await first.update_membership(alive=False)
     await second.update_membership(alive=False)
@@ -144,7 +144,7 @@ async def test_replication_needs_an_address(placed: Placed) -> None:
         *("http://1:80", "http://10.0.0.256:80", f"http://{'a' * 64}:80", f"http://{'a.' * 127}:80"),
     ],
 )
-def test_an_address_is_one_of_a_node(address: str) -> None:
+def test_an_invalid_advertised_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="advertise"):
         Settings(advertise=address)
 
@@ -160,12 +160,12 @@ def test_an_address_is_one_of_a_node(address: str) -> None:
         ("http://[10.0.0.7]:8000", "http://10.0.0.7:8000"),  # as the chart tells that of a pod
     ],
 )
-def test_an_address_has_one_form(value: str, message: str | None) -> None:
+def test_an_advertised_address_is_normalised(value: str, message: str | None) -> None:
     assert Settings(advertise=value).advertise == (message or value)
     assert str(URL((message or value) + "/v1", encoded=True)) == (message or value) + "/v1"
 
 
-async def test_an_address_that_cannot_be_called_is_no_node(placed: Placed, redis_server: RedisServer) -> None:
+async def test_a_registered_address_that_is_invalid_is_ignored(placed: Placed, redis_server: RedisServer) -> None:
     """Another release may have registered it."""
     item = await placed("http://10.0.0.0:8000")
     for number, address in enumerate(("http://fd00::7:8000", "http://a:99999", "")):
@@ -265,7 +265,7 @@ def event(i: int) -> dict[str, Any]:
     return {"id": f"e{i}", "x": [i % 7, i % 5], "label": i % 3 == 0}
 
 
-def test_any_node_takes_events_for_every_learner(spread: Spread) -> None:
+def test_any_node_accepts_events_for_every_learner(spread: Spread) -> None:
     for name in NAMES:
         for i in range(12):
             url = f"{spread.nodes[i % 3].url}/v1/learners/{name}"
@@ -281,7 +281,7 @@ def test_any_node_takes_events_for_every_learner(spread: Spread) -> None:
     assert all(spread.forwarded(node) > 0 for node in range(3))
 
 
-def test_each_learner_is_in_memory_at_its_host_alone(spread: Spread) -> None:
+def test_each_learner_is_in_the_memory_of_its_host_only(spread: Spread) -> None:
     hosts = {name: spread.host(name) for name in NAMES}
     assert len(set(hosts.values())) > 1
 
@@ -299,7 +299,7 @@ def test_each_learner_is_in_memory_at_its_host_alone(spread: Spread) -> None:
             assert set(NAMES) <= {learner["name"] for learner in item["learners"]}
 
 
-def test_a_request_that_was_passed_on_is_answered_where_it_came_to(spread: Spread) -> None:
+def test_a_forwarded_request_is_not_forwarded_again(spread: Spread) -> None:
     name = NAMES[0]
     node = spread.other_node(name)
     before = spread.forwarded(node)
@@ -307,7 +307,7 @@ def test_a_request_that_was_passed_on_is_answered_where_it_came_to(spread: Sprea
     assert spread.forwarded(node) == before
 
 
-def test_nobody_but_a_node_can_say_that_it_passed_a_request_on(spread: Spread) -> None:
+def test_only_nodes_can_mark_a_request_as_forwarded(spread: Spread) -> None:
     name = NAMES[0]
     node = spread.other_node(name)
     url = f"{spread.nodes[node].url}/v1/learners"
@@ -321,7 +321,7 @@ def test_nobody_but_a_node_can_say_that_it_passed_a_request_on(spread: Spread) -
         assert set(NAMES) <= {learner["name"] for learner in reply.json()["learners"]} | set(reply.json()["asleep"])
 
 
-def test_replies_are_those_of_the_host(spread: Spread) -> None:
+def test_forwarded_replies_equal_those_of_the_host(spread: Spread) -> None:
     name = NAMES[1]
     url = f"{spread.nodes[spread.other_node(name)].url}/v1/learners/{name}"
     refused = spread.http.post(f"{url}/update", json={"events": [{"x": [1]}]}, headers={"x-request-id": "mine"})
@@ -339,7 +339,7 @@ def test_replies_are_those_of_the_host(spread: Spread) -> None:
     assert spread.http.get(f"{url}/nothing").status_code == 404
 
 
-def test_streams_pass_through(spread: Spread) -> None:
+def test_streams_are_forwarded(spread: Spread) -> None:
     name = NAMES[2]
     url = f"{spread.nodes[spread.other_node(name)].url}/v1/learners/{name}"
     lines = b"".join(json.dumps({"x": [i % 7, i % 5]}).encode() + b"\n" for i in range(200_000))
@@ -363,7 +363,7 @@ def test_streams_pass_through(spread: Spread) -> None:
         assert next(stream.iter_lines())
 
 
-def test_the_stream_of_all_learners_tells_those_of_every_node(spread: Spread) -> None:
+def test_the_overview_stream_includes_the_learners_of_every_node(spread: Spread) -> None:
     name = NAMES[5]
     node = spread.other_node(name)
     url = spread.nodes[node].url
@@ -383,7 +383,7 @@ def test_the_stream_of_all_learners_tells_those_of_every_node(spread: Spread) ->
             assert spread.request_count(i) - requests[i] <= (time.monotonic() - began) / 2 + 1
 
 
-def test_a_websocket_takes_messages_for_learners_of_every_node(spread: Spread) -> None:
+def test_a_websocket_accepts_messages_for_learners_of_every_node(spread: Spread) -> None:
     with connect(f"{spread.nodes[0].url.replace('http', 'ws')}/v1/ws") as socket:
         assert json.loads(socket.recv())["type"] == "hello"
         for seq, name in enumerate(NAMES):
@@ -396,7 +396,7 @@ def test_a_websocket_takes_messages_for_learners_of_every_node(spread: Spread) -
         spread.agreed(name, range(3))
 
 
-def test_where_the_host_does_not_answer_another_node_does(spread: Spread) -> None:
+def test_another_node_answers_if_the_host_does_not(spread: Spread) -> None:
     name = NAMES[3]
     host = spread.host(name)
     others = [i for i in range(3) if i != host]
@@ -414,7 +414,7 @@ def test_where_the_host_does_not_answer_another_node_does(spread: Spread) -> Non
     assert spread.agreed(name, range(3)) == before
 
 
-def test_a_host_that_stands_still_holds_nobody_up(spread: Spread) -> None:
+def test_a_paused_host_blocks_nobody(spread: Spread) -> None:
     name = NAMES[4]
     host = spread.host(name)
     others = [i for i in range(3) if i != host]
@@ -456,7 +456,7 @@ def test_a_host_that_stands_still_holds_nobody_up(spread: Spread) -> None:
     spread.agreed(name, range(3))
 
 
-def test_our_clients_follow_with_their_key(tmp_path: Path) -> None:
+def test_our_clients_follow_redirects_with_their_key(tmp_path: Path) -> None:
     """With redirects, other HTTP clients drop the key on the way to another address."""
     ring = Keyring(tmp_path)
     admin, key = ring.make("admin", "admin"), ring.secret("admin")
@@ -507,13 +507,13 @@ async def _digest(url: str, key: str, name: str) -> dict[str, Any]:
         ("http://a:1/v1/learners/x", 307, None, False),
     ],
 )
-def test_only_what_a_node_would_say_is_followed(target: str, status: int, location: str | None, followed: bool) -> None:
+def test_only_redirects_of_nodes_are_followed(target: str, status: int, location: str | None, followed: bool) -> None:
     headers = {} if location is None else {"location": location}
     response = httpx.Response(status, headers=headers, request=httpx.Request("GET", target))
     assert redirect_target(response) == (location if followed else None)
 
 
-def test_redirects(running_redis: RedisServer, spread: Spread, tmp_path: Path) -> None:
+def test_requests_are_redirected_to_the_host(running_redis: RedisServer, spread: Spread, tmp_path: Path) -> None:
     node = Process(running_redis.url, tmp_path / "log", replication=1, follow_seconds=0.2, elsewhere="redirect",
                    advertised=True)  # fmt: skip
     with node:

@@ -66,7 +66,7 @@ async def course(http: httpx.AsyncClient) -> dict[str, tuple[int, str]]:
     return {name: await digest(http, name) for name in NAMES}
 
 
-async def test_nobody_notices(open_again: Opener) -> None:
+async def test_eviction_is_invisible_to_clients(open_again: Opener) -> None:
     async with serving(await open_again(), max_resident=1, trim_log=False) as (http, engine):
         await created(http)
         result = await course(http)
@@ -78,7 +78,7 @@ async def test_nobody_notices(open_again: Opener) -> None:
         assert result[name][0] == 1 + 4 * 4  # a record each: learnt, served, and labelled; a duplicate is one too
 
 
-async def test_figures_go_on_behind_a_sleep(store: Store) -> None:
+async def test_metrics_continue_across_an_eviction(store: Store) -> None:
     async with serving(store, max_resident=2) as (http, engine):
         await created(http)
         await course(http)
@@ -90,7 +90,7 @@ async def test_figures_go_on_behind_a_sleep(store: Store) -> None:
         assert asleep in engine.replicas
 
 
-async def test_who_sleeps_is_told(store: Store) -> None:
+async def test_evicted_learners_are_listed(store: Store) -> None:
     async with serving(store, max_resident=2) as (http, engine):
         await created(http)
         await rested(engine)
@@ -102,7 +102,7 @@ async def test_who_sleeps_is_told(store: Store) -> None:
         assert (shown.status_code, shown.json()["name"]) == (200, "l0")
 
 
-async def test_a_learner_that_sleeps_is_created_found_taken_and_deleted_like_any(store: Store) -> None:
+async def test_an_evicted_learner_is_created_found_and_deleted_like_any_other(store: Store) -> None:
     async with serving(store, max_resident=1) as (http, engine):
         await created(http)
         await rested(engine)
@@ -121,7 +121,7 @@ async def test_a_learner_that_sleeps_is_created_found_taken_and_deleted_like_any
             await engine.load("nobody")
 
 
-async def test_a_limit_counts_those_that_sleep(store: Store) -> None:
+async def test_evicted_learners_count_towards_the_limit(store: Store) -> None:
     async with serving(store, max_resident=1, max_learners=6) as (http, engine):
         await created(http)
         await rested(engine)
@@ -129,7 +129,7 @@ async def test_a_limit_counts_those_that_sleep(store: Store) -> None:
         assert (full.status_code, full.json()["code"]) == (409, "limit-reached")
 
 
-async def test_many_at_once(open_again: Opener) -> None:
+async def test_many_learners_are_used_concurrently(open_again: Opener) -> None:
     """Requests wait while a learner is evicted or loaded, and each event is learnt once."""
     draw = random.Random(4)
     requests = [(name, i) for i in range(30) for name in NAMES]
@@ -147,7 +147,7 @@ async def test_many_at_once(open_again: Opener) -> None:
             assert await digest(http, name) == await replayed(await open_again(), name)
 
 
-async def test_whoever_asks_while_a_learner_awakes_finds_all_that_was_acknowledged(open_again: Opener) -> None:
+async def test_a_learner_being_loaded_shows_all_acknowledged_records(open_again: Opener) -> None:
     """A load first applies the records after the newest snapshot, which may be many after a crash."""
     async with serving(await open_again(), snapshot_events=10**6, snapshot_seconds=10**6) as (http, _):
         await created(http)
@@ -164,7 +164,7 @@ async def test_whoever_asks_while_a_learner_awakes_finds_all_that_was_acknowledg
         assert await asyncio.gather(*(predict_at(i) for i in range(0, 400, 20))) == [last] * 20
 
 
-async def test_no_rush_of_requests_fills_the_memory(store: Store) -> None:
+async def test_a_burst_of_requests_does_not_fill_the_memory(store: Store) -> None:
     """Only a few learners beyond the limit are in memory, plus those with concurrent requests."""
     many = [f"m{i}" for i in range(120)]
     most = 0
@@ -183,7 +183,7 @@ async def test_no_rush_of_requests_fills_the_memory(store: Store) -> None:
     assert most <= 10 + 8 + 2 * 4
 
 
-async def test_a_learner_that_another_node_deleted_can_be_created_anew_at_once(open_again: Opener) -> None:
+async def test_a_learner_deleted_on_another_node_can_be_recreated_immediately(open_again: Opener) -> None:
     first, second = await open_again(), await open_again()
     async with serving(first, max_resident=1) as (here, engine), serving(second) as (there, _):
         await created(here)
@@ -199,7 +199,7 @@ async def test_a_learner_that_another_node_deleted_can_be_created_anew_at_once(o
         assert [first.status_code for first in answers] == [204, 201]
 
 
-async def test_a_node_starts_with_as_many_as_may_be_in_memory(open_again: Opener) -> None:
+async def test_a_node_loads_as_many_learners_as_its_limit_at_start(open_again: Opener) -> None:
     async with serving(await open_again()) as (http, _):
         await created(http)
         result = await course(http)
@@ -210,7 +210,7 @@ async def test_a_node_starts_with_as_many_as_may_be_in_memory(open_again: Opener
         await rested(engine)
 
 
-async def test_what_another_node_does_to_a_learner_that_sleeps_here(open_again: Opener) -> None:
+async def test_an_evicted_learner_is_changed_by_another_node(open_again: Opener) -> None:
     first, second = await open_again(), await open_again()
     async with serving(first, max_resident=1) as (here, engine), serving(second) as (there, _):
         await created(here)
@@ -245,7 +245,7 @@ async def there_until(http: httpx.AsyncClient, name: str) -> None:
         await app.state.engine.sync.check_heads()
 
 
-async def test_a_group_wakes_its_learners(store: Store) -> None:
+async def test_a_group_loads_its_learners(store: Store) -> None:
     async with serving(store, max_resident=1) as (http, engine):
         await created(http)
         await rested(engine)
@@ -263,7 +263,7 @@ async def test_a_group_wakes_its_learners(store: Store) -> None:
         assert (await http.get("/groups/g/compare")).json()["gone"] == ["l0"]
 
 
-async def test_those_in_use_stay_awake(store: Store) -> None:
+async def test_learners_in_use_are_not_evicted(store: Store) -> None:
     async with serving(store, max_resident=1) as (http, engine):
         await created(http)
         await rested(engine)
@@ -278,7 +278,7 @@ async def test_those_in_use_stay_awake(store: Store) -> None:
         assert set(engine.replicas) == {"l0"}  # the one that was let go of last
 
 
-async def test_nobody_waits_for_the_slowest_that_falls_asleep() -> None:
+async def test_a_load_does_not_wait_for_the_slowest_eviction() -> None:
     """A load waits for space, not for the end of all evictions."""
     go_on = asyncio.Event()
     names = [f"l{i}" for i in range(12)]
@@ -327,7 +327,7 @@ async def gone(first: weakref.ref[Any]) -> None:
 
 
 @pytest.mark.usefixtures("uncollected")
-async def test_who_falls_asleep_or_is_deleted_leaves_the_memory_at_once(store: Store) -> None:
+async def test_evicted_and_deleted_learners_free_their_memory_immediately(store: Store) -> None:
     nystroem = {**CONFIG, "algorithm": "nsauc", "embedding": {"components": 4, "warmup": 30}}
     async with serving(store, max_resident=2) as (http, engine):
         for name, config in zip(NAMES[:2], (CONFIG, nystroem), strict=True):

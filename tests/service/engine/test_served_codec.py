@@ -65,19 +65,19 @@ def check(rows: Any, scores: Predictions, costs: Any, like: Any) -> None:
 
 @settings(max_examples=60)
 @given(st.data(), st.integers(0, 5))
-def test_dense_rows_come_back_to_the_bit(data: st.DataObject, n: int) -> None:
+def test_dense_rows_are_decoded_bit_for_bit(data: st.DataObject, n: int) -> None:
     rows = data.draw(arrays(np.float64, (n, 3), elements=NUMBERS))
     check(rows, *data.draw(draw_predictions(n)), like=np.empty((0, 3)))
 
 
 @settings(max_examples=60)
 @given(st.data(), st.integers(0, 5))
-def test_sparse_rows_come_back_to_the_bit(data: st.DataObject, n: int) -> None:
+def test_sparse_rows_are_decoded_bit_for_bit(data: st.DataObject, n: int) -> None:
     like = Sparse(np.empty(0), np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
     check(data.draw(sparse(n)), *data.draw(draw_predictions(n)), like=like)
 
 
-def test_a_part_of_other_rows_and_a_column_that_is_not_in_one_piece() -> None:
+def test_row_slices_and_non_contiguous_columns_are_encoded() -> None:
     rows = Sparse(np.arange(6.0), np.arange(6) * 3, np.array([0, 2, 2, 6]))
     scores = Predictions(np.arange(6.0)[::2][:2], np.array([1, 0]), np.array([0.5, 0.25]), np.array([0.5, 0.5]))
     like = Sparse(np.empty(0), np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
@@ -97,7 +97,7 @@ def changed(place: int, value: Any) -> bytes:
     return msgspec.msgpack.encode(parts)
 
 
-def test_its_form_is_as_documented() -> None:
+def test_the_format_matches_its_documentation() -> None:
     parts = msgspec.msgpack.decode(packed_event())
     assert parts == [1, 1.5, 0.5, 0.25, 1, 1.0, 7, np.array([1.0, 2.0, 3.0]).tobytes(), None]
 
@@ -117,13 +117,13 @@ def test_its_form_is_as_documented() -> None:
     ],
     ids=["empty", "rubbish", "cut", "longer", "type", "version", "width", "number", "columns"],
 )
-def test_what_is_not_whole_is_refused(data: bytes, word: str) -> None:
+def test_incomplete_data_is_refused(data: bytes, word: str) -> None:
     with pytest.raises(Damaged, match=rf"^it\b.*\b{word}\b"):
         unpack_served([packed_event(), data], np.empty((0, 3)), "it")
 
 
 @pytest.mark.parametrize("columns", [None, b"", b"123", np.arange(2, dtype="<u4").tobytes()])
-def test_a_sparse_row_that_is_not_whole_is_refused(columns: bytes | None) -> None:
+def test_an_incomplete_sparse_row_is_refused(columns: bytes | None) -> None:
     like = Sparse(np.empty(0), np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
     with pytest.raises(Damaged, match=r"^it\b.*\bincomplete\b"):
         unpack_served([changed(8, columns)], like, "it")
@@ -138,6 +138,6 @@ def test_a_sparse_row_that_is_not_whole_is_refused(columns: bytes | None) -> Non
         msgspec.msgpack.encode([1, 0.5, 0.5, 0.5, -1, 1.0, 3, b"", None]),
     ],
 )
-def test_bytes_that_nobody_has_packed_are_refused(data: bytes) -> None:
+def test_arbitrary_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(Damaged, match=r"^it\b.*\breadable\b"):
         unpack_served([data], np.empty((0, 0)), "it")

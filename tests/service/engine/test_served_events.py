@@ -127,7 +127,7 @@ async def test_a_label_learns_the_served_features_and_counts_the_served_score(st
 
 
 @EACH
-async def test_the_same_to_the_bit_however_labels_are_cut_into_requests(store: Store, setup: str) -> None:
+async def test_batching_of_labels_changes_no_bit(store: Store, setup: str) -> None:
     async def run(name: str, size: int) -> str:
         await http.put(f"/learners/{name}", json=SETUPS[setup])
         for path, events in (
@@ -146,7 +146,7 @@ async def test_the_same_to_the_bit_however_labels_are_cut_into_requests(store: S
 
 
 @pytest.mark.parametrize("path", ["labels", "update"])
-async def test_one_request_with_every_status(store: Store, path: str) -> None:
+async def test_one_request_contains_every_status(store: Store, path: str) -> None:
     config = {**SETUPS["dense"], "late": {"label_ttl": 5000.0}}
     async with serving(store) as (http, _):
         await http.put("/learners/a", json=config)
@@ -187,7 +187,7 @@ async def test_one_request_with_every_status(store: Store, path: str) -> None:
         assert await digest(http) == await replayed(store)
 
 
-async def test_what_was_served_last_under_an_id_counts(store: Store) -> None:
+async def test_the_latest_prediction_of_an_id_counts(store: Store) -> None:
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=SETUPS["dense"])
         await posted(http, "/learners/a/update", labelled("dense", 0, 40))
@@ -204,7 +204,7 @@ async def test_what_was_served_last_under_an_id_counts(store: Store) -> None:
         assert same(model_of(replica.learner), model_of(library("dense", events)))
 
 
-async def test_ids_of_any_text_and_whole_numbers(store: Store) -> None:
+async def test_ids_may_be_any_text_or_integer(store: Store) -> None:
     names = ["a b", "\u00e9", "e\u0301", "\u65e5\u672c", "\U0001f980", "\ufb00", "ff", "%00", "@g", "'; --", "x" * 256]
     names += ["\U0001d4b3", "\u05d0", "0", "a/b", '"', "\\", "\u0131" * 256]
     async with serving(store) as (http, _):
@@ -226,7 +226,7 @@ async def test_ids_of_any_text_and_whole_numbers(store: Store) -> None:
                 assert reply.json()["errors"][0]["pointer"] == f"/events/0/{missing}"
 
 
-async def test_weights_and_times_of_labels(store: Store) -> None:
+async def test_labels_may_have_weights_and_times(store: Store) -> None:
     async with serving(store) as (http, engine):
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=SETUPS["dense"])
@@ -251,7 +251,7 @@ async def test_weights_and_times_of_labels(store: Store) -> None:
         assert (await http.get("/learners/a/metrics")).json()["window"]["label_coverage"] == 0.5
 
 
-async def test_a_label_without_a_time_becomes_known_now(store: Store) -> None:
+async def test_a_label_without_a_time_gets_the_current_time(store: Store) -> None:
     async with serving(store) as (http, _):
         await http.put("/learners/a", json=SETUPS["dense"])
         began = time.time()
@@ -278,7 +278,7 @@ async def test_a_time_more_than_a_day_ahead_is_refused(path: str) -> None:
         await posted(http, f"/learners/a/{path}", [{**bare, "time": time.time() + 80_000.0}])
 
 
-async def test_a_correction_in_the_warm_up_changes_what_is_retained(store: Store) -> None:
+async def test_a_correction_during_the_warm_up_changes_the_retained_events(store: Store) -> None:
     async with serving(store) as (http, engine):
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=SETUPS["embedded"])
@@ -296,7 +296,7 @@ async def test_a_correction_in_the_warm_up_changes_what_is_retained(store: Store
         assert await digest(http) == await replayed(store)
 
 
-async def test_a_batch_algorithm_retains_what_was_served_under_its_right_label(store: Store) -> None:
+async def test_a_batch_algorithm_retains_served_events_with_corrected_labels(store: Store) -> None:
     config = {"algorithm": "ranksvm", "features": VECTOR, "refit_every": 10_000, "refit_window": 50}
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=config)
@@ -315,7 +315,7 @@ async def test_a_batch_algorithm_retains_what_was_served_under_its_right_label(s
         assert figures["window"]["confusion"] == {"tp": 0, "fp": 0, "tn": 24, "fn": 6}
 
 
-async def test_a_learnt_event_without_its_features_is_corrected_in_the_figures(store: Store) -> None:
+async def test_correcting_an_event_without_features_changes_only_the_metrics(store: Store) -> None:
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=SETUPS["dense"])
         await posted(http, "/learners/a/update", labelled("dense", 0, 50))
@@ -329,7 +329,7 @@ async def test_a_learnt_event_without_its_features_is_corrected_in_the_figures(s
         assert again["duplicate"] == 1
 
 
-async def test_requests_that_threads_work_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_requests_are_processed_in_threads(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many events at once: decoded, scored, packed, recalled and learnt in threads or in steps, with the same bits."""
     events = [event("dense", i) for i in range(40, 3040)]
     batch_events = [{**item, "time": T0 + 40_000} for item in late("dense", 40, 3040)]
@@ -350,7 +350,7 @@ async def test_requests_that_threads_work_on(store: Store, monkeypatch: pytest.M
     assert len(result) == 1
 
 
-async def test_a_429_means_that_nothing_was_taken_of_labels_that_become_several_records(
+async def test_a_429_for_labels_in_several_records_means_nothing_was_applied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("service.engine.replica.label_join._JOINED", 10)
@@ -385,7 +385,7 @@ async def test_a_429_means_that_nothing_was_taken_of_labels_that_become_several_
         assert await digest(http) == await replayed(store)
 
 
-async def test_labels_that_complete_a_warm_up(store: Store) -> None:
+async def test_labels_may_complete_a_warm_up(store: Store) -> None:
     async with serving(store) as (http, engine):
         for name in ("a", "b"):
             await http.put(f"/learners/{name}", json=SETUPS["embedded"])

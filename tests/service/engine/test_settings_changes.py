@@ -62,7 +62,7 @@ def state_of(engine: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_what_was_learnt_stays_and_the_threshold_follows_at_once(store: Store, change: str) -> None:
+async def test_a_change_keeps_the_learnt_state_and_updates_the_threshold(store: Store, change: str) -> None:
     async with serving(store) as (http, engine):
         await fed(http)
         await engine.get("a").log.catch_up()
@@ -105,7 +105,7 @@ async def test_what_was_learnt_stays_and_the_threshold_follows_at_once(store: St
         assert (await http.get("/learners/a")).json()["config"] == after["config"]
 
 
-async def test_the_cost_of_a_field_is_that_of_the_event_when_it_was_served(store: Store) -> None:
+async def test_the_cost_field_is_read_from_the_served_event(store: Store) -> None:
     async with serving(store) as (http, _):
         await fed(http)
         await http.patch("/learners/a", json=CHANGES["cost of a field"])
@@ -148,7 +148,9 @@ async def test_a_refused_change_changes_nothing(case: str) -> None:
         ("ordinal", {"threshold": {"objective": "fixed"}}, "/threshold"),
     ],
 )
-async def test_a_change_has_to_go_with_what_is_fixed(setup: str, values: dict[str, Any], pointer: str) -> None:
+async def test_a_change_must_be_compatible_with_fixed_settings(
+    setup: str, values: dict[str, Any], pointer: str
+) -> None:
     async with serving(MemoryStore()) as (http, _):
         await fed(http, setup)
         before = await digest(http)
@@ -158,7 +160,7 @@ async def test_a_change_has_to_go_with_what_is_fixed(setup: str, values: dict[st
         assert (await digest(http))[1] == before[1]
 
 
-async def test_a_cost_that_no_event_carries_is_refused_but_read_from_a_log(
+async def test_an_unsuitable_cost_field_is_refused_but_read_from_a_log(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unfit = {"threshold": {"objective": "cost", "field": "shop"}}
@@ -184,7 +186,7 @@ async def test_a_cost_that_no_event_carries_is_refused_but_read_from_a_log(
         assert (await http.patch("/learners/a", json=unfit)).status_code == 422
 
 
-async def test_a_field_that_is_declared_twice_is_refused_but_read_from_a_log(
+async def test_a_field_declared_twice_is_refused_but_read_from_a_log(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unfit = {"algorithm": "cbr-diag", "features": {"kind": "named", "categorical": ["a"], "log": ["b", "a"]}}
@@ -199,7 +201,7 @@ async def test_a_field_that_is_declared_twice_is_refused_but_read_from_a_log(
         assert (await http.patch("/learners/a", json={"threshold": {"objective": "f1"}})).status_code == 200
 
 
-async def test_no_change_is_no_record_and_an_unknown_learner_none(store: Store) -> None:
+async def test_unchanged_settings_and_unknown_learners_write_no_record(store: Store) -> None:
     async with serving(store) as (http, engine):
         await fed(http)
         await engine.get("a").log.catch_up()
@@ -211,7 +213,7 @@ async def test_no_change_is_no_record_and_an_unknown_learner_none(store: Store) 
         assert (await http.patch("/learners/b", json=CHANGES["fixed"])).status_code == 404
 
 
-async def test_a_roll_back_brings_the_settings_of_then_back(store: Store) -> None:
+async def test_a_rollback_restores_the_settings_of_its_snapshot(store: Store) -> None:
     async with serving(store) as (http, _):
         await fed(http)
         snapshot = (await http.post("/learners/a/snapshots")).json()["position"]
@@ -228,7 +230,7 @@ async def test_a_roll_back_brings_the_settings_of_then_back(store: Store) -> Non
         assert (await http.get("/learners/a")).json()["config"] == config
 
 
-async def test_other_nodes_follow(store: Store, open_again: Any) -> None:
+async def test_other_nodes_apply_a_settings_change(store: Store, open_again: Any) -> None:
     async with serving(store) as (here, first), serving(await open_again()) as (there, second):
         for http in (here, there):
             await http.put("/learners/a", json=NAMED)
@@ -244,7 +246,7 @@ async def test_other_nodes_follow(store: Store, open_again: Any) -> None:
         assert (configs[0]["threshold"]["objective"], configs[0]["figures"]["k"]) == ("precision", 3)
 
 
-async def test_changes_among_updates_lose_nothing(store: Store) -> None:
+async def test_settings_changes_between_updates_lose_nothing(store: Store) -> None:
     async with serving(store, record_events=5) as (http, engine):
         await fed(http)
         updates = [posted(http, "/learners/a/update", labelled("named", 200 + i, 201 + i)) for i in range(60)]

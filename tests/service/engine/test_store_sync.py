@@ -37,7 +37,7 @@ def deaf(engine: Engine) -> None:
 # Following
 
 
-async def test_what_one_node_does_the_other_hears_of(open_again: Opener, kind: str) -> None:
+async def test_a_node_is_notified_of_changes_by_another(open_again: Opener, kind: str) -> None:
     settings = SLOW if kind != "sqlite" else {"follow_seconds": 60}
     async with node(await open_again(), **settings) as first, node(await open_again(), **settings) as second:
         here, _ = await first.create("a", Config.of(DENSE))
@@ -53,7 +53,7 @@ async def test_what_one_node_does_the_other_hears_of(open_again: Opener, kind: s
         await eventually_async(lambda: "a" not in first.replicas)
 
 
-async def test_a_group_is_heard_of_too(open_again: Opener) -> None:
+async def test_a_node_is_notified_of_group_changes(open_again: Opener) -> None:
     async with serving(await open_again(), **SLOW) as (http, _), node(await open_again(), **SLOW) as two:
         for name in "ab":
             assert (await http.put(f"/learners/{name}", json=DENSE)).status_code == 201
@@ -63,7 +63,7 @@ async def test_a_group_is_heard_of_too(open_again: Opener) -> None:
         await eventually_async(lambda: "both" in two.groups and two.groups["both"].position == reply.json()["position"])
 
 
-async def test_what_was_served_is_heard_of_too(open_again: Opener) -> None:
+async def test_a_node_is_notified_of_served_events(open_again: Opener) -> None:
     async with serving(await open_again(), **SLOW) as (http, first), node(await open_again(), **SLOW) as second:
         await http.put("/learners/a", json=DENSE)
         await posted(http, "/learners/a/predict", [{"id": "x", "x": [1, 2, 3]}])
@@ -72,7 +72,7 @@ async def test_what_was_served_is_heard_of_too(open_again: Opener) -> None:
         )
 
 
-async def test_who_sleeps_is_not_woken(open_again: Opener) -> None:
+async def test_notifications_do_not_load_evicted_learners(open_again: Opener) -> None:
     resident = {**SLOW, "max_resident": 1}
     async with node(await open_again(), **SLOW) as first, node(await open_again(), **resident) as second:
         names = "abcd"
@@ -91,7 +91,7 @@ async def test_who_sleeps_is_not_woken(open_again: Opener) -> None:
         assert await result.log.digest() == await first.get(result.name).log.digest()
 
 
-async def test_what_nobody_tells_is_found_by_looking() -> None:
+async def test_changes_without_notification_are_found_by_polling() -> None:
     class Mute(MemoryStore):
         async def publish(self, node: bytes, moved: Any) -> None:  # noqa: ARG002
             raise StoreUnavailable("nobody hears this")
@@ -104,7 +104,7 @@ async def test_what_nobody_tells_is_found_by_looking() -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
-async def test_over_sqlite_a_node_looks_when_another_process_has_written(
+async def test_a_sqlite_node_checks_the_logs_after_writes_of_other_processes(
     open_again: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_again()
@@ -141,7 +141,7 @@ async def test_over_sqlite_a_node_looks_when_another_process_has_written(
         await eventually_async(lambda: looks > before + 1)  # and now and then in any case
 
 
-async def test_a_node_that_hears_nothing_for_a_while_goes_on_hearing() -> None:
+async def test_a_node_keeps_polling_after_notifier_failures() -> None:
     class Broken(MemoryStore):
         broken = 0
 
@@ -159,7 +159,7 @@ async def test_a_node_that_hears_nothing_for_a_while_goes_on_hearing() -> None:
             await eventually_async(lambda: "a" in node_b.replicas and node_b.get("a").position == here.position)
 
 
-async def test_that_the_store_is_away_is_told_now_and_then(
+async def test_an_unreachable_store_is_reported_occasionally(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Away(MemoryStore):
@@ -189,7 +189,7 @@ async def test_that_the_store_is_away_is_told_now_and_then(
 # Snapshots
 
 
-async def test_one_node_takes_the_snapshots_and_the_others_count_from_them(open_again: Opener, kind: str) -> None:
+async def test_one_node_takes_snapshots_and_the_others_count_from_them(open_again: Opener, kind: str) -> None:
     settings = {"follow_seconds": 0.05, "snapshot_events": 20, "snapshot_seconds": 3600, "snapshots_kept": 2}
     stores = [await open_again() for _ in range(3)]
     async with AsyncExitStack() as running:
@@ -217,7 +217,7 @@ async def test_one_node_takes_the_snapshots_and_the_others_count_from_them(open_
             assert [host.snapshots.unsaved for host in hosts] == [after] * 3
 
 
-async def test_where_the_node_that_takes_them_is_gone_the_next_one_does(open_again: Opener, monkeypatch) -> None:
+async def test_another_node_takes_snapshots_if_the_lease_holder_is_gone(open_again: Opener, monkeypatch) -> None:
     monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.5)
     settings = {"follow_seconds": 0.05, "snapshot_events": 10, "snapshot_seconds": 3600}
     async with AsyncExitStack() as running:
@@ -233,7 +233,7 @@ async def test_where_the_node_that_takes_them_is_gone_the_next_one_does(open_aga
         await eventually_async(lambda: (there.mailbox.wake() or there.snapshots.newest.position) == position)
 
 
-async def test_a_snapshot_that_is_ahead_of_this_node_counts_from_where_it_stands(open_again: Opener) -> None:
+async def test_a_snapshot_ahead_of_this_node_counts_from_its_position(open_again: Opener) -> None:
     async with node(await open_again(), **SLOW) as first, node(await open_again(), **SLOW) as second:
         here, _ = await first.create("a", Config.of(DENSE))
         await eventually_async(lambda: "a" in second.replicas)
@@ -249,7 +249,7 @@ async def test_a_snapshot_that_is_ahead_of_this_node_counts_from_where_it_stands
         assert there.snapshots.unsaved == here.snapshots.unsaved == 7
 
 
-async def test_who_stops_lets_go_of_the_claim(open_again: Opener) -> None:
+async def test_a_stopping_node_releases_its_lease(open_again: Opener) -> None:
     keeping = await open_again()
     item = Engine(await open_again(), Settings(store="memory:"))
     await item.start()
@@ -263,7 +263,7 @@ async def test_who_stops_lets_go_of_the_claim(open_again: Opener) -> None:
 # Reading what was written elsewhere
 
 
-async def test_a_predict_waits_for_the_position_that_it_asks_for(open_again: Opener) -> None:
+async def test_a_predict_waits_for_the_requested_position(open_again: Opener) -> None:
     async with (
         serving(await open_again(), **SLOW) as (here, _),
         serving(await open_again(), **SLOW) as (there, second),
@@ -291,7 +291,7 @@ async def test_a_predict_waits_for_the_position_that_it_asks_for(open_again: Ope
         assert await digest(here) == await digest(there)
 
 
-async def test_a_position_after_a_roll_back_is_a_later_one(open_again: Opener) -> None:
+async def test_a_position_after_a_rollback_is_a_later_one(open_again: Opener) -> None:
     async with serving(await open_again(), **SLOW) as (here, _), serving(await open_again(), **SLOW) as (there, two):
         await here.put("/learners/a", json=DENSE)
         await eventually_async(lambda: "a" in two.replicas)
@@ -309,7 +309,7 @@ async def test_a_position_after_a_roll_back_is_a_later_one(open_again: Opener) -
         assert await digest(here) == await digest(there)
 
 
-async def test_a_position_that_is_not_in_the_log_is_told_from_one_that_is_not_learnt_yet(store: Store) -> None:
+async def test_a_position_beyond_the_log_differs_from_one_not_yet_learnt(store: Store) -> None:
     async with serving(store, at_least_seconds=0.1, **SLOW) as (http, engine):
         await http.put("/learners/a", json=DENSE)
         await posted(http, "/learners/a/update", events(5))
@@ -332,7 +332,7 @@ async def test_a_position_that_is_not_in_the_log_is_told_from_one_that_is_not_le
         assert learner.failure is not None
 
 
-async def test_who_waits_hears_that_the_learner_was_deleted(open_again: Opener) -> None:
+async def test_a_waiting_caller_is_informed_of_a_deletion(open_again: Opener) -> None:
     async with (
         node(await open_again(), **SLOW) as first,
         node(await open_again(), at_least_seconds=60, **SLOW) as second,
@@ -347,7 +347,7 @@ async def test_who_waits_hears_that_the_learner_was_deleted(open_again: Opener) 
             await waiting
 
 
-async def test_who_waits_is_served_as_soon_as_it_is_there(open_again: Opener) -> None:
+async def test_a_waiting_caller_is_served_when_the_learner_arrives(open_again: Opener) -> None:
     async with (
         node(await open_again(), **SLOW) as first,
         node(await open_again(), at_least_seconds=60, **SLOW) as second,
@@ -367,7 +367,7 @@ async def test_who_waits_is_served_as_soon_as_it_is_there(open_again: Opener) ->
 
 
 @pytest.mark.parametrize("position", ["0", "-1", "x", "1.5", "", str(2**53 + 1)])
-async def test_what_is_no_position_is_refused(position: str) -> None:
+async def test_an_invalid_position_is_refused(position: str) -> None:
     async with serving(MemoryStore(), **SLOW) as (http, _):
         await http.put("/learners/a", json=DENSE)
         for reply in (
@@ -380,7 +380,7 @@ async def test_what_is_no_position_is_refused(position: str) -> None:
         assert reply.status_code == 422
 
 
-async def test_a_message_waits_too(open_again: Opener) -> None:
+async def test_a_websocket_message_waits_for_a_position(open_again: Opener) -> None:
     async with (
         node(await open_again(), **SLOW) as first,
         node(await open_again(), at_least_seconds=0.2, **SLOW) as second,
@@ -402,7 +402,7 @@ async def test_a_message_waits_too(open_again: Opener) -> None:
             assert [error["pointer"] for error in (await client.reply())["errors"]] == ["/at_least"]
 
 
-async def test_without_it_nothing_is_waited_for(open_again: Opener) -> None:
+async def test_without_a_position_nothing_waits(open_again: Opener) -> None:
     async with serving(await open_again(), **SLOW) as (here, _), serving(await open_again(), **SLOW) as (there, two):
         await here.put("/learners/a", json=DENSE)
         await eventually_async(lambda: "a" in two.replicas)

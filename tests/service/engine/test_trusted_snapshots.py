@@ -48,7 +48,7 @@ async def slept(node: Engine) -> None:
             await asyncio.sleep(0)
 
 
-async def test_what_this_process_wrote_is_not_looked_at(store: Store, looks: list[Config]) -> None:
+async def test_snapshots_written_by_this_process_are_not_validated(store: Store, looks: list[Config]) -> None:
     async with engine(store) as node:
         replica, _ = await node.create("a", CONFIG)
         await replica.label(batch_of(10))
@@ -64,7 +64,7 @@ async def test_what_this_process_wrote_is_not_looked_at(store: Store, looks: lis
     assert looks == []
 
 
-async def test_what_another_process_wrote_is_looked_at_once(store: Store, looks: list[Config]) -> None:
+async def test_snapshots_written_by_another_process_are_validated_once(store: Store, looks: list[Config]) -> None:
     async with engine(store) as node:
         replica, _ = await node.create("a", CONFIG)
         await replica.label(batch_of(10))
@@ -78,7 +78,7 @@ async def test_what_another_process_wrote_is_looked_at_once(store: Store, looks:
 
 
 @pytest.mark.parametrize("trim_log", [True, False])
-async def test_what_was_changed_while_it_slept_is_refused(
+async def test_a_snapshot_modified_during_eviction_is_refused(
     store: Store, caplog: pytest.LogCaptureFixture, trim_log: bool
 ) -> None:
     """The checksum, names, dtypes and shapes are right, but no events lead to this state."""
@@ -101,13 +101,13 @@ async def test_what_was_changed_while_it_slept_is_refused(
             assert "/metrics.window_scores" in str(reason)
 
 
-def test_a_digest_is_of_the_process() -> None:
+def test_a_digest_depends_on_the_process() -> None:
     item, other = TrustedSnapshots(9), TrustedSnapshots(9)
     assert item.digest(b"data") == item.digest(b"data") != item.digest(b"date")
     assert item.digest(b"data") != other.digest(b"data")
 
 
-def test_it_remembers_the_last_snapshot_of_so_many_logs() -> None:
+def test_the_last_snapshots_of_a_limited_number_of_logs_are_trusted() -> None:
     sound = TrustedSnapshots(2)
     for birth, digest in [(b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4")]:
         assert not sound.trusts(birth, digest)

@@ -58,7 +58,7 @@ BATCHES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_a_batch_that_no_learner_of_its_kind_has_logged(name: str) -> None:
+def test_an_impossible_batch_is_refused(name: str) -> None:
     changes, word = BATCHES[name]
     check_record(ROWS, DENSE, "it")
     with pytest.raises(Damaged, match=rf"^it\b.*{word}"):
@@ -79,13 +79,13 @@ def test_a_batch_that_no_learner_of_its_kind_has_logged(name: str) -> None:
         CSR._replace(data=np.array([1.0, np.nan, 1.0])),
     ],
 )
-def test_sparse_rows_that_a_kernel_would_be_led_astray_by(rows: Sparse) -> None:
+def test_sparse_rows_that_would_mislead_a_kernel_are_refused(rows: Sparse) -> None:
     check_record(replace(ROWS, rows=CSR), SPARSE, "it")
     with pytest.raises(Damaged):
         check_record(replace(ROWS, rows=rows), SPARSE, "it")
 
 
-def test_ranks_and_what_nobody_has_given() -> None:
+def test_invalid_ranks_and_expired_ordinal_labels_are_refused() -> None:
     check_record(replace(ROWS, labels=np.array([1.0, 2.0, 3.0])), ORDINAL, "it")
     assumed = LateColumns.none(3)._replace(assumed=np.ones(3, dtype=np.bool_))
     for changes in ({"labels": np.array([1.0, 2.0, 4.0])}, {"late": assumed, "ids": ("a", "b", "c")}):
@@ -105,14 +105,14 @@ def test_ranks_and_what_nobody_has_given() -> None:
         {"hashes": np.ones(2, dtype=np.uint64)},
     ],
 )
-def test_a_record_of_what_was_served(changes: dict[str, Any]) -> None:
+def test_an_invalid_served_record_is_refused(changes: dict[str, Any]) -> None:
     check_record(SERVED, DENSE, "it")
     check_record(replace(SERVED, scores=np.full(3, np.nan)), DENSE, "it")  # they have overflowed
     with pytest.raises(Damaged):
         check_record(replace(SERVED, **changes), DENSE, "it")
 
 
-def test_a_fit_and_a_comparison() -> None:
+def test_an_invalid_fit_or_comparison_is_refused() -> None:
     check_record(FitResult(10, 0, 3, {}), DENSE, "it")
     with pytest.raises(Damaged):
         check_record(FitResult(10, 0, -3, {}), DENSE, "it")
@@ -147,7 +147,7 @@ def scaled(name: str, value: float) -> tuple[Learner, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("name", "value"), BEYOND)
-async def test_a_state_by_which_no_feature_scales_to_a_number_is_refused(name: str, value: float) -> None:
+async def test_a_state_scaling_every_feature_to_nan_is_refused(name: str, value: float) -> None:
     learner, state = scaled(name, value)
     with pytest.raises(Damaged, match=rf"^it\b.*\b{name}\b"):
         check_record(Rollback(3, state), learner.config, "it")
@@ -161,7 +161,7 @@ async def test_a_state_by_which_no_feature_scales_to_a_number_is_refused(name: s
         assert (await http.post("/learners/a/import", content=file)).status_code == 201
 
 
-async def test_a_snapshot_by_which_no_feature_scales_to_a_number_is_passed_over() -> None:
+async def test_a_snapshot_scaling_every_feature_to_nan_is_skipped() -> None:
     store = MemoryStore()
     async with serving(store, trim_log=False) as (http, engine):
         await http.put("/learners/a", json=SCALED)
@@ -177,13 +177,13 @@ async def test_a_snapshot_by_which_no_feature_scales_to_a_number_is_passed_over(
         assert await digest(http) == before
 
 
-def test_a_roll_back_is_to_a_position() -> None:
+def test_a_rollback_needs_a_valid_position() -> None:
     learner, _ = scaled("mean", 0.0)
     with pytest.raises(Damaged, match="position"):
         check_record(Rollback(-1, learner.state()), learner.config, "record 9 of a")
 
 
-async def test_a_state_is_not_larger_than_a_record_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_state_is_limited_to_the_record_size(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(MemoryStore()) as (http, engine):
         await http.put("/learners/a", json=SCALED)
         await posted(http, "/learners/a/update", labelled("dense", 0, 20))
@@ -202,7 +202,7 @@ async def test_a_state_is_not_larger_than_a_record_may_be(monkeypatch: pytest.Mo
         check_record(Rollback(1, learner.state()), learner.config, "record 9 of a")
 
 
-async def test_a_follower_stops_before_a_record_that_it_cannot_have() -> None:
+async def test_a_follower_stops_before_an_impossible_record() -> None:
     store = MemoryStore()
     async with serving(store) as (http, engine):
         await http.put("/learners/a", json=SETUPS["dense"])
@@ -231,9 +231,7 @@ async def test_a_follower_stops_before_a_record_that_it_cannot_have() -> None:
         "UPDATE snapshot SET time = 'text'",
     ],
 )
-async def test_a_row_of_another_type_is_told_in_plain_words_and_is_no_other_learners(
-    tmp_path: Path, change: str
-) -> None:
+async def test_a_row_of_wrong_type_is_reported_and_affects_one_learner(tmp_path: Path, change: str) -> None:
     path = tmp_path / "store.db"
     store = await open_store(f"sqlite:///{path}")
     async with node(store) as engine, over(engine) as http:

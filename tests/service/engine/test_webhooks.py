@@ -90,7 +90,7 @@ async def test_an_alarm_is_posted_once_and_never_on_a_replay(store: Store, open_
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_what_fails_is_tried_again_and_order_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_posts_are_retried_in_order(caplog: pytest.LogCaptureFixture) -> None:
     async with receiver(500, 503, 200, 404) as received:
         webhook = Webhook(received.url)
         for number in range(3):
@@ -102,7 +102,7 @@ async def test_what_fails_is_tried_again_and_order_is_kept(caplog: pytest.LogCap
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_an_alarm_that_comes_after_a_pause_is_sent_too() -> None:
+async def test_an_alarm_after_a_pause_is_sent() -> None:
     async with receiver() as received:
         webhook = Webhook(received.url)
         for number in range(5):
@@ -115,7 +115,7 @@ async def test_an_alarm_that_comes_after_a_pause_is_sent_too() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_what_cannot_be_sent_is_given_up_and_shows_no_address(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_undeliverable_alarm_is_dropped_without_logging_the_address(caplog: pytest.LogCaptureFixture) -> None:
     async with receiver(*[500] * 5) as received:
         webhook = Webhook(received.url)
         webhook.send("a", ALARM)
@@ -139,14 +139,14 @@ async def test_what_cannot_be_sent_is_given_up_and_shows_no_address(caplog: pyte
         caplog.clear()
 
 
-async def test_without_an_address_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_an_address_alarms_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     webhook = Webhook(None)
     webhook.send("a", ALARM)
     await webhook.close()
     assert logged_data(caplog, "rarestream.webhook", "WARNING") == [("a", "auc", 5)]
 
 
-async def test_too_many_that_wait_are_logged_only(
+async def test_alarms_beyond_the_queue_limit_are_only_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(webhooks, "_WAITING", 2)
@@ -158,7 +158,7 @@ async def test_too_many_that_wait_are_logged_only(
     assert refused == [("a", 2)] * 2
 
 
-async def test_a_failing_address_holds_up_nothing() -> None:
+async def test_a_failing_address_blocks_nothing() -> None:
     async with serving(MemoryStore(), webhook=f"http://127.0.0.1:{free_port()}/") as (http, engine):
         await http.put("/learners/a", json=DENSE)
         await drifted(http)

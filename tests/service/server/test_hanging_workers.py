@@ -35,7 +35,7 @@ class Hanging(Process):
         self.environment |= {"PYTHONPATH": path, "HANG": str(self.hang), "HANG_IMPORT": module}
 
 
-def test_one_that_hangs_is_replaced_and_its_stacks_are_lines_of_the_log(redis: RedisServer, tmp_path: Path) -> None:
+def test_a_hanging_worker_is_replaced_and_its_stacks_are_logged(redis: RedisServer, tmp_path: Path) -> None:
     with Hanging(redis, tmp_path, worker_seconds=5, log_format="json") as service:
         service.wait_for("rarestream is ready")
         before = service.children()
@@ -55,7 +55,7 @@ def test_one_that_hangs_is_replaced_and_its_stacks_are_lines_of_the_log(redis: R
     assert any(re.search(r"\bSIGKILL\b.*\bheartbeat for \d+ s\b", message) for message in messages)
 
 
-def test_one_that_goes_on_while_it_shows_its_stacks_is_left_alone(redis: RedisServer, tmp_path: Path) -> None:
+def test_a_worker_recovering_during_its_stack_dump_is_kept(redis: RedisServer, tmp_path: Path) -> None:
     with Hanging(redis, tmp_path, worker_seconds=5) as service:
         service.wait_for("rarestream is ready")
         before = service.children()
@@ -87,7 +87,7 @@ def test_stacks_are_shown_on_demand(redis: RedisServer, tmp_path: Path) -> None:
     assert [line for line in service.log().splitlines() if not expected.match(line)] == []
 
 
-def test_a_first_start_that_gets_no_further_ends_all(redis: RedisServer, tmp_path: Path) -> None:
+def test_a_first_start_that_hangs_ends_the_service(redis: RedisServer, tmp_path: Path) -> None:
     service = Hanging(redis, tmp_path, "uvicorn", worker_start_seconds=20)
     service.hang.touch()
     service.launch()
@@ -98,7 +98,7 @@ def test_a_first_start_that_gets_no_further_ends_all(redis: RedisServer, tmp_pat
     assert re.search(r"^error: worker 1\b.*\bSIGKILL\b.*\b20 s\b", log, re.MULTILINE)
 
 
-def test_a_replacement_that_gets_no_further_is_replaced(redis: RedisServer, tmp_path: Path) -> None:
+def test_a_hanging_replacement_is_replaced(redis: RedisServer, tmp_path: Path) -> None:
     with Hanging(redis, tmp_path, "uvicorn", worker_start_seconds=20) as service:
         service.wait_for("rarestream is ready")
         service.hang.touch()
@@ -110,7 +110,7 @@ def test_a_replacement_that_gets_no_further_is_replaced(redis: RedisServer, tmp_
         assert service.stop() == -signal.SIGTERM
 
 
-def test_nobody_is_killed_for_a_store_that_is_away(tmp_path: Path) -> None:
+def test_no_worker_is_killed_for_an_unreachable_store(tmp_path: Path) -> None:
     with RedisServer() as server:
         server.kill()
         service = Hanging(server, tmp_path, worker_start_seconds=30, log_format="json")

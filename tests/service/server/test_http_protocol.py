@@ -58,7 +58,7 @@ CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc"
 
 
-async def test_the_head_of_a_reply_goes_out_with_its_body() -> None:
+async def test_head_and_body_of_a_reply_are_written_together() -> None:
     assert await replied(complete_reply(b"abc"), GET) == [b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc"]
     assert len(await replied(complete_reply(b"abc"), GET + GET)) == 2
     crafted = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"  # a body that looks like a head
@@ -66,13 +66,13 @@ async def test_the_head_of_a_reply_goes_out_with_its_body() -> None:
     assert written.endswith(b"\r\n\r\n" + crafted)
 
 
-async def test_a_head_without_a_body_is_not_kept_back() -> None:
+async def test_a_head_without_a_body_is_written_immediately() -> None:
     head = GET.replace(b"GET", b"HEAD")
     assert await replied(complete_reply(b"abc"), head) == [b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n"]
     assert len(await replied(complete_reply(b"", 204), GET)) == 1
 
 
-async def test_a_stream_says_at_once_that_it_has_begun() -> None:
+async def test_a_stream_sends_its_head_immediately() -> None:
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await asyncio.Event().wait()
@@ -80,7 +80,7 @@ async def test_a_stream_says_at_once_that_it_has_begun() -> None:
     assert await replied(app, GET) == [b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"]
 
 
-async def test_what_is_kept_back_goes_out_before_the_end() -> None:
+async def test_a_buffered_head_is_written_before_the_close() -> None:
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"3")]})
 
@@ -109,7 +109,7 @@ def problem_in(written: bytes) -> dict[str, Any]:
         b"GET http://[/ HTTP/1.1\r\n\r\n",
     ],
 )
-async def test_what_is_no_request_is_refused_with_an_id(payload: bytes) -> None:
+async def test_malformed_requests_are_refused_with_an_id(payload: bytes) -> None:
     (written,) = await replied(complete_reply(b"abc"), payload)
     assert written.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     problem = problem_in(written)
@@ -119,7 +119,7 @@ async def test_what_is_no_request_is_refused_with_an_id(payload: bytes) -> None:
 
 @pytest.mark.parametrize("before", [1, 2])
 @pytest.mark.parametrize("junk", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nno colon\r\n\r\n"])
-async def test_a_refusal_waits_for_the_replies_to_the_requests_before_it(before: int, junk: bytes) -> None:
+async def test_a_refusal_follows_the_replies_to_earlier_requests(before: int, junk: bytes) -> None:
     go_on = asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -140,7 +140,7 @@ async def test_a_refusal_waits_for_the_replies_to_the_requests_before_it(before:
     slow.protocol.connection_lost(None)
 
 
-async def test_a_request_that_is_answered_before_its_body_breaks_has_one_reply() -> None:
+async def test_a_request_answered_before_its_body_fails_has_one_reply() -> None:
     slow = Slow(complete_reply(b"abc"), 1000.0)
     slow.protocol.data_received(CHUNKED)
     await slow.pipe.until(len(OK))
@@ -161,7 +161,7 @@ async def reading(scope: Any, receive: Any, send: Any) -> None:
 
 @pytest.mark.parametrize("before", [0, 2])
 @pytest.mark.parametrize("cut", [0, len(CHUNKED), len(CHUNKED) + 6])
-async def test_the_application_answers_a_request_whose_body_breaks_off(before: int, cut: int) -> None:
+async def test_the_application_answers_a_request_with_a_broken_body(before: int, cut: int) -> None:
     payload = CHUNKED + b"3\r\nabc\r\nno size\r\n" + GET
     written = b"".join(await replied(reading, GET * before + payload[:cut], payload[cut:]))
     assert written.count(b"HTTP/1.1 200") == before  # and to what follows it there is no reply
@@ -171,7 +171,7 @@ async def test_the_application_answers_a_request_whose_body_breaks_off(before: i
     assert b"the body breaks off: Invalid character in chunk size; the connection is closed" in last
 
 
-async def test_an_application_that_reads_no_body_answers_though_it_breaks_off() -> None:
+async def test_an_application_ignoring_the_body_answers_despite_its_failure() -> None:
     slow = Slow(complete_reply(b"abc"), 1000.0)
     slow.protocol.data_received(CHUNKED + b"no size\r\n")
     await slow.pipe.until(len(OK))
@@ -180,7 +180,7 @@ async def test_an_application_that_reads_no_body_answers_though_it_breaks_off() 
     slow.protocol.connection_lost(None)
 
 
-async def test_what_follows_a_body_is_none_of_the_headers_and_large_bodies_are_none_of_the_framing() -> None:
+async def test_trailers_are_not_headers_and_large_bodies_are_not_framing() -> None:
     chunk = b"x" * 2**14
     payload = [
         CHUNKED,
@@ -194,7 +194,7 @@ async def test_what_follows_a_body_is_none_of_the_headers_and_large_bodies_are_n
 
 
 @pytest.mark.parametrize("framing", [b"0\r\n" + b"a: b\r\n" * 2**14, b"3;" + b"x" * 2**17, b"0\r\na: " + b"x" * 2**17])
-async def test_a_body_without_end_of_which_nothing_comes_is_broken_off(framing: bytes) -> None:
+async def test_endless_chunk_framing_is_refused(framing: bytes) -> None:
     parts = [framing[at : at + 2**12] for at in range(0, len(framing), 2**12)]
     written = b"".join(await replied(reading, CHUNKED, b"3\r\nabc\r\n", *parts))
     assert written.startswith(b"HTTP/1.1 431 ")
@@ -205,12 +205,12 @@ async def test_a_body_without_end_of_which_nothing_comes_is_broken_off(framing: 
 @pytest.mark.parametrize(
     ("payload", "expected"), [(b"\x16\x03\x01\x02\x00", "TLS"), (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/2")]
 )
-async def test_other_protocols_are_named(payload: bytes, expected: str) -> None:
+async def test_unsupported_protocols_are_named(payload: bytes, expected: str) -> None:
     (written,) = await replied(complete_reply(b"abc"), payload)
     assert expected in problem_in(written)["detail"]
 
 
-async def test_what_is_answered_at_once_puts_off_the_end_of_an_idle_connection() -> None:
+async def test_inline_replies_restart_the_idle_timeout() -> None:
     class Answering:
         """An application that answers everything at once."""
 
@@ -305,12 +305,12 @@ class Patient:
         [b"GET / HTTP/1.1\r\nContent-Length: 300\r\n\r\n", *[b"1"] * 290],  # a body that nobody waits for
     ],
 )
-async def test_a_client_that_does_not_go_on_is_dropped(pieces: list[bytes]) -> None:
+async def test_a_stalled_client_is_dropped(pieces: list[bytes]) -> None:
     slow = Slow(complete_reply(b"abc"))
     assert await slow.closed(*pieces)
 
 
-async def test_a_request_that_takes_long_is_waited_for() -> None:
+async def test_a_long_running_request_is_awaited() -> None:
     requested = asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -328,7 +328,7 @@ async def test_a_request_that_takes_long_is_waited_for() -> None:
 
 @pytest.mark.parametrize("size", [1000, 2**14, 2**20])
 @pytest.mark.parametrize("header", [b"x: %b", b"%b: x", b"x: 1\r\n" * 20_000 + b"x: %b"])
-async def test_a_head_without_end_is_refused(size: int, header: bytes) -> None:
+async def test_an_endless_head_is_refused(size: int, header: bytes) -> None:
     slow = Slow(complete_reply(b"abc"), 1000.0)
     payload = b"GET / HTTP/1.1\r\n" + header % (b"a" * 2**20) + b"\r\n\r\n"
     for start in range(0, len(payload), size):
@@ -342,7 +342,7 @@ async def test_a_head_without_end_is_refused(size: int, header: bytes) -> None:
     slow.protocol.connection_lost(None)
 
 
-async def test_a_large_body_does_not_count_as_a_head() -> None:
+async def test_a_large_body_does_not_count_towards_the_head() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         while (await receive()).get("more_body"):
             pass
@@ -361,7 +361,7 @@ async def test_a_large_body_does_not_count_as_a_head() -> None:
     slow.protocol.connection_lost(None)
 
 
-async def test_a_client_that_does_not_read_its_last_reply_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_not_reading_its_last_reply_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.server.http_protocol._STALL_SECONDS", 0.01)
     slow = Slow(complete_reply(b"a" * 2**20))
     slow.protocol.data_received(GET)
@@ -372,7 +372,7 @@ async def test_a_client_that_does_not_read_its_last_reply_is_dropped(monkeypatch
     slow.protocol.connection_lost(None)
 
 
-async def test_a_client_that_reads_nothing_of_a_long_reply_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_reading_nothing_of_a_long_reply_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.server.http_protocol._STALL_SECONDS", 0.1)
     over = asyncio.Event()
 
@@ -400,7 +400,7 @@ async def test_a_client_that_reads_nothing_of_a_long_reply_is_dropped(monkeypatc
         assert b"200 OK" in await reader.readline()
 
 
-async def test_a_client_that_reads_now_and_then_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_reads_slowly_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.server.http_protocol._STALL_SECONDS", 1000.0)
     slow = Slow(complete_reply(b"a" * 2**20), 1000.0)
     slow.protocol.data_received(GET)

@@ -19,7 +19,7 @@ KILLS = 2  # for each store; `tests.campaigns` has many
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
-def test_a_kill_loses_nothing_acknowledged(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_kill_loses_no_acknowledged_data(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     url = f"sqlite:///{tmp_path / 'log.db'}" if kind == "sqlite" else request.getfixturevalue("redis_server").url
     result = campaign(url, tmp_path / "server.log", KILLS)
     assert result.kills == KILLS
@@ -28,7 +28,7 @@ def test_a_kill_loses_nothing_acknowledged(kind: str, tmp_path: Path, request: p
 
 
 @pytest.mark.integration
-def test_redis_away_updates_wait_their_turn_and_predictions_go_on(tmp_path: Path, redis_server: RedisServer) -> None:
+def test_without_redis_updates_wait_and_predictions_continue(tmp_path: Path, redis_server: RedisServer) -> None:
     with Process(redis_server.url, tmp_path / "server.log", follow_seconds=0.1) as service:
         url = f"{service.url}/v1/learners/fraud"
         with httpx.Client(timeout=300, trust_env=False) as http:
@@ -64,7 +64,7 @@ def test_redis_away_updates_wait_their_turn_and_predictions_go_on(tmp_path: Path
 
 
 @pytest.mark.integration
-def test_a_node_that_starts_without_redis_is_ready_when_it_comes(tmp_path: Path, redis_server: RedisServer) -> None:
+def test_a_node_started_without_redis_becomes_ready_when_it_appears(tmp_path: Path, redis_server: RedisServer) -> None:
     service = Process(redis_server.url, tmp_path / "server.log", follow_seconds=0.1)
     with service:
         httpx.put(f"{service.url}/v1/learners/fraud", json=DENSE, trust_env=False, timeout=300).raise_for_status()
@@ -79,7 +79,7 @@ def test_a_node_that_starts_without_redis_is_ready_when_it_comes(tmp_path: Path,
 
 
 @pytest.mark.integration
-def test_a_clean_stop_ends_in_time_and_keeps_everything(tmp_path: Path) -> None:
+def test_a_clean_shutdown_is_in_time_and_loses_nothing(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'log.db'}"
     with Process(store, tmp_path / "server.log") as service:
         url = f"{service.url}/v1/learners/fraud"

@@ -149,7 +149,7 @@ INHERITED = {
 
 
 @pytest.mark.parametrize("cls", INHERITED, ids=lambda cls: cls.__name__)
-async def test_a_base_class_has_the_attributes_that_its_subclass_uses(cls: type) -> None:
+async def test_base_classes_have_the_attributes_used_by_subclasses(cls: type) -> None:
     names = set(INHERITED[cls].split())
     with bases() as instances:
         base = instances[cls]
@@ -161,7 +161,7 @@ async def test_a_base_class_has_the_attributes_that_its_subclass_uses(cls: type)
         assert names <= names_used(cls), "listed above and used no longer"
 
 
-async def test_objects_of_uvicorn_and_websockets_have_the_attributes_that_we_read() -> None:
+async def test_uvicorn_and_websockets_objects_have_the_attributes_we_read() -> None:
     loaded = config()
     arguments: Any = dict.fromkeys(inspect.signature(RequestResponseCycle).parameters)
     cycle = RequestResponseCycle(**arguments)
@@ -183,7 +183,7 @@ async def test_objects_of_uvicorn_and_websockets_have_the_attributes_that_we_rea
         assert not missing, f"{name} no longer has {missing}"
 
 
-def test_uvicorn_behaves_as_the_protocols_expect() -> None:
+def test_uvicorn_behaves_as_our_protocols_expect() -> None:
     assert STATUS_LINE[200] == b"HTTP/1.1 200 OK\r\n"
     assert issubclass(ClientDisconnected, OSError)  # what `write_messages` promises to raise
     assert list(inspect.signature(HttpToolsProtocol).parameters)[:1] == ["config"]
@@ -193,7 +193,7 @@ def test_uvicorn_behaves_as_the_protocols_expect() -> None:
     assert "self.lifespan" in inspect.getsource(uvicorn.Server._serve)
 
 
-async def test_uvicorn_waits_for_the_request_before_a_pipelined_one() -> None:
+async def test_uvicorn_answers_pipelined_requests_in_order() -> None:
     """`InlineCycle` stands for a request under way: uvicorn must then queue the next request in `pipeline`."""
     protocol = HttpToolsProtocol(config(), ServerState(), {})
     protocol.connection_made(Pipe())
@@ -203,7 +203,7 @@ async def test_uvicorn_waits_for_the_request_before_a_pipelined_one() -> None:
     await asyncio.gather(*protocol.tasks)
 
 
-def test_numba_has_what_the_kernels_are_built_on() -> None:
+def test_numba_has_the_names_used_by_the_kernels() -> None:
     assert hasattr(numba.config, "CACHE_DIR")
     with global_compiler_lock:
         pass
@@ -221,7 +221,7 @@ def test_numba_has_what_the_kernels_are_built_on() -> None:
     assert types.Array(types.float64, 1, "C").layout == "C"
 
 
-def test_llvmlite_writes_vectors_of_eight_numbers() -> None:
+def test_llvmlite_emits_vectors_of_eight_numbers() -> None:
     vector = ir.VectorType(ir.DoubleType(), 8)
     assert str(vector) == "<8 x double>"
     assert "<8 x double>" in str(ir.Constant(vector, [0.0] * 8))

@@ -64,7 +64,7 @@ def served(tmp_path: Path, ring: Keyring) -> Iterator[Process]:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_it_does_not_start_beyond_loopback_without_keys(host: str) -> None:
+def test_the_service_refuses_public_addresses_without_keys(host: str) -> None:
     completed = command("serve", "--host", host, "--port", "0", "--store", "memory:")
     assert completed.returncode == 2
     assert re.match(rf"error: the service would listen on {host}, where other machines can reach it", completed.stderr)
@@ -72,20 +72,20 @@ def test_it_does_not_start_beyond_loopback_without_keys(host: str) -> None:
     assert "--insecure" in completed.stderr
 
 
-def test_it_does_not_start_with_a_keys_file_that_is_none(tmp_path: Path) -> None:
+def test_the_service_refuses_an_unreadable_keys_file(tmp_path: Path) -> None:
     completed = command("serve", "--port", "0", "--store", "memory:", "--keys", str(tmp_path / "keys.json"))
     assert completed.returncode == 2
     assert str(tmp_path / "keys.json") in completed.stderr
 
 
-def test_insecure_listens_everywhere_and_says_so(tmp_path: Path) -> None:
+def test_insecure_listens_on_every_address_with_a_warning(tmp_path: Path) -> None:
     process = Process("memory:", tmp_path / "log", host="0.0.0.0", insecure="true")
     with process:
         assert httpx.get(f"{process.url}/v1/learners", trust_env=False, timeout=300).status_code == 200
     assert re.search(r"\binsecure\b.*\b0\.0\.0", (tmp_path / "log").read_text())
 
 
-def test_keys_let_it_listen_everywhere(tmp_path: Path, ring: Keyring) -> None:
+def test_keys_allow_listening_on_every_address(tmp_path: Path, ring: Keyring) -> None:
     process = Process("memory:", tmp_path / "log", host="0.0.0.0", keys=ring.path)
     with process:
         assert httpx.get(f"{process.url}/v1/learners", trust_env=False, timeout=300).status_code == 401
@@ -95,12 +95,12 @@ def test_keys_let_it_listen_everywhere(tmp_path: Path, ring: Keyring) -> None:
         )
 
 
-def test_the_demo_asks_for_no_keys(ring: Keyring) -> None:
+def test_the_demo_needs_no_keys(ring: Keyring) -> None:
     completed = command("demo", "--port", "0", "--store", "memory:", RARESTREAM_KEYS=str(ring.path))
     assert (completed.returncode, "unset RARESTREAM_KEYS" in completed.stderr) == (2, True)
 
 
-def test_without_keys_a_foreign_name_or_page_gets_nowhere(tmp_path: Path) -> None:
+def test_without_keys_foreign_host_names_and_pages_are_refused(tmp_path: Path) -> None:
     with Process("memory:", tmp_path / "log") as process:
 
         def status(method: str, path: str, body: object = None, **headers: str) -> int:
@@ -126,7 +126,7 @@ def test_without_keys_a_foreign_name_or_page_gets_nowhere(tmp_path: Path) -> Non
 # Keys over the network
 
 
-def test_keys_through_the_clients_and_the_log_says_no_secret(tmp_path: Path, served: Process, ring: Keyring) -> None:
+def test_clients_send_keys_and_the_log_contains_no_secret(tmp_path: Path, served: Process, ring: Keyring) -> None:
     key = ring.secret("root")
     guess = f"rs_{ring.id_of('root')}_{'5ec4e7' * 10}"
     with Client(served.url, key=key) as service:
@@ -179,7 +179,7 @@ def test_keys_through_the_clients_and_the_log_says_no_secret(tmp_path: Path, ser
     assert re.search(r"GET /v1/learners 401 .* code=unauthorized ", expected)
 
 
-def test_commands_need_no_scope_but_their_own_for_json(served: Process, ring: Keyring, tmp_path: Path) -> None:
+def test_commands_need_only_their_own_scope_with_json(served: Process, ring: Keyring, tmp_path: Path) -> None:
     ring.make("scores", "predict")
     ring.make("learns", "update")
     with Client(served.url, key=ring.secret("root")) as service:
@@ -216,7 +216,7 @@ def test_commands_need_no_scope_but_their_own_for_json(served: Process, ring: Ke
     assert (other.returncode, "predict scope" in other.stderr) == (5, True)
 
 
-def test_a_key_that_is_revoked_by_the_command_is_over_within_a_second_or_so(served: Process, ring: Keyring) -> None:
+def test_a_revoked_key_expires_within_seconds(served: Process, ring: Keyring) -> None:
     token = command("keys", "create", "--keys", str(ring.path), "--name", "new", "--scope", "read").stdout.strip()
 
     def until(status: int) -> None:
@@ -231,7 +231,7 @@ def test_a_key_that_is_revoked_by_the_command_is_over_within_a_second_or_so(serv
 # TLS
 
 
-def test_https_with_a_certificate_of_one_s_own(tmp_path: Path, ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_https_uses_the_configured_certificate(tmp_path: Path, ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1", "localhost")
     trusted, chain, private = tmp_path / "ca.pem", tmp_path / "chain.pem", tmp_path / "key.pem"
@@ -286,7 +286,7 @@ def connect_tls(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
         ({"tls_certificate": __file__}, "TLS with"),
     ],
 )
-def test_files_of_tls_that_are_none_are_told_at_the_start(option: dict[str, str], expected: str) -> None:
+def test_invalid_tls_files_are_reported_at_the_start(option: dict[str, str], expected: str) -> None:
     listener = listen("127.0.0.1", 0)
     with pytest.raises(CannotServe, match=expected):
         Server(Settings(store="memory:", **option), listener, ready=lambda: None)
@@ -296,7 +296,7 @@ def test_files_of_tls_that_are_none_are_told_at_the_start(option: dict[str, str]
 # Pages
 
 
-async def test_every_page_has_a_policy_that_lets_run_what_it_brings_only() -> None:
+async def test_every_page_has_a_policy_for_its_own_scripts_only() -> None:
     async with client() as asking:
         for path in ("/", "/docs", "/docs/oauth2-redirect"):
             reply = await asking.get(path)
@@ -310,7 +310,7 @@ async def test_every_page_has_a_policy_that_lets_run_what_it_brings_only() -> No
             assert len(re.findall("'sha256-", scripts)) == len(inline), path
 
 
-async def test_other_sites_may_read_nothing_unless_they_are_listed(ring: Keyring) -> None:
+async def test_only_listed_sites_may_read_replies(ring: Keyring) -> None:
     asks = {"origin": "https://ours.example", "access-control-request-method": "POST"}
     asks["access-control-request-headers"] = "authorization"
     async with client() as asking:
@@ -337,7 +337,7 @@ async def test_other_sites_may_read_nothing_unless_they_are_listed(ring: Keyring
 # What is read
 
 
-def test_nothing_that_is_read_is_code() -> None:
+def test_no_module_executes_received_or_stored_data() -> None:
     """No module takes anything that could run what was sent or stored."""
     forbidden = re.compile(
         r"\b(pickle|cPickle|dill|cloudpickle|joblib|shelve|marshal)\b|allow_pickle=(?!False)|(?<![\w.])(eval|exec|compile)\("
@@ -349,7 +349,7 @@ def test_nothing_that_is_read_is_code() -> None:
             assert not forbidden.search(code), f"{source.name}: {forbidden.search(code)}"
 
 
-def test_a_setting_shows_no_key(ring: Keyring) -> None:
+def test_settings_never_show_a_key(ring: Keyring) -> None:
     app = create_app(Settings(store="memory:", keys=str(ring.path)))
     secret = ring.secret("root").split("_")[2]
     for item in (app.state.settings, app.state.guard, *app.state.guard._grants.values()):

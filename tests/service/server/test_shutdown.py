@@ -20,7 +20,7 @@ HEAD = b"POST /v1/learners/a/update HTTP/1.1\r\nHost: localhost\r\nContent-Type:
 
 
 @pytest.mark.parametrize(("seconds", "status"), [(120, b"200"), (1, b"503")])
-def test_a_request_under_way_has_the_time_that_the_settings_give(tmp_path: Path, seconds: int, status: bytes) -> None:
+def test_requests_in_progress_get_the_grace_period(tmp_path: Path, seconds: int, status: bytes) -> None:
     with Process("memory:", tmp_path / "log", shutdown_seconds=seconds, body_seconds=100) as service:
         assert httpx.put(f"{service.url}/v1/learners/a", json=DENSE, trust_env=False, timeout=300).status_code == 201
         with (

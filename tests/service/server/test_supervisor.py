@@ -117,7 +117,7 @@ def lines(log: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("count", [WORKERS, 8 * WORKERS])
-def test_connections_are_spread_evenly_though_they_come_at_once(service: Process, count: int) -> None:
+def test_simultaneous_connections_are_spread_evenly(service: Process, count: int) -> None:
     with connections(service):  # each worker has answered one
         pass
     before = answered(service)
@@ -135,7 +135,7 @@ def test_connections_are_spread_evenly_though_they_come_at_once(service: Process
     assert max(share) <= 2 * count / WORKERS  # left to the system, one of them would get nearly all
 
 
-def test_a_scrape_of_any_worker_tells_of_all(service: Process) -> None:
+def test_a_scrape_of_any_worker_covers_all(service: Process) -> None:
     posted = 0
     workers: set[str] = set()
     while len(workers) < WORKERS:
@@ -167,7 +167,7 @@ def test_a_scrape_of_any_worker_tells_of_all(service: Process) -> None:
         assert worker_ids == workers
 
 
-def test_counters_of_learners_never_fall_back_from_scrape_to_scrape(service: Process) -> None:
+def test_learner_counters_never_decrease_between_scrapes(service: Process) -> None:
     """Whoever is scraped is as far as any of them: to Prometheus a counter that falls has begun anew."""
     seen = 0.0
     with connections(service) as clients:
@@ -179,7 +179,7 @@ def test_counters_of_learners_never_fall_back_from_scrape_to_scrape(service: Pro
             seen = now
 
 
-def test_a_learner_made_through_one_worker_is_there_through_the_others(service: Process) -> None:
+def test_a_learner_created_by_one_worker_is_available_on_the_others(service: Process) -> None:
     with connections(service) as clients:
         assert clients[0].put("/v1/learners/fresh", json=DENSE).status_code == 201
         replies = [item.post("/v1/learners/fresh/update", json={"events": events(2, ids=False)}) for item in clients]
@@ -188,7 +188,7 @@ def test_a_learner_made_through_one_worker_is_there_through_the_others(service: 
         assert clients[0].delete("/v1/learners/fresh").status_code == 204
 
 
-def test_lines_of_all_workers_are_whole_and_tell_which(service: Process, log: Path) -> None:
+def test_log_lines_of_all_workers_are_complete_and_name_the_worker(service: Process, log: Path) -> None:
     def report() -> list[object]:
         return [item["worker"] for item in lines(log) if item.get("request_id") == "of-lines"]
 
@@ -202,7 +202,7 @@ def test_lines_of_all_workers_are_whole_and_tell_which(service: Process, log: Pa
         eventually(lambda: len(report()) == attempts)  # noqa: B023 (it is called here)
 
 
-def test_a_worker_that_is_killed_is_there_again(service: Process, log: Path) -> None:
+def test_a_killed_worker_is_restarted(service: Process, log: Path) -> None:
     before = service.children()
     victim = before[0]
     os.kill(victim, signal.SIGKILL)
@@ -217,7 +217,7 @@ def test_a_worker_that_is_killed_is_there_again(service: Process, log: Path) -> 
     assert len(answered(service)) <= WORKERS  # all of them answer a scrape
 
 
-def test_workers_that_were_paused_together_go_on(redis: RedisServer, tmp_path: Path) -> None:
+def test_workers_paused_together_continue(redis: RedisServer, tmp_path: Path) -> None:
     """As a container is paused, or a machine sleeps: the supervisor stands still as well."""
     with Process(redis.url, tmp_path / "log", workers=2, worker_seconds=12) as service:
         service.wait_for("rarestream is ready")
@@ -233,7 +233,7 @@ def test_workers_that_were_paused_together_go_on(redis: RedisServer, tmp_path: P
         assert [service.pid, *service.children()] == all_of_them
 
 
-def test_workers_are_of_the_code_that_started_them(
+def test_workers_run_the_code_that_started_them(
     redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not of another copy that is installed."""
@@ -258,7 +258,7 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(short)
 
 
-def test_a_replacement_that_does_not_start_leaves_the_old_one(
+def test_a_replacement_that_fails_to_start_keeps_the_old_worker(
     redis: RedisServer, tmp_path: Path, temporary: Path
 ) -> None:
     """None can start any more, because the directory that they share is not where it was."""
@@ -290,7 +290,7 @@ def no_descriptors(pid: int) -> Iterator[None]:
     resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
 
 
-def test_where_the_system_gives_no_process_the_others_stay(redis: RedisServer, tmp_path: Path) -> None:
+def test_a_failed_fork_keeps_the_other_workers(redis: RedisServer, tmp_path: Path) -> None:
     with Process(redis.url, tmp_path / "log", workers=2) as service:
         service.wait_for("rarestream is ready")
         before = service.children()
@@ -307,7 +307,7 @@ def test_where_the_system_gives_no_process_the_others_stay(redis: RedisServer, t
         assert service.stop() == -signal.SIGTERM
 
 
-def test_where_none_can_be_started_the_service_ends(redis: RedisServer) -> None:
+def test_the_service_ends_if_no_worker_can_be_started(redis: RedisServer) -> None:
     program = "import sys; sys.executable = '/nowhere/python'; from service.cli.main import main; main()"
     command = [sys.executable, "-c", program, "serve", "--port", "0", "--workers", "2", "--store", redis.url]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -316,7 +316,7 @@ def test_where_none_can_be_started_the_service_ends(redis: RedisServer) -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_a_supervisor_that_is_killed_leaves_nobody_behind(redis: RedisServer, tmp_path: Path, temporary: Path) -> None:
+def test_a_killed_supervisor_leaves_no_workers(redis: RedisServer, tmp_path: Path, temporary: Path) -> None:
     with Process(redis.url, tmp_path / "log", workers=2, log_requests="errors") as service:
         service.wait_for("rarestream is ready")
         workers = service.children()
@@ -331,7 +331,7 @@ def test_a_supervisor_that_is_killed_leaves_nobody_behind(redis: RedisServer, tm
     assert log_text.count("rarestream.server: stopped") == 2  # in good order
 
 
-def test_one_that_is_stopped_before_it_is_ready_ends(redis: RedisServer, tmp_path: Path) -> None:
+def test_a_service_stopped_before_it_is_ready_ends(redis: RedisServer, tmp_path: Path) -> None:
     service = Process(redis.url, tmp_path / "log", workers=2)
     service.launch()
     try:
@@ -344,7 +344,7 @@ def test_one_that_is_stopped_before_it_is_ready_ends(redis: RedisServer, tmp_pat
 
 
 @pytest.mark.parametrize("store", ["memory:", "sqlite:///{}/store.db"])
-def test_stores_of_one_process_are_refused(store: str, tmp_path: Path) -> None:
+def test_single_process_stores_are_refused(store: str, tmp_path: Path) -> None:
     service = Process(store.format(tmp_path), tmp_path / "log", workers=2)
     service.launch()
     assert service.ended() == 2
@@ -352,7 +352,7 @@ def test_stores_of_one_process_are_refused(store: str, tmp_path: Path) -> None:
     assert not (tmp_path / "store.db").exists()
 
 
-def test_what_keeps_a_worker_from_starting_is_said_once(tmp_path: Path) -> None:
+def test_a_start_failure_is_reported_once(tmp_path: Path) -> None:
     service = Process("redis://127.0.0.1:1/not-a-number", tmp_path / "log", workers=4)
     service.launch()
     assert service.ended() == 2
@@ -360,12 +360,12 @@ def test_what_keeps_a_worker_from_starting_is_said_once(tmp_path: Path) -> None:
     assert sorted(re.findall(r"^error: (?:worker (\d+))?", log_text, re.MULTILINE)) == ["", "1"]
 
 
-def test_settings_reach_the_workers_as_they_are() -> None:
+def test_settings_reach_the_workers_unchanged() -> None:
     settings = Settings(store="redis://:secret@host/0", workers=4, webhook="http://x/", log_format="json")
     assert Settings(**json.loads(json.dumps(settings.model_dump(mode="json")))) == settings
 
 
-def test_a_stop_announces_itself_and_answers_what_was_under_way(tmp_path: Path) -> None:
+def test_shutdown_is_announced_and_answers_requests_in_progress(tmp_path: Path) -> None:
     with (
         Process("memory:", tmp_path / "log") as service,
         socket.create_connection(("127.0.0.1", service.port), timeout=300) as connection,

@@ -172,7 +172,7 @@ WRONG = st.one_of(
 
 
 @given(st.lists(messages(), max_size=6), st.one_of(st.none(), WRONG), st.lists(st.integers(0, 400_000)), st.booleans())
-async def test_however_a_stream_is_cut_what_is_read_and_answered_is_what_the_library_reads(
+async def test_any_split_of_a_stream_is_read_like_by_the_library(
     complete: list[list[bytes]], wrong: bytes | None, at: list[int], singly: bool
 ) -> None:
     data = b"".join(frame for item in complete for frame in item) + (wrong or b"")
@@ -190,7 +190,7 @@ async def test_however_a_stream_is_cut_what_is_read_and_answered_is_what_the_lib
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("opcode", [Opcode.TEXT, Opcode.BINARY])
-async def test_a_message_of_every_size_comes_whole_wherever_it_is_cut(size: int, opcode: Opcode) -> None:
+async def test_messages_of_every_size_arrive_complete_for_any_split(size: int, opcode: Opcode) -> None:
     payload = bytes(65 + i % 26 for i in range(size))
     message = payload.decode() if opcode is Opcode.TEXT else payload
     data = frame_bytes(opcode, payload) + frame_bytes(Opcode.PING, b"?") + frame_bytes(opcode, b"end")
@@ -203,7 +203,7 @@ async def test_a_message_of_every_size_comes_whole_wherever_it_is_cut(size: int,
     assert read == [message, *ends]
 
 
-async def test_the_rest_of_a_frame_is_none_even_where_it_looks_like_one() -> None:
+async def test_the_rest_of_a_frame_is_never_parsed_as_a_frame() -> None:
     inner = b"\x82\x83" + bytes(4) + b"abc"
     payload = b"head" + inner + inner
     data = b"\x82" + bytes([0x80 | len(payload)]) + bytes(4) + payload  # masked by zero, so as it stands
@@ -213,7 +213,7 @@ async def test_the_rest_of_a_frame_is_none_even_where_it_looks_like_one() -> Non
 
 
 @pytest.mark.parametrize("early", [0, 1, 5, 11])
-async def test_frames_that_come_before_the_handshake_is_answered_are_read_as_well(early: int) -> None:
+async def test_frames_before_the_handshake_reply_are_read(early: int) -> None:
     app, first = Reader(), frame_bytes(Opcode.TEXT, b"early")
     config = Config(app, log_level="warning", log_config=None, ws=WebSocketProtocol, ws_per_message_deflate=False)
     config.load()
@@ -228,7 +228,7 @@ async def test_frames_that_come_before_the_handshake_is_answered_are_read_as_wel
     assert app.read == ["early", b"late"]
 
 
-async def test_nothing_is_read_until_the_application_has_taken_what_came() -> None:
+async def test_reading_pauses_until_the_application_has_taken_the_messages() -> None:
     go, batches = asyncio.Semaphore(0), asyncio.Queue[Sequence[Any]]()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -259,7 +259,7 @@ async def test_nothing_is_read_until_the_application_has_taken_what_came() -> No
     assert not await took()
 
 
-async def test_messages_of_every_size_are_frames_in_their_order() -> None:
+async def test_messages_of_every_size_are_sent_as_frames_in_order() -> None:
     sizes = [0, 1, 125, 126, 65_535, 65_536, 70_000]
     messages = [bytes([65 + i]) * size for i, size in enumerate(sizes)]
 
@@ -278,7 +278,7 @@ async def test_messages_of_every_size_are_frames_in_their_order() -> None:
     ended(protocol)
 
 
-async def test_messages_before_one_that_is_too_large_are_read() -> None:
+async def test_messages_before_an_oversized_one_are_read() -> None:
     read: list[Any] = []
     finished = asyncio.Event()
 
@@ -336,7 +336,7 @@ GOOD, BAD = Frame(Opcode.TEXT, "na\u00efve".encode()), Frame(Opcode.TEXT, b"na\x
 PIECES = [Frame(Opcode.TEXT, b"na\xc3", fin=False), Frame(Opcode.CONT, b"\xafv", fin=False), Frame(Opcode.CONT, b"e")]
 
 
-async def test_a_text_that_is_not_utf8_ends_it_with_a_reason_and_no_error_of_ours() -> None:
+async def test_invalid_utf8_closes_with_a_reason_and_without_an_internal_error() -> None:
     read, written, logged = await read_of(GOOD, *PIECES, BAD, GOOD, Frame(Opcode.BINARY, b"late"), BAD)
     assert [item.get("text") for item in read] == ["na\u00efve", "na\u00efve", None]
     reason = "the text is not UTF-8 from byte 2 on"
@@ -346,7 +346,7 @@ async def test_a_text_that_is_not_utf8_ends_it_with_a_reason_and_no_error_of_our
 
 
 @pytest.mark.parametrize("last", [Frame(Opcode.CLOSE, b"\x03\xe8"), Frame(Opcode.BINARY, bytes(1001))])
-async def test_a_text_that_is_not_utf8_before_another_end_in_the_same_piece(last: Frame) -> None:
+async def test_invalid_utf8_before_another_close_in_the_same_data(last: Frame) -> None:
     read, written, logged = await read_of(GOOD, BAD, last)
     assert [(item["type"], item.get("text"), item.get("code")) for item in read] == [
         ("websocket.receive", "na\u00efve", None),
@@ -357,7 +357,7 @@ async def test_a_text_that_is_not_utf8_before_another_end_in_the_same_piece(last
 
 
 @pytest.mark.parametrize("how", ["by us", "by peer", "lost"])
-async def test_writing_to_what_is_no_longer_open_is_an_os_error(how: str) -> None:
+async def test_writing_to_a_closed_connection_is_an_os_error(how: str) -> None:
     outcome: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -383,7 +383,7 @@ async def test_writing_to_what_is_no_longer_open_is_an_os_error(how: str) -> Non
 
 
 @pytest.mark.parametrize("how", ["the application is done", "no pong"])
-async def test_a_peer_that_reads_nothing_cannot_keep_a_connection_that_is_closed(how: str) -> None:
+async def test_a_peer_that_reads_nothing_cannot_prevent_the_close(how: str) -> None:
     async def app(_: Any, receive: Any, send: Any) -> None:
         await receive()
         await send({"type": "websocket.accept"})

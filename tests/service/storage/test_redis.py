@@ -27,7 +27,7 @@ async def store(redis_server: RedisServer) -> AsyncIterator[RedisStore]:
 # Away and back.
 
 
-async def test_it_opens_while_redis_is_away() -> None:
+async def test_the_store_opens_while_redis_is_down() -> None:
     with RedisServer() as server:
         server.stop()
         store = await open_store(server.url)
@@ -42,7 +42,7 @@ async def test_it_opens_while_redis_is_away() -> None:
             await store.close()
 
 
-async def test_a_killed_redis_loses_nothing_that_was_returned_and_is_found_again(
+async def test_a_killed_redis_loses_no_returned_data_and_is_reconnected(
     store: RedisStore, redis_server: RedisServer
 ) -> None:
     await store.create("a", BIRTH, b"")
@@ -118,7 +118,7 @@ async def losing_replies(
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
-async def test_an_append_whose_reply_is_lost_lands_once(
+async def test_an_append_with_a_lost_reply_is_stored_once(
     lost: int, store: RedisStore, redis_server: RedisServer
 ) -> None:
     await filled(store, 3)
@@ -136,7 +136,9 @@ async def test_an_append_whose_reply_is_lost_lands_once(
 
 
 @pytest.mark.parametrize("lost", [1, 2])
-async def test_a_serve_whose_reply_is_lost_lands_once(lost: int, store: RedisStore, redis_server: RedisServer) -> None:
+async def test_a_serve_with_a_lost_reply_is_stored_once(
+    lost: int, store: RedisStore, redis_server: RedisServer
+) -> None:
     await filled(store, 3)
     async with losing_replies(redis_server, lost) as url:
         unsure = RedisStore(url)
@@ -153,7 +155,7 @@ async def test_a_serve_whose_reply_is_lost_lands_once(lost: int, store: RedisSto
 
 
 @pytest.mark.parametrize("call", ["append", "serve"])
-async def test_a_repeated_call_that_finds_the_log_trimmed_is_not_sure(
+async def test_a_retry_that_finds_the_log_trimmed_has_unknown_outcome(
     call: str, store: RedisStore, redis_server: RedisServer
 ) -> None:
     """`BehindLog` would say that nothing was written."""
@@ -184,7 +186,7 @@ async def test_a_repeated_call_that_finds_the_log_trimmed_is_not_sure(
     )
 
 
-async def test_a_delete_whose_reply_is_lost_is_not_taken_for_anothers(
+async def test_a_delete_with_a_lost_reply_differs_from_a_foreign_delete(
     store: RedisStore, redis_server: RedisServer
 ) -> None:
     await filled(store, 3)
@@ -201,7 +203,7 @@ async def test_a_delete_whose_reply_is_lost_is_not_taken_for_anothers(
     assert redis_server.key_names() == set()
 
 
-async def test_a_redis_that_hangs_is_unavailable(store: RedisStore, redis_server: RedisServer) -> None:
+async def test_a_hanging_redis_is_unavailable(store: RedisStore, redis_server: RedisServer) -> None:
     await filled(store, 3)
     hasty = RedisStore(f"{redis_server.url}?socket_timeout=0.1")
     try:
@@ -216,7 +218,7 @@ async def test_a_redis_that_hangs_is_unavailable(store: RedisStore, redis_server
         await hasty.close()
 
 
-async def test_more_calls_than_connections_wait_for_their_turn(redis_server: RedisServer) -> None:
+async def test_calls_beyond_the_connections_wait(redis_server: RedisServer) -> None:
     store = RedisStore(f"{redis_server.url}?max_connections=2")
     try:
         await store.create("a", BIRTH, b"")
@@ -252,7 +254,7 @@ async def test_a_redis_out_of_memory_is_unavailable(store: RedisStore, redis_ser
     assert await store.append("a", BIRTH, [record(4)], 3) == [LogEntry(4, *record(4))]
 
 
-async def test_a_redis_that_became_a_replica_is_unavailable(store: RedisStore, redis_server: RedisServer) -> None:
+async def test_a_redis_demoted_to_replica_is_unavailable(store: RedisStore, redis_server: RedisServer) -> None:
     await filled(store, 3)
     try:
         redis_server.command("REPLICAOF", "127.0.0.1", 1)
@@ -262,7 +264,7 @@ async def test_a_redis_that_became_a_replica_is_unavailable(store: RedisStore, r
     assert await store.append("a", BIRTH, [record(4)], 3) == [LogEntry(4, *record(4))]
 
 
-async def test_a_wrong_password_is_not_shown(redis_server: RedisServer) -> None:
+async def test_a_wrong_password_is_masked(redis_server: RedisServer) -> None:
     redis_server.command("ACL", "SETUSER", "ann", "on", ">right", "~*", "+@all")
     store = RedisStore(f"redis://ann:hunter2@127.0.0.1:{redis_server.port}")
     try:
@@ -274,7 +276,7 @@ async def test_a_wrong_password_is_not_shown(redis_server: RedisServer) -> None:
         await store.close()
 
 
-async def test_a_password_that_the_server_repeats_is_not_shown() -> None:
+async def test_a_password_repeated_by_the_server_is_masked() -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(2**16)
         writer.write(b"-ERR unknown command `AUTH`, with args beginning with: `hunter2`\r\n")
@@ -298,7 +300,7 @@ async def test_a_password_that_the_server_repeats_is_not_shown() -> None:
 # Losses.
 
 
-async def test_a_redis_without_its_scripts_gets_them_again(store: RedisStore, redis_server: RedisServer) -> None:
+async def test_a_redis_without_its_scripts_reloads_them(store: RedisStore, redis_server: RedisServer) -> None:
     await filled(store, 2)
     redis_server.command("SCRIPT", "FLUSH")
     assert await store.append("a", BIRTH, [record(3)], 2) == [LogEntry(3, *record(3))]
@@ -312,7 +314,7 @@ async def test_a_flushed_redis_has_lost_its_learners(store: RedisStore, redis_se
     assert await store.heads() == {}
 
 
-async def test_a_redis_restored_from_an_older_copy_shows(store: RedisStore, redis_server: RedisServer) -> None:
+async def test_a_redis_restored_from_an_older_copy_is_detected(store: RedisStore, redis_server: RedisServer) -> None:
     await filled(store, 3)
     backup = {key: redis_server.command("DUMP", key) for key in redis_server.key_names()}
     await store.append("a", BIRTH, [record(4), record(5)], 3)
@@ -325,7 +327,9 @@ async def test_a_redis_restored_from_an_older_copy_shows(store: RedisStore, redi
     assert await store.append("a", BIRTH, [record(6)], 3) == [LogEntry(4, *record(6))]
 
 
-async def test_an_evicted_part_of_a_snapshot_is_damage(store: RedisStore, redis_server: RedisServer) -> None:
+async def test_an_evicted_part_of_a_snapshot_is_reported_as_damage(
+    store: RedisStore, redis_server: RedisServer
+) -> None:
     await filled(store, 3)
     await store.save("a", BIRTH, 2, b"two", 2, trim=False)
     (part,) = [key for key in redis_server.key_names() if ":part:" in key]

@@ -38,7 +38,7 @@ def meta(name: str) -> str:
     return f"rarestream:{{{name}}}:meta"
 
 
-async def test_learners_are_spread_and_everything_works_everywhere(store: Store, running: Cluster) -> None:
+async def test_learners_are_spread_and_every_operation_works_on_each_node(store: Store, running: Cluster) -> None:
     assert {running.home(meta(name)) for name in NAMES} == {0, 1, 2}
     for name in NAMES:
         await filled(store, 3, name)
@@ -61,7 +61,7 @@ async def test_learners_are_spread_and_everything_works_everywhere(store: Store,
     assert left == []
 
 
-async def test_many_learners_have_their_heads(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_heads_lists_many_learners(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.storage.redis.redis_store.LISTED", 7)
     names = [f"learner-{number}" for number in range(30)]
     for name in names:
@@ -74,7 +74,7 @@ def identity(server: RedisServer) -> str:
     return actual.decode() if isinstance(actual, bytes) else str(actual)
 
 
-async def test_a_slot_that_moves_is_followed(store: Store, running: Cluster) -> None:
+async def test_a_moved_slot_is_followed(store: Store, running: Cluster) -> None:
     """ASK while its keys go over: scripts have to wait then, as some of their keys are nowhere. MOVED after it."""
     name = next(name for name in NAMES if running.home(meta(name)) == 1)
     await filled(store, 3, name)
@@ -104,7 +104,7 @@ async def test_a_slot_that_moves_is_followed(store: Store, running: Cluster) -> 
 
 
 @pytest.mark.parametrize("acks", ["memory", "aof"])
-async def test_a_killed_node_has_its_replica_take_over(acks: str) -> None:
+async def test_the_replica_of_a_killed_node_takes_over(acks: str) -> None:
     with cluster(node_timeout_ms=3000) as servers:
         store = await open_store(servers.url, acks)
         try:
@@ -124,7 +124,7 @@ async def test_a_killed_node_has_its_replica_take_over(acks: str) -> None:
             await store.close()
 
 
-async def test_a_password_is_not_shown(running: Cluster) -> None:
+async def test_passwords_are_masked(running: Cluster) -> None:
     store = await open_store(running.url.replace("//", "//ann:hunter2@"))
     try:
         with pytest.raises(StoreUnavailable, match=r"^Redis:") as caught:

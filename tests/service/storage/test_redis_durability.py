@@ -50,7 +50,7 @@ def waits(server: RedisServer, command: str) -> int:
 
 
 @pytest.mark.parametrize("acks", ["", "disk", "replicas", "replicas:0", "replicas:-1", "replicas:x", "AOF"])
-async def test_another_setting_is_refused(acks: str) -> None:
+async def test_invalid_acks_are_refused(acks: str) -> None:
     with pytest.raises(ValidationError, match="acks"):
         Settings(acks=acks)
     with pytest.raises(ValueError, match="acks"):
@@ -58,7 +58,7 @@ async def test_another_setting_is_refused(acks: str) -> None:
 
 
 @pytest.mark.parametrize("acks", ["aof", "replicas:1"])
-async def test_the_other_stores_have_one_way(acks: str, tmp_path: Path) -> None:
+async def test_other_stores_accept_the_default_acks_only(acks: str, tmp_path: Path) -> None:
     for url in ("memory:", f"sqlite:///{tmp_path / 'store.db'}"):
         with pytest.raises(ValueError, match=f"acks={acks}"):
             await open_store(url, acks)
@@ -66,13 +66,13 @@ async def test_the_other_stores_have_one_way(acks: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("acks", ["memory", "aof", "replicas:1"])
-async def test_it_opens_while_redis_is_away(acks: str) -> None:
+async def test_the_store_opens_while_redis_is_down(acks: str) -> None:
     async with opened("redis://127.0.0.1:1", acks) as store:
         with pytest.raises(StoreUnavailable):
             await store.create("a", BIRTH, b"")
 
 
-def test_serve_refuses_what_the_store_cannot_do(tmp_path: Path) -> None:
+def test_serve_refuses_unsupported_acks(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'store.db'}"
     command = [sys.executable, "-m", "service", "serve", "--port", "0", "--store", store, "--acks", "aof"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -83,7 +83,7 @@ def test_serve_refuses_what_the_store_cannot_do(tmp_path: Path) -> None:
 # memory
 
 
-async def test_without_an_append_only_file_operators_are_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_missing_append_only_file_is_reported_to_operators(caplog: pytest.LogCaptureFixture) -> None:
     with RedisServer(appendonly="no") as server, caplog.at_level(logging.WARNING, "rarestream.store"):
         async with opened(server.url, "memory") as store, serving(store) as (http, _):
             assert store.caution is not None
@@ -111,14 +111,14 @@ async def test_without_an_append_only_file_operators_are_told(caplog: pytest.Log
     ],
     ids=["no file", "everysec", "no fsync on rewrite", "no file, with WAITAOF", "no fsync, with WAITAOF"],
 )
-async def test_a_server_that_cannot_promise_the_disk_is_refused_at_the_start(
+async def test_a_server_without_durable_writes_is_refused_at_the_start(
     binary: str, options: dict[str, str], why: str
 ) -> None:
     with RedisServer(binary, **options) as server, pytest.raises(ValueError, match=why):
         await open_store(server.url, "aof")
 
 
-async def test_a_server_that_does_not_tell_its_settings_is_refused_at_the_start() -> None:
+async def test_a_server_hiding_its_settings_is_refused_at_the_start() -> None:
     with RedisServer() as server:
         server.command("ACL", "SETUSER", "ann", "on", ">hunter2", "~*", "+@all", "-config")
         with pytest.raises(ValueError, match="CONFIG") as caught:
@@ -131,7 +131,7 @@ async def test_a_server_that_does_not_tell_its_settings_is_refused_at_the_start(
 
 
 @pytest.mark.parametrize(("binary", "command"), [(REDIS, "config"), (VALKEY, "waitaof")], ids=["redis", "valkey"])
-async def test_everything_that_is_durable_on_return_is_waited_for(binary: str, command: str) -> None:
+async def test_every_durable_call_waits_for_the_acknowledgement(binary: str, command: str) -> None:
     with RedisServer(binary) as server:
         async with opened(server.url, "aof") as store:
 
@@ -174,7 +174,7 @@ async def test_everything_that_is_durable_on_return_is_waited_for(binary: str, c
                 assert [await times(call()), await times(call())] == [1, 1]  # also where all is there already
 
 
-async def test_settings_that_change_are_found_out_by_the_next_write() -> None:
+async def test_changed_settings_are_detected_by_the_next_write() -> None:
     for binary, setting, word in (
         (REDIS, ("appendfsync", "everysec", "always"), "WAITAOF"),
         (VALKEY, ("appendonly", "no", "yes"), "appendonly"),
@@ -192,7 +192,7 @@ async def test_settings_that_change_are_found_out_by_the_next_write() -> None:
                 assert await store.heads() == {"a": LogHead(BIRTH, 4)}
 
 
-def test_a_reply_is_read_by_the_command_that_it_answers() -> None:
+def test_a_reply_is_interpreted_according_to_its_command() -> None:
     """Two writes of a node are under way while the servers, that lack WAITAOF, are set up otherwise."""
     acks = Acks("aof", 5.0)
     lacking = ResponseError("unknown command 'WAITAOF'")
@@ -212,7 +212,7 @@ def test_a_reply_is_read_by_the_command_that_it_answers() -> None:
         acks.check(acks.command(), [0, 0])
 
 
-async def test_several_writes_at_once_are_each_held_to_the_setting() -> None:
+async def test_concurrent_writes_each_check_the_setting() -> None:
     with RedisServer() as server:
         async with opened(server.url, "aof") as store:
             await filled(store, 3)
@@ -226,7 +226,7 @@ async def test_several_writes_at_once_are_each_held_to_the_setting() -> None:
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
-async def test_what_waitaof_acknowledged_survives_a_kill_of_redis(fsync: str) -> None:
+async def test_writes_acknowledged_by_waitaof_survive_a_kill_of_redis(fsync: str) -> None:
     with RedisServer(VALKEY, appendfsync=fsync) as server:
         async with opened(server.url, "aof") as store:
             await filled(store, 3)
@@ -239,7 +239,7 @@ async def test_what_waitaof_acknowledged_survives_a_kill_of_redis(fsync: str) ->
 # replicas
 
 
-async def test_an_event_counts_once_so_many_replicas_have_it() -> None:
+async def test_an_event_counts_when_enough_replicas_have_it() -> None:
     with watched() as servers:
         async with opened(f"{servers.url}&socket_timeout=3", "replicas:1") as store:
             assert store.caution is None
@@ -260,7 +260,7 @@ async def test_an_event_counts_once_so_many_replicas_have_it() -> None:
             assert replica.command("XLEN", "rarestream:{a}:log") == 4
 
 
-async def test_too_few_replicas_are_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
+async def test_too_few_replicas_are_reported_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
     with RedisServer() as server, caplog.at_level(logging.WARNING, "rarestream.store"):
         async with opened(server.url + SHORT, "replicas:2") as store:
             assert store.caution is not None
@@ -270,7 +270,7 @@ async def test_too_few_replicas_are_told_at_the_start(caplog: pytest.LogCaptureF
                 await store.create("a", BIRTH, b"")
 
 
-async def test_a_server_that_takes_over_has_to_promise_the_same() -> None:
+async def test_a_new_master_must_meet_the_same_durability() -> None:
     with watched(VALKEY) as servers:
         async with opened(servers.url, "aof") as store:
             await filled(store, 3)

@@ -35,7 +35,7 @@ async def append(store: Store, number: int, after: int) -> list[LogEntry]:
 
 
 @pytest.mark.parametrize("binary", [REDIS, VALKEY], ids=["redis", "valkey"])
-async def test_a_killed_master_loses_nothing_that_a_replica_had(binary: str) -> None:
+async def test_a_killed_master_loses_nothing_a_replica_had(binary: str) -> None:
     """Eight writers, who repeat what failed by its token, go on over the fail-over."""
     with watched(binary, password="hunter2", sentinel_password="hunter3") as servers:
         store = await open_store(servers.url, "replicas:1")
@@ -73,7 +73,7 @@ async def test_a_killed_master_loses_nothing_that_a_replica_had(binary: str) -> 
             await store.close()
 
 
-async def test_a_master_that_hangs_is_left_and_never_written_to_again() -> None:
+async def test_a_hanging_master_is_abandoned_and_never_written_to_again() -> None:
     with watched() as servers:
         store = await open_store(f"{servers.url}&socket_timeout=1", "memory")
         try:
@@ -93,7 +93,7 @@ async def test_a_master_that_hangs_is_left_and_never_written_to_again() -> None:
             await store.close()
 
 
-async def test_a_replica_that_is_taken_for_the_master_is_neither_read_nor_written() -> None:
+async def test_a_replica_mistaken_for_the_master_is_neither_read_nor_written() -> None:
     with watched() as servers:
         first = await open_store(servers.url)
         second = None
@@ -114,7 +114,7 @@ async def test_a_replica_that_is_taken_for_the_master_is_neither_read_nor_writte
                 await second.close()
 
 
-async def test_a_wrong_password_of_a_sentinel_or_a_master_is_not_shown() -> None:
+async def test_a_wrong_password_of_a_sentinel_or_a_master_is_masked() -> None:
     with watched(password="right", sentinel_password="correct") as servers:
         for url in (
             servers.url.replace(":right@", ":hunter2@"),
@@ -144,7 +144,7 @@ async def test_a_wrong_password_of_a_sentinel_or_a_master_is_not_shown() -> None
         "redis://:hunter2@one,two",
     ],
 )
-async def test_a_bad_url_names_the_forms_and_shows_no_password(url: str) -> None:
+async def test_an_invalid_url_lists_the_forms_and_masks_passwords(url: str) -> None:
     with pytest.raises(ValueError, match="redis\\+sentinel://") as caught:
         await open_store(url)
     assert URL_FORMS in str(caught.value)
@@ -160,7 +160,7 @@ async def test_a_bad_url_names_the_forms_and_shows_no_password(url: str) -> None
         "redis+cluster://127.0.0.1:1",
     ],
 )
-async def test_servers_that_are_away_are_unavailable(url: str) -> None:
+async def test_unreachable_servers_are_unavailable(url: str) -> None:
     store = await open_store(url)
     try:
         with pytest.raises(StoreUnavailable, match=r"^Redis:") as caught:

@@ -42,7 +42,7 @@ async def test_all_keys_of_a_learner_are_in_one_slot(
         assert redis_server.key_names() == set()
 
 
-async def test_what_is_forgotten_leaves_no_key(
+async def test_deleted_data_leaves_no_key(
     store: RedisStore, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis, "SNAPSHOT_PART", 3)
@@ -63,7 +63,7 @@ async def test_what_is_forgotten_leaves_no_key(
     assert redis_server.command("XLEN", "rarestream:{a}:log") == 3
 
 
-async def test_what_has_no_tombstone_takes_no_memory(store: RedisStore, redis_server: RedisServer) -> None:
+async def test_events_without_a_tombstone_use_no_memory(store: RedisStore, redis_server: RedisServer) -> None:
     await store.create("a", BIRTH, b"")
     for number in range(100):
         await store.serve(
@@ -77,7 +77,7 @@ async def test_what_has_no_tombstone_takes_no_memory(store: RedisStore, redis_se
     assert [redis_server.command(command, f"rarestream:{{a}}:{key}") for command, key in holder] == [0, 0, 0, 0]
 
 
-async def test_what_an_older_release_left_of_a_deleted_learner_is_not_a_new_ones(
+async def test_leftovers_of_an_older_release_do_not_reach_a_new_learner(
     store: RedisStore, redis_server: RedisServer
 ) -> None:
     await served(store, events(0, 5))
@@ -89,7 +89,7 @@ async def test_what_an_older_release_left_of_a_deleted_learner_is_not_a_new_ones
     assert await store.pending("a", BIRTH) == ServedCounts(3, 33, 0, 0)
 
 
-async def test_parts_of_a_snapshot_that_never_became_whole_expire(
+async def test_parts_of_an_incomplete_snapshot_expire(
     store: RedisStore, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled(store, 3)
@@ -110,7 +110,9 @@ async def test_parts_of_a_snapshot_that_never_became_whole_expire(
     assert await store.load("a", BIRTH) is None
 
 
-async def test_a_crash_while_creating_leaves_nothing_in_the_way(store: RedisStore, redis_server: RedisServer) -> None:
+async def test_a_crash_during_creation_does_not_prevent_a_new_creation(
+    store: RedisStore, redis_server: RedisServer
+) -> None:
     redis_server.command("SADD", LEARNERS, f"{token(5).hex()}:a")  # listed, and then the node died
     assert await store.heads() == {}
     assert await store.create("a", BIRTH, b"") == LogHead(BIRTH, 1)
@@ -120,7 +122,7 @@ async def test_a_crash_while_creating_leaves_nothing_in_the_way(store: RedisStor
     assert redis_server.command("SCARD", LEARNERS) == 3  # the loser of a race has gone
 
 
-async def test_heads_takes_many_learners_in_steps(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_heads_reads_many_learners_in_steps(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis, "LISTED", 3)
     for number in range(10):
         await store.create(f"learner-{number}", token(number), b"")

@@ -48,7 +48,7 @@ async def refused(url: str) -> str:
         await store.close()
 
 
-async def test_one_server(tls: Certificate, tmp_path: Path) -> None:
+async def test_tls_to_one_server(tls: Certificate, tmp_path: Path) -> None:
     with RedisServer(DEBIAN, tls=tls, **of_user("ann", "hunter2")) as server:
         place = f"127.0.0.1:{server.port}/0?"
         store = await open_store(f"rediss://ann:hunter2@{place}{urlencode(tls.options)}")
@@ -62,7 +62,7 @@ async def test_one_server(tls: Certificate, tmp_path: Path) -> None:
         await refused(f"redis://ann:hunter2@{place}")
 
 
-async def test_sentinels_and_their_master(tls: Certificate) -> None:
+async def test_tls_to_sentinels_and_their_master(tls: Certificate) -> None:
     """The store goes by its own user to the master, by the Sentinels' to them, and over a fail-over."""
     users = {"user": "ann", "password": "hunter2", "sentinel_user": "sue", "sentinel_password": "hunter3"}
     with watched(DEBIAN, tls=tls, **users) as servers:
@@ -84,7 +84,7 @@ async def test_sentinels_and_their_master(tls: Certificate) -> None:
         assert "no Sentinel" in await refused(servers.url.replace("rediss", "redis").partition("&ssl")[0])
 
 
-async def test_a_cluster(tls: Certificate) -> None:
+async def test_tls_to_a_cluster(tls: Certificate) -> None:
     with cluster(DEBIAN, "ann", "hunter2", tls) as servers:
         store = await open_store(servers.url, "aof")
         try:

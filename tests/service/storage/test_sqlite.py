@@ -45,13 +45,13 @@ def other_process(path: Path) -> closing[sqlite3.Connection]:
     return closing(sqlite3.connect(path, isolation_level=None))
 
 
-async def test_it_is_durable_by_fsync_at_every_commit(store: SqliteStore) -> None:
+async def test_every_commit_is_durable_by_fsync(store: SqliteStore) -> None:
     pragmas = [("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1)]
     for name, value in pragmas:
         assert await store._write(lambda db, name=name: db.execute(f"PRAGMA {name}").fetchone()) == (value,)
 
 
-async def test_all_that_waits_is_one_transaction(store: SqliteStore, path: Path) -> None:
+async def test_waiting_writes_share_one_transaction(store: SqliteStore, path: Path) -> None:
     names = [f"learner-{number}" for number in range(25)]
     for name in names:
         await store.create(name, BIRTH, b"")
@@ -68,7 +68,7 @@ async def test_all_that_waits_is_one_transaction(store: SqliteStore, path: Path)
     assert statements.count("COMMIT") <= 2
 
 
-async def test_a_call_that_fails_does_not_fail_those_beside_it(store: SqliteStore, path: Path) -> None:
+async def test_a_failed_call_does_not_fail_concurrent_calls(store: SqliteStore, path: Path) -> None:
     await store.create("a", BIRTH, b"")
     with other_process(path) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -89,7 +89,7 @@ async def test_a_call_that_fails_does_not_fail_those_beside_it(store: SqliteStor
     ]
 
 
-async def test_a_full_disk_fails_what_does_not_fit_and_nothing_else(store: SqliteStore, path: Path) -> None:
+async def test_a_full_disk_fails_only_the_writes_that_do_not_fit(store: SqliteStore, path: Path) -> None:
     await store.create("a", BIRTH, b"")
 
     def limit(pages: int) -> int:
@@ -118,7 +118,7 @@ async def test_a_full_disk_fails_what_does_not_fit_and_nothing_else(store: Sqlit
     assert [entry.position for entry in await store.append("a", BIRTH, [(token(99), bytes(2_000_000))], 9)] == [10]
 
 
-async def test_a_locked_file_is_unavailable_until_it_is_free(path: Path) -> None:
+async def test_a_locked_file_is_unavailable_until_it_is_unlocked(path: Path) -> None:
     store = await SqliteStore.open(path, busy_seconds=0.05)
     try:
         log = await filled(store, 2)
@@ -147,7 +147,7 @@ async def test_a_read_does_not_wait_for_a_write(store: SqliteStore, path: Path) 
     assert await append == [LogEntry(4, *record(4))]
 
 
-async def test_what_was_committed_comes_into_the_file_while_the_store_is_open(
+async def test_committed_data_is_checkpointed_while_the_store_is_open(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "_STEP", 8)
@@ -156,7 +156,7 @@ async def test_what_was_committed_comes_into_the_file_while_the_store_is_open(
     await eventually_async(lambda: path.stat().st_size > 100_000)
 
 
-async def test_the_wal_begins_anew_under_writes_without_a_pause(
+async def test_the_wal_restarts_under_continuous_writes(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "WAL_PAGES", 64)
@@ -172,7 +172,7 @@ async def test_the_wal_begins_anew_under_writes_without_a_pause(
     assert len(await whole_log(store)) == number
 
 
-async def test_the_wal_does_not_grow_without_end_where_the_thread_does_not_keep_up(
+async def test_the_wal_is_bounded_if_the_checkpoint_thread_falls_behind(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "_STEP", 2**40)  # it does nothing at all
@@ -185,7 +185,7 @@ async def test_the_wal_does_not_grow_without_end_where_the_thread_does_not_keep_
     assert len(await whole_log(store)) == 101
 
 
-async def test_what_a_crash_left_of_a_snapshot_is_not_seen_and_goes(store: SqliteStore, path: Path) -> None:
+async def test_remains_of_a_crashed_snapshot_are_invisible_and_removed(store: SqliteStore, path: Path) -> None:
     await filled(store, 3)
     with other_process(path) as other:
         for age in (STALE_SECONDS + 60, 0):
@@ -203,7 +203,7 @@ async def test_what_a_crash_left_of_a_snapshot_is_not_seen_and_goes(store: Sqlit
             assert other.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
 
-async def test_what_is_forgotten_or_refused_leaves_no_row(
+async def test_forgotten_and_refused_data_leaves_no_row(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "SNAPSHOT_PART", 3)
@@ -218,7 +218,7 @@ async def test_what_is_forgotten_or_refused_leaves_no_row(
         assert other.execute("SELECT position FROM entry ORDER BY position").fetchall() == [(7,), (8,), (9,)]
 
 
-async def test_what_was_served_goes_in_steps_and_leaves_no_row(
+async def test_served_events_are_removed_in_steps_without_leftovers(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(served_rows, "CLEARED", 4)
@@ -236,7 +236,7 @@ async def test_what_was_served_goes_in_steps_and_leaves_no_row(
     assert await store.recall("b", BIRTH, ["0", "4"]) == [event(0), event(4)]
 
 
-async def test_what_a_crash_left_of_a_deleted_learner_goes_with_the_next(store: SqliteStore, path: Path) -> None:
+async def test_remains_of_a_crashed_deletion_are_removed_by_the_next_one(store: SqliteStore, path: Path) -> None:
     await served(store, events(0, 15), "a")
     await served(store, events(0, 5), "b")
     with other_process(path) as other:
@@ -248,7 +248,7 @@ async def test_what_a_crash_left_of_a_deleted_learner_goes_with_the_next(store: 
         assert other.execute("SELECT learner FROM pending").fetchall() == [(3,)]
 
 
-async def test_what_has_no_tombstone_has_no_row(store: SqliteStore, path: Path) -> None:
+async def test_events_without_a_tombstone_have_no_row(store: SqliteStore, path: Path) -> None:
     await store.create("a", BIRTH, b"")
     for number in range(100):
         await store.serve(
@@ -259,7 +259,7 @@ async def test_what_has_no_tombstone_has_no_row(store: SqliteStore, path: Path) 
         assert other.execute(query).fetchone() == (10, 5, 5)
 
 
-def test_a_loop_that_is_closed_before_the_store_leaves_no_thread(path: Path) -> None:
+def test_an_event_loop_closed_before_the_store_leaves_no_thread(path: Path) -> None:
     before = set(threading.enumerate())
 
     async def go() -> None:
@@ -306,7 +306,7 @@ def append_and_kill(url: str) -> list[bytes]:
         return returned + [line for line in process.stdout if line.endswith(b"\n")]
 
 
-async def test_a_process_killed_while_it_appends_loses_nothing_that_was_returned(path: Path) -> None:
+async def test_a_process_killed_during_appends_loses_no_returned_data(path: Path) -> None:
     returned = await asyncio.to_thread(append_and_kill, f"sqlite:///{path}")
     store = await open_store(f"sqlite:///{path}")
     try:
@@ -320,7 +320,7 @@ async def test_a_process_killed_while_it_appends_loses_nothing_that_was_returned
         await store.close()
 
 
-async def test_many_open_a_new_file_at_once(path: Path) -> None:
+async def test_many_stores_open_a_new_file_concurrently(path: Path) -> None:
     stores = await asyncio.gather(*(SqliteStore.open(path) for _ in range(8)))
     try:
         heads = await asyncio.gather(*(store.create("a", BIRTH, b"") for store in stores))
@@ -330,7 +330,7 @@ async def test_many_open_a_new_file_at_once(path: Path) -> None:
             await store.close()
 
 
-async def test_it_waits_for_a_process_that_is_making_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_open_waits_for_a_process_creating_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreUnavailable, match="locked"):
@@ -355,24 +355,24 @@ async def test_the_url_is_relative_with_three_slashes_and_absolute_with_four(
         assert (tmp_path / name).exists()
 
 
-async def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+async def test_a_missing_directory_is_reported(tmp_path: Path) -> None:
     with pytest.raises(WrongStore, match="nowhere"):
         await SqliteStore.open(tmp_path / "nowhere" / "store.db")
 
 
-async def test_a_directory_is_no_store(tmp_path: Path) -> None:
+async def test_a_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match=re.escape(str(tmp_path))):
         await SqliteStore.open(tmp_path)
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:
+def test_a_file_other_than_a_database_is_refused_and_unchanged(path: Path) -> None:
     path.write_bytes(b"a letter to my aunt" * 100)
     with pytest.raises(WrongStore, match=path.stem):
         asyncio.run(SqliteStore.open(path))
     assert path.read_bytes() == b"a letter to my aunt" * 100
 
 
-def test_the_database_of_another_program_is_refused_and_left_alone(path: Path) -> None:
+def test_the_database_of_another_program_is_refused_and_unchanged(path: Path) -> None:
     with other_process(path) as other:
         other.execute("CREATE TABLE recipe (name)")
     before = path.read_bytes()
@@ -390,7 +390,7 @@ async def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
         await SqliteStore.open(path)
 
 
-async def test_a_file_of_the_second_version_keeps_what_it_remembers(path: Path) -> None:
+async def test_a_version_2_file_keeps_its_served_events(path: Path) -> None:
     with other_process(path) as other:
         for statement in (*schema.FIRST, *schema.SERVED):
             other.execute(statement)
@@ -416,7 +416,7 @@ async def test_a_file_of_the_second_version_keeps_what_it_remembers(path: Path) 
         await store.close()
 
 
-async def test_a_file_of_the_first_version_is_brought_up_to_date(path: Path) -> None:
+async def test_a_version_1_file_is_migrated(path: Path) -> None:
     with other_process(path) as other:
         for statement in schema.FIRST:
             other.execute(statement)

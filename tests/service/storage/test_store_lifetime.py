@@ -13,7 +13,7 @@ from tests.harness.fixtures import Opener
 from tests.harness.store_records import BIRTH, UNBOUNDED, filled, log_after, record, token, whole_log
 
 
-async def test_what_was_written_is_there_after_reopening(open_again: Opener) -> None:
+async def test_written_data_is_present_after_reopening(open_again: Opener) -> None:
     first = await open_again()
     log = await filled(first, 6)
     await first.create("b", token(100), b"b")
@@ -26,7 +26,7 @@ async def test_what_was_written_is_there_after_reopening(open_again: Opener) -> 
     assert await second.append("a", BIRTH, [record(7)], 6) == [LogEntry(7, *record(7))]
 
 
-async def test_close_finishes_what_was_begun(open_again: Opener) -> None:
+async def test_close_completes_started_calls(open_again: Opener) -> None:
     store = await open_again()
     await filled(store, 3)
     begun = [asyncio.create_task(store.append("a", BIRTH, [record(number)], 3)) for number in range(4, 44)]
@@ -65,7 +65,7 @@ async def test_a_closed_store_is_unavailable(store: Store) -> None:
             await call
 
 
-async def test_a_cancelled_append_harms_no_other(kind: str, store: Store) -> None:
+async def test_a_cancelled_append_does_not_affect_others(kind: str, store: Store) -> None:
     await store.create("a", BIRTH, b"created")
     tasks = [asyncio.create_task(store.append("a", BIRTH, [record(number)], 1)) for number in range(2, 42)]
     await asyncio.sleep(0)
@@ -100,7 +100,7 @@ async def test_a_cancelled_append_harms_no_other(kind: str, store: Store) -> Non
         "rediss://:hunter2@localhost?ssl_cert_reqs=hunter2",
     ],
 )
-async def test_a_bad_url_names_the_forms_and_shows_no_password(url: str) -> None:
+async def test_an_invalid_url_lists_the_forms_and_masks_passwords(url: str) -> None:
     with pytest.raises(ValueError, match="sqlite:///") as caught:
         await open_store(url)
     assert URL_FORMS in str(caught.value)

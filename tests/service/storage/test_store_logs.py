@@ -33,19 +33,19 @@ async def test_create_starts_a_log_with_its_creation_record(store: Store) -> Non
     assert await store.read("a", BIRTH, 0, 10) == [LogEntry(1, BIRTH, EVERY_BYTE)]
 
 
-async def test_create_of_an_existing_name_changes_nothing_and_tells_its_head(store: Store) -> None:
+async def test_creating_an_existing_name_changes_nothing_and_returns_its_head(store: Store) -> None:
     log = await filled(store, 3)
     assert await store.create("a", token(9), b"other") == LogHead(BIRTH, 3)
     assert await whole_log(store) == log
     assert await store.heads() == {"a": LogHead(BIRTH, 3)}
 
 
-async def test_create_is_repeated_with_the_same_token(store: Store) -> None:
+async def test_create_can_be_repeated_with_the_same_token(store: Store) -> None:
     assert await store.create("a", BIRTH, b"created") == await store.create("a", BIRTH, b"created") == LogHead(BIRTH, 1)
     assert len(await whole_log(store)) == 1
 
 
-async def test_of_many_that_create_at_once_one_wins(open_again: Opener) -> None:
+async def test_one_of_several_concurrent_creations_wins(open_again: Opener) -> None:
     stores = [await open_again() for _ in range(4)]
     heads = await asyncio.gather(*(stores[n % 4].create("a", token(n), b"by %d" % n) for n in range(20)))
     assert len(set(heads)) == 1
@@ -66,7 +66,7 @@ async def test_heads_lists_every_learner(store: Store) -> None:
     assert await store.heads() == {"b": LogHead(token(100), 1)}
 
 
-async def test_any_name_is_a_learner_of_its_own(store: Store) -> None:
+async def test_any_name_identifies_its_own_learner(store: Store) -> None:
     for number, name in enumerate(NAMES):
         await store.create(name, token(number), name.encode())
         await store.save(name, token(number), 1, name.encode(), 1, trim=False)
@@ -110,7 +110,7 @@ async def test_a_deleted_learner_is_gone(store: Store) -> None:
     assert await store.heads() == {}
 
 
-async def test_a_learner_created_anew_is_another(store: Store) -> None:
+async def test_a_recreated_learner_is_a_new_learner(store: Store) -> None:
     await filled(store, 3)
     await store.save("a", BIRTH, 2, b"snapshot", 2, trim=True)
     await store.delete("a", BIRTH)
@@ -123,11 +123,11 @@ async def test_a_learner_created_anew_is_another(store: Store) -> None:
     assert await store.heads() == {"a": LogHead(anew, 1)}
 
 
-async def test_what_never_was_is_gone(store: Store) -> None:
+async def test_a_learner_that_never_existed_is_gone(store: Store) -> None:
     await assert_gone(store, BIRTH)
 
 
-async def test_append_returns_every_entry_after(store: Store) -> None:
+async def test_append_returns_every_later_entry(store: Store) -> None:
     await store.create("a", BIRTH, b"created")
     assert await store.append("a", BIRTH, [(token(2), EVERY_BYTE)], 1) == [LogEntry(2, token(2), EVERY_BYTE)]
     assert await store.append("a", BIRTH, [record(3), record(4)], 0) == [
@@ -140,14 +140,14 @@ async def test_append_returns_every_entry_after(store: Store) -> None:
     assert await store.append("a", BIRTH, [(token(5), b"")], 4) == [LogEntry(5, token(5), b"")]
 
 
-async def test_append_returns_what_other_nodes_appended(open_again: Opener) -> None:
+async def test_append_returns_entries_of_other_nodes(open_again: Opener) -> None:
     item, other = await open_again(), await open_again()
     await filled(item, 3)
     await other.append("a", BIRTH, [record(4)], 3)
     assert await item.append("a", BIRTH, [record(5)], 3) == [LogEntry(4, *record(4)), LogEntry(5, *record(5))]
 
 
-async def test_a_repeated_append_stands_once(open_again: Opener) -> None:
+async def test_a_repeated_append_is_stored_once(open_again: Opener) -> None:
     item, other = await open_again(), await open_again()
     await filled(item, 2)
     first = await item.append("a", BIRTH, [record(3), record(4)], 2)
@@ -162,7 +162,7 @@ async def test_a_repeated_append_stands_once(open_again: Opener) -> None:
     assert await item.heads() == {"a": LogHead(BIRTH, 6)}
 
 
-async def test_nodes_that_append_at_once_see_one_log(open_again: Opener) -> None:
+async def test_nodes_appending_concurrently_see_one_log(open_again: Opener) -> None:
     """Two nodes with several tasks each: positions without gaps, and every node sees every entry once, in order."""
     nodes = [await open_again(), await open_again()]
     await nodes[0].create("a", BIRTH, b"created")
@@ -186,7 +186,7 @@ async def test_nodes_that_append_at_once_see_one_log(open_again: Opener) -> None
     assert max(map(len, seen)) == len(log) - 1
 
 
-async def test_many_learners_append_at_once(store: Store) -> None:
+async def test_many_learners_append_concurrently(store: Store) -> None:
     names = [f"learner-{number}" for number in range(30)]
     await asyncio.gather(*(store.create(name, BIRTH, b"") for name in names))
     await asyncio.gather(*(store.append(name, BIRTH, [record(n)], 1) for name in names for n in range(2, 7)))
@@ -197,7 +197,7 @@ async def test_many_learners_append_at_once(store: Store) -> None:
         assert {entry.token for entry in log} == {BIRTH, *map(token, range(2, 7))}
 
 
-async def test_read_gives_so_many_entries_after(store: Store) -> None:
+async def test_read_returns_a_limited_number_of_entries(store: Store) -> None:
     log = await filled(store, 10)
     assert await store.read("a", BIRTH, 0, 100) == log
     assert await store.read("a", BIRTH, 3, 4) == log[3:7]
@@ -206,7 +206,7 @@ async def test_read_gives_so_many_entries_after(store: Store) -> None:
     assert await store.read("a", BIRTH, 99, 4) == []
 
 
-async def test_a_reply_carries_so_many_bytes_and_the_caller_reads_on(store: Store) -> None:
+async def test_a_reply_is_limited_in_bytes_and_the_caller_reads_on(store: Store) -> None:
     await store.create("a", BIRTH, b"")
     records = [(token(number), bytes([number]) * (REPLY_BYTES // 4)) for number in range(2, 10)]
     log = [LogEntry(position, *of) for position, of in enumerate(records, 2)]
@@ -217,7 +217,7 @@ async def test_a_reply_carries_so_many_bytes_and_the_caller_reads_on(store: Stor
     assert await store.read("a", BIRTH, 1, 2) == log[:2]
 
 
-async def test_an_entry_larger_than_a_reply_comes_alone(store: Store) -> None:
+async def test_an_entry_larger_than_a_reply_is_returned_alone(store: Store) -> None:
     await store.create("a", BIRTH, b"")
     large = bytes(range(250)) * 80_000  # 20 MB
     entries = await store.append("a", BIRTH, [(token(2), large), record(3)], 1)

@@ -134,7 +134,7 @@ async def compare(url: str, steps: list[tuple[Any, ...]]) -> None:
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 @given(steps=st.lists(step, max_size=30))
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_a_store_does_what_the_model_does(
+def test_a_store_behaves_like_the_model(
     kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[Any, ...]]
 ) -> None:
     if kind == "redis":

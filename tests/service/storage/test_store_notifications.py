@@ -29,13 +29,13 @@ async def wait_for_notice(
             return after, report
 
 
-async def test_at_first_anything_may_have_moved(store: Store) -> None:
+async def test_the_first_poll_reports_that_anything_may_have_changed(store: Store) -> None:
     after, report = await store.poll(HERE, b"", 0.0)
     assert report is None
     assert await wait_for_notice(store, after, 0.0) == (after, {})
 
 
-async def test_what_another_node_appends_is_heard_of_at_once(open_again: Opener, kind: str) -> None:
+async def test_appends_of_another_node_are_notified_immediately(open_again: Opener, kind: str) -> None:
     here, there = await open_again(), await open_again()
     await filled(here, 2)
     after, _ = await here.poll(HERE, b"", 0.0)
@@ -49,7 +49,7 @@ async def test_what_another_node_appends_is_heard_of_at_once(open_again: Opener,
     assert await wait_for_notice(here, after, 0.0) == (after, {})
 
 
-async def test_what_came_before_is_heard_without_waiting(open_again: Opener, kind: str) -> None:
+async def test_earlier_notices_are_returned_without_waiting(open_again: Opener, kind: str) -> None:
     here, there = await open_again(), await open_again()
     await filled(here, 2)
     after, _ = await here.poll(HERE, b"", 0.0)
@@ -60,7 +60,7 @@ async def test_what_came_before_is_heard_without_waiting(open_again: Opener, kin
     assert report == (None if kind == "sqlite" else {"a": LogNotice(3, INFO), "b": LogNotice(0)})
 
 
-async def test_a_node_does_not_hear_itself(store: Store) -> None:
+async def test_a_node_is_not_notified_of_its_own_changes(store: Store) -> None:
     await filled(store, 2)
     after, _ = await store.poll(HERE, b"", 0.0)
     await store.append("a", BIRTH, [record(3)], 2)
@@ -69,7 +69,7 @@ async def test_a_node_does_not_hear_itself(store: Store) -> None:
     assert report == {}
 
 
-async def test_who_listens_keeps_nobody_waiting(store: Store) -> None:
+async def test_a_subscriber_does_not_block_writers(store: Store) -> None:
     await filled(store, 2)
     after, _ = await store.poll(HERE, b"", 0.0)
     listening = asyncio.create_task(wait_for_notice(store, after, 30.0))
@@ -80,7 +80,7 @@ async def test_who_listens_keeps_nobody_waiting(store: Store) -> None:
     assert listening.cancelled()
 
 
-async def test_who_fell_far_behind_is_told_that_anything_may_have_moved(store: Store, kind: str) -> None:
+async def test_a_subscriber_far_behind_is_told_to_check_everything(store: Store, kind: str) -> None:
     if kind == "sqlite":  # which tells so each time
         return
     after, _ = await store.poll(HERE, b"", 0.0)
@@ -95,7 +95,7 @@ async def test_who_fell_far_behind_is_told_that_anything_may_have_moved(store: S
     assert (await wait_for_notice(store, after))[1] == {"a": LogNotice(5)}
 
 
-async def test_a_closed_store_tells_nothing(open_again: Opener) -> None:
+async def test_a_closed_store_sends_no_notices(open_again: Opener) -> None:
     store = await open_again()
     await filled(store, 2)
     after, _ = await store.poll(HERE, b"", 0.0)
@@ -110,7 +110,7 @@ async def test_a_closed_store_tells_nothing(open_again: Opener) -> None:
             await call
 
 
-async def test_a_redis_that_was_flushed_or_started_anew_has_to_be_looked_at(redis_server: RedisServer) -> None:
+async def test_a_flushed_or_restarted_redis_requires_a_full_check(redis_server: RedisServer) -> None:
     store = RedisStore(redis_server.url)
     try:
         await store.publish(THERE, {"a": LogNotice(1)})
@@ -131,7 +131,7 @@ async def test_a_redis_that_was_flushed_or_started_anew_has_to_be_looked_at(redi
 # Claims
 
 
-async def test_one_node_has_the_claim_until_it_lets_go(open_again: Opener) -> None:
+async def test_one_node_holds_the_lease_until_it_releases_it(open_again: Opener) -> None:
     here, there = await open_again(), await open_again()
     await filled(here, 2)
     claims = await asyncio.gather(here.lease("a", BIRTH, HERE, 60.0), there.lease("a", BIRTH, THERE, 60.0))
@@ -146,7 +146,7 @@ async def test_one_node_has_the_claim_until_it_lets_go(open_again: Opener) -> No
     assert not await local.lease("a", BIRTH, mine, 60.0)
 
 
-async def test_a_claim_runs_out(store: Store) -> None:
+async def test_a_lease_expires(store: Store) -> None:
     await filled(store, 2)
     assert await store.lease("a", BIRTH, HERE, 0.05)
     async with asyncio.timeout(300):
@@ -155,7 +155,7 @@ async def test_a_claim_runs_out(store: Store) -> None:
     assert not await store.lease("a", BIRTH, HERE, 60.0)
 
 
-async def test_claims_are_of_one_learner_and_of_one_birth(store: Store) -> None:
+async def test_leases_are_per_learner_and_creation(store: Store) -> None:
     await filled(store, 2)
     await store.create("b", token(100), b"b")
     assert await store.lease("a", BIRTH, HERE, 60.0)

@@ -51,7 +51,7 @@ async def serve(
     return (await store.serve("a", BIRTH, record(number), 1, remembered, within)).pending
 
 
-async def test_serve_appends_a_record_and_remembers_events(store: Store) -> None:
+async def test_serve_appends_a_record_and_stores_events(store: Store) -> None:
     await filled(store, 2)
     assert await store.pending("a", BIRTH) == ServedCounts(0, 0, 0, 0)
     assert await serve(store, 3, events(10, 13)) == ServedCounts(3, 36, 0, 0)
@@ -66,14 +66,14 @@ async def test_serve_appends_a_record_and_remembers_events(store: Store) -> None
     assert await store.recall("a", BIRTH, ids(10, 14)) == events(10, 14)
 
 
-async def test_recall_answers_in_the_order_of_the_question(store: Store) -> None:
+async def test_recall_answers_in_the_requested_order(store: Store) -> None:
     await served(store, events(0, 5))
     assert await store.recall("a", BIRTH, []) == []
     request = ["3", "none", "0", "3", "03", "", "4"]
     assert await store.recall("a", BIRTH, request) == [event(3), None, event(0), event(3), None, None, event(4)]
 
 
-async def test_many_ids_are_taken_in_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_ids_are_processed_in_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stores, "IDS", 3)
     await served(store, events(0, 20))
     for count in (2, 3, 4, 20):
@@ -102,7 +102,7 @@ ODD = [
 ]
 
 
-async def test_any_text_is_an_id_and_any_bytes_are_data(store: Store) -> None:
+async def test_ids_may_be_any_text_and_data_any_bytes(store: Store) -> None:
     odd = [ServedEvent(id, -1.5e-300, EVERY_BYTE + id.encode()) for id in ODD]
     odd.append(ServedEvent("empty", 1e300, b""))
     await served(store, odd)
@@ -115,7 +115,7 @@ async def test_any_text_is_an_id_and_any_bytes_are_data(store: Store) -> None:
     assert await store.recall("a", BIRTH, ODD) == [None] * (len(ODD) - 1) + [True]
 
 
-async def test_a_repeated_serve_stands_once(open_again: Opener) -> None:
+async def test_a_repeated_serve_is_stored_once(open_again: Opener) -> None:
     item, other = await open_again(), await open_again()
     await filled(item, 2)
     first = await serve(item, 3, events(0, 3))
@@ -131,7 +131,7 @@ async def test_a_repeated_serve_stands_once(open_again: Opener) -> None:
     assert await serve(item, 5, events(7, 8)) == ServedCounts(3, 43, 0, 0)  # whichever call appended it
 
 
-async def test_an_id_that_is_served_again_has_its_latest_data_in_the_latest_place(store: Store) -> None:
+async def test_serving_an_id_again_replaces_its_data_and_position(store: Store) -> None:
     await served(store, events(0, 4))
     assert await serve(store, 3, [event(1, size=25)]) == ServedCounts(4, 59, 0, 0)
     assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(0), event(2), event(3), event(1, size=25)]
@@ -139,14 +139,14 @@ async def test_an_id_that_is_served_again_has_its_latest_data_in_the_latest_plac
     assert await store.recall("a", BIRTH, ids(0, 4)) == [None, event(1, size=25), None, True]
 
 
-async def test_an_id_twice_in_a_call_is_the_later_one(store: Store) -> None:
+async def test_the_later_of_two_equal_ids_in_a_call_wins(store: Store) -> None:
     await store.create("a", BIRTH, b"")
     twice = [event(1), event(2), ServedEvent("1", 5.0, b"later"), event(3)]
     assert await serve(store, 2, twice) == ServedCounts(3, 3 + 25, 0, 0)
     assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(2), twice[2], event(3)]
 
 
-async def test_what_exceeds_the_number_is_evicted_oldest_first(store: Store) -> None:
+async def test_events_beyond_the_number_limit_are_evicted_oldest_first(store: Store) -> None:
     await store.create("a", BIRTH, b"")
     assert await serve(store, 2, events(0, 6), bounds(events=4)) == ServedCounts(4, 44, 0, 2)
     assert await serve(store, 3, events(6, 8), bounds(events=4)) == ServedCounts(4, 44, 0, 4)
@@ -154,7 +154,7 @@ async def test_what_exceeds_the_number_is_evicted_oldest_first(store: Store) -> 
     assert await serve(store, 4, [], bounds(events=0)) == ServedCounts(0, 0, 0, 8)
 
 
-async def test_what_exceeds_the_bytes_is_evicted_oldest_first(store: Store) -> None:
+async def test_events_beyond_the_byte_limit_are_evicted_oldest_first(store: Store) -> None:
     await store.create("a", BIRTH, b"")
     assert await serve(store, 2, events(0, 6), bounds(bytes=44)) == ServedCounts(4, 44, 0, 2)
     assert await serve(store, 3, events(6, 7), bounds(bytes=44)) == ServedCounts(4, 44, 0, 3)
@@ -163,14 +163,14 @@ async def test_what_exceeds_the_bytes_is_evicted_oldest_first(store: Store) -> N
     assert await store.recall("a", BIRTH, ids(0, 9)) == [True] * 9
 
 
-async def test_what_has_an_earlier_time_expires(store: Store) -> None:
+async def test_events_with_an_earlier_time_expire(store: Store) -> None:
     await served(store, events(0, 6))
     assert await serve(store, 3, [], bounds(before=2.0)) == ServedCounts(4, 44, 2, 0)
     assert await serve(store, 4, events(6, 8), bounds(before=3.5, events=2)) == ServedCounts(2, 22, 4, 2)
     assert await store.recall("a", BIRTH, ids(0, 8)) == [None] * 4 + [True] * 2 + events(6, 8)
 
 
-async def test_an_event_waits_for_its_elders(store: Store) -> None:
+async def test_events_expire_in_serving_order(store: Store) -> None:
     """It goes by the order in which they were served: one with a time in the future, or none, holds up the others."""
     timeless = ServedEvent("timeless", math.nan, b"")
     await served(store, [event(0), event(50), event(1), timeless, event(2)])
@@ -185,7 +185,7 @@ async def test_an_event_waits_for_its_elders(store: Store) -> None:
     assert await serve(store, 6, [], bounds(before=math.inf, events=1)) == ServedCounts(0, 0, 4, 1)  # it makes room
 
 
-async def test_expired_gives_the_oldest_and_drops_nothing(store: Store) -> None:
+async def test_expired_returns_the_oldest_and_removes_nothing(store: Store) -> None:
     await served(store, events(0, 300))
     assert (await store.expired("a", BIRTH, -1.0, 9)).events == []
     assert (await store.expired("a", BIRTH, 4.0, 9)).events == events(0, 4)  # not the one of just this time
@@ -195,7 +195,7 @@ async def test_expired_gives_the_oldest_and_drops_nothing(store: Store) -> None:
     assert (await store.pending("a", BIRTH)).events == 300
 
 
-async def test_expired_carries_so_many_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_is_limited_in_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (memory, sqlite_served, redis):
         monkeypatch.setattr(module, "REPLY_BYTES", 40)
     await served(store, [*events(0, 6), event(6, size=50), event(7)])
@@ -207,7 +207,7 @@ async def test_expired_carries_so_many_bytes(store: Store, monkeypatch: pytest.M
     assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(6, size=50)]  # one always
 
 
-async def test_what_is_settled_stays_but_is_not_given_again(store: Store) -> None:
+async def test_settled_events_stay_but_are_not_returned_again(store: Store) -> None:
     await served(store, events(0, 6))
     first = await store.expired("a", BIRTH, 4.0, 3)
     assert first.events == events(0, 3) == (await store.expired("a", BIRTH, 4.0, 3)).events
@@ -230,7 +230,7 @@ async def test_what_is_settled_stays_but_is_not_given_again(store: Store) -> Non
         assert (await store.expired("a", BIRTH, 99.0, 9)).events == events(2, 6)
 
 
-async def test_an_id_that_is_served_again_is_not_settled(store: Store) -> None:
+async def test_serving_an_id_again_makes_it_unsettled(store: Store) -> None:
     """Not even where it was the last that was served, or nothing else is known any more."""
     await served(store, events(0, 3))
     upto = 0
@@ -247,7 +247,7 @@ async def test_an_id_that_is_served_again_is_not_settled(store: Store) -> None:
     assert (await store.expired("a", BIRTH, 99.0, 9)).events == events(0, 1)
 
 
-async def test_whose_label_has_come_is_told_and_stays(store: Store) -> None:
+async def test_labelled_events_are_marked_and_stay(store: Store) -> None:
     await served(store, events(0, 6))
     for marked in ([], ["3", "none", "1", "3"], ["3", "1"]):
         await store.labelled("a", BIRTH, marked)
@@ -265,7 +265,7 @@ async def test_whose_label_has_come_is_told_and_stays(store: Store) -> None:
     assert (await store.expired("a", BIRTH, 99.0, 9)).labelled == [False] * 5
 
 
-async def test_so_many_of_the_last_dropped_leave_a_tombstone(store: Store) -> None:
+async def test_the_last_dropped_events_leave_tombstones(store: Store) -> None:
     await store.create("a", BIRTH, b"")
     for number in range(0, 12, 2):
         await serve(store, 2 + number, events(number, number + 2), bounds(events=3))
@@ -276,7 +276,7 @@ async def test_so_many_of_the_last_dropped_leave_a_tombstone(store: Store) -> No
     assert await store.recall("a", BIRTH, ids(6, 12)) == [None] * 6
 
 
-async def test_a_tombstone_ends_where_its_id_is_served_again(store: Store) -> None:
+async def test_serving_an_id_again_removes_its_tombstone(store: Store) -> None:
     await served(store, events(0, 3))
     await serve(store, 3, [], bounds(before=99.0))
     assert await serve(store, 4, [event(1), event(7)]) == ServedCounts(2, 22, 3, 0)
@@ -287,7 +287,7 @@ async def test_a_tombstone_ends_where_its_id_is_served_again(store: Store) -> No
     assert await store.recall("a", BIRTH, ids(0, 3)) == [None, True, None]
 
 
-async def test_bounds_that_shrank_are_met_in_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reduced_limits_are_enforced_in_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (memory, sqlite_served, redis_served):
         monkeypatch.setattr(module, "DROPS", 3)
     await served(store, events(0, 20))
@@ -302,7 +302,7 @@ async def test_bounds_that_shrank_are_met_in_steps(store: Store, monkeypatch: py
     assert await store.recall("a", BIRTH, ids(0, 22)) == [None] * 14 + [True] * 4 + events(18, 22)
 
 
-async def test_many_events_in_one_call(store: Store) -> None:
+async def test_one_call_serves_many_events(store: Store) -> None:
     """As many as the service serves in one step, and more than any chunk that a store works by."""
     n = 10_000
     await store.create("a", BIRTH, b"")
@@ -321,7 +321,7 @@ async def test_many_events_in_one_call(store: Store) -> None:
     assert await store.recall("a", BIRTH, ["0", "999", "1000", "9999"]) == [None, None, True, True]
 
 
-async def test_a_learner_created_anew_remembers_nothing(store: Store) -> None:
+async def test_a_recreated_learner_has_no_served_events(store: Store) -> None:
     await served(store, events(0, 5))
     await store.labelled("a", BIRTH, ["1"])
     await store.settle("a", BIRTH, (await store.expired("a", BIRTH, 3.0, 9)).upto)
@@ -339,7 +339,7 @@ async def test_a_learner_created_anew_remembers_nothing(store: Store) -> None:
     assert (await store.expired("a", anew, 99.0, 9)).events == events(3, 5)
 
 
-async def test_a_receipt_tells_where_the_record_is_and_what_lies_before(store: Store) -> None:
+async def test_a_receipt_states_the_position_and_the_previous_record(store: Store) -> None:
     await served(store, events(0, 1))
     await store.append("a", BIRTH, [record(3), record(4)], 2)
     for _ in range(2):  # a repetition tells the same
@@ -351,7 +351,7 @@ async def test_a_receipt_tells_where_the_record_is_and_what_lies_before(store: S
     assert receipt == ServeReceipt(5, record(4)[0], ServedCounts(3, 33, 0, 0))
 
 
-async def test_learners_remember_each_its_own(store: Store) -> None:
+async def test_each_learner_has_its_own_served_events(store: Store) -> None:
     await served(store, events(0, 3), "a")
     await served(store, [event(1, size=30)], "b")
     await store.settle("b", BIRTH, (await store.expired("b", BIRTH, 99.0, 9)).upto)
@@ -361,7 +361,7 @@ async def test_learners_remember_each_its_own(store: Store) -> None:
     assert await store.pending("b", BIRTH) == ServedCounts(1, 31, 0, 0)
 
 
-async def test_snapshots_and_trimming_leave_what_is_remembered(store: Store) -> None:
+async def test_snapshots_and_trimming_keep_served_events(store: Store) -> None:
     await served(store, events(0, 3))
     await store.save("a", BIRTH, 2, b"snapshot", 1, trim=True)
     assert await store.recall("a", BIRTH, ids(0, 3)) == events(0, 3)
@@ -371,7 +371,7 @@ async def test_snapshots_and_trimming_leave_what_is_remembered(store: Store) -> 
     assert await store.read("a", BIRTH, 2, 9) == [LogEntry(3, *record(3))]
 
 
-async def test_nodes_that_serve_at_once_lose_nothing(open_again: Opener) -> None:
+async def test_nodes_serving_concurrently_lose_nothing(open_again: Opener) -> None:
     nodes = [await open_again(), await open_again()]
     await nodes[0].create("a", BIRTH, b"")
     calls = [serve(nodes[n % 2], n + 2, events(10 * n, 10 * n + 10)) for n in range(20)]
@@ -384,7 +384,7 @@ async def test_nodes_that_serve_at_once_lose_nothing(open_again: Opener) -> None
     assert {entry.token for entry in log} == {BIRTH, *map(token, range(2, 22)), *map(token, range(100, 110))}
 
 
-async def test_what_was_remembered_is_there_after_reopening(open_again: Opener) -> None:
+async def test_served_events_are_present_after_reopening(open_again: Opener) -> None:
     first = await open_again()
     await served(first, events(0, 5))
     await serve(first, 3, events(5, 7), bounds(events=5))

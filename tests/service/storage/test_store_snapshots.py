@@ -13,7 +13,7 @@ from tests.harness.fixtures import Opener
 from tests.harness.store_records import BIRTH, EVERY_BYTE, UNBOUNDED, events, filled, log_after, record, whole_log
 
 
-async def test_save_and_load(store: Store) -> None:
+async def test_a_snapshot_is_saved_and_loaded(store: Store) -> None:
     await filled(store, 9)
     before = time.time()
     assert await store.load("a", BIRTH) is None
@@ -33,7 +33,7 @@ async def test_save_and_load(store: Store) -> None:
     assert len(await whole_log(store)) == 9
 
 
-async def test_the_newest_and_what_goes_with_it(store: Store) -> None:
+async def test_load_newest_returns_the_newest_snapshot_and_its_context(store: Store) -> None:
     await filled(store, 9)
     nothing = ServedCounts(0, 0, 0, 0)
     assert await store.load_newest("a", BIRTH) == NewestSnapshot(9, None, b"", b"", nothing)
@@ -50,7 +50,7 @@ async def test_the_newest_and_what_goes_with_it(store: Store) -> None:
     )
 
 
-async def test_a_snapshot_at_the_same_position_replaces_the_other(store: Store) -> None:
+async def test_a_snapshot_at_the_same_position_replaces_the_previous_one(store: Store) -> None:
     await filled(store, 3)
     await store.save("a", BIRTH, 2, b"first", 2, trim=False)
     await store.save("a", BIRTH, 2, b"second!", 2, trim=False)
@@ -58,7 +58,7 @@ async def test_a_snapshot_at_the_same_position_replaces_the_other(store: Store) 
     assert [snapshot[:2] for snapshot in await store.snapshots("a", BIRTH)] == [(2, 7)]
 
 
-async def test_save_keeps_the_newest_and_trims_up_to_the_oldest_of_them(store: Store) -> None:
+async def test_save_keeps_the_newest_snapshots_and_trims_up_to_the_oldest_kept(store: Store) -> None:
     log = await filled(store, 10)
     for position, retained, first in [(2, [2], 3), (5, [5, 2], 3), (7, [7, 5], 6), (6, [7, 6], 7), (10, [10, 7], 8)]:
         await store.save("a", BIRTH, position, b"at %d" % position, 2, trim=True)
@@ -73,7 +73,7 @@ async def test_save_keeps_the_newest_and_trims_up_to_the_oldest_of_them(store: S
     assert await store.heads() == {"a": LogHead(BIRTH, 10)}
 
 
-async def test_positions_go_on_after_the_whole_log_was_trimmed(store: Store) -> None:
+async def test_positions_continue_after_the_whole_log_is_trimmed(store: Store) -> None:
     await filled(store, 4)
     await store.save("a", BIRTH, 4, b"all", 1, trim=True)
     assert await store.read("a", BIRTH, 4, 9) == []
@@ -81,7 +81,7 @@ async def test_positions_go_on_after_the_whole_log_was_trimmed(store: Store) -> 
     assert await store.append("a", BIRTH, [record(5)], 4) == [LogEntry(5, *record(5))]
 
 
-async def test_without_trim_the_log_stays(store: Store) -> None:
+async def test_without_trim_the_log_is_kept(store: Store) -> None:
     log = await filled(store, 5)
     await store.save("a", BIRTH, 2, b"two", 1, trim=False)
     await store.save("a", BIRTH, 4, b"four", 1, trim=False)
@@ -89,7 +89,7 @@ async def test_without_trim_the_log_stays(store: Store) -> None:
     assert await whole_log(store) == log
 
 
-async def test_a_snapshot_older_than_those_retained_is_not_kept(store: Store) -> None:
+async def test_a_snapshot_older_than_the_retained_ones_is_not_kept(store: Store) -> None:
     await filled(store, 9)
     assert await store.save("a", BIRTH, 7, b"seven", 2, trim=False)
     assert await store.save("a", BIRTH, 8, b"eight", 2, trim=True)
@@ -117,7 +117,7 @@ async def test_a_snapshot_ahead_of_the_log_is_refused(store: Store) -> None:
     assert await whole_log(store) == log
 
 
-async def test_who_stands_behind_the_trimmed_log_is_told(store: Store) -> None:
+async def test_a_reader_behind_the_trimmed_log_gets_an_error(store: Store) -> None:
     """A reader behind the trimmed log gets an error, not an empty list, which would be the end of the log.
 
     Nothing is appended, either: the token may be in the trimmed part, and a repetition must not land twice."""
@@ -136,7 +136,7 @@ async def test_who_stands_behind_the_trimmed_log_is_told(store: Store) -> None:
     assert await store.heads() == {"a": LogHead(BIRTH, 5)}
 
 
-async def test_a_large_snapshot(store: Store) -> None:
+async def test_a_large_snapshot_is_saved_and_loaded(store: Store) -> None:
     await filled(store, 2)
     for size in (SNAPSHOT_PART, 2 * SNAPSHOT_PART + 1):
         snapshot = bytes(range(251)) * (size // 251) + bytes(size % 251)
@@ -145,7 +145,7 @@ async def test_a_large_snapshot(store: Store) -> None:
         assert [stored[:2] for stored in await store.snapshots("a", BIRTH)] == [(2, size)]
 
 
-async def test_a_snapshot_is_loaded_whole_while_newer_ones_push_it_out(open_again: Opener) -> None:
+async def test_a_snapshot_is_loaded_completely_while_newer_ones_replace_it(open_again: Opener) -> None:
     writer, reader = await open_again(), await open_again()
     log = await filled(writer, 41)
     await writer.save("a", BIRTH, 1, bytes([1]) * 1000, 1, trim=False)

@@ -40,7 +40,7 @@ ENTRY = Entry(
 )
 
 
-def test_the_line_of_a_request() -> None:
+def test_a_request_line_in_text_and_json() -> None:
     assert in_text(ENTRY).decode() == (
         "2023-11-14T22:13:20.123Z INFO    POST /v1/learners/{name}/update 200 1.234ms "
         "learner=fraud events=3 bytes=512 client=127.0.0.1 request_id=f8cb-1\n"
@@ -65,7 +65,7 @@ def test_the_line_of_a_request() -> None:
 @pytest.mark.parametrize(
     "odd", ["a\nb", "a\rb", "a b", 'a"b', "a=1 status=500", "\u2028x", "\x85", "\x1b[31m", "ü", ""]
 )
-def test_no_line_can_be_forged(odd: str) -> None:
+def test_log_lines_cannot_be_forged(odd: str) -> None:
     entry = Entry(0.0, logging.WARNING, odd, "GET", "other", 404, 0.0, learner=odd)
     text = in_text(entry).decode()
     assert text.splitlines() == [text[:-1]]
@@ -80,7 +80,7 @@ def test_no_line_can_be_forged(odd: str) -> None:
 
 @pytest.mark.usefixtures("root_logger")
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_lines_of_loggers(form: Any) -> None:
+def test_logger_messages_become_lines(form: Any) -> None:
     stream = io.BytesIO()
     lines = configure(stream, form, "info")  # type: ignore[arg-type]
     logging.getLogger("rarestream.engine").info("one\n%s", "two\u2028\x1b")
@@ -113,7 +113,7 @@ def test_lines_of_loggers(form: Any) -> None:
 
 
 @pytest.mark.usefixtures("root_logger")
-def test_a_traceback_tells_the_kinds_of_all_exceptions_and_the_text_of_none() -> None:
+def test_a_traceback_names_exception_types_without_their_messages() -> None:
     stream = io.BytesIO()
     lines = configure(stream, "json", "info")
     try:
@@ -156,7 +156,7 @@ class Stuck(io.RawIOBase):
         return len(data)
 
 
-def test_a_pipe_that_nobody_reads_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blocked_pipe_blocks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_writer, "_WAITING", 5)
     pipe = Stuck()
     writer = LineWriter(pipe, "json")  # type: ignore[arg-type]
@@ -173,7 +173,7 @@ def test_a_pipe_that_nobody_reads_holds_nobody_up(monkeypatch: pytest.MonkeyPatc
     assert writer.dropped == 4
 
 
-def test_a_stop_waits_for_a_pipe_that_nobody_reads_for_so_long_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_waits_a_limited_time_for_a_blocked_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_writer, "_LEAVE", 0.05)
     pipe = Stuck()
     writer = LineWriter(pipe, "json")  # type: ignore[arg-type]
@@ -185,7 +185,7 @@ def test_a_stop_waits_for_a_pipe_that_nobody_reads_for_so_long_only(monkeypatch:
     assert pipe.got == b"line\n"
 
 
-def test_a_pipe_that_is_closed_costs_lines_and_nothing_else() -> None:
+def test_a_closed_pipe_loses_only_log_lines() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "wb", buffering=0) as pipe:
@@ -196,7 +196,7 @@ def test_a_pipe_that_is_closed_costs_lines_and_nothing_else() -> None:
     assert (writer.written, writer.dropped) == (0, 3)
 
 
-def test_lines_of_many_threads_come_whole() -> None:
+def test_lines_of_many_threads_stay_intact() -> None:
     stream = io.BytesIO()
     writer = LineWriter(stream, "json")
     threads = [
@@ -247,7 +247,7 @@ def refused(port: int, sent: bytes) -> str:
     return document["request_id"]
 
 
-async def test_the_server_writes_json_lines_only_and_the_last_one_before_it_ends(tmp_path: Path) -> None:
+async def test_the_server_writes_only_json_lines_including_its_last_one(tmp_path: Path) -> None:
     log = tmp_path / "log"
     report: list[str] = []
 

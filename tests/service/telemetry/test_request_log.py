@@ -53,7 +53,7 @@ async def logged(**settings: Any) -> AsyncIterator[tuple[Application, httpx.Asyn
             yield app, http, sink
 
 
-async def test_every_request_has_one_line_with_the_id_that_its_reply_has() -> None:
+async def test_every_request_has_one_line_with_the_id_of_its_reply() -> None:
     async with logged() as (_, http, sink):
         replies = [
             await http.post(f"{URL}/update", json={"events": events(3)}),
@@ -105,7 +105,7 @@ async def test_every_request_has_one_line_with_the_id_that_its_reply_has() -> No
     assert SECRET not in sink.stream.getvalue().decode()
 
 
-async def test_the_key_of_a_refused_request_is_in_its_line(tmp_path: Path) -> None:
+async def test_the_line_of_a_refused_request_names_its_key(tmp_path: Path) -> None:
     ring = Keyring(tmp_path)
     reads = ring.make("reads", "read")
     narrow = ring.make("narrow", "admin", pattern="other-*")
@@ -119,7 +119,7 @@ async def test_the_key_of_a_refused_request_is_in_its_line(tmp_path: Path) -> No
     assert rest == [(403, ring.id_of("reads"))] * 2 + [(403, ring.id_of("narrow")), (404, ring.id_of("narrow"))]
 
 
-async def test_lines_of_a_body_in_lines_and_of_a_stream() -> None:
+async def test_lines_of_ndjson_requests_and_streams() -> None:
     async with logged() as (app, http, sink):
         body = b'{"x": [1, 2, 3]}\n' * 3
         reply = await http.post(f"{URL}/predict", content=body, headers={"content-type": "application/x-ndjson"})
@@ -139,7 +139,7 @@ async def test_lines_of_a_body_in_lines_and_of_a_stream() -> None:
     assert lines[2]["request_id"] == report["request_id"]
 
 
-async def test_a_client_that_goes_away_is_no_error() -> None:
+async def test_a_client_disconnect_is_not_an_error() -> None:
     async with logged() as (app, _, sink):
         assert await ask(app, scope_of(f"{URL}/update"), [b'{"events": ', None]) == (0, {}, b"")
         await ask(app, scope_of(URL, "PUT"), [b"{", None])
@@ -147,7 +147,7 @@ async def test_a_client_that_goes_away_is_no_error() -> None:
     assert [(line["status"], line["level"]) for line in lines] == [(499, "info")] * 2
 
 
-async def test_probes_and_scrapes_are_for_debugging() -> None:
+async def test_probes_and_scrapes_are_logged_at_debug_level() -> None:
     paths = ["/v1/health/live", "/v1/health/ready", "/metrics"]
     for level, expected in (("info", 0), ("debug", 3)):
         async with logged(log_level=level) as (_, http, sink):
@@ -166,7 +166,7 @@ async def test_probes_and_scrapes_are_for_debugging() -> None:
         ({"log_level": "error"}, []),
     ],
 )
-async def test_which_requests_are_logged(settings: dict[str, Any], statuses: list[int]) -> None:
+async def test_logged_requests_depend_on_the_log_level(settings: dict[str, Any], statuses: list[int]) -> None:
     async with logged(**settings) as (_, http, sink):
         await http.post(f"{URL}/predict", json={"events": [{"x": [1, 2, 3]}]})
         await http.get(URL)
@@ -175,7 +175,7 @@ async def test_which_requests_are_logged(settings: dict[str, Any], statuses: lis
     assert [line["status"] for line in sink.lines()] == statuses
 
 
-async def test_a_websocket_has_one_line_at_its_end() -> None:
+async def test_a_websocket_has_one_line_when_it_ends() -> None:
     async with logged() as (app, _, sink):
         async with websocket(app, f"{URL}/ws") as ws:
             ws.send(*({"seq": i, "op": "predict", "events": [{"x": [1, 2, 3]}]} for i in range(3)))
@@ -205,7 +205,7 @@ async def test_a_websocket_has_one_line_at_its_end() -> None:
 @pytest.mark.parametrize(
     ("path", "hot"), [(f"{URL}/predict", True), ("/v1/groups/g", False)], ids=["a hot route", "another"]
 )
-async def test_a_fault_of_ours_is_logged_with_the_id_and_without_what_was_sent(
+async def test_an_internal_error_is_logged_with_the_id_and_without_the_request(
     path: str, hot: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with logged() as (app, _, sink):
@@ -240,7 +240,7 @@ async def test_a_fault_of_ours_is_logged_with_the_id_and_without_what_was_sent(
     assert SECRET not in report["exception"]
 
 
-async def test_what_a_learner_logs_later_has_no_id_of_the_request_that_made_it() -> None:
+async def test_later_log_lines_of_a_learner_have_no_request_id() -> None:
     async with logged() as (app, http, _):
         await http.get(URL, headers={"x-request-id": "first"})
         actual: list[str] = []
@@ -255,7 +255,7 @@ async def test_what_a_learner_logs_later_has_no_id_of_the_request_that_made_it()
 # The rate
 
 
-async def test_more_requests_in_a_second_than_have_lines_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_beyond_the_log_rate_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(request_log, "perf_counter", lambda: now)
     sink = Sink()
@@ -290,7 +290,7 @@ async def test_more_requests_in_a_second_than_have_lines_are_counted(monkeypatch
     assert sum(histogram.count for histogram in item.requests.values()) == 13
 
 
-async def test_of_the_hot_requests_of_a_second_a_tenth_have_their_lines_at_once(
+async def test_a_tenth_of_the_inline_requests_per_second_is_logged_immediately(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
@@ -315,7 +315,7 @@ async def test_of_the_hot_requests_of_a_second_a_tenth_have_their_lines_at_once(
     assert failed.left_out in (50, 51)  # what fails has all of a second at once
 
 
-async def test_a_name_that_nothing_can_have_is_in_no_line() -> None:
+async def test_invalid_names_are_not_logged() -> None:
     async with logged() as (app, http, sink):
         for path in (f"learners/card={SECRET}", f"learners/card={SECRET}/metrics", f"groups/card={SECRET}"):
             await http.get(f"/v1/{path}")
@@ -331,7 +331,7 @@ async def test_a_name_that_nothing_can_have_is_in_no_line() -> None:
     assert SECRET not in sink.stream.getvalue().decode()
 
 
-async def test_a_forged_name_and_id_over_http() -> None:
+async def test_forged_names_and_ids_over_http_are_escaped() -> None:
     async with logged() as (_, http, sink):
         forged = "x%0a2026-01-01T00:00:00.000Z%20ERROR" + "y" * 200
         reply = await http.post(f"/v1/learners/{forged}/predict", headers={"x-request-id": 'a" b\x09c'})

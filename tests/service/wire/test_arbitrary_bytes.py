@@ -100,7 +100,7 @@ def checked(refusal: ServiceError) -> None:
 
 @ONCE
 @given(kind=st.integers(0, 9), body=(maps(PARTS, stored) | values).map(packed) | st.binary(max_size=60))
-def test_records(kind: int, body: bytes) -> None:
+def test_arbitrary_records_are_decoded_or_refused(kind: int, body: bytes) -> None:
     data = struct.pack("<4sBBI", b"rare", 1, kind, zlib.crc32(body)) + body
     for read in (unpack_record, unpack_snapshot):
         actual, refusal = tried(read, data, "record 7")
@@ -116,7 +116,7 @@ def test_records(kind: int, body: bytes) -> None:
 
 @ONCE
 @given(st.binary(max_size=80))
-def test_bytes_that_are_no_record(data: bytes) -> None:
+def test_bytes_without_a_record_header_are_refused(data: bytes) -> None:
     for read in (unpack_record, unpack_snapshot):
         with pytest.raises(Damaged, match=r"^it\b"):
             read(data, "it")
@@ -127,7 +127,7 @@ def test_bytes_that_are_no_record(data: bytes) -> None:
     st.lists(st.lists(scalars | numbers, max_size=10).map(packed) | values.map(packed), max_size=3),
     st.sampled_from([np.zeros((1, 2)), Sparse(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64))]),
 )
-def test_what_was_kept_of_served_events(sent_body: list[bytes], like: Any) -> None:
+def test_arbitrary_served_events_are_decoded_or_refused(sent_body: list[bytes], like: Any) -> None:
     report, refusal = tried(unpack_served, sent_body, like, "event 'a'")
     if refusal is not None:
         assert refusal.detail.startswith("event 'a' ")
@@ -146,7 +146,7 @@ READERS: dict[str, Callable[[bytes, Config], tuple[Any, Any]]] = {
 @pytest.mark.parametrize("reader", READERS)
 @ONCE
 @given(data=st.data())
-def test_bodies(reader: str, kind: str, data: st.DataObject) -> None:
+def test_arbitrary_bodies_are_decoded_or_refused(reader: str, kind: str, data: st.DataObject) -> None:
     binary = reader.startswith("columnar")
     if binary:
         body = data.draw((maps(BODY, sent) | values).map(packed) | st.binary(max_size=60))
@@ -173,7 +173,7 @@ def test_bodies(reader: str, kind: str, data: st.DataObject) -> None:
     | maps(BODY, values).map(lambda value: as_json(value).decode("utf-8", "replace"))
     | st.text(max_size=60)
 )
-def test_messages_of_the_websocket(message: str | bytes) -> None:
+def test_arbitrary_websocket_messages_are_decoded_or_refused(message: str | bytes) -> None:
     (request,) = messages.read([message])
     if request.error is None:
         assert request.operation in ("update", "predict", "labels")

@@ -33,19 +33,19 @@ NAMES = {"application/json": JSON, "application/msgpack": MSGPACK, "application/
         ("application/x-ndjson", "application/json, */*;q=0.1", NDJSON, NDJSON),
     ],
 )
-def test_codings(header, accept, read, write):
+def test_media_types_are_negotiated(header, accept, read, write):
     assert negotiated(header.encode(), accept.encode()) == (read, write)
 
 
 @pytest.mark.parametrize(
     "header", ["text/csv", "application/json; charset=latin-1", "application", "application/x-msgpack"]
 )
-def test_other_types_are_refused(header):
+def test_unsupported_media_types_are_refused(header):
     with pytest.raises(WrongType, match="application/x-ndjson"):
         negotiated(header.encode(), b"*/*")
 
 
-def test_what_curl_says_by_itself_is_told_from_what_is_meant():
+def test_the_default_content_type_of_curl_gets_a_hint():
     with pytest.raises(WrongType, match="curl"):
         negotiated(b"application/x-www-form-urlencoded", b"")
 
@@ -61,6 +61,6 @@ def test_what_curl_says_by_itself_is_told_from_what_is_meant():
         ("application/x-ndjson", "application/json"),
     ],
 )
-def test_nothing_that_is_accepted(header, accept):
+def test_unacceptable_media_types_are_refused(header, accept):
     with pytest.raises(NotAcceptable):
         negotiated(header.encode(), accept.encode())

@@ -100,7 +100,7 @@ def plain(batch: Any) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 @given(body=bodies)
 @settings(max_examples=150)
-def test_the_fast_way_and_the_precise_way_agree(kind, body):
+def test_the_fast_and_the_precise_decoder_agree(kind, body):
     text = json.dumps(body).encode()
     fast = outcome_of(lambda: json_decode.decode_update(text, KINDS[kind])[0])
     slow = outcome_of(
@@ -109,7 +109,7 @@ def test_the_fast_way_and_the_precise_way_agree(kind, body):
     assert plain(fast) == plain(slow) != "unexplained"
 
 
-def test_columns_of_a_good_batch():
+def test_a_valid_batch_is_decoded_to_columns():
     body = {
         "events": [
             {"features": {"c": "DE", "v": 2.0}, "label": True, "id": 7, "weight": 2, "time": 5},
@@ -146,7 +146,7 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
-def test_records_come_back_as_they_were_and_writable(record):
+def test_records_are_decoded_unchanged_and_writable(record):
     data = pack_record(record)
     back = unpack_record(data, "it")
     assert pack_record(back) == data
@@ -158,7 +158,7 @@ def test_records_come_back_as_they_were_and_writable(record):
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
-def test_every_damaged_byte_is_noticed(record):
+def test_every_damaged_byte_is_detected(record):
     data = pack_record(record)
     for at in range(len(data)):
         changed = bytearray(data)
@@ -170,7 +170,7 @@ def test_every_damaged_byte_is_noticed(record):
             unpack_record(data[:size], "it")
 
 
-def test_a_snapshot_comes_back_and_a_foreign_one_is_refused():
+def test_a_snapshot_is_decoded_and_a_foreign_one_is_refused():
     learner = Learner(Config.of(DENSE))
     learner.learn([[1, 2, 3], [4, 5, 6]], [0, 1], ids=["a", None])
     data = pack_snapshot(5, learner.config, learner.state())
@@ -187,7 +187,7 @@ def test_a_snapshot_comes_back_and_a_foreign_one_is_refused():
         unpack_snapshot(bytes(newer), "it")
 
 
-def test_settings_name_each_member_once_and_of_an_events_the_last_counts() -> None:
+def test_duplicate_members_are_refused_in_settings_but_not_in_events() -> None:
     assert json_decode.decode_settings(b'{"a": {"b": 1}, "c": [{"b": 2}]}') == {"a": {"b": 1}, "c": [{"b": 2}]}
     for body in (b'{"a": 1, "b": 2, "a": 1}', b'{"c": [{"a": null, "a": 2}]}', b'{"a": 1, "\\u0061": 2}'):
         with pytest.raises(BadBody, match="'a'"):

@@ -19,7 +19,7 @@ def raw(value: Any) -> msgspec.Raw:
 
 
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 31, 255, 256, 65_535, 65_536])
-def test_lengths_are_told_by_the_first_bytes(n: int) -> None:
+def test_lengths_are_read_from_the_first_bytes(n: int) -> None:
     assert length(raw([None] * n)) == ("list", n)
     assert length(raw(dict.fromkeys(range(n)))) == ("map", n)
     assert length(raw("a" * n)) == length(raw(bytes(n))) == length(raw(n)) == (None, 0)
@@ -29,7 +29,7 @@ def test_lengths_are_told_by_the_first_bytes(n: int) -> None:
     value=st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False), st.text())
 )
 @settings(max_examples=200)
-def test_scalars_are_read_as_they_are(value: Any) -> None:
+def test_scalars_are_decoded(value: Any) -> None:
     assert length(raw(value)) == (None, 0)
     assert (glance(raw(value)), scalars(raw([value])), cells(raw([[value], value]))) == (
         value,
@@ -42,11 +42,11 @@ def test_scalars_are_read_as_they_are(value: Any) -> None:
 @pytest.mark.parametrize(
     "value", ["a" * 40, "a" * 200, "a" * 5000, "a" * 70_000, bytes(600), bytes(5000), bytes(70_000)]
 )
-def test_text_and_bytes_are_read_however_long(value: Any) -> None:
+def test_text_and_bytes_of_any_length_are_decoded(value: Any) -> None:
     assert glance(raw(value)) == value
 
 
-def test_what_is_small_is_read_and_what_is_not_is_told() -> None:
+def test_small_values_are_decoded_and_large_ones_summarised() -> None:
     assert glance(raw({"a": [1, {}]})) == {"a": [1, {}]}
     assert repr(glance(raw([[]] * 600))) == "a list of 600"
     assert repr(glance(raw({str(i): i for i in range(600)}))) == "a map of 600"
@@ -55,7 +55,7 @@ def test_what_is_small_is_read_and_what_is_not_is_told() -> None:
     assert isinstance(glance(msgspec.Raw(b"\x81\x80\x01")), Unread)
 
 
-def test_maps_are_opened_within_bounds() -> None:
+def test_maps_are_opened_within_limits() -> None:
     actual = opened(raw({"name": "a" * 600, "offset": [0] * 600}))
     assert (actual["name"], repr(actual["offset"])) == ("a" * 600, "a list of 600")
     assert repr(opened(raw({str(i): "a" * 90 for i in range(17)}))) == "a map of 17"
@@ -64,6 +64,6 @@ def test_maps_are_opened_within_bounds() -> None:
     assert members(raw({"a": 1, 2: None}), 1) == members(raw([1]), 9) == members(b"", 9) is None
 
 
-def test_entries_of_another_make_are_left_alone() -> None:
+def test_entries_of_unexpected_type_are_not_decoded() -> None:
     assert list(map(repr, scalars(raw([1, [2], {}, b"abc"])))) == ["1", "a list of 1", "a map of 0", "5 bytes"]
     assert list(map(repr, cells(raw([[2, "a"], [[]], {3: 4}])))) == ["[2, 'a']", "a list of 1", "a map of 1"]

@@ -19,7 +19,7 @@ seqs = st.integers(0, 2**53) | st.integers(0, 300)
     st.lists(st.tuples(seqs, st.sampled_from([1, 1, 1, 2, 3, 200]), st.integers(0, 300)), min_size=1, max_size=20),
     st.integers(0, 2**32),
 )
-def test_each_reply_is_what_it_would_be_alone(parts: list[tuple[int, int, int]], seed: int) -> None:
+def test_each_reply_equals_a_separately_encoded_reply(parts: list[tuple[int, int, int]], seed: int) -> None:
     numbers, counts, expected = (list(part) for part in zip(*parts, strict=True))
     random = np.random.default_rng(seed)
     columns: dict[str, np.ndarray[Any, Any]] = {

@@ -20,7 +20,7 @@ from tests.learners.streams import auc, run, same_bits, stream
     ids=str,
 )
 @pytest.mark.parametrize("dim", [1, 4, 11])
-def test_same_as_naive(settings: dict[str, Any], dim: int) -> None:
+def test_matches_the_naive_version(settings: dict[str, Any], dim: int) -> None:
     X, y = stream(80, dim, seed=dim)
     weight = np.random.default_rng(1).choice([0.0, 0.5, 1.0, 3.0], len(y))
     state, scores = run(cbr, cbr.Params(**settings), X, y, weight=weight, seed=5)
@@ -42,7 +42,7 @@ def test_covariance_stays_positive_definite_on_badly_scaled_rows() -> None:
 
 
 @pytest.mark.parametrize("second", [-1.0, -0.5 + 1e-6], ids=["v below 0", "v above 0 but small for its u"])
-def test_a_pair_that_would_lose_positive_definiteness_is_skipped(second: float) -> None:
+def test_pairs_that_break_positive_definiteness_are_skipped(second: float) -> None:
     params = cbr.Params(C=1.0)
     state = cbr.init(params, 2, 0)
     state.packed[:2, :2] = [[1.0, 1.25], [1.25, 1.0]]  # as if rounding had made it indefinite
@@ -79,7 +79,7 @@ def _plainly(X: Matrix, y: Vector, params: cbr.Params) -> tuple[Vector, Matrix, 
     [({}, 1.2, (0.02, 0.3)), ({"C": 2.0**-13, "eta": 0.999999}, 0.0, (1.0, 1.0))],
     ids=["few move", "every pair moves"],
 )
-def test_skipping_pairs_changes_nothing_over_10000_events(
+def test_skipping_pairs_has_no_effect_over_10000_events(
     settings: dict[str, Any], gap: float, share: tuple[float, float]
 ) -> None:
     n = 500 if numba_config.DISABLE_JIT else 10_000
@@ -93,7 +93,7 @@ def test_skipping_pairs_changes_nothing_over_10000_events(
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e5])
-def test_bounds_hold_whatever_the_settings_become(scale: float) -> None:
+def test_bounds_hold_when_the_settings_change(scale: float) -> None:
     X, y = stream(240, 9, seed=7)
     X[:, 0] *= scale
     state = cbr.init(cbr.Params(capacity=7), 9, 0)
@@ -107,7 +107,7 @@ def test_bounds_hold_whatever_the_settings_become(scale: float) -> None:
     assert (state.bounds < np.sum(stored**2, axis=2)).mean() > 0.5  # the bound without Sigma
 
 
-def test_where_the_arrays_begin_changes_no_bit() -> None:
+def test_array_alignment_changes_no_bit() -> None:
     X, y = stream(80, 13, seed=2)
     params = cbr.Params()
     state, _ = run(cbr, params, X[:40], y[:40])
@@ -136,7 +136,7 @@ def test_where_the_arrays_begin_changes_no_bit() -> None:
         ("bounds", (0, 0), -1.0),
     ],
 )
-def test_states_that_no_events_lead_to(name: str, place: tuple[int, ...], value: float) -> None:
+def test_impossible_states_are_detected(name: str, place: tuple[int, ...], value: float) -> None:
     X, y = stream(60, 13, seed=3)
     params = cbr.Params()
     state, _ = run(cbr, params, X, y)

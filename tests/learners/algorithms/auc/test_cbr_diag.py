@@ -18,7 +18,7 @@ from tests.learners.streams import as_sparse, run, same_bits, stream
     "settings", [{}, {"C": 1.0, "capacity": 3}, {"buffer": "reservoir", "capacity": 4, "C": 0.1, "eta": 0.9}], ids=str
 )
 @pytest.mark.parametrize(("dim", "density"), [(4, 1.0), (11, 0.4)])
-def test_same_as_naive(mode: str, settings: dict[str, Any], dim: int, density: float) -> None:
+def test_matches_the_naive_version(mode: str, settings: dict[str, Any], dim: int, density: float) -> None:
     X, y = stream(80, dim, seed=dim, density=density)
     weight = np.random.default_rng(1).choice([0.0, 0.5, 1.0, 3.0], len(y))
     params = cbr_diag.Params(**settings, mode=mode)
@@ -43,7 +43,7 @@ def _row(*indices: int) -> Sparse:
     return Sparse(np.ones(len(indices)), np.array(indices, dtype=np.int64), np.array([0, len(indices)]))
 
 
-def test_columns_of_neither_row_stay() -> None:
+def test_columns_absent_from_both_rows_stay() -> None:
     params = cbr_diag.Params()
     state = cbr_diag.init(params, 8, 0)
     for rows, label in ((_row(1, 3), -1.0), (_row(3, 6), 1.0)):
@@ -66,7 +66,7 @@ def test_width_follows_the_longest_row() -> None:
     assert np.count_nonzero(state.values[1, 1]) == 1  # what a longer row left behind is gone
 
 
-def test_growing_the_buffers_early_or_late_is_the_same() -> None:
+def test_the_time_of_buffer_growth_does_not_matter() -> None:
     X, y = stream(60, 100, seed=4, density=0.1)
     X[40] = 1.0  # only then the buffers have to grow
     rows = as_sparse(X)
@@ -76,7 +76,7 @@ def test_growing_the_buffers_early_or_late_is_the_same() -> None:
     assert same_bits(at_once, one_by_one)
 
 
-def test_one_kind_of_rows() -> None:
+def test_mixing_dense_and_sparse_rows_is_refused() -> None:
     X, y = stream(4, 40, seed=0)
     params = cbr_diag.Params()
     for first, second in ((X, as_sparse(X)), (as_sparse(X), X)):
@@ -87,7 +87,7 @@ def test_one_kind_of_rows() -> None:
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("mode", ["covariance", "exact"])
-def test_variance_stays_in_range_when_the_last_bit_decides(mode: str, sparse: bool) -> None:
+def test_variance_stays_in_range_despite_rounding(mode: str, sparse: bool) -> None:
     """A mean so wrong, and a cap so high, that exact arithmetic would leave nothing but a trace of the variance."""
     params = cbr_diag.Params(C=2.0**20, mode=mode)
     random = np.random.default_rng(0)

@@ -14,7 +14,7 @@ from tests.learners.streams import as_sparse, run, stream
 
 @pytest.mark.parametrize("settings", [{}, {"eta": 0.05, "lam": 0.1}, {"lam": 0.0, "delta": 1.0}], ids=str)
 @pytest.mark.parametrize(("dim", "density"), [(1, 1.0), (11, 1.0), (20, 0.3)])
-def test_same_as_naive(settings: dict[str, Any], dim: int, density: float) -> None:
+def test_matches_the_naive_version(settings: dict[str, Any], dim: int, density: float) -> None:
     X, y = stream(120, dim, seed=dim, density=density)
     weight = np.random.default_rng(1).choice([0.0, 0.5, 1.0, 3.0], len(y))
     expected, w, h = naive.loam_ada(X, y, weight, **settings)
@@ -25,7 +25,7 @@ def test_same_as_naive(settings: dict[str, Any], dim: int, density: float) -> No
         np.testing.assert_allclose(state.h, h, rtol=1e-8, atol=1e-9)
 
 
-def test_sparse_steps_are_the_dense_ones_to_the_bit() -> None:
+def test_sparse_steps_equal_dense_steps_bit_for_bit() -> None:
     X, y = stream(300, 24, seed=2, density=0.2)
     dense, _ = run(loam_ada, loam_ada.Params(), X, y)
     sparse, _ = run(loam_ada, loam_ada.Params(), as_sparse(X), y)
@@ -34,7 +34,7 @@ def test_sparse_steps_are_the_dense_ones_to_the_bit() -> None:
     assert dense.sums.tobytes() == sparse.sums.tobytes()
 
 
-def test_nothing_moves_before_both_classes_came() -> None:
+def test_weights_stay_zero_until_both_classes_arrive() -> None:
     X, y = stream(50, 3, seed=0, share=0.0)
     state, scores = run(loam_ada, loam_ada.Params(), X, y)
     assert not scores.any()

@@ -42,7 +42,7 @@ def _weights(y: Vector) -> Vector:
     return np.random.default_rng(1).choice([0.0, 0.5, 1.0, 3.0], len(y))
 
 
-def test_golden() -> None:
+def test_matches_the_golden_values() -> None:
     """The paper's form: pairs drawn from the data at hand, with another t0 and other skips."""
     document = json.loads(_GOLDEN.read_text())
     X, y = np.array(document["x"]), np.array(document["y"])
@@ -71,7 +71,7 @@ def test_the_step_has_one_compiled_signature() -> None:
     ids=str,
 )
 @pytest.mark.parametrize("dim", [1, 4, 11])
-def test_same_as_naive(options: dict[str, Any], dim: int) -> None:
+def test_matches_the_naive_version(options: dict[str, Any], dim: int) -> None:
     X, y = stream(150, dim, seed=dim)
     weight = _weights(y)
     state, scores = run(nsauc, nsauc.Params(**options), X, y, weight=weight, seed=5)
@@ -81,7 +81,7 @@ def test_same_as_naive(options: dict[str, Any], dim: int) -> None:
 
 
 @pytest.mark.parametrize("after", [6, 60], ids=["before the first mean", "after it"])
-def test_weight_zero_fills_counts_and_buffers_only(after: int) -> None:
+def test_events_of_weight_zero_update_counts_and_buffers_only(after: int) -> None:
     X, y = stream(after + 30, 3, seed=2)
     y[:after:2] = 1.0
     y[1:after:2] = -1.0
@@ -96,7 +96,7 @@ def test_weight_zero_fills_counts_and_buffers_only(after: int) -> None:
     assert state.buffer[1, after // 2 : after // 2 + 30].tolist() == X[after:].tolist()
 
 
-def test_a_larger_weight_is_a_larger_step() -> None:
+def test_a_larger_weight_makes_a_larger_step() -> None:
     X, y = np.array([[0.0, 0.0], [1.0, 2.0]]), np.array([-1.0, 1.0])
     params = nsauc.Params(lam=1.0, pairs=1)
     for share in (0.25, 1.0, 4.0):
@@ -136,7 +136,7 @@ def _embedded(n: int, seed: int) -> tuple[Any, Vector]:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("system", "plain"), [(noam, oam), (nsolam, solam)], ids=["noam", "nsolam"])
-def test_a_system_is_its_algorithm_with_other_defaults(system: Any, plain: Any) -> None:
+def test_a_system_equals_its_algorithm_with_other_defaults(system: Any, plain: Any) -> None:
     params = system.Params()
     assert params != plain.Params()
     assert params.to_json().keys() == plain.Params().to_json().keys()
@@ -150,7 +150,7 @@ def test_a_system_is_its_algorithm_with_other_defaults(system: Any, plain: Any) 
 
 
 @pytest.mark.parametrize("system", [noam, nsauc, nsolam], ids=lambda item: item.__name__[9:])
-def test_a_system_ranks_what_no_linear_ranker_does(system: Any) -> None:
+def test_a_system_ranks_data_beyond_linear_rankers(system: Any) -> None:
     assert system.TRAITS.defaults == {"embedding": {"kind": "nystroem"}}
     assert not system.TRAITS.sparse
     X, y = _embedded(3000, seed=1)

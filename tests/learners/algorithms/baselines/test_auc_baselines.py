@@ -41,7 +41,7 @@ def _means(state: Any) -> Matrix:
         for sparse in ([False, True] if algorithm.TRAITS.sparse else [False])
     ],
 )
-def test_golden(name: str, case: int, sparse: bool) -> None:
+def test_matches_the_golden_values(name: str, case: int, sparse: bool) -> None:
     algorithm, document = _GOLDEN[name], _read(name)
     case_document = document["cases"][case]
     X, y, params = np.array(document["x"]), np.array(document["y"]), algorithm.Params.of(case_document["params"])
@@ -64,7 +64,7 @@ def _weights(y: Vector) -> Vector:
 
 @pytest.mark.parametrize("lam", [1.0, 0.01, 100.0])
 @pytest.mark.parametrize("dim", [1, 4, 19])
-def test_loam_ilsc_is_the_closed_form_over_its_samples(lam: float, dim: int) -> None:
+def test_loam_ilsc_equals_the_closed_form_over_its_samples(lam: float, dim: int) -> None:
     X, y = stream(150, dim, seed=dim)
     for weight in (np.ones(len(y)), _weights(y)):
         state, scores = run(loam_ilsc, loam_ilsc.Params(lam=lam), X, y, weight=weight)
@@ -74,7 +74,7 @@ def test_loam_ilsc_is_the_closed_form_over_its_samples(lam: float, dim: int) -> 
         np.testing.assert_allclose(state.S, S, rtol=1e-8, atol=1e-10)
 
 
-def test_loam_ilsc_keeps_a_sound_inverse_on_badly_scaled_rows() -> None:
+def test_loam_ilsc_keeps_a_valid_inverse_on_badly_scaled_rows() -> None:
     X, y = stream(600, 6, seed=3, gap=1.5)
     X = X * 10.0 ** np.arange(-4, 8, 2) @ (np.eye(6) + 0.1)
     state, scores = run(loam_ilsc, loam_ilsc.Params(), X, y)
@@ -84,7 +84,7 @@ def test_loam_ilsc_keeps_a_sound_inverse_on_badly_scaled_rows() -> None:
     assert auc(scores[300:], y[300:]) > 0.9
 
 
-def test_loam_ilsc_learns_from_rows_whose_information_is_capped() -> None:
+def test_loam_ilsc_learns_from_rows_with_capped_information() -> None:
     X, y = stream(400, 5, seed=3, gap=1.5)
     _, scores = run(loam_ilsc, loam_ilsc.Params(), 1e12 * X, y)
     state, expected = run(loam_ilsc, loam_ilsc.Params(lam=1e-9), X, y)
@@ -96,7 +96,7 @@ def test_loam_ilsc_learns_from_rows_whose_information_is_capped() -> None:
 @pytest.mark.parametrize(
     ("entry", "second"), [(-1.25, 1.0), (1.25, -0.5 + 1e-6)], ids=["v below 0", "v small for its u"]
 )
-def test_loam_ilsc_skips_what_would_lose_positive_definiteness(entry: float, second: float) -> None:
+def test_loam_ilsc_skips_updates_that_break_positive_definiteness(entry: float, second: float) -> None:
     params = loam_ilsc.Params()
     state = loam_ilsc.init(params, 2, 0)
     state.packed[:2, :2] = [[1.0, entry], [entry, 1.0]]  # as if rounding had made it indefinite
@@ -109,7 +109,7 @@ def test_loam_ilsc_skips_what_would_lose_positive_definiteness(entry: float, sec
     assert state.seen.tolist() == [1, 1]
 
 
-def test_loam_ilsc_stays_within_what_a_minimiser_can_be() -> None:
+def test_loam_ilsc_stays_within_the_bounds_of_a_minimiser() -> None:
     params = loam_ilsc.Params(lam=0.25)
     state = loam_ilsc.init(params, 2, 0)
     state.w[:] = [0.0, 1e20]  # as if rounding had blown it up
@@ -121,7 +121,7 @@ def test_loam_ilsc_stays_within_what_a_minimiser_can_be() -> None:
 
 @given(seed=st.integers(0, 2**32 - 1), share=st.floats(0.1, 0.9), lam=st.floats(1e-6, 1e3))
 @settings(max_examples=30)
-def test_theorem_1_of_loam(seed: int, share: float, lam: float) -> None:
+def test_theorem_1_of_loam_holds(seed: int, share: float, lam: float) -> None:
     X, y = stream(24, 4, seed, share=share)
     y[:2] = -1.0, 1.0
     pairwise, univariate = naive_auc.pairwise_minimiser(X, y, lam), naive_auc.univariate_minimiser(X, y, lam / 2)
@@ -130,7 +130,7 @@ def test_theorem_1_of_loam(seed: int, share: float, lam: float) -> None:
     np.testing.assert_allclose(pairwise, ratio * univariate, rtol=1e-9, atol=1e-9 * np.abs(pairwise).max())
 
 
-def test_minimisers_of_loam_are_the_golden_ones() -> None:
+def test_minimisers_of_loam_match_the_golden_values() -> None:
     document = _read("loam_batch")
     X, y, lam = np.array(document["x"]), np.array(document["y"]), document["lam"]
     np.testing.assert_allclose(naive_auc.pairwise_minimiser(X, y, lam), document["w1"], rtol=1e-9)
@@ -145,7 +145,7 @@ def test_minimisers_of_loam_are_the_golden_ones() -> None:
     "options", [{}, {"C": 1.0, "capacity": 3}, {"C": 0.1, "capacity": 4, "buffer": "fifo"}], ids=str
 )
 @pytest.mark.parametrize(("dim", "density"), [(1, 1.0), (11, 0.4)])
-def test_oam_same_as_naive(weighted: bool, options: dict[str, Any], dim: int, density: float) -> None:
+def test_oam_matches_the_naive_version(weighted: bool, options: dict[str, Any], dim: int, density: float) -> None:
     X, y = stream(100, dim, seed=dim, density=density)
     weight = _weights(y)
     expected, w = naive_auc.oam(X, y, weight, **options, weighted=weighted, seed=5)
@@ -156,7 +156,7 @@ def test_oam_same_as_naive(weighted: bool, options: dict[str, Any], dim: int, de
         np.testing.assert_allclose(state.w, w, rtol=1e-8, atol=1e-10)
 
 
-def test_oam_one_kind_of_rows() -> None:
+def test_oam_refuses_mixing_dense_and_sparse_rows() -> None:
     X, y = stream(4, 40, seed=0)
     params = oam.Params()
     for first, second in ((X, as_sparse(X)), (as_sparse(X), X)):
@@ -166,7 +166,7 @@ def test_oam_one_kind_of_rows() -> None:
         assert oam.learn(params, state, piece(second, 0, 0), y[:0], np.ones(0), np.empty(0)) is state
 
 
-def test_oam_buffers_of_sparse_rows_widen_early_or_late_alike() -> None:
+def test_the_time_of_oam_buffer_growth_does_not_matter() -> None:
     X, y = stream(60, 100, seed=4, density=0.1)
     X[40] = 1.0  # only then the buffers have to widen
     X[50:] = 0.0
@@ -183,7 +183,7 @@ def test_oam_buffers_of_sparse_rows_widen_early_or_late_alike() -> None:
 
 @pytest.mark.parametrize("eta", [2.0**-10, 0.02])
 @pytest.mark.parametrize(("dim", "density"), [(1, 1.0), (11, 0.4)])
-def test_uni_exp_same_as_naive(eta: float, dim: int, density: float) -> None:
+def test_uni_exp_matches_the_naive_version(eta: float, dim: int, density: float) -> None:
     X, y = stream(200, dim, seed=dim, density=density)
     weight = _weights(y)
     expected, w = naive_auc.uni_exp(X, y, weight, eta=eta)
@@ -194,7 +194,7 @@ def test_uni_exp_same_as_naive(eta: float, dim: int, density: float) -> None:
 
 
 @pytest.mark.parametrize(("start", "end"), [(0.0, 1.0), (0.5, 1.5), (-7.0, 1.0), (-1e6, 1.0)])
-def test_uni_exp_takes_a_margin_no_further_than_one_more(start: float, end: float) -> None:
+def test_uni_exp_raises_a_margin_to_at_most_one(start: float, end: float) -> None:
     state = uni_exp.init(uni_exp.Params(), 2, 0)
     state.seen[:] = 1
     state.w[:] = [start, 0.0]
@@ -202,7 +202,7 @@ def test_uni_exp_takes_a_margin_no_further_than_one_more(start: float, end: floa
     assert state.w.sum() == pytest.approx(end)
 
 
-def test_uni_exp_has_no_step_that_overflows() -> None:
+def test_uni_exp_steps_never_overflow() -> None:
     state = uni_exp.init(uni_exp.Params(), 1, 0)
     state.seen[:] = 1
     state.w[:] = -1e200  # so far off that e^-margin overflows, on a row whose square underflows
@@ -222,7 +222,7 @@ def test_uni_exp_does_not_diverge_on_raw_rows() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"R": 3.0, "c": 0.1}, {"R": 0.01, "c": 1.0}], ids=str)
 @pytest.mark.parametrize("dim", [1, 4, 11])
-def test_solam_same_as_naive(options: dict[str, Any], dim: int) -> None:
+def test_solam_matches_the_naive_version(options: dict[str, Any], dim: int) -> None:
     X, y = stream(150, dim, seed=dim)
     weight = _weights(y) / 3
     state, scores = run(solam, solam.Params(**options), X, y, weight=weight)
@@ -231,7 +231,7 @@ def test_solam_same_as_naive(options: dict[str, Any], dim: int) -> None:
         np.testing.assert_allclose(actual, right, rtol=1e-8, atol=1e-10)
 
 
-def test_solam_keeps_its_levels_where_means_of_scores_can_be() -> None:
+def test_solam_keeps_its_levels_within_the_range_of_mean_scores() -> None:
     X, y = stream(300, 5, seed=1)
     params = solam.Params(R=2.0, c=1024.0)
     state, _ = run(solam, params, 10 * X, y)
@@ -262,7 +262,7 @@ _EXTREMES = st.lists(
 )
 @given(events=_EXTREMES, order=st.integers(0, 2**16))
 @settings(max_examples=40)
-def test_finite_whatever_the_rows(algorithm: Any, events: Any, order: int) -> None:
+def test_finite_for_any_rows(algorithm: Any, events: Any, order: int) -> None:
     """Rows up to 1e30, repeated with changing labels, cause no overflow and no divergence."""
     picked = np.random.default_rng(order).integers(len(events), size=60)
     X = np.array([events[i][0] for i in picked])

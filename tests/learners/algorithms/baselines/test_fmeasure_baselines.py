@@ -28,7 +28,7 @@ def _weights(n: int, weighted: bool) -> Vector:
 
 
 @pytest.mark.parametrize("algorithm", [lr, ofo], ids=["lr", "ofo"])
-def test_posterior_is_that_of_fofo(algorithm: Any) -> None:
+def test_posterior_equals_that_of_fofo(algorithm: Any) -> None:
     X, y = stream(200, 5, seed=1)
     state, scores = run(algorithm, algorithm.Params(c=0.5), X, y)
     other, expected = run(fofo, fofo.Params(c=0.5), X, y)
@@ -44,7 +44,7 @@ def test_posterior_is_that_of_fofo(algorithm: Any) -> None:
 @pytest.mark.parametrize(
     "values", [{}, {"learners": 1}, {"learners": 3, "power": 1, "c": 0.5}, {"learners": 32, "power": 37}], ids=str
 )
-def test_omcsl_same_as_naive(values: dict[str, Any], dim: int, density: float, weighted: bool) -> None:
+def test_omcsl_matches_the_naive_version(values: dict[str, Any], dim: int, density: float, weighted: bool) -> None:
     X, y = stream(150, dim, seed=dim, share=0.15, density=density)
     weight = _weights(len(y), weighted)
     expected, w, drawn = naive_f.omcsl(X, y, weight, **values, seed=5)
@@ -58,7 +58,7 @@ def test_omcsl_same_as_naive(values: dict[str, Any], dim: int, density: float, w
         assert [*linear.w, *linear.bias] == [*state.w[drawn], state.bias[drawn]]
 
 
-def test_omcsl_counts_the_calls_of_each_learner() -> None:
+def test_omcsl_counts_the_decisions_of_each_learner() -> None:
     X, y = stream(300, 4, seed=2)
     state, _ = run(omcsl, omcsl.Params(learners=4), X, y, weight=_weights(300, True))
     assert state.positives.tolist() == [np.sum(y > 0)]
@@ -67,7 +67,7 @@ def test_omcsl_counts_the_calls_of_each_learner() -> None:
     assert (np.diff(state.called[:, 0]) < 0).all()
 
 
-def test_omcsl_draws_in_proportion_to_f_and_all_alike_without_one() -> None:
+def test_omcsl_draws_in_proportion_to_f_or_uniformly_without_one() -> None:
     params = omcsl.Params(learners=4, power=2)
     state = omcsl.init(params, 1, 3)
     rows, tiny = np.array([[1.0]]), np.full(1, 1e-300)  # a step too small to change what the learners call
@@ -87,7 +87,7 @@ def test_omcsl_draws_in_proportion_to_f_and_all_alike_without_one() -> None:
     np.testing.assert_allclose(shares(-1.0), reached / reached.sum(), atol=0.03)
 
 
-def test_omcsl_of_a_high_power_follows_the_best_learner() -> None:
+def test_omcsl_with_a_high_power_follows_the_best_learner() -> None:
     X, y = stream(4000, 3, seed=4, share=0.1)
     state, scores = run(omcsl, omcsl.Params(power=1024), X, y)
     best = max(2 * state.called[:, 1] / (state.positives + state.called[:, 0]))
@@ -103,7 +103,7 @@ def test_omcsl_of_a_high_power_follows_the_best_learner() -> None:
 @WEIGHTED
 @pytest.mark.parametrize("level", ["calls", "logistic"])
 @pytest.mark.parametrize("length", [4, 7, 64])
-def test_stamp_same_as_naive(level: str, length: int, dim: int, density: float, weighted: bool) -> None:
+def test_stamp_matches_the_naive_version(level: str, length: int, dim: int, density: float, weighted: bool) -> None:
     X, y = stream(300, dim, seed=dim, share=0.15, density=density)
     weight = _weights(len(y), weighted)
     expected, w, v = naive_f.stamp(X, y, weight, c=0.5, level=level, length=length)
@@ -114,7 +114,7 @@ def test_stamp_same_as_naive(level: str, length: int, dim: int, density: float, 
         np.testing.assert_allclose(state.level, v, rtol=1e-9)
 
 
-def test_stamp_reaches_the_level_that_it_measures() -> None:
+def test_stamp_reaches_its_measured_level() -> None:
     X, y = stream(40_000, 3, seed=5, share=0.1)
     state, scores = run(stamp, stamp.Params(), X, y)
     assert state.level[0] == pytest.approx(naive_f.f_measure(scores[20_000:] >= 0, y[20_000:]), abs=0.02)
@@ -125,7 +125,7 @@ def test_stamp_reaches_the_level_that_it_measures() -> None:
     assert np.mean(called == (posterior >= state.level[0] / 2)) > 0.97
 
 
-def test_stamp_keeps_negatives_in_while_it_calls_nothing() -> None:
+def test_stamp_keeps_learning_negatives_while_nothing_is_called_positive() -> None:
     X, y = stream(80, 3, seed=6, share=0.2)
     state, scores = run(stamp, stamp.Params(c=1e-9), X, np.where(np.arange(80) < 64, -1.0, y))
     assert (scores[64:] < 0.0).any()
@@ -138,7 +138,7 @@ def test_stamp_keeps_negatives_in_while_it_calls_nothing() -> None:
 
 
 @pytest.mark.parametrize("m", [-1e30, -1.0, -0.0, 5e-324, 1e-9, 0.1, 1.0, 5.0, 36.0, 700.0, 1e30])
-def test_clipped_logistic_reward(m: float) -> None:
+def test_clipped_logistic_reward_values(m: float) -> None:
     expected = max(0.0, 1 - math.log1p(math.exp(-m)) / math.log(2)) if m > 0 else 0.0
     assert stamp._reward(m) == pytest.approx(expected, abs=1e-15)
 

@@ -23,7 +23,7 @@ def _weights(y: Vector) -> Vector:
 
 @pytest.mark.parametrize("options", [{}, {"eta": 0.03, "lam": 0.5}], ids=str)
 @pytest.mark.parametrize("dim", [1, 4, 11])
-def test_opauc_same_as_naive(options: dict[str, Any], dim: int) -> None:
+def test_opauc_matches_the_naive_version(options: dict[str, Any], dim: int) -> None:
     X, y = stream(120, dim, seed=dim)
     X /= np.sqrt(dim)
     weight = _weights(y)
@@ -35,7 +35,7 @@ def test_opauc_same_as_naive(options: dict[str, Any], dim: int) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"eta": 1.0, "lam": 0.5}, {"delta": 0.01, "lam": 0.0}], ids=str)
 @pytest.mark.parametrize("dim", [1, 4, 11])
-def test_adaoam_same_as_naive(options: dict[str, Any], dim: int) -> None:
+def test_adaoam_matches_the_naive_version(options: dict[str, Any], dim: int) -> None:
     X, y = stream(120, dim, seed=dim)
     weight = _weights(y)
     state, scores = run(adaoam, adaoam.Params(**options), X, y, weight=weight)
@@ -53,7 +53,7 @@ def test_opauc_does_not_diverge_on_raw_rows() -> None:
     assert auc(scores[100:], y[100:300]) > 0.9
 
 
-def test_opauc_caps_its_step_where_it_would_overshoot() -> None:
+def test_opauc_caps_overshooting_steps() -> None:
     X, y = np.array([[0.0], [4.0]]), np.array([-1.0, 1.0])
     for eta, expected in ((0.01, 0.04), (1e3, 2 / 17 * 4)):  # g = -4; the cap is 2 / (lam + 4^2)
         state, _ = run(opauc, opauc.Params(eta=eta, lam=1.0), X, y)
@@ -71,7 +71,7 @@ def test_adaoam_stays_in_its_ball() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"eta": 0.02, "lam": 0.5, "tau": 3}, {"lam": 4.0, "tau": 1}], ids=str)
 @pytest.mark.parametrize(("dim", "density"), [(1, 1.0), (11, 0.4)])
-def test_opaucr_same_as_naive(options: dict[str, Any], dim: int, density: float) -> None:
+def test_opaucr_matches_the_naive_version(options: dict[str, Any], dim: int, density: float) -> None:
     X, y = stream(80, dim, seed=dim, density=density)
     X /= np.sqrt(dim)
     weight = _weights(y)
@@ -82,7 +82,7 @@ def test_opaucr_same_as_naive(options: dict[str, Any], dim: int, density: float)
         np.testing.assert_allclose(state.w, w, rtol=1e-8, atol=1e-10)
 
 
-def test_opaucr_projects_by_vectors_that_are_nearly_orthonormal() -> None:
+def test_opaucr_projects_by_nearly_orthonormal_vectors() -> None:
     state, _ = run(opaucr, opaucr.Params(tau=256), np.eye(64), np.ones(64), seed=3)
     np.testing.assert_allclose(state.Z[1].sum(axis=1), state.noise[1], rtol=1e-12)
     draws = state.Z[1].ravel() * 16
@@ -95,7 +95,7 @@ def test_opaucr_projects_by_vectors_that_are_nearly_orthonormal() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"eta": 0.02, "lam": 0.5, "tau": 3}, {"lam": 4.0, "tau": 1}], ids=str)
 @pytest.mark.parametrize(("dim", "density"), [(1, 1.0), (11, 0.4), (7, 1.0)])
-def test_opaucs_same_as_naive(options: dict[str, Any], dim: int, density: float) -> None:
+def test_opaucs_matches_the_naive_version(options: dict[str, Any], dim: int, density: float) -> None:
     X, y = stream(60, dim, seed=dim, density=density)
     X /= np.sqrt(dim)
     weight = _weights(y)
@@ -112,7 +112,7 @@ def test_opaucs_same_as_naive(options: dict[str, Any], dim: int, density: float)
                 np.testing.assert_allclose(state.products[side, j, :n], list(mine.values()), rtol=1e-8, atol=1e-12)
 
 
-def test_opaucs_is_opauc_while_everything_fits() -> None:
+def test_opaucs_equals_opauc_while_all_columns_fit() -> None:
     X, y = stream(200, 9, seed=1)
     weight = _weights(y)
     expected, right = run(opauc, opauc.Params(), X, y, weight=weight)
@@ -122,7 +122,7 @@ def test_opaucs_is_opauc_while_everything_fits() -> None:
         np.testing.assert_allclose(state.w, expected.w, rtol=1e-8, atol=1e-10)
 
 
-def test_opaucs_finds_the_largest_entries_though_they_begin_late() -> None:
+def test_opaucs_finds_the_largest_entries_even_if_they_start_late() -> None:
     random = np.random.default_rng(0)
     X = random.normal(size=(2000, 40))
     X[500:, 39] += 2 * X[500:, 17]
@@ -136,7 +136,7 @@ def test_opaucs_finds_the_largest_entries_though_they_begin_late() -> None:
 
 
 @pytest.mark.parametrize("algorithm", [opaucr, opaucs], ids=["opaucr", "opaucs"])
-def test_sparse_steps_are_the_dense_ones_to_the_bit(algorithm: Any) -> None:
+def test_sparse_steps_equal_dense_steps_bit_for_bit(algorithm: Any) -> None:
     X, y = stream(200, 24, seed=2, density=0.2)
     params = algorithm.Params(tau=5)
     dense, _ = run(algorithm, params, X, y)
@@ -144,7 +144,7 @@ def test_sparse_steps_are_the_dense_ones_to_the_bit(algorithm: Any) -> None:
     assert same_bits(dense, sparse)
 
 
-def test_opaucs_stays_in_the_ball_though_its_covariance_is_indefinite() -> None:
+def test_opaucs_stays_in_the_ball_despite_an_indefinite_covariance() -> None:
     """Four columns that are nearly one: what tau = 2 keeps of their covariance has an eigenvalue below -.5."""
     random = np.random.default_rng(0)
     y = random.choice([-1.0, 1.0], 1000)

@@ -79,7 +79,7 @@ CASES = pytest.mark.parametrize(
 
 @CASES
 @KINDS
-def test_svc_same_as_its_dual(convert: Any, C: float, scaling: float, ranks: int) -> None:
+def test_svc_equals_its_dual(convert: Any, C: float, scaling: float, ranks: int) -> None:
     X, y = _events(40, 3, ranks, seed=ranks, density=0.8)
     params = svc.Params(ranks=ranks, C=C, intercept_scaling=scaling, **EXACT)
     state = _fit(svc, params, convert(X), 3, y, _shares(40))
@@ -93,7 +93,7 @@ def test_svc_same_as_its_dual(convert: Any, C: float, scaling: float, ranks: int
 @CASES
 @pytest.mark.parametrize("eps", [0.0, 0.1, 0.7])
 @KINDS
-def test_svr_same_as_its_dual(convert: Any, eps: float, C: float, scaling: float, ranks: int) -> None:
+def test_svr_equals_its_dual(convert: Any, eps: float, C: float, scaling: float, ranks: int) -> None:
     X, y = _events(40, 3, ranks, seed=ranks, density=0.8)
     params = svr.Params(ranks=ranks, C=C, intercept_scaling=scaling, eps=eps, **EXACT)
     state = _fit(svr, params, convert(X), 3, y, _shares(40))
@@ -104,7 +104,7 @@ def test_svr_same_as_its_dual(convert: Any, eps: float, C: float, scaling: float
 
 @CASES
 @KINDS
-def test_redsvm_same_as_the_dual_of_its_extended_examples(convert: Any, C: float, scaling: float, ranks: int) -> None:
+def test_redsvm_equals_the_dual_of_its_extended_examples(convert: Any, C: float, scaling: float, ranks: int) -> None:
     X, y = _events(40, 3, ranks, seed=ranks, density=0.8)
     params = redsvm.Params(ranks=ranks, C=C, intercept_scaling=scaling, **EXACT)
     state = _fit(redsvm, params, convert(X), 3, y, _shares(40))
@@ -120,7 +120,7 @@ def test_redsvm_same_as_the_dual_of_its_extended_examples(convert: Any, C: float
     assert (np.diff(state.theta) > -1e-6).all()
 
 
-def test_decisions_are_those_of_scikit_learn() -> None:
+def test_decisions_equal_scikit_learn() -> None:
     X, y = _events(150, 4, 5, seed=0)
     unseen, _ = _events(300, 4, 5, seed=1)
     machine = LinearSVC(loss="hinge", tol=1e-4, random_state=0, max_iter=100_000).fit(X, y)
@@ -183,7 +183,7 @@ def test_before_any_fit_the_score_is_0(algorithm: Any, ranks: int) -> None:
 
 
 @ALL
-def test_grown_state_says_the_same(algorithm: Any) -> None:
+def test_a_grown_state_predicts_the_same(algorithm: Any) -> None:
     X, y = _events(60, 8, 5, seed=2)
     params = algorithm.Params()
     state = _fit(algorithm, params, X, 8, y)
@@ -232,7 +232,7 @@ def test_sparse_equals_dense_and_replays(algorithm: Any, density: float) -> None
 
 @ALL
 @KINDS
-def test_weight_0_leaves_an_event_out(algorithm: Any, convert: Any) -> None:
+def test_events_of_weight_0_are_ignored(algorithm: Any, convert: Any) -> None:
     X, y = _events(80, 4, 5, seed=6, density=0.7)
     weight = np.random.default_rng(2).choice([0.0, 1.0, 2.0], 80)
     mask = weight > 0
@@ -242,7 +242,7 @@ def test_weight_0_leaves_an_event_out(algorithm: Any, convert: Any) -> None:
 
 @ALL
 @KINDS
-def test_weight_2_is_two_events(algorithm: Any, convert: Any) -> None:
+def test_weight_2_equals_two_events(algorithm: Any, convert: Any) -> None:
     X, y = _events(50, 4, 4, seed=7, density=0.7)
     twice = np.arange(50) % 3 == 0
     params = algorithm.Params(ranks=4, C=0.3, **EXACT)
@@ -255,7 +255,7 @@ def test_weight_2_is_two_events(algorithm: Any, convert: Any) -> None:
 
 @ALL
 @KINDS
-def test_inputs_stay(algorithm: Any, convert: Any) -> None:
+def test_inputs_are_not_modified(algorithm: Any, convert: Any) -> None:
     X, y = _events(40, 5, 5, seed=8, density=0.7)
     rows, weight = convert(X), _shares(40)
     arrays = [*([rows] if isinstance(rows, np.ndarray) else rows), y, weight]
@@ -269,7 +269,7 @@ def test_inputs_stay(algorithm: Any, convert: Any) -> None:
 
 @ALL
 @pytest.mark.parametrize("present", [(2, 4), (1, 5), (1, 2, 4), (3, 4, 5)], ids=str)
-def test_ranks_that_do_not_occur(algorithm: Any, present: tuple[int, ...]) -> None:
+def test_missing_ranks_are_handled(algorithm: Any, present: tuple[int, ...]) -> None:
     X, index = _events(90, 4, len(present), seed=9)
     y = np.array(present, dtype=np.float64)[index.astype(int) - 1]
     params = algorithm.Params(**EXACT)
@@ -287,7 +287,7 @@ def test_ranks_that_do_not_occur(algorithm: Any, present: tuple[int, ...]) -> No
     assert np.abs(here.ranks - y).mean() < 0.7 * np.abs(np.median(y) - y).mean()
 
 
-def test_svc_of_ranks_that_do_not_occur_is_that_of_fewer_classes() -> None:
+def test_svc_with_missing_ranks_equals_svc_of_fewer_classes() -> None:
     X, y = _events(90, 4, 3, seed=9)
     few = _fit(svc, svc.Params(ranks=3), X, 4, y)
     many = _fit(svc, svc.Params(ranks=7), X, 4, 2 * y)
@@ -298,7 +298,7 @@ def test_svc_of_ranks_that_do_not_occur_is_that_of_fewer_classes() -> None:
 
 @ALL
 @KINDS
-def test_refuses_what_cannot_be_fitted(algorithm: Any, convert: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfittable_data_is_refused(algorithm: Any, convert: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = _events(30, 4, 5, seed=10)
     params = algorithm.Params()
     for labels, weight in ((np.full(30, 3.0), np.ones(30)), (y, np.zeros(30)), (y, (y == 2).astype(np.float64))):
@@ -318,7 +318,7 @@ def test_refuses_what_cannot_be_fitted(algorithm: Any, convert: Any, monkeypatch
 
 
 @ALL
-def test_refuses_planes_that_are_not_finite(algorithm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_non_finite_planes_are_refused(algorithm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = _events(30, 4, 5, seed=10)
     for machine in (LinearSVC, LinearSVR):
         fit = machine.fit
@@ -333,14 +333,14 @@ def test_refuses_planes_that_are_not_finite(algorithm: Any, monkeypatch: pytest.
 
 
 @ALL
-def test_says_how_many_sweeps_it_took(algorithm: Any) -> None:
+def test_reports_the_number_of_sweeps(algorithm: Any) -> None:
     X, y = _events(200, 4, 5, seed=11)
     assert _fit(algorithm, algorithm.Params(sweeps=7), X, 4, y).sweeps.tolist() == [7]  # and no warning
     assert 7 < _fit(algorithm, algorithm.Params(sweeps=1_000_000), X, 4, y).sweeps[0] < 1_000_000
 
 
 @ALL
-def test_fits_on_several_threads_do_not_disturb_each_other(algorithm: Any) -> None:
+def test_concurrent_fits_do_not_interfere(algorithm: Any) -> None:
     X, y = _events(2000, 10, 5, seed=12)
     params = algorithm.Params(sweeps=100)
     alone = _fit(algorithm, params, X, 10, y)
@@ -374,7 +374,7 @@ _EVENTS = st.lists(
     tolerance=st.sampled_from([1e-12, 1.0]),
 )
 @settings(max_examples=60)
-def test_finite_at_the_extremes(algorithm: Any, events: Any, C: float, scaling: float, tolerance: float) -> None:
+def test_finite_at_extreme_values(algorithm: Any, events: Any, C: float, scaling: float, tolerance: float) -> None:
     X: Matrix = np.array([x for x, _, _ in events])
     y = np.array([rank for _, rank, _ in events], dtype=np.float64)
     params = algorithm.Params(ranks=3, C=C, intercept_scaling=scaling, tolerance=tolerance)

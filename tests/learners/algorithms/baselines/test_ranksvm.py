@@ -49,7 +49,7 @@ def test_before_the_first_fit_all_scores_are_0(algorithm: Any, convert: Any) -> 
 
 
 @KINDS
-def test_ranks(algorithm: Any, convert: Any) -> None:
+def test_rank_order_is_learnt(algorithm: Any, convert: Any) -> None:
     X, y = stream(1500, 8, seed=2, share=0.05, gap=1.5)
     params = algorithm.Params()
     state = fitted(algorithm, convert(X[:500]), 8, y[:500])
@@ -59,7 +59,7 @@ def test_ranks(algorithm: Any, convert: Any) -> None:
 
 
 @KINDS
-def test_repeats_and_leaves_its_inputs(algorithm: Any, convert: Any) -> None:
+def test_reproducible_without_modifying_inputs(algorithm: Any, convert: Any) -> None:
     X, y = stream(90, 5, seed=3, density=0.6)
     rows, weight = convert(X), np.random.default_rng(3).choice([0.0, 0.5, 2.0], 90)
     arrays = [*(rows if isinstance(rows, Sparse) else [rows]), y, weight]
@@ -80,7 +80,7 @@ def test_one_class_is_refused(algorithm: Any, convert: Any, label: float) -> Non
 
 
 @KINDS
-def test_an_event_of_weight_0_is_left_out(algorithm: Any, convert: Any) -> None:
+def test_events_of_weight_0_are_ignored(algorithm: Any, convert: Any) -> None:
     X, y = stream(120, 5, seed=5)
     weight = np.where(np.arange(120) % 3 == 0, 0.0, 1.0)
     mask = weight > 0
@@ -103,7 +103,7 @@ def test_settings_reach_the_solver(algorithm: Any, convert: Any) -> None:
 
 
 @pytest.mark.parametrize("C", [1.0, 64.0, 1e4])
-def test_sparse_rows_are_the_same_as_dense(C: float) -> None:
+def test_sparse_rows_equal_dense_rows(C: float) -> None:
     X, y = stream(150, 12, seed=7, density=0.3)
     X[:, 4] = 0.0  # a column that no event has
     X[10:20] = 0.0  # events without a column
@@ -116,7 +116,7 @@ def test_sparse_rows_are_the_same_as_dense(C: float) -> None:
     np.testing.assert_allclose(result.objective, dense.objective, rtol=1e-10)
 
 
-def test_sparse_rows_without_any_column() -> None:
+def test_sparse_rows_without_any_column_are_accepted() -> None:
     state = fitted(ranksvm, as_sparse(np.zeros((4, 8))), 8, np.array([1.0, -1.0, 1.0, -1.0]))
     assert not state.w.any()
     assert state.objective == ranksvm.Params().C / 2
@@ -138,7 +138,7 @@ def test_sparse_rows_stay_sparse() -> None:
     assert state.w[0] > 0 > state.w[1]
 
 
-def test_grow() -> None:
+def test_grow_adds_columns() -> None:
     X, y = stream(60, 8, seed=9, density=0.5)
     params = ranksvm.Params()
     assert same_bits(ranksvm.grow(params, ranksvm.init(params, 8, 0), 24), ranksvm.init(params, 24, 0))
@@ -167,7 +167,7 @@ def kernel_expansion(X: Matrix, y: Vector, width: float, C: float) -> Vector:
     return np.asarray(root @ result.x)
 
 
-def test_rbf_ranksvm_is_the_kernel_machine() -> None:
+def test_rbf_ranksvm_equals_the_kernel_machine() -> None:
     X, y = rings(80, seed=10)
     settings = kernel_approximation.Embedding.of({**rbf_ranksvm.TRAITS.defaults["embedding"], "width": 1.0})
     space = kernel_approximation.fit(settings, X, 0)
@@ -178,7 +178,7 @@ def test_rbf_ranksvm_is_the_kernel_machine() -> None:
     np.testing.assert_allclose(phi @ state.w, expected, atol=1e-3 * np.ptp(expected))
 
 
-def test_rbf_ranksvm_ranks_what_no_linear_ranker_does() -> None:
+def test_rbf_ranksvm_ranks_data_beyond_linear_rankers() -> None:
     X, y = rings(400, seed=11)
     settings = kernel_approximation.Embedding.of(rbf_ranksvm.TRAITS.defaults["embedding"])
     phi = kernel_approximation.look(settings, kernel_approximation.fit(settings, X[:200], 0), X)
@@ -187,7 +187,7 @@ def test_rbf_ranksvm_ranks_what_no_linear_ranker_does() -> None:
     assert auc(X[200:] @ fitted(ranksvm, X[:200], 2, y[:200]).w, y[200:]) < 0.7
 
 
-def test_rbf_ranksvm_retains_no_more_than_it_takes_as_landmarks() -> None:
+def test_rbf_ranksvm_retains_no_more_than_its_landmarks() -> None:
     defaults = rbf_ranksvm.TRAITS.defaults
     assert defaults["learner"]["refit_window"] <= defaults["embedding"]["components"]
     assert defaults["embedding"]["components"] <= rbf_ranksvm.TRAITS.max_dim

@@ -14,7 +14,7 @@ from tests.learners.streams import as_sparse, run, stream
 @pytest.mark.parametrize("c", [0.25, 4.0])
 @pytest.mark.parametrize(("dim", "density"), [(1, 1.0), (11, 1.0), (20, 0.3)])
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 150])
-def test_same_as_naive(averaging: str, c: float, dim: int, density: float, n: int) -> None:
+def test_matches_the_naive_version(averaging: str, c: float, dim: int, density: float, n: int) -> None:
     X, y = stream(n, dim, seed=dim, density=density)
     weight = np.random.default_rng(1).choice([0.0, 0.5, 1.0, 3.0], n)
     params = fofo.Params(c=c, averaging=averaging)

@@ -85,7 +85,7 @@ def planes(linear: Any) -> Matrix:
 
 @KINDS
 @pytest.mark.parametrize("case", [0, 1], ids=["without replays", "with replays"])
-def test_golden_online(convert: Any, case: int) -> None:
+def test_online_matches_the_golden_values(convert: Any, case: int) -> None:
     document = _read("npsvor")
     X, y, case_document = np.array(document["x"]), np.array(document["y"], dtype=np.float64), document["cases"][case]
     params = npsvor.Params.of(case_document["params"])
@@ -102,7 +102,7 @@ def test_golden_online(convert: Any, case: int) -> None:
 
 
 @KINDS
-def test_golden_batch(convert: Any) -> None:
+def test_batch_matches_the_golden_values(convert: Any) -> None:
     document = _read("npsvor_batch")
     X, y = np.array(document["x"]), np.array(document["y"], dtype=np.float64)
     params = npsvor_batch.Params.of(document["params"] | {"tolerance": 1e-14})
@@ -136,7 +136,7 @@ def test_golden_batch(convert: Any) -> None:
     ids=str,
 )
 @pytest.mark.parametrize(("dim", "density"), [(1, 1.0), (11, 0.4)])
-def test_online_same_as_naive(convert: Any, options: dict[str, Any], dim: int, density: float) -> None:
+def test_online_matches_the_naive_version(convert: Any, options: dict[str, Any], dim: int, density: float) -> None:
     X, y, _ = stream(120, dim, seed=dim, density=density, ranks=options.get("ranks", 5))
     params = npsvor.Params(**options)
     for weight in (np.ones(len(y)), weights_of(y)):
@@ -147,7 +147,7 @@ def test_online_same_as_naive(convert: Any, options: dict[str, Any], dim: int, d
         np.testing.assert_allclose(planes(npsvor.weights(params, state)), average, rtol=1e-9, atol=1e-11)
 
 
-def test_the_average_holds_its_digits_over_a_long_stream() -> None:
+def test_the_average_stays_accurate_over_a_long_stream() -> None:
     X, y, _ = stream(20_000, 2, seed=8)
     state, values = run(npsvor.Params(replays=0), X, y, dim=2)
     expected, _, average = naive_npsvor.online(X, y, np.ones(len(y)), replays=0, capacity=1)
@@ -158,7 +158,7 @@ def test_the_average_holds_its_digits_over_a_long_stream() -> None:
 @KINDS
 @given(cuts=st.lists(st.integers(0, 80), max_size=8), replays=st.sampled_from([0, 2]))
 @settings(max_examples=15)
-def test_same_bits_for_any_batching_and_from_restored_states(convert: Any, cuts: list[int], replays: int) -> None:
+def test_batching_and_restoring_change_no_bit(convert: Any, cuts: list[int], replays: int) -> None:
     X, y, _ = stream(80, 19, seed=2, density=0.6)
     X[50] = 1.0  # the longest row widens the buffer
     params, weight = npsvor.Params(replays=replays, capacity=16), weights_of(y)
@@ -170,7 +170,7 @@ def test_same_bits_for_any_batching_and_from_restored_states(convert: Any, cuts:
 
 @KINDS
 @pytest.mark.parametrize("replays", [0, 3])
-def test_values_are_those_of_the_published_planes(convert: Any, replays: int) -> None:
+def test_values_equal_those_of_the_published_planes(convert: Any, replays: int) -> None:
     X, y, _ = stream(60, 11, seed=3, density=0.7)
     X[7] = 0.0
     params = npsvor.Params(replays=replays)
@@ -184,7 +184,7 @@ def test_values_are_those_of_the_published_planes(convert: Any, replays: int) ->
 
 
 @KINDS
-def test_events_of_weight_zero_are_passed_over(convert: Any) -> None:
+def test_events_of_weight_zero_are_skipped(convert: Any) -> None:
     X, y, _ = stream(90, 5, seed=6)
     weight = weights_of(y)
     params, first_params = npsvor.Params(capacity=8), weight > 0
@@ -202,7 +202,7 @@ def test_a_weight_multiplies_C() -> None:
     assert values.tobytes() == others.tobytes()
 
 
-def test_grow_is_as_if_the_columns_had_always_been_there() -> None:
+def test_grow_equals_starting_with_all_columns() -> None:
     X, y, _ = stream(80, 16, seed=4, density=0.4)
     X[:40, 8:] = 0.0
     params = npsvor.Params()
@@ -213,7 +213,7 @@ def test_grow_is_as_if_the_columns_had_always_been_there() -> None:
     assert same_bits(state, large)
 
 
-def test_the_kind_of_rows_cannot_change() -> None:
+def test_dense_and_sparse_rows_cannot_be_mixed() -> None:
     X, y, _ = stream(10, 5, seed=1)
     params, values = npsvor.Params(), np.empty((10, 5))
     for first, then in ((X, as_sparse(X)), (as_sparse(X), X)):
@@ -222,7 +222,7 @@ def test_the_kind_of_rows_cannot_change() -> None:
             npsvor.learn(params, state, then, y, np.ones(10), values)
 
 
-def test_replays_lead_to_the_optimum() -> None:
+def test_replays_converge_to_the_optimum() -> None:
     X, y, _ = stream(100, 4, seed=9)
     caps, Z = np.full(100, 0.25), naive_npsvor.with_bias(X)
     best = fit(X, y, dim=4, C=0.25, tolerance=1e-10)
@@ -242,7 +242,7 @@ def test_replays_lead_to_the_optimum() -> None:
 @KINDS
 @pytest.mark.parametrize("options", BATCHES, ids=str)
 @pytest.mark.parametrize(("dim", "density"), [(2, 1.0), (9, 0.3)])
-def test_batch_same_as_naive(convert: Any, options: dict[str, Any], dim: int, density: float) -> None:
+def test_batch_matches_the_naive_version(convert: Any, options: dict[str, Any], dim: int, density: float) -> None:
     X, y, _ = stream(70, dim, seed=dim, density=density)
     X[5] = 0.0
     shrunk = 0
@@ -281,7 +281,7 @@ def test_batch_closes_the_duality_gap(convert: Any, options: dict[str, Any], mis
         assert -1e-9 * value < value - bound < 1e-6 * max(value, 1.0)
 
 
-def test_ranks_that_are_missing_are_still_told_apart_by_their_neighbours() -> None:
+def test_missing_ranks_are_interpolated_by_their_neighbours() -> None:
     X, y, _ = stream(300, 3, seed=12)
     params, first_params = npsvor_batch.Params(), y != 3.0
     ranked = []
@@ -295,7 +295,7 @@ def test_ranks_that_are_missing_are_still_told_apart_by_their_neighbours() -> No
 
 
 @pytest.mark.long
-def test_a_tighter_tolerance_comes_nearer_to_the_optimum() -> None:
+def test_a_tighter_tolerance_is_closer_to_the_optimum() -> None:
     X, y, _ = stream(200, 6, seed=13)
     best, loose, tight = (fit(X, y, dim=6, tolerance=share, sweeps=100_000) for share in (1e-13, 0.5, 1e-8))
     loose, tight = np.abs(loose - best).max(), np.abs(tight - best).max()
@@ -303,7 +303,7 @@ def test_a_tighter_tolerance_comes_nearer_to_the_optimum() -> None:
 
 
 @KINDS
-def test_batch_leaves_out_events_of_weight_zero_and_rows_without_length(convert: Any) -> None:
+def test_batch_ignores_events_of_weight_zero_and_zero_rows(convert: Any) -> None:
     X, y, _ = stream(90, 5, seed=14)
     weight = weights_of(y)
     mask = weight > 0
@@ -322,7 +322,7 @@ def test_batch_refuses_a_single_rank(only: float, message: str) -> None:
 
 
 @KINDS
-def test_batch_is_reproducible_and_leaves_its_arguments(convert: Any) -> None:
+def test_batch_is_reproducible_and_does_not_modify_its_arguments(convert: Any) -> None:
     X, y, _ = stream(120, 5, seed=15, density=0.7)
     rows, weight = convert(X), weights_of(y)
     parts = [*([rows] if isinstance(rows, np.ndarray) else rows), y, weight]
@@ -334,13 +334,13 @@ def test_batch_is_reproducible_and_leaves_its_arguments(convert: Any) -> None:
 
 
 @pytest.mark.parametrize("options", BATCHES, ids=str)
-def test_batch_of_sparse_rows_is_that_of_dense_ones(options: dict[str, Any]) -> None:
+def test_batch_of_sparse_rows_equals_dense_rows(options: dict[str, Any]) -> None:
     X, y, _ = stream(150, 12, seed=16, density=0.5)
     dense = fit(X, y, weights_of(y), dim=12, **options)
     np.testing.assert_allclose(fit(as_sparse(X), y, weights_of(y), dim=12, **options), dense, rtol=1e-9, atol=1e-9)
 
 
-def test_batch_before_a_fit_and_in_more_columns() -> None:
+def test_batch_grows_before_and_after_a_fit() -> None:
     params = npsvor_batch.Params(ranks=3)
     empty = npsvor_batch.init(params, 4, 0)
     assert planes(empty).tolist() == np.zeros((3, 5)).tolist()
@@ -355,7 +355,7 @@ def test_batch_before_a_fit_and_in_more_columns() -> None:
 
 
 @BOTH
-def test_rules(algorithm: Any) -> None:
+def test_decision_rules(algorithm: Any) -> None:
     values = np.array([[0.0, 0.0, 0.0], [3.0, -1.0, -2.0], [3.0, 2.0, -2.5], [0.4, 3.0, 2.0], [-1.0, 1.0, 1.0]])
     new = algorithm.decide(algorithm.Params(ranks=3), values)
     old = algorithm.decide(algorithm.Params(ranks=3, rule="old"), values)
@@ -368,7 +368,7 @@ def test_rules(algorithm: Any) -> None:
 @KINDS
 @BOTH
 @pytest.mark.parametrize("rule", ["new", "old"])
-def test_ranks_and_severities_are_right(algorithm: Any, convert: Any, rule: Any) -> None:
+def test_ranks_and_severities_are_correct(algorithm: Any, convert: Any, rule: Any) -> None:
     X, y, severity = stream(1500, 6, seed=18)
     params = algorithm.Params(rule=rule)
     if algorithm is npsvor:
@@ -403,7 +403,7 @@ _EVENTS = st.lists(
     events=_EVENTS, C=st.sampled_from([1e-300, 1.0, 2.0**20]), eps=st.sampled_from([0.0, 0.1, 1.0]), flag=st.booleans()
 )
 @settings(max_examples=80)
-def test_finite_and_bounded_at_the_extremes(convert: Any, events: Any, C: float, eps: float, flag: bool) -> None:
+def test_finite_and_bounded_at_extreme_values(convert: Any, events: Any, C: float, eps: float, flag: bool) -> None:
     events = [*events, ([1.0, 0.0, 0.0], 1.0, 1.0), ([0.0, 1.0, 0.0], 3.0, 1.0)]
     X, y = np.array([x for x, _, _ in events]), np.array([label for _, label, _ in events])
     weight = np.array([share for _, _, share in events])
@@ -417,19 +417,19 @@ def test_finite_and_bounded_at_the_extremes(convert: Any, events: Any, C: float,
 
 
 @pytest.mark.parametrize("A", [0.0, np.inf])
-def test_a_row_without_a_length_makes_no_step(A: float) -> None:
+def test_a_zero_row_makes_no_step(A: float) -> None:
     assert npsvor.new_dual(0.25, 0.5, A, False, 0.1, 1.0) == 0.25
     assert npsvor.new_dual(-0.25, 0.5, A, True, 0.1, 1.0) == -0.25
 
 
 @pytest.mark.parametrize(("B", "expected"), [(1e-3, 0.0), (0.5, -2.0), (-0.5, 2.0)])
-def test_a_step_over_next_to_no_length_ends_at_a_bound(B: float, expected: float) -> None:
+def test_a_step_along_a_nearly_zero_row_ends_at_a_bound(B: float, expected: float) -> None:
     assert npsvor.new_dual(0.0, B, 5e-324, True, 0.1, 2.0) == expected
     assert npsvor.new_dual(0.0, B, 5e-324, False, 0.1, 2.0) == 2.0
 
 
 @BOTH
 @pytest.mark.parametrize("bad", [{"ranks": 1}, {"ranks": 65}, {"C": 0.0}, {"eps": -0.1}, {"rule": "best"}], ids=str)
-def test_settings_are_checked(algorithm: Any, bad: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(algorithm: Any, bad: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(bad))):
         algorithm.Params.of(bad)

@@ -62,19 +62,19 @@ written = st.builds(
 
 @given(st.lists(floats, min_size=1, max_size=20))
 @settings(max_examples=300)
-def test_what_python_writes_is_read_back_to_the_bit(values):
+def test_floats_written_by_python_are_read_back_bit_for_bit(values):
     same([repr(value) for value in values])
 
 
 @given(st.lists(written, min_size=1, max_size=20))
 @settings(max_examples=500)
-def test_any_decimal_is_read_as_float_reads_it(texts):
+def test_any_decimal_is_read_like_float_reads_it(texts):
     same(texts)
 
 
 @given(floats, st.integers(-3, 3))
 @settings(max_examples=300)
-def test_what_lies_between_two_floats_is_rounded_as_float_rounds_it(value, away):
+def test_decimals_between_two_floats_are_rounded_like_float(value, away):
     """The digits of the middle between neighbours, in full and cut to as many as are read here."""
     above = math.nextafter(value, math.inf)
     if math.isinf(above):
@@ -84,7 +84,7 @@ def test_what_lies_between_two_floats_is_rounded_as_float_rounds_it(value, away)
     same(texts)
 
 
-def test_most_numbers_are_read_here():
+def test_most_numbers_are_read_by_the_kernel():
     rng = np.random.default_rng(1)
     for values in (
         rng.normal(size=2000),
@@ -107,7 +107,7 @@ EDGES = [
 ]  # fmt: skip
 
 
-def test_edges():
+def test_edge_cases_are_read_like_float():
     same(EDGES)
     for text in EDGES:
         same([text])
@@ -117,14 +117,14 @@ def test_edges():
     "text",
     ["", "-", "+1", ".5", "1.", "1.e5", "01", "-01", "00", "1e", "1e+", "--1", "e5", "NaN", "Infinity", "0x1", "1_0"],
 )
-def test_what_is_no_number_is_refused(text):
+def test_invalid_numbers_are_refused(text):
     out, hard = np.empty((1, 1)), np.empty((1, 6), dtype=np.int64)
     body = text.encode() + b"]"
     end, _ = decimals(body, 0, len(body), out, 0, 0, 0, hard, 0, 0)
     assert end == -1 or body[end : end + 1] != b"]"
 
 
-def test_hard_numbers_are_read_where_there_is_room_for_them_and_left_to_another_way_beyond():
+def test_hard_numbers_are_read_up_to_a_limit():
     hard = "0.500000000000000166533453693773481063544750213623046875"
     for count, fit in ((4, True), (400, False)):
         body = ('{"events":[' + ",".join([f'{{"x":[{hard},1]}}'] * count) + "]}").encode()
@@ -156,11 +156,11 @@ ODD_BODIES = [
 
 
 @pytest.mark.parametrize("text", ODD_BODIES)
-def test_an_odd_body_is_left_to_another_way(text):
+def test_an_unusual_body_is_left_to_the_decoder(text):
     assert scan(text.encode(), 2, False, 1000) is None
 
 
-def test_no_body_cut_short_is_taken():
+def test_truncated_bodies_are_refused():
     body = (
         b'{"events": [{"x": [1.5, -2e3], "label": false, "id": "a", "time": 5}], "source": {"name": "", "offset": 3}}'
     )
@@ -169,7 +169,7 @@ def test_no_body_cut_short_is_taken():
     assert scan(body, 2, True, 1000) is not None
 
 
-def test_columns_of_a_body():
+def test_columns_of_a_body_are_read():
     body = b"""  { "source" : {"name": "s}", "offset": 3 } ,
       "events" : [ { "label" : true , "x" : [ 1 , -0.5e1 ] , "weight" : 2 , "id" : -7 } ,
                    {"x":[0.1,1E2],"label":null,"time":1700000000.25,"id":"a,[{"},{"time":null,"x":[3,4],"id":null}]} """
@@ -187,7 +187,7 @@ def test_columns_of_a_body():
     assert actual.source == b'{"name": "s}", "offset": 3 }'
 
 
-def test_no_more_events_than_may_be_are_taken():
+def test_the_number_of_events_is_limited():
     body = ('{"events":[' + ",".join(['{"x":[1,2]}'] * 5) + "]}").encode()
     assert scan(body, 2, False, 4) is None
     assert scan(body, 2, False, 5) is not None
@@ -208,7 +208,7 @@ spaces = st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\t: ")])
 
 @given(st.lists(event, min_size=1, max_size=4), sources, spaces, st.booleans())
 @settings(max_examples=300)
-def test_the_scan_and_the_precise_way_give_the_same_columns(events, source, separators, ascii_only):
+def test_the_scanner_and_the_precise_decoder_give_the_same_columns(events, source, separators, ascii_only):
     body: dict[str, Any] = {"events": events} if source is None else {"source": source, "events": events}
     text = json.dumps(body, separators=separators, ensure_ascii=ascii_only).encode()
     taken = json_decode._scanned_update

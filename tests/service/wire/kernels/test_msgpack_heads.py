@@ -97,14 +97,14 @@ def members(messages: list[bytes]) -> list[dict[str, Any] | None]:
 
 @settings(max_examples=300)
 @given(st.lists(usual(), min_size=1, max_size=5))
-def test_usual_messages_are_read_as_any_decoder_reads_them(messages: list[dict[str, Any]]) -> None:
+def test_usual_messages_are_read_like_by_any_decoder(messages: list[dict[str, Any]]) -> None:
     there = [{name: value for name, value in message.items() if value is not None} for message in messages]
     assert members([pack(message) for message in messages]) == there
 
 
 @settings(max_examples=300)
 @given(usual(), st.data())
-def test_no_message_cut_short_is_taken_nor_does_it_touch_its_neighbours(
+def test_a_truncated_message_is_refused_without_affecting_its_neighbours(
     message: dict[str, Any], data: st.DataObject
 ) -> None:
     whole = pack(message)
@@ -115,7 +115,7 @@ def test_no_message_cut_short_is_taken_nor_does_it_touch_its_neighbours(
 
 @settings(max_examples=500)
 @given(usual(), st.data())
-def test_of_changed_bytes_nothing_is_found_that_another_decoder_does_not_find(
+def test_corrupted_messages_are_read_like_by_another_decoder_or_refused(
     message: dict[str, Any], data: st.DataObject
 ) -> None:
     changed = bytearray(pack(message))
@@ -183,11 +183,11 @@ ODD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("what", ODD)
-def test_an_odd_message_is_left_to_another_way(what: str) -> None:
+def test_an_unusual_message_is_left_to_the_decoder(what: str) -> None:
     assert members([ODD[what], pack(USUAL)]) == [None, USUAL]
 
 
-def test_messages_of_one_make_are_one_request_and_one_body() -> None:
+def test_messages_of_one_kind_become_one_request_and_one_body() -> None:
     messages = [{**USUAL, "seq": seq, "ids": [f"{seq}a", f"{seq}b"]} for seq in range(9)]
     (request,) = frames.read([pack(message) for message in messages])
     assert request.form is BINARY
@@ -215,12 +215,12 @@ def test_messages_of_one_make_are_one_request_and_one_body() -> None:
         {"ids": None},
     ],
 )
-def test_messages_of_another_make_are_requests_of_their_own(other: dict[str, Any]) -> None:
+def test_messages_of_different_kinds_become_separate_requests(other: dict[str, Any]) -> None:
     requests = frames.read([pack(USUAL), pack({**USUAL, **other, "seq": 6}), pack({**USUAL, "seq": 7})])
     assert [request.seqs for request in requests] == [[5], [6], [7]]
 
 
-def test_a_request_holds_no_more_than_its_size_says() -> None:
+def test_a_request_uses_no_more_memory_than_its_size() -> None:
     """Whatever else came in the same read; a list's entries count more, as they are objects once they are read."""
     large = pack({**USUAL, "learner": "a", "x": array("float32", [100, 300]), "labels": None, "ids": None})
     small = pack({**USUAL, "learner": "b", "x": array("float32", [100, 5]), "labels": None, "ids": None})

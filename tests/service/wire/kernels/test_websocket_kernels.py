@@ -62,13 +62,13 @@ def members(texts: list[str]) -> list[dict[str, Any] | None]:
 
 @settings(max_examples=300)
 @given(st.lists(written, min_size=1, max_size=5))
-def test_usual_messages_are_read_as_json_reads_them(texts: list[str]) -> None:
+def test_usual_messages_are_read_like_json(texts: list[str]) -> None:
     assert members(texts) == [{"learner": None, **json.loads(text)} for text in texts]
 
 
 @settings(max_examples=300)
 @given(written, st.data())
-def test_no_message_cut_short_is_taken_nor_does_it_touch_its_neighbours(text: str, data: st.DataObject) -> None:
+def test_a_truncated_message_is_refused_without_affecting_its_neighbours(text: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(text) - 1))
     before, none, behind = members([USUAL, text[:cut], USUAL])
     assert (before, none, behind) == (members([USUAL])[0], None, members([USUAL])[0])
@@ -109,11 +109,11 @@ def test_no_message_cut_short_is_taken_nor_does_it_touch_its_neighbours(text: st
         USUAL.replace("1, 2", "[" * 100 + "]" * 100),
     ],
 )
-def test_an_odd_head_is_left_to_another_way(text: str) -> None:
+def test_an_unusual_head_is_left_to_the_decoder(text: str) -> None:
     assert members([text, USUAL]) == [None, *members([USUAL])]
 
 
-def test_of_what_no_text_holds_the_neighbours_are_read() -> None:
+def test_an_unencodable_message_does_not_affect_its_neighbours() -> None:
     odd = USUAL.replace("label", "\ud800")
     with pytest.raises(UnicodeEncodeError):
         heads([odd])
@@ -122,7 +122,7 @@ def test_of_what_no_text_holds_the_neighbours_are_read() -> None:
     assert isinstance(requests[1].error, BadBody)
 
 
-def test_neighbours_of_one_make_are_one_request_as_far_as_there_is_room() -> None:
+def test_adjacent_messages_of_one_kind_become_one_request_within_the_limit() -> None:
     def text(seq: int, op: str = "update", learner: str = "null", size: int = 0) -> str:
         return f'{{"seq": {seq}, "op": "{op}", "learner": {learner}, "events": [{{}}, "{"é" * size}"]}}'
 
@@ -146,7 +146,7 @@ plain = st.tuples(st.sampled_from([Opcode.TEXT, Opcode.BINARY]), st.binary(max_s
 
 @settings(max_examples=300)
 @given(st.lists(plain, max_size=6), st.integers(0, 300), st.integers(0, 5))
-def test_payloads_are_those_of_whole_frames(value: list[tuple[Opcode, bytes]], cut: int, before: int) -> None:
+def test_payloads_are_those_of_complete_frames(value: list[tuple[Opcode, bytes]], cut: int, before: int) -> None:
     frames_ = [Frame(opcode, payload).serialize(mask=True) for opcode, payload in value]
     data = b"".join(frames_)
     data = bytes(before) + data[: max(0, len(data) - cut)]
@@ -181,7 +181,7 @@ def test_other_frames_are_left_to_the_library(odd: bytes, largest: int) -> None:
     assert (body, spans, stop) == (b"abc", [[0x81, 0, 3]], len(good))
 
 
-def test_many_small_frames_come_in_several_calls() -> None:
+def test_many_small_frames_are_returned_in_several_calls() -> None:
     frame = Frame(Opcode.TEXT, b"a").serialize(mask=True)
     body, spans, stop = payloads(frame * 2000, 0, 100)
     assert 0 < len(spans) < 2000
