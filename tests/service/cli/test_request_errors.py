@@ -122,13 +122,13 @@ def test_a_wait_can_be_interrupted() -> None:
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://x", "http://", "http://x:port", "http://u:s3cret@a:65536/"])
 def test_an_unusable_url_is_named_by_its_option(url: str) -> None:
-    with pytest.raises(WrongUsage, match=r"^--url or RARESTREAM_URL: ") as caught:
+    with pytest.raises(WrongUsage, match=r"^--url") as caught:
         open_client(url, None)
     assert "s3cret" not in str(caught.value)
 
 
 def test_an_unusable_key_is_named_by_its_option() -> None:
-    with pytest.raises(WrongUsage, match=r"^--key or RARESTREAM_KEY: "):
+    with pytest.raises(WrongUsage, match=r"^--key"):
         open_client("http://a", "a b")
 
 

