@@ -198,7 +198,7 @@ class Node:
                 if await self.call(self.store.snapshots(name, birth)) != retained:
                     continue  # another node took a snapshot and trimmed the log in between
                 why = "; ".join(reasons) or "its log has no beginning"
-                raise Damaged(f"{called(name)} cannot be recovered: {why}") from None
+                raise Damaged(f"cannot recover {called(name)}: {why}") from None
             self._log_skipped(reasons)
             return Recovered(machine, 1, None, birth, behind=True, pending=None)
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import httpx
 
+from service.text import counted
+
 __all__ = ["Webhook"]
 
 logger = logging.getLogger("rarestream.webhook")
@@ -47,7 +49,7 @@ class Webhook:
     async def close(self) -> None:
         """Send no more."""
         if not self._alarms.empty():
-            logger.error("%d alarms are not sent because the node stops", self._alarms.qsize())
+            logger.error("%s not sent because the node stops", counted(self._alarms.qsize(), "alarm"))
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

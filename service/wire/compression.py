@@ -149,9 +149,7 @@ def _out_of(stream: _Decompressor, data: bytes, encoding: str, started: bool) ->
     except (zlib.error, zstd.ZstdError) as error:
         if _TOO_LONG in str(error):
             most = 2**_WINDOW // 2**20
-            raise BadBody(
-                f"the zstd window is over {most} MiB; without --long and --ultra zstd has a smaller"
-            ) from None
+            raise BadBody(f"the zstd window is over {most} MiB; compress without --long and --ultra") from None
         if started:
             raise BadBody(f"what follows the end of the {encoding} stream is not {encoding}: {error}") from None
         raise BadBody(f"the body is not {encoding}: {error}") from None

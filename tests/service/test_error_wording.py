@@ -77,7 +77,7 @@ RECORDS: list[Row] = [
     # records and snapshots
     (lambda: unpack_record(b"", IT), "record 2 of a is cut short: 0 bytes"),
     (lambda: unpack_record(RECORD[:-1], IT), "record 2 of a does not match its checksum"),
-    (lambda: unpack_record(b"PK" + RECORD, IT), "record 2 of a is no record or snapshot of rarestream"),
+    (lambda: unpack_record(b"PK" + RECORD, IT), "record 2 of a is not a record or snapshot of rarestream"),
     (
         lambda: unpack_record(RECORD[:4] + b"\x09" + RECORD[5:], IT),
         "record 2 of a has format version 9; this release reads version 1"
@@ -91,10 +91,10 @@ RECORDS: list[Row] = [
     (checked(weights=np.array([1.0, -1.0, 1.0])), "record 2 of a has weights that are not 3 numbers of at least 0"),
     (checked(times=np.array([1.0, np.inf, 1.0])), "record 2 of a has times that are not 3 numbers of seconds"),
     (checked(costs=np.array([1.0, np.nan, 1.0])), "record 2 of a has costs that are not 3 numbers of at least 0"),
-    (checked(ids=("a",)), "record 2 of a has 1 ids for 3 events"),
+    (checked(ids=("a",)), "record 2 of a has 1 id for 3 events"),
     (
         checked(segments=(Segment(0, 4, "file", 0, 0),)),
-        "record 2 of a has events 0 to 4 of a source, after 0 and of 3 events"
+        "record 2 of a has a source segment 0 to 4; expected one from 0 to at most 3"
     ),
     (checked(segments=(Segment(0, 3, "file", -1, -1),)), "record 2 of a has a source at -1, after -1"),
     (checked(segments=(Segment(0, 3, "", 0, 0),)), "record 2 of a has a source whose name is empty or too long"),
@@ -108,7 +108,7 @@ RECORDS: list[Row] = [
     ),
     (
         checked(late=LateColumns.none(2), ids=("a", "b", "c")),
-        "record 2 of a has late labels whose served are not 3 of bool"
+        "record 2 of a has late labels with the column served, which is not 3 values of bool"
     ),
     (
         lambda: check_record(Rollback(-1, LEARNER.state()), DENSE_CONFIG, IT),

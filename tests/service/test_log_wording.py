@@ -300,7 +300,7 @@ LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
     (alarms_in_a_full_queue, [
         ("rarestream.webhook", "WARNING", "a: auc alarm at 5 events"),
         ("rarestream.webhook", "ERROR", "an alarm of a is not sent: the queue of 1 alarms is full"),
-        ("rarestream.webhook", "ERROR", "1 alarms are not sent because the node stops"),
+        ("rarestream.webhook", "ERROR", "1 alarm not sent because the node stops"),
     ]),
     (keys_files, [
         ("rarestream.guard", "INFO", "reloaded the keys file: 2 keys"),
@@ -333,14 +333,14 @@ LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
     ]),
     (store_away_at_the_start, [
         ("rarestream.sync", "WARNING", "waiting for the store: unreachable"),
-        ("rarestream.sync", "WARNING", "the store has not answered for 61 s, still waiting: unreachable"),
+        ("rarestream.sync", "WARNING", "still waiting for the store, which has not answered for 61 s: unreachable"),
     ]),
     (store_away_while_serving, [
         ("rarestream.serving", "WARNING", "a cannot remember the events that it serves: unreachable"),
         ("rarestream.snapshots", "WARNING", "no snapshot of a at shutdown: unreachable"),
     ]),
     (learner_that_cannot_be_recovered, [
-        ("rarestream.sync", "ERROR", "a: a cannot be recovered: snapshot 2 of a is cut short: 7 bytes"),
+        ("rarestream.sync", "ERROR", "a: cannot recover a: snapshot 2 of a is cut short: 7 bytes"),
     ]),
     (snapshot_that_cannot_be_read, [
         (
@@ -375,7 +375,7 @@ LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
         ),
     ]),
     (websocket_with_open_messages, [
-        ("rarestream.sockets", "WARNING", "a websocket was left with 1 messages unanswered"),
+        ("rarestream.sockets", "WARNING", "a websocket was closed with 1 unanswered message"),
     ]),
     (faulty_websocket, [
         ("rarestream.sockets", "CRITICAL", "a websocket ended by an error"),

@@ -27,6 +27,7 @@ from service.auth import NEEDED, Grant
 from service.engine.replica import LearnerReplica
 from service.errors import Invalid, LearnerGone, QueueFull, ServiceError, UnknownLearner
 from service.names import check_name, check_parameters
+from service.text import counted
 
 __all__ = ["NO_LEARNER", "VIOLATION", "Connection"]
 
@@ -140,7 +141,7 @@ class Connection:
                 await self._idle()
                 await self.close(_AWAY, "this node stops")
         except TimeoutError:
-            logger.warning("a websocket was left with %d messages unanswered", self._unanswered)
+            logger.warning("a websocket was closed with %s", counted(self._unanswered, "unanswered message"))
 
     async def close(self, code: int, reason: str) -> None:
         """Close with a reason. Received messages are still executed, but nothing more is sent."""

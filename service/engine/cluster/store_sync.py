@@ -125,7 +125,7 @@ class StoreSync:
         elif now >= self._next_warning:
             self._next_warning = now + _WARN_SECONDS
             seconds = self._node.stale_seconds
-            logger.warning("the store has not answered for %.0f s, still waiting: %s", seconds, error.detail)
+            logger.warning("still waiting for the store, which has not answered for %.0f s: %s", seconds, error.detail)
 
     async def _follow(self) -> None:
         failures = 0

@@ -144,7 +144,7 @@ def _unframe(data: bytes, what: str) -> tuple[int, memoryview]:
     magic, version, kind, crc = _HEADER.unpack_from(data)
     body = memoryview(data)[_HEADER.size :]
     if magic != _MAGIC:
-        raise Damaged(f"{what} is no record or snapshot of rarestream")
+        raise Damaged(f"{what} is not a record or snapshot of rarestream")
     if version != _VERSION:
         raise Damaged(f"{what} has format version {version}; this release reads version {_VERSION}")
     if zlib.crc32(body) != crc:

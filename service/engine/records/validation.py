@@ -35,6 +35,7 @@ from learners.features import LARGEST, MAX_COLUMNS, MAX_NONZERO, Named, Table
 from learners.numerics import Rows, Sparse
 from service.errors import Damaged
 from service.storage import MAX_POSITION, RECORD_BYTES
+from service.text import counted
 
 __all__ = ["check_compared", "check_record", "check_scaling"]
 
@@ -121,7 +122,7 @@ def _batch_fault(batch: LabelledBatch, config: Config) -> str | None:
     if batch.times is not None and not (_is_column(batch.times, n) and _are_times(batch.times)):
         return f"has times that are not {n} numbers of seconds"
     if batch.ids is not None and len(batch.ids) != n:
-        return f"has {len(batch.ids)} ids for {n} events"
+        return f"has {counted(len(batch.ids), 'id')} for {counted(n, 'event')}"
     rows = n
     if batch.late is not None:
         fault = _late_fault(batch.late, batch.ids, n, ranks)
@@ -134,7 +135,7 @@ def _batch_fault(batch: LabelledBatch, config: Config) -> str | None:
 def _late_fault(late: LateColumns, ids: tuple[str | None, ...] | None, n: int, ranks: int | None) -> str | None:
     for name, column, like in zip(LateColumns._fields, late, _LATE, strict=True):
         if column.dtype != like.dtype or column.shape != (n,):
-            return f"has late labels whose {name} are not {n} of {like.dtype}"
+            return f"has late labels with the column {name}, which is not {n} values of {like.dtype}"
     if ids is None or any(ids[i] is None for i in np.flatnonzero(late.bare).tolist()):
         return "has late labels without an id"
     if ranks is not None and late.assumed.any():
@@ -150,7 +151,7 @@ def _segments_fault(segments: tuple[Segment, ...], n: int) -> str | None:
     end = 0
     for segment in segments:
         if not end <= segment.start < segment.stop <= n:
-            return f"has events {segment.start} to {segment.stop} of a source, after {end} and of {n} events"
+            return f"has a source segment {segment.start} to {segment.stop}; expected one from {end} to at most {n}"
         if not 0 <= segment.after <= segment.offset <= _MAX_OFFSET:
             return f"has a source at {segment.offset}, after {segment.after}"
         if not 0 < len(segment.name.encode()) <= 4 * MAX_SOURCE_NAME:

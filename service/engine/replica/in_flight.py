@@ -20,6 +20,7 @@ import numpy as np
 
 from learners import Decision, LearnerView, Predictions, ServedBatch
 from learners.numerics import Vector
+from service.text import counted
 
 __all__ = ["DecisionAccount", "InFlight", "InFlightRecords"]
 
@@ -104,7 +105,7 @@ class InFlightRecords:
         lost = [token for token, record in self._records.items() if 0 < record.ordinal <= logged]
         if lost:
             self._lose(lost)
-            logger.error("the store has lost %d records of events that %s served", len(lost), self._name)
+            logger.error("the store has lost %s of events that %s served", counted(len(lost), "record"), self._name)
 
     def clear(self) -> None:
         """Take out all records: the learner has continued from a snapshot, perhaps from behind them."""

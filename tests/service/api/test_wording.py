@@ -232,7 +232,7 @@ PROBLEMS: list[Row] = [
     ),
     (
         "POST", f"{FRAUD}/update", {"content": WIDE, "headers": ZSTD}, 400, "bad-body",
-        "the zstd window is over 8 MiB; without --long and --ultra zstd has a smaller", {},
+        "the zstd window is over 8 MiB; compress without --long and --ultra", {},
     ),
     (
         "PUT", "/v1/learners/new", {"content": b'{"a": 1, "b": 2, "a": 1}'}, 400, "bad-body",
@@ -544,7 +544,7 @@ def files() -> list[tuple[bytes, str]]:
     return [
         (good[:7], "the file is cut short: 7 bytes"),
         (good[:-1], "the file does not match its checksum"),
-        (b"PK" + good, "the file is no record or snapshot of rarestream"),
+        (b"PK" + good, "the file is not a record or snapshot of rarestream"),
         (good[:4] + b"\x09" + good[5:], "the file has format version 9; this release reads version 1"),
         (pack_record(Created(learner.config.to_json())), "the file is not a snapshot (kind 1)"),
         (pack_snapshot(3, learner.config, other), f"{unfit}: {shapes}; {more}"),
