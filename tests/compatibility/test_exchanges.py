@@ -1,6 +1,6 @@
 """Holds every route's replies against those of an earlier version: status, headers, body, problem codes and pointers.
 
-Sentences may be reworded, and errors may have more members.
+Sentences may be reworded, and errors may have more members. `CHANGES` lists what differs on purpose.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from tests.compatibility.exchanges import all_courses
 from tests.compatibility.recordings import differences, read_json
 
 RECORDED = read_json("exchanges.json.xz")
+CHANGES = ['/http/23 POST /v1/learners/1/allow: got "GET, HEAD"; recorded "GET"']  # HEAD is answered since then
 
 
 async def test_the_exchanges_match_the_recording(tmp_path: Path) -> None:
     actual = await all_courses(create_app, tmp_path)
     different = list(differences(RECORDED, actual))
-    assert not different, "\n".join(["", *different])
+    assert different == CHANGES, "\n".join(["", *different])
 
 
 def test_every_operation_is_in_the_recording() -> None:

@@ -524,10 +524,10 @@ async def test_unknown_paths_and_methods_return_problem_documents(http):
         assert len(document["detail"]) < 300
     wrong = await http.delete("/v1/learners")
     assert (wrong.status_code, wrong.json()["code"]) == (405, "method-not-allowed")
-    assert wrong.headers["allow"] == "GET"
+    assert wrong.headers["allow"] == "GET, HEAD"
     wrong = await http.post("/v1/learners/fraud", json={})
-    assert wrong.headers["allow"].split(", ") == ["DELETE", "GET", "PATCH", "PUT"]
-    for path, takes in (("/", "GET, HEAD"), ("/metrics", "GET")):
+    assert wrong.headers["allow"].split(", ") == ["DELETE", "GET", "HEAD", "PATCH", "PUT"]
+    for path, takes in (("/", "GET, HEAD"), ("/metrics", "GET, HEAD")):
         wrong = await http.put(path)
         assert (wrong.status_code, wrong.headers["allow"]) == (405, takes)
 

@@ -380,7 +380,7 @@ async def test_a_client_that_does_not_read_is_dropped() -> None:
     reply = opened(state, news(), 0.01, FREE)
     assert state.streams == 1
     async with asyncio.timeout(300):
-        await reply({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)
+        await reply({"type": "http", "method": "GET", "asgi": {"spec_version": "2.3"}}, receive, send)
     assert state.streams == 0
 
 

@@ -630,7 +630,7 @@ async def test_shutdown_does_not_wait_forever(caplog: pytest.LogCaptureFixture) 
         client.send(*updates(3))
         await store.waiting.wait()
         await app.state.close_websockets(0.01)
-        assert logged_data(caplog, "rarestream.sockets", "WARNING") == [(3,)]
+        assert logged_data(caplog, "rarestream.sockets", "WARNING") == [("3 unanswered messages",)]
         gate.set()
 
 

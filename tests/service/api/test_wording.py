@@ -100,7 +100,7 @@ PROBLEMS: list[Row] = [
     ("GET", "/v1/nothing", {}, 404, "not-found", "there is no path /v1/nothing; the API is described at /docs", {}),
     (
         "POST", FRAUD, {}, 405, "method-not-allowed",
-        "POST is no method of this path; it takes DELETE, GET, PATCH, PUT", {},
+        "POST is no method of this path; it takes DELETE, GET, HEAD, PATCH, PUT", {},
     ),
     (
         "PUT", "/v1/learners/a/b", update(**DENSE), 404, "not-found",

@@ -293,7 +293,7 @@ TABLE: list[Row] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "status", "text"), TABLE, ids=lambda item: " ".join(item)[:60])
+@pytest.mark.parametrize(("arguments", "status", "text"), TABLE, ids=[" ".join(row[0])[:60] for row in TABLE])
 def test_messages(server: Process, files: Path, arguments: Sequence[str], status: int, text: str) -> None:
     names = {"FILES": str(files), "URL": server.url, "ALGORITHMS": ", ".join(algorithms())}
     for short, name in names.items():

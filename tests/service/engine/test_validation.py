@@ -43,7 +43,7 @@ BATCHES: dict[str, tuple[dict[str, Any], str]] = {
     "weights of others": ({"weights": np.ones(2)}, "weights"),
     "a time": ({"times": np.array([1.0, np.inf, 1.0])}, "times"),
     "a cost": ({"costs": np.array([1.0, np.nan, 1.0])}, "costs"),
-    "ids of others": ({"ids": ("a",)}, "1 ids"),
+    "ids of others": ({"ids": ("a",)}, "1 id "),
     "a source beyond the end": ({"segments": (Segment(0, 4, "file", 0, 0),)}, "source"),
     "sources that overlap": ({"segments": (Segment(0, 2, "a", 0, 0), Segment(1, 3, "b", 0, 0))}, "source"),
     "an offset below 0": ({"segments": (Segment(0, 3, "file", -1, -1),)}, "at -1"),
