@@ -18,6 +18,7 @@ import hashlib
 import os
 import secrets
 import tempfile
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -127,7 +128,7 @@ def new_key(
 def read(data: bytes, path: Path) -> list[Key]:
     """Parse the content of a keys file. Raises `BadKeys`, which quotes only names of members."""
     try:
-        keys = _decode(data).keys
+        keys = _decode(data.removeprefix(BOM_UTF8)).keys
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadKeys(f"{path} is not a keys file: {error}") from None
     ids = [key.id for key in keys]

@@ -166,7 +166,7 @@ def parse_field(text: str) -> dict[str, Any]:
 def json_file(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise WrongUsage(f"{path}: {error.strerror or error}") from None
     except ValueError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -49,7 +50,7 @@ class Reading:
         value = message.value
         if value is None:
             return None
-        body = value if isinstance(value, bytes) else self._flat(value)
+        body = value.removeprefix(BOM_UTF8) if isinstance(value, bytes) else self._flat(value)
         if not body:
             raise BadMessage("it has no event: put it into the field event of the Redis entry, or use --entry flat")
         try:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -220,7 +221,7 @@ def _format(path: Path, stream: io.BufferedReader) -> str:
     head = stream.peek(1)
     if head[: len(GZIP)] == GZIP:
         raise ReadError(f"{path} is gzipped: give its --format")
-    return "json" if head.lstrip()[:1] in (b"{", b"[", b"") else "csv"
+    return "json" if head.removeprefix(BOM_UTF8).lstrip()[:1] in (b"{", b"[", b"") else "csv"
 
 
 def _lines(stream: io.BufferedReader, path: Path, expected: str) -> Iterator[str]:

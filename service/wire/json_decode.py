@@ -135,9 +135,9 @@ def _distinct(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def decode_value(text: bytes, hook: _Hook | None = None) -> Any:
-    """Decode a JSON value; `hook` makes an object of its members. Raises `Malformed`."""
+    """Decode a JSON value, perhaps after a byte order mark; `hook` makes objects of members. Raises `Malformed`."""
     try:
-        return json.loads(text.decode(), object_pairs_hook=hook)
+        return json.loads(text.decode("utf-8-sig"), object_pairs_hook=hook)
     except UnicodeDecodeError as error:
         raise Malformed(f"is not UTF-8: byte {error.start}") from None
     except json.JSONDecodeError as error:

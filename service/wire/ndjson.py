@@ -8,6 +8,7 @@ puts their replies together.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -75,6 +76,8 @@ def _decoded(decode: Callable[[bytes, Config], Made], body: bytes, config: Confi
 
 def _check_line(number: int, line: bytes) -> None:
     """Raise `BadBody` if a line is not one JSON value to the most lenient decoder."""
+    if line.startswith(BOM_UTF8):
+        raise _bad_line(number, "has a byte order mark, which only the first line may have")
     try:
         json_decode.decode_value(line)
     except json_decode.Malformed as error:

@@ -21,6 +21,7 @@ with `"done": false`, the "lines" and "bytes" of the progress, and pointers such
 from __future__ import annotations
 
 import asyncio
+from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, NamedTuple, Protocol
 
@@ -300,7 +301,8 @@ async def ndjson_replies(
             if not chunk.body.isspace():
                 if operation != "predict":
                     await _wait_for_room(learner, len(chunk.body), closing)
-                text, head = await _answer_chunk(learner, operation, chunk.body, explain, progress.lines, grant)
+                body = chunk.body if progress.lines else chunk.body.removeprefix(BOM_UTF8)
+                text, head = await _answer_chunk(learner, operation, body, explain, progress.lines, grant)
             share.give(len(chunk.body))
             progress.advance(chunk)
             if head is not None:
