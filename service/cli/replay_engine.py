@@ -226,6 +226,8 @@ def replay_file(plan: ReplayPlan, client: Client, interruption: Interruption, no
                     progress.wait()
                     replayed = replay(learner, work, start, pace, interruption, progress)
                     seconds = time.monotonic() - began
+                    for line in rows.missing_cells():
+                        notes.print(line, markup=False, highlight=False)
                     reached = progress.end() if replayed.complete else None
                 except (RequestFailed, ReadError) as error:
                     if isinstance(error, RequestFailed) and error.error.code == _GONE:

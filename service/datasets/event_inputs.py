@@ -73,6 +73,7 @@ class Inputs:
     columns: RowColumns
     format: str = ""
     labels: Callable[[Any], int] = field(default_factory=BinaryLabels)
+    missing_cells: list[str] = field(default_factory=list)  # of the files that were read: `Rows.missing_cells`
 
     def __post_init__(self) -> None:
         if not self.arguments:
@@ -137,6 +138,7 @@ class Inputs:
             rows.adapt = adapter(rows.shape, features)
             for event in rows.events():
                 yield event if labelled else _unlabelled(event)
+            self.missing_cells += rows.missing_cells()
 
     def _from_json(self, rows: Iterable[tuple[str, Any]]) -> Iterator[Event]:
         for place, row in rows:

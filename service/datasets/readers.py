@@ -3,9 +3,11 @@
 Text files are read once, from front to back, in constant memory and time per row; the arrays of an .npz are loaded.
 
     CSV, TSV   A header names the columns; all except the label are features. A column whose first cells (up to 10,000
-               rows) are numbers is numeric in the whole file. Then text is an error, and an empty cell, NaN, NA, null,
-               none or ? is null. In other columns cells are strings, and empty ones null. So a column never changes its
-               type. The learner's declaration of a column takes precedence.
+               rows) are numbers, but for 1 in 100, is numeric in the whole file. Its other cells are null, such as
+               empty ones, NaN, NA, null, none, ? and -, and `missing_cells` counts those that are not empty. In other
+               columns cells are strings, and empty ones null. So a column never changes its type. A column with leading
+               zeros or whole numbers beyond 2^53 holds names. The learner's declaration of a column takes precedence;
+               in a column that it declares numeric, text is an error.
     JSONL      Each line is a flat object of features and the label, or an API event:
                {"features": {...}}, {"x": [...]} or {"indices": [...], "values": [...]} with the label beside it.
     .npz       Dense `X` (n, dim), or the CSR parts `data`, `indices`, `indptr`, `shape`; labels `y` (n,).
@@ -30,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from service.datasets.rows import GZIP, Event, ReadError, Rows, Shape, TextRows
-from service.datasets.values import BinaryLabels, Ranks, RowColumns, is_number, number
+from service.datasets.values import BinaryLabels, Ranks, RowColumns, is_number, is_numeric, number
 from service.text import counted
 
 __all__ = ["FORMATS", "check_regular", "form_of", "format_of", "open_rows"]
@@ -49,7 +51,6 @@ _SUFFIXES = {
 _TAB = "\t"
 _SEPARATORS = {",": "commas", ";": "semicolons", _TAB: "tabs", "|": "bars"}
 _ZIP, _ARRAY = b"PK", b"\x93NUMPY"  # beginnings of NumPy's files of several arrays, and of one
-_SO_FAR = "the column was numeric so far: --drop it, or declare it as categorical in the learner"
 _BLOCK = 1000  # rows of an array that are converted to Python numbers at once
 
 
@@ -166,7 +167,7 @@ class _CsvRows(TextRows[list[str]]):
             self._check_labels(row[self._label] for row in complete)
         aside = {options.label, *options.named}
         self._features = [
-            (k, name, self._declared.get(name, all(is_number(row[k]) for row in complete)))
+            (k, name, self._declared[name] if name in self._declared else is_numeric(row[k] for row in complete))
             for name, k in place.items()
             if name not in aside
         ]
@@ -185,11 +186,7 @@ class _CsvRows(TextRows[list[str]]):
         features: dict[str, float | str | None] = {}
         for k, name, numeric in self._features:
             if numeric:
-                try:
-                    features[name] = number(record[k])
-                except ValueError as error:
-                    why = "the learner declares it numeric" if name in self._declared else _SO_FAR
-                    raise ValueError(f"column {name}: {error}; {why}") from None
+                features[name] = self._number(name, record[k])
             else:
                 features[name] = record[k] or None
         event: Event = {"features": features}
@@ -200,6 +197,18 @@ class _CsvRows(TextRows[list[str]]):
             if value is not None:
                 event[member] = value
         return event
+
+    def _number(self, name: str, cell: str) -> float | None:
+        """Parse a cell of a numeric column; None if it is missing. Raises ValueError for text in a declared one."""
+        try:
+            value = number(cell)
+        except ValueError as error:
+            if name in self._declared:
+                raise ValueError(f"column {name}: {error}; the learner declares it numeric") from None
+            value = None
+        if value is None and cell:
+            self._note_missing(name, cell)
+        return value
 
 
 class _JsonRows(TextRows[str]):

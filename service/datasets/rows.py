@@ -112,6 +112,15 @@ def lines_of(text: io.TextIOWrapper, path: Path, expected: str = READ) -> Iterat
         raise ReadError(f"{path}, line {count + 1:,}: the gzip data is damaged or cut short ({error})") from None
 
 
+@dataclass
+class _MissingCells:
+    """Cells of a column that are not empty and count as missing."""
+
+    count: int
+    text: str  # of the first
+    place: int  # of the first
+
+
 class Rows(ABC, Generic[Record]):
     """An open file: `shape` describes its rows, `events` yields them once, in order. A context manager."""
 
@@ -123,6 +132,8 @@ class Rows(ABC, Generic[Record]):
     def __init__(self, path: Path, labels: BinaryLabels | Ranks) -> None:
         self.path = path
         self.labels = labels  # the meaning of labels, and those that occurred
+        self._place = 0  # of the current row
+        self._missing: dict[str, _MissingCells] = {}  # by numeric column
 
     def __enter__(self) -> Self:
         return self
@@ -135,6 +146,7 @@ class Rows(ABC, Generic[Record]):
     def events(self, skip: int = 0) -> Iterator[Event]:
         """Yield every row from number `skip` on, counted from 0. Raises `ReadError` at the first malformed row."""
         for place, record in self._records(skip):
+            self._place = place
             try:
                 event = self._event(record)
                 if self.adapt is not None:
@@ -142,6 +154,21 @@ class Rows(ABC, Generic[Record]):
             except ValueError as error:
                 raise self._at(place, error) from None
             yield event
+
+    def missing_cells(self) -> list[str]:
+        """Describe the cells of numeric columns that are not empty and count as missing, by column."""
+        return [
+            f"{name}: {counted(cells.count, 'non-numeric cell')} taken as missing, the first in {self._unit} "
+            f"{cells.place:,}: {cells.text!r}"
+            for name, cells in self._missing.items()
+        ]
+
+    def _note_missing(self, name: str, text: str) -> None:
+        cells = self._missing.get(name)
+        if cells is None:
+            self._missing[name] = _MissingCells(1, text[:60], self._place)
+        else:
+            cells.count += 1
 
     @abstractmethod
     def fraction(self) -> float:

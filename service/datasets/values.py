@@ -6,6 +6,7 @@ Every function raises `ValueError` with a text that says what is wrong; the read
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,13 +20,15 @@ __all__ = [
     "RowColumns",
     "identity",
     "is_number",
+    "is_numeric",
     "known_labels",
     "number",
     "timestamp",
     "weight",
 ]
 
-MISSING = frozenset({"", "nan", "na", "n/a", "null", "none", "?"})  # of a number, in any case
+# of a number or an id, in any case; the last is that of databases
+MISSING = frozenset({"", "nan", "na", "n/a", "<na>", "#n/a", "#na", "null", "none", "?", "-", "--", "\\n"})
 
 _PAIRS: tuple[tuple[str, str], ...] = (
     ("0", "1"),
@@ -33,6 +36,8 @@ _PAIRS: tuple[tuple[str, str], ...] = (
     ("false", "true"),
     ("no", "yes"),
 )  # negative, positive: recognised without options
+_CODE = re.compile(r"[+-]?0[0-9]+$")  # a number with leading zeros
+_INFINITE = re.compile(r"[+-]?inf(inity)?$", re.IGNORECASE)
 _CACHED = 1000  # distinct labels in the cache
 _NAMED = 10  # labels that a message quotes,
 _QUOTED = 60  # and characters of each
@@ -71,12 +76,13 @@ class BinaryLabels:
 
     With `positive`, those values are 1 and all others 0. Without, the values must fit one of the known pairs. A value
     that fits none (2, or 0 after -1) raises an error with the values so far, because a guess could swap the classes
-    silently. For the same reason `check` refuses values that are positive except for their case, and `unmet` reports
-    positive labels that never occurred.
+    silently. For the same reason it refuses values that are positive except for their case, `check` does so for the
+    next rows at once, and `unmet` reports positive labels that never occurred.
     """
 
     def __init__(self, positive: Sequence[str] = ()) -> None:
         self._positive = dict.fromkeys(map(_canonical, positive))  # an ordered set
+        self._folded = {text.casefold(): text for text in self._positive}
         self._positive_seen = False  # whether a positive label occurred
         self._pairs = _PAIRS
         self._seen: dict[str, None] = {}  # the first few labels
@@ -99,14 +105,9 @@ class BinaryLabels:
             with suppress(ValueError):  # missing: the row reports it
                 distinct[_canonical(value)] = None
         if self._positive:
-            positive = {text.casefold(): text for text in self._positive}
+            self._seen |= dict.fromkeys(islice(distinct, _NAMED + 1))
             for text in distinct:
-                spelling = positive.get(text.casefold())
-                if not self._decide(text) and spelling is not None:
-                    raise ValueError(
-                        f"the file has the label {text!r}, --positive says {spelling!r}: give it as in the file, "
-                        f"once for each spelling; the labels seen are {_quoted(distinct)}"
-                    )
+                self._decide(text)
         elif not any({text.lower() for text in distinct} <= set(pair) for pair in _PAIRS):
             raise ValueError(_unclear(distinct))
 
@@ -120,6 +121,12 @@ class BinaryLabels:
         if len(self._seen) <= _NAMED:
             self._seen[text] = None
         if self._positive:
+            spelling = self._folded.get(text.casefold(), text)
+            if spelling != text and text not in self._positive:
+                raise ValueError(
+                    f"the file has the label {text!r}, --positive says {spelling!r}: give it as in the file, "
+                    f"once for each spelling; the labels seen are {_quoted(self._seen)}"
+                )
             self._positive_seen |= text in self._positive
             return int(text in self._positive)
         folded = text.lower()
@@ -233,6 +240,26 @@ def is_number(text: str) -> bool:
     return True
 
 
+def is_numeric(cells: Iterable[str]) -> bool:
+    """Tell whether a column with these cells holds numbers, perhaps with a few other cells, at most 1 in 100.
+
+    Numbers with leading zeros, and whole numbers that float64 cannot tell apart, are names. So a column with one of
+    them holds no numbers.
+    """
+    numeric = others = 0
+    for cell in cells:
+        text = cell.strip()
+        if text.lower() in MISSING:
+            continue
+        if _CODE.match(text) or (text.lstrip("+-").isdigit() and abs(int(text)) > 2**53):
+            return False
+        if is_number(text) or _INFINITE.match(text):
+            numeric += 1
+        else:
+            others += 1
+    return 100 * others <= numeric + others
+
+
 def timestamp(value: Any) -> float | None:
     """Parse a time, as seconds since the epoch or ISO 8601 (UTC without a zone); None if it is missing."""
     if isinstance(value, str):
@@ -250,7 +277,7 @@ def timestamp(value: Any) -> float | None:
 def identity(value: Any) -> str | None:
     """Parse an id; None if it is missing. 7, 7.0 and "7" are the same."""
     if isinstance(value, str):
-        return value or None
+        return None if value.strip().lower() in MISSING else value
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):

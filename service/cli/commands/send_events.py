@@ -331,6 +331,8 @@ def _open_sending(
         sending.client = client
         sending.chunks = chunks(inputs.events(), batch)
         yield sending
+        for line in inputs.missing_cells:
+            notes.print(line, markup=False, highlight=False)
 
 
 def _document(client: Client, name: str) -> dict[str, Any] | None:

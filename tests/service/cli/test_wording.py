@@ -47,6 +47,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "rows.csv").write_text(ROWS)
     (folder / "text.csv").write_text(ROWS.replace("0\n", "ok\n").replace("1\n", "fraud\n"))
     (folder / "ragged.csv").write_text(ROWS + "1\n")
+    (folder / "odd.csv").write_text("amount,label\n" + "1.5,0\n" * 200 + "-,0\n$3,1\n")
     (folder / "list.json").write_text("[]")
     (folder / "misspelt.json").write_text('{"algoritm": "cbr-diag", "features": {"kind": "named"}}')
     (folder / "state").write_bytes(b"nothing of ours")
@@ -288,6 +289,11 @@ TABLE: list[Row] = [
             "error: FILES/ragged.csv, line 22: has 1 cell; the header names 3 columns\n"
             "none of the file's rows is learnt"
         ),
+    ),
+    (
+        ("update", "classes", "FILES/odd.csv", "--batch", "300"),
+        0,
+        "amount: 2 non-numeric cells taken as missing, the first in line 202: '-'",
     ),
     (("compare", "nobody"), 4, "error: there is no group named nobody\n`rarestream groups` shows the groups."),
 ]

@@ -76,9 +76,9 @@ def test_a_column_keeps_its_type(write: Write) -> None:
     ]
 
 
-def test_text_in_a_numeric_column_is_an_error(write: Write) -> None:
+def test_text_in_a_declared_numeric_column_is_an_error(write: Write) -> None:
     path = write("a.csv", "n,label\n" + "1,0\n" * 10_000 + "A7,0\n")
-    assert refusal(path).startswith("FILE, line 10,002: column n: 'A7' ")
+    assert refusal(path, declared={"n": True}).startswith("FILE, line 10,002: column n: 'A7' ")
 
 
 def test_declarations_of_the_learner_override_the_cells(write: Write) -> None:
