@@ -37,6 +37,8 @@ _PAIRS: tuple[tuple[str, str], ...] = (
     ("no", "yes"),
 )  # negative, positive: recognised without options
 _CODE = re.compile(r"[+-]?0[0-9]+$")  # a number with leading zeros
+_DAY = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
+_DOTTED = re.compile(r"(?P<day>[0-9]{1,2})\.(?P<month>[0-9]{1,2})\.(?P<year>[0-9]{4})(?P<rest>([ T].*)?)")
 _INFINITE = re.compile(r"[+-]?inf(inity)?$", re.IGNORECASE)
 _CACHED = 1000  # distinct labels in the cache
 _NAMED = 10  # labels that a message quotes,
@@ -261,13 +263,20 @@ def is_numeric(cells: Iterable[str]) -> bool:
 
 
 def timestamp(value: Any) -> float | None:
-    """Parse a time, as seconds since the epoch or ISO 8601 (UTC without a zone); None if it is missing."""
+    """Parse a time: seconds since the epoch, ISO 8601 or day.month.year; UTC without a zone. None if it is missing.
+
+    Eight digits such as 20191130 are a date, because as seconds they would be a day of 1970.
+    """
     if isinstance(value, str):
         text = value.strip()
-        if is_number(text):
+        day = _DAY.fullmatch(text)
+        if day is None and is_number(text):
             return number(text)
+        dotted = _DOTTED.fullmatch(text)
+        if dotted is not None:
+            text = f"{dotted['year']}-{dotted['month']:0>2}-{dotted['day']:0>2}{dotted['rest']}"
         try:
-            moment = datetime.fromisoformat(text)
+            moment = datetime.fromisoformat(text.removesuffix(" UTC"))
         except ValueError:
             raise ValueError(f"{text[:60]!r} is neither seconds since the epoch nor an ISO 8601 time") from None
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -9,7 +9,7 @@ import pytest
 
 from service.datasets.readers import open_rows
 from service.datasets.rows import ReadError
-from service.datasets.values import RowColumns, identity
+from service.datasets.values import RowColumns, identity, timestamp
 
 ODD = ["-", "$12.50", '"1,234.50"', "12%", "<NA>", "\\N", "inf", "-Infinity", "#N/A", "1_000", "NULL", "?", "n/a"]
 
@@ -80,3 +80,25 @@ def test_another_case_of_the_positive_label_is_refused_anywhere(tmp_path: Path, 
 @pytest.mark.parametrize("text", ["", "NULL", "null", "None", "nan", " ", "-", "\\N", "<NA>"])
 def test_missing_ids_are_no_ids(text: str) -> None:
     assert identity(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("20191130", 1575072000.0),
+        ("30.11.2019 13:01", 1575118860.0),
+        ("3.1.2019", 1546473600.0),
+        ("2019-11-30 13:01:01 UTC", 1575118861.0),
+        ("2019-11-30T13:01:01+01:00", 1575115261.0),
+        ("1575118861", 1575118861.0),
+        ("20191399", 20191399.0),  # no date, so seconds
+    ],
+)
+def test_times_of_usual_forms(text: str, seconds: float) -> None:
+    assert timestamp(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["4/10/2019 11:05", "31.02.2019", "20190231", "yesterday"])
+def test_ambiguous_or_impossible_times_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="ISO"):
+        timestamp(text)
