@@ -217,8 +217,8 @@ async def test_a_bound_outside_the_data_is_reported(
     note = page.locator(".unread")
     await expect(note).to_have_text(f"Not followed: {message}.")
     await expect(page.locator(".chart .xtick text").first).to_be_visible()
-    ends = await page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
-    assert all(end.startswith("2026-01-01") for end in ends)  # all is shown
+    ends = "document.querySelector('.js-plotly-plot').layout.xaxis.range"  # numbers until the axis has its dates
+    await page.wait_for_function(f"{ends}.every((end) => String(end).startsWith('2026-01-01'))")  # all is shown
     await page.get_by_role("button", name="All", exact=True).click()
     await expect(note).to_have_text("")
 

@@ -94,7 +94,8 @@ def test_labelled_entries_are_learnt_and_unlabelled_ones_scored(
 def test_a_missing_stream_is_reported_and_awaited(streams: RedisServer, target: Target, tmp_path: Path) -> None:
     reading = consumer(streams, target, tmp_path)
     assert reading.run()["read"] == 0
-    assert f"redis:{target.name}waiting" in reading.output()
+    assert f"redis:{target.name} " in reading.output()
+    assert "waiting" in reading.output()
 
 
 def test_nothing_is_lost_or_learnt_twice_despite_kills(
