@@ -45,7 +45,7 @@ def test_the_number_of_streams_is_at_least_one(
     monkeypatch.setattr("sys.argv", ["alarms", "--streams", "0"])
     with pytest.raises(SystemExit, match="2"):
         alarms.main()
-    assert "--streams: expected at least 1" in capsys.readouterr().err
+    assert "--streams" in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=[setting.name for setting in SETTINGS])

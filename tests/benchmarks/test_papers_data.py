@@ -135,13 +135,13 @@ def test_every_file_format_is_read(tmp_path: Path) -> None:
 
 
 def test_unusable_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no absent\.npz"):
+    with pytest.raises(FileNotFoundError, match=r"absent\.npz"):
         datasets.load(tmp_path, "absent")
     np.savez(tmp_path / "odd.npz", Z=np.ones(3))
-    with pytest.raises(ValueError, match="has the arrays Z; expected y"):
+    with pytest.raises(ValueError, match=r"\bZ\b.*\by\b"):
         datasets.load(tmp_path, "odd")
     write_dense(tmp_path, "other", *binary(20, 2))
-    with pytest.raises(ValueError, match=r"labels \[-1, 1\]; expected \(5,\)"):
+    with pytest.raises(ValueError, match=r"\[-1,\s1\].*\(5,\)"):
         make(tmp_path, Task("other", (5,)))
 
 

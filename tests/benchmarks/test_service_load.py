@@ -317,7 +317,7 @@ def test_a_missing_websocket_endpoint_is_reported() -> None:
 
     with (
         looping(lambda: asyncio.start_server(connected, "127.0.0.1", 0)) as port,
-        pytest.raises(LoadFailed, match="HTTP 403: no websocket here") as failed,
+        pytest.raises(LoadFailed, match="403") as failed,
     ):
         socket_load.drive(port, "/ws", messages(5), 1, seconds=60)
     assert failed.value.status == 403

@@ -38,7 +38,8 @@ def test_contestants_alternate_and_figures_are_medians_of_rounds() -> None:
     contestants = {"a": lambda s: measured("a", s), "c": refused, "b": lambda s: measured("b", s)}
     result = contest(contestants, 3, 7.0)
     assert turns == [("a", 0.3), ("c", 0.3), ("b", 0.3), *[("a", 7.0), ("b", 7.0)] * 3]
-    assert result.absent == {"c": "HTTP 415: not that"}
+    assert result.absent.keys() == {"c"}
+    assert "415" in result.absent["c"]
     assert result.median("a", lambda item: item.answered) == 200
     assert result.ratio("a", "b", lambda item: item.answered) == 2.0  # of 2, 3 and 0.5: round by round
     assert result.ratio("a", "c", lambda item: item.answered) is None
@@ -47,7 +48,7 @@ def test_contestants_alternate_and_figures_are_medians_of_rounds() -> None:
     assert (a["what"], a["per second"], a["events/s"], a["per core-second"]) == ("a", 100.0, 1000.0, 200.0)
     assert (a["CPU us each"], a["p99 ms"], a["sender busy"]) == (5000.0, 2.0, 0.25)
     assert b["what"] == "b"
-    assert c == {"what": "c", "absent": "HTTP 415: not that"}
+    assert c == {"what": "c", "absent": result.absent["c"]}
 
 
 def test_a_contestant_failing_in_a_later_round_ends_the_comparison() -> None:
@@ -59,8 +60,9 @@ def test_a_contestant_failing_in_a_later_round_ends_the_comparison() -> None:
         except StopIteration:
             raise LoadFailed(503, "no more") from None
 
-    with pytest.raises(LoadFailed, match="HTTP 503: no more"):
+    with pytest.raises(LoadFailed) as failed:
         contest({"a": fails}, 2, 1.0)
+    assert failed.value.status == 503
 
 
 def test_a_sample_summarises_the_traffic() -> None:

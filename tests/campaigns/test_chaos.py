@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -54,12 +55,12 @@ def test_a_long_run_without_one_of_its_faults_fails(name: str, tmp_path: Path) -
         for seconds, good in ((enough, False), (enough - 1, True)):
             report = reported(name, seconds, tmp_path)
             assert report.good
-            assert "every kind of fault of this course was injected" in "\n".join(report.lines())
+            assert "was injected" in "\n".join(report.lines())
             del report.faults.injected[kind]
             report.faults.vain[kind] = 3
             assert report.good is good
             output = "\n".join(report.lines())
-            assert (f"TOO SHORT for every kind of fault, which takes up to {enough:.0f} s" in output) is good
+            assert (re.search(rf"TOO SHORT.* {enough:.0f} s", output) is not None) is good
             assert f"not injected: {kind}" in output if good else f"NEVER INJECTED: {kind}" in output
 
 
@@ -80,7 +81,7 @@ def test_an_acknowledged_event_missing_from_the_log_is_detected(tmp_path: Path) 
         sound: dict[str, Any] = {"records": 4, "head": 4, "library": nodes[0], "nodes": nodes}
         report.verdicts = [Verdict("fast", **(sound | broken))]
         assert report.good is not bool(broken)
-        assert ("NOT EVERYTHING HELD" in "\n".join(report.lines())) is bool(broken)
+        assert ("NOT EVERYTHING" in "\n".join(report.lines())) is bool(broken)
 
 
 @pytest.mark.parametrize(
@@ -104,8 +105,8 @@ def test_unsynced_writes_may_be_lost_when_redis_is_killed(
     report.verdicts = [Verdict("fast", records=4, head=4, library=same[0], nodes=same, lost=["a"])]
     assert report.good is good
     before = (90.0 if sent < 90.0 else kill) - 100.0
-    message = f"fast never learnt a, acknowledged inf s before a fail-over, {before:.2f} s before a kill, "
-    assert message + f"{100.0 - sent:.2f} s after sending" in "\n".join(report.lines())
+    (line,) = [line for line in report.lines() if "fast never" in line]
+    assert re.findall(r"(inf|-?[0-9.]+) s", line) == ["inf", f"{before:.2f}", f"{100.0 - sent:.2f}"]
 
 
 def test_every_fault_belongs_to_a_scenario(tmp_path: Path) -> None:
@@ -139,7 +140,7 @@ async def test_the_append_only_file_contains_trimmed_entries(tmp_path: Path) -> 
     file.write_bytes(whole + b"REDIS0009")
     assert list(entries(file, key)) == log
     file.write_bytes(b"REDIS0009\r\n" + whole)
-    with pytest.raises(ValueError, match="has b'REDIS0009"):
+    with pytest.raises(ValueError, match="REDIS0009"):
         list(entries(file, key))
 
 
@@ -153,8 +154,9 @@ def test_the_disk_fills_up_and_is_freed_again(tmp_path: Path) -> None:
             for _ in range(2):
                 disk.fill()
                 assert disk.free == 0
-                with pytest.raises(sqlite3.OperationalError, match="database or disk is full"):
+                with pytest.raises(sqlite3.OperationalError) as refused:
                     db.execute("INSERT INTO entry VALUES (zeroblob(9000))")
+                assert refused.value.sqlite_errorcode == sqlite3.SQLITE_FULL
                 disk.empty()
                 db.execute("INSERT INTO entry VALUES (zeroblob(9000))")
             assert db.execute("SELECT count(*) FROM entry").fetchone() == (2,)

@@ -41,8 +41,8 @@ def test_every_other_pip_install_line_works(tmp_path: Path, clone: Path) -> None
         except RuntimeError as error:
             skip_without_registry(str(error), "what builds the package")
             raise
-        assert "Successfully installed rarestream" in completed.stdout, line
-        assert "does not provide the extra" not in completed.stdout + completed.stderr, line
+        assert "Successfully installed" in completed.stdout, line
+        assert "not provide" not in completed.stdout + completed.stderr, line
 
 
 def test_the_package_is_installed_and_the_demo_starts(tmp_path: Path, clone: Path) -> None:
@@ -62,7 +62,7 @@ def test_the_package_is_installed_and_the_demo_starts(tmp_path: Path, clone: Pat
     except RuntimeError as error:
         skip_without_registry(str(error), "what builds the package")
         raise
-    assert "does not provide the extra" not in completed.stdout + completed.stderr
+    assert "not provide" not in completed.stdout + completed.stderr
     assert re.search(r"^\d+(/\d+)? tests collected", completed.stdout, re.MULTILINE)
     installed = list(site.glob("rarestream-*.dist-info"))
     assert len(installed) == 1

@@ -280,7 +280,7 @@ def test_redis_accepts_the_service_on_another_host(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as redis:
         try:
             assert redis.stdout is not None
-            assert any("Ready to accept connections" in line for line in redis.stdout)
+            assert any("Ready to" in line for line in redis.stdout)
             # to this Redis 127.0.0.2 is another host
             with socket.create_connection(("127.0.0.1", port), 60, source_address=("127.0.0.2", 0)) as client:
                 client.sendall(b"PING\r\n")

@@ -120,7 +120,8 @@ def test_misspelled_and_invalid_settings_are_named(setting: str, message: str) -
 def test_settings_managed_by_the_chart_are_refused(name: str) -> None:
     reply = template(*LEAST, "--set-string", f"settings.{name}=x", check=False)
     assert reply.returncode != 0
-    assert f"settings.{name} is set by the chart itself" in reply.stderr
+    assert f"settings.{name}" in reply.stderr
+    assert "chart itself" in reply.stderr
     assert name in VALUES
 
 

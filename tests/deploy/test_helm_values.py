@@ -21,7 +21,6 @@ def test_helm_lint_accepts_the_chart() -> None:
     for options in CASES.values():
         reply = helm("lint", "--strict", str(CHART), *options, check=False)
         assert reply.returncode == 0, reply.stdout
-        assert "0 chart(s) failed" in reply.stdout
 
 
 @with_helm

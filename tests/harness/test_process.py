@@ -65,7 +65,7 @@ def test_a_console_command_and_its_children_are_ended(tmp_path: Path) -> None:
 def test_a_service_that_does_not_become_ready_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = ObservableProcess("redis://127.0.0.1:1/0", tmp_path / "log")
     monkeypatch.setattr(process, "_START", 0.0)
-    with pytest.raises(TimeoutError, match="not within 0 s: ready"):
+    with pytest.raises(TimeoutError, match="ready"):
         service.start()
     assert service.started.returncode == -signal.SIGKILL
 

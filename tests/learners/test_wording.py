@@ -5,6 +5,7 @@ A changed sentence changes one row here.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -16,24 +17,33 @@ from learners.algorithms._pairwise_hinge import PairLoss
 from learners.algorithms.auc import cbr_diag
 from learners.algorithms.baselines import oam, ranksvm, svc
 from learners.algorithms.ordinal import npsvor
+from learners.comparison import ComparedBatch
 from learners.config import Config
 from learners.decisions.threshold import Threshold
 from learners.features import kernel_approximation
 from learners.features.feature_kinds import Dense, SparseColumns
 from learners.features.kernel_approximation import Embedding
 from learners.features.named import Named
+from learners.metrics import definitions
 from learners.metrics.binary import BinaryMetrics
+from learners.metrics.definitions import NO_SPREAD, MetricSettings, Undefined
 from learners.metrics.history import MetricHistory
 from learners.metrics.ordinal import RankMetrics
+from learners.metrics.ranking import ranking_figures
+from learners.metrics.stream_stats import StreamStats
 from learners.numerics.arrays import Sparse
-from learners.settings import InvalidInput, Problem
+from learners.settings import InvalidInput, Problem, show
+from tests.learners.metrics.test_definitions import RANKED
+from tests.learners.metrics.test_stream_stats import Step, feed
 from tests.learners.streams import as_sparse, run, stream
-from tests.learners.test_comparison import compared, record
+from tests.learners.test_comparison import compared, cut, record
 from tests.learners.test_settings import Sample
 
 X, Y = stream(4, 3, seed=0)
 RANKS = np.array([1.0, 2.0, 1.0, 2.0])
 NOTHING: Any = None
+NO_DELAY, NO_SERVED = "no label with a known delay", "no served events"
+TWO, NO_TIME = "fewer than two labelled events with a time", "no time has passed"
 EMBEDDING = Embedding(kind="nystroem", components=2)
 
 
@@ -183,3 +193,112 @@ def test_reasons_of_undefined_metrics() -> None:
     figures = taught("cbr", [0]).figures()["undefined"]
     assert figures["/threshold"] == "no labelled positive has been learnt yet"
     assert figures["/window/f1"] == "no positive in the window"
+
+
+@pytest.mark.parametrize(
+    ("negatives", "positives", "reasons"),
+    [
+        (0, 0, dict.fromkeys(RANKED[:-1], "no labelled events")),
+        (4, 0, dict.fromkeys(RANKED, "no positives")),
+        (0, 4, dict.fromkeys([name for name in RANKED[:-1] if name != "average_precision"], "no negatives")),
+        (4, 1, {"auc_interval": "only one positive"}),
+        (1, 4, {"auc_interval": "only one negative"}),
+        (1, 1, {"auc_interval": "only one negative"}),
+        (2, 2, {"auc_interval": NO_SPREAD}),
+    ],
+)
+@pytest.mark.parametrize(("scope", "where"), [("window", "in the window"), ("since_start", "yet")])
+def test_reasons_name_the_missing_class(
+    negatives: int, positives: int, reasons: dict[str, str], scope: str, where: str
+) -> None:
+    undefined = Undefined(scope, {})
+    result = ranking_figures(np.zeros(negatives), np.zeros(positives), MetricSettings(k=4), undefined)
+    if negatives + positives < 4:
+        reasons = reasons | {"precision_at_k": "fewer than 4 labelled events"}
+    assert undefined.reasons == {f"/{scope}/{name}": f"{reason} {where}" for name, reason in reasons.items()}
+    assert {name for name, value in result.items() if value is None} == set(reasons)
+
+
+@pytest.mark.parametrize(
+    ("confusion", "reasons"),
+    [
+        ((0, 0, 0, 0), {"accuracy": "no labelled events", "mcc": "no labelled events"}),
+        ((5, 0, 0, 0), {"f1": "no positive", "recall": "no positive", "mcc": "no positives"}),
+        ((5, 3, 0, 0), {"f1": "no positive", "fbeta": "no positive", "recall": "no positive", "mcc": "no positives"}),
+        ((0, 0, 0, 5), {"fpr": "no negative", "mcc": "no negatives"}),
+        ((5, 0, 2, 0), {"precision": "no positive was predicted", "mcc": "no positive was predicted"}),
+        ((0, 5, 0, 2), {"mcc": "no negative was predicted"}),
+        ((3, 1, 2, 4), {}),
+    ],
+)
+def test_reasons_for_undefined_ratios(confusion: tuple[int, int, int, int], reasons: dict[str, str]) -> None:
+    undefined = Undefined("window", {})
+    result = definitions.confusion_figures(confusion, 0.5, undefined)
+    assert set(undefined.reasons) == {f"/window/{name}" for name, value in result.items() if value is None}
+    for name, reason in reasons.items():
+        assert undefined.reasons[f"/window/{name}"] == f"{reason} in the window"
+    if not reasons:
+        assert not undefined.reasons
+
+
+def test_undefined_metrics_have_a_reason() -> None:
+    traffic = StreamStats(5, None)
+    figures, undefined = traffic.view().figures("window")
+    assert figures == {
+        "label_delay_median": None,
+        "label_delay_p90": None,
+        "label_coverage": None,
+        "events_per_second": None,
+        "served": 0,
+        "served_alert_rate": None,
+    }
+    reasons = dict.fromkeys(["label_delay_median", "label_delay_p90"], NO_DELAY)
+    reasons |= dict.fromkeys(["label_coverage", "served_alert_rate"], NO_SERVED) | {"events_per_second": TWO}
+    assert undefined == {f"/window/{name}": f"{reason} in the window" for name, reason in reasons.items()}
+    since = {f"/since_start/{name}": f"{reason} yet" for name, reason in reasons.items()}
+    assert traffic.view().figures("since_start")[1] == since | {"/since_start/label_delay_error": f"{NO_DELAY} yet"}
+    feed(traffic, [Step(3.0, labelled=True)] * 3)
+    assert traffic.view().figures("window")[1]["/window/events_per_second"] == f"{NO_TIME} in the window"
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason", "intervals"),
+    [
+        ([], "no events in the window", True),
+        ([-1, -1], "no positives in the window", True),
+        ([1], "no negatives in the window", True),
+        ([1, -1, -1], "fewer than two events of a class in the window", False),
+    ],
+)
+def test_undefined_values_state_their_reason(labels: list[int], reason: str, intervals: bool) -> None:
+    n = len(labels)
+    batch = ComparedBatch(np.zeros(n, np.uint64), np.array(labels, float), np.ones((n, 2)), np.full(n, np.nan))
+    reported = compared(batch).view().as_json()
+    pointers = [f"/window/{place}" for place in ("auc/a", "auc/b", "differences/0")]
+    keys = ["auc", "auc", "difference"]
+    expected = [f"{place}/interval" for place in pointers]
+    if intervals:
+        expected += [f"{place}/{key}" for place, key in zip(pointers, keys, strict=True)]
+    assert reported["undefined"] == dict.fromkeys(expected, reason)
+    assert reported["clock"] is None
+    json.dumps(reported, allow_nan=False)
+
+
+def test_verdicts_of_a_comparison_in_words() -> None:
+    random = np.random.default_rng(6)
+    labels = np.where(random.random(4000) < 0.2, 1.0, -1.0)
+    scores = random.normal(size=(4000, 2)) + labels[:, None] * np.array([0.1, 0.8])
+    batch = ComparedBatch(np.zeros(4000, np.uint64), labels, scores, np.arange(4000.0))
+    turned = compared(batch)
+    turned.apply(ComparedBatch(batch.hashes, -labels, scores, batch.clocks))
+    for comparison, sentence in (
+        (compared(batch), "b is better: evidence 10^40 to 1 since event 191"),
+        (compared(cut(batch, 0, 191)), "b is better: evidence 44 to 1 since event 191"),
+        (compared(cut(batch, 0, 10)), "not decided: evidence 1 to 1 for one of them; 40 to 1 decides"),
+        (turned, "b was better: evidence reached 40 to 1 at event 191 and is 0.22 to 1 now"),
+    ):
+        assert [test["words"] for test in comparison.view().as_json()["tests"]] == [sentence]
+
+
+def test_quotes_of_large_values() -> None:
+    assert show(-(10**2000)) == "a number of 6644 bits"

@@ -16,7 +16,7 @@ from sklearn import metrics as sk
 
 from learners.metrics import definitions
 from learners.metrics.curves import HISTOGRAM_BINS, curves, thinned
-from learners.metrics.definitions import EPSILON, NO_SPREAD, RELIABILITY_BINS, MetricSettings, Undefined
+from learners.metrics.definitions import EPSILON, RELIABILITY_BINS, MetricSettings, Undefined
 from learners.metrics.ranking import ranking_figures
 from learners.settings import InvalidInput
 from tests.learners.metrics.naive_metrics import exact_figures
@@ -79,52 +79,6 @@ def test_counts_do_not_overflow_in_the_largest_window() -> None:
     assert 0.999999 < result["auc_interval"][0] < result["auc"] < result["auc_interval"][1] == 1.0
     result, _ = ranked(np.arange(n + m) < m, np.arange(n + m) * 1.0, MetricSettings(max_fpr=1.0))
     assert (result["auc"], result["auc_interval"], result["ks"]) == (0.0, None, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("negatives", "positives", "reasons"),
-    [
-        (0, 0, dict.fromkeys(RANKED[:-1], "no labelled events")),
-        (4, 0, dict.fromkeys(RANKED, "no positives")),
-        (0, 4, dict.fromkeys([name for name in RANKED[:-1] if name != "average_precision"], "no negatives")),
-        (4, 1, {"auc_interval": "only one positive"}),
-        (1, 4, {"auc_interval": "only one negative"}),
-        (1, 1, {"auc_interval": "only one negative"}),
-        (2, 2, {"auc_interval": NO_SPREAD}),
-    ],
-)
-@pytest.mark.parametrize(("scope", "where"), [("window", "in the window"), ("since_start", "yet")])
-def test_reasons_name_the_missing_class(
-    negatives: int, positives: int, reasons: dict[str, str], scope: str, where: str
-) -> None:
-    undefined = Undefined(scope, {})
-    result = ranking_figures(np.zeros(negatives), np.zeros(positives), MetricSettings(k=4), undefined)
-    if negatives + positives < 4:
-        reasons = reasons | {"precision_at_k": "fewer than 4 labelled events"}
-    assert undefined.reasons == {f"/{scope}/{name}": f"{reason} {where}" for name, reason in reasons.items()}
-    assert {name for name, value in result.items() if value is None} == set(reasons)
-
-
-@pytest.mark.parametrize(
-    ("confusion", "reasons"),
-    [
-        ((0, 0, 0, 0), {"accuracy": "no labelled events", "mcc": "no labelled events"}),
-        ((5, 0, 0, 0), {"f1": "no positive", "recall": "no positive", "mcc": "no positives"}),
-        ((5, 3, 0, 0), {"f1": "no positive", "fbeta": "no positive", "recall": "no positive", "mcc": "no positives"}),
-        ((0, 0, 0, 5), {"fpr": "no negative", "mcc": "no negatives"}),
-        ((5, 0, 2, 0), {"precision": "no positive was predicted", "mcc": "no positive was predicted"}),
-        ((0, 5, 0, 2), {"mcc": "no negative was predicted"}),
-        ((3, 1, 2, 4), {}),
-    ],
-)
-def test_reasons_for_undefined_ratios(confusion: tuple[int, int, int, int], reasons: dict[str, str]) -> None:
-    undefined = Undefined("window", {})
-    result = definitions.confusion_figures(confusion, 0.5, undefined)
-    assert set(undefined.reasons) == {f"/window/{name}" for name, value in result.items() if value is None}
-    for name, reason in reasons.items():
-        assert undefined.reasons[f"/window/{name}"] == f"{reason} in the window"
-    if not reasons:
-        assert not undefined.reasons
 
 
 def test_mcc_of_counts_with_products_beyond_integer_range() -> None:

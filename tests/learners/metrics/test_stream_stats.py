@@ -19,8 +19,6 @@ from learners.metrics.stream_stats import StreamStats
 from learners.numerics.hash_table import hashes_of
 
 State = dict[str, NDArray[Any]]
-NO_DELAY, NO_SERVED = "no label with a known delay", "no served events"
-TWO, NO_TIME = "fewer than two labelled events with a time", "no time has passed"
 
 
 class Step(NamedTuple):
@@ -312,26 +310,6 @@ def test_every_delay_is_within_half_a_bin_of_its_midpoint() -> None:
         got = traffic.view().figures("since_start")[0]["label_delay_median"]
         assert abs(got - delay) <= delay / 128
         assert traffic.view().figures("window")[0]["label_delay_median"] == delay
-
-
-def test_undefined_metrics_have_a_reason() -> None:
-    traffic = StreamStats(5, None)
-    figures, undefined = traffic.view().figures("window")
-    assert figures == {
-        "label_delay_median": None,
-        "label_delay_p90": None,
-        "label_coverage": None,
-        "events_per_second": None,
-        "served": 0,
-        "served_alert_rate": None,
-    }
-    reasons = dict.fromkeys(["label_delay_median", "label_delay_p90"], NO_DELAY)
-    reasons |= dict.fromkeys(["label_coverage", "served_alert_rate"], NO_SERVED) | {"events_per_second": TWO}
-    assert undefined == {f"/window/{name}": f"{reason} in the window" for name, reason in reasons.items()}
-    since = {f"/since_start/{name}": f"{reason} yet" for name, reason in reasons.items()}
-    assert traffic.view().figures("since_start")[1] == since | {"/since_start/label_delay_error": f"{NO_DELAY} yet"}
-    feed(traffic, [Step(3.0, labelled=True)] * 3)
-    assert traffic.view().figures("window")[1]["/window/events_per_second"] == f"{NO_TIME} in the window"
 
 
 @pytest.mark.parametrize("times", [[-1.7e308, 1.7e308], [0.0, 5e-324], [1e300, 1e300]])
