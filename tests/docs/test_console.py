@@ -253,7 +253,7 @@ def test_a_kafka_consumer_and_a_redis_consumer_run(tmp_path: Path) -> None:
 
 def test_a_failing_command_is_reported(tmp_path: Path) -> None:
     console = Console(tmp_path)
-    with pytest.raises(RuntimeError, match="ended with 2"):
+    with pytest.raises(RuntimeError, match=r"nonsense\D+2:"):
         console.run("rarestream list --nonsense")
-    with pytest.raises(RuntimeError, match="is not ready"), console.serving("rarestream serve --acks replicas:1"):
+    with pytest.raises(RuntimeError, match=r"\bready:"), console.serving("rarestream serve --acks replicas:1"):
         pass

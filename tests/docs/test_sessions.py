@@ -67,8 +67,8 @@ def test_every_other_block_is_covered_by_a_test() -> None:
 
 
 def test_a_block_must_exist_exactly_once() -> None:
-    for begins in ("$ rarestream nonsense", "{"):  # none, and several
-        with pytest.raises(ValueError, match="blocks that begin with"):
+    for begins, count in (("$ rarestream nonsense", "0"), ("{", "[1-9]")):  # none, and several
+        with pytest.raises(ValueError, match=rf"\.md\D+{count}"):
             block("docs/reference/http-api.md", begins)
 
 
@@ -138,15 +138,15 @@ def test_refused_differences_between_documented_and_actual_output(shown: Any, ac
 def test_a_session_fails_if_its_document_is_wrong(tmp_path: Path) -> None:
     with Session(tmp_path, started=True) as session:
         session.run(Block("made.md", 1, "http", "GET /v1/health/ready\n"))
-        with pytest.raises(Differs, match=r"made.md:2: /status is 'ok'; 'fine' is shown"):
+        with pytest.raises(Differs, match=r"made\.md:2:.*/status\b.*'ok'.*'fine'"):
             session.run(Block("made.md", 2, "json", '{"status": "fine", "...": "..."}'))
-        with pytest.raises(RuntimeError, match=r"made.md:3 ended with 22"):
+        with pytest.raises(RuntimeError, match=r"made\.md:3\D+22:"):
             session.run(Block("made.md", 3, "sh", "curl localhost:8000/v1/learners/nobody\ntrue\n"))
         with pytest.raises(NameError):
             session.run(Block("made.md", 4, "python", "nobody\n"))
         session.finish()
         session.run(Block("made.md", 5, "http", "GET /v1/learners/nobody\n"))
-        with pytest.raises(Differs, match=r"made.md:5 is refused, and no refusal is shown"):
+        with pytest.raises(Differs, match=r"made\.md:5\b"):
             session.finish()
-        with pytest.raises(Differs, match=r"made.md:5 is refused"):
+        with pytest.raises(Differs, match=r"made\.md:5\b"):
             session.run(Block("made.md", 6, "sh", "true\n"))

@@ -5,10 +5,14 @@ A changed sentence changes one row here. A row: the command, its exit status, an
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +20,11 @@ from typer.testing import CliRunner
 
 from learners import algorithms
 from service.cli.main import app
+from service.datasets.event_inputs import Inputs
+from service.datasets.readers import open_rows
+from service.datasets.rows import ReadError
+from service.datasets.values import BinaryLabels, Ranks, RowColumns
+from service.exits import WrongUsage
 from tests.harness.process import Process
 
 DENSE_FEATURES = ("--features", "dense", "--dim", "3")
@@ -36,8 +45,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
             "wide": ("loam-ada", "--features", "dense", "--dim", "8"),
             "ranks": ("npsvor", *DENSE_FEATURES, "--param", "ranks=3"),
         }.items():
-            assert call(process, "create", name, "--algorithm", *options)[0] == 0
-        assert call(process, "update", "fraud", json.dumps([{**GOOD, "id": "a"}, {"x": [0, 0, 1], "label": 0}]))[0] == 0
+            created = call(process, "create", name, "--algorithm", *options)
+            assert created[0] == 0, created
+        taught = call(process, "update", "fraud", json.dumps([{**GOOD, "id": "a"}, {"x": [0, 0, 1], "label": 0}]))
+        assert taught[0] == 0, taught
         yield process
 
 
@@ -311,6 +322,108 @@ def test_messages(server: Process, files: Path, arguments: Sequence[str], status
     for short, name in names.items():
         printed = printed.replace(name, short)
     assert (code, printed) == (status, text)
+
+
+# Errors of reading: a file's name and content, how it is read, and the message
+
+PACKED = gzip.compress(b"a,label\n1,0\n")
+LABELS = "expected 0/1, -1/1, false/true, no/yes, or the positive one named with --positive"
+READING: list[tuple[str, bytes, dict[str, Any], str]] = [
+    ("a.csv", b"", {}, "FILE: the file has no rows"),
+    ("a.csv", b"a,a,label\n1,1,0\n", {}, "FILE: the header names a twice"),
+    ("a.csv", b"a,b\n1,2\n", {}, "FILE: there is no column 'label'; the columns are a, b"),
+    (
+        "a.csv",
+        b"a;label\n1;2\n",
+        {},
+        "FILE: there is no column 'label'; its only column is 'a;label', which contains semicolons: "
+        "columns must be separated by commas",
+    ),
+    (
+        "a.csv",
+        b"n,label\n1,0\n1e999,1\n",
+        {"declared": {"n": True}},
+        "FILE, line 3: column n: '1e999' is not a finite decimal number; the learner declares it numeric",
+    ),
+    ("a.csv", b"a,label\n1,1\n1,2\n1,3\n", {}, f"FILE: the labels seen are '1', '2', '3'; {LABELS}"),
+    (
+        "a.csv",
+        b"n,label\n" + b"1,1\n1,2\n" * 5_000 + b"1,7\n",
+        {"labels": Ranks(["1", "2"])},
+        "FILE, line 10,002: the label is '7'; expected the learner's 2 ranks as '1', '2'",
+    ),
+    (
+        "a.csv",
+        b"a,label\n1,0\n\xff,1\n",
+        {},
+        "FILE, line 3: not UTF-8 text: it contains the byte 0xff; save the file as UTF-8",
+    ),
+    (
+        "a.csv",
+        b"\xff\xfea\0",
+        {},
+        "FILE is UTF-16 text; expected CSV, TSV, JSON lines or LIBSVM text in UTF-8, gzipped or not, "
+        "or an .npz archive",
+    ),
+    (
+        "a.csv.gz",
+        PACKED[:-4],
+        {},
+        "FILE, line 3: the gzip data is damaged or cut short "
+        "(Compressed file ended before the end-of-stream marker was reached)",
+    ),
+    ("a.jsonl", b'{"a":1,"label":1}\n{"a":1,"label":""}\n', {}, "FILE, line 2: the label is missing"),
+    (
+        "a.jsonl",
+        b'{"a":1,"label":1}\n{"label":[1]}\n',
+        {},
+        "FILE, line 2: the label is [1]; expected a string, number or boolean",
+    ),
+    ("a.svm", b"1 1:1\n", {"columns": RowColumns(drop=("x",))}, "FILE: libsvm files have no column names such as x"),
+    ("a.svm", b"0 1:1\n1 0:1\n", {}, "FILE, line 2: '0:1': indices begin at 1"),
+    ("a.npz", b"a,label\n1,0\n", {}, "FILE: not an .npz archive; the other formats are csv, tsv, jsonl, libsvm"),
+    ("a.parquet", b"PAR1", {}, "FILE: unknown format; use --format with one of csv, tsv, jsonl, npz, libsvm"),
+    ("a.xml", b"<a/>", {"format": "xml"}, "'xml' is not a format; expected one of csv, tsv, jsonl, npz, libsvm"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "options", "text"), READING, ids=[row[3][:60] for row in READING])
+def test_reading_errors(tmp_path: Path, name: str, content: bytes, options: dict[str, Any], text: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ReadError) as caught, open_rows(path, **{"columns": RowColumns(), **options}) as rows:
+        list(rows.events(0))
+    assert str(caught.value).replace(str(path), "FILE") == text
+
+
+# Errors of arguments and standard input: the arguments, what is on standard input, how it is read, and the message
+
+EVENT = b'{"id": "a", "features": {"amount": 1.5}, "label": 1}\n'
+INPUTS: list[tuple[Sequence[str], bytes, Any, str]] = [
+    ([""], b"", "update", "an argument is empty; expected JSON, a file, or -"),
+    (["-", "-"], b"", "update", "standard input can only be read once"),
+    (["-"], b"", "update", "standard input: no events"),
+    (["-"], PACKED, "update", "standard input is gzipped: give its --format"),
+    (["FILE.jsonl"], EVENT + b"{\n", "update", "FILE.jsonl, line 2: not JSON: Input data was truncated"),
+    (["FILE.jsonl"], b"", "update", "FILE.jsonl: no events"),
+    (["FILE.svm"], b"1 1:1\n", "labels", "FILE.svm: labels are read from JSON, CSV and TSV, not from libsvm"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "content", "kind", "text"), INPUTS, ids=[row[3][:60] for row in INPUTS])
+def test_input_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str], content: bytes, kind: Any, text: str
+) -> None:
+    stem = str(tmp_path / "a")
+    arguments = [argument.replace("FILE", stem) for argument in arguments]
+    for argument in arguments:
+        if argument.startswith(stem):
+            Path(argument).write_bytes(content)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    learner = {"name": "a", "config": {"features": {"kind": "named", "bits": 10}}}
+    with pytest.raises((ReadError, WrongUsage)) as caught:
+        list(Inputs(tuple(arguments), kind, learner, RowColumns(), "", BinaryLabels()).events())
+    assert str(caught.value).replace(stem, "FILE") == text
 
 
 def test_help() -> None:

@@ -186,13 +186,13 @@ def test_unreadable_labels_are_refused(text: str, message: str, tmp_path: Path) 
 def test_unreadable_lines_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(JSON["an event"] + "\n{\n")
-    with pytest.raises(ReadError, match="2:"):
+    with pytest.raises(ReadError, match=r"\b2:.*JSON"):
         read(str(path))
     path.write_text("\n\n" + JSON["an event"] + "\n\n{\n")
-    with pytest.raises(ReadError, match="5:"):
+    with pytest.raises(ReadError, match=r"\b5:.*JSON"):
         read(str(path))
     path.write_bytes(JSON["an event"].encode() + b"\n\xff\xfe\n")
-    with pytest.raises(ReadError, match="2:"):
+    with pytest.raises(ReadError, match=r"\b2:.*UTF-8"):
         read(str(path))
     path.write_bytes(b"\xff\xfe\0\0")
     with pytest.raises(ReadError, match="UTF-16"):
@@ -202,7 +202,7 @@ def test_unreadable_lines_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ReadError, match="gzip"):
         read(str(path))
     path.write_bytes(gzip.compress(JSON["an event"].encode())[:-4])
-    with pytest.raises(ReadError, match=r"a\.jsonl"):
+    with pytest.raises(ReadError, match=r"a\.jsonl.*gzip"):
         read(str(path))
     path.write_text("")
     with pytest.raises(ReadError, match="events"):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import math
 import os
+import re
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -321,7 +323,7 @@ def test_incomplete_and_mismatched_arrays_are_refused(tmp_path: Path) -> None:
     archive(path, X=good.astype(str), y=np.ones(3))
     assert "numbers" in refusal(path)
     archive(path, X=np.array([[1.0], [math.nan]]), y=np.ones(2))
-    assert refusal(path).startswith("FILE, row 1:")
+    assert re.match("FILE, row 1:.*finite", refusal(path))
     archive(path, X=good, y=np.array([1, 2, 3]))
     assert "the labels seen are '1', '2', '3'" in refusal(path)
     archive(path, X=good[:0], y=np.ones(0))
@@ -373,9 +375,9 @@ def test_drop_is_refused_for_formats_without_column_names(write: Write) -> None:
 
 
 def test_unreadable_files_are_refused(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "none.csv").startswith("FILE: ")
+    assert os.strerror(errno.ENOENT) in refusal(tmp_path / "none.csv")
     (tmp_path / "folder.csv").mkdir()
-    assert refusal(tmp_path / "folder.csv").startswith("FILE: ")
+    assert os.strerror(errno.EISDIR) in refusal(tmp_path / "folder.csv")
 
 
 def test_files_that_cannot_be_reread_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

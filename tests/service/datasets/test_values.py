@@ -136,5 +136,5 @@ def test_an_unused_rank_is_accepted(tmp_path: Path) -> None:
 def test_a_missing_label_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"x": 1, "label": 2}\n' + text + "\n")
-    with pytest.raises(ReadError, match="2:"):
+    with pytest.raises(ReadError, match=r"\b2:.*missing"):
         read(path, "2")
