@@ -100,7 +100,9 @@ class Settings(BaseSettings):
         default=30.0, gt=0, description="seconds allowed for the headers and for the body of a request"
     )
     keep_alive_seconds: int = Field(
-        default=75, ge=1, description="seconds after which an idle connection is closed; longer than those of a proxy"
+        default=75,
+        ge=1,
+        description="seconds after which an idle connection is closed; a proxy in front must close it earlier",
     )
     shutdown_seconds: int = Field(
         default=15, ge=1, description="seconds that requests in progress get at shutdown before they are answered 503"

@@ -117,7 +117,8 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
             problem.problems.append(Problem("/name", "a name of a learner or group holds no slash"))
     elif error.status_code == 405:
         path = f"{routes.router.prefix}{getattr(request.scope.get('route'), 'path', '')}"
-        allowed = ", ".join(sorted(routes.METHODS.get(path) or headers["Allow"].split(", ")))
+        methods = {*(routes.METHODS.get(path) or headers["Allow"].split(", "))}
+        allowed = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
         headers["Allow"] = allowed
         problem = ServiceError(f"{request.method} is no method of this path; it takes {allowed}")
     problem.status, problem.title = error.status_code, str(error.detail)

@@ -123,7 +123,7 @@ class Exposition:
         """Return the router of /metrics."""
         router = APIRouter(include_in_schema=False, route_class=Guarded)
 
-        @router.api_route("/metrics", methods=["GET", "HEAD"], dependencies=[Depends(Needs("read", any_query=True))])
+        @router.get("/metrics", dependencies=[Depends(Needs("read", any_query=True))])
         async def metrics(grant: TheGrant) -> Response:
             """Serve the metrics of this node to Prometheus, restricted to the learners that the key allows."""
             return Response(await self.text(grant), media_type=_CONTENT_TYPE)

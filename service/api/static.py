@@ -105,13 +105,13 @@ _STATIC = {
 }
 
 
-@router.api_route("/", methods=["GET", "HEAD"], dependencies=_ANYONE)
+@router.get("/", dependencies=_ANYONE)
 async def page(request: Request) -> Response:
     """Serve the dashboard."""
     return _PAGE.reply(request)
 
 
-@router.api_route("/static/plotly.min.js", methods=["GET", "HEAD"], dependencies=_ANYONE)
+@router.get("/static/plotly.min.js", dependencies=_ANYONE)
 async def plotly(v: str = "") -> Response:
     """Serve Plotly's bundle (about 5 MB), which a browser caches for good if `v` is its version.
 
@@ -121,7 +121,7 @@ async def plotly(v: str = "") -> Response:
     return FileResponse(_BUNDLE, media_type="text/javascript", headers={**_EVERYWHERE, "Cache-Control": cache})
 
 
-@router.api_route("/static/{name}", methods=["GET", "HEAD"], dependencies=_ANYONE)
+@router.get("/static/{name}", dependencies=_ANYONE)
 async def static(name: str, request: Request) -> Response:
     """Serve a module or style sheet that was in the dashboard's folder at the start."""
     asset = _STATIC.get(name)

@@ -217,7 +217,8 @@ def replay_file(plan: ReplayPlan, client: Client, interruption: Interruption, no
                 _check_positive(plan, document, format)
             _say_where(start, earlier_rows(document, source), notes)
             if start == 0 and (suggestion := describe_features(rows.shape)) is not None:
-                notes.print(suggestion, markup=False, highlight=False)
+                _print_plain(notes, [suggestion])
+            _print_plain(notes, rows.guesses)
             work = _work(plan, rows, source, start)
             with ReplayDisplay(notes) as display:
                 progress = _Progress(learner, plan, display, start, interruption.wait)
@@ -226,8 +227,6 @@ def replay_file(plan: ReplayPlan, client: Client, interruption: Interruption, no
                     progress.wait()
                     replayed = replay(learner, work, start, pace, interruption, progress)
                     seconds = time.monotonic() - began
-                    for line in rows.missing_cells():
-                        notes.print(line, markup=False, highlight=False)
                     reached = progress.end() if replayed.complete else None
                 except (RequestFailed, ReadError) as error:
                     if isinstance(error, RequestFailed) and error.error.code == _GONE:
@@ -235,11 +234,18 @@ def replay_file(plan: ReplayPlan, client: Client, interruption: Interruption, no
                     failed = CommandFailed(f"{error}\n{_how_to_go_on(error, progress.next, plan)}")
                     failed.exit_status = ExitStatus.PARTLY if progress.next > start else error.exit_status
                     raise failed from None
+                finally:
+                    _print_plain(notes, rows.missing_cells())
         return Outcome(replayed, seconds, *(reached or (None, None)))
     except ClientError as error:
         if error.code != _GONE:
             raise
         raise RequestFailed(error, [*similar_learners(error, client), _how_to_create(plan, format)]) from None
+
+
+def _print_plain(notes: Console, lines: Iterable[str]) -> None:
+    for line in lines:
+        notes.print(line, markup=False, highlight=False)
 
 
 def _work(plan: ReplayPlan, rows: Rows[Any], source: str, start: int) -> Iterator[RequestBody]:

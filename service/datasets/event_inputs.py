@@ -73,7 +73,7 @@ class Inputs:
     columns: RowColumns
     format: str = ""
     labels: Callable[[Any], int] = field(default_factory=BinaryLabels)
-    missing_cells: list[str] = field(default_factory=list)  # of the files that were read: `Rows.missing_cells`
+    notes: list[str] = field(default_factory=list)  # of the files that were read: guesses and missing cells
 
     def __post_init__(self) -> None:
         if not self.arguments:
@@ -136,9 +136,11 @@ class Inputs:
             path, self.columns, declared(features), format, self.labels, labelled=labelled, stream=arguments
         ) as rows:
             rows.adapt = adapter(rows.shape, features)
-            for event in rows.events():
-                yield event if labelled else _unlabelled(event)
-            self.missing_cells += rows.missing_cells()
+            try:
+                for event in rows.events():
+                    yield event if labelled else _unlabelled(event)
+            finally:
+                self.notes += [*rows.guesses, *rows.missing_cells()]
 
     def _from_json(self, rows: Iterable[tuple[str, Any]]) -> Iterator[Event]:
         for place, row in rows:

@@ -3,11 +3,11 @@
 Text files are read once, from front to back, in constant memory and time per row; the arrays of an .npz are loaded.
 
     CSV, TSV   A header names the columns; all except the label are features. A column whose first cells (up to 10,000
-               rows) are numbers, but for 1 in 100, is numeric in the whole file. Its other cells are null, such as
-               empty ones, NaN, NA, null, none, ? and -, and `missing_cells` counts those that are not empty. In other
-               columns cells are strings, and empty ones null. So a column never changes its type. A column with leading
-               zeros or whole numbers beyond 2^53 holds names. The learner's declaration of a column takes precedence;
-               in a column that it declares numeric, text is an error.
+               rows) are numbers, with at most 1 other in 100, is numeric in the whole file. Its other cells are null,
+               as are empty ones, NaN, NA, null, none, ? and -; `missing_cells` counts those that are not empty. In
+               other columns cells are strings, and empty ones null. So a column never changes its type. A column with
+               leading zeros or whole numbers beyond 2^53 holds names; `guesses` says so. The learner's declaration of
+               a column takes precedence; in a column that it declares numeric, text is an error.
     JSONL      Each line is a flat object of features and the label, or an API event:
                {"features": {...}}, {"x": [...]} or {"indices": [...], "values": [...]} with the label beside it.
     .npz       Dense `X` (n, dim), or the CSR parts `data`, `indices`, `indptr`, `shape`; labels `y` (n,).
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from service.datasets.rows import GZIP, Event, ReadError, Rows, Shape, TextRows
-from service.datasets.values import BinaryLabels, Ranks, RowColumns, is_number, is_numeric, number
+from service.datasets.values import BinaryLabels, Ranks, RowColumns, column_kind, is_number, number
 from service.text import counted
 
 __all__ = ["FORMATS", "check_regular", "form_of", "format_of", "open_rows"]
@@ -167,7 +167,7 @@ class _CsvRows(TextRows[list[str]]):
             self._check_labels(row[self._label] for row in complete)
         aside = {options.label, *options.named}
         self._features = [
-            (k, name, self._declared[name] if name in self._declared else is_numeric(row[k] for row in complete))
+            (k, name, self._is_numeric(name, (row[k] for row in complete)))
             for name, k in place.items()
             if name not in aside
         ]
@@ -197,6 +197,15 @@ class _CsvRows(TextRows[list[str]]):
             if value is not None:
                 event[member] = value
         return event
+
+    def _is_numeric(self, name: str, cells: Iterator[str]) -> bool:
+        """Tell whether a column is numeric, by its declaration or else by its first cells."""
+        if name in self._declared:
+            return self._declared[name]
+        numeric, why_not = column_kind(cells)
+        if why_not is not None:
+            self.guesses.append(f"{name}: taken as names because {why_not}")
+        return numeric
 
     def _number(self, name: str, cell: str) -> float | None:
         """Parse a cell of a numeric column; None if it is missing. Raises ValueError for text in a declared one."""

@@ -132,6 +132,7 @@ class Rows(ABC, Generic[Record]):
     def __init__(self, path: Path, labels: BinaryLabels | Ranks) -> None:
         self.path = path
         self.labels = labels  # the meaning of labels, and those that occurred
+        self.guesses: list[str] = []  # what is taken of columns that could be meant otherwise
         self._place = 0  # of the current row
         self._missing: dict[str, _MissingCells] = {}  # by numeric column
 

@@ -18,9 +18,9 @@ __all__ = [
     "BinaryLabels",
     "Ranks",
     "RowColumns",
+    "column_kind",
     "identity",
     "is_number",
-    "is_numeric",
     "known_labels",
     "number",
     "timestamp",
@@ -36,10 +36,11 @@ _PAIRS: tuple[tuple[str, str], ...] = (
     ("false", "true"),
     ("no", "yes"),
 )  # negative, positive: recognised without options
-_CODE = re.compile(r"[+-]?0[0-9]+$")  # a number with leading zeros
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_EXACT_DIGITS = 16  # of 2^53, up to which float64 has every whole number
 _DAY = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
 _DOTTED = re.compile(r"(?P<day>[0-9]{1,2})\.(?P<month>[0-9]{1,2})\.(?P<year>[0-9]{4})(?P<rest>([ T].*)?)")
-_INFINITE = re.compile(r"[+-]?inf(inity)?$", re.IGNORECASE)
+_INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 _CACHED = 1000  # distinct labels in the cache
 _NAMED = 10  # labels that a message quotes,
 _QUOTED = 60  # and characters of each
@@ -242,24 +243,33 @@ def is_number(text: str) -> bool:
     return True
 
 
-def is_numeric(cells: Iterable[str]) -> bool:
-    """Tell whether a column with these cells holds numbers, perhaps with a few other cells, at most 1 in 100.
+def column_kind(cells: Iterable[str]) -> tuple[bool, str | None]:
+    """Tell whether a column with these cells is numeric, and why it is not although it looks like it, else None.
 
-    Numbers with leading zeros, and whole numbers that float64 cannot tell apart, are names. So a column with one of
-    them holds no numbers.
+    A numeric column may have a few other cells, at most 1 in 100. Numbers with leading zeros, and whole numbers that
+    float64 cannot tell apart, are names.
     """
-    numeric = others = 0
+    numbers = others = 0
+    first = ""
     for cell in cells:
         text = cell.strip()
         if text.lower() in MISSING:
             continue
-        if _CODE.match(text) or (text.lstrip("+-").isdigit() and abs(int(text)) > 2**53):
-            return False
-        if is_number(text) or _INFINITE.match(text):
-            numeric += 1
+        if _WHOLE.fullmatch(text):
+            digits = text.lstrip("+-")
+            if digits[0] == "0" and len(digits) > 1:
+                return False, f"{_quote(text)} has a leading zero"
+            if len(digits) > _EXACT_DIGITS or int(digits) > 2**53:
+                return False, f"{_quote(text)} is beyond 2^53"
+        if is_number(text) or _INFINITE.fullmatch(text):
+            numbers += 1
         else:
             others += 1
-    return 100 * others <= numeric + others
+            first = first or text
+    if 100 * others <= numbers + others:
+        return True, None
+    cells_are = "1 cell is" if others == 1 else f"{others:,} cells are"
+    return False, f"{cells_are} not a number, such as {_quote(first)}" if numbers >= others else None
 
 
 def timestamp(value: Any) -> float | None:

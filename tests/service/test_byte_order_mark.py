@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,11 @@ from service.auth.keys import read
 from service.cli.options import json_file
 from service.connectors.feed import Message
 from service.connectors.message_decoding import Reading
-from service.datasets.values import BinaryLabels
-from tests.harness.apps import DENSE, client, events
+from service.datasets.event_inputs import Inputs
+from service.datasets.values import BinaryLabels, RowColumns
+from service.settings import Settings
+from tests.harness.apps import DENSE, application, client, events
+from tests.harness.websocket import websocket
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
 
@@ -51,6 +56,25 @@ async def test_only_the_first_line_may_have_a_mark() -> None:
         content = b"%b\n%b%b\n" % (first, BOM_UTF8, second)
         reply = await http.post("/v1/learners/a/update", content=content, headers={"content-type": NDJSON})
         assert (reply.status_code, reply.json()["errors"][0]["pointer"]) == (400, "/lines/2")
+
+
+async def test_websocket_messages() -> None:
+    async with application(Settings(store="memory:")) as (app, http):
+        await http.put("/v1/learners/a", json=DENSE)
+        async with websocket(app) as socket:
+            event = {"x": [1, 2, 3], "label": 1}
+            for mark in ("", BOM_UTF8.decode()):
+                text = json.dumps({"seq": 1, "op": "update", "learner": "a", "events": [event]})
+                socket.send(mark + text)
+                assert (await socket.reply())["status"] == 200
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in (b'{"features": {"a": 1}, "label": 1}\n', b'[{"features": {"a": 1}, "label": 1}]'):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(BOM_UTF8 + text)))
+        learner = {"name": "a", "config": {"features": {"kind": "named", "bits": 10}}}
+        events = list(Inputs(("-",), "update", learner, RowColumns()).events())
+        assert events == [{"features": {"a": 1}, "label": 1}]
 
 
 def test_messages_of_a_queue() -> None:

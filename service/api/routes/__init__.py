@@ -17,6 +17,3 @@ for part in (learners.router, events.router, metrics.router, groups.router, stre
     for route in part.routes:
         if isinstance(route, APIRoute):
             METHODS.setdefault(f"{router.prefix}{route.path}", set()).update(route.methods or ())
-for methods in METHODS.values():
-    if "GET" in methods:
-        methods.add("HEAD")

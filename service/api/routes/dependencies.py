@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.routing import Match
 from starlette.types import Receive, Send
-from starlette.types import Scope as Connection
+from starlette.types import Scope as AsgiScope
 
 from learners import InvalidInput
 from service.api.body import check_json
@@ -135,18 +135,18 @@ class Guarded(APIRoute):
             raise RuntimeError(f"the route {path} does not state who may call it")
         super().__init__(path, endpoint, dependencies=dependencies, **options)
 
-    def matches(self, scope: Connection) -> tuple[Match, Connection]:
+    def matches(self, scope: AsgiScope) -> tuple[Match, AsgiScope]:
         """Match as FastAPI does, and HEAD where GET matches. The server sends no body after HEAD."""
         return super().matches({**scope, "method": "GET"} if self._answers_head(scope) else scope)
 
-    async def handle(self, scope: Connection, receive: Receive, send: Send) -> None:
+    async def handle(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Serve a request that matched."""
         if self._answers_head(scope):
             await self.app(scope, receive, send)
         else:
             await super().handle(scope, receive, send)
 
-    def _answers_head(self, scope: Connection) -> bool:
+    def _answers_head(self, scope: AsgiScope) -> bool:
         return scope["type"] == "http" and scope["method"] == "HEAD" and "GET" in (self.methods or ())
 
 

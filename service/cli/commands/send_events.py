@@ -330,9 +330,11 @@ def _open_sending(
         inputs = Inputs(tuple(events or ()), kind, document, columns, format, labels)
         sending.client = client
         sending.chunks = chunks(inputs.events(), batch)
-        yield sending
-        for line in inputs.missing_cells:
-            notes.print(line, markup=False, highlight=False)
+        try:
+            yield sending
+        finally:
+            for line in inputs.notes:
+                notes.print(line, markup=False, highlight=False)
 
 
 def _document(client: Client, name: str) -> dict[str, Any] | None:

@@ -59,6 +59,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "text.csv").write_text(ROWS.replace("0\n", "ok\n").replace("1\n", "fraud\n"))
     (folder / "ragged.csv").write_text(ROWS + "1\n")
     (folder / "odd.csv").write_text("amount,label\n" + "1.5,0\n" * 200 + "-,0\n$3,1\n")
+    (folder / "names.csv").write_text("zip,amount,label\n01234,1.5,0\n90210,$3,1\n")
     (folder / "list.json").write_text("[]")
     (folder / "misspelt.json").write_text('{"algoritm": "cbr-diag", "features": {"kind": "named"}}')
     (folder / "state").write_bytes(b"nothing of ours")
@@ -305,6 +306,12 @@ TABLE: list[Row] = [
         ("update", "classes", "FILES/odd.csv", "--batch", "300"),
         0,
         "amount: 2 non-numeric cells taken as missing, the first in line 202: '-'",
+    ),
+    (
+        ("update", "classes", "FILES/names.csv"),
+        0,
+        "zip: taken as names because '01234' has a leading zero\n"
+        "amount: taken as names because 1 cell is not a number, such as '$3'",
     ),
     (("compare", "nobody"), 4, "error: there is no group named nobody\n`rarestream groups` shows the groups."),
 ]

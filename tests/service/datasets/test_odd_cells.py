@@ -63,6 +63,35 @@ def test_names_that_look_like_numbers_stay_names(tmp_path: Path, cells: list[str
     assert notes == []
 
 
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        (["01234", "90210"], "'01234'"),
+        (["9007199254740993", "17"], "'9007199254740993'"),
+        (["1" * 5000, "17"], "2^53"),
+        (["1", "2", "A7"], "'A7'"),
+        (["1", "$12.50", "$3"], None),
+        (["Bob", "Ann"], None),
+        (["1", "2"], None),
+    ],
+    ids=["leading zero", "beyond 2^53", "5,000 digits", "one text", "mostly text", "text", "numbers"],
+)
+def test_a_column_that_looks_numeric_and_is_not_is_reported(
+    tmp_path: Path, cells: list[str], reason: str | None
+) -> None:
+    with open_rows(write(tmp_path, cells), RowColumns()) as rows:
+        assert [line.split(":")[0] for line in rows.guesses] == ([] if reason is None else ["amount"])
+        assert reason is None or reason in rows.guesses[0]
+
+
+@pytest.mark.parametrize(
+    "cell", ["\N{SUPERSCRIPT TWO}", "+-5", "\N{ARABIC-INDIC DIGIT THREE}", "1" * 5000, "-", "+", "--1"]
+)
+def test_any_cell_can_be_read(tmp_path: Path, cell: str) -> None:
+    events, _ = read(write(tmp_path, [cell, "1", "2"]))
+    assert len(events) == 3
+
+
 @pytest.mark.parametrize("cell", ["0", "-0", "0.5", "007.5", "1e3", "+7", " 8 "])
 def test_usual_numbers_stay_numbers(tmp_path: Path, cell: str) -> None:
     events, _ = read(write(tmp_path, [cell, "1.5"]))
