@@ -384,7 +384,7 @@ async def test_an_exported_learner_is_imported(service: Serving, visit: Opener, 
     await choose(file)
     await name.fill("")
     await dialog.get_by_role("button", name="Import it").click()  # all that is wrong at once
-    await expect(dialog.get_by_role("alert")).to_contain_text("the file is no record or snapshot of rarestream")
+    await expect(dialog.get_by_role("alert")).to_contain_text("the file is not a record or snapshot of rarestream")
     await expect(dialog.get_by_role("alert")).to_contain_text("“Name of the learner” is empty: a learner needs a name")
     await name.fill("broken")
     await dialog.get_by_role("button", name="Import it").click()
