@@ -1,4 +1,6 @@
-"""Reads files of labelled rows as API events: CSV, TSV, JSON lines, .npz and LIBSVM text, each also gzipped.
+"""Reads files of labelled rows as API events: CSV, TSV, JSON lines, .npz and LIBSVM text, also gzipped.
+
+Text may be compressed by bz2, xz or zstd, too.
 
 Text files are read once, from front to back, in constant memory and time per row; the arrays of an .npz are loaded.
 
@@ -48,6 +50,7 @@ _SUFFIXES = {
     ".svm": "libsvm",
     ".txt": "libsvm",
 }
+_PACKED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 _TAB = "\t"
 _SEPARATORS = {",": "commas", ";": "semicolons", _TAB: "tabs", "|": "bars"}
 _ZIP, _ARRAY = b"PK", b"\x93NUMPY"  # beginnings of NumPy's files of several arrays, and of one
@@ -69,7 +72,7 @@ def check_regular(path: Path) -> None:
 
 def format_of(path: Path) -> str:
     """Return the format by the file's name. Raises `ReadError` if the name does not tell."""
-    suffixes = path.suffixes[-2:] if path.suffix == ".gz" else path.suffixes[-1:]
+    suffixes = path.suffixes[-2:] if path.suffix.lower() in _PACKED_SUFFIXES else path.suffixes[-1:]
     name = _SUFFIXES.get(suffixes[0].lower()) if suffixes else None
     if name is None:
         raise ReadError(f"{path}: unknown format; use --format with one of {', '.join(FORMATS)}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import sys
 import zlib
@@ -21,6 +23,11 @@ from service.datasets.values import BinaryLabels, Ranks, RowColumns
 from service.exits import WrongUsage
 from service.text import counted
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 __all__ = ["GZIP", "READ", "Event", "ReadError", "Rows", "Shape", "TextRows", "lines_of", "standard_input", "text_of"]
 
 Event = dict[str, Any]  # an event of the API, with its label
@@ -28,6 +35,11 @@ Record = TypeVar("Record")
 Text = TypeVar("Text", str, list[str])
 
 GZIP = b"\x1f\x8b"  # beginning of gzipped files
+_PACKED: dict[bytes, Callable[[Any], Any]] = {  # other compressions by their beginnings
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\0": lzma.LZMAFile,
+    b"\x28\xb5\x2f\xfd": zstd.ZstdFile,
+}
 _NO_TEXT = {  # beginnings of files that are often taken for text
     BOM_UTF16_LE: "UTF-16 text",
     BOM_UTF16_BE: "UTF-16 text",
@@ -84,8 +96,12 @@ def standard_input() -> io.BufferedReader:
 
 
 def text_of(stream: io.BufferedReader) -> io.TextIOWrapper:
-    """Return the text of a stream, gzipped or not."""
-    source: Any = gzip.GzipFile(fileobj=stream) if stream.peek(2)[:2] == GZIP else stream
+    """Return the text of a stream, compressed by gzip, bz2, xz or zstd or not."""
+    head = stream.peek(6)
+    source: Any = gzip.GzipFile(fileobj=stream) if head.startswith(GZIP) else stream
+    for begin, opener in _PACKED.items():
+        if head.startswith(begin):
+            source = io.BufferedReader(opener(stream))
     return io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
 
 
@@ -108,8 +124,11 @@ def lines_of(text: io.TextIOWrapper, path: Path, expected: str = READ) -> Iterat
         place = count + 1 + error.object.count(b"\n", 0, error.start)
         reason = f"not UTF-8 text: it contains the byte 0x{error.object[error.start]:02x}; save the file as UTF-8"
         raise ReadError(f"{path}, line {place:,}: {reason}") from None
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise ReadError(f"{path}, line {count + 1:,}: the gzip data is damaged or cut short ({error})") from None
+    except (zlib.error, lzma.LZMAError, zstd.ZstdError, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the disk
+            raise
+        kind = "gzip" if isinstance(text.buffer, gzip.GzipFile) else "compressed"
+        raise ReadError(f"{path}, line {count + 1:,}: the {kind} data is damaged or cut short ({error})") from None
 
 
 @dataclass

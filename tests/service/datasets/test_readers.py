@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
 import errno
 import gzip
 import io
+import lzma
 import math
 import os
 import re
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +23,11 @@ from scipy.sparse import csr_array
 from service.datasets.readers import check_regular, format_of, open_rows
 from service.datasets.rows import ReadError
 from service.datasets.values import RowColumns
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 Write = Callable[[str, str], Path]
 
@@ -426,6 +434,18 @@ def test_binary_files_are_refused_immediately(data: bytes, what: str, name: str,
     path = tmp_path / (f"{name}.gz" if packed else name)
     path.write_bytes(gzip.compress(data) if packed else data)
     assert refusal(path).startswith(f"FILE is {what};")
+
+
+def test_text_may_be_compressed_in_other_ways(tmp_path: Path) -> None:
+    text = b"x,label\n" + b"".join(b"%d,0\n" % (i * i) for i in range(20_000))
+    for suffix, packed in ((".bz2", bz2.compress(text)), (".xz", lzma.compress(text)), (".zst", zstd.compress(text))):
+        path = tmp_path / f"a.csv{suffix}"
+        path.write_bytes(packed)
+        assert [event["features"]["x"] for event in read(path)] == [float(i * i) for i in range(20_000)]
+        path.write_bytes(packed[: len(packed) // 2])
+        assert "damaged" in refusal(path)
+        path.write_bytes(packed[:1000] + bytes(100) + packed[1100:])
+        assert "damaged" in refusal(path)
 
 
 def test_invalid_archives_are_refused(tmp_path: Path) -> None:
