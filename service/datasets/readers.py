@@ -13,7 +13,8 @@ Text files are read once, from front to back, in constant memory and time per ro
     JSONL      Each line is a flat object of features and the label, or an API event:
                {"features": {...}}, {"x": [...]} or {"indices": [...], "values": [...]} with the label beside it.
     .npz       Dense `X` (n, dim), or the CSR parts `data`, `indices`, `indptr`, `shape`; labels `y` (n,).
-    LIBSVM     `label index:value ...`, indices from 1 (they become 0-based and ascending); # begins a comment.
+    LIBSVM     `label index:value ...`, indices from 1 (they become 0-based and ascending);
+               `qid:` is ignored; # begins a comment.
 """
 
 from __future__ import annotations
@@ -296,6 +297,12 @@ def form_of(row: dict[str, Any]) -> str:
 
 
 class _LibsvmRows(TextRows[str]):
+    _queries = 0  # rows with qid
+
+    def missing_cells(self) -> list[str]:
+        ignored = [f"qid is ignored in {counted(self._queries, 'row')}"] if self._queries else []
+        return [*ignored, *super().missing_cells()]
+
     def _read(self) -> Iterator[tuple[int, str]]:
         for place, line in enumerate(self._lines(), 1):
             content = line.partition("#")[0].strip()
@@ -308,6 +315,9 @@ class _LibsvmRows(TextRows[str]):
 
     def _event(self, record: str) -> Event:
         label, *pairs = record.split()
+        if pairs and pairs[0].startswith("qid:"):
+            self._queries += 1
+            del pairs[0]
         entries = sorted(map(_pair, pairs))
         indices = [index for index, _ in entries]
         if len(set(indices)) < len(indices):

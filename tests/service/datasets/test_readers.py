@@ -267,7 +267,7 @@ def test_libsvm_columns_count_from_one(write: Write) -> None:
     ("line", "message"),
     [
         ("1 0:1", "'0:1': indices begin at 1"),
-        ("1 qid:1", "'qid:1' is not index:value"),
+        ("1 1:1 qid:1", "'qid:1' is not index:value"),
         ("1 5", "'5' is not index:value"),
         ("1 5:x", "'5:x' is not index:value"),
         ("1 5:inf", "'5:inf' is not index:value"),
@@ -277,6 +277,13 @@ def test_libsvm_columns_count_from_one(write: Write) -> None:
 )
 def test_malformed_libsvm_is_refused(write: Write, line: str, message: str) -> None:
     assert refusal(write("a.svm", f"0 1:1\n{line}\n")) == f"FILE, line 2: {message}"
+
+
+def test_query_ids_are_ignored_and_counted(write: Write) -> None:
+    with open_rows(write("a.libsvm", "1 qid:7 2:0.5\n0 qid:7 1:1\n0 1:2\n"), RowColumns()) as rows:
+        assert [event["indices"] for event in rows.events()] == [[1], [0], [0]]
+        (note,) = rows.missing_cells()
+    assert note.endswith("2 rows")
 
 
 # NumPy archives
