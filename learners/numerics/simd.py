@@ -37,6 +37,7 @@ __all__ = [
     "WIDTH",
     "aligned",
     "aligned_like",
+    "beyond",
     "larger",
     "load",
     "load_first",
@@ -118,6 +119,11 @@ def spread(x: float) -> Any:
 def larger(left: Any, right: Any) -> Any:
     """Return the larger number in each lane; `right` if they are equal or not comparable."""
     return np.where(left > right, left, right)
+
+
+def beyond(lanes: Any, bounds: Any) -> Any:
+    """Return each lane whose size is more than its bound, and 0 for the others."""
+    return np.where(np.abs(lanes) > bounds, lanes, 0.0)
 
 
 def square_root(lanes: Any) -> Any:
@@ -382,6 +388,13 @@ def _spread(context: Any, builder: Any, kinds: Any, x: Any) -> Any:  # noqa: ARG
 @_compiled(larger, lambda left, right: signature(_LANES, left, right) if left == right == _LANES else None)
 def _larger(context: Any, builder: Any, kinds: Any, left: Any, right: Any) -> Any:  # noqa: ARG001
     return builder.select(builder.fcmp_ordered(">", left, right), left, right)
+
+
+@_compiled(beyond, lambda lanes, bounds: signature(_LANES, lanes, bounds) if lanes == bounds == _LANES else None)
+def _beyond(context: Any, builder: Any, kinds: Any, lanes: Any, bounds: Any) -> Any:  # noqa: ARG001
+    sizes = _llvm(builder, f"llvm.fabs.v{WIDTH}f64", _VECTOR, lanes)
+    zeros = ir.Constant(_VECTOR, [0.0] * WIDTH)
+    return builder.select(builder.fcmp_ordered(">", sizes, bounds), lanes, zeros)
 
 
 @_compiled(square_root, lambda lanes: signature(_LANES, lanes) if isinstance(lanes, _LanesType) else None)

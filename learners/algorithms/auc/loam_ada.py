@@ -15,7 +15,10 @@ References
 Zhu, Zhai, Ye. A Linear Method for Online AUC Maximization. Journal of Computer Research and Development, 2018,
 objective (3), Theorem 1, LOAM_Ada.
 Duchi, Hazan, Singer. Adaptive Subgradient Methods for Online Learning and Stochastic Optimization. JMLR 2011.
-Departure: the state has class sums, divided when used, so an event writes only to the columns that it has.
+Departures: weights wait for both classes; the paper's first events step against a mean of nothing. The state has class
+sums, divided when used, so an event writes only to the columns that it has. A residual x_j - c_j within the rounding of
+such a mean (n 2^-54 of x_j for n rows) is taken as 0, as it is with the paper's running means: so a column that never
+changes keeps weight 0 and changes no score. AdaGrad would enlarge the rounding to whole steps.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learners.algorithms._class_moments import rounding
 from learners.algorithms.base import Cost, Linear, Traits
 from learners.numerics import Counts, Matrix, Rows, Sparse, Vector, dot, grown, kernel, simd
 from learners.settings import Parameters, param
@@ -96,6 +100,7 @@ def _learn_dense(state, X, y, weight, eta, lam, delta, scores):  # type: ignore[
         for j in range(dim):
             sums[c * width + j] = sums_out[c, j]
     lams, rate, least = simd.spread(lam), simd.spread(eta), simd.spread(delta)
+    zeros = simd.spread(0.0)
     for t in range(X.shape[0]):
         simd.pad(simd.row(X, t), dim, x)
         side = 1 if y[t] > 0.0 else 0
@@ -110,10 +115,12 @@ def _learn_dense(state, X, y, weight, eta, lam, delta, scores):  # type: ignore[
         pull, share = _pull(scores[t], simd.total(lanes_c), side, y[t], weight[t], seen)
         if share == 0.0:
             continue
+        noise = simd.spread(rounding(seen[1 - side]))
         pulls, shares, weights = simd.spread(pull), simd.spread(share), simd.spread(weight[t])
         for j in range(0, width, 8):
-            wj = simd.load(w, j)
-            g = weights * (lams * wj - pulls * (simd.load(x, j) - shares * simd.load(sums, other + j)))
+            xj, wj = simd.load(x, j), simd.load(w, j)
+            residual = simd.beyond(xj - shares * simd.load(sums, other + j), noise * simd.larger(xj, zeros - xj))
+            g = weights * (lams * wj - pulls * residual)
             hj = simd.load(h, j) + g * g
             simd.store(h, j, hj)
             simd.store(w, j, wj - rate * g / (least + simd.square_root(hj)))
@@ -139,8 +146,12 @@ def _learn_sparse(state, data, indices, indptr, y, weight, eta, lam, delta, scor
         other = sums[1 - side]
         pull, share = _pull(dot(x, w), dot(other, w), side, y[t], weight[t], seen)
         if share > 0.0:
+            noise = rounding(seen[1 - side])
             for j in range(w.shape[0]):
-                g = weight[t] * (lam * np.float64(w[j]) - pull * (x[j] - share * other[j]))
+                residual = x[j] - share * other[j]
+                if abs(residual) <= noise * abs(x[j]):
+                    residual = 0.0
+                g = weight[t] * (lam * np.float64(w[j]) - pull * residual)
                 hj = h[j] + g * g
                 h[j] = simd.within(h, hj)
                 w[j] = simd.within(w, w[j] - eta * g / (delta + math.sqrt(hj)))

@@ -19,8 +19,10 @@ References
 ----------
 Zhu, Zhai, Ye. A Linear Method for Online AUC Maximization. Journal of Computer Research and Development, 2018,
 objective (3), Theorem 1, LOAM_ILSC.
-Departures: the downdate is bitwise symmetric, see `learners.numerics.packed_symmetric`; class sums, divided when used;
-the guards.
+Departures: weights wait for both classes, where the paper's first events step against a mean of nothing; the downdate
+is bitwise symmetric, see `learners.numerics.packed_symmetric`; class sums, divided when used; the guards. A residual
+within the rounding of such a mean (n 2^-54 of x_j for n rows) is taken as 0, as it is with the paper's running means:
+so a column that never changes keeps weight 0 and changes no score.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learners.algorithms._class_moments import rounding
 from learners.algorithms.base import Cost, Linear, Traits
 from learners.numerics import Counts, Issues, Matrix, Rows, Vector, dot, kernel, packed_symmetric, simd
 from learners.settings import Parameters, param
@@ -126,8 +129,10 @@ def _learn(state, X, y, weight, lam, scores):  # type: ignore[no-untyped-def]
             continue
         s = 1.0 / math.sqrt(2.0 * seen[side] / (seen[0] + seen[1]))
         share = 1.0 / seen[1 - side]
+        noise = rounding(seen[1 - side])
         for j in range(dim):
-            xh[j] = s * y[t] * (x[j] - share * sums[1 - side, j])
+            residual = x[j] - share * sums[1 - side, j]
+            xh[j] = s * y[t] * residual if abs(residual) > noise * abs(x[j]) else 0.0
         if pending:
             packed_symmetric.downdate_and_multiply(packed, dim, g, xh, u)
             pending = False

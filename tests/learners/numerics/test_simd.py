@@ -15,6 +15,7 @@ from learners.numerics.simd import (
     WIDTH,
     aligned,
     aligned_like,
+    beyond,
     larger,
     load,
     load_first,
@@ -43,13 +44,14 @@ def _arithmetic(a, b, out):  # type: ignore[no-untyped-def]
     store(out, 24, left / right)
     store(out, 32, larger(left, right))
     store(out, 40, square_root(left * left) + spread(0.1))
+    store(out, 48, beyond(left, right))
 
 
 def test_arithmetic_is_lane_by_lane() -> None:
-    out = np.zeros(48)
+    out = np.zeros(56)
     _arithmetic(NUMBERS[:20].copy(), NUMBERS[20:].copy(), out)
     a, b = NUMBERS[1:9], NUMBERS[22:30]
-    expected = [a + b, a - b, a * b, a / b, np.maximum(a, b), np.sqrt(a * a) + 0.1]
+    expected = [a + b, a - b, a * b, a / b, np.maximum(a, b), np.sqrt(a * a) + 0.1, np.where(np.abs(a) > b, a, 0.0)]
     assert out.tolist() == np.concatenate(expected).tolist()
 
 
