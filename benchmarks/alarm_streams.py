@@ -15,6 +15,8 @@ from scipy.special import ndtri
 
 from learners.comparison import ComparedBatch, GroupComparison, GroupConfig
 from learners.config import Config
+from learners.features import QUALITY_KINDS, field_quality
+from learners.features.field_quality import BLOCK
 from learners.learner import Learner
 from learners.metrics import sequential_tests
 from learners.metrics.drift import Drift
@@ -23,11 +25,14 @@ from learners.numerics.jit import kernel
 
 __all__ = [
     "CHANGES",
+    "FIELDS",
     "LEARNERS",
     "LONGEST",
     "RUN_IN",
     "SETTINGS",
+    "STEADY",
     "WITHIN",
+    "WORSE",
     "Effort",
     "Setting",
     "costs",
@@ -35,7 +40,10 @@ __all__ = [
     "false_alarms",
     "learning",
     "served",
+    "silences",
+    "steady_fields",
     "verdicts",
+    "worse_fields",
 ]
 
 ALPHA = 0.05
@@ -155,6 +163,144 @@ def falls(before: float, share: float, streams: int) -> tuple[NDArray[np.int64],
         if late:
             delays.append(int(labels[at : late[0]].sum()))
     return np.array(delays, dtype=np.int64), early
+
+
+def silences(share: float, burst: int, effort: Effort) -> dict[str, Any]:
+    """Alarms of positive labels that stop, by shares of positives in bursts of a mean length.
+
+    False ones on a stationary stream, and the events until one after `RUN_IN` positives, in gaps between bursts.
+    """
+    random = np.random.default_rng([7, round(1e4 * share), burst])
+    false, delays = 0, []
+    for _ in range(effort.stationary):
+        labels = bursts(share, burst, effort.events, random)
+        false += int(drift_after(labels, 0.8, random).count[2])
+    between = burst / share
+    for _ in range(max(10, effort.streams // 10)):
+        labels = bursts(share, burst, int(RUN_IN / share), random)
+        stopped = np.concatenate([labels, np.zeros(int(40 * between))])
+        last = int(np.flatnonzero(labels)[-1]) + 1 if labels.any() else 0
+        late = [alarm["events"] for alarm in drift_after(stopped, 0.8, random).alarms() if alarm["kind"] == "positives"]
+        delays += [(events - last) / between for events in late if events > len(labels)][:1]
+    return {
+        "share": share,
+        "burst": burst,
+        "alarms": false,
+        "found": len(delays) / max(10, effort.streams // 10),
+        "median": float(np.median(delays)) if delays else None,
+    }
+
+
+def bursts(share: float, burst: int, n: int, random: np.random.Generator) -> Vector:
+    """Labels (n,) 0/1: bursts whose lengths are geometric with this mean, every second event a positive."""
+    if burst == 1:
+        return (random.random(n) < share).astype(np.float64)
+    count = 2 * int(n * share / burst) + 10
+    lengths, waits = random.geometric(1 / burst, count), random.geometric(share / burst, count)
+    gaps = np.full(int(lengths.sum()), 2)
+    gaps[np.cumsum(lengths) - lengths] = waits
+    places = np.cumsum(gaps)
+    labels = np.zeros(n)
+    labels[places[places < n]] = 1.0
+    return labels
+
+
+FIELDS = 20
+_EVENTS_BEFORE = 20_000  # of fields before a change
+_EVENTS_AFTER = 10_000
+Marks = Callable[[int, np.random.Generator], NDArray[np.bool_]]
+
+
+def _independent(share: float) -> Marks:
+    def marks(n: int, random: np.random.Generator) -> NDArray[np.bool_]:
+        return random.random(n) < share
+
+    return marks
+
+
+def _bursts(share: float, length: int) -> Marks:
+    """Bursts whose lengths, and the gaps between them, are geometric."""
+
+    def marks(n: int, random: np.random.Generator) -> NDArray[np.bool_]:
+        count = 2 * int(n * share / length) + 10
+        lengths = np.empty(2 * count, dtype=np.int64)
+        lengths[::2] = random.geometric(share / (length * (1 - share)), count)
+        lengths[1::2] = random.geometric(1 / length, count)
+        return np.repeat(np.arange(2 * count) % 2 == 1, lengths)[:n]
+
+    return marks
+
+
+def _cycle(n: int, random: np.random.Generator) -> NDArray[np.bool_]:
+    return random.random(n) < 0.3 + 0.2 * np.sin(2 * np.pi * (np.arange(n) / 20_000 + random.random()))
+
+
+def _first_appearances(n: int, random: np.random.Generator) -> NDArray[np.bool_]:
+    result = np.zeros(n, dtype=np.bool_)
+    result[np.unique(random.zipf(1.3, n), return_index=True)[1]] = True
+    return result
+
+
+STEADY: dict[str, Marks] = {
+    **{f"{share:.1%} of the events": _independent(share) for share in (0.001, 0.01, 0.1, 0.5)},
+    "10 % in bursts of 10": _bursts(0.1, 10),
+    "10 % in bursts of 100": _bursts(0.1, 100),
+    "30 % in bursts of 100": _bursts(0.3, 100),
+    "2 % in bursts of 100": _bursts(0.02, 100),
+    "10 to 50 % in cycles of 20,000 events": _cycle,
+    "first appearances of a Zipf law": _first_appearances,
+}
+WORSE = (
+    ("a field goes missing", "missing", 0.02, 1.0),
+    ("a field changes its kind", "contradictions", 0.0, 1.0),
+    ("new categories, in 20 % of the events", "new_categories", 0.01, 0.2),
+    ("missing values, from 1 to 10 %", "missing", 0.01, 0.1),
+    ("missing values, from 10 to 25 %", "missing", 0.1, 0.25),
+    ("wrong kind, in 5 % of the events", "contradictions", 0.0, 0.05),
+)
+
+
+def quality_alarms(marks: NDArray[np.bool_]) -> list[field_quality.FieldAlarm]:
+    """Return the alarms of a stream whose events of each field and kind, (events, fields, 3), are marked."""
+    blocks = np.cumsum(marks[: len(marks) // BLOCK * BLOCK].reshape(-1, BLOCK, *marks.shape[1:]).sum(axis=1), axis=0)
+    quality, reports = field_quality.initial_quality(marks.shape[1]), field_quality.report_buffer()
+    has_values = np.ones(marks.shape[1], dtype=np.bool_)
+    alarms = []
+    for i, totals in enumerate(blocks):
+        count = field_quality.end_block(quality, totals, has_values, BLOCK * (i + 1), reports)
+        alarms += field_quality.alarms_of(reports[:count])
+    return alarms
+
+
+def steady_fields(name: str, effort: Effort) -> tuple[int, int]:
+    """Return (alarms, events) of stationary streams whose fields are all of this kind, in each of the three shares."""
+    random = np.random.default_rng([8, list(STEADY).index(name)])
+    streams, alarms = max(1, effort.stationary // 10), 0
+    for _ in range(streams):
+        columns = [STEADY[name](effort.events, random) for _ in range(FIELDS * len(QUALITY_KINDS))]
+        marks = np.stack(columns, axis=1).reshape(effort.events, FIELDS, len(QUALITY_KINDS))
+        alarms += len(quality_alarms(marks))
+    return alarms, streams * effort.events
+
+
+def worse_fields(change: int, effort: Effort) -> dict[str, Any]:
+    """Share of streams of one field whose change is found within `_EVENTS_AFTER` events, and the median delay."""
+    name, kind, before, after = WORSE[change]
+    random = np.random.default_rng([9, change])
+    delays = []
+    for _ in range(effort.streams):
+        run_in = _EVENTS_BEFORE + int(random.integers(BLOCK))
+        marks = np.zeros((run_in + _EVENTS_AFTER, 1, len(QUALITY_KINDS)), dtype=np.bool_)
+        shares = np.where(np.arange(len(marks)) < run_in, before, after)
+        marks[:, 0, QUALITY_KINDS.index(kind)] = random.random(len(marks)) < shares
+        delays += [alarm.event - run_in for alarm in quality_alarms(marks)[:1] if alarm.event > run_in]
+    return {
+        "change": name,
+        "streams": effort.streams,
+        "found": len(delays) / effort.streams,
+        "median": float(np.median(delays)) if delays else None,
+        "most": max(delays, default=None),
+    }
 
 
 Shift = Callable[[Vector], Vector]

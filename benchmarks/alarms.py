@@ -8,7 +8,8 @@ Streams of scores and labels without a learner (`alarm_streams.py`). Three quest
    different scorers of equal AUC with a verdict (at most 5 %), and the positives until a verdict if one is better.
 2. The drift alarms (`learners/metrics/drift.py`): false alarms per 100,000 stationary events, and the delay after a
 fall
-   by ten points after 500 positives. The same for the scores of served events, also of learners that go on learning.
+   by ten points after 500 positives. The same for the scores of served events, also of learners that go on learning,
+   for positive labels that stop arriving, and for fields that get worse (`learners/features/field_quality.py`).
 3. The cost of an event and of a poll.
 
 Limits are 95 % upper limits: Clopper-Pearson for shares, Garwood for rates.
@@ -32,18 +33,24 @@ from scipy.stats import beta, chi2
 
 from benchmarks.alarm_streams import (
     CHANGES,
+    FIELDS,
     LEARNERS,
     LONGEST,
     RUN_IN,
     SETTINGS,
+    STEADY,
     WITHIN,
+    WORSE,
     Effort,
     costs,
     falls,
     false_alarms,
     learning,
     served,
+    silences,
+    steady_fields,
     verdicts,
+    worse_fields,
 )
 
 __all__ = ["main"]
@@ -209,6 +216,51 @@ def measured(effort: Effort, console: Console) -> dict[str, Any]:
             for row in rows
         ],
     )
+    rows = figures["silences"] = [silences(share, burst, effort) for share in shares for burst in (1, 10)]
+    show(
+        f"   positive labels that stop after {RUN_IN} positives: false alarms per 100,000 stationary events; found, and"
+        " median delay in mean gaps between bursts",
+        ["positives", "false alarms", "found", "delay"],
+        [
+            [
+                f"{row['share']:.1%}" + (f" in bursts of {row['burst']}" if row["burst"] > 1 else ""),
+                f"{row['alarms'] / scale:.3f} (< {most_rate(row['alarms']) / scale:.3f})",
+                f"{row['found']:.1%}",
+                f"{row['median']:.1f}" if row["median"] else "",
+            ]
+            for row in rows
+        ],
+    )
+    rows = figures["steady fields"] = []
+    for name in STEADY:
+        alarms, events = steady_fields(name, effort)
+        rows.append({"stream": name, "alarms": alarms, "events": events})
+    show(
+        f"   {FIELDS} fields whose missing values, new categories and values of the wrong kind all come like this:"
+        " alarms per 100,000 events",
+        ["stream", "alarms"],
+        [
+            [
+                row["stream"],
+                f"{row['alarms'] / row['events'] * 1e5:.3f} (< {most_rate(row['alarms']) / row['events'] * 1e5:.3f})",
+            ]
+            for row in rows
+        ],
+    )
+    rows = figures["worse fields"] = [worse_fields(change, effort) for change in range(len(WORSE))]
+    show(
+        "   a field that gets worse: found, and delay in events",
+        ["change", "found", "median delay", "longest"],
+        [
+            [
+                row["change"],
+                f"{row['found']:.1%}",
+                f"{row['median']:,.0f}" if row["median"] else "",
+                f"{row['most']:,}" if row["most"] else "",
+            ]
+            for row in rows
+        ],
+    )
     rows = figures["costs"] = costs(effort)
     show("3. costs", ["what", "median"], [[row["what"], f"{row['median']:,.1f} {row['unit']}"] for row in rows])
     return figures
@@ -222,19 +274,21 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few and short streams: some seconds once compiled")
     parser.add_argument("--streams", type=int, help="streams of equal scorers, and of falls; default 1000")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/alarms.json"), help="written here")
-    chosen = parser.parse_args()
-    effort = QUICK if chosen.quick else FULL
-    if chosen.streams is not None:
-        if chosen.streams < 1:
+    options = parser.parse_args()
+    effort = QUICK if options.quick else FULL
+    if options.streams is not None:
+        if options.streams < 1:
             parser.error("--streams: expected at least 1")
-        effort = effort._replace(streams=chosen.streams)
+        effort = effort._replace(streams=options.streams)
     console = Console(width=max(100, Console().width))
     figures = measured(effort, console)
     machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()}
     versions = {"python": platform.python_version(), "numpy": np.__version__, "numba": numba.__version__}
-    chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_text(json.dumps({"effort": effort._asdict(), "machine": machine | versions, **figures}, indent=1))
-    console.print(f"Written: {chosen.json}", highlight=False, soft_wrap=True)
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(
+        json.dumps({"effort": effort._asdict(), "machine": machine | versions, **figures}, indent=1)
+    )
+    console.print(f"Written: {options.json}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

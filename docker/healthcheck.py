@@ -11,7 +11,7 @@ import sys
 import urllib.request
 
 
-def here() -> str:
+def address() -> str:
     """Return the URL in this container, from the settings of the service."""
     scheme = "https" if os.environ.get("RARESTREAM_TLS_CERTIFICATE") else "http"
     return f"{scheme}://127.0.0.1:{os.environ.get('RARESTREAM_PORT', '8000')}/v1/health/ready"
@@ -24,7 +24,7 @@ def main() -> None:
     unchecked.verify_mode = ssl.CERT_NONE
     https = urllib.request.HTTPSHandler(context=unchecked)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), https)
-    with opener.open(sys.argv[1] if len(sys.argv) > 1 else here(), timeout=3):
+    with opener.open(sys.argv[1] if len(sys.argv) > 1 else address(), timeout=3):
         pass
 
 

@@ -205,18 +205,18 @@ class GroupComparison:
         """Make room for so many more events and ids, up to the limits."""
         counts, most = self._window.counts, _most_ids(self.config)
         events, ids = _ring_lengths(counts, self.config)
-        if (wanted := min(events + more, self.config.window)) > len(self._window.labels):
-            slots = ring_capacity(wanted, self.config.window)
+        if (length := min(events + more, self.config.window)) > len(self._window.labels):
+            slots = ring_capacity(length, self.config.window)
             self._window = self._window._replace(
                 labels=lengthen(self._window.labels[:events], slots),
                 scores=lengthen(self._window.scores[:events], slots),
             )
-        if (wanted := min(ids + more, most)) > len(self._ids.hashes):
-            slots = ring_capacity(wanted, most)
+        if (length := min(ids + more, most)) > len(self._ids.hashes):
+            slots = ring_capacity(length, most)
             self._ids = ComparedIds._make(lengthen(array[:ids], slots) for array in self._ids)
             self._table = hash_table.table_for(self._ids.hashes, slots)
 
-    # Looking
+    # Reading
 
     def view(self) -> GroupComparisonView:
         """Return what readers see: right until the next `apply`, or for good once `frozen()`."""

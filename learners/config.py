@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from learners.algorithms import Algorithm, Traits, registry
 from learners.decisions import calibration, threshold
 from learners.features import (
+    MAX_NONZERO,
     MAX_PROBLEMS,
     Dense,
     Features,
@@ -28,15 +29,18 @@ from learners.features import (
 from learners.features import kernel_approximation as embedding
 from learners.metrics import MetricSettings
 from learners.numerics import Precision, Rows, Sparse, Vector
+from learners.segments import SegmentColumns, segment_misfit, segments_of
 from learners.settings import ABSENT, InvalidInput, Parameters, Problem, param
 
 __all__ = [
     "CHANGEABLE",
+    "DEFAULT_ALGORITHM",
     "FEATURE_KINDS",
     "MAX_BUFFERED",
     "MAX_PLANES",
     "MAX_RETAINED",
     "Config",
+    "ConfigWarning",
     "LearnerSettings",
     "read_features",
 ]
@@ -45,6 +49,8 @@ MAX_BUFFERED = 2**20  # numbers in the buffer of one class: stored events times 
 MAX_RETAINED = 2**24  # numbers in the events that a learner retains for fits, also after their embedding
 LEAST_IDS = 2**17  # remembered ids, if labels expire: more than one record has, or a restart reads again
 MAX_PLANES = 2**25  # numbers in the planes of an ordinal learner
+
+DEFAULT_ALGORITHM = "auto"
 
 FEATURE_KINDS: dict[str, type[Features]] = {kind.KIND: kind for kind in (Dense, SparseColumns, Named, Table)}
 
@@ -80,6 +86,18 @@ def _violations(conditions: Iterable[Condition[Subject]], subject: Subject) -> l
     ]
 
 
+class ConfigWarning(NamedTuple):
+    """Why a valid configuration may disappoint. Programs read `code`; `detail` is text for people."""
+
+    code: Literal["few-positives", "text", "moving-base-rate"]
+    pointer: str  # JSON pointer to the setting
+    detail: str
+
+    def to_json(self) -> dict[str, str]:
+        """Return the entry of a learner's document."""
+        return self._asdict()
+
+
 @dataclass(frozen=True)
 class Config:
     """What a learner is created with: everything about it that is not learnt."""
@@ -103,7 +121,7 @@ class Config:
 
     @property
     def batch(self) -> bool:
-        """Whether the algorithm is fitted from time to time instead of learning from each event."""
+        """Whether the algorithm, or a part of it, is fitted from time to time."""
         return self.refit_every is not None
 
     @property
@@ -167,6 +185,14 @@ class Config:
         problems = [problem.under("/features") for problem in declared]
         return problems + _violations(_OBJECTIONS, self)
 
+    def warnings(self) -> list[ConfigWarning]:
+        """List the settings that are known to rank badly on some streams, with the reason and what to choose."""
+        return [
+            ConfigWarning(code, condition.pointer, detail)
+            for code, condition in _WARNINGS.items()
+            if (detail := condition.message(self)) is not None
+        ]
+
     @property
     def immutable_part(self) -> Config:
         """The configuration with defaults for the parts that may change: it must equal that of a state to restore."""
@@ -179,9 +205,11 @@ class Config:
 
     @classmethod
     def of(cls, values: Any) -> Config:
-        """Read parsed JSON; only `algorithm` and `features` have no default. Raises `InvalidInput`."""
+        """Read parsed JSON; only `features` has no default. Raises `InvalidInput`."""
         if not isinstance(values, Mapping):
             raise InvalidInput([Problem.mismatch("", values, "an object", {"type": "object"})])
+        if values.get("algorithm") is None:
+            values = {**values, "algorithm": DEFAULT_ALGORITHM}
         reader = _Reader(values, tuple(cls.__annotations__))
         name, algorithm = values.get("algorithm"), reader.algorithm()
         features = reader.features()
@@ -194,24 +222,45 @@ class Config:
             raise InvalidInput(problems)
         return config
 
+    @classmethod
+    def of_stored(cls, values: Any) -> Config:
+        """Read the configuration of a log, a snapshot or an export, maybe of an earlier version. Raises `InvalidInput`.
+
+        Settings of features and threshold that are newer than the document keep their earlier behaviour.
+        """
+        config = cls.of(values)
+        features, objective = config.features.as_stored(values.get("features")), config.threshold
+        if objective is not None:
+            objective = objective.as_stored(values.get("threshold"))
+        return replace(config, features=features, threshold=objective)
+
     def encode(self, values: Any, typed: bool = False) -> Rows:
         """Encode n events' features: `Features.encode`, with no event too long for the algorithm's buffers."""
-        rows = self.features.encode(values, typed)
-        if isinstance(rows, Sparse):
-            capacity = _buffered_events(self.params)
+        most = self.most_nonzero
+        rows = self.features.encode(values, typed, most)
+        if isinstance(rows, Sparse) and len(rows.data) > most:
             sizes = np.diff(rows.indptr)
-            long = np.flatnonzero(sizes * capacity > MAX_BUFFERED)[:MAX_PROBLEMS]
+            long = np.flatnonzero(sizes > most)[:MAX_PROBLEMS]
             if len(long):
-                most = MAX_BUFFERED // capacity
-                detail = "has {} columns; expected at most {} because {} events are stored"
-                raise InvalidInput([Problem(f"/{i}", detail.format(sizes[i], most, capacity)) for i in long.tolist()])
+                detail = f"expected at most {most} because {_buffered_events(self.params)} events are stored"
+                raise InvalidInput([Problem(f"/{i}", f"has {sizes[i]} columns; {detail}") for i in long.tolist()])
         return rows
+
+    @property
+    def most_nonzero(self) -> int:
+        """Most non-zeros of a sparse event, so that the algorithm's buffers can take it."""
+        return min(MAX_NONZERO, MAX_BUFFERED // _buffered_events(self.params))
 
     def costs(self, values: Any) -> Vector | None:
         """Read the cost of a miss of each event, (n,), if the threshold names a field for it; see `costs_of`."""
         if self.threshold is None or self.threshold.field is None:
             return None
         return costs_of(self.features, self.threshold.field, values)
+
+    def segment_values(self, values: Any) -> SegmentColumns | None:
+        """Read the values of n events in the segment fields, if there are such fields; see `segments_of`."""
+        fields = self.figures.segments
+        return segments_of(self.features, fields, values) if fields else None
 
     def to_json(self) -> dict[str, Any]:
         """Return what `of` takes back, with every default written out."""
@@ -326,6 +375,12 @@ def _sparse_embedding(parts: _Parts) -> str | None:
     return None
 
 
+def _embeddable(parts: _Parts) -> str | None:
+    if not parts.embeds or parts.traits.embeds:
+        return None
+    return f"is not for {parts.name}, whose members take the features as they are"
+
+
 def _number_of_columns(parts: _Parts) -> str | None:
     if parts.features is None or _kind_of_rows(parts) or _sparse_embedding(parts):
         return None
@@ -387,6 +442,7 @@ def _posterior(parts: _Parts) -> str | None:
 _PART_CONDITIONS: tuple[Condition[_Parts], ...] = (
     Condition("/features/kind", _kind_of_rows),
     Condition("/embedding/kind", _sparse_embedding),
+    Condition("/embedding/kind", _embeddable),
     Condition("/features", _number_of_columns),
     Condition("/embedding/components", _components),
     Condition("/embedding/warmup", _warmup),
@@ -418,12 +474,54 @@ def _cost_field(check: Callable[[Features, str], str | None], config: Config) ->
     return check(config.features, config.threshold.field)
 
 
+def _segment_fields(config: Config) -> str | None:
+    fields = config.figures.segments
+    if fields and config.labels.ranks is not None:
+        return _for_two_classes(config.algorithm)
+    return next((detail for field in fields if (detail := segment_misfit(config.features, field))), None)
+
+
 _CHANGEABLE_CONDITIONS: tuple[Condition[Config], ...] = (  # between the parts that may change and the others
     Condition("/late/unlabelled", _expiry_of_ranks),
     Condition("/late/unlabelled", _ids_for_expiry),
     Condition("/threshold/field", partial(_cost_field, misfit)),
+    Condition("/figures/segments", _segment_fields),
 )
 _OBJECTIONS: tuple[Condition[Config], ...] = (Condition("/threshold/field", partial(_cost_field, futile)),)
+
+
+def _few_positives(config: Config) -> str | None:
+    if config.algorithm != "nsauc":
+        return None
+    return (
+        "is nsauc, whose steps shrink from the first pair on: if few positives come early, they set its direction, "
+        "and it may rank worse than chance; choose auto, unless classes are balanced"
+    )
+
+
+def _text(config: Config) -> str | None:
+    if config.algorithm != "loam-ada" or not isinstance(config.features, Named) or not config.features.text:
+        return None
+    return (
+        f"declares text ({', '.join(config.features.text)}), but loam-ada compares means of classes, which say little "
+        "of rare words; choose auto, or fofo for the lowest cost"
+    )
+
+
+def _moving_base_rate(config: Config) -> str | None:
+    if config.algorithm != "cbr":
+        return None
+    return (
+        "is cbr, whose score has no intercept: if the share of positives moves, scores of different times do not "
+        "compare, and it may rank worse than chance; choose auto, unless the share is steady"
+    )
+
+
+_WARNINGS: dict[Literal["few-positives", "text", "moving-base-rate"], Condition[Config]] = {
+    "few-positives": Condition("/algorithm", _few_positives),
+    "text": Condition("/features/text", _text),
+    "moving-base-rate": Condition("/algorithm", _moving_base_rate),
+}
 
 
 class _Reader:
@@ -469,7 +567,8 @@ class _Reader:
                 if self.values.get(key) is not None:
                     self.problems.append(Problem(f"/{key}", _for_two_classes(name), "conflict"))
                 continue
-            parts[key] = self._part(key, kind.of, {**usual[key], **traits.defaults.get(key, {})})
+            special = {} if key == "scaling" else traits.defaults.get(key, {})
+            parts[key] = self._part(key, kind.of, {**usual[key], **special})
         if algorithm is not None:
             parts["params"] = self._part("params", algorithm.Params.of, {})
             subject = _Parts(
@@ -488,12 +587,12 @@ class _Reader:
         """Read a part, completed by its default; None if it is invalid."""
         value = self.values.get(name)
         if default is not None and (value is None or isinstance(value, Mapping)):
-            chosen = dict(value or {})
-            if name == "threshold" and "objective" in chosen:
+            choices = dict(value or {})
+            if name == "threshold" and "objective" in choices:
                 default = {}  # the algorithm's defaults are for another objective
-            if name == "embedding" and chosen.get("kind") not in (None, default["kind"]):
+            if name == "embedding" and choices.get("kind") not in (None, default["kind"]):
                 default = {}  # likewise for another kind
-            value = {**default, **chosen}
+            value = {**default, **choices}
         try:
             return read(value)
         except InvalidInput as error:
@@ -505,8 +604,8 @@ class _Reader:
     ) -> dict[str, Any]:
         """Read the settings of the learner itself, with the defaults of a batch algorithm."""
         try:
-            chosen = {key: self.values[key] for key in _LEARNER_SETTINGS if self.values.get(key) is not None}
-            settings = LearnerSettings.of(chosen).to_json()
+            choices = {key: self.values[key] for key in _LEARNER_SETTINGS if self.values.get(key) is not None}
+            settings = LearnerSettings.of(choices).to_json()
         except InvalidInput as error:
             self.problems += error.problems
             return {}
@@ -535,6 +634,8 @@ def _default_scaling(traits: Traits, features: Features | None, value: Any) -> d
     """Return the default of the scaling; empty if its kind is chosen."""
     if features is None or (isinstance(value, Mapping) and "kind" in value):
         return {}
+    if "scaling" in traits.defaults:
+        return dict(traits.defaults["scaling"])
     if features.KIND == "named" and traits.posterior:
         # a logistic posterior learns a rare category (a customer, a terminal) only if that weighs more
         return {"kind": "standard", "clip": 10.0}

@@ -7,6 +7,7 @@ ordinal      values of the planes -> the algorithm's rule -> rank
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from learners.algorithms import OrdinalAlgorithm, registry
 from learners.config import Config
 from learners.decisions import Calibration, CalibrationState, Threshold, calibration, threshold
+from learners.decisions.threshold import BudgetUse
 from learners.model import Arrays, copied
 from learners.numerics import Counts, Matrix, Vector
 
@@ -61,12 +63,17 @@ class BinaryDecision:
     @property
     def depends_on_order(self) -> bool:
         """Whether a decision depends on earlier ones, so that all must be made in order on one account."""
-        return self._objective.objective == "budget"
+        return threshold.paced(self._objective, self._threshold)
 
     @property
     def threshold(self) -> float | None:
         """The live threshold on the probability, for an event whose errors cost 1."""
         return threshold.current(self._objective, self._threshold)
+
+    @property
+    def budget_use(self) -> BudgetUse | None:
+        """The alerts of the unit of time so far; None without a budget of alerts per unit."""
+        return threshold.budget_use(self._objective, self._threshold)
 
     def learn(
         self, values: Matrix, y: Vector, decided: NDArray[np.bool_], costs: Vector | None, clocks: Vector
@@ -99,6 +106,21 @@ class BinaryDecision:
         factors = _factors(costs, n)
         threshold.serve(self._objective, self._threshold, probabilities, factors, clocks, thresholds, decisions)
         return Predictions(values, decisions, probabilities, thresholds)
+
+    def replay(self, probabilities: Vector, y: Vector, clocks: Vector, rate: float) -> tuple[Vector, Counts]:
+        """Decide n events of the past and learn their labels, in order; return thresholds and decisions, (n,).
+
+        The state keeps what was learnt. A budget is spent by its plan at the first clock; `rate` is the traffic in
+        events per second (NaN: unknown). Each error costs 1.
+        """
+        n = len(y)
+        timed = clocks[~np.isnan(clocks)]
+        start = float(timed[0]) if len(timed) else math.nan
+        self._threshold = threshold.rewind(self._objective, self._threshold, start, rate)
+        thresholds, decisions = np.empty(n), np.empty(n, dtype=np.int64)
+        columns = np.ones(n, dtype=np.bool_), np.ones(n), clocks, thresholds, decisions
+        threshold.learn(self._objective, self._threshold, probabilities, y, *columns)
+        return thresholds, decisions
 
     def note(self, scores: Predictions, clocks: Vector, ready: bool = True) -> None:
         """Account for unlabelled events that another node served, so that the state is as after `serve` there.
@@ -141,6 +163,7 @@ class BinaryDecision:
         """Take copies of the arrays of a state."""
         self._calibration = copied(CalibrationState, groups["calibration"])
         self._threshold = copied(threshold.ThresholdState, groups["threshold"])
+        threshold.resume(self._threshold)
 
 
 class OrdinalDecision:

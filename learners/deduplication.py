@@ -148,6 +148,10 @@ class RecentIds:
         """Return the score of each of n ids from before its label, (n,); NaN if it is not remembered."""
         return np.array([self._learnt.scores[slot] if slot >= 0 else np.nan for slot in self._slots(ids)])
 
+    def labels(self, ids: Sequence[str]) -> Vector:
+        """Return the latest label of each of n ids, (n,): -1, +1, or the rank; NaN if it is not remembered."""
+        return np.array([self._learnt.labels[slot] if slot >= 0 else np.nan for slot in self._slots(ids)])
+
     def _reserve(self, most: int) -> None:
         """Make room for so many ids."""
         if len(self._learnt.ring) < most:

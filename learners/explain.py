@@ -16,6 +16,13 @@ Hashed features with the same column cannot be distinguished, and count as one.
 
 Linear scores: c_j = w_j x_j is exact, and also the Shapley value. O(columns), or O(non-zeros) if sparse.
 
+Trees: c_j is the exact Shapley value of feature j, and the intercept is the mean score of the fitted events, not
+score(0). For a set of features, the value is the expected score if only they are known: at a split on another feature,
+both sides count by their share of the fitted events (`learners.algorithms._trees`). A feature that a sparse event lacks
+counts, too, as a 0; these contributions are in the rest. O(leaves * depth^2) per event.
+
+Ensembles (`auto`): each member as above, by its factor in the combination; a pair of columns counts half for each.
+
 Behind an embedding the score is no sum over features. There the features are switched from 0 to their values one after
 the other, in the order of the columns and in reverse. c_j is the mean of the two changes of the score. The c_j add up
 as above. They are Shapley values if features act alone or in pairs, which always holds for two features. Otherwise they
@@ -39,7 +46,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners.algorithms import linear_scores
+from learners.algorithms import Ensemble, Trees, attributions, ensemble_parts, model_scores
 from learners.features import EmbeddingState, kernel_approximation
 from learners.model import CHUNK_NUMBERS
 from learners.numerics import Counts, Matrix, Rows, Sparse, Vector
@@ -52,6 +59,7 @@ MAX_FEATURES = 1000  # reported per event
 MAX_REPORTED = 100_000  # features reported per call: bounds the reply
 MAX_WORK = 2**33  # per call, see `work`: some seconds
 _EVENT_WORK = 2**16  # fixed work per event, in multiplications: some 30 microseconds
+_NODE_WORK = 2**7  # per node of a tree, in multiplications
 _NUMBER_WORK = 2**9  # work to read and name one number of an event, in multiplications
 
 
@@ -69,6 +77,7 @@ class _Contributions(NamedTuple):
     intercept: float
     columns: Counts  # (f,) ascending
     values: Vector  # (f,)
+    absent: float = 0.0  # the sum of the contributions of columns that the event lacks
 
 
 def explain_scores(scorer: Scorer, values: Sequence[Any], k: int) -> list[ScoreExplanation]:
@@ -92,7 +101,7 @@ def explain_scores(scorer: Scorer, values: Sequence[Any], k: int) -> list[ScoreE
     if len(values) * k > MAX_REPORTED:
         detail = f"is {k} for each of {len(values)} events; expected at most {MAX_REPORTED} features in all"
         raise InvalidInput([Problem("/explain", detail)])
-    rows = config.encode(values)
+    rows = scorer.columns.encoded(config.encode(values))
     _check_work(work(scorer, rows), len(values))
     with np.errstate(over="ignore", invalid="ignore"):  # see above
         return [
@@ -103,10 +112,12 @@ def explain_scores(scorer: Scorer, values: Sequence[Any], k: int) -> list[ScoreE
 
 def work(scorer: Scorer, rows: Rows) -> int:
     """Estimate the work of explaining encoded events, encoding included, in multiplications."""
+    trees = scorer.weights.trees if isinstance(scorer.weights, Ensemble) else scorer.weights
+    nodes = len(trees.right) if isinstance(trees, Trees) else 0
     if isinstance(rows, Sparse):
-        return _NUMBER_WORK * len(rows.data) + _EVENT_WORK * (len(rows.indptr) - 1)
+        return _NUMBER_WORK * len(rows.data) + (_NODE_WORK * nodes + _EVENT_WORK) * (len(rows.indptr) - 1)
     events, features = rows.shape
-    scoring = scorer.columns.dim
+    scoring = scorer.columns.dim + _NODE_WORK * nodes
     if scorer.embedding is not None:
         scoring = 2 * (features + 1) * sum(array.size for array in scorer.embedding)
     return int(events * (scoring + _NUMBER_WORK * features + _EVENT_WORK))
@@ -122,7 +133,7 @@ def _check_work(needed: int, events: int) -> None:
 
 def _largest(scorer: Scorer, value: Any, contributions: _Contributions, k: int) -> ScoreExplanation:
     """Select the k largest contributions by name. O(f + k log k) for f contributions, plus the naming."""
-    intercept, columns, parts = contributions
+    intercept, columns, parts, absent = contributions
     size = np.nan_to_num(np.abs(parts), nan=np.inf)
     largest = np.arange(len(size))
     if k < len(size):
@@ -130,7 +141,7 @@ def _largest(scorer: Scorer, value: Any, contributions: _Contributions, k: int) 
     largest = largest[np.argsort(-size[largest], kind="stable")][:k]
     names = scorer.config.features.names(value, columns[largest].tolist())
     features = list(zip(names, parts[largest].tolist(), strict=True))
-    return ScoreExplanation(intercept, features, float(np.delete(parts, largest).sum()))
+    return ScoreExplanation(intercept, features, float(np.delete(parts, largest).sum()) + absent)
 
 
 def _contributions(scorer: Scorer, rows: Rows) -> Iterator[_Contributions]:
@@ -144,42 +155,80 @@ def _contributions(scorer: Scorer, rows: Rows) -> Iterator[_Contributions]:
     for start in range(0, len(rows), step):
         ready = scorer.scaled_rows(rows[start : start + step])
         assert not isinstance(ready, Sparse)
-        for row in ready:
-            if scorer.embedding is None:
-                intercept, parts = float(scorer.weights.bias[0]), np.zeros(len(columns))
-                np.add.at(parts, mapped, row * scorer.weights.w)
-            else:
-                intercept, parts = _switched(scorer, scorer.embedding, row, mapped, len(columns))
-            yield _Contributions(intercept, columns, parts)
+        weights = scorer.weights
+        if scorer.embedding is not None:
+            for row in ready:
+                yield _Contributions(*_switched(scorer, scorer.embedding, row, mapped, columns))
+        elif isinstance(weights, Trees):
+            intercept, values = attributions(weights, ready, mapped[weights.columns], len(columns))
+            yield from (_Contributions(intercept, columns, parts) for parts in values)
+        elif isinstance(weights, Ensemble):
+            parts_of_models = ensemble_parts(weights, ready)
+            for intercept, numbers in zip(
+                parts_of_models.intercepts.tolist(), parts_of_models.numbers.reshape(ready.shape), strict=True
+            ):
+                parts = np.zeros(len(columns))
+                np.add.at(parts, mapped, numbers)
+                yield _Contributions(intercept, columns, parts)
+        else:
+            for row in ready:
+                parts = np.zeros(len(columns))
+                np.add.at(parts, mapped, row * weights.w)
+                yield _Contributions(float(weights.bias[0]), columns, parts)
 
 
 def _sparse(scorer: Scorer, rows: Sparse, mapped: Counts) -> Iterator[_Contributions]:
-    """Compute w_j x_j by encoded column for sparse events; an unseen column contributes 0."""
+    """Compute contributions by encoded column for sparse events; an unseen column contributes 0."""
     ready = scorer.scaled_rows(rows)
     assert isinstance(ready, Sparse)
-    for start, stop in zip(rows.indptr[:-1], rows.indptr[1:], strict=True):
+    weights = scorer.weights
+    if isinstance(weights, Trees):
+        slots = np.arange(len(weights.columns))
+        intercept, values = attributions(weights, ready, slots, len(slots))
+        read = mapped[weights.columns]  # the encoded column of each slot
+        for start, stop, by_slot in zip(rows.indptr[:-1], rows.indptr[1:], values, strict=True):
+            columns = rows.indices[start:stop]
+            has = np.isin(read, columns)
+            parts = np.zeros(len(columns))
+            parts[np.searchsorted(columns, read[has])] = by_slot[has]
+            yield _Contributions(intercept, columns, parts, float(by_slot[~has].sum()))
+        return
+    if isinstance(weights, Ensemble):
+        parts_of_models = ensemble_parts(weights, ready)
+        intercepts, numbers, absent = (
+            parts_of_models.intercepts.tolist(),
+            parts_of_models.numbers,
+            parts_of_models.absent.tolist(),
+        )
+    else:
+        count = len(rows.indptr) - 1
+        intercepts, numbers, absent = (
+            [float(weights.bias[0])] * count,
+            ready.data * weights.w[ready.indices],
+            [0.0] * count,
+        )
+    for start, stop, intercept, rest in zip(rows.indptr[:-1], rows.indptr[1:], intercepts, absent, strict=True):
         columns = rows.indices[start:stop]
         inner = ready.indices[start:stop]  # in another order
         seen = inner >= 0
         parts = np.zeros(len(columns))
-        parts[np.searchsorted(columns, mapped[inner[seen]])] += (
-            ready.data[start:stop][seen] * scorer.weights.w[inner[seen]]
-        )
-        yield _Contributions(float(scorer.weights.bias[0]), columns, parts)
+        parts[np.searchsorted(columns, mapped[inner[seen]])] += numbers[start:stop][seen]
+        yield _Contributions(intercept, columns, parts, rest)
 
 
 def _switched(
-    scorer: Scorer, space: EmbeddingState, row: Vector, mapped: Counts, features: int
-) -> tuple[float, Vector]:
-    """Compute the score of zeros, and the mean change over both orders as each feature is switched on, (features,).
+    scorer: Scorer, space: EmbeddingState, row: Vector, mapped: Counts, columns: Counts
+) -> tuple[float, Counts, Vector]:
+    """Compute the score of zeros, and the mean change over both orders as each of the `columns` is switched on.
 
     `row` (dim,) is scaled; `mapped` (dim,) has the feature of each of its columns.
     """
+    features = len(columns)
 
     def score(on: Any) -> Vector:
         """Score the row with only the values that are `on` (n, dim)."""
         path: Matrix = np.where(on, row, 0.0)
-        return linear_scores(scorer.weights, kernel_approximation.look(scorer.config.embedding, space, path))
+        return model_scores(scorer.weights, kernel_approximation.transform(scorer.config.embedding, space, path))
 
     first, last = np.empty(features + 1), np.empty(features + 1)  # by j: of features 0 to j - 1, and of j to the end
     step = max(1, CHUNK_NUMBERS // max(len(row), kernel_approximation.columns(space)))
@@ -188,4 +237,4 @@ def _switched(
         count = np.arange(cut.start, cut.stop)[:, None]
         first[cut] = score(mapped < count)
         last[cut] = score(mapped >= count)
-    return float(first[0]), (np.diff(first) - np.diff(last)) / 2.0
+    return float(first[0]), columns, (np.diff(first) - np.diff(last)) / 2.0

@@ -48,7 +48,16 @@ def read_batch(
     if n != length(rows):
         raise InvalidInput([Problem("/labels", length_mismatch(n, length(rows)))])
     names = None if ids is None else _ids(ids, n)
-    return LabelledBatch(rows, labels, _weights(weights, n), _times(times, n), names, costs=config.costs(X))
+    return LabelledBatch(
+        rows,
+        labels,
+        _weights(weights, n),
+        _times(times, n),
+        names,
+        costs=config.costs(X),
+        fields=config.features.field_names(X),
+        segment_values=config.segment_values(X),
+    )
 
 
 def _weights(weights: Any, n: int) -> Vector | None:

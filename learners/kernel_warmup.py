@@ -13,6 +13,7 @@ import numpy as np
 from learners.algorithms import Algorithm, algorithms, is_baseline
 from learners.config import Config
 from learners.decision import Predictions, decision_of
+from learners.explain import explain_scores
 from learners.learner import Learner
 from learners.metrics import BinaryMetrics, RankMetrics
 from learners.numerics import hashes_of
@@ -124,4 +125,6 @@ def _exercise(learner: Learner, events: list[Any]) -> None:
     learner.apply(ServedBatch(hashes_of(["s", "t", "u"]), np.arange(100.0, 103.0), *scores))
     learner.learn(events[:1], [high], ids=["a"])  # a correction
     learner.figures()
+    if learner.config.labels.ranks is None:
+        explain_scores(learner.scorer(), events, 1)
     Learner.restored(learner.config, learner.state())

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,16 +22,17 @@ from numpy.typing import NDArray
 from learners.config import Config
 from learners.decision import BinaryDecision, Predictions, decision_of
 from learners.deduplication import RecentIds, Sources
-from learners.fitting import FitJob
+from learners.features import FieldBlock
 from learners.inputs import encode_features, read_batch
-from learners.metrics import BinaryMetrics, RankMetrics
-from learners.model import Model, check_arrays, check_shapes
+from learners.metrics import BinaryMetrics, Journal, RankMetrics
+from learners.model import FitJob, Model, check_arrays, check_shapes
 from learners.numerics import Counts, Rows, Vector, Words, hashes_of
 from learners.records import (
     BatchOutcome,
     FitResult,
     LabelledBatch,
     LateColumns,
+    Note,
     Rollback,
     ServedBatch,
     SettingsChange,
@@ -40,8 +41,9 @@ from learners.records import (
     slice_rows,
 )
 from learners.scorer import LearnerView, Scorer
+from learners.segments import SegmentReview, SegmentRing
 from learners.settings import InvalidInput, Problem
-from learners.state_checks import check_values
+from learners.state_checks import check_values, completed
 
 __all__ = ["Learner", "check_state"]
 
@@ -67,7 +69,9 @@ class Learner:
         self._decision = decision_of(config)
         self._ids = RecentIds(config.remembered_ids)
         self._sources = Sources()
+        self._segments = SegmentRing(config.window, config.figures.segments)
         self.rollbacks = 0
+        self.journal = Journal()
         ranks = config.labels.ranks
         window = config.window, config.window_seconds
         self.metrics: BinaryMetrics | RankMetrics = (
@@ -76,7 +80,9 @@ class Learner:
 
     # Moving forward
 
-    def apply(self, record: LabelledBatch | SettingsChange | FitResult | Rollback | ServedBatch) -> BatchOutcome | None:
+    def apply(
+        self, record: LabelledBatch | SettingsChange | FitResult | Rollback | ServedBatch | Note
+    ) -> BatchOutcome | None:
         """Move forward by one record of the log; return the outcome of a batch.
 
         Raises `InvalidInput` for a rollback, a fit or a change of another kind of learner; then nothing changed.
@@ -86,12 +92,17 @@ class Learner:
             return None
         if isinstance(record, SettingsChange):
             self._change(self.config.with_changes(record.parts))
+            self._enter("settings", record.parts)
+            return None
+        if isinstance(record, Note):
+            self._note(record)
             return None
         if isinstance(record, Rollback):
-            before, rollbacks = self._model, self.rollbacks
+            before, rollbacks, journal = self._model, self.rollbacks, self.journal
             self._restore(self.config if record.parts is None else self.config.with_changes(record.parts), record.state)
             self._model.follow_rollback(before)
-            self.rollbacks = rollbacks + 1
+            self.rollbacks, self.journal = rollbacks + 1, journal
+            self._enter("restore", {"position": record.position})
             return None
         if isinstance(record, FitResult):
             if self.accepts(record):
@@ -141,6 +152,7 @@ class Learner:
         if X is not None:
             batch = read_batch(self.config, X, y, weights)
             model = model.copy()  # replaces the model once the fit has succeeded
+            model.columns.note_fields(batch.fields)
             model.retain(
                 batch.rows,
                 batch.labels,
@@ -177,6 +189,7 @@ class Learner:
 
     def _learn(self, batch: LabelledBatch) -> BatchOutcome:
         n = len(batch)
+        self._model.columns.note_fields(batch.fields)
         if n and batch.ids is None and not batch.segments:  # all events are new: the same as below, but faster
             predictions = self._learn_new(batch, batch.rows, slice(0, n), np.zeros(n, dtype=np.uint64))
             return BatchOutcome(np.zeros(n, dtype=np.int8), *predictions)
@@ -235,42 +248,68 @@ class Learner:
         new = start + np.flatnonzero(outcome.status[cut] == _APPLIED)
         if not len(new):
             return
-        chosen: slice | Counts = cut
+        selection: slice | Counts = cut
         if len(new) == stop - start:
             rows = batch.rows_of(start, stop)
         else:
             mask = np.zeros(len(batch), dtype=np.bool_)
             mask[new] = True
-            rows, chosen = batch.rows_at(mask), new
+            rows, selection = batch.rows_at(mask), new
         number = self.metrics.events
-        scores, decisions, probabilities, thresholds = self._learn_new(batch, rows, chosen, hashes[chosen])
+        scores, decisions, probabilities, thresholds = self._learn_new(batch, rows, selection, hashes[selection])
         noted = np.full(len(new), np.nan) if probabilities is None else probabilities
-        self._ids.note(slots[chosen], number, scores, noted, decisions)
-        outcome.scores[chosen], outcome.decisions[chosen] = scores, decisions
+        self._ids.note(slots[selection], number, scores, noted, decisions)
+        outcome.scores[selection], outcome.decisions[selection] = scores, decisions
         if outcome.probabilities is not None and outcome.thresholds is not None:
-            outcome.probabilities[chosen], outcome.thresholds[chosen] = probabilities, thresholds
+            outcome.probabilities[selection], outcome.thresholds[selection] = probabilities, thresholds
 
-    def _learn_new(self, batch: LabelledBatch, rows: Rows, chosen: slice | Counts, hashes: Words) -> Predictions:
-        """Learn the `chosen` events, with their rows and id hashes; return their predictions from before."""
-        y = batch.labels[chosen]
-        times = _column(batch.times, chosen, len(y), np.nan)
-        weights = _column(batch.weights, chosen, len(y), 1.0)
-        costs = _column(batch.costs, chosen, len(y), 1.0)
+    def _learn_new(self, batch: LabelledBatch, rows: Rows, selection: slice | Counts, hashes: Words) -> Predictions:
+        """Learn the `selection` events, with their rows and id hashes; return their predictions from before."""
+        y = batch.labels[selection]
+        times = _column(batch.times, selection, len(y), np.nan)
+        weights = _column(batch.weights, selection, len(y), 1.0)
+        costs = _column(batch.costs, selection, len(y), 1.0)
         if batch.late is None:
             clocks = self.metrics.tick(times)
             no = np.zeros(len(y), dtype=np.bool_)
             predictions = self._advance(rows, y, weights, ~no, costs, clocks)
             arrived, delays = no, _filled(len(y), np.nan)
         else:
-            late = LateColumns._make(column[chosen] for column in batch.late)
+            late = LateColumns._make(column[selection] for column in batch.late)
             clocks = self.metrics.tick(np.where(np.isnan(late.labelled), times, late.labelled))
             predictions = _as_served(late, self._advance(rows, y, weights, ~late.served, costs, clocks))
             arrived = late.served & ~late.assumed  # the label of a served event, not its expiry
             delays = np.where(late.assumed, np.nan, late.labelled - times)
             self.metrics.count_expired(int(np.count_nonzero(late.assumed)))
         scores, decisions, probabilities, thresholds = predictions
-        self.metrics.learn(scores, probabilities, thresholds, y, decisions, clocks, delays, hashes, arrived)
+        if self._segments.fields:
+            values = batch.segment_values
+            self._segments.learn(self.metrics.events, len(y), None if values is None else values.of(selection))
+        columns = scores, probabilities, thresholds, y, decisions, clocks, delays, hashes, arrived
+        blocks = self._model.columns.take_blocks()
+        if blocks and (self.metrics.field_alarms or any(block.alarms for block in blocks)):
+            self._measure(columns, blocks)
+        else:
+            self.metrics.learn(*columns)
         return predictions
+
+    def _measure(self, columns: tuple[Any, ...], blocks: Sequence[FieldBlock]) -> None:
+        """Let the metrics take learnt events, and judge and store the alarms of fields after each block."""
+
+        def part(start: int, stop: int) -> Any:
+            return tuple(None if column is None else column[start:stop] for column in columns)
+
+        n, clocks = len(columns[3]), columns[5]
+        first, start = self._model.columns.field_events - n, 0  # field events before these
+        for block in blocks:
+            stop = block.event - first
+            self.metrics.learn(*part(start, stop))
+            clock = float(clocks[stop - 1])
+            self.metrics.judge_fields(block.shares, clock)
+            for alarm in block.alarms:
+                self.metrics.note_fields(alarm.kind, clock, alarm.before, alarm.after, alarm.field, alarm.fields)
+            start = stop
+        self.metrics.learn(*part(start, n))
 
     def _advance(
         self,
@@ -281,12 +320,12 @@ class Learner:
         costs: Vector,
         clocks: Vector,
         *,
-        again: bool = False,
+        relearning: bool = False,
     ) -> Predictions:
         """Let model and decision learn n events; return their predictions from before.
 
-        `decided` (n,) marks events that are decided now, not when they were served. `again` means that the events were
-        learnt before, with other labels.
+        `decided` (n,) marks events that are decided now, not when they were served. `relearning` means that the events
+        were learnt before, with other labels.
         """
         model, n = self._model, len(y)
         # one call of each stage for the whole batch, or for some millions of numbers
@@ -295,9 +334,9 @@ class Learner:
             for start in range(0, n, step):
                 part, cut = slice_rows(rows, start, start + step), slice(start, start + step)
                 columns = y[cut], weights[cut], decided[cut], costs[cut], clocks[cut]
-                parts.append(self._advance(part, *columns, again=again))
+                parts.append(self._advance(part, *columns, relearning=relearning))
             return _concatenate(parts)
-        values = model.learn(rows, y, weights, again=again)
+        values = model.learn(rows, y, weights, relearning=relearning)
         return (
             self._decision.learn(values, y, decided, costs, clocks)
             if model.has_model
@@ -317,10 +356,10 @@ class Learner:
         self.metrics.correct(number, before, after, score, probability, decision)
         exact = self._model.relabel(number, float(y[0]), events)
         if not exact and not late.bare[at]:  # learn it again, with its right label
-            chosen = slice(at, at + 1)
-            weights, costs = _column(batch.weights, chosen, 1, 1.0), _column(batch.costs, chosen, 1, 1.0)
+            selection = slice(at, at + 1)
+            weights, costs = _column(batch.weights, selection, 1, 1.0), _column(batch.costs, selection, 1, 1.0)
             row, undecided = batch.rows_of(at, at + 1), np.zeros(1, dtype=np.bool_)
-            self._advance(row, y, weights, undecided, costs, clocks, again=True)
+            self._advance(row, y, weights, undecided, costs, clocks, relearning=True)
         outcome.scores[at], outcome.decisions[at] = score, decision
         if outcome.probabilities is not None:
             outcome.probabilities[at] = probability
@@ -330,6 +369,7 @@ class Learner:
     def _serve(self, served: ServedBatch) -> None:
         """Count events that were scored and decided, and whose labels may arrive later."""
         scores = Predictions(served.scores, served.decisions, served.probabilities, served.thresholds)
+        self._model.columns.note_fields(served.fields)
         clocks = self.metrics.tick(served.times)
         self._decision.note(scores, clocks, served.ready)
         columns = served.scores, served.thresholds, served.decisions
@@ -343,6 +383,22 @@ class Learner:
         self.config = config
         self._model.config = config
         self.metrics.change(config.figures)
+        self._segments.change(config.figures.segments, self.metrics.events)
+
+    def _note(self, note: Note) -> None:
+        """Enter a note; one of an alarm that is not stored, or acknowledged already, changes nothing."""
+        data = {}
+        if note.alarm is not None:
+            alarm = next((alarm for alarm in self.view().alarms(note.alarm) if alarm["number"] == note.alarm), None)
+            if alarm is None or alarm["acknowledged"] is not None:
+                return
+            data = {"alarm": note.alarm, "reopened": alarm["reopened"]}
+        kind = "note" if note.alarm is None else "acknowledgement"
+        self._enter(kind, data, time=note.time, by=note.by, key=note.key, text=note.text)
+
+    def _enter(self, kind: str, data: Mapping[str, Any], **more: Any) -> None:
+        """Add an entry to the journal."""
+        self.journal = self.journal.add(kind, self.metrics.events, self.metrics.clock, data, **more)
 
     # Fits
 
@@ -369,7 +425,7 @@ class Learner:
         return self._model.accepts(fitted, self.metrics.events)
 
     def postpone_fit(self) -> None:
-        """Postpone the next fit after a failure, by as many events as the first fit waits for."""
+        """Postpone the next fit after a failure, by as many events as a fit waits for."""
         self._model.postpone_fit(self.metrics.events)
 
     def _refit(self) -> None:
@@ -388,8 +444,9 @@ class Learner:
                 restarted = True
             n = len(y)  # these events were decided when they arrived
             self._decision.learn(values, y, np.zeros(n, dtype=np.bool_), np.ones(n), np.full(n, np.nan))
+        self._enter("fit", {"events": fitted.events})
 
-    # Looking
+    # Reading
 
     def scorer(self) -> Scorer:
         """Return the present scorer: a view that is right until the next `apply`, or for good once `frozen()`."""
@@ -431,11 +488,21 @@ class Learner:
             model.pending_fit(self.metrics.events),
             model.fitted_events,
             self.rollbacks,
+            self.journal,
         )
+
+    def review_segments(self, field: str) -> SegmentReview:
+        """Copy what the metrics of the values of a declared segment field follow from. O(window)."""
+        assert isinstance(self.metrics, BinaryMetrics)  # `Config` refuses segment fields of ranks
+        return SegmentReview.of(self._segments, field, self.metrics.columns())
 
     def figures(self) -> dict[str, Any]:
         """Return the live metrics as JSON: numbers, or None with the reason under `undefined`."""
         return self.view().as_json()
+
+    def new_fields(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of fields that the learner does not remember yet, and would. O(names)."""
+        return self._model.columns.new_fields(names)
 
     def find_learnt(self, ids: Sequence[str]) -> NDArray[np.bool_]:
         """Return which of n ids were learnt, (n,), as far as they are remembered."""
@@ -445,26 +512,36 @@ class Learner:
         """Return the score that each of n ids was learnt with, (n,); NaN if it is not remembered."""
         return self._ids.scores(ids)
 
+    def learnt_labels(self, ids: Sequence[str]) -> Vector:
+        """Return the latest label of each of n ids, (n,): 0, 1, or the rank; NaN if it is not remembered."""
+        labels = self._ids.labels(ids)
+        return labels if self.config.labels.ranks is not None else (labels + 1.0) / 2.0
+
     # Saving
 
     def state(self) -> State:
         """Return every array of the state by name, as views: copy what must last. Leaves out derived arrays."""
+        life: State = {"rollbacks": np.array([self.rollbacks], dtype=np.int64), "journal": self.journal.array}
         parts = {
             **self._model.state(),
             **self._decision.state(),
             "ids": self._ids.state(),
             "metrics": self.metrics.state(),
             "sources": self._sources.state(),
-            "life": {"rollbacks": np.array([self.rollbacks], dtype=np.int64)},
+            "segments": self._segments.state(),
+            "life": life,
         }
         return {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 
     def digest(self) -> str:
-        """Hash the configuration and every array's bytes: only equal states have equal digests. O(state)."""
+        """Hash the configuration and every array's bytes: only equal states have equal digests. O(state).
+
+        A rollback restores the digest of the state, so neither the number of rollbacks nor the journal is in it.
+        """
         out = hashlib.blake2b(digest_size=16)
         out.update(json.dumps(self.config.to_json(), sort_keys=True).encode())
         for name, array in sorted(self.state().items()):
-            if name in ("fits.restores", "life.rollbacks"):  # a rollback restores the digest of the state
+            if name in ("fits.restores", "life.rollbacks", "life.journal"):
                 continue
             out.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
             out.update(np.ascontiguousarray(array).data)
@@ -490,13 +567,16 @@ class Learner:
 
     def _fill(self, state: State) -> None:
         """Take copies of the arrays of a state, before any event."""
-        groups = _groups(state)
+        groups = _groups(completed(state, self.state()))
         self._model.restore(groups)
         self._decision.restore(groups)
         self._ids.restore(groups["ids"])
         self._sources.restore(groups["sources"])
         self.rollbacks = int(groups["life"]["rollbacks"][0])
+        self.journal = Journal.of(groups["life"]["journal"])
         self.metrics.restore(groups["metrics"])
+        self._segments.restore(groups["segments"])
+        self._segments.change(self.config.figures.segments, self.metrics.events)  # as of the configuration
 
     def shapes(self, state: State) -> dict[str, tuple[int, ...]]:
         """Return the shapes that a state's arrays must have by its counts.
@@ -508,10 +588,14 @@ class Learner:
         groups = _groups(state)
         model = self._model.expected_shapes(groups)
         lengths = state["sources.lengths"]
+        binary = isinstance(self.metrics, BinaryMetrics)
+        events = max(0, int(groups["metrics"]["window_span"][1])) if binary else 0
         remembered = max(0, min(int(groups["ids"]["count"].sum()), self.config.remembered_ids))
         others = {
             **{f"ids.{name}": (remembered,) for name in groups["ids"] if name != "count"},
             **{f"metrics.{name}": shape for name, shape in self.metrics.shapes(groups["metrics"]).items()},
+            "life.journal": (state["life.journal"].size,),
+            **{f"segments.{name}": shape for name, shape in self._segments.shapes(groups["segments"], events).items()},
             "sources.lengths": lengths.shape,
             "sources.names": (int(lengths.sum()),),
             "sources.offsets": lengths.shape,
@@ -522,7 +606,9 @@ class Learner:
 def check_state(config: Config, state: State) -> None:
     """Check a state's names, dtypes, shapes and values against a configuration. Raises `InvalidInput`."""
     learner = Learner(config)
-    check_arrays(state, learner.state())
+    optional = learner._model.optional_arrays()
+    state = completed(state, learner.state())
+    check_arrays(state, {**learner.state(), **(optional if optional.keys() & state.keys() else {})})
     # an axis of an algorithm's array that starts empty may grow with the events
     check_shapes(state, learner.shapes(state), grows="algorithm.")
     check_values(config, state)
@@ -537,8 +623,8 @@ def _groups(state: State) -> defaultdict[str, State]:
     return groups
 
 
-def _column(column: Vector | None, chosen: slice | Counts, n: int, missing: float) -> Vector:
-    return _filled(n, missing) if column is None else column[chosen]
+def _column(column: Vector | None, selection: slice | Counts, n: int, missing: float) -> Vector:
+    return _filled(n, missing) if column is None else column[selection]
 
 
 def _filled(n: int, value: float) -> Vector:

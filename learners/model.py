@@ -2,30 +2,35 @@
 
     encoded rows -> learner's columns -> scaling -> embedding -> algorithm -> values
 
-If something must be fitted (`fitting.py`), events are retained before scaling, and `fit_due` reports when a fit is due.
+Two things are fitted instead of learnt event by event: an embedding, once, over the events of the warm-up; and the
+model of a batch algorithm, every `refit_every` events. Events are retained for it before scaling, and `fit_due` reports
+when a fit is due. The result is a record of the learner's log (`FitResult`). So a fit may run on a thread, and may use
+libraries whose last bits differ between machines: every node and every replay still has the same state.
+
 Before its embedding is fitted, an online algorithm learns a linear model of the scaled columns. Then it starts again
 behind the embedding, and learns the retained events first. A batch algorithm scores every event 0 before its first fit.
+An algorithm may also learn from each event and fit a part of its state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithms import Linear, OnlineAlgorithm, linear_scores, registry
+from learners.algorithms import BatchAlgorithm, Linear, OnlineAlgorithm, ScoringModel, model_scores, registry
 from learners.config import MAX_RETAINED, Config
-from learners.features import Retained, columns_of, scaling
+from learners.features import EventWindow, columns_of, scaling
 from learners.features import kernel_approximation as embedding
-from learners.fitting import FitJob
-from learners.numerics import Matrix, Rows, Sparse, Vector, initial, nearest, number
+from learners.numerics import Matrix, Rows, Sparse, Vector, initial, number, stored
 from learners.records import FitResult, LabelledBatch, slice_rows
 from learners.settings import InvalidInput, Problem
 from learners.state_checks import check_values
 
-__all__ = ["Arrays", "Model", "check_arrays", "check_shapes", "copied"]
+__all__ = ["Arrays", "FitJob", "Model", "check_arrays", "check_shapes", "copied"]
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
@@ -35,22 +40,58 @@ _OVERTIME = 100_000  # events retained beyond the warm-up: a fit follows the rec
 _NEVER = 2**62
 
 
+@dataclass(frozen=True)
+class FitJob:
+    """The input of a fit: copies, so that the learner may move on meanwhile."""
+
+    config: Config
+    events: int  # learnt so far
+    restores: int  # rollbacks so far: a fit from before a rollback is void after it
+    rows: Rows  # scaled
+    dim: int
+    y: Vector
+    weights: Vector
+
+    def run(self) -> FitResult:
+        """Run the fit. Raises ValueError if these events cannot be fitted."""
+        config = self.config
+        arrays: dict[str, NDArray[np.generic]] = {}
+        rows, dim = self.rows, self.dim
+        if config.embedding.kind != "none":
+            assert not isinstance(rows, Sparse)
+            space = embedding.fit(config.embedding, rows, config.seed, config.precision)
+            arrays |= {f"embedding.{name}": array for name, array in space._asdict().items()}
+            rows = embedding.transform(config.embedding, space, rows)
+            dim = embedding.columns(space)
+        algorithm: Any = registry.algorithms()[config.algorithm]
+        if config.batch:
+            model = cast(BatchAlgorithm, algorithm).fit(config.params, rows, dim, self.y, self.weights, config.seed)
+            halved = [name for name in algorithm.TRAITS.halved if name in model._fields]
+            model = stored(config.precision, model, halved)
+            arrays |= {f"algorithm.{name}": array for name, array in model._asdict().items()}
+        for name, array in arrays.items():
+            if not np.isfinite(array).all():
+                raise ValueError(f"the fit gave numbers in {name} that are not finite")
+        return FitResult(self.events, self.restores, self.dim, arrays)
+
+
 class Model:
     """Columns, scaling, embedding and algorithm of one learner, moved forward in the order of its log."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self._algorithm: Any = registry.algorithms()[config.algorithm]
-        self._batch = config.batch
+        self._batch = config.batch  # the algorithm is fitted
+        self._online = hasattr(self._algorithm, "learn")
         self._ordinal = config.labels.ranks is not None
         self._embeds = config.embedding.kind != "none"
-        self.columns = columns_of(config.features)
+        self.columns = columns_of(config.features, config.input_precision)
         self.scaled = self.columns.scaled()
         self.dim = self.columns.dim
         self.scaling = scaling.init(config.scaling, self.dim)
         self._embedding = embedding.init(config.embedding, config.precision)
         dim = None if config.features.sparse else self.dim
-        self._retained = Retained(*_retention(config), dim, number(config.precision))
+        self._retained = EventWindow(*_retention(config), dim, number(config.precision))
         fitted = self.fits
         # events at the last fit, number of fits, events when the retained events were replaced; empty without fits
         self._fits = np.zeros(3 if fitted else 0, dtype=np.int64)
@@ -65,23 +106,25 @@ class Model:
 
     # Learning
 
-    def learn(self, rows: Rows, y: Vector, weights: Vector, *, again: bool = False) -> Matrix:
+    def learn(self, rows: Rows, y: Vector, weights: Vector, *, relearning: bool = False) -> Matrix:
         """Learn n events; return their values, (n,) or (n, planes), each from before it was learnt.
 
-        Events that are learnt `again` are not retained: the retained events are the last of the stream, without a gap.
+        Events that are learnt again (`relearning`) are not retained: the retained events are the last of the stream,
+        without a gap.
         """
-        mapped = self.columns.learn(nearest(self.config.input_precision, rows))
+        mapped = self.columns.learn(rows, relearning)
         self._grow()
         ready = scaling.learn(self.config.scaling, self.scaling, mapped, self.scaled)
-        if (self._batch or self.warming) and not again:
+        if (self._batch or self.warming) and not relearning:
             self._retained.learn(mapped, y, weights)
         return self._advance(self._embedded(ready), y, weights)
 
     def _advance(self, rows: Rows, y: Vector, weights: Vector) -> Matrix:
         """Let the algorithm learn rows; return their values from before."""
-        if self._batch:
-            return linear_scores(self.weights(), rows)
-        values = np.empty((len(y), len(self.weights().w)) if self._ordinal else len(y))
+        if not self._online:
+            return model_scores(self.weights(), rows)
+        planes = cast(Linear, self.weights()).bias.shape if self._ordinal else ()
+        values = np.empty((len(y), *planes))
         learn = cast(OnlineAlgorithm, self._algorithm).learn
         self._model = learn(self.config.params, self._model, rows, y, weights, values)
         return values
@@ -92,7 +135,7 @@ class Model:
         if space is None:
             return rows
         assert not isinstance(rows, Sparse)
-        return embedding.look(self.config.embedding, space, rows)
+        return embedding.transform(self.config.embedding, space, rows)
 
     def _grow(self) -> None:
         """Lengthen the arrays of scaling and algorithm to the present columns."""
@@ -101,12 +144,12 @@ class Model:
             self.scaling = scaling.extend(self.config.scaling, self.scaling, self.dim)
             self._model = self._algorithm.grow(self.config.params, self._model, self.dim)
 
-    # Looking
+    # Reading
 
-    def weights(self) -> Linear:
+    def weights(self) -> ScoringModel:
         """Return what scoring needs of the algorithm: views, right until the next `learn` or `apply_fit`."""
-        linear: Linear = self._algorithm.weights(self.config.params, self._model)
-        return linear
+        weights: ScoringModel = self._algorithm.weights(self.config.params, self._model)
+        return weights
 
     @property
     def embedding(self) -> embedding.EmbeddingState | None:
@@ -125,22 +168,29 @@ class Model:
 
     @property
     def has_model(self) -> bool:
-        """Whether there is a model: a batch algorithm has one after its first fit."""
-        return not self._batch or bool(self._fits[1])
+        """Whether there is a model: an algorithm that does not learn from each event has one after its first fit."""
+        return self._online or bool(self._fits[1])
 
     def pending_fit(self, events: int) -> str | None:
-        """Return why scores mean nothing yet for want of a fit, after so many events; None if they do."""
+        """Return why scores are meaningless before a fit, after so many events; None if they have a meaning."""
         if self.warming:
             return f"the embedding is fitted after {self.config.embedding.warmup:,} labelled events; linear until then"
         if self.has_model:
             return None
         if self.events_until_due(events) > 0:
-            return f"the first fit comes after {self.config.refit_every:,} labelled events"
+            return f"the first fit comes after {self._interval:,} labelled events"
         if not self.fit_due(events):
             return f"the first fit waits for two classes: the last {len(self._retained):,} events have one"
         return "the first fit is due, and will run soon"
 
     # Fits
+
+    @property
+    def _interval(self) -> int:
+        """Labelled events between the last fit of a batch algorithm, or the first event, and the next fit."""
+        every, first = self.config.refit_every, self._algorithm.TRAITS.first_fit
+        assert every is not None
+        return every if first is None else min(every, max(first, int(self._fits[0]) // 4))
 
     @property
     def warming(self) -> bool:
@@ -151,15 +201,18 @@ class Model:
         """Return whether a fit is due after so many events."""
         if self.events_until_due(events) > 0:
             return False
-        return self.warming or len(np.unique(self._retained.labels()[self._retained.weights() > 0])) > 1
+        if self.warming:
+            return True
+        counts = np.unique(self._retained.labels()[self._retained.weights() > 0], return_counts=True)[1]
+        return len(counts) > 1 and bool(counts.min() >= self._algorithm.TRAITS.of_each)
 
     def events_until_due(self, events: int) -> int:
-        """Return the events until a fit may be due; at most 0 if it waits only for another label."""
+        """Return the events until a fit may be due; at most 0 if it waits only for labels of a rare class."""
         if self.warming:
             return max(self.config.embedding.warmup - len(self._retained), self._postponed_until - events)
         if self.config.refit_every is None:
             return _NEVER
-        return max(int(self._fits[0]) + self.config.refit_every, self._postponed_until) - events
+        return max(int(self._fits[0]) + self._interval, self._postponed_until) - events
 
     def events_until_fit(self, batch: LabelledBatch, events: int) -> int:
         """Return how many of a batch's events, at least 1, can be learnt before a fit may be due."""
@@ -168,8 +221,10 @@ class Model:
             return until
         if batch.weights is not None or not self._retained.weights().all():
             return 1  # events of weight 0 do not count
-        other = np.flatnonzero(batch.labels != self._retained.labels()[-1])
-        return int(other[0]) + 1 if len(other) else max(len(batch), 1)
+        labels, counts = np.unique(self._retained.labels(), return_counts=True)
+        needed = max(self._algorithm.TRAITS.of_each - (int(counts.sum()) - int(counts.max())), 1)
+        others = np.flatnonzero(batch.labels != labels[counts.argmax()])
+        return int(others[needed - 1]) + 1 if len(others) >= needed else max(len(batch), 1)
 
     def relabel(self, number: int, label: float, events: int) -> bool:
         """Correct the label of event `number` of `events`; return False if the event must be learnt again.
@@ -179,13 +234,15 @@ class Model:
         """
         if not (self._batch or self.warming):
             return False
-        return (number >= self._fits[2] and self._retained.relabel(events - 1 - number, label)) or self._batch
+        retained = number >= self._fits[2] and self._retained.relabel(events - 1 - number, label)
+        return not self._online or (retained and not self._batch)
 
     def retain(self, rows: Rows, y: Vector, weights: Vector, events: int) -> None:
         """Replace the retained events by these, and extend columns and scaling by them."""
         self._retained.clear()
         self._fits[2] = events
-        mapped = self.columns.learn(nearest(self.config.input_precision, rows))
+        mapped = self.columns.learn(rows)
+        self.columns.take_blocks()  # these events have no part in the metrics, so they raise no alarm
         self._grow()
         scaling.learn(self.config.scaling, self.scaling, mapped, self.scaled)
         self._retained.learn(mapped, y, weights)
@@ -193,15 +250,15 @@ class Model:
     def fit_job(self, events: int) -> FitJob:
         """Copy the retained events into a job. O(retained numbers)."""
         mapped = self._retained.rows()
-        rows = scaling.look(self.config.scaling, self.scaling, mapped, self.scaled)
+        rows = scaling.transform(self.config.scaling, self.scaling, mapped, self.scaled)
         if isinstance(rows, Sparse):
             rows = Sparse(rows.data.copy(), rows.indices.copy(), rows.indptr.copy())
         y, weights = self._retained.labels().copy(), self._retained.weights().copy()
         return FitJob(self.config, events, int(self._restores[0]), rows, self.dim, y, weights)
 
     def postpone_fit(self, events: int) -> None:
-        """Postpone the next fit after a failure, by as many events as the first fit waits for."""
-        self._postponed_until = events + (self.config.refit_every or self.config.embedding.warmup)
+        """Postpone the next fit after a failure, by as many events as a fit waits for."""
+        self._postponed_until = events + (self._interval if self._batch else self.config.embedding.warmup)
 
     def accepts(self, fitted: FitResult, events: int) -> bool:
         """Return whether a fit is for the present state, and not applied or outdated.
@@ -210,16 +267,16 @@ class Model:
         """
         expected = _flat("embedding", self._embedding) if self._embeds else {}
         if self._batch:
-            expected |= _flat("algorithm", self._model)
+            expected |= self._fitted(self._model)
         check_arrays(fitted.arrays, expected)
         if not expected or fitted.restores != self._restores[0] or fitted.events > events:
             return False
-        every = self.config.refit_every
-        wanted = self.warming if every is None else fitted.events - int(self._fits[0]) >= every
-        if wanted:
-            check_shapes(fitted.arrays, self._shapes(fitted))
+        is_due = fitted.events - int(self._fits[0]) >= self._interval if self._batch else self.warming
+        if is_due:
+            # an axis of an algorithm's array that starts empty has the length that the fit gives it
+            check_shapes(fitted.arrays, self._shapes(fitted), grows="algorithm.")
             check_values(self.config, fitted.arrays)
-        return wanted
+        return is_due
 
     def _shapes(self, fitted: FitResult) -> dict[str, tuple[int, ...]]:
         """Return the shapes that the arrays of a fit must have."""
@@ -231,8 +288,14 @@ class Model:
             dim = embedding.columns(space)
         if self._batch:
             like = self._initial(dim)
-            shapes |= {name: array.shape for name, array in _flat("algorithm", like).items()}
+            shapes |= {name: array.shape for name, array in self._fitted(like).items()}
         return shapes
+
+    def _fitted(self, state: Any) -> dict[str, NDArray[np.generic]]:
+        """Return the arrays of an algorithm's state that a fit makes."""
+        arrays = _flat("algorithm", state)
+        names = self._algorithm.TRAITS.fitted
+        return {name: arrays[name] for name in (f"algorithm.{field}" for field in names)} if names else arrays
 
     def apply_fit(self, fitted: FitResult) -> Iterator[tuple[Matrix, Vector]]:
         """Switch to a fit; the caller must exhaust this iterator.
@@ -247,14 +310,16 @@ class Model:
         if self._embeds:
             self._embedding = copied(embedding.EmbeddingState, _group("embedding", fitted.arrays))
         dim = self.dim if self.embedding is None else embedding.columns(self._embedding)
-        if self._batch:
+        if self._batch and self._online:
+            self._model = self._algorithm.adopt(config.params, self._model, _group("algorithm", fitted.arrays), dim)
+        elif self._batch:
             self._model = copied(self._algorithm.State, _group("algorithm", fitted.arrays))
             if self.embedding is None and fitted.dim < dim:  # there are new columns since
                 self._model = self._algorithm.grow(config.params, self._model, dim)
         else:
             self._model = self._initial(dim)
-        if first or not self._batch:  # a later fit's scores are much like the last one's
-            yield from self._learn_retained()
+        if not self._batch or (first and not self._algorithm.TRAITS.memorises):
+            yield from self._learn_retained()  # a later fit's scores are much like the last one's
         if not self._batch:
             self._retained.clear()
 
@@ -263,7 +328,7 @@ class Model:
         rows, labels, weights = self._retained.rows(), self._retained.labels(), self._retained.weights()
         for start in range(0, len(labels), self.step_rows):
             cut = slice(start, start + self.step_rows)
-            part = scaling.look(self.config.scaling, self.scaling, slice_rows(rows, start, cut.stop), self.scaled)
+            part = scaling.transform(self.config.scaling, self.scaling, slice_rows(rows, start, cut.stop), self.scaled)
             y = labels[cut].copy()
             yield self._advance(self._embedded(part), y, weights[cut].copy()), y
 
@@ -292,6 +357,10 @@ class Model:
             "scaling": self.scaling._asdict(),
         }
 
+    def optional_arrays(self) -> Arrays:
+        """Return arrays, by "part.name", of the dtypes and axes that a state has either all or none of."""
+        return {f"columns.{name}": array for name, array in self.columns.optional_arrays().items()}
+
     def copy(self) -> Model:
         """Copy the model and all of its arrays. O(state)."""
         other = Model(self.config)
@@ -315,7 +384,7 @@ class Model:
         Only for a model before any event, which must not be used afterwards.
         """
         if self.config.features.sparse:
-            check_values(self.config, {"columns.order": groups["columns"]["order"]})
+            check_values(self.config, {f"columns.{name}": array for name, array in groups["columns"].items()})
             self.columns.restore(dict(groups["columns"]))
             self._grow()
         self._embedding = copied(embedding.EmbeddingState, groups["embedding"])

@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.numerics import Counts, Floats, Rows, Sparse, Vector, Words
+from learners.segments import SegmentColumns, join_segment_columns
 
 __all__ = [
     "BatchOutcome",
     "FitResult",
     "LabelledBatch",
     "LateColumns",
+    "Note",
     "Rollback",
     "Segment",
     "ServedBatch",
@@ -107,6 +109,8 @@ class LabelledBatch:
     segments: tuple[Segment, ...] = ()  # ascending, disjoint
     costs: Vector | None = None  # (n,) at least 0: cost of a miss, in the threshold's units; None: 1
     late: LateColumns | None = None  # None: no late labels
+    fields: tuple[str, ...] = ()  # names of fields that the learner may not remember yet, by first appearance
+    segment_values: SegmentColumns | None = None  # None: no segment fields
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -147,6 +151,8 @@ class LabelledBatch:
             ),
             None if self.costs is None else self.costs[cut],
             None if self.late is None else self.late.part(start, stop),
+            self.fields,
+            None if self.segment_values is None else self.segment_values.of(cut),
         )
 
 
@@ -161,6 +167,7 @@ class ServedBatch:
     probabilities: Vector | None = None  # None: an ordinal learner has none
     thresholds: Vector | None = None
     ready: bool = True  # whether the scores meant anything by then
+    fields: tuple[str, ...] = ()  # as of a `LabelledBatch`
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -180,6 +187,17 @@ class Rollback:
     position: int  # of the state
     state: dict[str, NDArray[np.generic]]
     parts: dict[str, Any] | None = None  # changeable settings at that position; None: the present ones
+
+
+@dataclass(frozen=True)
+class Note:
+    """The record of what a person notes: about this moment, or of an alarm, which it acknowledges."""
+
+    text: str  # at most `MAX_NOTE` characters; of an alarm it may be empty
+    time: float  # seconds since the epoch
+    by: str | None = None  # what the person calls themselves
+    key: str | None = None  # id of their key
+    alarm: int | None = None  # number
 
 
 @dataclass(frozen=True)
@@ -221,9 +239,9 @@ class BatchOutcome:
         """Return the outcomes of neighbouring events."""
         return self.of(slice(start, stop))
 
-    def of(self, chosen: slice | NDArray[np.int64]) -> BatchOutcome:
+    def of(self, selection: slice | NDArray[np.int64]) -> BatchOutcome:
         """Return the outcomes of some events."""
-        return BatchOutcome(*(None if column is None else column[chosen] for column in _columns(self)))  # type: ignore[arg-type]
+        return BatchOutcome(*(None if column is None else column[selection] for column in _columns(self)))  # type: ignore[arg-type]
 
 
 def _columns(outcome: BatchOutcome) -> list[NDArray[Any] | None]:
@@ -326,6 +344,8 @@ def join_batches(batches: Sequence[LabelledBatch]) -> LabelledBatch:
         ),
         costs=_column([batch.costs for batch in batches], sizes, 1.0),
         late=_late(batches),
+        fields=tuple(dict.fromkeys(name for batch in batches for name in batch.fields)),
+        segment_values=join_segment_columns([batch.segment_values for batch in batches], sizes),
     )
 
 
@@ -361,6 +381,8 @@ def merge_batches(
         tuple(segments),
         None if joined.costs is None else joined.costs[order],
         None if joined.late is None else LateColumns._make(column[order] for column in joined.late),
+        joined.fields,
+        None if joined.segment_values is None else joined.segment_values.of(order),
     ), at[:n]
 
 

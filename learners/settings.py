@@ -107,13 +107,18 @@ def param(
     most: float | None = None,
     unit: Literal["seconds", "bytes"] | None = None,
     applies_to: Mapping[str, Sequence[str]] | None = None,
+    earlier: Value | None = None,
 ) -> Value:
     """Declare a field of a `Parameters` class: its meaning and its range (`least` and `most` are allowed values).
 
     A `unit` goes into the JSON schema, beside the range, for programs that show the number. So does `applies_to`, as
     `x-applies-to`: a setting beside this one, and those of its values with which this setting has an effect.
+
+    A stored document that lacks the setting is older than it. It is read with `earlier`, if that is given, instead of
+    the default; see `Parameters.as_stored`.
     """
-    facts = {"above": above, "least": least, "below": below, "most": most, "unit": unit, "applies_to": applies_to}
+    facts: dict[str, Any] = {"above": above, "least": least, "below": below, "most": most}
+    facts |= {"unit": unit, "applies_to": applies_to, "earlier": earlier}
     metadata = {"doc": doc, **{name: fact for name, fact in facts.items() if fact is not None}}
     if isinstance(default, (list, dict)):
         raise TypeError("a default must be immutable")
@@ -188,6 +193,18 @@ class Parameters:
         if problems:
             raise InvalidInput(problems)
         return parameters
+
+    def as_stored(self, stored: Any) -> Self:
+        """Return the settings, with earlier values of those that the `stored` document lacks and that matter."""
+        present = stored if isinstance(stored, Mapping) else {}
+        earlier = {
+            item.name: item.metadata["earlier"]
+            for item in fields(self)
+            if "earlier" in item.metadata
+            and item.name not in present
+            and all(getattr(self, name) in values for name, values in item.metadata.get("applies_to", {}).items())
+        }
+        return dataclasses.replace(self, **earlier)
 
     def to_json(self) -> dict[str, Any]:
         """Return what `of` takes back, with every default written out."""

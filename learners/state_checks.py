@@ -1,4 +1,6 @@
-"""Checks of the values of a restored state: no kernel must read out of bounds, divide by 0, or score everything NaN.
+"""Restored states: what one of an earlier release lacks, and checks of the values.
+
+No kernel must read out of bounds, divide by 0, or score everything NaN.
 
 Names, dtypes and shapes are checked before, elsewhere. Here each stage checks its own arrays. Those of an algorithm are
 checked by its `problems`, and by three rules: floats are finite, signed integers are counts or indices from 0 to
@@ -19,14 +21,65 @@ from learners.algorithms import registry
 from learners.config import Config
 from learners.decisions import CalibrationState, calibration, threshold
 from learners.deduplication import RecentIds, Sources
-from learners.features import ScalingState, Table, columns_of, retained_events, scaling
-from learners.metrics import BinaryMetrics, RankMetrics, consistency
+from learners.features import ScalingState, Table, columns_of, field_quality, retained_events, scaling
+from learners.metrics import BinaryMetrics, Journal, RankMetrics, alarm_life, consistency
 from learners.numerics import Issues, counters, not_finite
+from learners.segments import SegmentRing
 from learners.settings import InvalidInput, Problem
 
-__all__ = ["check_values"]
+__all__ = ["check_values", "completed"]
 
 Arrays = dict[str, NDArray[np.generic]]
+States = Mapping[str, NDArray[np.generic]]
+
+# Alarms of positive labels that stop arriving: these arrays, and a third kind in the count of alarms.
+_ARRIVALS = tuple(f"metrics.drift_{name}" for name in ("gaps", "gap_totals", "gap_count", "silence", "silence_limits"))
+# Alarms of fields that got worse: three more kinds, two more columns of an alarm, and arrays of the fields.
+_KINDS = "metrics.drift_by_kind"
+_ALARMS = "metrics.drift_alarms"
+_FIELDS = "columns.field_lengths"
+# The life of alarms: more columns of one, whose state was not followed, and a count of changes.
+_CHANGES, _LEVEL = "metrics.drift_changes", "metrics.drift_level"
+# The values of segment fields.
+_SEGMENTS = ("segments.codes", "segments.names")
+# What people and changes of the learner left on its time line.
+_JOURNAL = "life.journal"
+# Thresholds that hold while no positive labels arrive.
+_SILENCE = "threshold.silence"
+# Thresholds that are cautious until some positive labels are known: at least those that were learnt.
+_LABELS, _SEEN = "threshold.labels", "threshold.seen"
+
+
+def completed(state: States, start: States) -> dict[str, NDArray[np.generic]]:
+    """Return a learner's state with what one of an earlier release lacks, from the state at the `start`. O(fields)."""
+    complete = dict(state)
+    if _KINDS in state and state[_KINDS].shape == (2,) and not any(name in state for name in _ARRIVALS):
+        complete |= {name: start[name] for name in _ARRIVALS}
+    if _KINDS in state and state[_KINDS].shape in ((2,), (3,)) and _ALARMS in state:
+        kinds, alarms = state[_KINDS], state[_ALARMS]
+        complete[_KINDS] = np.append(kinds, start[_KINDS][len(kinds) :])
+        if alarms.shape == (len(start[_ALARMS]), 5):
+            complete[_ALARMS] = np.hstack([alarms, start[_ALARMS][:, 5:7]])
+        if _FIELDS in state:
+            quality = field_quality.initial_quality(len(state[_FIELDS]))._asdict()
+            complete |= {f"columns.field_{name}": array for name, array in quality.items()}
+    if (
+        _ALARMS in complete
+        and complete[_ALARMS].shape == (alarm_life.ALARMS, alarm_life.FIELDS + 1)
+        and _KINDS in complete
+    ):
+        total = max(int(complete[_KINDS].sum()), 0)
+        complete[_ALARMS] = alarm_life.not_followed(complete[_ALARMS].astype(np.float64), total)
+        complete |= {_CHANGES: np.array([total], dtype=np.int64), _LEVEL: start[_LEVEL]}
+    if _JOURNAL not in state:
+        complete[_JOURNAL] = start[_JOURNAL]
+    if not any(name in state for name in _SEGMENTS):
+        complete |= {"segments.codes": np.zeros((0, 0), np.uint8), "segments.names": np.zeros(0, np.uint8)}
+    if _SILENCE in start and _SILENCE not in state:
+        complete[_SILENCE] = start[_SILENCE]
+    if _SEEN in state and _LABELS not in state:
+        complete[_LABELS] = state[_SEEN]
+    return complete
 
 
 def check_values(config: Config, state: Mapping[str, NDArray[np.generic]]) -> None:
@@ -48,6 +101,11 @@ def check_values(config: Config, state: Mapping[str, NDArray[np.generic]]) -> No
         ranks = config.labels.ranks
         for name, detail in consistency.id_disagreements(groups["ids"], groups["metrics"], config.window, ranks):
             details.setdefault(f"/ids.{name}", detail)
+    if {"columns", "metrics"} <= groups.keys() and "/metrics.drift_alarms" not in details:
+        fields = len(groups["columns"].get("field_lengths", ()))
+        places, counts = groups["metrics"]["drift_alarms"][:, 5:7].astype(np.int64).T
+        if ((counts > 0) & (places >= fields)).any():
+            details["/metrics.drift_alarms"] = f"refers to a field that is not among the {fields} registered"
     if details:
         raise InvalidInput([Problem(pointer, detail) for pointer, detail in details.items()])
 
@@ -63,11 +121,12 @@ def _checks(config: Config) -> dict[str, Callable[[Arrays], Issues]]:
         "columns": columns_of(config.features).problems,
         "embedding": _finite,
         "fits": counters,
-        "life": counters,
+        "life": _life,
         "ids": lambda arrays: RecentIds(config.remembered_ids).problems(arrays, ranks),
         "metrics": metrics.problems,
         "retained": lambda arrays: retained_events.problems(arrays, ranks, missing=table),
         "scaling": lambda arrays: scaling.problems(_of(ScalingState, arrays)),
+        "segments": SegmentRing.problems,
         "sources": Sources().problems,
     }
     if (calibrated := config.calibration) is not None:
@@ -79,6 +138,11 @@ def _checks(config: Config) -> dict[str, Callable[[Arrays], Issues]]:
 
 def _of(kind: Any, arrays: Arrays) -> Any:
     return kind(**arrays)
+
+
+def _life(arrays: Arrays) -> Issues:
+    yield from counters({"rollbacks": arrays["rollbacks"]})
+    yield from Journal.problems(arrays["journal"])
 
 
 def _finite(arrays: Arrays) -> Issues:
@@ -93,5 +157,9 @@ def _algorithm(config: Config, arrays: Arrays) -> Issues:
         *counters({name: array for name, array in arrays.items() if array.dtype.kind == "i"}),
     ]
     yield from wrong
-    if not wrong and hasattr(algorithm, "problems"):
+    if wrong:
+        return
+    if arrays.keys() == set(algorithm.TRAITS.fitted):
+        yield from algorithm.fit_problems(arrays)
+    elif hasattr(algorithm, "problems"):
         yield from algorithm.problems(config.params, _of(algorithm.State, arrays), config.features.sparse)

@@ -3,7 +3,7 @@
     from rarestream import Client           # a client of the service; AsyncClient is the same, awaited
 
     with Client("http://127.0.0.1:8000") as client:
-        fraud = client.create("fraud", algorithm="cbr-diag", features={"kind": "dense", "dim": 30})
+        fraud = client.create("fraud", features={"kind": "dense", "dim": 30})
         reply = fraud.update(X, y, ids=ids)             # reply.scores: before each event was learnt
         alerts = fraud.predict(X_new, ids=new_ids).labels == 1
 

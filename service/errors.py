@@ -9,8 +9,11 @@ ServiceError               500  internal             internal error
 |- UnknownLearner          404  unknown-learner
 |- UnknownGroup            404  unknown-group
 |- UnknownSnapshot         404  unknown-snapshot
+|- UnknownEvent            404  unknown-event        no event of this id was served, or it is no longer remembered
+|- UnknownAlarm            404  unknown-alarm        no stored alarm has this number
 |- UnknownPath             404  not-found            there is no websocket at this path
 |- NameTaken               409  name-taken           the name exists, with another configuration
+|- AlreadyAcknowledged     409  acknowledged         somebody else has acknowledged the alarm
 |- SourceGap               409  source-gap           events of the source between the last one and these are missing
 |- BeyondLog               409  beyond-log           the log is shorter than the position to wait for
 |- LimitReached            409  limit-reached        the limit of learners is reached
@@ -32,11 +35,13 @@ ServiceError               500  internal             internal error
 |- Disconnected            499  gone                 in api/body.py, for the log: the client disconnected
 |- StoreError              500  internal             the store failed
    |- StoreUnavailable     503  store-unavailable    Retry-After: the store cannot be written now
+   |  |- StoreFull         503  store-full           Retry-After: the store has no room; what needs none still works
    |  |- BehindLog         503  store-unavailable    the log was trimmed beyond this replica: load a snapshot
    |  |- LostRecords       503  store-unavailable    the store lost records that this replica has applied
    |  |- WrongStore        503  store-unavailable    at start: the path or URL is not a store; waiting does not help
    |- LearnerGone          404  unknown-learner      the learner was deleted or recreated while the request waited
    |- Damaged              500  damaged              a record or snapshot cannot be read
+      |- Vanished          500  vanished             the store no longer has the learner, though nobody deleted it
 """
 
 from __future__ import annotations
@@ -48,9 +53,9 @@ from learners import Problem
 from learners.features import MAX_PROBLEMS
 
 __all__ = [
+    "AlreadyAcknowledged",
     "BadBody",
     "BadRequest",
-    "Behind",
     "BehindLog",
     "BeyondLog",
     "Damaged",
@@ -61,22 +66,27 @@ __all__ = [
     "HostUnavailable",
     "Invalid",
     "LearnerGone",
+    "LearnerMissing",
     "LimitReached",
     "LostRecords",
     "NameTaken",
     "NotAcceptable",
+    "PositionNotReached",
     "QueueFull",
     "RateLimited",
     "ServiceError",
     "SourceGap",
     "Stopping",
     "StoreError",
+    "StoreFull",
     "StoreUnavailable",
     "TooLarge",
     "TooManyFailures",
     "TooManyStreams",
     "TooSlow",
     "Unauthorized",
+    "UnknownAlarm",
+    "UnknownEvent",
     "UnknownGroup",
     "UnknownLearner",
     "UnknownPath",
@@ -103,7 +113,7 @@ class ServiceError(Exception):
     def document(self, request_id: str = "") -> dict[str, Any]:
         """Return the problem document (RFC 9457) of this error."""
         return {
-            "type": f"urn:rarestream:problem:{self.code}",
+            "type": f"/problems/{self.code}",
             "title": self.title,
             "status": self.status,
             "code": self.code,
@@ -159,6 +169,24 @@ class UnknownSnapshot(ServiceError):
     """No retained snapshot has this position."""
 
     status, code, title = 404, "unknown-snapshot", "No such snapshot"
+
+
+class UnknownEvent(ServiceError):
+    """No event of this id was served, or it is no longer remembered."""
+
+    status, code, title = 404, "unknown-event", "No such event"
+
+
+class UnknownAlarm(ServiceError):
+    """No stored alarm has this number."""
+
+    status, code, title = 404, "unknown-alarm", "No such alarm"
+
+
+class AlreadyAcknowledged(ServiceError):
+    """Somebody else has acknowledged the alarm; the note of the request was not added."""
+
+    status, code, title = 409, "acknowledged", "The alarm is acknowledged already"
 
 
 class NameTaken(ServiceError):
@@ -245,7 +273,7 @@ class HostUnavailable(ServiceError):
     status, code, title, retry_after = 503, "host-unavailable", "The learner's node does not respond", 1
 
 
-class Behind(ServiceError):
+class PositionNotReached(ServiceError):
     """This node did not reach a position of the log in time that other nodes have reached."""
 
     status, code, title, retry_after = 503, "behind", "This node is behind", 1
@@ -296,6 +324,12 @@ class StoreUnavailable(StoreError):
     status, code, title, retry_after = 503, "store-unavailable", "The store is unavailable", 1
 
 
+class StoreFull(StoreUnavailable):
+    """The store answers, but has no room for this. Deletions, trimming and changes of settings still work."""
+
+    code, title = "store-full", "The store is full"
+
+
 class WrongStore(StoreUnavailable):
     """The path or URL is not a store: the folder is missing, or the file is something else."""
 
@@ -318,3 +352,9 @@ class Damaged(StoreError):
     """A record or a snapshot cannot be read."""
 
     status, code, title = 500, "damaged", "Stored data is damaged"
+
+
+class LearnerMissing(Damaged):
+    """The store no longer has the learner, and no record of its deletion."""
+
+    code, title = "vanished", "The store lost the learner"

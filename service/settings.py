@@ -115,7 +115,9 @@ class Settings(BaseSettings):
     snapshot_seconds: float = Field(
         default=60.0, gt=0, description="seconds after which a snapshot of a changed learner is saved"
     )
-    snapshots_kept: int = Field(default=3, ge=1, description="snapshots kept per learner")
+    snapshots_kept: int = Field(
+        default=3, ge=1, description="snapshots kept per learner, but at least a new one and two that read back intact"
+    )
     trim_log: bool = Field(default=True, description="delete log records older than the oldest kept snapshot")
     follow_seconds: float = Field(
         default=1.0, gt=0, description="seconds between two checks for learners and records of other nodes"
@@ -146,6 +148,12 @@ class Settings(BaseSettings):
         "disconnected",
     )
     webhook: str | None = Field(default=None, description="URL to which drift alarms are posted as JSON")
+    webhook_secret: str | None = Field(
+        default=None, description="secret that signs posted alarms by HMAC-SHA256", repr=False
+    )
+    webhook_format: Literal["json", "slack"] = Field(
+        default="json", description="body of posted alarms: json, or slack for an incoming webhook of Slack"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="lowest level logged to stderr: debug, info, warning or error"
     )

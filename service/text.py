@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["counted", "figure", "share"]
+import json
+
+__all__ = ["counted", "figure", "printable", "share"]
 
 
 def counted(n: int, thing: str) -> str:
@@ -18,3 +20,9 @@ def figure(value: float | None) -> str:
 def share(value: float | None) -> str:
     """Format a share in per cent, `1.06 %`; `-` if it is undefined."""
     return "-" if value is None else f"{float(f'{100 * value:.3g}'):.15g} %"
+
+
+def printable(value: object) -> str:
+    """Return a value as it was sent, without characters that would control a terminal."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value)

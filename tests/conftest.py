@@ -2,29 +2,38 @@
 
 - `pytest` runs the plain tier in minutes.
 - `pytest -m "integration or not integration"` adds the tests marked `integration`: programs, browsers, brokers, fleets.
-- `python -m tests.campaigns` runs the folder `campaigns`: kills, chaos, fuzzing, many nodes, images.
+- `python -m tests.campaigns` runs the folder `campaigns` (kills, chaos, fuzzing, many nodes, images) and the tests that
+  are marked `campaign`: they take long, and stand beside their smaller relatives.
 
-A file that is named on the command line runs whole.
+A file that is named on the command line runs whole, but for tests marked `campaign`.
 """
 
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import signal
+from collections import Counter
 from pathlib import Path
+
+# Set before anything imports NumPy; processes that tests start inherit it. The tests' matrices are small: on a busy
+# machine the threads of BLAS and OpenMP would spin while they wait for each other, for ten times the arithmetic's time.
+os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
 import hypothesis
 import pytest
+import typer.testing
 
 pytest_plugins = ["tests.harness.fixtures"]
 
 PLAIN = "not integration"  # the `-m` of pyproject.toml
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parent
 # Folders and files of which every test is `integration`: they start processes, or repeat what smaller tests hold.
 INTEGRATION = (
     "benchmarks",
     "compatibility/test_stores.py",
+    "compatibility/test_streams.py",
     "dashboard",
     "deploy",
     "docs/test_console.py",
@@ -33,48 +42,112 @@ INTEGRATION = (
     "docs/test_kubernetes_commands.py",
     "docs/test_requests.py",
     "docs/test_sessions.py",
+    "learners/algorithms/trees/test_gbdt.py",
+    "learners/features/test_field_quality.py",
+    "learners/features/test_retained_events.py",
+    "learners/metrics/test_history_steps.py",
+    "learners/metrics/test_restored_metrics.py",
+    "learners/metrics/test_stream_stats.py",
+    "learners/test_deduplication.py",
+    "learners/test_explain.py",
+    "learners/test_fitting.py",
     "learners/test_float32.py",
     "learners/test_guard_pages.py",
+    "learners/test_learner_states.py",
+    "learners/test_records.py",
+    "learners/test_relabelling.py",
+    "learners/test_state_checks.py",
+    "rarestream/test_client.py",
+    "rarestream/test_encode.py",
     "rarestream/test_stream_session.py",
+    "rarestream/test_tls_stream.py",
+    "rarestream/test_wording.py",
+    "service/api/fast_path/test_inline_updates.py",
+    "service/api/fast_path/test_ndjson_process.py",
+    "service/api/fast_path/test_ndjson_stream.py",
+    "service/api/routes/test_fields.py",
+    "service/api/routes/test_metrics_routes.py",
+    "service/api/routes/test_served_list.py",
     "service/api/test_forwarding.py",
-    "service/api/test_ndjson_process.py",
-    "service/api/test_websocket_process.py",
-    "service/cli/test_commands.py",
-    "service/cli/test_compare.py",
-    "service/cli/test_demo.py",
+    "service/api/test_msgpack_bodies.py",
+    "service/api/test_msgpack_doors.py",
+    "service/api/test_prometheus.py",
+    "service/api/test_scenarios.py",
+    "service/api/websocket/test_websocket_process.py",
+    "service/cli/commands/test_commands.py",
+    "service/cli/commands/test_compare.py",
+    "service/cli/commands/test_demo.py",
+    "service/cli/commands/test_incidents.py",
+    "service/cli/commands/test_list.py",
+    "service/cli/commands/test_replay.py",
+    "service/cli/commands/test_replay_ordinal.py",
+    "service/cli/commands/test_replay_wait.py",
+    "service/cli/commands/test_scored_events.py",
+    "service/cli/commands/test_segments.py",
+    "service/cli/commands/test_thresholds.py",
     "service/cli/test_exit_statuses.py",
     "service/cli/test_json_output.py",
     "service/cli/test_late_replay.py",
-    "service/cli/test_list.py",
-    "service/cli/test_replay.py",
-    "service/cli/test_replay_ordinal.py",
-    "service/cli/test_replay_wait.py",
+    "service/cli/test_main.py",
     "service/cli/test_unreachable.py",
+    "service/cli/test_wording.py",
     "service/connectors/test_kafka.py",
     "service/connectors/test_redis_streams.py",
     "service/connectors/test_redis_streams_servers.py",
+    "service/connectors/test_refused_messages.py",
+    "service/connectors/test_wording.py",
+    "service/datasets/test_card_fraud.py",
+    "service/datasets/test_files_as_written.py",
+    "service/datasets/test_parquet.py",
+    "service/datasets/test_readers.py",
+    "service/engine/cluster",
+    "service/engine/replica",
     "service/engine/test_arbitrary_requests.py",
-    "service/engine/test_placement.py",
+    "service/engine/test_copies.py",
+    "service/engine/test_feature_names.py",
+    "service/engine/test_float32_learners.py",
+    "service/engine/test_lost_records.py",
+    "service/engine/test_webhooks.py",
+    "service/server/test_fair_scheduling.py",
     "service/server/test_hanging_workers.py",
     "service/server/test_security.py",
     "service/server/test_shutdown.py",
     "service/server/test_supervisor.py",
-    "service/storage/test_redis_cluster.py",
-    "service/storage/test_redis_durability.py",
-    "service/storage/test_redis_failover.py",
-    "service/storage/test_redis_tls.py",
+    "service/server/test_upgrades.py",
+    "service/storage/redis/test_redis_cluster.py",
+    "service/storage/redis/test_redis_durability.py",
+    "service/storage/redis/test_redis_failover.py",
+    "service/storage/redis/test_redis_tls.py",
     "service/storage/test_store_model.py",
+    "service/test_doors.py",
+    "service/test_refused_parts.py",
+    "service/wire/kernels/test_msgpack_heads.py",
+    "service/wire/test_arbitrary_bytes.py",
+    "service/wire/test_compression.py",
+    "test_language.py",
+)
+
+# The order of files, by the start of their names; all others come last. See `pytest_collection_modifyitems`.
+ORDER = (
+    ("learners/test_learner.py",),  # compiles the kernels that all learners share
+    ("dashboard", "deploy", "docs", "service/cli", "service/connectors"),  # files that take long
+    ("service/datasets", "service/storage", "service/telemetry", "service/wire"),  # without kernels
+    ("service/api/test_sse.py", "service/server"),  # wait for clocks and programs
 )
 
 # No test depends on chance, or on how busy the machine is.
 hypothesis.settings.register_profile(
     "repeatable",
+    max_examples=40,
     deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("repeatable")
+
+# CliRunner builds all commands of the program anew for each call: 30 ms, and they are the same.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 # A shell starts background jobs with Ctrl-C ignored. Processes that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -93,29 +166,62 @@ def pytest_configure(config: pytest.Config) -> None:
             )
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Use three processes on two cores for the plain tier, and two per core beyond it: tests wait for programs."""
+    cores = os.cpu_count() or 1
+    return (3 * cores + 1) // 2 if config.option.markexpr == PLAIN else 2 * cores
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not even import what the plain tier leaves out."""
     return True if config.option.markexpr == PLAIN and _integration(collection_path) else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of `INTEGRATION`, and repetitions with other stores than the one in memory.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests of `INTEGRATION`, and repetitions with other stores than the one in memory; leave campaigns out.
 
-    The stores' own tests, and the engine's recovery, have every kind of store in the plain tier.
+    The stores' own tests, and the engine's recovery, have every kind of store in the plain tier. What else runs with
+    several kinds has SQLite in `integration`, and Redis in the campaigns.
+
+    One process begins by compiling what all learners need. The others meanwhile run what takes long, or needs none of
+    it: they would only wait for the same kernels. Files that wait follow, so that no process is the last one for long.
     """
     for item in items:
         kind = (
             item.callspec.params.get("kind") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ""
         )
-        if _integration(item.path) or (kind in ("sqlite", "redis") and not _every_store(item.path)):
+        repeated = kind if not _every_store(item.path) else ""
+        if repeated == "redis":
+            item.add_marker(pytest.mark.campaign)
+        elif repeated == "sqlite" or _integration(item.path):
             item.add_marker(pytest.mark.integration)
+    if "campaign" not in config.option.markexpr:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("campaign")])
+        items[:] = [item for item in items if not item.get_closest_marker("campaign")]
+    for item in items:
+        if _relative(item.path).startswith("campaigns/"):
+            item.add_marker(pytest.mark.campaign)
+    tests = Counter(item.path for item in items)
+    ranks = {
+        path: next((i for i, names in enumerate(ORDER) if _relative(path).startswith(names)), len(ORDER))
+        for path in tests
+    }
+    items.sort(key=lambda item: (ranks[item.path], -tests[item.path], item.path))
 
 
-@functools.cache
+def pytest_collection_finish() -> None:
+    """Leave what is loaded by now out of garbage collections: millions of objects, of which none is garbage."""
+    gc.freeze()
+
+
 def _every_store(path: Path) -> bool:
-    return str(path.relative_to(HERE)).startswith(("service/storage", "service/engine/test_engine", "service/server"))
+    return _relative(path).startswith(("service/storage", "service/engine/test_engine", "service/server"))
+
+
+def _integration(path: Path) -> bool:
+    return _relative(path).startswith(INTEGRATION)
 
 
 @functools.cache
-def _integration(path: Path) -> bool:
-    return path.is_relative_to(HERE) and str(path.relative_to(HERE)).startswith(INTEGRATION)
+def _relative(path: Path) -> str:
+    return str(path.relative_to(TESTS)) if path.is_relative_to(TESTS) else ""

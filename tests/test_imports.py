@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ast
+import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
+
+from tests.test_language import syntax_tree
 
 ROOT = Path(__file__).parents[1]
 FILES = {
@@ -23,6 +28,7 @@ ALLOWED = {
     "learners.features": {"learners", "learners.numerics"},
     "learners.decisions": {"learners", "learners.numerics", "learners.algorithms", "learners.features"},
     "learners.metrics": {"learners", "learners.numerics"},
+    "learners.segments": {"learners", "learners.numerics", "learners.features", "learners.metrics"},
     "service": {"rarestream", "learners"},
     "service.wire": BASE,
     "service.storage": BASE,
@@ -49,18 +55,41 @@ def layer_of(package: str) -> str:
     return "learners" if package.startswith("learners.") else package
 
 
+class Contents(NamedTuple):
+    """What the tests ask of a module."""
+
+    docstring: str | None
+    exported: list[str]  # the value of its first assignment: `__all__` in an `__init__.py`
+    imports: list[str]  # of our modules, lazy and type-only imports included
+    printing: list[int]  # lines that print or exit
+
+
+PRINT_OR_EXIT = ("print", "exit", "sys.exit", "os._exit", "SystemExit", "sys.stdout", "sys.stdout.write")
+
+
+@functools.cache
+def contents(module: str) -> Contents:
+    """Parse a module."""
+    tree = syntax_tree(FILES[module])
+    assigned = [node.value for node in tree.body if isinstance(node, ast.Assign)]
+    face = FILES[module].name == "__init__.py" and assigned
+    targets, printing = [], []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names):
+                targets += [name.name for name in names if name.name in FILES]
+            case ast.ImportFrom(origin, names) if origin in FILES:
+                inner = [f"{origin}.{name.name}" for name in names]
+                targets += [name if name in FILES else origin for name in inner]
+            case ast.Attribute() | ast.Name() if ast.unparse(node) in PRINT_OR_EXIT:
+                printing.append(node.lineno)
+    return Contents(ast.get_docstring(tree), ast.literal_eval(assigned[0]) if face else [], targets, printing)
+
+
 def imports() -> Iterator[tuple[str, str]]:
-    """Yield (module, imported module) for each import between our modules, lazy and type-only imports included."""
-    for module, path in FILES.items():
-        if module == "service.__main__":
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                yield from ((module, name.name) for name in node.names if name.name in FILES)
-            elif isinstance(node, ast.ImportFrom) and node.module in FILES:
-                for name in node.names:
-                    inner = f"{node.module}.{name.name}"
-                    yield module, inner if inner in FILES else node.module
+    """Yield (module, imported module) for each import between our modules."""
+    for module in FILES.keys() - {"service.__main__"}:
+        yield from ((module, target) for target in contents(module).imports)
 
 
 def test_imports_follow_the_layers() -> None:
@@ -80,23 +109,15 @@ def test_other_packages_are_imported_through_their_init() -> None:
         source, other = package_of(module), package_of(target)
         if source == other or source.startswith(f"{other}.") or FILES[target].name == "__init__.py":
             continue
-        face = ast.parse(FILES[target.rpartition(".")[0]].read_text())
-        exported = next(
-            (ast.literal_eval(node.value) for node in face.body if isinstance(node, ast.Assign)), list[str]()
-        )
+        exported = contents(target.rpartition(".")[0]).exported
         if target.rpartition(".")[2] not in exported:
             inner.add(f"{module} imports {target}")
     assert not inner
 
 
 def test_only_the_command_line_and_the_server_print_or_exit() -> None:
-    loud = set()
-    for module, path in FILES.items():
-        if package_of(module) in ("service.cli", "service.server"):
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "exit", "sys.exit", "os._exit"):
-                loud.add(f"{module}:{node.lineno}")
+    quiet = [module for module in FILES if package_of(module) not in ("service.cli", "service.server")]
+    loud = [f"{module}:{line}" for module in quiet for line in contents(module).printing]
     assert not loud
 
 
@@ -106,6 +127,18 @@ def test_packages_are_small_and_name_their_entry_point() -> None:
             continue
         modules = [file for file in path.parent.glob("*.py") if file.name != "__init__.py"]
         assert len(modules) <= {"service": 8, "learners": 14}.get(module, 21), module
-        docstring = ast.get_docstring(ast.parse(path.read_text()))
+        docstring = contents(module).docstring
         assert docstring, module
         assert len(docstring.splitlines()) <= 20, module
+        if len(modules) > 3 or module == "service":
+            assert re.search(r"\b[Ss]tart\b", docstring), f"{module} does not say where to start reading"
+
+
+def test_tests_mirror_the_packages_in_small_folders() -> None:
+    tests = ROOT / "tests"
+    for init in sorted(tests.rglob("__init__.py")):
+        folder = init.parent.relative_to(tests)
+        modules = [file for file in init.parent.glob("*.py") if file.name != "__init__.py"]
+        assert len(modules) <= 22, folder
+        if folder.parts and folder.parts[0] in BASE:
+            assert (ROOT / folder / "__init__.py").is_file(), folder

@@ -14,7 +14,7 @@ import importlib
 import json
 import os
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,7 +28,7 @@ from learners import algorithms
 __all__ = ["Cell", "cells_of", "finish", "read"]
 
 _LIBRARY = Path(learners.__file__).parent
-_HERE = Path(__file__).parent
+_FOLDER = Path(__file__).parent
 _OURS = ("datasets", "measures", "protocol", "running", "scaling", "splits")  # what a figure depends on here
 
 
@@ -44,21 +44,22 @@ class Cell:
 
     def path(self, folder: Path, out: Path) -> Path:
         """Return the file of its results, for a folder of data sets."""
-        parts = {**asdict(self), "data": fingerprint(folder, self.task), "sources": sources(self.method)}
+        cell = replace(self, protocol=replace(self.protocol, most_runs=None))  # changes no run
+        parts = {**asdict(cell), "data": fingerprint(folder, self.task), "sources": sources(self.method)}
         key = hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=8).hexdigest()
         name = re.sub(r"[^\w.-]+", "_", f"{self.task.name}-{self.method.name}-{self.trial}.{self.fold}-{key}.json")
         return out / "cells" / name
 
 
 def cells_of(table: Table, folder: Path) -> list[Cell]:
-    """List the runs of a table for tasks with a data file and methods with an algorithm."""
+    """List the runs of a table, split by split, for tasks with a data file and methods with an algorithm."""
     return [
         Cell(table.protocol, task, method, trial, fold)
         for task in table.tasks
         if all(file_of(folder, name) for name in task.files)
-        for method in table.methods
-        if method.algorithm in algorithms()
         for trial, fold in table.protocol.runs(task)
+        for method in table.methods  # those of one split in a row: they share its embedding
+        if method.algorithm in algorithms()
     ]
 
 
@@ -111,7 +112,7 @@ def _hash_of(modules: tuple[str, ...]) -> str:
             files.add(file)
             waiting += _imports(file)
     digest = hashlib.blake2b(digest_size=8)
-    for file in [*sorted(files), *(_HERE / f"{name}.py" for name in _OURS)]:
+    for file in [*sorted(files), *(_FOLDER / f"{name}.py" for name in _OURS)]:
         digest.update(f"{file.name} {ast.dump(ast.parse(file.read_bytes()))}".encode())
     return digest.hexdigest()
 

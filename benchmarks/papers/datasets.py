@@ -11,7 +11,6 @@ import hashlib
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +36,7 @@ PAGES: dict[str, str] = {
     "farm-ads": f"{_UCI}218/farm+ads",
     "faults": f"{_UCI}198/steel+plates+faults (label: the number of the fault's column, 1 to 7)",
     "german": f"{_UCI}144/statlog+german+credit+data (german.data-numeric)",
+    "glass": f"{_UCI}42/glass+identification (label: the type, 1 to 7)",
     "heart": f"{_LIBSVM}binary.html#heart",
     "hill-valley": f"{_UCI}166/hill+valley (Hill_Valley_without_noise_Training)",
     "ijcnn1": f"{_LIBSVM}binary.html#ijcnn1",
@@ -70,6 +70,9 @@ class Task:
     test: str | None = None  # the file of the test part, if the set has one
     train: int | None = None  # the first so many rows are the training part, the others the test part
     share: float | None = None  # positives are thinned out, at random, until they are this share
+    first: int | None = None  # only so many rows, from the first on
+    rows: int | None = None  # a sample of so many rows
+    ranges: tuple[tuple[float, float], ...] = ()  # of the columns before the source scaled them, to scale them back
 
     @property
     def name(self) -> str:
@@ -92,7 +95,8 @@ class Task:
         return (self.file, self.test) if self.test else (self.file,)
 
 
-class Data(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Data:
     """Rows with labels -1 and +1, or ranks from 1."""
 
     rows: Rows
@@ -161,16 +165,28 @@ def make(folder: Path, task: Task, most: int | None = None) -> Data:
             )
     else:
         y = 1.0 + np.unique(labels, return_inverse=True)[1].reshape(-1)
+    if task.ranges:
+        if isinstance(rows, Sparse) or dim != len(task.ranges):
+            raise ValueError(f"{task.file} has {dim} columns; expected {len(task.ranges)} dense ones")
+        rows = _scaled_back(rows, task.ranges)
     random = np.random.default_rng(zlib.crc32(task.name.encode()))
-    picked = np.arange(len(y))
+    picked = np.arange(len(y))[: task.first]
     if task.share:
         picked = _thinned(y, task.share, random)
+    most = min((limit for limit in (most, task.rows) if limit is not None), default=None)
     if most is not None and len(picked) > most:
         picked = _sample(picked, y, most, train, random)
     if len(picked) < len(y):
         rows, y = pick(rows, picked), y[picked]
         train = None if train is None else int((picked < train).sum())
     return Data(rows, dim, y, train)
+
+
+def _scaled_back(X: Matrix, ranges: tuple[tuple[float, float], ...]) -> Matrix:
+    """Undo a linear scaling of each column (n, k), by the range of its raw numbers."""
+    low, high = np.array(ranges).T
+    least, largest = X.min(axis=0), X.max(axis=0)
+    return np.ascontiguousarray(low + (X - least) / (largest - least) * (high - low))
 
 
 def _thinned(y: Vector, share: float, random: np.random.Generator) -> Counts:
@@ -183,13 +199,13 @@ def _thinned(y: Vector, share: float, random: np.random.Generator) -> Counts:
 def _sample(candidates: Counts, y: Vector, most: int, train: int | None, random: np.random.Generator) -> Counts:
     """Pick about `most` of `candidates` in order: from each class and part its share, but 30 if there are as many."""
     part = (candidates >= train) if train is not None else np.zeros(len(candidates), dtype=bool)
-    chosen = []
+    selection = []
     for label in np.unique(y[candidates]):
         for side in (False, True):
             rows = candidates[(y[candidates] == label) & (part == side)]
             count = min(len(rows), max(30, round(most * len(rows) / len(candidates))))
-            chosen.append(random.choice(rows, count, replace=False))
-    return np.sort(np.concatenate(chosen))
+            selection.append(random.choice(rows, count, replace=False))
+    return np.sort(np.concatenate(selection))
 
 
 def pick(rows: Rows, index: NDArray[np.int64]) -> Rows:

@@ -18,8 +18,9 @@ NAMES = {
     "mse": "MSE",
     "accuracy": "accuracy",
     "seconds": "training seconds",
+    "learning": "training seconds without the embedding",
 }
-LOWER_IS_BETTER = frozenset({"mae", "mse", "seconds"})
+LOWER_IS_BETTER = frozenset({"mae", "mse", "seconds", "learning"})
 
 
 def auc(scores: Vector, y: Vector) -> float:

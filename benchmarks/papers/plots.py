@@ -48,5 +48,5 @@ def draw(table: Table, rows: Sequence[Row], path: Path) -> None:
         else:
             axes.set(xscale="log", xlabel="seconds of training")
             axes.invert_yaxis()
-    figure.suptitle(table.title + (" (quick)" if table.protocol.quick else ""))
+    figure.suptitle(table.heading + (" (quick)" if table.protocol.quick else ""))
     figure.savefig(path, dpi=120)

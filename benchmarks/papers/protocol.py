@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from benchmarks.papers.datasets import Task
+from benchmarks.papers.figures import Figures
 from benchmarks.papers.scaling import WORDS, Kind
 
 __all__ = ["Method", "Protocol", "Table", "powers", "settings"]
@@ -46,7 +47,7 @@ class Method:
         if self.passes > 1:
             parts.append(f"{self.passes} passes")
         if self.most:
-            parts.append(f"trained on at most {self.most} rows")
+            parts.append(f"trained on at most {self.most:,} rows")
         return f"{self.name} ({self.algorithm}): " + ("; ".join(parts) or "nothing to tune")
 
     def grid_of(self, points: int | None) -> dict[str, tuple[float, ...]]:
@@ -59,8 +60,8 @@ class Method:
 
 def _span(values: Sequence[float]) -> str:
     """Return the powers of two of a grid."""
-    shown = [f"2^{math.log2(value):g}" for value in values]
-    return ", ".join(shown) if len(shown) <= 3 else f"{shown[0]}, {shown[1]}, ... {shown[-1]}"
+    texts = [f"2^{math.log2(value):g}" for value in values]
+    return ", ".join(texts) if len(texts) <= 3 else f"{texts[0]}, {texts[1]}, ... {texts[-1]}"
 
 
 def _thinned(values: tuple[float, ...], points: int) -> tuple[float, ...]:
@@ -80,6 +81,7 @@ class Protocol:
     trials: int
     folds: int = 1  # of cross-validation, for sets without a test part; 1: a fifth of the rows is the test part
     folds_run: int | None = None  # only so many of them
+    most_runs: int | None = None  # of a method on a task: the first ones
     tuning_folds: int = 3
     tuning_rows: int = 10_000  # tuning takes at most so many training rows
     rows: int | None = None  # of a set: a sample of at most so many
@@ -95,7 +97,7 @@ class Protocol:
     def runs(self, task: Task) -> list[tuple[int, int]]:
         """(trial, fold) of each run."""
         folds = 1 if task.divided else self.folds_run or self.folds
-        return list(itertools.product(range(self.trials), range(folds)))
+        return list(itertools.product(range(self.trials), range(folds)))[: self.most_runs]
 
     def quickly(self) -> Protocol:
         """Return the protocol for a quick run: a sample, one trial, two folds and a coarse grid."""
@@ -129,6 +131,8 @@ class Protocol:
         if self.sparse_scaling not in (None, self.scaling):
             rows += f" (sparse sets: {WORDS[self.sparse_scaling or 'none']})"
         parts = [how, tuned + f" (at most {self.tuning_rows:,} rows of it)", rows]
+        if self.most_runs:
+            parts.append(f"only the first {self.most_runs} of these runs")
         if self.rows:
             parts.append(f"a sample of at most {self.rows:,} rows of each set")
         return "; ".join(parts)
@@ -144,17 +148,29 @@ class Table:
     """A table or figure of a paper."""
 
     name: str
+    paper: str  # its short name
     title: str
     measure: str
     protocol: Protocol
     tasks: tuple[Task, ...]
     methods: tuple[Method, ...]
-    figures: Mapping[tuple[str, str], float]  # (task, method) -> result in the paper, if known
+    figures: Figures  # the paper's results
+    cells: int = 0  # that the paper's table has, those of other data sets included
     notes: tuple[str, ...] = ()
-    also: str | None = None  # a second measure to show
     plot: Literal["curves", "seconds"] | None = None
 
+    @property
+    def heading(self) -> str:
+        """The paper and the table's title."""
+        return f"{self.paper}, {self.title}"
 
-def settings(method: Method, chosen: Mapping[str, float]) -> dict[str, Any]:
+    def only_printed(self) -> Table:
+        """Restrict the table to tasks and methods with a result in the paper."""
+        tasks = tuple(task for task in self.tasks if any(task.name == name for name, _ in self.figures))
+        methods = tuple(method for method in self.methods if any(method.name == name for _, name in self.figures))
+        return replace(self, tasks=tasks, methods=methods)
+
+
+def settings(method: Method, values: Mapping[str, float]) -> dict[str, Any]:
     """All parameters of the algorithm that are not left at their defaults."""
-    return {**method.fixed, **chosen}
+    return {**method.fixed, **values}

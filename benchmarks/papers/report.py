@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numba
 import numpy as np
 from rich import box
 from rich.console import Console
-from rich.table import Table as Printed
+from rich.table import Table as PrintedTable
 
 from benchmarks.papers.cells import Cell, cells_of, read
+from benchmarks.papers.figures import Printed as Figure
 from benchmarks.papers.measures import LOWER_IS_BETTER, NAMES
 from benchmarks.papers.protocol import Table
 from learners import algorithms
 
-__all__ = ["Row", "as_json", "order", "print_head", "print_rows", "ranks", "rows_of"]
+__all__ = [
+    "Row",
+    "Verdict",
+    "as_json",
+    "order",
+    "print_head",
+    "print_rows",
+    "print_summary",
+    "ranks",
+    "rows_of",
+    "verdicts_of",
+]
 
-_REACHED = {None: "", True: "yes", False: "no"}
+Verdict = Literal["equal", "better", "worse"]
 
 
 @dataclass(frozen=True)
@@ -30,13 +43,17 @@ class Row:
 
     task: str
     method: str
-    paper: float | None
+    printed: Figure | None  # in the paper
     values: tuple[float, ...]  # one per run; none where it could not run
-    also: tuple[float, ...]  # of the second measure
     seconds: float | None  # of the final training of one run, median
     why_not: str  # where it could not run
     lower_is_better: bool
     curve: tuple[tuple[int, ...], tuple[float, ...]] | None = None  # online: events, mean F
+
+    @property
+    def paper(self) -> float | None:
+        """The paper's."""
+        return None if self.printed is None else self.printed.mean
 
     @property
     def mean(self) -> float | None:
@@ -54,12 +71,20 @@ class Row:
         return None if self.paper is None or self.mean is None else self.mean - self.paper
 
     @property
-    def reached(self) -> bool | None:
-        """Whether ours is no worse than the paper's by more than one of our standard deviations."""
+    def tolerance(self) -> float:
+        """The paper's standard deviation, or ours if it prints none; at least the rounding of what it prints."""
+        if self.printed is None:
+            return self.sd or 0.0
+        return max(self.sd or 0.0 if self.printed.sd is None else self.printed.sd, self.printed.rounding)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether ours equals the paper's within the tolerance, or is better or worse."""
         if self.difference is None:
             return None
-        worse = self.difference if self.lower_is_better else -self.difference
-        return bool(worse <= (self.sd or 0.0))
+        if abs(self.difference) <= self.tolerance:
+            return "equal"
+        return "worse" if (self.difference > 0) == self.lower_is_better else "better"
 
 
 def rows_of(table: Table, folder: Path, out: Path) -> list[Row]:
@@ -83,7 +108,6 @@ def _row(table: Table, task: str, method: str, results: Sequence[Mapping[str, An
         method,
         table.figures.get((task, method)),
         tuple(result[table.measure] for result in good),
-        tuple(result[table.also] for result in good) if table.also else (),
         float(np.median([result["seconds"] for result in good])) if good else None,
         "; ".join(reasons),
         table.measure in LOWER_IS_BETTER,
@@ -111,7 +135,7 @@ def order(rows: Sequence[Row], paper: bool) -> str:
 
 def print_head(table: Table, folder: Path, console: Console) -> None:
     """Print the title and protocol of a table, and the parts that cannot run."""
-    console.rule(f"[bold]{table.name}[/bold]  {table.title}" + ("  (quick)" if table.protocol.quick else ""))
+    console.rule(f"[bold]{table.name}[/bold]  {table.heading}" + ("  (quick)" if table.protocol.quick else ""))
     console.print(f"Protocol: {table.protocol.words}.", highlight=False)
     for method in table.methods:
         console.print(f"  {method.words(table.protocol.grid_points)}", highlight=False, markup=False)
@@ -119,8 +143,8 @@ def print_head(table: Table, folder: Path, console: Console) -> None:
         console.print(note, highlight=False, markup=False)
     for line in _legend(table):
         console.print(line, highlight=False, markup=False)
-    there = {cell.task.name for cell in cells_of(table, folder)}
-    absent = [task.name for task in table.tasks if task.name not in there]
+    computed = {cell.task.name for cell in cells_of(table, folder)}
+    absent = [task.name for task in table.tasks if task.name not in computed]
     unknown = sorted({method.algorithm for method in table.methods} - algorithms().keys())
     if absent:
         console.print(f"Not in {folder}: {', '.join(absent)}", highlight=False, markup=False)
@@ -139,8 +163,8 @@ def _legend(table: Table) -> list[str]:
         lines.append("This quick run is a sample of the protocol: its figures are not comparable with the paper's.")
     elif table.figures:
         lines.append(
-            "The paper's figure is - where it is not known; its standard deviations are not known at all: a figure"
-            " counts as reached where ours is no worse by more than one standard deviation of ours."
+            "The paper's figure is - if it prints none. Ours is equal within the paper's standard deviation, or ours if"
+            " the paper prints none; a figure holds if ours is equal or better."
         )
     return lines
 
@@ -148,14 +172,12 @@ def _legend(table: Table) -> list[str]:
 def print_rows(table: Table, rows: Sequence[Row], console: Console) -> None:
     """Print the table, the orders, and how many results of the paper are reached; a quick run says nothing there."""
     judged = not table.protocol.quick
-    printed = Printed(box=box.SIMPLE_HEAD, pad_edge=False)
+    printed = PrintedTable(box=box.SIMPLE_HEAD, pad_edge=False)
     printed.add_column("data set", no_wrap=True)
     printed.add_column("method", no_wrap=True)
-    verdict = ("reached",) if judged else ()
-    for heading in ("paper", f"ours: {NAMES[table.measure]}", "sd", "difference", *verdict, "place", "seconds"):
+    verdict = ("ours is",) if judged else ()
+    for heading in ("paper", "sd", f"ours: {NAMES[table.measure]}", "sd", "difference", *verdict, "place", "seconds"):
         printed.add_column(heading, justify="right")
-    if table.also:
-        printed.add_column(NAMES[table.also], justify="right")
     orders, remarks = [], []
     for task in dict.fromkeys(row.task for row in rows):
         group = [row for row in rows if row.task == task]
@@ -167,15 +189,14 @@ def print_rows(table: Table, rows: Sequence[Row], console: Console) -> None:
                 task if k == 0 else "",
                 row.method,
                 _number(row.paper),
+                _number(None if row.printed is None else row.printed.sd),
                 _number(row.mean),
                 _number(row.sd),
                 _number(row.difference, "+.4f"),
-                *((_REACHED[row.reached],) if judged else ()),
+                *((row.verdict or "",) if judged else ()),
                 f"{ours[k] or '-'} / {theirs[k] or '-'}" if in_paper > 1 else str(ours[k] or "-"),
                 _number(row.seconds, ".3g"),
             ]
-            if table.also:
-                cells.append(_number(float(np.mean(row.also)) if row.also else None))
             printed.add_row(*cells, end_section=k == len(group) - 1)
             if row.why_not:
                 remarks.append(f"{task}, {row.method}: {row.why_not}")
@@ -185,9 +206,42 @@ def print_rows(table: Table, rows: Sequence[Row], console: Console) -> None:
     console.print(printed, markup=False)
     for line in orders + remarks:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-    reached = [row.reached for row in rows if row.reached is not None]
-    if judged and reached:
-        console.print(f"Of {len(reached)} figures of the paper {sum(reached)} are reached.", highlight=False)
+    if judged and table.figures:
+        console.print(_counts(verdicts_of(rows)) + f" of {table.cells} figures of the paper's table.", highlight=False)
+
+
+def verdicts_of(rows: Sequence[Row]) -> Counter[Verdict]:
+    """Count the verdicts of the rows that have one."""
+    return Counter(row.verdict for row in rows if row.verdict is not None)
+
+
+def _counts(verdicts: Counter[Verdict]) -> str:
+    judged, worse = verdicts.total(), verdicts["worse"]
+    return f"{judged - worse} hold and {worse} do not, of {judged} judged"
+
+
+def print_summary(judged: Sequence[tuple[Table, Sequence[Row]]], console: Console) -> None:
+    """Print how many figures of the papers hold, by paper and method, and how many could be judged."""
+    by_method: dict[tuple[str, str], Counter[Verdict]] = {}
+    for table, rows in judged:
+        for row in rows:
+            if row.verdict is not None:
+                by_method.setdefault((table.paper, row.method), Counter())[row.verdict] += 1
+    if not by_method:
+        return
+    printed = PrintedTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("paper", "method"):
+        printed.add_column(heading, no_wrap=True)
+    for heading in ("judged", "hold", "equal", "better", "worse"):
+        printed.add_column(heading, justify="right")
+    for (paper, method), verdicts in by_method.items():
+        holding = verdicts["equal"] + verdicts["better"]
+        counts = (verdicts.total(), holding, verdicts["equal"], verdicts["better"], verdicts["worse"])
+        printed.add_row(paper, method, *map(str, counts))
+    console.print(printed, markup=False)
+    total: Counter[Verdict] = sum(by_method.values(), Counter())
+    cells = sum(table.cells for table, _ in judged)
+    console.print(f"In all {_counts(total)} of {cells} figures of these tables.", highlight=False)
 
 
 def _number(value: float | None, form: str = ".4f") -> str:
@@ -198,7 +252,7 @@ def as_json(table: Table, rows: Sequence[Row], finished: int, cells: Sequence[Ce
     """Everything that was printed, with the figures of each run."""
     return {
         "table": table.name,
-        "title": table.title,
+        "title": table.heading,
         "quick": table.protocol.quick,
         "protocol": table.protocol.words,
         "methods": [method.words(table.protocol.grid_points) for method in table.methods],
@@ -212,13 +266,13 @@ def as_json(table: Table, rows: Sequence[Row], finished: int, cells: Sequence[Ce
                 "task": row.task,
                 "method": row.method,
                 "paper": row.paper,
+                "paper_sd": None if row.printed is None else row.printed.sd,
                 "mean": row.mean,
                 "sd": row.sd,
                 "difference": row.difference,
-                **({} if table.protocol.quick else {"reached": row.reached}),
+                **({} if table.protocol.quick else {"verdict": row.verdict}),
                 "seconds": row.seconds,
                 "values": list(row.values),
-                **({table.also: list(row.also)} if table.also else {}),
                 **({"events": list(row.curve[0]), "curve": list(row.curve[1])} if row.curve else {}),
                 **({"why_not": row.why_not} if row.why_not else {}),
             }

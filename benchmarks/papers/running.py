@@ -19,7 +19,7 @@ from learners import algorithms
 from learners.algorithms.base import linear_scores
 from learners.decisions import threshold
 from learners.features import kernel_approximation
-from learners.numerics.arrays import Counts, Matrix, Rows, Sparse, Vector
+from learners.numerics.arrays import Matrix, Rows, Sparse, Vector
 
 __all__ = ["Model", "Unfit", "run", "split_of"]
 
@@ -64,73 +64,97 @@ def split_of(protocol: Protocol, data: Data, seed: int, fold: int) -> splits.Spl
 
 
 def run(protocol: Protocol, method: Method, task: Task, data: Data, trial: int, fold: int) -> dict[str, Any]:
-    """Return the metrics of one run, the chosen settings, and the seconds of the final training.
+    """Return the metrics of one run, the chosen settings, and the seconds of a processor for the final training.
+
+    "learning" is without the time for an embedding.
 
     Raises `Unfit`, and ValueError where the algorithm finds no model.
     """
     seed = seed_of(task, trial)
-    split = split_of(protocol, data, seed, fold)
-    if method.most is not None and len(split.train) > method.most:
-        split = split._replace(train=_subset(data.y, split.train, method.most, seed))
-    train, test, dim, seconds = _prepared(protocol, method, data, split, seed)
+    train, test, dim, seconds = _prepared(protocol, method, data, seed, fold)
     ranks = {"ranks": int(data.y.max())} if protocol.kind == "ordinal" else {}
     choices = [{**ranks, **choice} for choice in protocol.choices(method)]
     tuned_on = test if protocol.kind == "online" else train
-    chosen = _tuned(protocol, method, choices, tuned_on, dim, seed) if len(choices) > 1 else choices[0]
+    setting = _tuned(protocol, method, choices, tuned_on, dim, seed) if len(choices) > 1 else choices[0]
     if len(choices) == 1:  # nothing has run yet: let compiling not count
         warm = splits.holdout(train.y, min(0.5, _WARM_ROWS / len(train.y)), seed).test
-        _train(method, chosen, Part(pick(train.rows, warm), train.y[warm]), dim, seed)
-    model = _train(method, chosen, train, dim, seed)
-    result: dict[str, Any] = {"chosen": {k: v for k, v in chosen.items() if k != "ranks"}}
+        _train(method, setting, Part(pick(train.rows, warm), train.y[warm]), dim, seed)
+    model = _train(method, setting, train, dim, seed)
+    result: dict[str, Any] = {"chosen": {k: v for k, v in setting.items() if k != "ranks"}}
     if protocol.kind == "online":
-        began = time.perf_counter()
+        began = time.process_time()
         called = _called(method, model, train.y)
-        seconds += time.perf_counter() - began
+        seconds += time.process_time() - began
         at, curve = measures.f1_curve(train.y, called)
         result |= {"f1": measures.f1(train.y, called), "at": at, "curve": curve}
     else:
         result |= _measured(protocol, method, model, test)
-    return result | {"seconds": seconds + model.seconds}
+    return result | {"seconds": seconds + model.seconds, "learning": model.seconds}
 
 
-def _subset(y: Vector, rows: Counts, most: int, seed: int) -> Counts:
-    """At most so many of the rows, with the classes in their shares."""
-    return rows[splits.holdout(y[rows], most / len(rows), seed).test]
-
-
-def _prepared(
-    protocol: Protocol, method: Method, data: Data, split: splits.Split, seed: int
-) -> tuple[Part, Part, int, float]:
+def _prepared(protocol: Protocol, method: Method, data: Data, seed: int, fold: int) -> tuple[Part, Part, int, float]:
     """Training and test part as the algorithm takes them, their width, and the seconds that embedding took."""
-    traits = algorithms()[method.algorithm].TRAITS
-    kind, rows, dim = protocol.scaling, data.rows, data.dim
-    if isinstance(rows, Sparse):
-        if traits.sparse and not method.embedding and protocol.sparse_scaling is not None:
-            kind = protocol.sparse_scaling
-        elif dim > WIDEST_DENSE:
-            raise Unfit(f"takes dense rows only, and {dim} columns are too many to write out")
-        else:
-            rows = dense(rows, dim)
-            kind = protocol.sparse_scaling or kind
-    if dim > traits.max_dim:
-        raise Unfit(f"takes at most {traits.max_dim} columns")
-    train, test = scaled(kind, pick(rows, split.train), pick(rows, split.test), dim)
-    seconds = 0.0
     if method.embedding:
-        chosen = kernel_approximation.Embedding(
+        embedding = kernel_approximation.Embedding(
             kind=method.embedding, components=method.components or protocol.components
         )
-        assert not isinstance(train, Sparse)
-        assert not isinstance(test, Sparse)
-        kernel_approximation.look(
-            chosen, kernel_approximation.fit(chosen, train[:2], seed), train[:2]
-        )  # compiled before the clock starts
-        began = time.perf_counter()
-        space = kernel_approximation.fit(chosen, train[:_EMBEDDED_FROM], seed)
-        train = kernel_approximation.look(chosen, space, train)
-        seconds = time.perf_counter() - began
-        test, dim = kernel_approximation.look(chosen, space, test), kernel_approximation.columns(space)
-    return Part(train, data.y[split.train]), Part(test, data.y[split.test]), dim, seconds
+        return _embedded(protocol, data, seed, fold, method.most, embedding)
+    traits = algorithms()[method.algorithm].TRAITS
+    train, test = _scaled(protocol, data, seed, fold, method.most, sparse=traits.sparse)
+    if data.dim > traits.max_dim:
+        raise Unfit(f"takes at most {traits.max_dim} columns")
+    return train, test, data.dim, 0.0
+
+
+def _scaled(
+    protocol: Protocol, data: Data, seed: int, fold: int, most: int | None, *, sparse: bool
+) -> tuple[Part, Part]:
+    """Training part of at most `most` rows, and test part; sparse rows are written out unless `sparse`."""
+    split = split_of(protocol, data, seed, fold)
+    if most is not None and len(split.train) > most:  # with the classes in their shares
+        subset = splits.holdout(data.y[split.train], most / len(split.train), seed).test
+        split = split._replace(train=split.train[subset])
+    kind, rows = protocol.scaling, data.rows
+    if isinstance(rows, Sparse):
+        if not sparse or protocol.sparse_scaling is None:
+            if data.dim > WIDEST_DENSE:
+                raise Unfit(f"takes dense rows only, and {data.dim} columns are too many to write out")
+            rows = dense(rows, data.dim)
+        kind = protocol.sparse_scaling or kind
+    train, test = scaled(kind, pick(rows, split.train), pick(rows, split.test), data.dim)
+    return Part(train, data.y[split.train]), Part(test, data.y[split.test])
+
+
+_last: dict[tuple[Any, ...], tuple[Part, Part, int, float]] = {}  # the embedded rows that methods share
+
+
+def _embedded(
+    protocol: Protocol,
+    data: Data,
+    seed: int,
+    fold: int,
+    most: int | None,
+    embedding: kernel_approximation.Embedding,
+) -> tuple[Part, Part, int, float]:
+    """Return what `_prepared` does; the same call in a row costs nothing."""
+    key = (protocol, data, seed, fold, most, embedding)
+    if key in _last:
+        return _last[key]
+    _last.clear()  # first, because embedded rows may fill gigabytes
+    train, test = _scaled(protocol, data, seed, fold, most, sparse=False)
+    rows, others = train.rows, test.rows
+    assert not isinstance(rows, Sparse)
+    assert not isinstance(others, Sparse)
+    compiled = kernel_approximation.fit(embedding, rows[:2], seed)  # before the clock starts
+    kernel_approximation.transform(embedding, compiled, rows[:2])
+    began = time.process_time()
+    space = kernel_approximation.fit(embedding, rows[:_EMBEDDED_FROM], seed)
+    rows = kernel_approximation.transform(embedding, space, rows)
+    seconds = time.process_time() - began
+    others = kernel_approximation.transform(embedding, space, others)
+    columns = kernel_approximation.columns(space)
+    _last[key] = train._replace(rows=rows), test._replace(rows=others), columns, seconds
+    return _last[key]
 
 
 def _tuned(
@@ -171,21 +195,21 @@ def _quality(
     return _measured(protocol, method, model, test)[protocol.criterion]
 
 
-def _train(method: Method, chosen: Mapping[str, float], part: Part, dim: int, seed: int) -> Model:
+def _train(method: Method, setting: Mapping[str, float], part: Part, dim: int, seed: int) -> Model:
     """Learn in order, or fit. Raises ValueError where there is no model."""
     algorithm: Any = algorithms()[method.algorithm]
-    params = algorithm.Params(**settings(method, chosen))
+    params = algorithm.Params(**settings(method, setting))
     weight = np.ones(len(part.y))
     if hasattr(algorithm, "fit"):
-        began = time.perf_counter()
+        began = time.process_time()
         state = algorithm.fit(params, part.rows, dim, part.y, weight, seed)
-        return Model(params, state, np.empty(0), time.perf_counter() - began)
+        return Model(params, state, np.empty(0), time.process_time() - began)
     scores = np.empty((len(part.y), params.ranks) if algorithm.TRAITS.ordinal else len(part.y))
-    began = time.perf_counter()
+    began = time.process_time()
     state = algorithm.init(params, dim, seed)
     for _ in range(method.passes):
         state = algorithm.learn(params, state, part.rows, part.y, weight, scores)
-    return Model(params, state, scores, time.perf_counter() - began)
+    return Model(params, state, scores, time.process_time() - began)
 
 
 def _measured(protocol: Protocol, method: Method, model: Model, test: Part) -> dict[str, float]:
@@ -207,11 +231,11 @@ def _called(method: Method, model: Model, y: Vector) -> NDArray[np.bool_]:
     values = dict(method.threshold or traits.defaults.get("threshold", {}))
     if values.get("horizon") == 0:
         values["horizon"] = len(y)
-    chosen = threshold.Threshold(**values)
+    setting = threshold.Threshold(**values, cautious=values["objective"] not in threshold.CAUTIOUS)
     probabilities = expit(model.scores)
     n = len(y)
     thresholds, decisions = np.empty(n), np.empty(n, dtype=np.int64)
     decided, costs, clocks = np.ones(n, dtype=np.bool_), np.ones(n), np.full(n, np.nan)
-    threshold.learn(chosen, threshold.init(chosen), probabilities, y, decided, costs, clocks, thresholds, decisions)
+    threshold.learn(setting, threshold.init(setting), probabilities, y, decided, costs, clocks, thresholds, decisions)
     called: NDArray[np.bool_] = decisions > 0
     return called

@@ -33,11 +33,11 @@ def folds(y: Vector, k: int, seed: int) -> list[Split]:
 def holdout(y: Vector, share: float, seed: int) -> Split:
     """`share` of each class for the test, at least one row."""
     random = np.random.default_rng(seed)
-    chosen = []
+    selection = []
     for label in np.unique(y):
         rows = random.permutation(np.flatnonzero(y == label))
-        chosen.append(rows[: max(1, round(share * len(rows)))])
-    test = np.sort(np.concatenate(chosen))
+        selection.append(rows[: max(1, round(share * len(rows)))])
+    test = np.sort(np.concatenate(selection))
     return Split(random.permutation(np.setdiff1d(np.arange(len(y)), test)), test)
 
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.service [--case NAME ...] [--peers] [--quick] [--json FILE] [--datasets DIR]
 
-Cases: predict, update, ingest, socket, reading, memory, workers, and with --peers also what other programs make of one
-stream.
+Cases: predict, update, ingest, socket, reading, fairness, memory, workers, and with --peers also what other programs
+make of one stream.
 Contestants are measured in turn, A B A B; figures are medians over the rounds. They say little on a machine that does
 anything else meanwhile.
 
@@ -26,9 +26,9 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.papers.datasets import file_of
-from benchmarks.service import ingest, many, peers, pipelined, predict, reading, update, workers
+from benchmarks.service import fairness, ingest, many, peers, pipelined, predict, reading, update, workers
 from benchmarks.service.processors import Cores, choose, pinned
-from benchmarks.service.report import shown
+from benchmarks.service.report import print_case
 from benchmarks.service.rounds import Run
 
 __all__ = ["CASES", "main"]
@@ -39,6 +39,7 @@ CASES = {
     "ingest": ingest.measure,
     "socket": pipelined.measure,
     "reading": reading.measure,
+    "fairness": fairness.measure,
     "memory": many.measure,
     "workers": workers.measure,
     "peers": peers.measure,
@@ -62,13 +63,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="tiny turns: whether it runs, no figures to rely on")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     parser.add_argument("--datasets", type=Path, help="the folder with covtype, the peers' stream; made up without it")
-    chosen = parser.parse_args(arguments)
-    if chosen.datasets is not None and file_of(chosen.datasets, "covtype") is None:
-        parser.error(f"{chosen.datasets} has no covtype.npz and no covtype.svm")
-    if (chosen.rounds is not None and chosen.rounds < 1) or (chosen.seconds is not None and chosen.seconds <= 0):
+    options = parser.parse_args(arguments)
+    if options.datasets is not None and file_of(options.datasets, "covtype") is None:
+        parser.error(f"{options.datasets} has no covtype.npz and no covtype.svm")
+    if (options.rounds is not None and options.rounds < 1) or (options.seconds is not None and options.seconds <= 0):
         parser.error("--rounds and --seconds have to be more than 0")
-    names = chosen.case or [name for name in CASES if name != "peers"]
-    names = list(dict.fromkeys([*names, "peers"] if chosen.peers else names))
+    names = options.case or [name for name in CASES if name != "peers"]
+    names = list(dict.fromkeys([*names, "peers"] if options.peers else names))
     cores = choose()
     console = Console(width=None if sys.stdout.isatty() else 160)
     machine = _machine(cores)
@@ -76,19 +77,19 @@ def main(arguments: list[str] | None = None) -> None:
     cases = []
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, pinned(cores.client):
-        usual = (QUICK_ROUNDS, QUICK_SECONDS) if chosen.quick else (ROUNDS, SECONDS)
-        rounds, seconds = chosen.rounds or usual[0], chosen.seconds or usual[1]
+        usual = (QUICK_ROUNDS, QUICK_SECONDS) if options.quick else (ROUNDS, SECONDS)
+        rounds, seconds = options.rounds or usual[0], options.seconds or usual[1]
         for name in names:
             place = Path(folder, name)
             place.mkdir()
-            run = Run(cores, place, rounds, seconds, chosen.quick, chosen.datasets, chosen.peers_python)
+            run = Run(cores, place, rounds, seconds, options.quick, options.datasets, options.peers_python)
             cases.append(CASES[name](run))
-            shown(cases[-1], console)
+            print_case(cases[-1], console)
     console.print(f"{time.perf_counter() - began:.0f} s, {rounds} rounds of {seconds:g} s", highlight=False)
-    if chosen.json is not None:
-        chosen.json.parent.mkdir(parents=True, exist_ok=True)
+    if options.json is not None:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
         figures: dict[str, Any] = {"machine": machine, "cores": cores._asdict(), "rounds": rounds, "seconds": seconds}
-        chosen.json.write_text(json.dumps({**figures, "cases": [case.as_json() for case in cases]}, indent=1))
+        options.json.write_text(json.dumps({**figures, "cases": [case.as_json() for case in cases]}, indent=1))
 
 
 def _machine(cores: Cores) -> str:

@@ -38,10 +38,11 @@ CODINGS = {"MessagePack": MSGPACK, "JSON": JSON}
 def measure(run: Run) -> Case:
     """Events per second."""
     batches = run.few(8, 1)
-    drawn = stream(batches * BATCH)
+    events = stream(batches * BATCH)
     parts = [slice(at, at + BATCH) for at in range(0, batches * BATCH, BATCH)]
     bodies = {
-        media: [update(drawn.X[part], drawn.y[part], media, ids=False) for part in parts] for media in CODINGS.values()
+        media: [update(events.X[part], events.y[part], media, ids=False) for part in parts]
+        for media in CODINGS.values()
     }
     with (
         store_urls(run.cores, run.folder) as urls,

@@ -31,9 +31,9 @@ _CONFIG: dict[str, Any] = {"algorithm": "loam-ada", "features": {"kind": "dense"
 def measure(run: Run) -> Case:
     """Memory and first requests."""
     n = run.few(LEARNERS, QUICK)
-    drawn = stream(TAUGHT + 1)
-    X = drawn.X[:, :DIM]
-    taught = update(X[:TAUGHT], drawn.y[:TAUGHT], JSON, ids=False)
+    events = stream(TAUGHT + 1)
+    X = events.X[:, :DIM]
+    taught = update(X[:TAUGHT], events.y[:TAUGHT], JSON, ids=False)
     paths = [f"/v1/learners/{number}" for number in range(n)]
     with rarestream(run.cores, run.folder, sqlite(run.folder), max_learners=n) as server:
         empty = server.resident()

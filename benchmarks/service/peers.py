@@ -139,9 +139,9 @@ SERVICES = (
 
 def measure(run: Run) -> Case:
     """Every peer that is installed, in turn, round by round."""
-    drawn = stream(run.few(EVENTS, QUICK), run.datasets)
-    served = Stream(drawn.name, drawn.X[: run.few(SERVED, SERVED_QUICK)], drawn.y[: run.few(SERVED, SERVED_QUICK)])
-    np.savez(run.folder / "stream.npz", X=drawn.X, y=drawn.y)
+    events = stream(run.few(EVENTS, QUICK), run.datasets)
+    served = Stream(events.name, events.X[: run.few(SERVED, SERVED_QUICK)], events.y[: run.few(SERVED, SERVED_QUICK)])
+    np.savez(run.folder / "stream.npz", X=events.X, y=events.y)
     with ExitStack() as running:
         peers = [*_libraries(run), *_services(run, served, running)]
         absent = [peer for peer in peers if isinstance(peer, dict)]
@@ -150,14 +150,14 @@ def measure(run: Run) -> Case:
         for _ in range(run.rounds):
             for peer, results in zip(present, rounds, strict=True):
                 results.append(peer.run())
-    rows = [_row(peer, results, drawn.y) for peer, results in zip(present, rounds, strict=True)]
+    rows = [_row(peer, results, events.y) for peer, results in zip(present, rounds, strict=True)]
     held_against = {
         row["job"]: row for peer, row in zip(present, rows, strict=True) if peer.name in (IN_PROCESS, DURABLE)
     }
     for peer, row in zip(present, rows, strict=True):
         if not peer.ours:
             row["rarestream is"] = _compared(held_against[row["job"]], row)
-    notes = [f"stream: {drawn.name}; {len(drawn.y):,} events in process, {len(served.y):,} over HTTP"]
+    notes = [f"stream: {events.name}; {len(events.y):,} events in process, {len(served.y):,} over HTTP"]
     return Case(
         "peers: each event scored, then learnt", [*sorted(rows, key=lambda row: row["job"]), *absent], (), notes
     )
@@ -217,8 +217,8 @@ def _services(run: Run, served: Stream, running: ExitStack) -> Iterator[Peer | d
             path = server.blank(algorithm, {"algorithm": algorithm, "features": {"kind": "dense", "dim": DIM}})
             name = f"rarestream, {algorithm}, {'no log' if store == 'memory' else store}"
             yield Peer(name, SOCKET, _ours(server, path, served), ours=True)
-    wanted = {distribution for service in SERVICES for distribution in service.distributions}
-    installed = _versions(run.peers_python, wanted)
+    distributions = {distribution for service in SERVICES for distribution in service.distributions}
+    installed = _versions(run.peers_python, distributions)
     for service in SERVICES:
         if lacking := tuple(distribution for distribution in service.distributions if distribution not in installed):
             yield _missing(f"{service.name}, {SOCKET}", lacking)

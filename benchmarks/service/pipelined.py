@@ -31,8 +31,8 @@ _A_TURN = 10**8  # numbers that a turn has for its ids
 
 def measure(run: Run) -> Case:
     """Messages per core-second and tails."""
-    drawn = stream(64)
-    rows = range(len(drawn.y))
+    events = stream(64)
+    rows = range(len(events.y))
     with (
         rarestream(run.cores, run.folder, sqlite(run.folder)) as ours,
         rarestream(run.cores, run.folder, "memory:") as memory,
@@ -41,9 +41,9 @@ def measure(run: Run) -> Case:
         contestants: dict[str, Measure] = {}
         turns = count(FIRST, _A_TURN)
         for coding, media in CODINGS.items():
-            predictions = _frames((event(drawn.X[i], media, seq=FIRST, op="predict") for i in rows), media)
+            predictions = _frames((event(events.X[i], media, seq=FIRST, op="predict") for i in rows), media)
             taught = _frames(
-                (update(drawn.X[[i]], drawn.y[[i]], media, ids=True, seq=FIRST, op="update") for i in rows), media
+                (update(events.X[[i]], events.y[[i]], media, ids=True, seq=FIRST, op="update") for i in rows), media
             )
             path = f"{ours.taught(f'predict-{coding.lower()}')}/ws"
             contestants[f"rarestream predict, {coding}"] = partial(_turn, ours, path, predictions, turns)

@@ -34,11 +34,11 @@ def measure(run: Run) -> Case:
         path = f"{ours.taught('one')}/predict"
         contestants: dict[str, Measure] = {}
         for coding, media_type in CODINGS.items():
-            who: list[tuple[str, Server, str]] = [(OURS, ours, path), (ECHO, bare, "/")]
+            peer: list[tuple[str, Server, str]] = [(OURS, ours, path), (ECHO, bare, "/")]
             if media_type == JSON:
-                who.append((TWIN, framework, "/predict"))
+                peer.append((TWIN, framework, "/predict"))
             for connections in CONNECTIONS:
-                for name, server, at in who:
+                for name, server, at in peer:
                     messages = requests(at, (event(x, media_type) for x in rows), media_type)
                     contestants[_named(name, coding, connections)] = partial(_turn, server, messages, connections)
         result = contest(contestants, run.rounds, run.seconds)
@@ -61,8 +61,8 @@ def _verdicts(result: Contest, coding: str) -> Iterator[Verdict]:
                 )
 
 
-def _named(who: str, coding: str, connections: int) -> str:
-    return f"{who}, {coding}, {connections}"
+def _named(peer: str, coding: str, connections: int) -> str:
+    return f"{peer}, {coding}, {connections}"
 
 
 def _turn(server: Server, messages: list[bytes], connections: int, seconds: float) -> Sample:

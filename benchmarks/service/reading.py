@@ -68,12 +68,12 @@ def _batches(dim: int, count: int) -> Iterator[dict[str, Any]]:
 def _learning(port: int, taught: list[bytes], core: int) -> Iterator[None]:
     """Run a process that posts batches, one after the other, during the block."""
     spawning = multiprocessing.get_context("spawn")
-    begun = spawning.Event()
+    ready = spawning.Event()
     with pinned(core):
-        process = spawning.Process(target=_learn, args=(port, taught, begun), daemon=True)
+        process = spawning.Process(target=_learn, args=(port, taught, ready), daemon=True)
         process.start()
     try:
-        if not begun.wait(60):
+        if not ready.wait(60):
             raise RuntimeError("the process that posts batches did not start")
         yield
     finally:
@@ -81,7 +81,7 @@ def _learning(port: int, taught: list[bytes], core: int) -> Iterator[None]:
         process.join()
 
 
-def _learn(port: int, taught: list[bytes], begun: Any) -> None:
+def _learn(port: int, taught: list[bytes], ready: Any) -> None:
     drive(port, iter(taught[:1]), 1)
-    begun.set()
+    ready.set()
     drive(port, cycle(taught), 1)

@@ -10,10 +10,10 @@ from rich.table import Table
 
 from benchmarks.service.rounds import Case
 
-__all__ = ["shown"]
+__all__ = ["print_case"]
 
 
-def shown(case: Case, console: Console) -> None:
+def print_case(case: Case, console: Console) -> None:
     """Print a case: its rows, then its targets and whether they are reached."""
     console.print(_rows(case))
     for row in case.rows:

@@ -22,7 +22,7 @@ _A_TURN = 10**8  # numbers for the ids of a turn
 
 def measure(run: Run) -> Case:
     """Measure events per second and tail latencies."""
-    drawn = stream(64)
+    events = stream(64)
     with (
         store_urls(run.cores, run.folder) as urls,
         rarestream(run.cores, run.folder, urls["memory"]) as memory,
@@ -34,7 +34,7 @@ def measure(run: Run) -> Case:
         for in_flight in IN_FLIGHT:
             for store, server in zip(STORES, (memory, sqlite, redis), strict=True):
                 path = server.taught(f"in-flight-{in_flight}")
-                bodies = (update(drawn.X[[i]], drawn.y[[i]], JSON, ids=True) for i in range(len(drawn.y)))
+                bodies = (update(events.X[[i]], events.y[[i]], JSON, ids=True) for i in range(len(events.y)))
                 messages = requests(f"{path}/update", bodies, JSON)
                 contestants[_named(store, in_flight)] = partial(_turn, server, messages, turns, in_flight)
         result = contest(contestants, run.rounds, run.seconds)

@@ -36,7 +36,7 @@ _A_TURN = 10**8  # numbers for the ids of a turn
 
 def measure(run: Run) -> Case:
     """Measure requests per second, tail latencies, and the cost of a request."""
-    drawn = stream(64)
+    events = stream(64)
     learners = run.few(LEARNERS, 2)
     spent: dict[str, list[float]] = {}
     with redis(run.cores) as url, client.Redis.from_url(url) as connection, ExitStack() as running:
@@ -51,12 +51,12 @@ def measure(run: Run) -> Case:
                 named = job.replace(" ", "-")
                 paths = [server.taught(f"{named}-{n}") for n in range(learners if "many" in job else 1)]
                 if job == "predict":
-                    messages = requests(f"{paths[0]}/predict", (event(x, JSON) for x in drawn.X), JSON)
+                    messages = requests(f"{paths[0]}/predict", (event(x, JSON) for x in events.X), JSON)
                 else:
                     each = [
                         requests(
                             f"{path}/update",
-                            (update(drawn.X[[i]], drawn.y[[i]], JSON, ids=True) for i in range(len(drawn.y))),
+                            (update(events.X[[i]], events.y[[i]], JSON, ids=True) for i in range(len(events.y))),
                             JSON,
                         )
                         for path in paths

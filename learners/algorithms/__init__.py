@@ -1,14 +1,18 @@
 """The algorithms, one file each.
 
-Start with the protocol in `base`, then read `auc/cbr_diag.py`. `registry` finds the files. There are four families:
-`auc` maximises AUC, `fmeasure` optimises the F-measure, `ordinal` predicts ranks, and `baselines` has the algorithms
-that the papers compare with. Files that begin with an underscore hold steps that several algorithms share.
+Start with the protocol in `base`, then read `auc/cbr_diag.py`. `registry` finds the files. There are six families:
+`ensembles` combines models, `auc` maximises AUC, `fmeasure` optimises the F-measure, `ordinal` predicts ranks, `trees`
+has ensembles of decision trees, and `baselines` has the algorithms that the papers compare with. Files that begin with
+an underscore hold steps that several algorithms share. `scoring` scores rows by the model of any of them.
 """
 
 from learners.algorithms import registry
+from learners.algorithms._ensemble import Ensemble, ensemble_members, ensemble_parts
+from learners.algorithms._trees import Trees, attributions
 from learners.algorithms.base import (
     Algorithm,
     BatchAlgorithm,
+    FittedAlgorithm,
     Linear,
     OnlineAlgorithm,
     OrdinalAlgorithm,
@@ -18,19 +22,30 @@ from learners.algorithms.base import (
     linear_scores,
 )
 from learners.algorithms.registry import algorithms, describe, is_baseline
+from learners.algorithms.scoring import ScoringModel, copied, model_scores, size
 
 __all__ = [
     "Algorithm",
     "BatchAlgorithm",
+    "Ensemble",
+    "FittedAlgorithm",
     "Linear",
     "OnlineAlgorithm",
     "OrdinalAlgorithm",
+    "ScoringModel",
     "Size",
     "Traits",
+    "Trees",
     "algorithms",
+    "attributions",
+    "copied",
     "dense_scores",
     "describe",
+    "ensemble_members",
+    "ensemble_parts",
     "is_baseline",
     "linear_scores",
+    "model_scores",
     "registry",
+    "size",
 ]

@@ -41,8 +41,8 @@ def choose_slot(count, capacity, fifo, rng):  # type: ignore[no-untyped-def]
     """
     if fifo or count <= capacity:
         return (count - 1) % capacity
-    drawn = np.int64(next_random(rng) % np.uint64(count))
-    return drawn if drawn < capacity else -1
+    index = np.int64(next_random(rng) % np.uint64(count))
+    return index if index < capacity else -1
 
 
 @kernel

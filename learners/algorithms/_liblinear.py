@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from learners.algorithms.base import Linear
 from learners.numerics import Counts, Matrix, Rows, Sparse, Vector
@@ -69,16 +68,18 @@ class Planes(NamedTuple):
     sweeps: Counts  # (1,) of the plane that took most
 
 
-def examples(params: MachineParams, rows: Rows, dim: int, y: Vector, weight: Vector) -> Examples:
-    """Select the events with a weight above 0.
+def examples(most: int, rows: Rows, dim: int, y: Vector, weight: Vector) -> Examples:
+    """Select the events with a weight above 0, whose labels are ranks up to `most`.
 
     Raises ValueError for a label that is not a rank, for fewer than two different ranks, and for more than 2^27
     entries. O(entries) time and memory; the arguments do not change.
     """
+    from scipy import sparse
+
     counted = weight > 0.0
     labels = y[counted]
-    if not np.isin(labels, np.arange(1, params.ranks + 1)).all():
-        raise ValueError(f"a label is not a rank; expected whole numbers from 1 to {params.ranks}")
+    if not np.isin(labels, np.arange(1, most + 1)).all():
+        raise ValueError(f"a label is not a rank; expected whole numbers from 1 to {most}")
     ranks = labels.astype(np.int64)
     if len(np.unique(ranks)) < 2:
         raise ValueError("the events with a weight above 0 are of one rank or none; expected at least two")

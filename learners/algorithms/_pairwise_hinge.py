@@ -28,13 +28,15 @@ Departures: event weights; the mean instead of the sum over pairs; step halving 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from learners.numerics import Counts, Matrix, Vector
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 __all__ = ["Expansion", "Minimum", "PairLoss", "minimise"]
 
@@ -227,8 +229,8 @@ class _Objective:
         return gathered
 
 
-def _of_class(chosen: NDArray[np.bool_], weight: Vector, label: str) -> Counts:
-    events: Counts = np.flatnonzero(chosen & (weight > 0))
+def _of_class(mask: NDArray[np.bool_], weight: Vector, label: str) -> Counts:
+    events: Counts = np.flatnonzero(mask & (weight > 0))
     if not len(events):
         raise ValueError(f"no event of positive weight has the label {label}; a ranking needs both classes")
     return events

@@ -1,9 +1,10 @@
-"""The protocol of an algorithm: a module with TRAITS, Params, State, init, weights, and either `learn` or `fit`.
+"""The protocol of an algorithm: a module with TRAITS, Params, State, init, weights, and `learn`, `fit` or both.
 
 An online algorithm has `learn`, which scores each event and then learns from it. A batch algorithm has `fit`, which
-makes a model of many events at once; a learner calls it now and then with the events that it retains. The registry
-finds the module by its file: `learners/algorithms/auc/cbr_diag.py` is the algorithm "cbr-diag". A state is a NamedTuple
-of arrays only, so one generic function can save, hash or compare the state of any algorithm.
+makes a model of many events at once; a learner calls it now and then with the events that it retains. An algorithm with
+both learns each event, and fits a part of its state: it has `adopt`, too. The registry
+finds the module by its file: `learners/algorithms/auc/cbr_diag.py` is the algorithm "cbr-diag". A state is a
+NamedTuple of arrays only, so one generic function can save, hash or compare the state of any algorithm.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ __all__ = [
     "Algorithm",
     "BatchAlgorithm",
     "Cost",
+    "FittedAlgorithm",
     "Linear",
     "OnlineAlgorithm",
     "OrdinalAlgorithm",
-    "Ranked",
+    "RankDecisions",
     "Size",
     "Traits",
     "dense_scores",
@@ -61,6 +63,13 @@ class Traits(NamedTuple):
     posterior: bool = False  # the score is a log-odds: sigmoid(score) is a probability
     ordinal: bool = False  # labels are the ranks 1 to `params.ranks` instead of -1 and +1
     cost: Cost = Cost("not stated", lambda _params, _size: math.inf)
+    # of a batch algorithm: labelled events before the first fit. Later ones come each time a quarter more labels are
+    # known. `refit_every` bounds both. None: a fit every `refit_every` events
+    first_fit: int | None = None
+    of_each: int = 1  # and so many of the rarest class among the retained events
+    memorises: bool = False  # scores of events that it was fitted to say little of other events
+    fitted: tuple[str, ...] = ()  # arrays of the state that `fit` makes, if it also learns from each event
+    embeds: bool = True  # may learn behind an embedding
     halved: tuple[str, ...] = ()  # arrays of the state that precision "float32" stores as float32
     defaults: Mapping[str, Mapping[str, Any]] = MappingProxyType({})  # unusual defaults of other parts
 
@@ -72,7 +81,7 @@ class Linear(NamedTuple):
     bias: Vector  # (1,) or (k,)
 
 
-class Ranked(NamedTuple):
+class RankDecisions(NamedTuple):
     """Decisions of an ordinal algorithm for n events."""
 
     scores: Vector  # (n,) higher = a higher rank is more likely; orders events of one rank, too
@@ -108,8 +117,8 @@ class Algorithm(Protocol):
         """Return the state with `dim` columns instead of fewer; new columns are as `init` makes them."""
         ...
 
-    def weights(self, params: Any, state: Any) -> Linear:
-        """Return the weights that score events: views of the live state, not copies."""
+    def weights(self, params: Any, state: Any) -> Any:
+        """Return what scores events, a `learners.algorithms.ScoringModel`: views of the live state, not copies."""
         ...
 
     def problems(self, params: Any, state: Any, sparse: bool) -> Issues:
@@ -150,10 +159,26 @@ class BatchAlgorithm(Algorithm, Protocol):
         ...
 
 
+class FittedAlgorithm(OnlineAlgorithm, Protocol):
+    """An algorithm that learns event by event, and whose `fit` makes the arrays `TRAITS.fitted` of the state."""
+
+    def fit(self, params: Any, rows: Rows, dim: int, y: Vector, weight: Vector, seed: int) -> Any:
+        """Fit, as `BatchAlgorithm.fit`; return a NamedTuple of the arrays `TRAITS.fitted`."""
+        ...
+
+    def adopt(self, params: Any, state: Any, arrays: Mapping[str, Any], dim: int) -> Any:
+        """Return the state of `dim` columns with the arrays of a fit, which may have fewer columns."""
+        ...
+
+    def fit_problems(self, arrays: Mapping[str, Any]) -> Issues:
+        """Find what no fit makes in such arrays: pairs (array, detail)."""
+        ...
+
+
 class OrdinalAlgorithm(Algorithm, Protocol):
     """An algorithm that predicts ranks, online or by batch; `Params` has `ranks`."""
 
-    def decide(self, params: Any, values: Matrix) -> Ranked:
+    def decide(self, params: Any, values: Matrix) -> RankDecisions:
         """Decide from the values (n, k) of the planes for n events."""
         ...
 

@@ -14,7 +14,7 @@ from learners.algorithms.base import Algorithm
 
 __all__ = ["algorithms", "describe", "is_baseline"]
 
-_FAMILIES = ("auc", "fmeasure", "ordinal", "baselines")  # packages of algorithms
+_FAMILIES = ("ensembles", "auc", "fmeasure", "ordinal", "trees", "baselines")  # packages of algorithms
 
 
 @functools.cache
@@ -61,7 +61,7 @@ def describe(name: str) -> dict[str, Any]:
         "cost": traits.cost.order,
         "posterior": traits.posterior,
         "ordinal": traits.ordinal,
-        "batch": hasattr(module, "fit"),
-        "correction": _CORRECTED if hasattr(module, "fit") else _ANEW,
+        "batch": not hasattr(module, "learn"),
+        "correction": _ANEW if hasattr(module, "learn") else _CORRECTED,
         "defaults": {part: dict(values) for part, values in traits.defaults.items()},
     }

@@ -81,6 +81,7 @@ __all__ = [
     "problems",
     "quantile",
     "record",
+    "rewind",
     "tick",
 ]
 
@@ -149,6 +150,26 @@ def change_unit(account: Account, unit: float) -> Account:
     if account.spent[0] and not np.isnan(account.clock[0]):
         fresh.opening[0] = _elapsed(float(account.clock[0]), unit)
     return fresh._replace(clock=account.clock.copy(), credit=account.credit.copy())
+
+
+def rewind(account: Account, unit: float, alerts: float, clock: float, rate: float) -> Account:
+    """Return the account at an earlier clock, as if the budget had been spent by its plan up to there.
+
+    The unit's traffic until then is that of the average unit or, if that is unknown, `rate` events per second. Without
+    a clock or a rate (NaN) nothing is spent.
+    """
+    fresh = init()
+    fresh.traffic[1] = account.traffic[1]
+    if math.isnan(clock) or math.isnan(rate):
+        return fresh
+    measured = account.traffic[1] >= 0.0
+    even = account.traffic[1][measured].mean() if measured.any() else min(rate * unit, MAX_COUNT) / SLOTS
+    usual = np.where(measured, account.traffic[1], even)
+    fresh.clock[0] = clock
+    fresh.traffic[0] = usual * np.clip(_elapsed(clock, unit) * SLOTS - np.arange(SLOTS), 0.0, 1.0)
+    events, total = fresh.traffic[0].sum(), usual.sum()
+    fresh.spent[:] = events, alerts * events / total if total > 0.0 else 0.0, 1
+    return fresh
 
 
 @bare_kernel
@@ -345,14 +366,14 @@ def quantile(masses, share, lower_edge):  # type: ignore[no-untyped-def]
         return 1.0
     if share >= 1.0:
         return 0.0
-    wanted = share * total
+    mass = share * total
     width = 2.0 * REACH / BINS
     for b in range(BINS - 1, -1, -1):
-        if masses[b] > wanted:
+        if masses[b] > mass:
             low = -REACH + b * width if b > 0 else -_EDGE
             high = -REACH + (b + 1) * width if b < BINS - 1 else _EDGE
             if lower_edge:
                 return sigmoid(low) if b > 0 else 0.0
-            return min(sigmoid(high - (high - low) * (wanted / masses[b])), _BELOW_ONE)
-        wanted -= masses[b]
+            return min(sigmoid(high - (high - low) * (mass / masses[b])), _BELOW_ONE)
+        mass -= masses[b]
     return 0.0

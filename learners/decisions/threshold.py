@@ -19,8 +19,20 @@ budget     A number of alerts per unit of time, or a share of all events (`alert
            first 64 events, then after every 32nd. A unit never gets more than its alerts: once they are spent, the
            threshold is 1 and no event is predicted positive.
 
-Before the first event "f1", "f1-ofo", "f1-window", "fbeta", "jaccard" and "recall" are at 0 and predict positive, as in
-FOFO's paper; "fpr", "precision", "optroc" and "budget" are at 1. O(1) per event, and O(256) per search.
+Events of interest are rare, and a young learner errs. So until 20 positive labels are known, a `cautious` threshold
+also is at least that of a budget, with max(5 %, 10 (P + 1) / (n + 200)) of all events as alerts: ten times the
+estimated share of positives, with P positive labels among n events. This holds for all objectives but fpr, budget, cost
+and fixed.
+
+Without positive labels, the objectives that need them would lead to a threshold that calls nothing positive, or all.
+If a silence is longer than 10 mean gaps between positive labels and twice the longest one, the threshold follows the
+rule of a budget, with the share of alerts at the last one. So the share stays, even if the scores fall, until the next
+positive label. This holds for all objectives but fpr, which needs none, budget, cost and fixed. At least 20 positive
+labels, and one alert, are needed before. What the objectives learn goes on meanwhile.
+
+Before the first event the threshold is at 1: nothing is predicted positive. If it is not `cautious`, "f1", "f1-ofo",
+"f1-window", "fbeta", "jaccard" and "recall" are at 0 and predict positive, as in FOFO's paper. O(1) per event, and
+O(256) per search.
 
 References
 ----------
@@ -48,19 +60,28 @@ from learners.numerics import MAX_COUNT, Counts, Issues, Matrix, Vector, counter
 from learners.settings import ABSENT, InvalidInput, Parameters, Problem, param
 
 __all__ = [
+    "CAUTIOUS",
+    "BudgetUse",
     "Threshold",
     "ThresholdState",
+    "budget_use",
     "change_settings",
     "current",
     "init",
     "learn",
     "note",
+    "paced",
     "preview",
     "problems",
     "restart",
+    "resume",
+    "rewind",
     "scoring_inputs",
     "serve",
 ]
+
+
+CAUTIOUS = ("f1", "f1-window", "f1-ofo", "fbeta", "jaccard", "precision", "recall", "optroc")  # need positive labels
 
 
 def _only(*objectives: str) -> Mapping[str, Sequence[str]]:
@@ -151,6 +172,14 @@ class Threshold(Parameters):
         applies_to=_only("budget"),
     )
 
+    cautious: bool = param(
+        True,
+        "Whether at most 5 % of the events, or ten times the estimated share of positives if that is more, become "
+        "alerts until 20 positive labels are known.",
+        applies_to=_only(*CAUTIOUS),
+        earlier=False,
+    )
+
     def __post_init__(self) -> None:
         """Check that the settings go together, once each is valid."""
         super().__post_init__()
@@ -188,6 +217,7 @@ class Threshold(Parameters):
             alerts=self.alerts or 0.0,
             unit=self.unit_seconds,
             rate=self.rate or 0.0,
+            cautious=self.cautious,
         )
 
 
@@ -233,6 +263,8 @@ class ThresholdState(NamedTuple):
     opening: Vector
     traffic: Matrix
     credit: Vector
+    silence: Vector  # (5,) events since the last positive; longest gap; share of alerts: now, then, and kept to, or 0
+    labels: Counts  # (2,) labelled events per class, of all models: negatives, positives
 
 
 def init(settings: Threshold) -> ThresholdState:
@@ -253,9 +285,15 @@ def init(settings: Threshold) -> ThresholdState:
         decided=np.zeros(1, dtype=np.int64),
         aim=np.array([_start(rule)]),
         **alert_budget.init()._asdict(),
+        silence=np.zeros(5),
+        labels=np.zeros(2, dtype=np.int64),
     )
-    threshold_kernels.refresh(rule, state, threshold_search.edges())
+    _refresh(settings, state)
     return state
+
+
+def _refresh(settings: Threshold, state: ThresholdState) -> None:
+    threshold_kernels.refresh(tuple(settings.rule), tuple(state), threshold_search.edges())
 
 
 def _start(rule: Rule) -> float:
@@ -264,10 +302,20 @@ def _start(rule: Rule) -> float:
 
 
 def restart(settings: Threshold, state: ThresholdState) -> ThresholdState:
-    """Return the state for the scores of another model: forgets them, but keeps the account of a budget."""
-    fresh = init(settings)._replace(**{name: getattr(state, name).copy() for name in Account._fields})
-    threshold_kernels.refresh(settings.rule, fresh, threshold_search.edges())
+    """Return the state for the scores of another model: keeps the account of a budget and the number of labels."""
+    fresh = init(settings)._replace(**{name: getattr(state, name).copy() for name in (*Account._fields, "labels")})
+    _refresh(settings, fresh)
     return fresh
+
+
+def resume(state: ThresholdState) -> None:
+    """Estimate the share of alerts in a state of an earlier release, which has none: that of probabilities so far."""
+    labelled = state.silence[:2].any()  # each label counts here
+    probabilities = state.bins[2]
+    if labelled or not state.seen.any() or not probabilities.any():
+        return
+    first = np.searchsorted(threshold_search.edges(), state.live[0], side="right") - 1
+    state.silence[2:4] = probabilities[first:].sum() / probabilities.sum()
 
 
 def change_settings(before: Threshold, settings: Threshold, state: ThresholdState) -> ThresholdState:
@@ -290,13 +338,28 @@ def change_settings(before: Threshold, settings: Threshold, state: ThresholdStat
         state.credit[0] = 0.0
     if (old.kind, old.aim) != (new.kind, new.aim):
         state.aim[0] = _start(new)
-    threshold_kernels.refresh(new, state, threshold_search.edges())
+    _refresh(settings, state)
+    return state
+
+
+def rewind(settings: Threshold, state: ThresholdState, clock: float, rate: float) -> ThresholdState:
+    """Return the state for events from an earlier clock on; see `alert_budget.rewind`.
+
+    What was learnt stays; only a silence of positive labels ends.
+    """
+    state = ThresholdState._make(array.copy() for array in state)
+    account = alert_budget.rewind(_account(state), settings.rule.unit, settings.rule.alerts, clock, rate)
+    state = state._replace(**account._asdict())
+    state.silence[[0, 4]] = 0.0
+    _refresh(settings, state)
     return state
 
 
 def problems(settings: Threshold, state: ThresholdState) -> Issues:
     """Report what no events can have led to in a state of the right shapes."""
-    wrong = list(counters({name: getattr(state, name) for name in ("seen", "called", "block", "stage", "decided")}))
+    wrong = list(
+        counters({name: getattr(state, name) for name in ("seen", "labels", "called", "block", "stage", "decided")})
+    )
     yield from wrong
     yield from outside("live", state.live, 0.0, 1.0)
     for name in ("mean", "theta", "centre", "radius"):
@@ -306,6 +369,10 @@ def problems(settings: Threshold, state: ThresholdState) -> Issues:
     if not wrong and state.called[1] > min(state.called[0], state.seen[1]):
         called, right = state.called.tolist()
         yield "called", f"has {right} of {called} events predicted positive; {state.seen[1]} were positive"
+    if not wrong and (state.labels < state.seen).any():
+        yield "seen", f"counts {state.seen.tolist()} labels; expected at most the {state.labels.tolist()} of all models"
+    yield from outside("silence", state.silence, 0.0, MAX_COUNT)
+    yield from outside("silence", state.silence[2:], 0.0, 1.0)
     yield from alert_budget.problems(_account(state))
     first = settings.horizon or settings.n1
     events, count, each, into = state.block.tolist()
@@ -382,9 +449,32 @@ def preview(settings: Threshold, state: ThresholdState, probabilities: Vector, c
     return thresholds, decisions
 
 
+def paced(settings: Threshold, state: ThresholdState) -> bool:
+    """Return whether decisions depend on the alerts before, so that all must be made in order on one account."""
+    return bool(threshold_kernels.is_paced(tuple(settings.rule), tuple(state)))
+
+
+class BudgetUse(NamedTuple):
+    """Use of a budget of alerts in the unit of time that the clock is in."""
+
+    alerts: int
+    limit: float
+    resets: float | None  # when the unit ends, in seconds since the epoch; None if no event had a time
+
+
+def budget_use(settings: Threshold, state: ThresholdState) -> BudgetUse | None:
+    """Return the alerts of the unit so far; None without a budget of alerts per unit of time. O(1)."""
+    if settings.alerts is None:
+        return None
+    clock, unit = float(state.clock[0]), settings.unit_seconds
+    resets = None if math.isnan(clock) else (math.floor(clock / unit) + 1.0) * unit
+    return BudgetUse(int(state.spent[1]), settings.alerts, resets)
+
+
 def scoring_inputs(settings: Threshold, state: ThresholdState) -> tuple[int, float, float, Vector]:
     """Return what `decide_one` needs: kind, costs of errors, and a view of the live threshold (1,)."""
-    return _KINDS[settings.objective], settings.false_positive, settings.false_negative, state.live
+    kind = BUDGET if paced(settings, state) else _KINDS[settings.objective]
+    return kind, settings.false_positive, settings.false_negative, state.live
 
 
 def _account(state: ThresholdState) -> Account:

@@ -4,7 +4,7 @@ Start with `feature_kinds`, dense and sparse features, then `named`, hashed and 
 the pipeline, then `kernel_approximation`.
 """
 
-from learners.features import kernel_approximation, retained_events, scaling
+from learners.features import field_quality, kernel_approximation, retained_events, scaling
 from learners.features.column_map import ColumnMap, OneHot, columns_of
 from learners.features.costs import costs_of, futile, misfit
 from learners.features.feature_kinds import (
@@ -16,39 +16,81 @@ from learners.features.feature_kinds import (
     Features,
     SparseColumns,
 )
+from learners.features.field_encoder import MAX_NAME
+from learners.features.field_quality import QUALITY_KINDS, FieldBlock
+from learners.features.fields import MAX_FIELDS, FieldKind, FieldSummary, is_entry, kind_after
 from learners.features.kernel_approximation import Embedding, EmbeddingState
 from learners.features.labels import Labels, as_array
 from learners.features.late_labels import LateLabels
-from learners.features.named import Field, Named, Table
-from learners.features.retained_events import Retained
+from learners.features.named import Field, Named, Table, spelt_category
+from learners.features.retained_events import EventWindow
 from learners.features.scaling import Scaling, ScalingState
+from learners.features.value_rule import (
+    MISSING,
+    ValueKind,
+    cell_value,
+    column_number,
+    declared_number,
+    is_missing,
+    is_plain,
+    name_reason,
+    normalised,
+    read_text,
+    sent_as,
+    value_of,
+)
+from learners.features.words import WordRule, words_of
 
 __all__ = [
     "LARGEST",
     "MAX_COLUMNS",
+    "MAX_FIELDS",
+    "MAX_NAME",
     "MAX_NONZERO",
     "MAX_PROBLEMS",
+    "MISSING",
+    "QUALITY_KINDS",
     "ColumnMap",
     "Dense",
     "Embedding",
     "EmbeddingState",
+    "EventWindow",
     "Features",
     "Field",
+    "FieldBlock",
+    "FieldKind",
+    "FieldSummary",
     "Labels",
     "LateLabels",
     "Named",
     "OneHot",
-    "Retained",
     "Scaling",
     "ScalingState",
     "SparseColumns",
     "Table",
+    "ValueKind",
+    "WordRule",
     "as_array",
+    "cell_value",
+    "column_number",
     "columns_of",
     "costs_of",
+    "declared_number",
+    "field_quality",
     "futile",
+    "is_entry",
+    "is_missing",
+    "is_plain",
     "kernel_approximation",
+    "kind_after",
     "misfit",
+    "name_reason",
+    "normalised",
+    "read_text",
     "retained_events",
     "scaling",
+    "sent_as",
+    "spelt_category",
+    "value_of",
+    "words_of",
 ]

@@ -4,28 +4,50 @@
 appearance. Sparse and hashed rows are renumbered by first appearance, so that every array of the learner is as long as
 the columns seen, not 2^bits.
 
-A stage has `learn(rows)`, which moves the state, and `look(rows)`, which returns what `learn` would without moving it.
+A stage has `learn(rows)`, which moves the state, and `transform(rows)`, which returns what `learn` would and does
+not move it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from learners.features.feature_kinds import Features
-from learners.features.named import Table
-from learners.numerics import Counts, Issues, Matrix, Rows, Sparse, Vector, kernel, not_finite, outside
+from learners.features.field_quality import FieldBlock
+from learners.features.fields import FieldRegistry, FieldSummary
+from learners.features.named import Named, Table
+from learners.numerics import (
+    Counts,
+    Issues,
+    Matrix,
+    Precision,
+    Rows,
+    Sparse,
+    Vector,
+    find_place,
+    insert_all,
+    kernel,
+    nearest,
+    not_finite,
+    outside,
+    sort_pairs,
+)
 
-__all__ = ["ColumnMap", "OneHot", "Renumbered", "capacity_for", "columns_of"]
+__all__ = ["ColumnMap", "NamedColumns", "OneHot", "RenumberedColumns", "capacity_for", "columns_of"]
 
 
 class ColumnMap:
     """The stage for `Dense` rows, and the base of the others: rows pass unchanged."""
 
-    def __init__(self, features: Features) -> None:
+    def __init__(self, features: Features, precision: Precision = "float64") -> None:
+        """`precision`: what numbers are rounded to when they are read; see `learners.numerics.float32`."""
         self.features = features
+        self.precision = precision
 
     @property
     def dim(self) -> int:
@@ -45,16 +67,48 @@ class ColumnMap:
         """Return the encoded column of each own column, (used,): a view that learning changes."""
         return np.arange(self.dim)
 
-    def learn(self, rows: Rows) -> Rows:
-        """Map the rows to the learner's own columns and assign new ones."""
+    def learn(self, rows: Rows, again: bool = False) -> Rows:  # noqa: ARG002 - only fields are counted
+        """Map the rows to the learner's own columns and assign new ones. Events learnt `again` are counted once."""
+        return nearest(self.precision, rows)
+
+    def transform(self, rows: Rows) -> Rows:
+        """Map each row as if it came next, without moving the state."""
+        return nearest(self.precision, rows)
+
+    def encoded(self, rows: Rows) -> Rows:
+        """Return the rows by encoded column, as they were learnt if they came next."""
         return rows
 
-    def look(self, rows: Rows) -> Rows:
-        """Map each row as if it came next, without moving the state."""
-        return rows
+    def note_fields(self, names: Sequence[str]) -> None:
+        """Remember fields by their names, where fields are remembered."""
+
+    def new_fields(self, names: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the names that `note_fields` would add. O(names)."""
+        return ()
+
+    def field_summaries(self) -> list[FieldSummary] | None:
+        """Return what is remembered of each field; None if fields are not remembered."""
+        return None
+
+    @property
+    def field_events(self) -> int:
+        """Number of events that the fields' counts are of."""
+        return 0
+
+    def field_label(self, place: int) -> str:
+        """Return the name of the field at a place of an alarm. Raises `IndexError` if no fields are remembered."""
+        raise IndexError(f"there is no field {place}")
+
+    def take_blocks(self) -> list[FieldBlock]:
+        """Return the ends of blocks of fields among the events learnt since the last call, in order."""
+        return []
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return the arrays of the state."""
+        return {}
+
+    def optional_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return arrays of the names, dtypes and axes that a state has either all or none of."""
         return {}
 
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:  # noqa: ARG002
@@ -65,11 +119,8 @@ class ColumnMap:
         """Take the arrays of a state."""
 
     def frozen(self) -> ColumnMap:
-        """Return a copy whose `look` does not change."""
+        """Return a copy whose `transform` does not change."""
         return self
-
-
-_SHORT = 64  # entries up to which insertion sort is faster
 
 
 class _Fields(NamedTuple):
@@ -110,8 +161,8 @@ def _one_hot(X, fields, values, used, out, moving):  # type: ignore[no-untyped-d
 class OneHot(ColumnMap):
     """The stage for `Table` rows. O(fields + categories compared) per event."""
 
-    def __init__(self, features: Table) -> None:
-        super().__init__(features)
+    def __init__(self, features: Table, precision: Precision = "float64") -> None:
+        super().__init__(features, precision)
         self.table = features
         widths = np.array([field.width for field in features.fields], dtype=np.int64)
         numeric = np.array([field.kind == "numeric" for field in features.fields])
@@ -133,15 +184,15 @@ class OneHot(ColumnMap):
     def _map(self, rows: Rows, moving: bool) -> Matrix:
         assert not isinstance(rows, Sparse)
         out = np.zeros((len(rows), self.dim))
-        _one_hot(rows, self._fields, self.values, self.category_counts, out, moving)
+        _one_hot(nearest(self.precision, rows), self._fields, self.values, self.category_counts, out, moving)
         return out
 
-    def learn(self, rows: Rows) -> Rows:
+    def learn(self, rows: Rows, again: bool = False) -> Rows:  # noqa: ARG002
         """Map and learn, as `ColumnMap.learn`."""
         return self._map(rows, True)
 
-    def look(self, rows: Rows) -> Rows:
-        """Map without learning, as `ColumnMap.look`."""
+    def transform(self, rows: Rows) -> Rows:
+        """Map without learning, as `ColumnMap.transform`."""
         return self._map(rows, False)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
@@ -163,7 +214,7 @@ class OneHot(ColumnMap):
 
     def frozen(self) -> OneHot:
         """Copy, as `ColumnMap.frozen`."""
-        copy = OneHot(self.table)
+        copy = OneHot(self.table, self.precision)
         copy.restore(self.state())
         return copy
 
@@ -180,44 +231,6 @@ def capacity_for(count: int) -> int:
 
 
 @kernel
-def _find(keys, key):  # type: ignore[no-untyped-def]
-    """Return the place of `key` in the open-addressing table, or the free place for it."""
-    mask = keys.shape[0] - 1
-    at = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
-    while keys[at] != -1 and keys[at] != key:
-        at = (at + 1) & mask
-    return at
-
-
-@kernel
-def _insert_all(keys, places, order):  # type: ignore[no-untyped-def]
-    for place in range(order.shape[0]):
-        at = _find(keys, order[place])
-        keys[at] = order[place]
-        places[at] = place
-
-
-@kernel
-def _sort(keys, values):  # type: ignore[no-untyped-def]
-    """Sort both by the distinct keys, in place: O(n log n), and fast for short rows, which are the most frequent."""
-    n = keys.shape[0]
-    if n > _SHORT:
-        order = np.argsort(keys, kind="mergesort")
-        keys[:] = keys[order]
-        values[:] = values[order]
-        return
-    for k in range(1, n):
-        key, value = keys[k], values[k]
-        to = k
-        while to > 0 and keys[to - 1] > key:
-            keys[to] = keys[to - 1]
-            values[to] = values[to - 1]
-            to -= 1
-        keys[to] = key
-        values[to] = value
-
-
-@kernel
 def _renumber(data, indices, indptr, keys, places, order, count, moving, new_data, new_indices):  # type: ignore[no-untyped-def]
     """Map columns to places and sort each row by place; return the number of columns.
 
@@ -228,7 +241,7 @@ def _renumber(data, indices, indptr, keys, places, order, count, moving, new_dat
         start, stop = indptr[i], indptr[i + 1]
         unknown = 0
         for k in range(start, stop):
-            at = _find(keys, indices[k])
+            at = find_place(keys, indices[k])
             if keys[at] != -1:
                 place = places[at]
             elif moving:
@@ -242,16 +255,16 @@ def _renumber(data, indices, indptr, keys, places, order, count, moving, new_dat
                 unknown += 1
             new_indices[k] = place
             new_data[k] = data[k]
-        _sort(new_indices[start:stop], new_data[start:stop])
+        sort_pairs(new_indices[start:stop], new_data[start:stop])
         new_indices[stop - unknown : stop] = -1
     return count
 
 
-class Renumbered(ColumnMap):
+class RenumberedColumns(ColumnMap):
     """The stage for sparse and hashed rows. O(k log k) per event of k non-zeros; O(columns seen) memory."""
 
-    def __init__(self, features: Features) -> None:
-        super().__init__(features)
+    def __init__(self, features: Features, precision: Precision = "float64") -> None:
+        super().__init__(features, precision)
         self._order: Counts = np.empty(64, dtype=np.int64)  # encoded column by place
         self._count = 0
         self._index(256)
@@ -273,7 +286,7 @@ class Renumbered(ColumnMap):
     def _index(self, size: int) -> None:
         self._keys: Counts = np.full(size, -1, dtype=np.int64)
         self._places: Counts = np.zeros(size, dtype=np.int64)
-        _insert_all(self._keys, self._places, self._order[: self._count])
+        insert_all(self._keys, self._places, self._order[: self._count])
 
     def _reserve(self, more: int) -> None:
         most = min(self._count + more, self.features.columns)
@@ -285,6 +298,7 @@ class Renumbered(ColumnMap):
             self._index(1 << (4 * most - 1).bit_length())
 
     def _map(self, rows: Rows, moving: bool) -> Sparse:
+        rows = nearest(self.precision, rows)
         assert isinstance(rows, Sparse)
         data, indices = np.empty_like(rows.data), np.empty_like(rows.indices)
         if moving:
@@ -295,11 +309,11 @@ class Renumbered(ColumnMap):
             self._count = count
         return Sparse(data, indices, rows.indptr)
 
-    def learn(self, rows: Rows) -> Rows:
+    def learn(self, rows: Rows, again: bool = False) -> Rows:  # noqa: ARG002
         """Map and learn, as `ColumnMap.learn`."""
         return self._map(rows, True)
 
-    def look(self, rows: Rows) -> Rows:
+    def transform(self, rows: Rows) -> Rows:
         """Map without learning; an unknown column is -1."""
         return self._map(rows, False)
 
@@ -319,16 +333,96 @@ class Renumbered(ColumnMap):
         self._count = len(self._order)
         self._index(1 << max(8, (4 * self._count - 1).bit_length()))
 
-    def frozen(self) -> Renumbered:
+    def frozen(self) -> RenumberedColumns:
         """Copy, as `ColumnMap.frozen`."""
-        copy = Renumbered(self.features)
-        copy._order, copy._count = self._order[: self._count].copy(), self._count
-        copy._keys, copy._places = self._keys.copy(), self._places.copy()
-        return copy
+        frozen = copy(self)
+        frozen._order = self._order[: self._count].copy()
+        frozen._keys, frozen._places = self._keys.copy(), self._places.copy()
+        return frozen
 
 
-def columns_of(features: Features) -> ColumnMap:
-    """Create the stage for this kind of features."""
+class NamedColumns(RenumberedColumns):
+    """The stage for hashed rows and their fields; see `fields.py`. O(k log k) per event of k entries."""
+
+    def __init__(self, features: Features, precision: Precision = "float64") -> None:
+        super().__init__(features, precision)
+        assert isinstance(features, Named)
+        self.registry = FieldRegistry(features.declared_kinds)
+
+    def learn(self, rows: Rows, again: bool = False) -> Rows:
+        """Map and learn, and count the values of each field; see `ColumnMap.learn`."""
+        assert isinstance(rows, Sparse)
+        self._reserve(len(rows.indices))
+        index = (self._keys, self._places, self._order)
+        plain, self._count = self.registry.resolve(rows, self.features.columns, index, self._count, True, not again)
+        return self._map(plain, True)
+
+    def encoded(self, rows: Rows) -> Rows:
+        """Return the rows by encoded column, as the kinds of the fields are; see `ColumnMap.encoded`."""
+        assert isinstance(rows, Sparse)
+        index = (self._keys, self._places, self._order)
+        return self.registry.resolve(rows, self.features.columns, index, self._count, False, False)[0]
+
+    def transform(self, rows: Rows) -> Rows:
+        """Map without learning, as `ColumnMap.transform`."""
+        return self._map(self.encoded(rows), False)
+
+    def note_fields(self, names: Sequence[str]) -> None:
+        """Remember fields, as `ColumnMap.note_fields`."""
+        self.registry.note(names)
+
+    def new_fields(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return unknown fields, as `ColumnMap.new_fields`."""
+        return self.registry.unknown(names)
+
+    def field_summaries(self) -> list[FieldSummary]:
+        """Return what is remembered of each field, by first appearance."""
+        return self.registry.summaries()
+
+    @property
+    def field_events(self) -> int:
+        """As `ColumnMap.field_events`: those since the first that had a field."""
+        return self.registry.events
+
+    def field_label(self, place: int) -> str:
+        """Return the name of a field, as `ColumnMap.field_label`."""
+        return self.registry.label(place)
+
+    def take_blocks(self) -> list[FieldBlock]:
+        """Return new blocks, as `ColumnMap.take_blocks`."""
+        return self.registry.take_blocks()
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return the arrays of columns and fields."""
+        return super().state() | self.registry.state()
+
+    def optional_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return the arrays of fields, as `ColumnMap.optional_arrays`."""
+        return self.registry.arrays()
+
+    def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
+        """Find impossible values, for any length; see `ColumnMap.problems`."""
+        yield from super().problems(state)
+        if "field_names" in state:
+            yield from self.registry.problems(state)
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Take the arrays of a state."""
+        super().restore(state)
+        self.registry.restore(state)
+
+    def frozen(self) -> NamedColumns:
+        """Copy, as `ColumnMap.frozen`."""
+        frozen = super().frozen()
+        assert isinstance(frozen, NamedColumns)
+        frozen.registry = self.registry.frozen()
+        return frozen
+
+
+def columns_of(features: Features, precision: Precision = "float64") -> ColumnMap:
+    """Create the stage for this kind of features; `precision` is what numbers are rounded to when they are read."""
     if isinstance(features, Table):
-        return OneHot(features)
-    return Renumbered(features) if features.sparse else ColumnMap(features)
+        return OneHot(features, precision)
+    if isinstance(features, Named):
+        return NamedColumns(features, precision)
+    return RenumberedColumns(features, precision) if features.sparse else ColumnMap(features, precision)

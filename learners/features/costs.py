@@ -9,6 +9,7 @@ import numpy as np
 
 from learners.features.feature_kinds import MAX_PROBLEMS, Dense, Features, SparseColumns
 from learners.features.named import MAX_NAME, Named, Table
+from learners.features.value_rule import ValueKind, read_declared, value_of
 from learners.numerics import Vector
 from learners.settings import InvalidInput, Problem, pointer, show
 
@@ -68,7 +69,10 @@ def costs_of(features: Features, field: str, values: Any) -> Vector:
             where, cost = f"/{i}/values/{at[0] if at else ''}", numbers[at[0]] if at else 0
         else:
             assert isinstance(carried, Mapping)
-            where, cost = f"/{i}{pointer(field)}", carried.get(field)
+            where, cost = f"/{i}{pointer(field)}", value_of(carried, field)
+            if isinstance(cost, str):
+                kind, number, _ = read_declared(cost)
+                cost = number if kind in (ValueKind.WHOLE_TEXT, ValueKind.NUMBER_TEXT) else cost
         if not isinstance(cost, (int, float, np.number)) or isinstance(cost, bool) or not 0 <= cost <= MAX_COST:
             what = "is missing" if cost is None else f"is {show(cost)}"
             problems.append(Problem(where, f"{what}; expected a number from 0 to 1e15: the cost of a miss"))

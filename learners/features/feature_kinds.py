@@ -154,11 +154,11 @@ class Features(Parameters, ABC):
         """Columns after encoding and mapping: exact for dense rows, an upper bound for sparse ones."""
 
     @abstractmethod
-    def encode(self, values: Sequence[Any], typed: bool = False) -> Rows:
+    def encode(self, values: Sequence[Any], typed: bool = False, most: int = MAX_NONZERO) -> Rows:
         """Encode the features of n events as columns, (n, k).
 
-        `typed`: the JSON types are already checked. Raises `InvalidInput` with a pointer to each invalid event (the
-        first 100). O(numbers).
+        `typed`: the JSON types are already checked. If an event has more than `most` non-zeros, its texts are cut.
+        Raises `InvalidInput` with a pointer to each invalid event (the first 100). O(numbers).
         """
 
     @abstractmethod
@@ -167,6 +167,10 @@ class Features(Parameters, ABC):
 
         `value` is the event's features, as `encode` takes them. O(numbers).
         """
+
+    def field_names(self, values: Sequence[Any]) -> tuple[str, ...]:  # noqa: ARG002 - only named events have any
+        """Return the names of the fields of encoded events, if a learner remembers fields, else none. O(fields)."""
+        return ()
 
     def objections(self) -> list[Problem]:
         """List declarations that contradict each other, so that one of them would be ignored silently."""
@@ -208,7 +212,12 @@ class Dense(Features):
         """`dim`."""
         return self.dim
 
-    def encode(self, values: Sequence[Any] | Matrix, typed: bool = False) -> Rows:
+    def encode(
+        self,
+        values: Sequence[Any] | Matrix,
+        typed: bool = False,
+        most: int = MAX_NONZERO,  # noqa: ARG002
+    ) -> Rows:
         """Copy the rows into a C-ordered (n, dim) float64 matrix; see `Features.encode`."""
         numbers = values.dtype.kind in "fiu" if isinstance(values, np.ndarray) else typed
         if numbers:
@@ -258,7 +267,12 @@ class SparseColumns(Features):
         """`dim`."""
         return self.dim
 
-    def encode(self, values: Sequence[Any] | Sparse, typed: bool = False) -> Rows:
+    def encode(
+        self,
+        values: Sequence[Any] | Sparse,
+        typed: bool = False,
+        most: int = MAX_NONZERO,  # noqa: ARG002
+    ) -> Rows:
         """Encode (indices, values) pairs, or check a `Sparse`, which is not copied; see `Features.encode`."""
         if isinstance(values, Sparse):
             return self._checked(values)

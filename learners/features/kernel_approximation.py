@@ -10,7 +10,7 @@
 
 Per row, with m components, r <= m eigenvectors, and d columns: nystroem O(m d + m r) time, fourier O(m d). `fit` takes
 O(n m d) per round of k-means and O(m^3) for the eigenvectors, on NumPy and scikit-learn: its last bits may differ from
-machine to machine, so its result is stored and shared. `look` uses explicit loops, and this package's own exp
+machine to machine, so its result is stored and shared. `transform` uses explicit loops, and this package's own exp
 and cos: the same state gives the same bits on every machine and for any batching of the rows.
 
 References
@@ -34,7 +34,7 @@ import numpy as np
 from learners.numerics import Matrix, Precision, Sparse, Vector, exp, kernel, nearest, stored
 from learners.settings import Parameters, param
 
-__all__ = ["HALVED", "Embedding", "EmbeddingState", "columns", "fit", "init", "look", "shapes"]
+__all__ = ["HALVED", "Embedding", "EmbeddingState", "columns", "fit", "init", "shapes", "transform"]
 
 HALVED = ("landmarks", "projection", "frequencies")  # stored in the learner's precision
 
@@ -139,7 +139,7 @@ def _fit_nystroem(state: EmbeddingState, landmarks: Matrix) -> EmbeddingState:
 
 
 def _landmarks(rows: Matrix, offsets: Matrix, unit: float, components: int, seed: int) -> Matrix:
-    """At most `components` points (m, d) that stand for `rows` (n, d).
+    """Choose at most `components` points (m, d) that represent `rows` (n, d).
 
     `offsets` (n, d) are the rows less their mean, and `unit` is their root mean squared length.
     """
@@ -235,7 +235,7 @@ def _fourier(X, frequencies, phases, out):  # type: ignore[no-untyped-def]
             out[i, j] = amplitude * _cos(out[i, j])
 
 
-def look(settings: Embedding, state: EmbeddingState, rows: Matrix) -> Matrix:
+def transform(settings: Embedding, state: EmbeddingState, rows: Matrix) -> Matrix:
     """Embed `rows` as (n, r), finite for finite rows; the kind none returns `rows`.
 
     O(m d + m r) per row (nystroem), O(m d) (fourier). r is 0 before the fit. Raises ValueError if `rows` do not have

@@ -30,3 +30,6 @@ class LateLabels(Parameters):
     max_bytes: int = param(
         2**30, "bytes of served events that are remembered at most", least=2**10, most=2**40, unit="bytes"
     )
+    keep_features: bool = param(
+        False, "whether a served event is remembered with its features, for those who may see events"
+    )

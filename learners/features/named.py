@@ -2,58 +2,51 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from learners.features.feature_kinds import MAX_COLUMNS, MAX_NONZERO, Features, Problems, number_fault
-from learners.numerics import Counts, Rows, Sparse, Words, hash_strings, kernel
+from learners.features.field_encoder import MAX_NAME, FieldEncoder
+from learners.features.fields import FieldKind
+from learners.features.value_rule import (
+    ValueKind,
+    declared_number,
+    normalised,
+    read_text,
+    signed_log,
+    spelt_boolean,
+    spelt_number,
+    value_of,
+)
+from learners.numerics import Rows, hash_strings
 from learners.settings import InvalidInput, Parameters, Problem, param, pointer, required, show
 
-__all__ = ["MAX_LISTED", "MAX_NAME", "MAX_SPELT", "Field", "Named", "Table"]
+__all__ = ["MAX_LISTED", "MAX_NAME", "MAX_SPELT", "Field", "Named", "Table", "spelt_category"]
 
-MAX_NAME = 256  # characters of a feature's name, which each of its tokens repeats
 MAX_SPELT = 512  # characters of a column's name, which includes values
+_EXPANSION = 18  # entries at most per character of a text: U+FDFA is as many in form NFKC
 MAX_LISTED = 256  # fields in each of the lists `text`, `categorical` and `log`
-_TOKENS = 2**16  # tokens that are collected before they are hashed
 
 
-@kernel
-def _canonical(data, indices, indptr):  # type: ignore[no-untyped-def]
-    """Sort each row by column and sum values of the same column, in place; return the number of entries."""
-    out = 0
-    start = 0
-    for i in range(indptr.shape[0] - 1):
-        stop = indptr[i + 1]
-        order = np.argsort(indices[start:stop], kind="mergesort")  # stable: values are summed in order of arrival
-        row_data = data[start:stop][order]
-        row_indices = indices[start:stop][order]
-        begin = out
-        for k in range(row_data.shape[0]):
-            if out > begin and indices[out - 1] == row_indices[k]:
-                data[out - 1] += row_data[k]
-            else:
-                data[out] = row_data[k]
-                indices[out] = row_indices[k]
-                out += 1
-        start = stop
-        indptr[i + 1] = out
-    return out
-
-
-_WORD = re.compile(r"\w+")
-
-
-def _text(value: Any) -> str:
-    """Spell a category: a whole number is spelt the same as int and as float."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+def spelt_category(value: Any) -> str | None:
+    """Spell the category of a value; None if it is missing. Raises ValueError if it is none."""
+    kind, number, text = ValueKind.NUMBER, value, ""
+    if isinstance(value, str):
+        kind, number, text = read_text(value)
+    elif value is None:
+        return None
+    elif isinstance(value, bool):
+        kind = ValueKind.BOOLEAN
+    elif number_fault(value):
+        raise ValueError(f"is {show(value)}; expected a string, boolean, finite number or null")
+    if kind == ValueKind.BOOLEAN:
+        return spelt_boolean(number)
+    return spelt_number(number) if kind <= ValueKind.NUMBER_TEXT else text or None
 
 
 def _spelt(tokens: Iterable[str]) -> str:
@@ -62,8 +55,9 @@ def _spelt(tokens: Iterable[str]) -> str:
     return name if len(name) <= MAX_SPELT else name[: MAX_SPELT - 3] + "..."
 
 
-def _signed_log(value: float) -> float:
-    return math.copysign(math.log1p(abs(value)), value)
+@lru_cache(maxsize=256)  # learners of the same features share what it caches of names
+def _encoder(features: Named) -> FieldEncoder:
+    return FieldEncoder(features.columns, features.declared_kinds, features.words)
 
 
 @dataclass(frozen=True)
@@ -73,7 +67,10 @@ class Named(Features):
     bits: int = param(18, "2^bits columns to hash into", least=4, most=24)
     text: tuple[str, ...] = param((), "fields that are text: lower-case words and pairs of neighbouring words")
     categorical: tuple[str, ...] = param((), "fields whose numbers are names, such as a customer's number")
-    log: tuple[str, ...] = param((), "numeric fields to take as sign(v) log(1 + |v|): nothing but numbers or null")
+    log: tuple[str, ...] = param((), "numeric fields to take as sign(v) log(1 + |v|): other values are refused")
+    words: Literal["normalised", "literal"] = param(
+        "normalised", "how text is split into words; literal: as learners of earlier versions do", earlier="literal"
+    )
     KIND: ClassVar[str] = "named"
     MEMBER: ClassVar[str] = "features"
 
@@ -112,102 +109,45 @@ class Named(Features):
         """2^bits."""
         return 1 << self.bits
 
-    def encode(self, values: Sequence[Any], typed: bool = False) -> Rows:  # noqa: ARG002 - every value is checked
-        """Encode events as CSR rows over the hashed columns; see `Features.encode`."""
-        problems = Problems()
-        tokens: list[str] = []
-        data: list[float] = []
-        hashed: list[Words] = []
-        ends = [0]
-        for i, event in enumerate(values):
-            if not isinstance(event, Mapping):
-                problems.add(i, "", f"is {show(event)}; expected an object of names and values")
-            else:
-                self._event(problems, i, event, tokens, data)
-                if len(data) - ends[-1] > MAX_NONZERO:
-                    problems.add(i, "", f"has more than {MAX_NONZERO} features; expected at most so many")
-            if problems.full:
-                break
-            ends.append(len(data))
-            if len(tokens) >= _TOKENS:
-                hashed.append(hash_strings(tokens))
-                tokens.clear()
-        problems.check()
-        hashes = np.concatenate([*hashed, hash_strings(tokens)])
-        indices = self._hashed(hashes)
-        signs = 1.0 - 2.0 * (hashes >> np.uint64(63)).astype(np.float64)
-        signed = np.array(data, dtype=np.float64) * signs
-        indptr = np.array(ends, dtype=np.int64)
-        size = _canonical(signed, indices, indptr)
-        return Sparse(signed[:size].copy(), indices[:size].copy(), indptr)
+    @property
+    def declared_kinds(self) -> dict[str, FieldKind]:
+        """The kinds of declared fields, by name; `categorical` wins over `log`, `text` over both."""
+        kinds = ((self.log, FieldKind.NUMBER), (self.categorical, FieldKind.CATEGORY), (self.text, FieldKind.TEXT))
+        return {normalised(name): kind for names, kind in kinds for name in names}
 
-    def _hashed(self, hashes: Words) -> Counts:
-        return (hashes & np.uint64(self.columns - 1)).astype(np.int64)
+    def field_names(self, values: Sequence[Any]) -> tuple[str, ...]:
+        """Return the names of the fields of events that `encode` accepted, as a learner remembers them. O(fields)."""
+        names: dict[str, None] = {}
+        shape: list[Any] = []
+        for event in values:
+            if (keys := list(event)) != shape:  # most events have the names of the one before
+                spelt = list(map(str, keys))
+                names.update(dict.fromkeys(spelt))
+                shape = keys if keys == spelt else []  # 1 and True are equal, but not spelt the same
+        return tuple(dict.fromkeys(map(normalised, names)))
+
+    def encode(self, values: Sequence[Any], typed: bool = False, most: int = MAX_NONZERO) -> Rows:  # noqa: ARG002
+        """Encode events as CSR rows of entries, see `fields.py`, and hashed columns; see `Features.encode`."""
+        return _encoder(self).encode(values, most)
+
+    def cut_texts(self, event: Mapping[Any, Any], most: int = MAX_NONZERO) -> list[str]:
+        """Return the names of the texts of a valid event of which only the first words are learnt. O(words)."""
+        size = sum(len(value) for value in event.values() if isinstance(value, str))
+        return _encoder(self).cut_texts(event, most) if self.text and size * _EXPANSION > most else []
 
     def names(self, value: Any, columns: Sequence[int]) -> list[str]:
         """Name columns as they are hashed: `amount`, `country=DE`, in a list `items=gift card`, in a text `body~money`.
 
-        Features that share a column are joined by " + ", in the event's order.
-        At most `MAX_SPELT` characters each. See `Features.names`.
+        Features that share a column are joined by " + ", in the event's order. A number names a column as a category if
+        nothing else of the event does. At most `MAX_SPELT` characters each. See `Features.names`.
         """
-        tokens: list[str] = []
-        self._event(Problems(), 0, value, tokens, [])
         sharing: dict[int, dict[str, None]] = {column: {} for column in columns}
-        for token, column in zip(tokens, self._hashed(hash_strings(tokens)).tolist(), strict=True):
-            if column in sharing:
-                sharing[column][token] = None  # once, even if the event repeats it
+        for tokens in _encoder(self).tokens(value):
+            free = {column for column in columns if not sharing[column]}
+            for token, column in tokens:
+                if column in free:
+                    sharing[column][token] = None  # once, even if the event repeats it
         return [_spelt(sharing[column]) for column in columns]
-
-    def _event(
-        self, problems: Problems, i: int, event: Mapping[Any, Any], tokens: list[str], data: list[float]
-    ) -> None:
-        """Append the tokens of an event, and a number for each; stop if the event is invalid or too long."""
-        start = len(data)
-        for name, value in event.items():
-            if len(str(name)) > MAX_NAME:
-                problems.add(i, pointer(name), f"is a name of {len(str(name))} characters; expected at most {MAX_NAME}")
-            elif value is not None:
-                self._tokens(problems, i, str(name), value, tokens, data)
-            if problems.has(i) or len(data) - start > MAX_NONZERO:
-                return
-
-    def _tokens(self, problems: Problems, i: int, name: str, value: Any, tokens: list[str], data: list[float]) -> None:
-        if isinstance(value, str) and name in self.text:
-            # an event with more words than tokens are allowed is refused: the rest need not be read
-            words = [match.group() for match in itertools.islice(_WORD.finditer(value.lower()), MAX_NONZERO + 1)]
-            tokens += [f"{name}~{word}" for word in words]
-            tokens += [f"{name}~{first} {second}" for first, second in itertools.pairwise(words)]
-            data += [1.0] * max(0, 2 * len(words) - 1)
-        elif (
-            (isinstance(value, bool) or not isinstance(value, (int, float)))
-            and name in self.log
-            and name not in self.categorical
-        ):
-            detail = f"is {show(value)}; expected a number or null, as its log is taken"
-            problems.add(i, pointer(name), detail)
-        elif isinstance(value, (str, bool)):
-            tokens.append(f"{name}={_text(value)}")
-            data.append(1.0)
-        elif isinstance(value, (int, float)):
-            if fault := number_fault(value):
-                problems.add(i, pointer(name), fault)
-            elif name in self.categorical:
-                tokens.append(f"{name}={_text(value)}")
-                data.append(1.0)
-            elif value != 0:
-                tokens.append(name)
-                data.append(_signed_log(value) if name in self.log else float(value))
-        elif isinstance(value, (list, tuple)):
-            for k, item in enumerate(value[: MAX_NONZERO + 1]):
-                if not isinstance(item, (str, bool)) and number_fault(item):
-                    detail = f"is {show(item)}; expected a string, number or boolean"
-                    problems.add(i, f"{pointer(name)}/{k}", detail)
-                    return
-                tokens.append(f"{name}={_text(item)}")
-                data.append(1.0)
-        else:
-            detail = f"is {show(value)}; expected a number, string, boolean, list of tokens or null"
-            problems.add(i, pointer(name), detail)
 
 
 @dataclass(frozen=True)
@@ -233,7 +173,10 @@ class Field(Parameters):
 
 @dataclass(frozen=True)
 class Table(Features):
-    """Declared fields as a small dense vector, so that full-covariance CBR works on named events."""
+    """Declared fields as a small dense vector, so that full-covariance CBR works on named events.
+
+    Values are read by the rule of values, names as well.
+    """
 
     fields: tuple[Field, ...] = required("the declared fields, in the order of their columns")
     extra: Literal["refuse", "ignore"] = param("refuse", "what happens to a feature that is not declared")
@@ -280,19 +223,25 @@ class Table(Features):
             problems.append(Problem("/fields", f"makes {self.columns} columns; expected at most {MAX_COLUMNS}"))
         return problems
 
+    def objections(self) -> list[Problem]:
+        """List fields whose names differ only in blanks around them, or in Unicode's form."""
+        names = [normalised(field.name) for field in self.fields]
+        detail = "is the name of an earlier field, too, once trimmed and in form NFC"
+        return [Problem(f"/fields/{i}/name", detail, "conflict") for i, name in enumerate(names) if name in names[:i]]
+
     @property
     def columns(self) -> int:
         """The sum of the widths of all fields."""
         return sum(field.width for field in self.fields)
 
-    def encode(self, values: Sequence[Any], typed: bool = False) -> Rows:  # noqa: ARG002 - every value is checked
+    def encode(self, values: Sequence[Any], typed: bool = False, most: int = MAX_NONZERO) -> Rows:  # noqa: ARG002
         """Encode each field as one float64: the number, or 53 bits of the category's hash; NaN if missing.
 
         An event with features, none of which is declared, is refused even if `extra` is `ignore`: it was meant for
         another learner. An event without any feature has everything missing.
         """
         problems = Problems()
-        declared = {field.name for field in self.fields}
+        declared = {normalised(field.name): field.name for field in self.fields}
         missing = [math.nan] * len(self.fields)
         rows: list[list[float]] = []
         places: list[int] = []
@@ -300,21 +249,35 @@ class Table(Features):
         for i, event in enumerate(values):
             if not isinstance(event, Mapping):
                 problems.add(i, "", f"is {show(event)}; expected an object of names and values")
-            elif self.extra == "refuse" and not declared.issuperset(event):
-                name = next(name for name in event if name not in declared)
-                detail = f"is not declared; declared fields are {', '.join(sorted(declared))[:300]}"
-                problems.add(i, pointer(name), detail)
-            elif event and declared.isdisjoint(event):
-                problems.add(i, "", f"has none of the declared fields, which are {', '.join(sorted(declared))[:300]}")
             else:
                 rows.append(missing.copy())
-                self._event(problems, i, event, rows[-1], places, texts)
+                self._event(problems, i, self._by_field(problems, i, event, declared), rows[-1], places, texts)
             if problems.full:
                 break
         problems.check()
         X = np.array(rows, dtype=np.float64).reshape(len(values), len(self.fields))
         X.ravel()[places] = (hash_strings(texts) >> np.uint64(11)).astype(np.float64)
         return X
+
+    def _by_field(
+        self, problems: Problems, i: int, event: Mapping[Any, Any], declared: Mapping[str, str]
+    ) -> Mapping[str, Any]:
+        """Return the values of an event by the names of fields, of which some of the event's may be other spellings."""
+        if not event or all(declared.get(name) == name for name in event):
+            return event
+        values: dict[str, Any] = {}
+        for name, value in event.items():
+            field = declared.get(normalised(str(name)))
+            if field is None and self.extra == "refuse":
+                detail = f"is not declared; declared fields are {', '.join(sorted(declared))[:300]}"
+                problems.add(i, pointer(name), detail)
+            elif field is not None and value is not None and values.get(field) is not None:
+                problems.add(i, pointer(name), "is the name of another field, too, once trimmed and in form NFC")
+            elif field is not None and (value is not None or field not in values):
+                values[field] = value
+        if not values:
+            problems.add(i, "", f"has none of the declared fields, which are {', '.join(sorted(declared))[:300]}")
+        return values
 
     def names(self, value: Any, columns: Sequence[int]) -> list[str]:
         """Name columns by field and category: `amount`, `country=DE`; `amount (missing)` if the event lacks it.
@@ -323,13 +286,12 @@ class Table(Features):
         """
         names = []
         for field in (self.fields[column] for column in columns):
-            feature = value.get(field.name)
-            if feature is None:
+            feature = value_of(value, field.name)
+            read = spelt_category(feature) if field.kind == "categorical" else declared_number(feature)
+            if read is None:
                 names.append(_spelt([f"{field.name} (missing)"]))
-            elif field.kind == "categorical":
-                names.append(_spelt([f"{field.name}={_text(feature)}"]))
             else:
-                names.append(field.name)
+                names.append(_spelt([f"{field.name}={read}"]) if field.kind == "categorical" else field.name)
         return names
 
     def _event(
@@ -346,15 +308,15 @@ class Table(Features):
             value = event.get(field.name)
             if value is None:
                 continue
-            if field.kind == "categorical":
-                if not isinstance(value, (str, bool)) and number_fault(value):
-                    detail = f"is {show(value)}; expected a string, boolean, finite number or null"
-                    problems.add(i, pointer(field.name), detail)
-                    return
-                places.append(i * len(row) + k)
-                texts.append(_text(value))
-            elif not isinstance(value, bool) and (fault := number_fault(value)):
-                problems.add(i, pointer(field.name), f"{fault} or null")
+            if isinstance(value, np.generic):
+                value = value.item()
+            try:
+                if field.kind == "categorical":
+                    if (text := spelt_category(value)) is not None:
+                        places.append(i * len(row) + k)
+                        texts.append(text)
+                elif (number := declared_number(value)) is not None:
+                    row[k] = signed_log(number) if field.log else number
+            except ValueError as error:
+                problems.add(i, pointer(field.name), str(error))
                 return
-            else:
-                row[k] = _signed_log(value) if field.log else float(value)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from learners.numerics import Issues, Rows, Sparse, Vector, length, not_finite, outside
 
-__all__ = ["Retained", "problems"]
+__all__ = ["EventWindow", "problems"]
 
 _FEWEST = 64  # minimum capacity of a queue
 
@@ -60,7 +60,7 @@ class _Queue:
         self._start += count
 
 
-class Retained:
+class EventWindow:
     """The last events: rows before scaling, labels and weights.
 
     Memory is at most about twice the bounds. O(numbers) amortised per event.

@@ -5,7 +5,7 @@
     standard  dense: (x - mean) / sd; sparse: x / sd, zeros counted, without centring so that zeros stay zeros
     maxabs    x / the largest |x| seen in the column
 
-`learn` moves the statistics and scales. `look` scales an event exactly as `learn` would, without moving them. So
+`learn` moves the statistics and scales. `transform` scales an event exactly as `learn` would, without moving them. So
 `/predict` gives the same score to the bit as `/update`. A column without spread so far becomes 0. In dense rows NaN (a
 table's missing number) becomes 0, which is the mean with `standard`.
 """
@@ -32,8 +32,8 @@ __all__ = [
     "extend",
     "init",
     "learn",
-    "look",
     "problems",
+    "transform",
 ]
 
 
@@ -227,7 +227,7 @@ def learn(settings: Scaling, state: ScalingState, rows: Rows, scaled: NDArray[np
     return _apply(settings, state, rows, scaled, True)
 
 
-def look(settings: Scaling, state: ScalingState, rows: Rows, scaled: NDArray[np.bool_]) -> Rows:
+def transform(settings: Scaling, state: ScalingState, rows: Rows, scaled: NDArray[np.bool_]) -> Rows:
     """Scale each row as `learn` would if it came next, without moving the statistics."""
     return _apply(settings, state, rows, scaled, False)
 

@@ -6,7 +6,7 @@ Five parts see the events:
     sketch   the same since the start, in fixed memory, with error bounds       `cumulative.py`
     traffic  clock, label delays, label coverage, rates                         `stream_stats.py`
     history  the metrics at regular steps, thinned with age                     `history.py`
-    drift    alarms: a fall of the AUC, a change of the scores                  `drift.py`
+    drift    alarms: a fall of the AUC, a change of the scores                  `drift.py`, `alarm_life.py`
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from learners.metrics.definitions import FIGURES, LARGEST_LOSS, MetricSettings, 
 from learners.metrics.history import MetricHistory
 from learners.metrics.label_delays import MAX_DELAY
 from learners.metrics.live import CORRECTIONS, DUPLICATES, EXPIRED, Arrays, LiveMetrics, LiveMetricsView
-from learners.metrics.stream_stats import Derived, Scope, StreamStatsState, StreamStatsView
-from learners.metrics.window import Sums, Window, WindowState, WindowView
-from learners.numerics import WAITING, Counts, Issues, Ordered, Vector, Words, bare_kernel, counters
+from learners.metrics.stream_stats import Scope, StreamStatsState, StreamStatsView, StreamTotals
+from learners.metrics.window import Sums, Window, WindowColumns, WindowState, WindowView
+from learners.numerics import WAITING, Counts, Issues, MultisetArrays, Vector, Words, bare_kernel, counters
 
 __all__ = ["HISTORY_COLUMNS", "BinaryMetrics", "BinaryMetricsView", "history_stride"]
 
@@ -106,9 +106,9 @@ def _take(parts, size, seconds, scores, probabilities, y, decisions, clocks, del
     """
     ring, counts = WindowState(*parts[0]), CumulativeSketchState(*parts[2])
     negatives, positives, confusion, losses, bins, mass = parts[1]
-    sums = Sums(Ordered(*negatives), Ordered(*positives), confusion, losses, bins, mass)
+    sums = Sums(MultisetArrays(*negatives), MultisetArrays(*positives), confusion, losses, bins, mass)
     stream, (delays_in_order, table, flagged) = StreamStatsState(*parts[3]), parts[4]
-    derived = Derived(Ordered(*delays_in_order), table, flagged)
+    derived = StreamTotals(MultisetArrays(*delays_in_order), table, flagged)
     for i in range(y.shape[0]):
         label, decision, score = (1 if y[i] > 0.0 else 0), decisions[i], ordinary(scores[i])
         terms = tallies(probabilities[i], label)
@@ -239,6 +239,10 @@ class BinaryMetrics(LiveMetrics[BinaryMetricsView]):
                 self._add_due_row(float(thresholds[stop - 1]), float(clocks[stop - 1]))
             start = stop
 
+    def columns(self) -> WindowColumns:
+        """Copy the decisions on the events of the window. O(window)."""
+        return self._window.columns()
+
     def _row(self, threshold: float | None, stats: StreamStatsView) -> tuple[float | None, ...]:
         _, fp, fn, tp = self._window.sums.confusion.tolist()
         return (
@@ -257,6 +261,8 @@ class BinaryMetrics(LiveMetrics[BinaryMetricsView]):
         self._window.advance(clock)
 
     def _correct(self, number: int, before: int, label: int, score: float, probability: float, decision: int) -> None:
+        if label > 0:
+            self._drift.note_positive(self.events, self.clock)
         self._window.correct(number, label)
         self._sketch.correct(before, label, 0.0 if math.isnan(score) else score, probability, decision)
 

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from learners.metrics.definitions import RELIABILITY_BINS
 from learners.numerics import Counts, Vector
 
-__all__ = ["HISTOGRAM_BINS", "curves", "thinned"]
+__all__ = ["HISTOGRAM_BINS", "alert_counts", "curves", "thin"]
 
 HISTOGRAM_BINS = 40
 _LARGEST = float(np.finfo(np.float64).max)
 
 
-def thinned(x: Vector, y: Vector, points: int) -> Counts:
+def thin(x: Vector, y: Vector, points: int) -> Counts:
     """Choose at most `points` (2 or more) of a curve's n points; return their indices, ascending, with both ends."""
     n = len(x)
     if n <= points:
@@ -92,16 +92,23 @@ def curves(
     }
 
 
+def alert_counts(negatives: Vector, positives: Vector, thresholds: Vector) -> tuple[Counts, Counts]:
+    """Count the false and the true positives at each of k thresholds, (k,), from the ascending values of each class."""
+    return (
+        len(negatives) - np.searchsorted(negatives, thresholds),
+        len(positives) - np.searchsorted(positives, thresholds),
+    )
+
+
 def _by_threshold(negatives: Vector, positives: Vector, points: int) -> dict[str, Any]:
     """Compute the ROC curve from (0, 0) on, and precision by recall: at every score from the highest down, thinned."""
     n, m = len(negatives), len(positives)
     thresholds = np.unique(np.concatenate([negatives, positives]))[::-1]
-    fp = n - np.searchsorted(negatives, thresholds)
-    tp = m - np.searchsorted(positives, thresholds)
+    fp, tp = alert_counts(negatives, positives, thresholds)
     roc: dict[str, list[float | None]] = {"fpr": [], "tpr": [], "threshold": []}
     if n and m:
         fpr, tpr = np.append(0.0, fp / n), np.append(0.0, tp / m)
-        indices = thinned(fpr, tpr, points)
+        indices = thin(fpr, tpr, points)
         roc = {
             "fpr": _numbers(fpr[indices]),
             "tpr": _numbers(tpr[indices]),
@@ -110,7 +117,7 @@ def _by_threshold(negatives: Vector, positives: Vector, points: int) -> dict[str
     precision_recall: dict[str, list[float | None]] = {"recall": [], "precision": [], "threshold": []}
     if m:
         recall, precision = tp / m, tp / (tp + fp)
-        indices = thinned(recall, precision, points)
+        indices = thin(recall, precision, points)
         precision_recall = {
             "recall": _numbers(recall[indices]),
             "precision": _numbers(precision[indices]),

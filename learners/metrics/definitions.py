@@ -25,13 +25,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learners.numerics import bare_kernel, inlined, log
-from learners.settings import Parameters, param
+from learners.settings import InvalidInput, Parameters, Problem, param, show
 
 __all__ = [
     "CONFIDENCE_95",
     "EPSILON",
     "FIGURES",
     "LARGEST_LOSS",
+    "MAX_SEGMENT_FIELDS",
     "NO_SPREAD",
     "RELIABILITY_BINS",
     "MetricSettings",
@@ -57,6 +58,7 @@ __all__ = [
 ]
 
 EPSILON = 2.220446049250313e-16  # least distance of a probability from 0 and 1 in the log loss
+MAX_SEGMENT_FIELDS = 16
 LARGEST_LOSS = 36.05  # log loss of a probability of EPSILON for the true label, rounded up
 CONFIDENCE_95 = 1.959963984540054  # the normal quantile of 0.975
 NO_SPREAD = "no two placements that differ"  # DeLong's variance is then 0, and an interval of width 0 bounds nothing
@@ -91,6 +93,7 @@ FIGURES = (  # the keys of a scope, in order; only those since the start have an
     "events_per_second",
     "confusion",
 )
+_SO_FAR = ("since_start", "served")  # scopes of all events so far
 _IN_ORDER = tuple(name for figure in FIGURES for name in (figure, f"{figure}_error"))
 
 
@@ -101,17 +104,32 @@ class MetricSettings(Parameters):
     beta: float = param(1.0, "F-beta: weight of recall relative to precision", above=0, most=100)
     max_fpr: float = param(0.05, "partial AUC and recall at FPR: the largest false positive rate", above=0, most=1)
     k: int = param(100, "precision at k: number of highest scores", least=1, most=1_000_000)
+    segments: tuple[str, ...] = param((), "fields of categories whose values have metrics of their own; at most 16")
+
+    def __post_init__(self) -> None:
+        """Check that the segment fields are distinct and few."""
+        super().__post_init__()
+        problems = [
+            Problem(f"/segments/{i}", f"is {show(field)} again; expected distinct fields", "conflict")
+            for i, field in enumerate(self.segments)
+            if field in self.segments[:i]
+        ]
+        if len(self.segments) > MAX_SEGMENT_FIELDS:
+            detail = f"names {len(self.segments)} fields; expected at most {MAX_SEGMENT_FIELDS}"
+            problems.append(Problem("/segments", detail, expected={"maxItems": MAX_SEGMENT_FIELDS}))
+        if problems:
+            raise InvalidInput(problems)
 
 
 class Undefined(NamedTuple):
     """Collects why metrics of one scope are undefined: a JSON pointer for each, and the reason."""
 
-    scope: str  # "window" or "since_start"
+    scope: str  # "window", "since_start" or another part of a document
     reasons: dict[str, str]
 
     def add(self, name: str, reason: str) -> None:
         """Note that a metric is undefined. `reason` says what is missing; where it is missing is added."""
-        self.reasons[f"/{self.scope}/{name}"] = f"{reason} {'in the window' if self.scope == 'window' else 'yet'}"
+        self.reasons[f"/{self.scope}/{name}"] = f"{reason} {'yet' if self.scope in _SO_FAR else 'in the window'}"
 
     def ratio(self, name: str, part: float, total: float, reason: str) -> float | None:
         """Return part / whole; None, and note the reason, if `total` is 0."""
@@ -211,17 +229,17 @@ def confusion_values(confusion: Sequence[int], beta: float) -> tuple[float | Non
     tn, fp, fn, tp = confusion
     negatives, positives, alerts, events = tn + fp, fn + tp, fp + tp, tn + fp + fn + tp
     b2 = beta * beta
-    some = positives > 0  # without positives F is undefined, not 0: there was nothing to find
+    has_positives = positives > 0  # without positives F is undefined, not 0: there was nothing to find
     mcc = None
     if negatives and positives and alerts and events - alerts:
         # whole numbers under the root: each factor is rounded once
         norm = math.sqrt(alerts * positives) * math.sqrt((events - alerts) * negatives)
         mcc = (tp * tn - fp * fn) / norm
     return (
-        2 * tp / (2 * tp + fp + fn) if some else None,
-        (1 + b2) * tp / ((1 + b2) * tp + b2 * fn + fp) if some else None,
+        2 * tp / (2 * tp + fp + fn) if has_positives else None,
+        (1 + b2) * tp / ((1 + b2) * tp + b2 * fn + fp) if has_positives else None,
         tp / alerts if alerts else None,
-        tp / positives if some else None,
+        tp / positives if has_positives else None,
         fp / negatives if negatives else None,
         (tp + tn) / events if events else None,
         mcc,

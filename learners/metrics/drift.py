@@ -1,4 +1,7 @@
-"""Drift alarms: a fall of the AUC, and a material change of the served scores.
+"""Drift alarms: a fall of the AUC, a material change of the served scores, and positive labels that stop arriving.
+
+The last is in `positive_arrivals.py`. Alarms of fields that got worse come from `learners/features/field_quality.py`,
+and are stored with the others.
 
 A fall of the AUC. The placement V of a labelled positive is the share of the last 8192 negatives below its score. If
 some negatives have the same score, V is uniform between the share below and the share not above. The mean of V is the
@@ -40,6 +43,13 @@ how far. The last 4 distances are left out because a change within a block shows
 follows the stream, so slow changes over thousands of events raise no alarm. Infinite scores are larger than any. The
 first 10,240 served events give the first 16 distances and no alarm.
 
+An alarm is open until its figure is back; see `alarm_life.py`. The present value of the figure is:
+- "auc": the mean placement of the positives since the last alarm; it begins at `after` and has a memory of 256.
+- "scores": the share of each 512 served events above the score at which the two samples differed most.
+- "positives": the share of positives since the first one after the alarm, from the fourth gap on, at each positive and
+  when the silence is a power of 2.
+- fields: the share of each 512 learnt events, of the field that got worse most.
+
 After an alarm its reference starts anew; the negatives stay. A negative is sorted in with others, about 0.05
 microseconds each; a positive takes about 0.4. A served score costs O(1), plus two sorts of 2560 numbers per 512.
 
@@ -60,6 +70,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from learners.metrics import alarm_life
+from learners.metrics import positive_arrivals as arrivals
+from learners.metrics.alarm_life import AlarmsView
 from learners.metrics.definitions import ordinary
 from learners.metrics.rings import lengthen, ring_capacity
 from learners.numerics import (
@@ -68,7 +81,7 @@ from learners.numerics import (
     Counts,
     Issues,
     Matrix,
-    Ordered,
+    MultisetArrays,
     Vector,
     bare_kernel,
     counters,
@@ -80,9 +93,9 @@ from learners.numerics import (
     outside,
 )
 
-__all__ = ["KINDS", "Drift", "DriftState", "DriftView"]
+__all__ = ["Drift", "DriftState"]
 
-KINDS = ("auc", "scores")  # of alarms
+_AUC, _SCORES, _POSITIVES, _MISSING = range(4)  # kinds of alarms; those from the last on are of fields
 
 _RESERVOIR = 8192  # negatives, among which positives are placed
 
@@ -106,7 +119,8 @@ _MEASURED = 12  # distances at least, before the first alarm
 _LATEST = 4  # latest distances, which are left out
 _BEYOND = 1.5  # times the largest distance
 
-_ALARMS = 64  # stored
+_LEVEL_MEMORY = 256  # positives: of the AUC after an alarm
+_FEWEST_GAPS = 4  # after an alarm of positive labels, before their share is known
 
 
 class DriftState(NamedTuple):
@@ -125,28 +139,93 @@ class DriftState(NamedTuple):
     serves: Counts  # (1,) served scores since their reference began
     distances: Vector  # (_DISTANCES + _LATEST,) of the last blocks without an alarm, as a ring
     blocks: Counts  # (1,) such blocks since the start
-    alarms: Matrix  # (_ALARMS, 5) kind, events, clock, before, after; alarm number i at i % _ALARMS
-    by_kind: Counts  # (2,) alarms since the start
+    gaps: Vector  # (UNITS, GAPS) of `positive_arrivals.arrive`,
+    gap_totals: Vector  # (UNITS,)
+    gap_count: Counts  # (1,)
+    silence: Counts  # (UNITS,)
+    silence_limits: Vector  # (UNITS,)
+    alarms: Matrix  # (ALARMS, COLUMNS) of `alarm_life.store`
+    by_kind: Counts  # (6,)
+    changes: Counts  # (1,)
+    level: Vector  # (1,) mean placement of the positives since the last alarm of the AUC
 
 
 @kernel
-def _alarm(state, kind, events, clock, before, after):  # type: ignore[no-untyped-def]
-    """Store an alarm in place of the oldest, and restart its reference."""
-    row = state.alarms[(state.by_kind[0] + state.by_kind[1]) % _ALARMS]
-    row[0] = kind
-    row[1] = events
-    row[2] = clock
-    row[3] = before
-    row[4] = after
-    state.by_kind[kind] += 1
-    if kind == 0:
+def _judge(state, kind, mark, value, events, clock):  # type: ignore[no-untyped-def]
+    """Resolve and reopen alarms of a kind and a mark; tell whether one was resolved. See `alarm_life.judge`."""
+    return alarm_life.judge(state.alarms, state.by_kind, state.changes, kind, 0, mark, value, events, clock)
+
+
+@kernel
+def _judge_scores(state, scores, events, clock):  # type: ignore[no-untyped-def]
+    """Judge the alarms of the scores by a block of served ones; tell whether one was resolved."""
+    total, last, resolved = state.by_kind.sum(), True, False
+    for number in range(total - 1, max(total - alarm_life.ALARMS, 0) - 1, -1):
+        row = state.alarms[number % alarm_life.ALARMS]
+        if row[alarm_life.KIND] != _SCORES or row[alarm_life.STATE] == alarm_life.CLOSED:
+            continue
+        if last or row[alarm_life.STATE] == alarm_life.OPEN:
+            above = 0
+            for i in range(scores.shape[0]):
+                if scores[i] > row[alarm_life.MARK]:
+                    above += 1
+            if _judge(state, _SCORES, row[alarm_life.MARK], above / scores.shape[0], events, clock):
+                resolved = True
+        last = False
+    return resolved
+
+
+@kernel
+def _judge_positives(state, events, clock):  # type: ignore[no-untyped-def]
+    """Judge the alarms of positive labels by their share since they began to arrive again."""
+    count = min(state.gap_count[0], arrivals.GAPS)
+    if count >= _FEWEST_GAPS:
+        for unit in range(arrivals.UNITS):
+            seen = max(state.gap_totals[unit] + state.silence[unit], 1.0)  # served events may be none
+            _judge(state, _POSITIVES, unit, min(count / seen, 1.0), events, clock)
+
+
+@kernel
+def _judge_fields(state, shares, events, clock):  # type: ignore[no-untyped-def]
+    """Judge the alarms of fields by their shares in a block, (fields, 3)."""
+    for number in range(min(state.by_kind.sum(), alarm_life.ALARMS)):
+        kind, field = int(state.alarms[number, alarm_life.KIND]), int(state.alarms[number, alarm_life.FIELD])
+        if kind >= _MISSING:
+            share = shares[field, kind - _MISSING]
+            alarm_life.judge(state.alarms, state.by_kind, state.changes, kind, field, 0.0, share, events, clock)
+
+
+@kernel
+def _forget_scores(state):  # type: ignore[no-untyped-def]
+    """Restart the reference of the served scores."""
+    state.served[:] = 0.0
+    state.serves[0] = 0
+
+
+@kernel
+def _alarm(state, kind, events, clock, before, after, mark):  # type: ignore[no-untyped-def]
+    """Store an alarm, and restart its reference."""
+    alarm_life.store(state.alarms, state.by_kind, state.changes, kind, events, clock, before, after, 0, 0, mark)
+    if kind == _AUC:
+        state.level[0] = after
         state.recent[:] = 0.0
         state.reference[:] = 0.0
         state.sums[:] = 0.0
         state.placements[:] = 0
+    elif kind == _SCORES:
+        _forget_scores(state)
     else:
-        state.served[:] = 0.0
-        state.serves[0] = 0
+        arrivals.forget(state.gap_totals, state.gap_count, state.silence_limits)
+
+
+@kernel
+def _miss(state, unit, events, clock):  # type: ignore[no-untyped-def]
+    """Take an event without a positive label, counted in this unit."""
+    if arrivals.too_silent(state.gaps, state.gap_totals, state.gap_count, state.silence, state.silence_limits, unit):
+        share = min(state.gap_count[0], arrivals.GAPS) / state.gap_totals[unit]
+        _alarm(state, _POSITIVES, events, clock, min(share, 1.0), 0.0, float(unit))
+    elif state.by_kind[_POSITIVES] > 0 and state.silence[unit] & (state.silence[unit] - 1) == 0:
+        _judge_positives(state, events, clock)
 
 
 @inlined
@@ -190,6 +269,9 @@ def _place(state, low, high, number, clock):  # type: ignore[no-untyped-def]
     state.recent[slot, 0] = low
     state.recent[slot, 1] = high
     state.placements[0] = seen + 1
+    if state.by_kind[_AUC] > 0:
+        state.level[0] += (0.5 * (low + high) - state.level[0]) / _LEVEL_MEMORY
+        _judge(state, _AUC, 0.0, state.level[0], number, clock)
     if seen < _DELAY + _FEWEST:
         return
     first, last = _bin(low), _bin(high)
@@ -214,7 +296,15 @@ def _place(state, low, high, number, clock):  # type: ignore[no-untyped-def]
     share = (seen + 1) / (number - state.began[0])
     if cusum >= max(_LEAST_LIMIT, _LIMIT + _STEEP * log(2.0 * min(share, 0.5))):
         before = min(sums[_MOMENT] / total, 1.0)
-        _alarm(state, 0, number, clock, before, min(sums[_EXCURSION] / state.placements[1], 1.0))
+        _alarm(state, _AUC, number, clock, before, min(sums[_EXCURSION] / state.placements[1], 1.0), 0.0)
+
+
+@kernel
+def _arrive(state, events, clock):  # type: ignore[no-untyped-def]
+    """Take a positive label."""
+    arrivals.arrive(state.gaps, state.gap_totals, state.gap_count, state.silence, state.silence_limits)
+    if state.by_kind[_POSITIVES] > 0:
+        _judge_positives(state, events, clock)
 
 
 @bare_kernel
@@ -223,16 +313,18 @@ def _learn(parts, members, events, scores, y, clocks):  # type: ignore[no-untype
 
     `parts` and `members` are plain tuples, because numba unpacks them in a third of the time of named ones.
     """
-    state, negatives = DriftState(*parts), Ordered(*members)
+    state, negatives = DriftState(*parts), MultisetArrays(*members)
     for i in range(y.shape[0]):
         score = ordinary(scores[i])
         seen = state.negatives[0]
         if y[i] > 0.0:
+            _arrive(state, events + i + 1, clocks[i])
             if seen >= _NEGATIVES:
                 below, not_above = order_statistics.counts(negatives, score)
                 recent = min(seen, _RESERVOIR)
                 _place(state, below / recent, not_above / recent, events + i + 1, clocks[i])
             continue
+        _miss(state, arrivals.LABELLED, events + i + 1, clocks[i])
         slot = seen % _RESERVOIR
         if seen >= _RESERVOIR:
             order_statistics.leave(negatives, state.scores[slot])
@@ -243,10 +335,10 @@ def _learn(parts, members, events, scores, y, clocks):  # type: ignore[no-untype
 
 @kernel
 def _distance(before, after):  # type: ignore[no-untyped-def]
-    """Find the score where two ascending samples differ most; return the share of each above it."""
+    """Find the score where two ascending samples differ most; return it, and the share of each above it."""
     n, m = before.shape[0], after.shape[0]
     i = j = 0
-    most, share, other = -1.0, 0.0, 0.0
+    most, mark, share, other = -1.0, 0.0, 0.0, 0.0
     while i < n and j < m:
         score = min(before[i], after[j])
         while i < n and before[i] <= score:
@@ -255,8 +347,8 @@ def _distance(before, after):  # type: ignore[no-untyped-def]
             j += 1
         left, right = (n - i) / n, (m - j) / m
         if abs(left - right) > most:
-            most, share, other = abs(left - right), left, right
-    return share, other
+            most, mark, share, other = abs(left - right), score, left, right
+    return mark, share, other
 
 
 @kernel
@@ -272,19 +364,28 @@ def _furthest(state):  # type: ignore[no-untyped-def]
 def _serve(state, scores, events, clocks):  # type: ignore[no-untyped-def]
     """Take served scores in order, and compare each full block."""
     for i in range(scores.shape[0]):
+        _miss(state, arrivals.SERVED, events, clocks[i])
         slot = state.serves[0] % _RING
         state.served[slot] = ordinary(scores[i])
         state.serves[0] += 1
-        if state.serves[0] < _RING or state.serves[0] % _BLOCK != 0:
+        if state.serves[0] % _BLOCK != 0:
             continue
         start = slot + 1 - _BLOCK  # blocks do not straddle the ring's end
+        back = False
+        if state.by_kind[_SCORES] > 0:
+            back = _judge_scores(state, state.served[start : slot + 1], events, clocks[i])
+        if state.serves[0] < _RING:
+            continue
         past = np.empty(_RING - _BLOCK)
         past[:start] = state.served[:start]
         past[start:] = state.served[slot + 1 :]
-        before, after = _distance(np.sort(past), np.sort(state.served[start : slot + 1]))
+        mark, before, after = _distance(np.sort(past), np.sort(state.served[start : slot + 1]))
         distance, count = abs(before - after), state.blocks[0]
         if count >= _MEASURED + _LATEST and distance >= max(_MATERIAL, _BEYOND * _furthest(state)):
-            _alarm(state, 1, events, clocks[i], before, after)
+            if back:  # a return to what was before an alarm is no news
+                _forget_scores(state)
+            else:
+                _alarm(state, _SCORES, events, clocks[i], before, after, mark)
             continue
         state.distances[count % (_DISTANCES + _LATEST)] = distance
         state.blocks[0] = count + 1
@@ -293,7 +394,7 @@ def _serve(state, scores, events, clocks):  # type: ignore[no-untyped-def]
 class Drift:
     """The drift alarms of one learner: a deterministic state machine.
 
-    Its state takes 27 KB, or 91 KB with 8192 negatives; the negatives in order take 270 KB at most.
+    Its state takes 43 KB, or 107 KB with 8192 negatives; the negatives in order take 270 KB at most.
     """
 
     def __init__(self) -> None:
@@ -309,8 +410,15 @@ class Drift:
             serves=np.zeros(1, dtype=np.int64),
             distances=np.zeros(_DISTANCES + _LATEST),
             blocks=np.zeros(1, dtype=np.int64),
-            alarms=np.zeros((_ALARMS, 5)),
-            by_kind=np.zeros(2, dtype=np.int64),
+            gaps=np.zeros((arrivals.UNITS, arrivals.GAPS)),
+            gap_totals=np.zeros(arrivals.UNITS),
+            gap_count=np.full(1, -1, dtype=np.int64),
+            silence=np.zeros(arrivals.UNITS, dtype=np.int64),
+            silence_limits=np.full(arrivals.UNITS, np.inf),
+            alarms=np.zeros((alarm_life.ALARMS, alarm_life.COLUMNS)),
+            by_kind=np.zeros(len(alarm_life.KINDS), dtype=np.int64),
+            changes=np.zeros(1, dtype=np.int64),
+            level=np.zeros(1),
         )
         self._rebuild()
 
@@ -321,7 +429,7 @@ class Drift:
     def _rebuild(self) -> None:
         """Derive the negatives in order from the ring."""
         recent = min(int(self.arrays.negatives[0]), _RESERVOIR)
-        self._negatives: Ordered = order_statistics.ordered(np.sort(self.arrays.scores[:recent]))
+        self._negatives: MultisetArrays = order_statistics.ordered(np.sort(self.arrays.scores[:recent]))
 
     def _reserve(self, negatives: int) -> None:
         """Make room for so many negatives since the start."""
@@ -348,18 +456,38 @@ class Drift:
         """Take n served events in order: `scores` (n,), NaN counts as 0; labelled `events` so far; `clocks` (n,)."""
         _serve(self.arrays, scores, events, clocks)
 
+    def note_positive(self, events: int, clock: float) -> None:
+        """Take a positive label that corrects another, after `events` labelled events and at this clock."""
+        _arrive(self.arrays, events, clock)
+
+    def note_fields(
+        self, kind: str, events: int, clock: float, before: float, after: float, field: int, fields: int
+    ) -> None:
+        """Store an alarm of a kind of fields: `fields` of them got worse, most of all the one at place `field`."""
+        stored = self.arrays.alarms, self.arrays.by_kind, self.arrays.changes
+        alarm_life.store(*stored, alarm_life.KINDS.index(kind), events, clock, before, after, field, fields, 0.0)
+
+    def judge_fields(self, shares: Matrix, events: int, clock: float) -> None:
+        """Resolve and reopen alarms of fields by the shares of a block, (fields, 3), after `events` labelled events."""
+        _judge_fields(self.arrays, shares, events, clock)
+
+    @property
+    def of_fields(self) -> bool:
+        """Tell whether fields have raised alarms."""
+        return bool(self.arrays.by_kind[_MISSING:].any())
+
     @property
     def count(self) -> Counts:
-        """Alarms since the start by kind, (2,), as in `KINDS`."""
+        """Alarms since the start by kind, (6,), as in `alarm_life.KINDS`."""
         return self.arrays.by_kind
 
     def alarms(self, since: int = 0) -> list[dict[str, Any]]:
-        """Return the stored alarms from number `since` on; see `DriftView.alarms`."""
+        """Return the stored alarms from number `since` on; see `AlarmsView.alarms`."""
         return self.view().alarms(since)
 
-    def view(self) -> DriftView:
+    def view(self) -> AlarmsView:
         """Return the alarms as they stand: right until the next call, or for good once `frozen()`."""
-        return DriftView(self.arrays.alarms, self.arrays.by_kind)
+        return AlarmsView(self.arrays.alarms, self.arrays.by_kind, self.arrays.changes)
 
     # Saving
 
@@ -383,7 +511,7 @@ class Drift:
     def problems(self, state: dict[str, NDArray[np.generic]]) -> Issues:
         """Report what no stream can have led to in a state of the right shapes. O(1): the state is bounded."""
         arrays = DriftState(**state)  # type: ignore[arg-type]
-        counted = ("placements", "began", "negatives", "serves", "blocks", "by_kind")
+        counted = ("placements", "began", "negatives", "serves", "blocks", "silence", "by_kind", "changes")
         yield from counters({name: state[name] for name in counted})
         yield from outside("distances", arrays.distances, 0.0, 1.0)
         yield from outside("recent", arrays.recent, 0.0, 1.0)
@@ -401,45 +529,6 @@ class Drift:
         for name in ("scores", "served"):
             if np.isnan(state[name]).any():
                 yield name, "has NaN"
-        rows = arrays.alarms[: min(max(int(arrays.by_kind.sum()), 0), _ALARMS)]
-        if not np.isin(rows[:, 0], range(len(KINDS))).all():
-            yield "alarms", f"has kinds that are none of {', '.join(KINDS)}"
-        yield from outside("alarms", rows[:, 1], 0, MAX_COUNT)
-        if np.isinf(rows[:, 2]).any():
-            yield "alarms", "has clocks that are infinite"
-        yield from outside("alarms", rows[:, 3:], 0.0, 1.0)
-
-
-class DriftView(NamedTuple):
-    """The stored alarms at one moment."""
-
-    rows: Matrix  # (_ALARMS, 5)
-    by_kind: Counts  # (2,) alarms since the start
-
-    def frozen(self) -> DriftView:
-        """Return a copy that stays as it is."""
-        return DriftView(self.rows.copy(), self.by_kind.copy())
-
-    def alarms(self, since: int = 0) -> list[dict[str, Any]]:
-        """Return the alarms from number `since` on as JSON, the oldest first; the last 64 are stored.
-
-        `number` counts all alarms from 0; `kind` is "auc" or "scores"; `events` counts labelled events so far; `clock`
-        is None if unknown. For "auc", `before` and `after` are the AUC of the reference, and the AUC since the fall
-        seems to have begun. For "scores", they are the shares of earlier and of latest served events above the score
-        where both differ most.
-        """
-        total = int(self.by_kind.sum())
-        alarms = []
-        for number in range(max(since, total - _ALARMS, 0), total):
-            kind, events, clock, before, after = self.rows[number % _ALARMS].tolist()
-            alarms.append(
-                {
-                    "number": number,
-                    "kind": KINDS[int(kind)],
-                    "events": int(events),
-                    "clock": None if math.isnan(clock) else clock,
-                    "before": before,
-                    "after": after,
-                }
-            )
-        return alarms
+        yield from arrivals.problems(arrays.gaps, arrays.gap_totals, arrays.gap_count, arrays.silence_limits)
+        yield from alarm_life.problems(arrays.alarms, arrays.by_kind, arrays.changes, _MISSING)
+        yield from outside("level", arrays.level, 0.0, 1.0)

@@ -43,8 +43,8 @@ def _middle(place: int) -> float:
     """Return the delay in the middle of a bin."""
     if place == 0:
         return 0.0
-    octave, step = divmod(place - 1, _PER_OCTAVE)
-    return math.ldexp(1.0 + (step + 0.5) / _PER_OCTAVE, octave + _LOW)
+    exponent, step = divmod(place - 1, _PER_OCTAVE)
+    return math.ldexp(1.0 + (step + 0.5) / _PER_OCTAVE, exponent + _LOW)
 
 
 def _between(a: float, b: float, share: float) -> float:

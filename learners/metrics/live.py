@@ -15,11 +15,12 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from learners.metrics.alarm_life import KINDS, AlarmsView
 from learners.metrics.definitions import MetricSettings
-from learners.metrics.drift import KINDS, Drift, DriftView
+from learners.metrics.drift import Drift
 from learners.metrics.history import Axis, MetricHistory, MetricHistoryView
 from learners.metrics.stream_stats import StreamStats, StreamStatsView
-from learners.numerics import Counts, Issues, Vector, Words
+from learners.numerics import Counts, Issues, Matrix, Vector, Words
 
 __all__ = ["Arrays", "LiveMetrics", "LiveMetricsView"]
 
@@ -48,7 +49,7 @@ class LiveMetricsView(ABC):
     counters: Counts  # duplicates, corrections, and of two classes labels that expired
     stats: StreamStatsView
     rows: MetricHistoryView
-    drift: DriftView
+    drift: AlarmsView
     memory: dict[str, Any] = field(default_factory=dict)  # results computed so far
 
     @property
@@ -113,9 +114,14 @@ class LiveMetricsView(ABC):
         """Drift alarms so far."""
         return int(self.drift.by_kind.sum())
 
-    def alarms(self, since: int = 0) -> list[dict[str, Any]]:
-        """Return the drift alarms from number `since` on; see `DriftView.alarms`."""
-        return self.drift.alarms(since)
+    @property
+    def alarm_changes(self) -> int:
+        """Drift alarms raised, resolved and reopened so far."""
+        return int(self.drift.changes[0])
+
+    def alarms(self, since: int = 0, change: int = 0) -> list[dict[str, Any]]:
+        """Return the drift alarms from number `since` on; see `AlarmsView.alarms`."""
+        return self.drift.alarms(since, change)
 
 
 def _copy(value: Any) -> Any:
@@ -173,9 +179,9 @@ class LiveMetrics(ABC, Generic[ViewT]):
         return self._stats.clock
 
     @property
-    def alarm_count(self) -> int:
-        """Drift alarms so far."""
-        return int(self._drift.count.sum())
+    def alarm_changes(self) -> int:
+        """Drift alarms raised, resolved and reopened so far."""
+        return int(self._drift.arrays.changes[0])
 
     # Moving forward
 
@@ -296,6 +302,21 @@ class LiveMetrics(ABC, Generic[ViewT]):
         if count:
             self._view = None
             self.counters[EXPIRED] += count
+
+    def note_fields(self, kind: str, clock: float, before: float, after: float, field: int, fields: int) -> None:
+        """Store an alarm of fields that got worse after the events so far; see `Drift.note_fields`."""
+        self._view = None
+        self._drift.note_fields(kind, self.events, clock, before, after, field, fields)
+
+    def judge_fields(self, shares: Matrix, clock: float) -> None:
+        """Resolve and reopen alarms of fields after the events so far; see `Drift.judge_fields`."""
+        self._view = None
+        self._drift.judge_fields(shares, self.events, clock)
+
+    @property
+    def field_alarms(self) -> bool:
+        """Tell whether fields have raised alarms."""
+        return self._drift.of_fields
 
     # Saving
 

@@ -32,7 +32,7 @@ from learners.metrics.definitions import (
 )
 from learners.numerics import Vector, bare_kernel
 
-__all__ = ["ranking_figures", "ranking_values"]
+__all__ = ["auc_with_interval", "ranking_figures", "ranking_values"]
 
 _NEAR = 8  # scores compared one by one before galloping
 
@@ -162,6 +162,11 @@ def ranking_values(
     interval = auc_interval(n, m, pairs, (squares_negative, squares_positive)) if n > 1 and m > 1 else None
     others = precisions / m, standardised(area / n / m, settings.max_fpr), gap / (n * m), recalled / m, at_k
     return pairs / (2 * n * m), interval, others
+
+
+def auc_with_interval(negatives: Vector, positives: Vector) -> tuple[float | None, list[float] | None]:
+    """Compute the AUC from ascending scores of each class, and its 95 % interval; None where undefined."""
+    return ranking_values(negatives, positives, MetricSettings())[:2]
 
 
 def ranking_figures(

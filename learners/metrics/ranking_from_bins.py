@@ -24,10 +24,11 @@ O(bins) time and memory.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from learners.numerics import bare_kernel
 
-__all__ = ["mixed", "reciprocals", "sweep"]
+__all__ = ["mixed", "ranking", "reciprocals", "sweep"]
 
 _SINGLY = 16  # terms of a sum over positives that are added one by one
 
@@ -93,6 +94,13 @@ def mixed(bins, N, P):  # type: ignore[no-untyped-def]
         tp += p
         fp += n
     return twice / (2.0 * max(N, 1) * max(P, 1)), precisions
+
+
+def ranking(bins: NDArray[np.int64]) -> tuple[float | None, float | None]:
+    """Estimate AUC and average precision of the scores counted in `bins` (2, n); None without an event of a class."""
+    negatives, positives = bins.sum(axis=1).tolist()
+    auc, precisions = mixed(bins, negatives, positives)
+    return auc if negatives and positives else None, precisions / positives if positives else None
 
 
 @bare_kernel

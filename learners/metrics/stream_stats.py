@@ -34,7 +34,7 @@ from learners.metrics.rings import lengthen, ring_capacity
 from learners.numerics import (
     Counts,
     Issues,
-    Ordered,
+    MultisetArrays,
     Vector,
     Words,
     bare_kernel,
@@ -45,7 +45,7 @@ from learners.numerics import (
     outside,
 )
 
-__all__ = ["Derived", "Scope", "StreamStats", "StreamStatsState", "StreamStatsView", "take"]
+__all__ = ["Scope", "StreamStats", "StreamStatsState", "StreamStatsView", "StreamTotals", "take"]
 
 Scope = Literal["window", "since_start"]
 
@@ -69,10 +69,10 @@ class StreamStatsState(NamedTuple):
     flags: NDArray[np.int8]  # (capacity,)
 
 
-class Derived(NamedTuple):
+class StreamTotals(NamedTuple):
     """What is derived from the rings."""
 
-    delays: Ordered  # the known delays of the window
+    delays: MultisetArrays  # the known delays of the window
     table: Counts  # the slot of each id
     flagged: Counts  # (2,) of the served ring: predicted positive, labelled
 
@@ -214,7 +214,7 @@ class StreamStats:
         arrays = self.arrays
         delays = arrays.delays[np.arange(*arrays.span.tolist()) % self.size]
         positive, labelled = (np.count_nonzero(arrays.flags & flag) for flag in (_POSITIVE, _LABELLED))
-        self.derived = Derived(
+        self.derived = StreamTotals(
             delays=order_statistics.ordered(np.sort(delays[~np.isnan(delays)])),
             table=hash_table.table_for(arrays.ids, 0),
             flagged=np.array([positive, labelled], dtype=np.int64),
@@ -391,7 +391,7 @@ class TimedEvents(NamedTuple):
 class WindowDelays(NamedTuple):
     """The known label delays in the window: in order, or once frozen their quantiles alone."""
 
-    ordered: Ordered | None
+    ordered: MultisetArrays | None
     computed: tuple[float, ...] = ()
 
     def quantiles(self) -> tuple[float, ...]:

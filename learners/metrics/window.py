@@ -39,7 +39,7 @@ from learners.numerics import (
     MAX_COUNT,
     Counts,
     Issues,
-    Ordered,
+    MultisetArrays,
     Vector,
     bare_kernel,
     inlined,
@@ -47,7 +47,7 @@ from learners.numerics import (
     outside,
 )
 
-__all__ = ["Sums", "Window", "WindowState", "WindowView", "take"]
+__all__ = ["Sums", "Window", "WindowColumns", "WindowState", "WindowView", "take"]
 
 
 class WindowState(NamedTuple):
@@ -61,11 +61,22 @@ class WindowState(NamedTuple):
     span: Counts  # (2,) number of the window's first event, and of the next event
 
 
+class WindowColumns(NamedTuple):
+    """The decisions on the events of the window, in the order in which they were labelled."""
+
+    scores: Vector  # (n,)
+    probabilities: Vector  # (n,)
+    labels: NDArray[np.int8]  # (n,) 0 or 1
+    decisions: NDArray[np.int8]  # (n,) 0 or 1
+    clocks: Vector  # (n,) NaN if unknown
+    numbers: Counts  # (n,) ordinals among all labelled events, from 0
+
+
 class Sums(NamedTuple):
     """What is derived from the ring."""
 
-    negatives: Ordered  # scores
-    positives: Ordered
+    negatives: MultisetArrays  # scores
+    positives: MultisetArrays
     confusion: Counts  # (4,) tn, fp, fn, tp
     losses: NDArray[np.int64]  # (2, 2) tallies of Brier's and of log loss
     bins: NDArray[np.int64]  # (2, RELIABILITY_BINS) events by class and probability
@@ -291,6 +302,13 @@ class Window:
         )
         self._rebuild()
 
+    def columns(self) -> WindowColumns:
+        """Copy the decisions. O(events)."""
+        numbers = np.arange(*self.arrays.span.tolist())
+        slots = numbers % self.size
+        columns = {name: getattr(self.arrays, name)[slots] for name in WindowColumns._fields[:-1]}
+        return WindowColumns(**columns, numbers=numbers)
+
     def view(self) -> WindowView:
         """Return the window as it stands: right until the next change, or for good once `frozen()`."""
         return WindowView(self.size, self.seconds, *self.sums)
@@ -310,8 +328,8 @@ class WindowView(NamedTuple):
 
     size: int
     seconds: float | None
-    negatives: Ordered  # scores
-    positives: Ordered
+    negatives: MultisetArrays  # scores
+    positives: MultisetArrays
     confusion: Counts  # (4,) tn, fp, fn, tp
     losses: NDArray[np.int64]  # (2, 2)
     bins: NDArray[np.int64]  # (2, RELIABILITY_BINS)

@@ -2,8 +2,8 @@
 
 Start with `jit`, which compiles and caches kernels, and `arrays`, the types of arrays and the functions on them.
 `simd` has vectors of eight numbers, `packed_symmetric` symmetric matrices, `order_statistics` sorted multisets,
-`hash_table` ids beside a ring, `hashing` strings, `log_bins` bins by exponent, `float32` storage in single precision,
-`array_checks` the checks of restored arrays.
+`hash_table` ids beside a ring, `column_index` columns, `hashing` strings, `log_bins` bins by exponent,
+`float32` storage in single precision, `array_checks` the checks of restored arrays.
 """
 
 from learners.numerics import hash_table, log_bins, order_statistics, packed_symmetric, simd
@@ -26,12 +26,13 @@ from learners.numerics.arrays import (
     normal_quantile,
     sigmoid,
 )
+from learners.numerics.column_index import find_place, insert_all, sort_pairs, sum_pairs
 from learners.numerics.float32 import Precision, initial, nearest, number, stored
 from learners.numerics.hash_table import hashes_of
-from learners.numerics.hashing import hash_strings
+from learners.numerics.hashing import hash_bytes, hash_strings, mix
 from learners.numerics.jit import bare_kernel, cache_directory, inlined, kernel
 from learners.numerics.log_bins import BINS
-from learners.numerics.order_statistics import WAITING, Ordered
+from learners.numerics.order_statistics import WAITING, MultisetArrays
 
 __all__ = [
     "BINS",
@@ -42,7 +43,7 @@ __all__ = [
     "Floats",
     "Issues",
     "Matrix",
-    "Ordered",
+    "MultisetArrays",
     "Precision",
     "Rows",
     "Sparse",
@@ -53,16 +54,20 @@ __all__ = [
     "counters",
     "dot",
     "exp",
+    "find_place",
     "grown",
+    "hash_bytes",
     "hash_strings",
     "hash_table",
     "hashes_of",
     "initial",
     "inlined",
+    "insert_all",
     "kernel",
     "length",
     "log",
     "log_bins",
+    "mix",
     "nearest",
     "next_random",
     "normal_quantile",
@@ -73,5 +78,7 @@ __all__ = [
     "packed_symmetric",
     "sigmoid",
     "simd",
+    "sort_pairs",
     "stored",
+    "sum_pairs",
 ]

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from learners.numerics.jit import kernel
 from learners.numerics.simd import load, load_first, spread, total
@@ -155,6 +154,8 @@ def grown(array: Vector, dim: int, fill: float = 0.0) -> Vector:
 @lru_cache(maxsize=256)
 def normal_quantile(eta: float) -> float:
     """Return Phi^-1(eta), the quantile of the standard normal distribution."""
+    from scipy.special import ndtri  # slow to import, and few learners need it
+
     return float(ndtri(eta))
 
 

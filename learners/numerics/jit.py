@@ -26,8 +26,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import llvmlite  # type: ignore[import-untyped]
 import numba
 import numpy as np
+from numba.core import types
 from numba.core.caching import FunctionCache
 from numba.core.compiler_lock import global_compiler_lock
 
@@ -36,15 +38,15 @@ __all__ = ["bare_kernel", "cache_directory", "inlined", "kernel"]
 _OURS = re.compile(r"kernels-[0-9a-f]{16}")
 _UNUSED_DAYS = 30  # after which cache directories of other sources are removed
 _WAIT = 60.0  # seconds to wait for another process that compiles the same kernel: it may be stopped
-_HERE = Path(__file__).parents[1]  # the library: every package of it
+_LIBRARY = Path(__file__).parents[1]  # the library: every package of it
 _njit: Any = numba.njit  # numba's types leave out the option that switches its counting of references off
 
 
 def _key(folder: Path) -> str:
     digest = hashlib.blake2b(digest_size=8)
     version = ".".join(map(str, sys.version_info[:3]))
-    digest.update(f"{numba.__version__} {np.__version__} {version}".encode())
-    for place in (_HERE,) if folder == _HERE else (_HERE, folder):
+    digest.update(f"{numba.__version__} {llvmlite.__version__} {np.__version__} {version}".encode())
+    for place in (_LIBRARY,) if folder == _LIBRARY else (_LIBRARY, folder):
         for source in sorted(place.rglob("*.py")):
             name = source.relative_to(place).as_posix()
             digest.update(name.encode() + b"\0" + source.read_bytes())
@@ -86,7 +88,7 @@ def _remove_old(base: Path, current: Path) -> None:
 _directories: dict[Path, Path] = {}
 
 
-def cache_directory(folder: Path = _HERE) -> Path:
+def cache_directory(folder: Path = _LIBRARY) -> Path:
     """Return the directory of compiled kernels for the present sources of `folder`."""
     if folder not in _directories:
         _directories[folder] = _open_cache(folder)
@@ -158,13 +160,14 @@ def _compiled(function: Callable[..., Any], **options: bool) -> Callable[..., An
     config: Any = numba.config
     previous = config.CACHE_DIR
     folder = Path(function.__code__.co_filename).parent
-    if folder.is_relative_to(_HERE):
-        folder = _HERE
+    if folder.is_relative_to(_LIBRARY):
+        folder = _LIBRARY
     config.CACHE_DIR = str(cache_directory(folder))  # read at decoration; other packages keep their own directory
     try:
-        compiled: Any = _njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+        compiled: Any = _njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
         if compiled is not function:  # NUMBA_DISABLE_JIT: kernels run as plain Python
             _share(compiled, _Cache(function))
+            _widen_literals(compiled)
     finally:
         config.CACHE_DIR = previous
     kernel: Callable[..., Any] = compiled
@@ -183,6 +186,21 @@ def _share(dispatcher: Any, cache: _Cache) -> None:
                 cache.release()
 
     dispatcher.compile = compile_and_release
+
+
+def _widen_literals(dispatcher: Any) -> None:
+    """Compile for int64 where a kernel calls this function with a constant, too.
+
+    numba would compile the function, and all that it calls, once more for each combination of constants. LLVM puts
+    constants into the functions that it inlines anyway. This halves the time to compile nested functions.
+    """
+    template_for = dispatcher.get_call_template
+    widen: Callable[[Any], Any] = types.unliteral
+
+    def get_call_template(args: Any, kws: Any) -> Any:
+        return template_for(tuple(map(widen, args)), {name: widen(kind) for name, kind in kws.items()})
+
+    dispatcher.get_call_template = get_call_template
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -207,5 +225,8 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Cached functions are machine code, which cannot be inlined, so these are not cached themselves.
     """
-    compiled: Callable[..., Any] = _njit(nogil=True, error_model="numpy", _nrt=False, forceinline=True)(function)
-    return compiled
+    compiled: Any = _njit(nogil=True, error_model="numpy", _nrt=False, forceinline=True)(function)
+    if compiled is not function:
+        _widen_literals(compiled)
+    result: Callable[..., Any] = compiled
+    return result

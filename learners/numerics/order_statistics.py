@@ -18,7 +18,7 @@ from learners.numerics.arrays import Counts, Matrix, Vector
 from learners.numerics.jit import bare_kernel, inlined
 from learners.numerics.simd import WIDTH, load, store
 
-__all__ = ["WAITING", "Ordered", "counts", "enter", "leave", "ordered", "reserved", "settled", "values"]
+__all__ = ["WAITING", "MultisetArrays", "counts", "enter", "leave", "ordered", "reserved", "settled", "values"]
 
 _LEAST = 64  # initial capacity for members and buffers
 WAITING = 1024  # capacity of each buffer
@@ -28,7 +28,7 @@ _GAPS = (701, 301, 132, 57, 23, 10, 4, 1)  # of a Shell sort (Ciura 2001)
 _MEMBERS, _INSERTED, _REMOVED, _SIDE = range(4)  # places in `sizes`
 
 
-class Ordered(NamedTuple):
+class MultisetArrays(NamedTuple):
     """The arrays of a multiset; `sizes` has their counts and the side of `sides` with the members."""
 
     sides: Matrix  # (2, capacity): the members, ascending; a merge writes to the other side
@@ -37,7 +37,7 @@ class Ordered(NamedTuple):
     sizes: Counts  # (4,) members, inserted, removed, the side
 
 
-def ordered(ascending: Vector) -> Ordered:
+def ordered(ascending: Vector) -> MultisetArrays:
     """Create the multiset of ascending numbers without NaN. O(members)."""
     multiset = _empty(len(ascending))
     np.add(ascending, 0.0, out=multiset.sides[0, : len(ascending)])  # -0.0 becomes 0.0
@@ -45,14 +45,14 @@ def ordered(ascending: Vector) -> Ordered:
     return multiset
 
 
-def _empty(members: int) -> Ordered:
+def _empty(members: int) -> MultisetArrays:
     """Create an empty multiset with room for `members`."""
     capacity = max(_LEAST, 1 << max(members - 1, 0).bit_length())
     waiting = min(WAITING, capacity)
-    return Ordered(np.empty((2, capacity)), np.empty(waiting), np.empty(waiting), np.zeros(4, dtype=np.int64))
+    return MultisetArrays(np.empty((2, capacity)), np.empty(waiting), np.empty(waiting), np.zeros(4, dtype=np.int64))
 
 
-def reserved(multiset: Ordered, members: int, moves: int) -> Ordered:
+def reserved(multiset: MultisetArrays, members: int, moves: int) -> MultisetArrays:
     """Return the multiset with room for `members`, and for `moves` insertions or removals within the buffers.
 
     O(1), or O(members) if the buffers must be merged or the arrays must grow.
@@ -189,7 +189,7 @@ def counts(multiset, x):  # type: ignore[no-untyped-def]
     return below, upto
 
 
-def settled(multiset: Ordered) -> Vector:
+def settled(multiset: MultisetArrays) -> Vector:
     """Merge the buffers and return all members, ascending: a view, valid until the next change. O(members)."""
     members, inserted, removed, side = multiset.sizes.tolist()
     if inserted or removed:
@@ -200,7 +200,7 @@ def settled(multiset: Ordered) -> Vector:
     return multiset.sides[side, :members]
 
 
-def values(multiset: Ordered) -> Vector:
+def values(multiset: MultisetArrays) -> Vector:
     """Copy all members, ascending, without changing the multiset. O(members)."""
     members, inserted, removed, side = multiset.sizes.tolist()
     if not (inserted or removed):

@@ -76,29 +76,29 @@ def load(a: Any, i: int) -> Any:
 
 def load_first(a: Any, i: int, n: int) -> Any:
     """Load a[i] to a[i + n - 1], then zeros; n is from 1 to 7."""
-    lanes = np.zeros(WIDTH)
-    lanes[:n] = a[i : i + n]
-    return lanes
+    vector = np.zeros(WIDTH)
+    vector[:n] = a[i : i + n]
+    return vector
 
 
-def store(a: Any, i: int, lanes: Any) -> None:
+def store(a: Any, i: int, vector: Any) -> None:
     """Store the eight lanes to a[i] to a[i + 7]."""
-    a[i : i + WIDTH] = _as_stored(a, lanes)
+    a[i : i + WIDTH] = _as_stored(a, vector)
 
 
-def put(a: Any, i: int, lanes: Any) -> Any:
+def put(a: Any, i: int, vector: Any) -> Any:
     """Store lanes within the range of float32, and return them as `a` has them, rounded or not."""
-    a[i : i + WIDTH] = lanes
+    a[i : i + WIDTH] = vector
     return load(a, i)
 
 
-def store_first(a: Any, i: int, n: int, lanes: Any) -> None:
+def store_first(a: Any, i: int, n: int, vector: Any) -> None:
     """Store the first n lanes to a[i] to a[i + n - 1]; n is from 1 to 7."""
-    a[i : i + n] = _as_stored(a, lanes)[:n]
+    a[i : i + n] = _as_stored(a, vector)[:n]
 
 
-def _as_stored(a: Any, lanes: Any) -> Any:
-    return lanes if a.itemsize == 8 else np.clip(lanes, -LARGEST_SINGLE, LARGEST_SINGLE)
+def _as_stored(a: Any, vector: Any) -> Any:
+    return vector if a.itemsize == 8 else np.clip(vector, -LARGEST_SINGLE, LARGEST_SINGLE)
 
 
 def within(a: Any, x: float) -> Any:
@@ -121,19 +121,19 @@ def larger(left: Any, right: Any) -> Any:
     return np.where(left > right, left, right)
 
 
-def beyond(lanes: Any, bounds: Any) -> Any:
+def beyond(vector: Any, bounds: Any) -> Any:
     """Return each lane whose size is more than its bound, and 0 for the others."""
-    return np.where(np.abs(lanes) > bounds, lanes, 0.0)
+    return np.where(np.abs(vector) > bounds, vector, 0.0)
 
 
-def square_root(lanes: Any) -> Any:
+def square_root(vector: Any) -> Any:
     """Return the square root of each lane."""
-    return np.sqrt(lanes)
+    return np.sqrt(vector)
 
 
-def total(lanes: Any) -> Any:
+def total(vector: Any) -> Any:
     """Sum the lanes by a fixed tree: lanes four apart first, then two, then one."""
-    four = lanes[:4] + lanes[4:]
+    four = vector[:4] + vector[4:]
     return (four[0] + four[2]) + (four[1] + four[3])
 
 
@@ -167,7 +167,7 @@ _VECTOR, _HALVED = ir.VectorType(_DOUBLE, WIDTH), ir.VectorType(_SINGLE, WIDTH)
 _FLOATS = (types.float64, types.float32)
 
 
-class _LanesType(types.Type):
+class _VectorType(types.Type):
     """A vector of eight lanes."""
 
     def __init__(self) -> None:
@@ -182,8 +182,8 @@ class _RowType(types.Type):
         super().__init__(name=f"Row({dtype})")
 
 
-@register_model(_LanesType)
-class _LanesModel(models.PrimitiveModel):
+@register_model(_VectorType)
+class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, _VECTOR)
 
@@ -194,7 +194,7 @@ class _RowModel(models.PrimitiveModel):
         super().__init__(manager, kind, (_SINGLE if _single(kind) else _DOUBLE).as_pointer())
 
 
-_LANES = _LanesType()
+_LANES = _VectorType()
 
 
 def _single(kind: Any) -> bool:
@@ -237,9 +237,9 @@ def _constant(*numbers: int) -> Any:
     return ir.Constant(ir.VectorType(_INT32, len(numbers)), list(numbers))
 
 
-def _shuffled(builder: Any, lanes: Any, *chosen: int) -> Any:
+def _shuffled(builder: Any, vector: Any, *lanes: int) -> Any:
     """Return the chosen lanes in this order."""
-    return builder.shuffle_vector(lanes, ir.Constant(lanes.type, ir.Undefined), _constant(*chosen))
+    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), _constant(*lanes))
 
 
 def _in_each_lane(builder: Any, value: Any) -> Any:
@@ -268,9 +268,9 @@ def _widened(builder: Any, kind: Any, numbers: Any) -> Any:
     return builder.fpext(numbers, _VECTOR) if _single(kind) else numbers
 
 
-def _narrowed(builder: Any, kind: Any, lanes: Any) -> Any:
+def _narrowed(builder: Any, kind: Any, vector: Any) -> Any:
     """Convert lanes to eight numbers of this kind."""
-    return builder.fptrunc(_clamped(builder, lanes), _HALVED) if _single(kind) else lanes
+    return builder.fptrunc(_clamped(builder, vector), _HALVED) if _single(kind) else vector
 
 
 def _clamped(builder: Any, x: Any) -> Any:
@@ -315,14 +315,14 @@ def _one_by_one(context: Any, builder: Any, kind: Any, a: Any, i: Any, n: Any) -
     """Load the first n lanes from a strided array; the others are 0, and their memory is not accessed."""
     view = context.make_array(kind)(context, builder, a)
     stride = builder.extract_value(view.strides, 0)
-    lanes: Any = ir.Constant(_VECTOR, ir.Undefined)
+    vector: Any = ir.Constant(_VECTOR, ir.Undefined)
     for k in range(WIDTH):
         inside = builder.icmp_signed("<", _INT64(k), n)
         before = builder.mul(builder.add(i, builder.select(inside, _INT64(k), _INT64(0))), stride)
         start = builder.bitcast(view.data, ir.IntType(8).as_pointer())
         number = builder.load(builder.bitcast(builder.gep(start, [before]), _DOUBLE.as_pointer()))
-        lanes = builder.insert_element(lanes, builder.select(inside, number, _DOUBLE(0.0)), _INT64(k))
-    return lanes
+        vector = builder.insert_element(vector, builder.select(inside, number, _DOUBLE(0.0)), _INT64(k))
+    return vector
 
 
 @_compiled(load, lambda a, i: signature(_LANES, a, types.intp) if _place(a) or _strided(a) else None)  # noqa: ARG005
@@ -347,26 +347,26 @@ def _load_first(context: Any, builder: Any, kinds: Any, a: Any, i: Any, n: Any) 
     return _widened(builder, kind, numbers)
 
 
-@_compiled(store, lambda a, i, lanes: signature(types.void, a, types.intp, lanes) if _place(a) else None)  # noqa: ARG005
-def _store(context: Any, builder: Any, kinds: Any, a: Any, i: Any, lanes: Any) -> None:
-    numbers = _narrowed(builder, kinds[0], lanes)
+@_compiled(store, lambda a, i, vector: signature(types.void, a, types.intp, vector) if _place(a) else None)  # noqa: ARG005
+def _store(context: Any, builder: Any, kinds: Any, a: Any, i: Any, vector: Any) -> None:
+    numbers = _narrowed(builder, kinds[0], vector)
     builder.store(numbers, _address(context, builder, kinds[0], a, i), align=_alignment(kinds[0]))
 
 
 @_compiled(
     store_first,
-    lambda a, i, n, lanes: signature(types.void, a, types.intp, types.intp, lanes) if _place(a) else None,  # noqa: ARG005
+    lambda a, i, n, vector: signature(types.void, a, types.intp, types.intp, vector) if _place(a) else None,  # noqa: ARG005
 )
-def _store_first(context: Any, builder: Any, kinds: Any, a: Any, i: Any, n: Any, lanes: Any) -> None:
+def _store_first(context: Any, builder: Any, kinds: Any, a: Any, i: Any, n: Any, vector: Any) -> None:
     kind = kinds[0]
-    place, numbers = _address(context, builder, kind, a, i), _narrowed(builder, kind, lanes)
+    place, numbers = _address(context, builder, kind, a, i), _narrowed(builder, kind, vector)
     name = f"llvm.masked.store.v{WIDTH}f{8 * _alignment(kind)}.p0"
     _llvm(builder, name, ir.VoidType(), numbers, place, _INT32(_alignment(kind)), _first(builder, n))
 
 
-@_compiled(put, lambda a, i, lanes: signature(_LANES, a, types.intp, lanes) if _place(a) else None)  # noqa: ARG005
-def _put(context: Any, builder: Any, kinds: Any, a: Any, i: Any, lanes: Any) -> Any:
-    numbers = builder.fptrunc(lanes, _HALVED) if _single(kinds[0]) else lanes
+@_compiled(put, lambda a, i, vector: signature(_LANES, a, types.intp, vector) if _place(a) else None)  # noqa: ARG005
+def _put(context: Any, builder: Any, kinds: Any, a: Any, i: Any, vector: Any) -> Any:
+    numbers = builder.fptrunc(vector, _HALVED) if _single(kinds[0]) else vector
     builder.store(numbers, _address(context, builder, kinds[0], a, i), align=_alignment(kinds[0]))
     return _widened(builder, kinds[0], numbers)
 
@@ -390,24 +390,24 @@ def _larger(context: Any, builder: Any, kinds: Any, left: Any, right: Any) -> An
     return builder.select(builder.fcmp_ordered(">", left, right), left, right)
 
 
-@_compiled(beyond, lambda lanes, bounds: signature(_LANES, lanes, bounds) if lanes == bounds == _LANES else None)
-def _beyond(context: Any, builder: Any, kinds: Any, lanes: Any, bounds: Any) -> Any:  # noqa: ARG001
-    sizes = _llvm(builder, f"llvm.fabs.v{WIDTH}f64", _VECTOR, lanes)
+@_compiled(beyond, lambda vector, bounds: signature(_LANES, vector, bounds) if vector == bounds == _LANES else None)
+def _beyond(context: Any, builder: Any, kinds: Any, vector: Any, bounds: Any) -> Any:  # noqa: ARG001
+    sizes = _llvm(builder, f"llvm.fabs.v{WIDTH}f64", _VECTOR, vector)
     zeros = ir.Constant(_VECTOR, [0.0] * WIDTH)
-    return builder.select(builder.fcmp_ordered(">", sizes, bounds), lanes, zeros)
+    return builder.select(builder.fcmp_ordered(">", sizes, bounds), vector, zeros)
 
 
-@_compiled(square_root, lambda lanes: signature(_LANES, lanes) if isinstance(lanes, _LanesType) else None)
-def _square_root(context: Any, builder: Any, kinds: Any, lanes: Any) -> Any:  # noqa: ARG001
-    return _llvm(builder, f"llvm.sqrt.v{WIDTH}f64", _VECTOR, lanes)
+@_compiled(square_root, lambda vector: signature(_LANES, vector) if isinstance(vector, _VectorType) else None)
+def _square_root(context: Any, builder: Any, kinds: Any, vector: Any) -> Any:  # noqa: ARG001
+    return _llvm(builder, f"llvm.sqrt.v{WIDTH}f64", _VECTOR, vector)
 
 
-@_compiled(total, lambda lanes: signature(types.float64, lanes) if isinstance(lanes, _LanesType) else None)
-def _total(context: Any, builder: Any, kinds: Any, lanes: Any) -> Any:  # noqa: ARG001
+@_compiled(total, lambda vector: signature(types.float64, vector) if isinstance(vector, _VectorType) else None)
+def _total(context: Any, builder: Any, kinds: Any, vector: Any) -> Any:  # noqa: ARG001
     for half in (4, 2, 1):
         low, high = range(half), range(half, 2 * half)
-        lanes = builder.fadd(_shuffled(builder, lanes, *low), _shuffled(builder, lanes, *high))
-    return builder.extract_element(lanes, _INT64(0))
+        vector = builder.fadd(_shuffled(builder, vector, *low), _shuffled(builder, vector, *high))
+    return builder.extract_element(vector, _INT64(0))
 
 
 def _operator(operation: Callable[[Any, Any], Any], instruction: str) -> None:

@@ -80,7 +80,7 @@ class AsyncClient:
         return AsyncRemoteLearner(self, name)
 
     async def create(
-        self, name: str, *, algorithm: str, features: Mapping[str, Any], **settings: Any
+        self, name: str, *, algorithm: str | None = None, features: Mapping[str, Any], **settings: Any
     ) -> AsyncRemoteLearner:
         """Call `Client.create`."""
         await self.create_document(name, {"algorithm": algorithm, "features": features, **settings})
@@ -104,9 +104,15 @@ class AsyncClient:
             raise error_of(response.status, response.headers, response.body, url=response.url)
         return decode_json(response.body, Document, response.url)
 
-    async def learners(self, *, figures: bool = False) -> Document:
+    async def learners(self, *, figures: bool = False, limit: int | None = None, cursor: str | None = None) -> Document:
         """Call `Client.learners`."""
-        return await self._run(self._calls.get("learners", figures="true" if figures else None))
+        return await self._run(
+            self._calls.get("learners", figures="true" if figures else None, limit=limit, cursor=cursor)
+        )
+
+    async def version(self) -> str:
+        """Call `Client.version`."""
+        return str((await self._run(self._calls.get("version")))["version"])
 
     async def algorithms(self) -> Document:
         """Call `Client.algorithms`."""
@@ -116,13 +122,17 @@ class AsyncClient:
         """Call `Client.delete`."""
         await self._run(self._calls.delete(name))
 
-    async def groups(self) -> Document:
+    async def groups(self, *, limit: int | None = None, cursor: str | None = None) -> Document:
         """Call `Client.groups`."""
-        return await self._run(self._calls.get("groups"))
+        return await self._run(self._calls.get("groups", limit=limit, cursor=cursor))
 
     async def create_group(self, group: str, learners: Sequence[str]) -> Document:
         """Call `Client.create_group`."""
         return await self._run(self._calls.create_group(group, learners))
+
+    async def delete_group(self, group: str) -> None:
+        """Call `Client.delete_group`."""
+        await self._run(self._calls.delete_group(group))
 
     async def update_group(self, group: str, body: bytes) -> Document:
         """Call `Client.update_group`."""
@@ -263,17 +273,58 @@ class AsyncRemoteLearner:
         """Call `RemoteLearner.history`."""
         return await self._client._run(self._client._calls.about(self.name, "metrics/history"))
 
+    async def scored_events(self, **query: str | float) -> Document:
+        """Call `RemoteLearner.scored_events`."""
+        return await self._client._run(self._client._calls.about(self.name, "events", **query))
+
+    async def erase_event(self, id: str) -> Document:
+        """Call `RemoteLearner.erase_event`."""
+        return await self._client._run(self._client._calls.erase_event(self.name, id))
+
+    async def scored_event(self, id: str, *, explain: int | None = None) -> Document:
+        """Call `RemoteLearner.scored_event`."""
+        return await self._client._run(self._client._calls.event(self.name, id, explain=explain))
+
+    async def thresholds(self, **query: float) -> Document:
+        """Call `RemoteLearner.thresholds`."""
+        return await self._client._run(self._client._calls.about(self.name, "thresholds", **query))
+
+    async def preview_threshold(self, settings: Mapping[str, Any], **costs: float) -> Document:
+        """Call `RemoteLearner.preview_threshold`."""
+        return await self._client._run(self._client._calls.preview_threshold(self.name, settings, costs))
+
+    async def segments(self, by: str, *, limit: int | None = None, positives: int | None = None) -> Document:
+        """Call `RemoteLearner.segments`."""
+        call = self._client._calls.about(self.name, "segments", by=by, limit=limit, positives=positives)
+        return await self._client._run(call)
+
     async def alarms(self) -> Document:
         """Call `RemoteLearner.alarms`."""
         return await self._client._run(self._client._calls.about(self.name, "alarms"))
+
+    async def acknowledge(self, number: int, note: str = "", *, by: str | None = None) -> Document:
+        """Call `RemoteLearner.acknowledge`."""
+        return await self._client._run(self._client._calls.acknowledge(self.name, number, note, by))
+
+    async def annotations(self) -> Document:
+        """Call `RemoteLearner.annotations`."""
+        return await self._client._run(self._client._calls.about(self.name, "annotations"))
+
+    async def annotate(self, text: str, *, by: str | None = None) -> Document:
+        """Call `RemoteLearner.annotate`."""
+        return await self._client._run(self._client._calls.annotate(self.name, text, by))
 
     async def weights(self, top: int) -> Document:
         """Call `RemoteLearner.weights`."""
         return await self._client._run(self._client._calls.about(self.name, "weights", top=top))
 
-    async def snapshots(self) -> Document:
+    async def fields(self, *, limit: int | None = None, cursor: int | None = None) -> Document:
+        """Call `RemoteLearner.fields`."""
+        return await self._client._run(self._client._calls.about(self.name, "fields", limit=limit, cursor=cursor))
+
+    async def snapshots(self, *, limit: int | None = None, cursor: int | None = None) -> Document:
         """Call `RemoteLearner.snapshots`."""
-        return await self._client._run(self._client._calls.about(self.name, "snapshots"))
+        return await self._client._run(self._client._calls.about(self.name, "snapshots", limit=limit, cursor=cursor))
 
     async def restore(self, position: int) -> Document:
         """Call `RemoteLearner.restore`."""

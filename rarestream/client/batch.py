@@ -1,4 +1,4 @@
-"""What calls with events take, and what an upload returns. No NumPy."""
+"""Arguments of calls with events, and the result of an upload. No NumPy."""
 
 from __future__ import annotations
 

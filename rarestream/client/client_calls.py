@@ -13,7 +13,7 @@ import msgspec
 
 from rarestream.client.batch import EventBatch, RequestBounds, UploadSummary
 from rarestream.client.documents import Document, UpdateCounts, decode_json
-from rarestream.client.errors import ClientError, OutcomeUnknown
+from rarestream.client.errors import ClientError, OutcomeUnknown, RequestRefused
 from rarestream.client.exchange import MSGPACK, ApiRequest, ApiResponse, Call, Retries, exchange
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ __all__ = ["ClientCalls", "Upload", "learner_path"]
 Counts = TypeVar("Counts", bound=UpdateCounts)
 _REMEDY = "with ids, ids='auto' or a source it would be safe to send these events again"
 _CREATED = 201
+_DOTS = (".", "..")  # ids that are no path: HTTP clients would send another one
 
 
 class ClientCalls:
@@ -45,6 +46,21 @@ class ClientCalls:
         """Read a learner's document, or one below it."""
         return (yield from self.get(learner_path(name, what), **query))
 
+    def event(self, name: str, id: str, **query: Any) -> Call[Document]:
+        """Read one scored event."""
+        if id not in _DOTS:
+            return (yield from self.about(name, f"events/{quote(id, safe='')}", **query))
+        page = yield from self.about(name, "events", id=id, **query)
+        if not page["events"]:
+            raise RequestRefused("no event of this id is remembered", status=404, code="unknown-event")
+        event: Document = page["events"][0]
+        return event
+
+    def erase_event(self, name: str, id: str) -> Call[Document]:
+        """Erase one scored event."""
+        path = learner_path(name, "events" if id in _DOTS else f"events/{quote(id, safe='')}")
+        return (yield from self._read(ApiRequest("DELETE", with_query(path, {"id": id if id in _DOTS else None}))))
+
     def create(self, name: str, config: Mapping[str, Any]) -> Call[tuple[Document, bool]]:
         """Create a learner; True if it is new, False if it exists with this configuration."""
         response, _ = yield from self._exchange(ApiRequest("PUT", learner_path(name), msgspec.json.encode(config)))
@@ -53,6 +69,11 @@ class ClientCalls:
     def change(self, name: str, settings: Mapping[str, Any]) -> Call[Document]:
         """Change settings."""
         return (yield from self._read(ApiRequest("PATCH", learner_path(name), msgspec.json.encode(settings))))
+
+    def preview_threshold(self, name: str, settings: Mapping[str, Any], costs: Mapping[str, float]) -> Call[Document]:
+        """Try settings of the threshold."""
+        path = with_query(learner_path(name, "thresholds/preview"), costs)
+        return (yield from self._read(ApiRequest("POST", path, msgspec.json.encode(settings))))
 
     def delete(self, name: str) -> Call[None]:
         """Delete a learner. A repeat accepts that it is gone."""
@@ -72,10 +93,24 @@ class ClientCalls:
         body = msgspec.json.encode({"to": to})
         return (yield from self._read(ApiRequest("POST", learner_path(name, "clone"), body, repeatable=False)))
 
+    def acknowledge(self, name: str, number: int, note: str, by: str | None) -> Call[Document]:
+        """Acknowledge an alarm; a repeat changes nothing."""
+        body = msgspec.json.encode({"note": note, "by": by})
+        return (yield from self._read(ApiRequest("POST", learner_path(name, f"alarms/{number}/acknowledge"), body)))
+
+    def annotate(self, name: str, text: str, by: str | None) -> Call[Document]:
+        """Note something on the time line."""
+        body = msgspec.json.encode({"text": text, "by": by})
+        return (yield from self._read(ApiRequest("POST", learner_path(name, "annotations"), body, repeatable=False)))
+
     def create_group(self, group: str, learners: Sequence[str]) -> Call[Document]:
         """Create a group."""
         body = msgspec.json.encode({"learners": learners})
         return (yield from self._read(ApiRequest("PUT", group_path(group), body)))
+
+    def delete_group(self, group: str) -> Call[None]:
+        """Delete a group. A repeat accepts that it is gone."""
+        yield from exchange(ApiRequest("DELETE", group_path(group)), self._retries, deleting=True)
 
     def compare(self, group: str) -> Call[Document]:
         """Compare a group's learners."""

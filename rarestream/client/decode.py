@@ -66,7 +66,7 @@ class PredictResult(NamedTuple):
     """Reply to n scored events."""
 
     position: int  # of the learner's log, at which they were scored
-    ready: bool  # False: scores mean nothing yet; there is no threshold (NaN), label or rank
+    ready: bool  # False: scores are not meaningful yet; there is no threshold (NaN), label or rank
     remembered: int  # events with an id, which wait for their labels; 0 while the store is away
     stale_seconds: float  # since the service last reached its store; 0 while it answers
     scores: Floats  # (n,) higher: more likely positive, or of a high rank

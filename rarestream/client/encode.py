@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ __all__ = ["BodyPart", "EncodedEvents", "encode_labelled", "encode_unlabelled"]
 
 _FIRST = 1024  # events in a call's first request, as long as their size is unknown
 _LABEL = 64  # bytes of a label by id, about
+_LARGEST = 1e30  # number that the service takes
 
 
 class BodyPart(NamedTuple):
@@ -100,7 +101,7 @@ class _NamedEvents(_FeatureRows):
     def members(self, start: int, stop: int) -> dict[str, Any]:
         events = self.events[start:stop]
         names = {name: None for event in events for name in event}
-        return {"features": {name: [event.get(name) for event in events] for name in names}}
+        return {"features": {name: _present([event.get(name) for event in events]) for name in names}}
 
 
 @dataclass
@@ -116,14 +117,8 @@ class _NamedColumns(_FeatureRows):
         return len(next(iter(self.columns.values())))
 
     def members(self, start: int, stop: int) -> dict[str, Any]:
-        return {"features": {name: _column(column[start:stop]) for name, column in self.columns.items()}}
-
-
-class _Frame(_NamedColumns):
-    """EncodedEvents of a data frame as arrays; missing values are null."""
-
-    def members(self, start: int, stop: int) -> dict[str, Any]:
-        return {"features": {name: _column(_missing_as_none(full[start:stop])) for name, full in self.columns.items()}}
+        columns = {name: column[start:stop] for name, column in self.columns.items()}
+        return {"features": {name: _column(_finite(column)) for name, column in columns.items()}}
 
 
 @dataclass
@@ -145,10 +140,16 @@ class EncodedEvents:
         """Encode events `start` to `stop` with other members."""
         members = {} if self.features is None else self.features.members(start, stop)
         members |= {name: _column(column[start:stop]) for name, column in self.columns.items()}
+        if members == {"features": {}}:  # events without any feature: another column tells their number
+            members["times"] = [None] * (stop - start)
         if self.source is not None:
             members["source"] = self.source.member(start, stop)
         try:
             return _encoder.encode({**more, **members})
+        except OverflowError:
+            names = {name: _spelt(members[name]) for name in ("features", "ids") if name in members}
+        try:
+            return _encoder.encode({**more, **members, **names})
         except OverflowError as error:
             raise ValueError(f"a number is too large to be sent: {error}") from None
 
@@ -234,7 +235,7 @@ def _features(X: Any) -> _FeatureRows:
     return _Dense(array)
 
 
-def _frame(frame: Any) -> _Frame:
+def _frame(frame: Any) -> _FeatureRows:
     """Return the columns of a data frame. Raises ValueError for a column that cannot be a feature."""
     columns: dict[str, Any] = {}
     for name in frame.columns:
@@ -246,18 +247,37 @@ def _frame(frame: Any) -> _Frame:
         if column.dtype.kind in "mM":
             raise ValueError(f"X has a column {name!r} of {column.dtype}; expected numbers, text or booleans")
         columns[name] = column
-    return _Frame(columns)
+    return _NamedColumns(columns) if columns else _NamedEvents([{}] * len(frame))
 
 
-def _missing_as_none(column: NDArray[Any]) -> Any:
-    """Replace missing values (NaN, NaT, NA) by None; return a column that cannot have any as it is."""
-    if column.dtype.kind == "f":
-        if not np.isnan(column).any():
-            return column
-        return [None if math.isnan(value) else value for value in column.tolist()]
-    if column.dtype.kind != "O":
-        return column
-    return [value if _equals_itself(value) else None for value in column.tolist()]
+def _finite(column: Any) -> Any:
+    """Replace missing values (NaN, NaT, NA) by None, and infinite ones by text; return other columns as they are."""
+    if not hasattr(column, "__array__"):
+        return _present(column)
+    array = np.asarray(column)
+    if array.dtype.kind == "f":
+        return column if np.isfinite(array).all() else _present(array.tolist())
+    return _present(array.tolist()) if array.dtype.kind == "O" else column
+
+
+def _present(values: Iterable[Any]) -> list[Any]:
+    """Replace missing values by None, and infinite numbers, which JSON does not have, by text: missing for numbers."""
+    values = list(values)
+    try:
+        present = [value if value == value else None for value in values]
+    except (TypeError, ValueError):  # NA, or arrays
+        present = [value if _equals_itself(value) else None for value in values]
+    return [str(value) if isinstance(value, float | np.floating) and math.isinf(value) else value for value in present]
+
+
+def _spelt(value: Any) -> Any:
+    """Replace whole numbers beyond 64 bits, which MessagePack does not have, by text: they are names either way."""
+    if isinstance(value, dict):
+        return {name: _spelt(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_spelt(item) for item in value]
+    large = isinstance(value, int) and not -(2**63) <= value < 2**64 and abs(value) <= _LARGEST
+    return str(value) if large else value
 
 
 def _equals_itself(value: Any) -> bool:

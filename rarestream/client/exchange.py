@@ -146,7 +146,7 @@ def _error_of(answer: ApiResponse | Failure, request: ApiRequest) -> ClientError
 
 
 def _is_temporary(error: ClientError) -> bool:
-    """Whether another attempt may succeed."""
+    """Tell whether another attempt may succeed."""
     if isinstance(error, RequestRefused):
         return error.status == _TOO_BUSY
     return error.code is None if error.status is None else error.status in _TEMPORARY

@@ -40,7 +40,7 @@ class ServiceAddress:
         key: str | None = None,
     ) -> None:
         try:
-            parsed = httpx.URL(url)
+            parsed = httpx.URL(url if "://" in url else f"http://{url}")
         except httpx.InvalidURL as error:
             raise InvalidSetting("url", f"{url!r} is not a URL: {error}") from None
         if parsed.scheme not in ("http", "https") or not parsed.host:

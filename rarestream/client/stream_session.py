@@ -156,12 +156,12 @@ class StreamSession:
     def end(self, why: str) -> None:
         """End the stream: no more answers will arrive."""
         if self.error is None:
-            lost = list(self._unanswered.values())
+            unanswered = list(self._unanswered.values())
             self._unanswered.clear()
             self.error = StreamBroken(
-                why, [UnansweredRequest(pending.seq, pending.operation, pending.ids) for pending in lost]
+                why, [UnansweredRequest(pending.seq, pending.operation, pending.ids) for pending in unanswered]
             )
-            for pending in lost:
+            for pending in unanswered:
                 pending.settle(self.error)
 
     def check_open(self) -> None:

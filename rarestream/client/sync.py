@@ -89,9 +89,12 @@ class Client:
         """Return the learner of this name, without a request."""
         return RemoteLearner(self, name)
 
-    def create(self, name: str, *, algorithm: str, features: Mapping[str, Any], **settings: Any) -> RemoteLearner:
+    def create(
+        self, name: str, *, algorithm: str | None = None, features: Mapping[str, Any], **settings: Any
+    ) -> RemoteLearner:
         """Create a learner, or find it with this configuration; `RequestRefused` (409) if it has another.
 
+        Without `algorithm` the service chooses `auto`.
         `settings`: params, scaling, embedding, calibration, threshold, ..., as in the body of the PUT.
         """
         self.create_document(name, {"algorithm": algorithm, "features": features, **settings})
@@ -114,12 +117,17 @@ class Client:
             raise error_of(response.status, response.headers, response.body, url=response.url)
         return decode_json(response.body, Document, response.url)
 
-    def learners(self, *, figures: bool = False) -> Document:
+    def learners(self, *, figures: bool = False, limit: int | None = None, cursor: str | None = None) -> Document:
         """List the node's learners: `learners`, `asleep` (names), and `unavailable` with reasons.
 
-        `figures`: with the main metrics of each in place of its settings.
+        `figures`: with the main metrics of each in place of its settings. `limit`: names at most; `cursor` of the reply
+        leads to the next page, and is None at the end.
         """
-        return self._run(self._calls.get("learners", figures="true" if figures else None))
+        return self._run(self._calls.get("learners", figures="true" if figures else None, limit=limit, cursor=cursor))
+
+    def version(self) -> str:
+        """Return the version of the service."""
+        return str(self._run(self._calls.get("version"))["version"])
 
     def algorithms(self) -> Document:
         """List the algorithms under `algorithms`, and the settings of every part of a learner under `parts`."""
@@ -129,13 +137,17 @@ class Client:
         """Delete a learner with its log and its snapshots."""
         self._run(self._calls.delete(name))
 
-    def groups(self) -> Document:
+    def groups(self, *, limit: int | None = None, cursor: str | None = None) -> Document:
         """List the groups: `groups`, and `unavailable` with reasons."""
-        return self._run(self._calls.get("groups"))
+        return self._run(self._calls.get("groups", limit=limit, cursor=cursor))
 
     def create_group(self, group: str, learners: Sequence[str]) -> Document:
         """Create a group that compares these learners, or find it with the same learners."""
         return self._run(self._calls.create_group(group, learners))
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group with its comparison; the learners stay."""
+        self._run(self._calls.delete_group(group))
 
     def update_group(self, group: str, body: bytes) -> Document:
         """Send labelled events, encoded as JSON, to each learner of a group. Needs a source, or an id per event."""
@@ -293,17 +305,81 @@ class RemoteLearner:
         """Read the metrics over time."""
         return self._client._run(self._client._calls.about(self.name, "metrics/history"))
 
+    def scored_events(self, **query: str | float) -> Document:
+        """List scored events with their labels under `events`, newest first; `query`: the parameters of the route.
+
+        Pass the reply's `cursor` to read on; it is None at the end.
+        """
+        return self._client._run(self._client._calls.about(self.name, "events", **query))
+
+    def erase_event(self, id: str) -> Document:
+        """Erase what is remembered of a scored event; `position`: log records up to there age out.
+
+        What was learnt from the event stays learnt. Raises `RequestRefused` if nothing is remembered of it.
+        """
+        return self._client._run(self._client._calls.erase_event(self.name, id))
+
+    def scored_event(self, id: str, *, explain: int | None = None) -> Document:
+        """Read one scored event with its label, and with `explain` contributions to its present score.
+
+        Raises `RequestRefused` if it is not remembered.
+        """
+        return self._client._run(self._client._calls.event(self.name, id, explain=explain))
+
+    def thresholds(self, **query: float) -> Document:
+        """Read precision, recall, alerts per day and cost at other thresholds of the window, under `points`.
+
+        `query`: the parameters of the route, `points`, `false_positive` and `false_negative`.
+        """
+        return self._client._run(self._client._calls.about(self.name, "thresholds", **query))
+
+    def preview_threshold(self, settings: Mapping[str, Any], **costs: float) -> Document:
+        """Read what other settings of the threshold would have decided over the window; changes nothing.
+
+        `settings` are as for `change(threshold=...)`; `costs` may be `false_positive` and `false_negative`.
+        """
+        return self._client._run(self._client._calls.preview_threshold(self.name, settings, costs))
+
+    def segments(self, by: str, *, limit: int | None = None, positives: int | None = None) -> Document:
+        """Read AUC, precision, alert rate and label rate of the largest values of a field, under `segments`.
+
+        `by` is a field of the setting `figures.segments`. Figures need so many `positives`. `pandas.DataFrame` takes
+        the list as it is.
+        """
+        return self._client._run(
+            self._client._calls.about(self.name, "segments", by=by, limit=limit, positives=positives)
+        )
+
     def alarms(self) -> Document:
-        """Read the drift alarms."""
+        """Read the drift alarms with their state under `alarms`, and the counts of all and of open ones by kind."""
         return self._client._run(self._client._calls.about(self.name, "alarms"))
+
+    def acknowledge(self, number: int, note: str = "", *, by: str | None = None) -> Document:
+        """Acknowledge an alarm, and return it; a repeat changes nothing.
+
+        `by` says who does. Raises `RequestRefused` if somebody else has done so, or no such alarm is stored.
+        """
+        return self._client._run(self._client._calls.acknowledge(self.name, number, note, by))
+
+    def annotations(self) -> Document:
+        """Read the notes and changes on the learner's time line, under `annotations`."""
+        return self._client._run(self._client._calls.about(self.name, "annotations"))
+
+    def annotate(self, text: str, *, by: str | None = None) -> Document:
+        """Note something at this moment of the learner, and return the annotation; `by` says who does."""
+        return self._client._run(self._client._calls.annotate(self.name, text, by))
 
     def weights(self, top: int) -> Document:
         """Read the `top` largest weights."""
         return self._client._run(self._client._calls.about(self.name, "weights", top=top))
 
-    def snapshots(self) -> Document:
+    def fields(self, *, limit: int | None = None, cursor: int | None = None) -> Document:
+        """Read what the learner remembers of each field of named events."""
+        return self._client._run(self._client._calls.about(self.name, "fields", limit=limit, cursor=cursor))
+
+    def snapshots(self, *, limit: int | None = None, cursor: int | None = None) -> Document:
         """List the stored snapshots under `snapshots`, newest first."""
-        return self._client._run(self._client._calls.about(self.name, "snapshots"))
+        return self._client._run(self._client._calls.about(self.name, "snapshots", limit=limit, cursor=cursor))
 
     def restore(self, position: int) -> Document:
         """Roll back to the snapshot at this position."""

@@ -22,11 +22,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from learners import Problem
 from rarestream import __version__
-from service.api import routes, schemas, static
+from service.api import problem_pages, routes, schemas, static
 from service.api.body import Bodies
 from service.api.docs_csp import DocsPolicy
 from service.api.fast_path import FastPath, InlinePath, match_request
 from service.api.forwarding import Forwarding
+from service.api.paths import PROBES, name_and_rest
 from service.api.prometheus import Exposition
 from service.api.schemas import bodies
 from service.api.state import AppState
@@ -37,7 +38,7 @@ from service.errors import Invalid, ServiceError
 from service.settings import Settings
 from service.storage import open_store
 from service.telemetry import Access, LineWriter
-from service.wire import internal_error, problem_reply
+from service.wire import internal_error, local_path, problem_reply
 
 __all__ = ["Application", "create_app"]
 
@@ -46,7 +47,7 @@ logger = logging.getLogger("rarestream.app")
 _CORS: dict[str, Any] = {  # for pages of the origins in the settings; keys still apply
     "allow_methods": ["GET", "PUT", "POST", "PATCH", "DELETE"],
     "allow_headers": ["*"],
-    "expose_headers": ["X-Request-ID", "Retry-After", "Content-Disposition"],
+    "expose_headers": ["X-Request-ID", "Retry-After", "RateLimit", "RateLimit-Policy", "Content-Disposition"],
 }
 
 _ABOUT = """Online learning for imbalanced streams: named learners behind a durable log, with live AUC and F-measure.
@@ -86,8 +87,7 @@ async def _on_validation_error(request: Request, error: Exception) -> JSONRespon
 
 def _slashed_name(request: Request) -> bool:
     """Tell whether an unknown path looks like that of a learner or group with a slash in its name."""
-    kind, _, rest = request.scope["path"].removeprefix("/v1/").partition("/")
-    if kind not in ("learners", "groups") or "/" not in rest:
+    if "/" not in name_and_rest(local_path(request.scope)):
         return False
     # with these methods a name always ends the path; or the client has escaped a slash
     return request.method in ("PUT", "PATCH", "DELETE") or b"%2f" in request.scope.get("raw_path", b"").lower()
@@ -165,7 +165,9 @@ class Application:
         if match is not None:
             await self._fast_path.answer(*match, scope, receive, send)
         elif scope["type"] == "http":
-            await self.access(self.api, scope, receive, send)
+            probe = PROBES.get(local_path(scope))
+            path = scope["path"] if probe is None else scope.get("root_path", "") + probe
+            await self.access(self.api, {**scope, "path": path}, receive, send)
         else:
             await self.api(scope, receive, send)
 
@@ -214,8 +216,9 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
     for route in app.routes:
         if isinstance(route, APIRoute):  # of /docs
             route.methods = {*(route.methods or ()), "HEAD"}
-    app.include_router(routes.router)
+    app.router.routes.extend(routes.SHARED.routes)
     app.include_router(static.router)
+    app.include_router(problem_pages.router)
     app.include_router(exposition.router())
     app.add_middleware(Sockets, state=state)
     app.add_middleware(DocsPolicy)
@@ -231,8 +234,12 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
                 [(model, "validation") for model in schemas.MODELS + bodies.MODELS],
                 ref_template="#/components/schemas/{model}",
             )
-            document["components"]["schemas"] = {**definitions["$defs"], **document["components"]["schemas"]}
-            app.openapi_schema = document
+            document["components"]["schemas"] = {
+                **definitions["$defs"],
+                **document["components"]["schemas"],
+                **schemas.components(),
+            }
+            app.openapi_schema = schemas.with_references(document)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]

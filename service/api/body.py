@@ -159,14 +159,14 @@ def _length(digits: bytes) -> int:
 
 
 @types.coroutine
-def _resumed(begun: Coroutine[Any, Any, Message], waits: Any) -> Generator[Any, Any, Message]:
+def _resumed(coroutine: Coroutine[Any, Any, Message], waits: Any) -> Generator[Any, Any, Message]:
     """Run the rest of a coroutine that has run up to its first wait."""
     try:
         yield waits
     except asyncio.CancelledError:
-        begun.close()
+        coroutine.close()
         raise
-    message: Message = yield from begun  # continues after that wait
+    message: Message = yield from coroutine  # continues after that wait
     return message
 
 

@@ -12,6 +12,8 @@ import re
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.wire import local_path
+
 __all__ = ["DocsPolicy"]
 
 _PAGES = frozenset({"/docs", "/docs/oauth2-redirect"})
@@ -26,8 +28,7 @@ class DocsPolicy:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
-        path: str = scope.get("path", "")
-        if scope["type"] != "http" or path.removeprefix(scope.get("root_path", "")) not in _PAGES:
+        if scope["type"] != "http" or local_path(scope) not in _PAGES:
             await self.app(scope, receive, send)
             return
         head: Message = {}

@@ -32,14 +32,14 @@ from yarl import URL
 
 from service.api.body import Bodies
 from service.api.forwarded_body import ForwardedBody, is_large, retry_bytes
-from service.api.paths import learner_name
-from service.auth import Grant, Guard
+from service.api.paths import learner_name, match_operation
+from service.auth import Guard, Permissions
 from service.engine import Engine
 from service.engine.cluster import Placement
 from service.errors import HostUnavailable, ServiceError
 from service.settings import Settings
 from service.telemetry import Access
-from service.wire import heading_of, problem_reply, request_id
+from service.wire import heading_of, local_path, problem_reply, request_id
 
 __all__ = ["FORWARDED", "Forwarding"]
 
@@ -75,12 +75,6 @@ class Route(NamedTuple):
     path: str = "/learners/{name}/..."
 
 
-def _path(scope: Scope) -> str:
-    """Return the path below the application's root."""
-    path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))
-
-
 class Forwarding:
     """Forwards the requests of one application."""
 
@@ -98,7 +92,7 @@ class Forwarding:
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
         self.forwarded = 0  # requests
         # by reader, and by address and target: the time and the answer
-        self._answers: WeakKeyDictionary[Grant, dict[tuple[str, str], tuple[float, dict[str, Any]]]] = (
+        self._answers: WeakKeyDictionary[Permissions, dict[tuple[str, str], tuple[float, dict[str, Any]]]] = (
             WeakKeyDictionary()
         )
         self._silent: dict[str, int] = {}  # hosts without an answer to the last request -> such requests
@@ -109,7 +103,7 @@ class Forwarding:
         placement = engine.placement
         if not placement.spread or scope["type"] != "http":
             return ()
-        name = learner_name(_path(scope))
+        name = learner_name(local_path(scope))
         if name is None:
             return ()
         if placement.hosts(name) or (name in engine.replicas and placement.settling):
@@ -136,7 +130,7 @@ class Forwarding:
         headers_received = [(name, value) for name, value in scope["headers"] if name != b"x-request-id"]
         received = scope  # where the server marks the end of the body
         scope = {**scope, "headers": [*headers_received, (b"x-request-id", own_id.encode())], "route": Route()}
-        scope["path_params"] = {"name": learner_name(_path(scope))}
+        scope["path_params"] = {"name": learner_name(local_path(scope))}
 
         async def send_reply(answer: ASGIApp) -> None:
             await access(answer, scope, receive, send, began)
@@ -166,7 +160,8 @@ class Forwarding:
             if name not in _NOT_SENT and not name.startswith(b"x-forwarded-")
         ]
         reading = scope["method"] in ("GET", "HEAD")
-        again = reading or (scope["method"] == "POST" and target.partition("?")[0].endswith("/predict"))
+        _, operation = match_operation(local_path(scope)) or (None, None)
+        again = reading or (scope["method"] == "POST" and operation == "predict")
         names = {name for name, _ in scope["headers"]}
         has_any = b"content-length" in names or b"transfer-encoding" in names
         heading = heading_of(scope["headers"])
@@ -257,8 +252,8 @@ class Forwarding:
                 ending.cancel()
                 body.limit_host(None)
 
-    async def gathered(self, request: Request, target: str, grant: Grant) -> list[dict[str, Any]]:
-        """Send a GET of `target` to the other nodes in the name of the requester, who has this grant.
+    async def gathered(self, request: Request, target: str, permissions: Permissions) -> list[dict[str, Any]]:
+        """Send a GET of `target` to the other nodes in the name of the requester, who has these permissions.
 
         Return the fresh answers, then the recent ones of nodes that do not answer, so that a table of learners does
         not lose its rows while a node is slow. Return nothing if every node hosts all learners, or if the request came
@@ -268,7 +263,7 @@ class Forwarding:
         if not placement.spread or self._is_forwarded(request.scope):
             return []
         others = [address for address in placement.addresses if address != placement.address]
-        earlier = self._answers.setdefault(grant, {})
+        earlier = self._answers.setdefault(permissions, {})
         for key in [key for key in earlier if key[0] not in others]:
             del earlier[key]
         answers = await asyncio.gather(*(self._get(address, target, request) for address in others))
@@ -312,8 +307,8 @@ class Forwarding:
         """Log that a host answers again, with the number of requests that it missed."""
         missed = self._silent.pop(host, 0)
         if missed:
-            requests = "1 request" if missed == 1 else f"{missed} requests"
-            logger.info("%s answers again; %s had no answer from it", host, requests)
+            requests = "1 unanswered request" if missed == 1 else f"{missed} unanswered requests"
+            logger.info("%s answers again after %s", host, requests)
 
     def _session(self, again: bool = True) -> aiohttp.ClientSession:
         """Return the session for requests that may be sent `again` if a kept-alive connection turns out to be dead.

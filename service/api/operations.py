@@ -10,9 +10,12 @@ body for several learners. Log, state and digest do not depend on the door or th
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from learners import Config, InvalidInput, LearnerView, Predictions, ScoreExplanation, explain_scores
 from service.engine import LARGE, run_by_size
@@ -24,16 +27,20 @@ __all__ = [
     "Request",
     "Result",
     "Scored",
+    "admit",
+    "admit_by_size",
     "answer",
     "encode",
     "encode_by_size",
     "execute",
     "execute_at_once",
-    "note_names",
     "prepare",
     "prepare_for",
     "scored_by",
 ]
+
+
+_SKEW = 1.0  # seconds by which clocks differ as a rule
 
 
 class Request(NamedTuple):
@@ -43,6 +50,7 @@ class Request(NamedTuple):
     events: Events | Labelled
     carried: Any  # features of each event as they were sent, for explanations and the names of columns
     size: int  # bytes of the body
+    ahead: int  # times that were more than a second ahead of this node's clock
 
     @property
     def event_count(self) -> int:
@@ -62,11 +70,24 @@ Result = Scored | Learnt
 
 
 def prepare(operation: Operation, body: bytes, config: Config, coding: Coding) -> Request:
-    """Decode a body as a learner of this configuration takes it. Raises `BadBody` or `Invalid`, with every problem."""
+    """Decode a body as a learner of this configuration takes it. Raises `BadBody` or `Invalid`, with every problem.
+
+    Times ahead of this node's clock become now, so that no event moves a learner's clock beyond it. The log has now.
+    """
+    events: Events | Labelled
     if operation == "predict":
-        return Request(operation, *coding.decode_events(body, config), len(body))
-    decode = coding.decode_update if operation == "update" else coding.decode_labels
-    return Request(operation, *decode(body, config), len(body))
+        events, carried = coding.decode_events(body, config)
+        if config.late.keep_features:
+            events = events._replace(features=carried)
+    else:
+        decode = coding.decode_update if operation == "update" else coding.decode_labels
+        events, carried = decode(body, config)
+    ahead = 0
+    if events.times is not None:
+        now = time.time()
+        ahead = int(np.count_nonzero(events.times > now + _SKEW))
+        events = events._replace(times=np.minimum(events.times, now))
+    return Request(operation, events, carried, len(body), ahead)
 
 
 async def prepare_for(
@@ -76,7 +97,7 @@ async def prepare_for(
     coding: Coding,
     spend: Callable[[int], None] | None = None,
 ) -> Request:
-    """Prepare a body for a learner, in a thread if it is large, and note the names of its columns.
+    """Prepare a body for a learner, in a thread if it is large, and admit the request.
 
     `spend` gets the number of events before anything else is done with them; it may refuse them. Raises `ServiceError`.
     """
@@ -87,15 +108,28 @@ async def prepare_for(
         request = await asyncio.to_thread(prepare, operation, body, config, coding)
     if spend is not None:
         spend(request.event_count)
-    if learner.feature_names.looking:
-        await run_by_size(request.size, note_names, learner, request)
+    await admit_by_size(learner, request)
     return request
 
 
-def note_names(learner: LearnerReplica, request: Request) -> None:
-    """Note the names of the columns that somebody wants to see."""
+def admit(learner: LearnerReplica, request: Request) -> None:
+    """Note what a request tells besides its events: names of columns, and times ahead of this node's clock."""
+    _note_names(learner, request)
+    learner.note_ahead(request.ahead)
+
+
+async def admit_by_size(learner: LearnerReplica, request: Request) -> None:
+    """Admit a request; the names of a large one are noted in a thread."""
     if learner.feature_names.looking:
-        learner.feature_names.look(request.events.rows, request.carried)
+        await run_by_size(request.size, _note_names, learner, request)
+    learner.note_ahead(request.ahead)
+
+
+def _note_names(learner: LearnerReplica, request: Request) -> None:
+    """Note the names of the columns if somebody looks at them."""
+    if learner.feature_names.looking:
+        rows = learner.view.scorer.columns.encoded(request.events.rows)
+        learner.feature_names.look(rows, request.carried)
 
 
 async def execute(learner: LearnerReplica, request: Request, explain: int | None = None) -> Result:

@@ -15,15 +15,14 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from service.auth import FREE, Grant
-from service.engine import Engine
+from service.auth import UNRESTRICTED, Permissions
+from service.engine import LARGE_WINDOW, Engine
 from service.engine.replica import LearnerReplica
 
-__all__ = ["LARGE_WINDOW", "Overview", "OverviewDocument"]
+__all__ = ["Overview", "OverviewDocument"]
 
 Encoded = TypeVar("Encoded")
 
-LARGE_WINDOW = 200_000  # events from which on a thread computes the metrics: more than a millisecond or two
 TREND = 40  # points of the history
 _LEAST = 1.0  # seconds between two computations of a learner's metrics
 _STALE = 5.0  # seconds without the store from which on a row shows them
@@ -70,11 +69,11 @@ class OverviewDocument:
 
     def _since(self, before: OverviewDocument) -> msgspec.Raw | None:
         changed = [msgspec.Raw(row) for name, row in self._rows.items() if row != before._rows.get(name)]
-        gone = [name for name in before._rows if name not in self._rows]
+        removals = [name for name in before._rows if name not in self._rows]
         rest = {name: value for name, value in self._rest.items() if value != before._rest[name]}
-        if not (changed or gone or rest):
+        if not (changed or removals or rest):
             return None
-        return msgspec.Raw(msgspec.json.encode({"learners": changed, "gone": gone, **_raw(rest)}))
+        return msgspec.Raw(msgspec.json.encode({"learners": changed, "gone": removals, **_raw(rest)}))
 
 
 def _raw(parts: dict[str, bytes]) -> dict[str, Any]:
@@ -109,27 +108,29 @@ class Overview:
 
     def __init__(self) -> None:
         self._rows: WeakKeyDictionary[LearnerReplica, _CachedRow] = WeakKeyDictionary()
-        self._shown: WeakKeyDictionary[Grant, _SharedDocument[OverviewDocument]] = WeakKeyDictionary()
-        self._groups: WeakKeyDictionary[Grant, _SharedDocument[bytes]] = WeakKeyDictionary()
+        self._documents: WeakKeyDictionary[Permissions, _SharedDocument[OverviewDocument]] = WeakKeyDictionary()
+        self._groups: WeakKeyDictionary[Permissions, _SharedDocument[bytes]] = WeakKeyDictionary()
 
     async def learners_document(
-        self, grant: Grant, seconds: float, document: Callable[[], Awaitable[dict[str, Any]]]
+        self, permissions: Permissions, seconds: float, document: Callable[[], Awaitable[dict[str, Any]]]
     ) -> OverviewDocument:
-        """Return the result of `document`, called at most once in so many seconds for all readers with that grant."""
-        return await self._shown.setdefault(grant, _SharedDocument(OverviewDocument)).fetch(seconds, document)
+        """Return the result of `document`, called at most once in so many seconds for all readers with the same key."""
+        return await self._documents.setdefault(permissions, _SharedDocument(OverviewDocument)).fetch(seconds, document)
 
-    async def groups(self, grant: Grant, seconds: float, document: Callable[[], Awaitable[dict[str, Any]]]) -> bytes:
+    async def groups(
+        self, permissions: Permissions, seconds: float, document: Callable[[], Awaitable[dict[str, Any]]]
+    ) -> bytes:
         """Return the same for the groups, in JSON."""
-        return await self._groups.setdefault(grant, _SharedDocument(_encode)).fetch(seconds, document)
+        return await self._groups.setdefault(permissions, _SharedDocument(_encode)).fetch(seconds, document)
 
-    async def document(self, engine: Engine, grant: Grant = FREE) -> dict[str, Any]:
-        """Return the document `LearnerFigureList` of the learners of this node that the grant allows.
+    async def document(self, engine: Engine, permissions: Permissions = UNRESTRICTED) -> dict[str, Any]:
+        """Return the document `LearnerFigureList` of the learners of this node that the key may read.
 
         O(learners), and O(window) for each learner that changed.
         """
         learners = []
         began = time.perf_counter()
-        for name in sorted(filter(grant.sees, engine.replicas)):
+        for name in sorted(filter(permissions.sees, engine.replicas)):
             replica = engine.replicas.get(name)
             if replica is None:  # evicted or deleted during a yield
                 continue
@@ -137,9 +138,14 @@ class Overview:
             if time.perf_counter() - began > _STRETCH:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
-        left_out = {name: why for name, why in engine.unavailable(groups=False).items() if grant.sees(name)}
-        asleep = sorted(filter(grant.sees, engine.evicted))
-        rows = {"learners": learners, "asleep": asleep, "creating": _creating(engine, grant), "unavailable": left_out}
+        left_out = {name: why for name, why in engine.unavailable(groups=False).items() if permissions.sees(name)}
+        asleep = sorted(filter(permissions.sees, engine.evicted))
+        rows = {
+            "learners": learners,
+            "asleep": asleep,
+            "creating": _creating(engine, permissions),
+            "unavailable": left_out,
+        }
         return {**rows, "loaded": engine.ready}
 
     async def _figures(self, replica: LearnerReplica) -> dict[str, Any]:
@@ -147,7 +153,9 @@ class Overview:
         now = time.monotonic()
         if cached is not None and (cached.position == replica.position or now < cached.until):
             return cached.body
-        position, figures = replica.position, replica.view.figures
+        position, view = replica.position, replica.view
+        figures = view.figures
+        alarms = view.alarms(figures.alarm_count - 1) if figures.alarm_count else []
         if replica.learner.config.window > LARGE_WINDOW:
             figures = figures.frozen()
             document = await asyncio.to_thread(figures.as_json)
@@ -157,7 +165,6 @@ class Overview:
         named = _CLASSES if classes else _RANKS
         window = document["window"]
         points = figures.points_since(figures.point_count - TREND)
-        alarms = figures.alarms(figures.alarm_count - 1) if figures.alarm_count else []
         trend = [point["auc" if classes else "mae"] for _, point in points]
         undefined = {f"/window/{figure}" for figure in named}
         body = {
@@ -167,24 +174,25 @@ class Overview:
             "served": document["served"]["events"] if classes else document["served"],
             "class_counts": document["class_counts"],
             "clock": document["clock"],
-            "threshold": replica.view.threshold,
+            "threshold": view.threshold,
             "window": {"size": window["size"], "events": window["events"], **{name: window[name] for name in named}},
             "trend": [None if value is None else round(value, 4) for value in trend],
             "alarms": figures.alarm_counts,
             "last_alarm": alarms[0] if alarms else None,
+            "open_alarms": sum(view.open_alarms.values()),
             "undefined": {at: why for at, why in document["undefined"].items() if at in undefined},
         }
         self._rows[replica] = _CachedRow(position, now + _LEAST, body)
         return body
 
 
-def _creating(engine: Engine, grant: Grant) -> list[dict[str, Any]]:
+def _creating(engine: Engine, permissions: Permissions) -> list[dict[str, Any]]:
     """List the learners in creation, in the order of their requests, which is that of their creation."""
     now = time.monotonic()
     existing = (engine.replicas, engine.evicted, engine.registry.unavailable)
     waiting: dict[str, float] = {}
     for name, since in engine.creations:
-        if grant.sees(name) and not any(name in names for names in existing):
+        if permissions.sees(name) and not any(name in names for names in existing):
             waiting.setdefault(name, now - since)  # several requests may create the same learner
     return [{"name": name, "seconds": round(seconds, 1)} for name, seconds in waiting.items()]
 

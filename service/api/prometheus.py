@@ -36,10 +36,10 @@ from prometheus_client.registry import Collector
 
 from rarestream import __version__
 from service.api.prometheus_learners import LearnerSeries, LocalStatus
-from service.api.routes import Guarded, Needs, TheGrant
+from service.api.routes import AccessRoute, KeyPermissions, RequiredScope
 from service.api.state import AppState
 from service.api.worker_peers import Siblings
-from service.auth import FREE, Grant
+from service.auth import UNRESTRICTED, Permissions
 from service.engine import Engine
 from service.errors import ServiceError
 from service.telemetry import Access, histograms
@@ -121,24 +121,24 @@ class Exposition:
 
     def router(self) -> APIRouter:
         """Return the router of /metrics."""
-        router = APIRouter(include_in_schema=False, route_class=Guarded)
+        router = APIRouter(include_in_schema=False, route_class=AccessRoute)
 
-        @router.get("/metrics", dependencies=[Depends(Needs("read", any_query=True))])
-        async def metrics(grant: TheGrant) -> Response:
+        @router.get("/metrics", dependencies=[Depends(RequiredScope("read", any_query=True))])
+        async def metrics(permissions: KeyPermissions) -> Response:
             """Serve the metrics of this node to Prometheus, restricted to the learners that the key allows."""
-            return Response(await self.text(grant), media_type=_CONTENT_TYPE)
+            return Response(await self.text(permissions), media_type=_CONTENT_TYPE)
 
         return router
 
-    async def text(self, grant: Grant = FREE) -> bytes:
-        """Return one scrape of the application, with the learners that the grant allows."""
+    async def text(self, permissions: Permissions = UNRESTRICTED) -> bytes:
+        """Return one scrape of the application, with the learners that the key may read."""
         if self.siblings is not None:
-            return await self._scrape_all(self.siblings, grant)
-        return await _text(await self.families(grant))
+            return await self._scrape_all(self.siblings, permissions)
+        return await _text(await self.families(permissions))
 
-    async def families(self, grant: Grant = FREE) -> list[Metric]:
+    async def families(self, permissions: Permissions = UNRESTRICTED) -> list[Metric]:
         """Return every family of this process that has a sample."""
-        families = [*await self._learners({}, grant), *self._process_families()]
+        families = [*await self._learners({}, permissions), *self._process_families()]
         return [family for family in families if family.samples]
 
     async def answer(self, data: msgspec.Raw) -> ProcessMetrics | bytes:
@@ -148,7 +148,7 @@ class Exposition:
             return self._figures()
         return await _text(await self._learners(question.others))
 
-    async def _scrape_all(self, siblings: Siblings, grant: Grant) -> bytes:
+    async def _scrape_all(self, siblings: Siblings, permissions: Permissions) -> bytes:
         metrics = {siblings.number: self._figures(), **await siblings.ask_all(Question(), ProcessMetrics)}
         first = min(metrics)
         others: dict[str, list[LocalStatus]] = {}
@@ -156,10 +156,10 @@ class Exposition:
             for name, status in process.learners.items() if number != first else ():
                 others.setdefault(name, []).append(status)
         learners = None
-        if first != siblings.number and grant.all_learners:
+        if first != siblings.number and permissions.all_learners:
             learners = await siblings.ask(first, Question(others), bytes)
-        if learners is None:  # this process is the first, the first is gone, or the grant allows some learners only
-            learners = await _text(await self._learners(others, grant))
+        if learners is None:  # this process is the first, the first is gone, or the key may read some learners only
+            learners = await _text(await self._learners(others, permissions))
         return learners + await _text(_merge(metrics))
 
     def _figures(self) -> ProcessMetrics:
@@ -167,25 +167,27 @@ class Exposition:
         families = [Family.of(family) for family in self._process_families()]
         return ProcessMetrics(families, {name: LocalStatus.of(replica) for name, replica in engine.replicas.items()})
 
-    async def _learners(self, others: Mapping[str, Sequence[LocalStatus]], grant: Grant = FREE) -> list[Metric]:
+    async def _learners(
+        self, others: Mapping[str, Sequence[LocalStatus]], permissions: Permissions = UNRESTRICTED
+    ) -> list[Metric]:
         """Return the families of the learners at the latest position of any process."""
         engine = self._state.engine
         yielder = _Yielder()
         families = self._series.families()
-        chosen, now = self._series.choose(engine), time.time()
+        replicas, now = self._series.choose(engine), time.time()
         behind = [
             replica
-            for replica in chosen
+            for replica in replicas
             if any(other.position > replica.position for other in others.get(replica.name, ()))
         ]
         with suppress(ServiceError, TimeoutError):  # then at the position of this process; its counters may fall back
             async with asyncio.timeout(_CATCH_UP):
                 await asyncio.gather(*(replica.log.catch_up() for replica in behind))
-        for replica in chosen:
-            if grant.sees(replica.name):
+        for replica in replicas:
+            if permissions.sees(replica.name):
                 self._series.add_samples(replica, families, now, others.get(replica.name, ()))
                 await yielder.pause()
-        left_out = len(engine.replicas) - len(chosen)
+        left_out = len(engine.replicas) - len(replicas)
         return [
             _gauge("rarestream_learners_left_out", "Learners in memory that have no series here.", left_out),
             *families.values(),
@@ -204,9 +206,11 @@ _TOGETHER: dict[str, Callable[[list[float]], float]] = {
     "rarestream_workers": sum,
     "rarestream_websockets": sum,
     "rarestream_streams": sum,
+    "rarestream_webhook_waiting": sum,
     "rarestream_body_bytes": sum,
     "rarestream_body_limit_bytes": sum,
     "rarestream_node_ready": min,
+    "rarestream_store_full": max,
     "rarestream_store_up": min,
     "rarestream_store_stale_seconds": max,
 }
@@ -282,10 +286,17 @@ def _node(state: AppState) -> Iterator[Metric]:
     yield CounterMetricFamily("rarestream_forwarded_requests", forwarded, state.forwarding.forwarded)
     yield _gauge("rarestream_groups", "Groups of this node.", len(engine.groups))
     yield _gauge("rarestream_node_ready", "1 once every learner is here, and while the store answers.", _ready(engine))
+    yield _gauge("rarestream_store_full", "1 while the store has no room.", float(engine.node.full is not None))
     yield _gauge("rarestream_store_up", "1 while the store answers.", float(engine.node.unreachable is None))
     yield _gauge("rarestream_store_stale_seconds", "How long the store has not answered.", engine.node.stale_seconds)
     yield _gauge("rarestream_websockets", "Websockets that are open.", len(state.websockets))
     yield _gauge("rarestream_streams", "Open streams of live metrics.", state.streams)
+    webhook = engine.node.webhook
+    posts = CounterMetricFamily("rarestream_webhook_alarms", "Alarms for the webhook.", labels=["outcome"])
+    posts.add_metric(["delivered"], webhook.deliveries)
+    posts.add_metric(["lost"], webhook.losses)  # given up after many attempts, or the queue was full
+    yield posts
+    yield _gauge("rarestream_webhook_waiting", "Alarms that wait to be posted.", webhook.waiting)
     yield _gauge("rarestream_body_bytes", "Bytes of bodies that are not answered yet.", state.bodies.bytes)
     settings = state.settings
     yield _gauge("rarestream_body_limit_bytes", "Bytes of bodies that may be held.", settings.max_buffered_bytes)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ import msgspec
 from prometheus_client import Metric
 
 from learners import LearnerView
+from learners.features import FieldKind
 from learners.metrics import RankMetricsView
 from service.engine import Engine
 from service.engine.replica import LearnerReplica
@@ -33,12 +35,13 @@ _FAMILIES = (
     ("rarestream_events", "counter", "Labelled events learnt, by class or rank."),
     ("rarestream_duplicate_events", "counter", "Labelled events that had been learnt before, by their id."),
     ("rarestream_corrected_labels", "counter", "Labels that were replaced by others."),
-    ("rarestream_assumed_labels", "counter", "Labels that never came and were taken for negative."),
+    ("rarestream_assumed_labels", "counter", "Unlabelled events treated as negative after label_ttl."),
     ("rarestream_served_events", "counter", "Events scored under an id."),
     ("rarestream_served_alerts", "counter", "Events scored under an id that were called positive."),
-    ("rarestream_served_labelled_events", "counter", "Events scored under an id whose label has come."),
+    ("rarestream_served_labelled_events", "counter", "Events scored under an id whose label has arrived."),
     ("rarestream_drift_alarms", "counter", "Drift alarms, by kind."),
-    ("rarestream_window_events", "gauge", "Labelled events in the window of the figures, by class or rank."),
+    ("rarestream_open_alarms", "gauge", "Drift alarms that are open and not acknowledged, by kind."),
+    ("rarestream_window_events", "gauge", "Labelled events in the window of the metrics, by class or rank."),
     ("rarestream_auc_ratio", "gauge", "AUC in the window."),
     ("rarestream_auc_lower_ratio", "gauge", "Lower end of the 95 % interval of the AUC."),
     ("rarestream_auc_upper_ratio", "gauge", "Upper end of the 95 % interval of the AUC."),
@@ -53,12 +56,20 @@ _FAMILIES = (
     ("rarestream_served_alert_ratio", "gauge", "Share of the last served events that were called positive."),
     ("rarestream_label_delay_median_seconds", "gauge", "Median time from an event to its label, in the window."),
     ("rarestream_label_delay_p90_seconds", "gauge", "90th percentile of the time from an event to its label."),
-    ("rarestream_label_coverage_ratio", "gauge", "Share of the last served events whose label has come by now."),
+    ("rarestream_label_coverage_ratio", "gauge", "Share of the last served events whose label has arrived."),
     ("rarestream_threshold_ratio", "gauge", "Threshold on the probability, as it is served."),
     ("rarestream_clock_timestamp_seconds", "gauge", "Largest time of an event or label, seconds since the epoch."),
-    ("rarestream_learner_ready", "gauge", "1 once scores mean something: both classes met, and fitted."),
-    ("rarestream_learner_failed", "gauge", "1 while the learner cannot move on."),
-    ("rarestream_fit_failed", "gauge", "1 where the last fit in the background failed."),
+    ("rarestream_times_ahead", "counter", "Times of events or labels ahead of the node's clock, which counted as now."),
+    ("rarestream_learner_ready", "gauge", "1 if the learner is ready: both classes were seen, and any fit has run."),
+    ("rarestream_learner_failed", "gauge", "1 while the learner cannot apply its log."),
+    ("rarestream_fit_failed", "gauge", "1 if the last background fit failed."),
+    ("rarestream_fields", "gauge", "Fields of named events, by kind."),
+    ("rarestream_absent_fields", "gauge", "Declared fields that none of the first 1,000 or more events had."),
+    ("rarestream_field_values", "counter", "Values of fields, by how they were sent."),
+    ("rarestream_field_events", "counter", "Events since the first with a field, once for each field, by its kind."),
+    ("rarestream_field_missing", "counter", "Of these, events without a value of the field."),
+    ("rarestream_field_contradictions", "counter", "Values that contradict the kind of their field."),
+    ("rarestream_field_new_categories", "counter", "Categories that the learner had not seen before."),
     ("rarestream_position", "gauge", "Records of the log applied."),
     ("rarestream_queued_events", "gauge", "Events that wait to be learnt."),
     ("rarestream_queued_bytes", "gauge", "Bytes of the events that wait to be learnt."),
@@ -66,10 +77,11 @@ _FAMILIES = (
     ("rarestream_unsaved_events", "gauge", "Events and other records since the newest snapshot."),
     ("rarestream_remembered_events", "gauge", "Served events that are kept for their labels."),
     ("rarestream_remembered_bytes", "gauge", "Bytes of the served events that are kept for their labels."),
-    ("rarestream_expired_events", "counter", "Served events that were forgotten because their time was over."),
+    ("rarestream_expired_events", "counter", "Served events that were dropped after label_ttl."),
     ("rarestream_evicted_events", "counter", "Served events that were forgotten because there were too many."),
+    ("rarestream_large_events", "counter", "Served events whose features were not kept because they were over 64 KiB."),
 )
-_OF_WINDOW = {  # figure -> family
+_OF_WINDOW = {  # metric -> family
     "auc": "rarestream_auc_ratio",
     "average_precision": "rarestream_average_precision_ratio",
     "f1": "rarestream_f1_ratio",
@@ -102,6 +114,8 @@ class LocalStatus(msgspec.Struct, array_like=True, frozen=True):
     fit_failed: bool
     snapshot_time: float | None  # seconds since the epoch, of the newest snapshot
     unsaved: int  # events and other records since then
+    times_ahead: int  # of this process
+    features_left_out: int  # of this process: events whose features were too large to keep
     pending: tuple[int, int, int, int] | None  # by the last reply of the store: events, bytes, expired, evicted
 
     @classmethod
@@ -117,6 +131,8 @@ class LocalStatus(msgspec.Struct, array_like=True, frozen=True):
             replica.fits.failure is not None,
             None if newest is None else newest.time,
             replica.snapshots.unsaved,
+            replica.times_ahead,
+            replica.served_events.features_left_out,
             None if pending is None else (pending.events, pending.bytes, pending.expired, pending.evicted),
         )
 
@@ -136,6 +152,8 @@ class LocalStatus(msgspec.Struct, array_like=True, frozen=True):
             any(status.fit_failed for status in statuses),
             max(times, default=None),
             min(status.unsaved for status in statuses),
+            sum(status.times_ahead for status in statuses),
+            sum(status.features_left_out for status in statuses),
             max(pending, key=lambda counts: (counts[0] + counts[2] + counts[3], counts), default=None),
         )
 
@@ -143,10 +161,10 @@ class LocalStatus(msgspec.Struct, array_like=True, frozen=True):
 class LearnerSeries:
     """Remembers from scrape to scrape the reported learners and their metrics."""
 
-    def __init__(self, most: int) -> None:
-        """`most`: number of learners to report."""
-        self._most = most
-        self._shown: dict[str, tuple[LearnerView, dict[str, Any]] | None] = {}
+    def __init__(self, limit: int) -> None:
+        """`limit`: number of learners to report."""
+        self._limit = limit
+        self._reported: dict[str, tuple[LearnerView, dict[str, Any]] | None] = {}
 
     def choose(self, engine: Engine) -> list[LearnerReplica]:
         """Return the learners to report, by name: the most recently used of those in memory.
@@ -154,20 +172,20 @@ class LearnerSeries:
         Their age counts in steps of ten minutes. Within a step the learners of the last scrape stay, so that the same
         ones have series from scrape to scrape if more are in use than the limit allows.
         """
-        here = engine.replicas.values()
-        if len(engine.replicas) > self._most:
+        resident = engine.replicas.values()
+        if len(engine.replicas) > self._limit:
             now = time.monotonic()
 
             def last(replica: LearnerReplica) -> tuple[int, bool, float]:
                 age = 0.0 if replica.users else now - replica.last_used
-                return int(age / _STEP), replica.name not in self._shown, age
+                return int(age / _STEP), replica.name not in self._reported, age
 
-            chosen = heapq.nsmallest(self._most, here, key=last)
+            replicas = heapq.nsmallest(self._limit, resident, key=last)
         else:
-            chosen = list(here)
-        chosen.sort(key=lambda replica: replica.name)
-        self._shown = {replica.name: self._shown.get(replica.name) for replica in chosen}
-        return chosen
+            replicas = list(resident)
+        replicas.sort(key=lambda replica: replica.name)
+        self._reported = {replica.name: self._reported.get(replica.name) for replica in replicas}
+        return replicas
 
     @staticmethod
     def families() -> dict[str, Metric]:
@@ -195,8 +213,9 @@ class LearnerSeries:
             add("rarestream_events", count, {**learner, "class": label})
         for label, count in window["class_counts"].items():
             add("rarestream_window_events", count, {**learner, "class": label})
-        for kind, count in figures.alarm_counts.items():
-            add("rarestream_drift_alarms", count, {**learner, "kind": kind})
+        for family, alarms in (("drift_alarms", figures.alarm_counts), ("open_alarms", view.open_alarms)):
+            for kind, count in alarms.items():
+                add(f"rarestream_{family}", count, {**learner, "kind": kind})
         duplicates, corrections, *assumed = figures.counters.tolist()
         add("rarestream_duplicate_events", duplicates)
         add("rarestream_corrected_labels", corrections)
@@ -213,23 +232,43 @@ class LearnerSeries:
         add("rarestream_auc_upper_ratio", upper)
         add("rarestream_threshold_ratio", view.threshold)
         add("rarestream_clock_timestamp_seconds", figures.clock)
+        add("rarestream_times_ahead", status.times_ahead)
         add("rarestream_learner_ready", view.not_ready is None)
         add("rarestream_learner_failed", status.failed)
         if view.fitted_events is not None:
             add("rarestream_fit_failed", status.fit_failed)
+        if (fields := view.fields) is not None:
+            kinds = Counter(field.kind for field in fields if field.last is not None)
+            counts: Counter[str] = Counter()
+            counted_events, missing = Counter[FieldKind](), Counter[FieldKind]()
+            for field in fields:
+                counts.update(field.counts)
+                counted_events[field.kind] += view.field_events
+                missing[field.kind] += view.field_events - field.values
+            for field_kind in list(FieldKind)[1:]:  # without `unknown`
+                of_kind = {**learner, "kind": field_kind.name.lower()}
+                add("rarestream_fields", kinds[field_kind], of_kind)
+                add("rarestream_field_events", counted_events[field_kind], of_kind)
+                add("rarestream_field_missing", missing[field_kind], of_kind)
+            add("rarestream_absent_fields", len(view.absent_fields))
+            add("rarestream_field_contradictions", counts.pop("contradictions", 0))
+            add("rarestream_field_new_categories", counts.pop("new_categories", 0))
+            for value_kind, count in counts.items():
+                add("rarestream_field_values", count, {**learner, "sent": value_kind})
         add("rarestream_position", status.position)
         add("rarestream_queued_events", status.queued_events)
         add("rarestream_queued_bytes", status.queued_bytes)
         if status.snapshot_time is not None:
             add("rarestream_snapshot_age_seconds", max(now - status.snapshot_time, 0.0))
         add("rarestream_unsaved_events", status.unsaved)
+        add("rarestream_large_events", status.features_left_out)
         if status.pending is not None:
             for family, value in zip(_PENDING, status.pending, strict=True):
                 add(family, value)
 
     def _window(self, name: str, view: LearnerView) -> dict[str, Any]:
         """Return the metrics of the window, computed if the learner changed since the last scrape."""
-        last = self._shown.get(name)
+        last = self._reported.get(name)
         if last is not None and last[0] is view:
             return last[1]
         figures = view.figures
@@ -237,5 +276,5 @@ class LearnerSeries:
             window: dict[str, Any] = figures.as_json()["window"]
         else:
             window = {**figures.window.figures(figures.settings)[0], **figures.stats.figures("window")[0]}
-        self._shown[name] = view, window
+        self._reported[name] = view, window
         return window

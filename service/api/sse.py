@@ -2,8 +2,9 @@
 
 Of a learner
 
-    point       a row of the history         id: <roll-backs>.<points>.<alarms>, the counts so far
+    point       a row of the history         id: <roll-backs>.<points>.<alarms>.<changes>, the counts so far
     alarm       a detected change
+    changes     alarms were raised, resolved, reopened or acknowledged, or annotations came: ask for them again
     figures     the present metrics; several changes in a short time give one event
     reset       the learner was rolled back: forget all points, the valid ones follow
     gone        the learner was deleted; the stream ends
@@ -41,11 +42,21 @@ from starlette.types import Receive, Scope, Send
 from service.api.body import Disconnected, read_in_time
 from service.api.overview import OverviewDocument
 from service.api.state import AppState
-from service.auth import FREE, Grant
+from service.auth import UNRESTRICTED, Permissions
 from service.engine.replica import LearnerReplica
 from service.errors import ServiceError, TooManyStreams, UnknownGroup
 
-__all__ = ["News", "Seen", "all_news", "figures_of", "group_news", "learner_news", "opened", "parsed_id", "stream"]
+__all__ = [
+    "EventCursor",
+    "News",
+    "all_news",
+    "figures_of",
+    "group_news",
+    "learner_news",
+    "opened",
+    "parsed_id",
+    "stream",
+]
 
 LEARNER_PACE = 0.25  # seconds between two `figures`
 GROUP_PACE = 2.0  # the same for a comparison, and so on below
@@ -58,8 +69,10 @@ _PING = 15.0  # seconds without news after which a comment shows that the connec
 News = AsyncGenerator[bytes | asyncio.Event | None, None]
 
 
-async def stream(news: News, pace: float, closing: asyncio.Event, grant: Grant = FREE) -> AsyncGenerator[bytes]:
-    """Yield the bytes of one connection; look for news every `pace` seconds until the node stops or the grant ends."""
+async def stream(
+    news: News, pace: float, closing: asyncio.Event, permissions: Permissions = UNRESTRICTED
+) -> AsyncGenerator[bytes]:
+    """Yield the bytes of one connection; look for news every `pace` seconds until the node stops or the key ends."""
     last_sent = time.monotonic()
     async with aclosing(news):
         async for item in news:
@@ -70,7 +83,7 @@ async def stream(news: News, pace: float, closing: asyncio.Event, grant: Grant =
             await _any(pace, closing)
             if item is not None:
                 await _any(_PING, item, closing)
-            if closing.is_set() or grant.over:
+            if closing.is_set() or permissions.over:
                 return
             if time.monotonic() - last_sent >= _PING:
                 yield b": still here\n\n"
@@ -87,11 +100,11 @@ async def _any(seconds: float, *events: asyncio.Event) -> None:
             task.cancel()
 
 
-def opened(state: AppState, news: News, pace: float, grant: Grant) -> StreamingResponse:
+def opened(state: AppState, news: News, pace: float, permissions: Permissions) -> StreamingResponse:
     """Return a streaming reply of the application with this state. Raises `TooManyStreams`."""
     if state.streams >= state.settings.max_streams:
         raise TooManyStreams(f"{state.streams} streams are open, this node's limit")
-    return _Counted(state, stream(news, pace, state.closing, grant))
+    return _Counted(state, stream(news, pace, state.closing, permissions))
 
 
 class _Counted(StreamingResponse):
@@ -121,7 +134,7 @@ class _Counted(StreamingResponse):
             await self._events.aclose()
 
 
-def _event(kind: str, data: Any, seen: Seen | None = None) -> bytes:
+def _event(kind: str, data: Any, seen: EventCursor | None = None) -> bytes:
     id_ = "" if seen is None else f"id: {'.'.join(map(str, seen))}\n"
     return f"{id_}event: {kind}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
 
@@ -135,44 +148,48 @@ def figures_of(learner: LearnerReplica, document: dict[str, Any] | None = None) 
     return {"name": learner.name, "position": learner.position, **view.as_json(document)}
 
 
-class Seen(NamedTuple):
+class EventCursor(NamedTuple):
     """The progress of a client, as the id of an event states it."""
 
     rollbacks: int
     points: int  # number of the last one
     alarms: int
+    changes: int = 0  # an id of an earlier release has none
 
 
-def parsed_id(text: str) -> Seen | None:
+def parsed_id(text: str) -> EventCursor | None:
     """Parse the id of an event; None if it is malformed."""
     parts = text.split(".")
-    if len(parts) != len(Seen._fields) or not all(
+    if not len(EventCursor._fields) - 1 <= len(parts) <= len(EventCursor._fields) or not all(
         part.isascii() and part.isdecimal() and len(part) < 19 for part in parts
     ):
         return None
-    return Seen(*map(int, parts))
+    return EventCursor(*map(int, parts))
 
 
-async def learner_news(learner: LearnerReplica, since: Seen | None = None) -> News:
+async def learner_news(learner: LearnerReplica, since: EventCursor | None = None) -> News:
     """Yield the events of a learner that follow `since`, or those from now on."""
     view = learner.view
-    seen = since or Seen(view.rollbacks, view.figures.point_count, view.figures.alarm_count)
+    seen = since or EventCursor(view.rollbacks, view.figures.point_count, view.figures.alarm_count, view.changes)
     last: int | None = None  # position of the last `figures`
     with learner.mailbox.watch() as changed:
         while True:
             changed.clear()
             view = learner.view
             if view.rollbacks != seen.rollbacks or view.figures.point_count < seen.points:
-                seen = Seen(view.rollbacks, 0, min(seen.alarms, view.figures.alarm_count))
+                seen = EventCursor(view.rollbacks, 0, min(seen.alarms, view.figures.alarm_count), view.changes)
                 yield _event("reset", {}, seen)
             for number, point in view.figures.points_since(seen.points):
                 seen = seen._replace(points=number)
                 yield _event("point", point, seen)
-            for alarm in view.figures.alarms(seen.alarms):
+            for alarm in view.alarms(seen.alarms):
                 seen = seen._replace(alarms=int(alarm["number"]) + 1)
                 yield _event("alarm", alarm, seen)
+            if view.changes != seen.changes:
+                seen = seen._replace(changes=view.changes)
+                yield _event("changes", {"changes": view.changes}, seen)
             if learner.failure is not None:
-                yield _event("gone", {"detail": learner.failure.detail}, seen)
+                yield _event("gone", {"code": learner.failure.code, "detail": learner.failure.detail}, seen)
                 return
             if last != learner.position:
                 last = learner.position
@@ -214,7 +231,7 @@ async def group_news(compared: Callable[[], Awaitable[dict[str, Any]]]) -> News:
             now = await compared()
         except ServiceError as error:
             if isinstance(error, UnknownGroup):
-                yield _event("gone", {"detail": error.detail})
+                yield _event("gone", {"code": error.code, "detail": error.detail})
             return  # a new request gets this error
         if now != last:
             yield _event("comparison", now)

@@ -41,10 +41,12 @@ class AppState:
     websockets: set[OpenWebsocket] = field(default_factory=set)
     streams: int = 0  # open streams of server-sent events
     engine: Engine = field(init=False)
+    is_open: bool = field(default=False, init=False)  # the engine is set
 
     def start(self, engine: Engine) -> None:
         """Set the engine, which serves requests from now on."""
         self.engine = self.forwarding.engine = engine
+        self.is_open = True
 
     async def close_websockets(self, seconds: float) -> None:
         """Answer the received messages of all websockets within so many seconds, and close them."""

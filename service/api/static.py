@@ -17,13 +17,13 @@ from pathlib import Path
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import FileResponse, Response
 
-from service.api.routes import Guarded, Open
+from service.api.routes import AccessRoute, PublicAccess
 
 __all__ = ["router"]
 
-router = APIRouter(include_in_schema=False, route_class=Guarded)
+router = APIRouter(include_in_schema=False, route_class=AccessRoute)
 
-_ANYONE = [Depends(Open(any_query=True))]
+_ANYONE = [Depends(PublicAccess(any_query=True))]
 
 _DASHBOARD = Path(__file__).parents[1] / "dashboard"
 _TYPES = {".js": "text/javascript", ".css": "text/css"}

@@ -44,7 +44,7 @@ class Siblings:
                     writer.write(msgspec.msgpack.encode(await answer(question)))
                     await writer.drain()
             except (OSError, TimeoutError, msgspec.MsgspecError) as error:
-                logger.debug("could not answer a sibling: %r", error)
+                logger.debug("could not answer another worker: %r", error)
             finally:
                 writer.close()
 

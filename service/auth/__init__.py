@@ -2,17 +2,17 @@
 
 from service.auth.guard import Guard
 from service.auth.keys import LIMITS, SCOPES, Key, Limits, Scope, changing, load, new_key
-from service.auth.permissions import FREE, NEEDED, Grant
+from service.auth.permissions import NEEDED, UNRESTRICTED, Permissions
 
 __all__ = [
-    "FREE",
     "LIMITS",
     "NEEDED",
     "SCOPES",
-    "Grant",
+    "UNRESTRICTED",
     "Guard",
     "Key",
     "Limits",
+    "Permissions",
     "Scope",
     "changing",
     "load",

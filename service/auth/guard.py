@@ -1,14 +1,14 @@
-"""Who may do what: every request passes `Guard.admit`, which gives the `Grant` of its key, or refuses it.
+"""Admit or refuse requests: `Guard.admit` returns the `Permissions` of a request's key.
 
-    hot request    -> edge.py          admit(headers, scope, learner)
-    other request  -> routes/common.py  a dependency of each route, which declares the scope that it needs
-    websocket      -> handshakes.py     admit(headers) of the handshake, then Grant.message of each message
+    update, predict, labels -> fast_path/asgi.py       admit(headers, scope, learner)
+    other request           -> routes/dependencies.py  a dependency of each route, which declares the required scope
+    websocket               -> websocket/handshake.py  admit(headers) of the handshake, Permissions.message
 
-Without keys there is one grant, `FREE`, for everybody. Then a browser is what a stranger could come by, so pages of
-other sites may change nothing (CSRF), and a node on loopback is not found by a foreign name (DNS rebinding).
+Without keys everybody has the same permissions, `UNRESTRICTED`. Then the main risk is a web page in a local browser.
+So pages of other sites may change nothing (CSRF), and a node on loopback accepts no foreign host name (DNS rebinding).
 
-A key is found by its public id, and the hash of its secret compared in constant time; an id that is not known costs the
-same. No secret is kept anywhere. Rates are counted in each process by itself. 2 microseconds per request.
+A key is found by its public id, and the hash of its secret is compared in constant time. An unknown id takes as long.
+No secret is stored. Each process counts rates alone. About 2 us per request.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from service.auth.keys import BadKeys, Key, Scope, load
-from service.auth.permissions import FREE, Bucket, Grant
+from service.auth.permissions import UNRESTRICTED, Bucket, Permissions
 from service.errors import ForeignHost, ForeignOrigin, TooManyFailures, Unauthorized
 from service.exits import WrongUsage
 from service.settings import Settings
 
-__all__ = ["Exposed", "Guard"]
+__all__ = ["ExposedWithoutKeys", "Guard"]
 
 logger = logging.getLogger("rarestream.guard")
 
@@ -51,7 +51,7 @@ _KNOWN_HOSTS = 64  # Host headers that were found to be good
 _HOW = "send it as `Authorization: Bearer KEY`, never in the URL"
 
 
-class Exposed(WrongUsage):
+class ExposedWithoutKeys(WrongUsage):
     """The service would listen on a network address without requiring keys."""
 
 
@@ -63,9 +63,9 @@ class Guard:
         self._clock = clock
         self._path = None if settings.keys is None else Path(settings.keys)
         self._insecure = settings.insecure
-        self._nobody = Grant(None, clock)
+        self._nobody = Permissions(None, clock)
         self._nobody.digest = secrets.token_bytes(32)
-        self._grants: dict[str, Grant] = {}
+        self._permissions: dict[str, Permissions] = {}
         self._failures: OrderedDict[str, Bucket] = OrderedDict()
         self._hosts = None if settings.hosts is None else _listed(settings.hosts.lower())
         local = urlsplit(settings.advertise or "//localhost").hostname or "localhost"  # by which other nodes ask
@@ -88,7 +88,7 @@ class Guard:
     def listens(self, address: str) -> str | None:
         """Return a warning about listening on an IP address, if there is one.
 
-        Raises `Exposed` where other machines could come and nobody asked them for a key.
+        Raises `ExposedWithoutKeys` if other machines could connect without a key.
         """
         self.on = True
         if self.keyed:
@@ -98,7 +98,7 @@ class Guard:
                 self._hosts = ()
             return None
         if not self._insecure:
-            raise Exposed(
+            raise ExposedWithoutKeys(
                 f"the service would listen on {address}, where other machines can reach it, "
                 "without requiring API keys. "
                 "Create a key, `rarestream keys create --keys FILE --name NAME --scope admin`, and serve with "
@@ -118,14 +118,14 @@ class Guard:
         changes: bool = True,
         counts: bool = True,
         state: MutableMapping[str, Any] | None = None,
-    ) -> Grant:
-        """Return the grant of a request with these headers that needs this scope and accesses this learner.
+    ) -> Permissions:
+        """Return the permissions of a request with these headers that needs this scope and accesses this learner.
 
-        `client`: its address and port, as of ASGI. `changes`: whether it may change anything. `counts`: not where
-        another node answers the request, which counts it. `state`: of the request, which gets the key's id for its
-        line in the log, whether or not it is refused then. Where `on` is False there is no need to call it: everything
-        is `FREE`. Raises `Unauthorized`, `TooManyFailures`, `RateLimited`,
-        `Forbidden`, `UnknownLearner`, `ForeignHost` or `ForeignOrigin`.
+        `client`: its address and port, as of ASGI. `changes`: whether it may change anything. `counts`: False if
+        another node answers the request, and counts it. `state`: of the request; it gets the id of the key for the log,
+        even if the request is refused, and what tells its rate limits. If `on` is False, every request has the
+        permissions `UNRESTRICTED` without a call. Raises `Unauthorized`, `TooManyFailures`, `RateLimited`, `Forbidden`,
+        `UnknownLearner`, `ForeignHost` or `ForeignOrigin`.
         """
         authorization = host = origin = site = b""
         for name, value in headers:
@@ -142,22 +142,24 @@ class Guard:
         if self._path is None:
             if origin and changes:
                 self._check_origin(host, origin, site)
-            return FREE
-        grant = self._lookup_grant(authorization, client)
+            return UNRESTRICTED
+        permissions = self._lookup_permissions(authorization, client)
         if state is not None:
-            state["key"] = grant.id
+            state["key"] = permissions.id
+            if counts and permissions.has_rates:
+                state["rate_headers"] = permissions.rate_headers
         if counts:
-            grant.count()
-        if scope is not None and scope not in grant.scopes:
-            grant.need(scope)
+            permissions.count()
+        if scope is not None and scope not in permissions.scopes:
+            permissions.need(scope)
         if learner is not None:
-            grant.find(learner)
-        return grant
+            permissions.find(learner)
+        return permissions
 
-    def glance(self, headers: Headers, scope: Scope, learner: str) -> Grant | None:
-        """Return the grant of a request that may do this, if nothing has to be counted and no web page sent it.
+    def glance(self, headers: Headers, scope: Scope, learner: str) -> Permissions | None:
+        """Return the permissions of a request that is allowed, if nothing must be counted and no web page sent it.
 
-        None: `admit` says. So what is refused, and what a key may do only so often, is counted once.
+        None: call `admit`. So refusals, and requests of keys with limits, are counted once.
         """
         authorization = host = b""
         for name, value in headers:
@@ -173,34 +175,46 @@ class Guard:
             except ForeignHost:
                 return None
         if self._path is None:
-            return FREE
-        grant = self._same(authorization)
-        if grant is None or not grant.free or scope not in grant.scopes or not grant.sees(learner):
+            return UNRESTRICTED
+        permissions = self._same(authorization)
+        if (
+            permissions is None
+            or not permissions.free
+            or scope not in permissions.scopes
+            or not permissions.sees(learner)
+        ):
             return None
-        return grant
+        return permissions
 
-    def _lookup_grant(self, authorization: bytes, client: Sequence[object] | None) -> Grant:
-        """Return the grant of the key in an Authorization header."""
+    def _lookup_permissions(self, authorization: bytes, client: Sequence[object] | None) -> Permissions:
+        """Return the permissions of the key in an Authorization header."""
         if authorization[:7].lower() != b"bearer ":
             if not authorization:
                 raise Unauthorized(f"an API key is required: {_HOW}")
             raise Unauthorized(f"the Authorization header is not a single bearer key: {_HOW}")
-        grant = self._same(authorization)
-        if grant is None:
+        permissions = self._same(authorization)
+        if permissions is None:
             self._failed(client)
             raise Unauthorized("the API key is unknown, revoked or expired")
-        return grant
+        return permissions
 
-    def _same(self, authorization: bytes) -> Grant | None:
-        """Return the grant of the key after "Bearer ", if the keys file has it."""
+    def _same(self, authorization: bytes) -> Permissions | None:
+        """Return the permissions of the key after "Bearer ", if the keys file has it."""
         form, own_id, secret = authorization[7:10] + authorization[22:23], authorization[10:22], authorization[23:]
         # the same work for an id that is not known: a comparison with what no secret has as its hash
-        grant = self._grants.get(own_id.decode("latin-1"), self._nobody)
-        same = hmac.compare_digest(hashlib.sha256(secret[:_LONGEST]).digest(), grant.digest)
+        permissions = self._permissions.get(own_id.decode("latin-1"), self._nobody)
+        same = hmac.compare_digest(hashlib.sha256(secret[:_LONGEST]).digest(), permissions.digest)
         bearer = authorization[:7].lower() == b"bearer "
-        if not same or not bearer or grant is self._nobody or form != b"rs__" or len(secret) > _LONGEST or grant.over:
+        if (
+            not same
+            or not bearer
+            or permissions is self._nobody
+            or form != b"rs__"
+            or len(secret) > _LONGEST
+            or permissions.over
+        ):
             return None
-        return grant
+        return permissions
 
     def _failed(self, client: Sequence[object] | None) -> None:
         """Count a wrong key of an address. Raises `TooManyFailures` if there were too many in a short time."""
@@ -241,7 +255,7 @@ class Guard:
     async def watch(self) -> None:
         """Reload the keys file whenever it changes, until cancelled. An unreadable file changes nothing.
 
-        It is tried again, as that may pass, and told of once.
+        It is read again, because the fault may pass, and logged once.
         """
         report = self._seen
         while self._path is not None:
@@ -257,17 +271,19 @@ class Guard:
                 report = stamp
             else:
                 self._seen = stamp
-                logger.info("reloaded the keys file: %d keys", len(self._grants))
+                logger.info("reloaded the keys file: %d keys", len(self._permissions))
 
     def _take(self, keys: list[Key]) -> None:
         """Replace the keys. A key whose entry is unchanged keeps its counters."""
-        before = self._grants
-        self._grants = {}
+        before = self._permissions
+        self._permissions = {}
         for key in keys:
             expected = before.get(key.id)
-            self._grants[key.id] = expected if expected is not None and expected.key == key else Grant(key, self._clock)
-        for own_id, grant in before.items():
-            grant.revoked = self._grants.get(own_id) is not grant
+            self._permissions[key.id] = (
+                expected if expected is not None and expected.key == key else Permissions(key, self._clock)
+            )
+        for own_id, permissions in before.items():
+            permissions.revoked = self._permissions.get(own_id) is not permissions
 
 
 def _same_origin(host: bytes, origin: bytes) -> bool:

@@ -1,14 +1,14 @@
-"""The keys file: who may call the service, and what for. It holds no key, only the SHA-256 of each one's secret.
+"""Read and write the keys file: who may call the service, and what for. It has only the SHA-256 of each secret.
 
     {"keys": [{"id": "k3v9x0a7m2qd", "name": "scoring", "sha256": "9f86...", "scopes": ["predict"],
                "learners": "fraud-*", "limits": {"requests_per_second": 100},
                "created": "2026-11-22T12:00:00Z", "expires": "2027-11-22T12:00:00Z"}]}
 
-A key is `rs_<id>_<secret>`. The secret has 256 random bits, so nobody finds it by trying, however fast that is: a fast
-hash does here what slow ones do for passwords, and costs a request a microsecond.
+A key is `rs_<id>_<secret>`. The secret has 256 random bits, so nobody can guess it. Therefore a fast hash is enough,
+unlike for passwords, and it costs a microsecond per request.
 
-The file is replaced as a whole, so that whoever reads it finds the old one or the new one; `guard.py` reads it while a
-server runs. It is made by `rarestream keys` with mode 0600, and may come from anywhere else: a mounted secret, say.
+The file is replaced as a whole, so readers see the old one or the new one. `guard.py` reads it while a server runs.
+`rarestream keys` writes it with mode 0600; it may also come from elsewhere, for example a mounted secret.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
     "save",
 ]
 
-Scope = Literal["read", "predict", "update", "admin"]
+Scope = Literal["read", "predict", "update", "events", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 _LARGEST = 2**24  # bytes of a file that is read
@@ -172,9 +172,9 @@ def save(path: Path, keys: Sequence[Key]) -> None:
 
 @contextmanager
 def changing(path: Path) -> Iterator[list[Key]]:
-    """Give the block the keys of the file (none if there is no file), and write the list that it leaves.
+    """Give the block the keys of the file (none without a file), and write the list that it leaves.
 
-    Two commands that change a file wait for each other. Raises `BadKeys` or `Unwritable`.
+    Concurrent commands wait for each other. Raises `BadKeys` or `Unwritable`.
     """
     try:
         folder = os.open(Path(os.path.realpath(path)).parent, os.O_RDONLY)

@@ -1,8 +1,8 @@
-"""What a key allows: its scopes, its learners, and how much of everything. `guard.py` finds the grant of a request.
+"""The permissions of a key: scopes, learners and limits. `guard.py` finds those of a request.
 
-Whatever is limited is asked for before anything is done, so that a refusal has changed nothing. What a key may use in a
-second is counted in each process by itself. What refuses for now is a 429, which clients repeat; what a repetition
-would not help, such as one learner too many, is told as if the node itself had that limit.
+Limits are checked before anything is done, so a refusal changes nothing. Each process counts rates alone. A temporary
+refusal is a 429, which clients retry. A refusal that a retry cannot help, such as one learner too many, reads as if the
+node itself had that limit.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import translate
+from typing import Any
 
 from learners import Config, Problem
 from service.auth.keys import LIMITS, SCOPES, Key, Scope
@@ -26,7 +27,7 @@ from service.errors import (
     UnknownLearner,
 )
 
-__all__ = ["FREE", "NEEDED", "Bucket", "Grant"]
+__all__ = ["NEEDED", "UNRESTRICTED", "Bucket", "Permissions"]
 
 NEEDED: dict[str, Scope] = {"update": "update", "labels": "update", "predict": "predict"}  # by the hot operations
 
@@ -52,8 +53,18 @@ class Bucket:
         self._level = level - count
         return 0
 
+    @property
+    def quota(self) -> tuple[int, int]:
+        """Return how much may be taken in how many seconds: whole numbers, for a rate below 1 too."""
+        return int(self._burst), max(1, math.ceil(self._burst / self._rate))
 
-class Grant:
+    def remainder(self) -> tuple[int, int]:
+        """Return how much may be taken now, and the seconds until it is as much as possible."""
+        level = min(self._level + (self._clock() - self._at) * self._rate, self._burst)
+        return max(0, int(level)), math.ceil((self._burst - level) / self._rate)
+
+
+class Permissions:
     """The permissions of a key and its counters; replaced when the entry of the key changes."""
 
     def __init__(self, key: Key | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -73,6 +84,7 @@ class Grant:
         self._limits = limits
         self._requests = None if requests is None else Bucket(requests, clock)
         self._events = None if events is None else Bucket(events, clock)
+        self.has_rates = requests is not None or events is not None
         self.body_bytes = None if limits is None else limits.body_bytes  # of a body, at most
         # what is to be called with the number of a request's events before anything is done with them
         self.spend: Callable[[int], None] | None = None if key is None else self._spend
@@ -87,7 +99,7 @@ class Grant:
     @property
     def free(self) -> bool:
         """Return whether the key has no rate limits and no limit of bodies."""
-        return self._requests is None and self._events is None and self.body_bytes is None
+        return not self.has_rates and self.body_bytes is None
 
     @property
     def counts_learners(self) -> bool:
@@ -138,7 +150,7 @@ class Grant:
     def check_config(self, config: Config, new: bool = True) -> None:
         """Raise `Invalid` if a learner of this configuration would exceed the limits of the key.
 
-        Of one that is there, and not `new`, only what may change is looked at.
+        Unless it is `new`, only the settings that may change are checked.
         """
         if self._limits is None:
             return
@@ -162,9 +174,9 @@ class Grant:
         most = None if self._limits is None else self._limits.learners
         if most is None:
             return
-        there = sum(map(self.sees, learners)) + sum(self.sees_group(name, members) for name, members in groups)
-        if there >= most:
-            raise LimitReached(f"the key has {there} learners and groups; its limit learners is {most}")
+        visible = sum(map(self.sees, learners)) + sum(self.sees_group(name, members) for name, members in groups)
+        if visible >= most:
+            raise LimitReached(f"the key has {visible} learners and groups; its limit learners is {most}")
 
     # What it may use
 
@@ -173,6 +185,17 @@ class Grant:
         wait = 0 if self._requests is None else self._requests.take(1)
         if wait:
             raise _limited(self, "requests_per_second", wait)
+
+    def rate_headers(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers that tell the rate limits and what is left (draft-ietf-httpapi-ratelimit-headers-10)."""
+        policies, rests = [], []
+        for name, bucket in (("requests", self._requests), ("events", self._events)):
+            if bucket is not None:
+                most, seconds = bucket.quota
+                rest, until = bucket.remainder()
+                policies.append(f'"{name}";q={most};w={seconds}')
+                rests.append(f'"{name}";r={rest};t={until}')
+        return [(b"ratelimit-policy", ", ".join(policies).encode()), (b"ratelimit", ", ".join(rests).encode())]
 
     def _spend(self, events: int) -> None:
         """Count events before they are processed. Raises `RateLimited` or `Unauthorized`."""
@@ -192,7 +215,7 @@ class Grant:
         if self.body_bytes is not None and size > self.body_bytes:
             raise TooLarge(f"the message has {size} bytes; the key's limit body_bytes is {self.body_bytes}")
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> dict[str, Any]:
         """Return the document of `GET /v1/key`."""
         key = self.key
         return {
@@ -205,8 +228,8 @@ class Grant:
         }
 
 
-def _limited(grant: Grant, name: str, wait: int) -> RateLimited:
-    return RateLimited(f"the key's limit {name} is {getattr(grant._limits, name):g}; nothing was changed", wait)
+def _limited(permissions: Permissions, name: str, wait: int) -> RateLimited:
+    return RateLimited(f"the key's limit {name} is {getattr(permissions._limits, name):g}; nothing was changed", wait)
 
 
-FREE = Grant(None)
+UNRESTRICTED = Permissions(None)

@@ -119,13 +119,14 @@ def fit_notes(learner: Document) -> list[str]:
     if fit is None or learner["config"]["refit_every"] is None:
         return []
     notes = []
-    if not fit["events"]:
+    if not fit["events"] and not learner["ready"]:
         notes.append("no event was scored by a fitted model yet: the metrics do not describe the algorithm")
     elif fit["events"] >= learner["events"]:
         notes.append("the model of the last fit has not scored an event yet: the metrics do not include it")
     if fit["running"]:
+        state = "waiting" if fit.get("waiting") else "running"
         notes.append(
-            "a fit is running: the metrics do not include it; it is used when it ends; "
+            f"a fit is {state}: the metrics do not include it; it is used when it ends; "
             "a replay with --wait waits for each fit"
         )
     return notes
@@ -168,8 +169,8 @@ def figures_table(metrics: Figures, speed: float | None = None) -> Table:
             ("label delay, median", "label_delay_median", _delay),
             ("label delay, p90", "label_delay_p90", _delay),
         ]
-    for label, key, shown in figures:
-        table.add_row(label, shown(window[key]), shown(start[key]))
+    for label, key, format_cell in figures:
+        table.add_row(label, format_cell(window[key]), format_cell(start[key]))
     if not _ordinal(metrics):
         table.add_row("threshold now", figure(metrics["threshold"]), "")
     if speed is not None:

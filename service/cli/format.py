@@ -124,9 +124,9 @@ def format_threshold(threshold: Mapping[str, Any]) -> str:
 
 def _pairs(settings: Mapping[str, Any]) -> list[str]:
     """Return `C=0.1 categorical=merchant,country` as a list, without empty values."""
-    shown = {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in settings.items()}
+    texts = {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in settings.items()}
     return [
         f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in shown.items()
+        for name, value in texts.items()
         if value not in (None, "")
     ]

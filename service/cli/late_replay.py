@@ -22,10 +22,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from service.cli.format import format_duration
-from service.datasets import MAX_BODY, Event, RequestBody, batches
+from service.datasets import Event, EventPacker, RequestBody, RowEvent, batches
 from service.exits import WrongUsage
 from service.text import counted
 
@@ -119,53 +117,51 @@ def schedule(
             break
         clock = max(clock, event["time"])
         arrival = max(arrival, delay.arrival_of(event["time"]))
-        label = event.pop("label")
+        label = event.pop("label", None)  # without one it is only scored
         if rows < learnt:
             before = arrival
         else:
             if waiting and waiting[0][0] <= clock:
                 yield from scoring.flush()
                 yield from labels()
-            waiting.append((arrival, _label(event, label, delay)))
+            if label is not None:
+                waiting.append((arrival, _label(event, label, delay)))
             if clock >= before:  # else it was scored before a learnt label
                 yield from scoring.add(rows, event)
-        rows += 1
+        rows += label is not None
     yield from scoring.flush()
     if rows != limit:
         clock = max(clock, now)
         yield from labels()
 
 
-def _label(event: Event, label: int, delay: Delay) -> dict[str, Any]:
+def _label(event: Event, label: int, delay: Delay) -> Event:
     """Return the label's member of a request, with the weight, which applies to learning."""
-    update = {"id": event["id"], "label": label, "time": delay.arrival_of(event["time"])}
+    update: Event = {"id": event["id"], "label": label, "time": delay.arrival_of(event["time"])}
     weight = event.pop("weight", None)
-    return update if weight is None else {**update, "weight": weight}
+    if weight is not None:
+        update["weight"] = weight
+    return RowEvent(update, event.origin._replace(row=None)) if isinstance(event, RowEvent) else update
 
 
 class _Scoring:
     """Collects events to score into requests."""
 
     def __init__(self, size: int, fraction: Callable[[], float]) -> None:
-        self._size = size
+        self._packer = EventPacker(size)
         self._fraction = fraction
-        self._encode = msgspec.json.Encoder().encode
-        self._first = 0
-        self._parts: list[bytes] = []
-        self._room = MAX_BODY
+        self._first: int | None = None
 
     def add(self, row: int, event: Event) -> Iterator[RequestBody]:
         """Add the next event; yield the request if it is full."""
-        if not self._parts:
-            self._first = row
-        self._parts.append(self._encode(event))
-        self._room -= len(self._parts[-1])
-        if len(self._parts) == self._size or self._room <= 0:
+        self._first = row if self._first is None else self._first
+        self._packer.add(event)
+        if self._packer.full:
             yield from self.flush()
 
     def flush(self) -> Iterator[RequestBody]:
         """Yield the request unless it is empty, and begin another."""
-        if self._parts:
-            body = b'{"events":[%b]}' % b",".join(self._parts)
-            yield RequestBody(self._first, len(self._parts), body, self._fraction(), "unlabelled")
-            self._parts, self._room = [], MAX_BODY
+        if self._first is not None:
+            events = self._packer.take()
+            yield RequestBody(range(self._first, self._first + len(events)), events, self._fraction(), "unlabelled")
+            self._first = None

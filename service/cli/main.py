@@ -22,7 +22,26 @@ import typer
 from typer.core import TyperGroup
 
 from rarestream import __version__
-from service.cli.commands import bench, compare, consume, create, keys_file, replay, send_events, show, states, watch
+from service.cli.commands import (
+    algorithms,
+    bench,
+    compare,
+    consume,
+    context,
+    create,
+    incidents,
+    inspect,
+    keys_file,
+    replay,
+    scored_events,
+    segments,
+    send_events,
+    show,
+    states,
+    thresholds,
+    watch,
+)
+from service.cli.contexts import CurrentContext
 from service.cli.options import flag, without_empty
 from service.cli.options_service import AsJson, console, print_json, reporting
 from service.exits import ExitStatus, WrongUsage
@@ -38,12 +57,17 @@ _STATUSES = (
     "Exit status: 0 done, 1 failed, 2 wrong usage, 3 no service answers, 4 no such learner or snapshot, 5 refused, "
     "6 partly done, 130 stopped by Ctrl-C. With --json every command prints one JSON document on standard output, or "
     "one per line of a stream; everything else goes to standard error. RARESTREAM_URL and RARESTREAM_KEY stand for "
-    "--url and --key; RARESTREAM_CA names a file of certificates to trust, for https."
+    "--url and --key; both win over the current context. RARESTREAM_CA names a file of certificates to trust."
 )
 
 
 class _Commands(TyperGroup):
     """The group of commands."""
+
+    def make_context(self, *arguments: Any, **extra: Any) -> Any:
+        """Parse the options; those that are absent are those of the current context."""
+        others = {name: command for name, command in self.commands.items() if name != "context"}  # which changes them
+        return super().make_context(*arguments, **{"default_map": CurrentContext().defaults(others), **extra})
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         """Run a command; report a refused value by the text of the check, without the words of pydantic."""
@@ -237,17 +261,26 @@ def warm(
 
 _CALLING: list[tuple[str, Callable[..., None], str]] = [
     ("bench", bench.bench, _NODE),
+    ("algorithms", algorithms.algorithms, _NODE),
     ("create", create.create, _LEARNERS),
     ("list", show.list_learners, _LEARNERS),
     ("show", show.show, _LEARNERS),
     ("watch", watch.watch, _LEARNERS),
-    ("threshold", create.threshold, _LEARNERS),
+    ("alarms", incidents.alarms, _LEARNERS),
+    ("annotate", incidents.annotate, _LEARNERS),
+    ("threshold", thresholds.threshold, _LEARNERS),
+    ("thresholds", thresholds.thresholds, _LEARNERS),
+    ("segments", segments.segments, _LEARNERS),
     ("delete", states.delete, _LEARNERS),
-    ("groups", compare.groups, _LEARNERS),
     ("compare", compare.compare, _LEARNERS),
     ("update", send_events.update, _EVENTS),
     ("predict", send_events.predict, _EVENTS),
     ("labels", send_events.labels, _EVENTS),
+    ("events", scored_events.events, _EVENTS),
+    ("event", scored_events.event, _EVENTS),
+    ("alerts", scored_events.alerts, _EVENTS),
+    ("erase", scored_events.erase, _EVENTS),
+    ("inspect", inspect.inspect, _EVENTS),
     ("replay", replay.replay, _EVENTS),
     ("consume", consume.consume, _EVENTS),
     ("snapshot", states.snapshot, _STATES),
@@ -259,7 +292,9 @@ _CALLING: list[tuple[str, Callable[..., None], str]] = [
 ]
 for _name, _command, _panel in _CALLING:
     app.command(_name, rich_help_panel=_panel)(_command)
+app.add_typer(compare.groups_app, name="groups", rich_help_panel=_LEARNERS)
 app.add_typer(keys_file.app, name="keys", rich_help_panel=_NODE)
+app.add_typer(context.app, name="context", rich_help_panel=_NODE)
 
 
 def _settings(**options: Any) -> Settings:

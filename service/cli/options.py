@@ -33,6 +33,7 @@ __all__ = [
     "name_and_value",
     "objective_names",
     "parse_field",
+    "parse_names",
     "parse_ranks",
     "without_empty",
 ]
@@ -63,11 +64,17 @@ Target = Annotated[float | None, typer.Option(help="Target rate: maximum FPR, or
 Alerts = Annotated[float | None, typer.Option(help="budget: maximum alerts a day.")]
 # Columns of files
 Label = Annotated[str, typer.Option(help="Column of the label.")]
-Positive = Annotated[list[str] | None, typer.Option(help="A label that is positive. Repeatable.")]
+Positive = Annotated[
+    list[str] | None, typer.Option(help="A label that is positive; the others are negative. Repeatable.")
+]
+Negative = Annotated[
+    list[str] | None,
+    typer.Option(help="A label that is negative; the others are positive, or no labels beside --positive. Repeatable."),
+]
 RankLabels = Annotated[
     str | None, typer.Option(help="Ordinal: the labels, lowest first, LOW,MEDIUM,HIGH, if they are not 1 to p.")
 ]
-Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out. Repeatable.")]
+Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out, or its position from 1. Repeatable.")]
 Id = Annotated[str | None, typer.Option(help="Column of event ids.")]
 Time = Annotated[str | None, typer.Option(help="Column of event times: epoch seconds or ISO 8601.")]
 Weight = Annotated[str | None, typer.Option(help="Column of event weights.")]
@@ -139,12 +146,20 @@ def check_label_delay(delay: float | None, every: float | None, id: str | None, 
         raise typer.BadParameter(reason, param_hint="--wait")
 
 
+def parse_names(text: str, option: str) -> tuple[str, ...]:
+    """Parse `low,medium,high`; a name with a comma is in double quotes, as in a CSV file."""
+    names = [name.strip() for line in csv.reader(text.splitlines(), skipinitialspace=True) for name in line]
+    if not names or "" in names:
+        raise typer.BadParameter(f"{text!r}; expected names, NAME,NAME", param_hint=option)
+    return tuple(names)
+
+
 def parse_ranks(text: str) -> tuple[str, ...]:
-    """Parse `low,medium,high`; a label with a comma is in double quotes, as in a CSV file."""
-    labels = [label.strip() for line in csv.reader(text.splitlines(), skipinitialspace=True) for label in line]
-    if len(labels) < 2 or "" in labels:
+    """Parse the ranks of `--ranks`."""
+    labels = parse_names(text, "--ranks")
+    if len(labels) < 2:
         raise typer.BadParameter(f"{text!r}; expected two or more labels, LOW,MEDIUM,HIGH", param_hint="--ranks")
-    return tuple(labels)
+    return labels
 
 
 def parse_field(text: str) -> dict[str, Any]:

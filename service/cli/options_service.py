@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from service.cli.contexts import DEFAULT_URL, own_key
 from service.cli.options import flag
-from service.exits import CommandFailed, WrongUsage
+from service.exits import CommandFailed, ExitStatus, WrongUsage
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +31,9 @@ __all__ = [
     "Name",
     "RetrySeconds",
     "Url",
+    "Yes",
     "algorithm_names",
+    "confirm",
     "connected",
     "console",
     "group_names",
@@ -42,7 +45,6 @@ __all__ = [
     "snapshot_positions",
 ]
 
-DEFAULT_URL = "http://127.0.0.1:8000"
 _COMPLETION_SECONDS = 1.0  # time-out of completions in the shell
 _PANEL = "Service"
 _COMPILING = (
@@ -104,7 +106,14 @@ def snapshot_positions(context: typer.Context, incomplete: str) -> list[str]:
 
 
 Url = Annotated[
-    str, typer.Option(envvar="RARESTREAM_URL", metavar="URL", help="URL of the service.", rich_help_panel=_PANEL)
+    str,
+    typer.Option(
+        envvar="RARESTREAM_URL",
+        metavar="URL",
+        help="URL of the service; http:// if it says nothing else.",
+        rich_help_panel=_PANEL,
+        show_default=f"that of the current context, or {DEFAULT_URL}",
+    ),
 ]
 Key = Annotated[
     str | None,
@@ -113,12 +122,15 @@ Key = Annotated[
         metavar="KEY",
         help="Bearer token. The variable keeps it out of the list of processes.",
         rich_help_panel=_PANEL,
+        callback=own_key,
+        show_default="that of the current context",
     ),
 ]
 RetrySeconds = Annotated[
     float, typer.Option(min=0, help="How long a failing request is retried.", rich_help_panel=_PANEL)
 ]
 AsJson = Annotated[bool, flag("--json", help="Print JSON, for programs.")]
+Yes = Annotated[bool, flag("--yes", "-y", help="Do not ask for confirmation.")]
 Name = Annotated[str, typer.Argument(help="Name of the learner.", autocompletion=learner_names)]
 
 
@@ -134,12 +146,12 @@ def open_client(
 ) -> Client:
     """Return a client.
 
-    `wait` pauses between attempts and returns True to give up, by `Stopped`. `notice` is called before each pause with
-    the reason and what happens next, `slow` if the first change takes long. RARESTREAM_CA is a file of certificates
-    to trust.
+    `wait` pauses between attempts and returns True to give up, by `WaitInterrupted`. `notice` is called before each
+    pause with the reason and what happens next, `slow` if the first change takes long. RARESTREAM_CA is a
+    file of certificates to trust.
     """
     from rarestream import Client, InvalidSetting, __version__
-    from service.datasets import interruptible_sleep
+    from service.pacing import interruptible_sleep
 
     def note(pause: RetryPause) -> None:
         if notice is not None:
@@ -259,6 +271,17 @@ def plain_table(*headings: str, right: int = 0) -> Table:
 def print_json(document: Mapping[str, Any]) -> None:
     """Print a document: indented on a terminal, else in one line."""
     print(json.dumps(document, indent=2 if sys.stdout.isatty() else None))
+
+
+def confirm(yes: bool, question: Callable[[], str], why: str, otherwise: str) -> None:
+    """Ask for confirmation unless --yes was given; without a terminal --yes is required."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"is required without a terminal: {why}", param_hint="--yes")
+    if not typer.confirm(question(), err=True):
+        print(otherwise, file=sys.stderr)
+        raise typer.Exit(ExitStatus.FAILED)
 
 
 @contextmanager

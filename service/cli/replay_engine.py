@@ -16,58 +16,73 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from itertools import islice
-from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
 
 from rarestream import Client, ClientError, RemoteLearner
 from service.cli.display import ReplayDisplay, describe_fit, describe_metrics, figures_table, fit_notes
+from service.cli.inspection import Inspection, inspect_file
 from service.cli.late_replay import Delay, check_delay, late_source, require_id_and_time, schedule
 from service.cli.request_errors import RequestFailed, similar_learners
 from service.datasets import (
+    BadRows,
     BinaryLabels,
-    Interruption,
-    Meter,
-    Pace,
+    ColumnNote,
+    EarlierRows,
+    EncodedEvent,
+    Event,
+    File,
+    LongTexts,
     ReadError,
     RequestBody,
     RowColumns,
+    RowOrigin,
     Rows,
-    Stopped,
     adapter,
     batches,
-    check_regular,
     declared,
-    describe_features,
     earlier_rows,
-    format_of,
     labels_for,
     open_rows,
+    remembered,
+    resolve_format,
+    send_accepted,
     source_name,
     suggest_options,
 )
 from service.exits import CommandFailed, ExitStatus, WrongUsage
+from service.pacing import Interruption, Meter, Pace, WaitInterrupted
 from service.text import counted
 
-__all__ = ["Outcome", "ReplayPlan", "Replayed", "numbered_rows", "prefetch", "print_outcome", "replay", "replay_file"]
+__all__ = [
+    "Outcome",
+    "ReplayPlan",
+    "ReplayResult",
+    "inspect_replay",
+    "located",
+    "prefetch",
+    "print_outcome",
+    "replay",
+    "replay_file",
+]
 
 Item = TypeVar("Item")
 
 _LOOK_EVERY = 1.0  # seconds between reads of the learner's metrics
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds between reads of a running fit
-_GONE = "unknown-learner"
+_TABLE_ROWS = 10_000  # rows that the table of columns describes
+_UNKNOWN_LEARNER = "unknown-learner"
 _BAD_ROW = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})  # statuses for errors in the file
 
 
 @dataclass
-class Replayed:
+class ReplayResult:
     """The result of a replay."""
 
     start: int  # the first row whose label was sent
@@ -77,7 +92,7 @@ class Replayed:
     complete: bool = False  # the end of the file, or the limit, was reached
     relabelled: int = 0  # rows whose label corrected a learnt one
     missing: int = 0  # late labels of events that are not remembered (any more)
-    scored: int = 0  # rows that were scored before their late label
+    scored: int = 0  # rows that were scored before their late label, or without one
     reached: int = 0  # the row after the last scored one
 
 
@@ -93,59 +108,70 @@ def prefetch(items: Iterator[Item]) -> Generator[Item]:
 def replay(
     learner: RemoteLearner,
     work: Iterator[RequestBody],
-    start: int,
+    replayed: ReplayResult,
     pace: Pace,
     interruption: Interruption,
     progress: Callable[[RequestBody], None],
-) -> Replayed:
-    """Send the batches one after the other, and call `progress` after each.
+    bad: BadRows,
+) -> ReplayResult:
+    """Send the batches one after the other, call `progress` after each, and return `replayed` with the result.
 
-    An interruption ends it after the batch in flight. Raises `RequestFailed` if the service refuses or stays away, and
-    `ReadError` at a malformed row, after sending the batches before it.
+    Rows that the service refuses go to `bad`, or end it. Unlike rows that the reader refuses they have a number in the
+    source, so a resumed replay skips as many. An interruption ends it after the batch in flight. Raises `RequestFailed`
+    if the service refuses or stays away, and `ReadError` at a malformed row, after sending the batches before it.
     """
-    replayed = Replayed(start, start)
+    refused: set[RowOrigin | None] = set()  # scored rows, whose labels are not sent
+
+    def send(part: RequestBody) -> None:
+        _send(learner, part, replayed)
+
     with closing(prefetch(work)) as pipeline:
         for batch in pipeline:
             if pace(0 if batch.kind == "labels" else batch.count):
                 return replayed
+            part: RequestBody | None = batch
+            if batch.kind == "labels":
+                part = batch.without({i for i, event in enumerate(batch.events) if event.origin in refused})
             try:
-                _send(learner, batch, replayed)
+                origins = [] if part is None else send_accepted(part, send, bad)
                 progress(batch)
-            except Stopped:
+            except WaitInterrupted:
                 return replayed
             except ClientError as error:
-                raise numbered_rows(error, batch.offset) from None
+                raise located(error, batch.events) from None
+            if batch.kind == "unlabelled":
+                refused.update(origin and origin._replace(row=None) for origin in origins)
             if interruption:
                 return replayed
     replayed.complete = True
     return replayed
 
 
-def _send(learner: RemoteLearner, batch: RequestBody, replayed: Replayed) -> None:
+def _send(learner: RemoteLearner, batch: RequestBody, replayed: ReplayResult) -> None:
     """Send one batch and record its result."""
-    after = batch.offset + batch.count
     if batch.kind == "unlabelled":
-        learner.predict_json(batch.body, remember=batch.count)
+        learner.predict_json(batch.body(), remember=batch.identified)
         replayed.scored += batch.count
-        replayed.reached = after
+        replayed.reached = batch.next
         return
-    reply = learner.update_json(batch.body, repeatable=True)
+    reply = learner.update_json(batch.body(replayed.next), repeatable=True)
     replayed.applied += reply.applied
     replayed.duplicate += reply.duplicate
     replayed.relabelled += reply.relabelled
     replayed.missing += reply.unknown + reply.expired
-    replayed.next = after
+    replayed.next = batch.next
 
 
-def numbered_rows(error: ClientError, offset: int, noun: str = "row", hints: Iterable[str] = ()) -> RequestFailed:
-    """Return the failure with the number of the row or event instead of its index in the request."""
+def located(error: ClientError, events: Sequence[EncodedEvent], hints: Iterable[str] = ()) -> RequestFailed:
+    """Return the failure with the place of each event in its file instead of the index in the request."""
 
     def label(pointer: str) -> str:
         _, *path = pointer.split("/")
-        if len(path) < 2 or path[0] != "events" or not path[1].isdecimal():
+        if len(path) < 2 or path[0] != "events" or not path[1].isdecimal() or int(path[1]) >= len(events):
             return pointer
-        row = f"{noun} {offset + int(path[1]):,}"
-        return f"{row} /{'/'.join(path[2:])}" if path[2:] else row
+        origin = events[int(path[1])].origin
+        place = str(origin) if origin is not None else f"event {path[1]}"
+        return f"{place}: /{'/'.join(path[2:])}" if path[2:] else place
 
     return RequestFailed(error, hints, label)
 
@@ -154,7 +180,7 @@ def numbered_rows(error: ClientError, offset: int, noun: str = "row", hints: Ite
 class ReplayPlan:
     """The options of a replay."""
 
-    file: Path
+    file: File
     learner: str
     columns: RowColumns
     format: str = ""  # empty: by the file's name
@@ -163,13 +189,15 @@ class ReplayPlan:
     batch: int = 1000  # rows per request at most
     wait: bool = False  # for the fit of a batch algorithm after each request
     delay: Delay | None = None  # of labels; None: each row is learnt at once
+    again: bool = False  # learn all rows although the learner has rows of another file of this name
+    first: int = 0  # the first row to learn, if the replay begins
 
 
 @dataclass(frozen=True)
 class Outcome:
     """The outcome of a replay for the user."""
 
-    rows: Replayed
+    rows: ReplayResult
     seconds: float
     metrics: dict[str, Any] | None  # of the learner at the end; None after a signal
     learner: dict[str, Any] | None = None  # its document at the end; None after a signal
@@ -198,49 +226,75 @@ def replay_file(plan: ReplayPlan, client: Client, interruption: Interruption, no
     take such rows, if a row is malformed, or if the service refuses or stays away. The text says how many rows are
     learnt and how to continue.
     """
+    with BadRows(plan.columns.form.on_bad) as bad:
+        return _replay_rows(plan, bad, client, interruption, notes)
+
+
+def _replay_rows(plan: ReplayPlan, bad: BadRows, client: Client, interruption: Interruption, notes: Console) -> Outcome:
     began = time.monotonic()
-    check_regular(plan.file)
-    format = plan.format or format_of(plan.file)
+    file = plan.file
+    format = plan.format or resolve_format(file)
     try:
         learner = client.learner(plan.learner)
         document = learner.describe()
         features = document["config"]["features"]
         labels = labels_for(plan.columns, document)
-        with open_rows(plan.file, plan.columns, declared(features), format, labels) as rows:
+        with open_rows(file, plan.columns, declared(features), format, labels, bad=bad) as rows:
             rows.adapt = adapter(rows.shape, features)
-            source = source_name(plan.file, plan.columns, format)
+            rows.long_texts = LongTexts(document["config"])
+            source = source_name(file, plan.columns, format, document["sources"])
             if plan.delay is not None:
                 check_delay(document, source, plan.delay)
                 source = late_source(source, plan.delay)
-            start = document["sources"].get(source, 0)
-            if start == 0:
+            learnt = document["sources"].get(source, 0)
+            start = max(learnt, plan.first)
+            if learnt == 0:
                 _check_positive(plan, document, format)
-            _say_where(start, earlier_rows(document, source), notes)
-            if start == 0 and (suggestion := describe_features(rows.shape)) is not None:
-                _print_plain(notes, [suggestion])
-            _print_plain(notes, rows.guesses)
+            _say_where(start, learnt, earlier_rows(document, source), plan, notes)
+            guesses = rows.guesses
+            if learnt == 0:
+                past = remembered(features, learner.fields()["fields"])
+                inspection = inspect_file(file, plan.columns, format, _TABLE_ROWS, declared(features), past, find=False)
+                _print_plain(notes, inspection.table())
+                reasons = inspection.reasons
+                guesses = [note for note in guesses if not (isinstance(note, ColumnNote) and note.column in reasons)]
+            _print_plain(notes, guesses)
             work = _work(plan, rows, source, start)
             with ReplayDisplay(notes) as display:
                 progress = _Progress(learner, plan, display, start, interruption.wait)
                 pace = Pace(plan.rate, interruption.wait)
                 try:
                     progress.wait()
-                    replayed = replay(learner, work, start, pace, interruption, progress)
+                    replayed = replay(learner, work, ReplayResult(start, learnt), pace, interruption, progress, bad)
                     seconds = time.monotonic() - began
                     reached = progress.end() if replayed.complete else None
                 except (RequestFailed, ReadError) as error:
-                    if isinstance(error, RequestFailed) and error.error.code == _GONE:
+                    if isinstance(error, RequestFailed) and error.error.code == _UNKNOWN_LEARNER:
                         raise error.error from None
-                    failed = CommandFailed(f"{error}\n{_how_to_go_on(error, progress.next, plan)}")
+                    failed = CommandFailed(f"{error}\n{_how_to_go_on(error, progress.next)}")
                     failed.exit_status = ExitStatus.PARTLY if progress.next > start else error.exit_status
                     raise failed from None
                 finally:
-                    _print_plain(notes, rows.missing_cells())
+                    _print_plain(notes, [*rows.notes(), *bad.notes()])
         return Outcome(replayed, seconds, *(reached or (None, None)))
     except ClientError as error:
-        if error.code != _GONE:
+        if error.code != _UNKNOWN_LEARNER:
             raise
         raise RequestFailed(error, [*similar_learners(error, client), _how_to_create(plan, format)]) from None
+
+
+def inspect_replay(plan: ReplayPlan, client: Client, rows: int) -> Inspection:
+    """Look at up to `rows` rows of a replay's file. Nothing is sent; raises what `replay_file` does before that."""
+    format = plan.format or resolve_format(plan.file)
+    learner = client.learner(plan.learner)
+    document = learner.describe()
+    features = document["config"]["features"]
+    past = remembered(features, learner.fields()["fields"])
+    with open_rows(
+        plan.file, plan.columns, declared(features), format, labels_for(plan.columns, document), bad=BadRows("skip")
+    ) as opened:
+        adapter(opened.shape, features)
+    return inspect_file(plan.file, plan.columns, format, rows, declared(features), past, find=False)
 
 
 def _print_plain(notes: Console, lines: Iterable[str]) -> None:
@@ -255,13 +309,21 @@ def _work(plan: ReplayPlan, rows: Rows[Any], source: str, start: int) -> Iterato
         rows.adapt = require_id_and_time(rows.adapt)
         return schedule(rows.events(), plan.delay, source, start, size, plan.limit, time.time(), rows.fraction)
     left = None if plan.limit is None else max(0, plan.limit - start)
-    return batches(islice(rows.events(start), left), source, start, size, rows.fraction)
+    return batches(_first(rows.events(start), left), source, start, size, rows.fraction)
+
+
+def _first(events: Iterator[Event], count: int | None) -> Iterator[Event]:
+    """Yield the events up to this number of labelled ones; None: all."""
+    labelled = 0
+    while labelled != count and (event := next(events, None)) is not None:
+        labelled += "label" in event
+        yield event
 
 
 class _Progress:
     """Shows each batch on the display, and reads the learner's metrics at most once a second.
 
-    Then it waits for the learner's fit if the plan says so. Raises `Stopped` if `pause` says to give up.
+    Then it waits for the learner's fit if the plan says so. Raises `WaitInterrupted` if `pause` says to give up.
     """
 
     def __init__(
@@ -279,18 +341,18 @@ class _Progress:
         self._display = display
         self._pause = pause
         self._meter = Meter()
-        self._looked = float("-inf")
+        self._read_at = float("-inf")
         self._figures = ""
 
     def __call__(self, batch: RequestBody) -> None:
-        row = batch.offset + batch.count
+        row = batch.next
         if batch.kind != "unlabelled":
             self.next = row
         if batch.kind != "labels":
             self._meter.add(batch.count)
             self._row = row
-        if time.monotonic() - self._looked >= _LOOK_EVERY:
-            self._looked = time.monotonic()
+        if time.monotonic() - self._read_at >= _LOOK_EVERY:
+            self._read_at = time.monotonic()
             self._figures = describe_metrics(self._learner.metrics(), self._learner.describe())
         limit = self._plan.limit
         fraction = batch.fraction if limit is None else max(batch.fraction, self._row / limit)
@@ -309,31 +371,41 @@ class _Progress:
         pause = _FIRST_PAUSE
         while self._plan.wait and (fit := self._learner.describe()["fit"]) is not None and fit["running"]:
             if self._pause(pause):
-                raise Stopped
+                raise WaitInterrupted
             pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _say_where(start: int, earlier: int, notes: Console) -> None:
-    if start:
+def _say_where(start: int, learnt: int, earlier: EarlierRows | None, plan: ReplayPlan, notes: Console) -> None:
+    """Print where the replay begins. Raises `WrongUsage` if it would learn rows of an earlier file again."""
+    if learnt:
         notes.print(f"resuming at row {start:,}")
-    elif earlier:
-        notes.print(
-            f"warning: the learner has learnt {counted(earlier, 'row')} of a file of this name, but with other content "
-            "or other options: this file is learnt from its first row"
+    elif plan.first:
+        notes.print(f"beginning at row {start:,}")
+    elif earlier is not None:
+        what = (
+            "a file of this name, but with other content or other options"
+            if earlier.same_name
+            else f"{earlier.name}, which begins as this file does"
         )
+        rows = f"the learner has learnt {counted(earlier.rows, 'row')} of {what}"
+        if not plan.again and plan.columns.id is None:
+            raise WrongUsage(
+                f"{rows}. Nothing was sent: --from {earlier.rows} continues after them if this file begins with the "
+                "same rows, and --again learns all. If all replays use --id, no row is learnt twice"
+            )
+        notes.print(f"warning: {rows}: this file is learnt from its first row", soft_wrap=True)
 
 
-def _how_to_go_on(error: RequestFailed | ReadError, learnt: int, plan: ReplayPlan) -> str:
+def _how_to_go_on(error: RequestFailed | ReadError, learnt: int) -> str:
     """Describe how much of the file is learnt, and what another replay does."""
     so_far = f"rows 0 to {learnt:,} are learnt" if learnt else "none of the file's rows is learnt"
     if isinstance(error, RequestFailed) and error.error.status not in _BAD_ROW:
         return f"{so_far}; the same command resumes from there"
-    if not learnt:
-        return so_far
-    again = "a repaired file counts as a new one and is learnt from its first row"
-    if plan.columns.id is None:
-        return f"{so_far}; {again}: remove those rows from it. If all replays use --id, no row is learnt twice"
-    return f"{so_far}; {again}, except for rows whose id the learner has seen"
+    repaired = f"; of a repaired file --from {learnt} learns the others" if learnt else ""
+    if isinstance(error, RequestFailed) or error.remedy is not None:
+        then = "resumes from there" if learnt else "leaves bad rows out"
+        return f"{so_far}; the same command with --on-bad skip or --on-bad FILE {then}{repaired}"
+    return f"{so_far}{repaired}"
 
 
 def _check_positive(plan: ReplayPlan, document: dict[str, Any], format: str) -> None:
@@ -344,11 +416,16 @@ def _check_positive(plan: ReplayPlan, document: dict[str, Any], format: str) -> 
     labels = labels_for(plan.columns, document)
     if labels.unmet() is None:
         return
-    with open_rows(plan.file, plan.columns, None, format, labels) as rows, suppress(ReadError):  # the replay reports it
+    skip = BadRows("skip")
+    with (
+        open_rows(plan.file, plan.columns, None, format, labels, bad=skip) as rows,
+        suppress(ReadError),
+    ):  # the replay reports it
         for _ in rows.events():
             if labels.unmet() is None:
                 return
-        raise WrongUsage(f"no row {labels.unmet()}; nothing was sent")
+        if labels.unmet() is not None:  # else all rows are bad, which the replay reports, too
+            raise WrongUsage(f"no row {labels.unmet()}; nothing was sent")
 
 
 class _AnyLabels(BinaryLabels):
@@ -360,7 +437,7 @@ class _AnyLabels(BinaryLabels):
 
 
 def _how_to_create(plan: ReplayPlan, format: str) -> str:
-    with open_rows(plan.file, plan.columns, None, format, _AnyLabels()) as rows:
+    with open_rows(plan.file, plan.columns, None, format, _AnyLabels(), bad=BadRows("skip")) as rows:
         options = suggest_options(rows.shape, len(plan.columns.ranks))
     return f"create it first, for example: rarestream create {plan.learner} --algorithm ALGORITHM {options}"
 
@@ -368,10 +445,10 @@ def _how_to_create(plan: ReplayPlan, format: str) -> str:
 def print_outcome(outcome: Outcome, plan: ReplayPlan, notes: Console, out: Console) -> None:
     """Print how far the replay came to `notes`, and the learner's metrics to `out`."""
     rows = outcome.rows
-    if rows.complete and rows.next == rows.start and not rows.scored:
+    if rows.complete and rows.next <= rows.start and not rows.scored:
         notes.print("no rows left: all were learnt before")
     else:
-        if plan.delay is not None:
+        if plan.delay is not None or rows.scored:
             notes.print(f"{counted(rows.scored, 'row')} scored")
         counts = [f"{rows.applied:,} learnt", counted(rows.duplicate, "duplicate")]
         counts += [f"{rows.relabelled:,} corrected"] if rows.relabelled else []
@@ -379,7 +456,7 @@ def print_outcome(outcome: Outcome, plan: ReplayPlan, notes: Console, out: Conso
     if rows.missing:
         events = "its event is" if rows.missing == 1 else "their events are"
         notes.print(f"warning: {counted(rows.missing, 'label')} arrived too late: {events} not remembered any more")
-    if rows.complete and rows.reached > rows.next:
+    if plan.delay is not None and rows.complete and rows.reached > rows.next:
         rest = counted(rows.reached - rows.next, "row")
         notes.print(f"the labels of {rest} have not arrived yet: a resumed replay sends them")
     if outcome.metrics is not None:

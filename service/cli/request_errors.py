@@ -23,7 +23,10 @@ _REMEDIES = {
     "unknown-learner": "`rarestream list` shows the learners.",
     "unknown-group": "`rarestream groups` shows the groups.",
     "unknown-snapshot": "`rarestream snapshots NAME` shows the stored snapshots.",
+    "unknown-alarm": "`rarestream alarms NAME` shows the alarms.",
+    "store-full": "The store has no room. Delete learners or give it room, then repeat the command.",
     "store-unavailable": "The service cannot reach its store. Check the store, then repeat the command.",
+    "damaged": "If the learner is listed, `rarestream export` saves what can be read of it, for `rarestream import`.",
     "unauthorized": "Give a key of the service with RARESTREAM_KEY or --key.",
     "forbidden": "Use a key with that permission; `rarestream keys create --keys FILE` makes one.",
     "certificate-name": "The certificate is for another name: use that name in --url or RARESTREAM_URL.",
@@ -66,8 +69,8 @@ def exit_status_of(error: ClientError) -> ExitStatus:
 
     status = error.status
     if status is None:  # no answer
-        lost = isinstance(error, OutcomeUnknown) and not error.repeatable
-        return ExitStatus.FAILED if lost else ExitStatus.UNREACHABLE
+        uncertain = isinstance(error, OutcomeUnknown) and not error.repeatable
+        return ExitStatus.FAILED if uncertain else ExitStatus.UNREACHABLE
     if status < 300 or (status == 404 and error.code is None):  # no rarestream service
         return ExitStatus.UNREACHABLE
     if status == 404 and error.code != "not-found":  # that code is for a malformed name

@@ -63,14 +63,14 @@ class TableLines:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._begun = False
+        self._has_rows = False
 
     def write(self, results: Sequence[Result], first: int) -> None:
         """Print the results; see `ScoreWriter`."""
         for number, result in enumerate(results, first):
             ranks = "rank" in result
-            if not self._begun:
-                self._begun = True
+            if not self._has_rows:
+                self._has_rows = True
                 names = ["score"] if ranks else ["score", "probability", "threshold"]
                 head = f"{'event':<{_ID_WIDTH}}" + "".join(f"{name:>12}" for name in names)
                 self._print(f"{head}  {'rank' if ranks else 'decision'}", "bold")

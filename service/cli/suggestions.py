@@ -62,20 +62,23 @@ def settings_refused(
     settings: Mapping[str, Any] | None = None,
     hints: Iterable[str] = (),
     objective: str = SHORTCUTS["/threshold/objective"],
+    within: str = "",
 ) -> RequestFailed:
     """Return the failure with options instead of pointers, and suggestions.
 
-    `objective`: the option, or argument, of a threshold's objective.
+    `objective`: the option, or argument, of a threshold's objective. `within`: the part of a learner's settings that
+    pointers begin in.
     """
 
     def label(pointer: str) -> str:
+        pointer = within + pointer
         return objective if pointer == "/threshold/objective" else setting_label(pointer, settings)
 
-    meant = [line for problem in error.problems if (line := _meant(problem, label)) is not None]
-    return RequestFailed(error, [*meant, *hints], label)
+    suggestions = [line for problem in error.problems if (line := _suggestion(problem, label)) is not None]
+    return RequestFailed(error, [*suggestions, *hints], label)
 
 
-def _meant(problem: InvalidValue, label: Callable[[str], str]) -> str | None:
+def _suggestion(problem: InvalidValue, label: Callable[[str], str]) -> str | None:
     """Return a hint if the value, or the unknown name, is nearly one of those expected."""
     choices = (problem.expected or {}).get("enum")
     if not isinstance(problem.value, str) or not choices:

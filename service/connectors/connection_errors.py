@@ -13,7 +13,7 @@ __all__ = ["log_to_notes", "reason_of"]
 
 _LOGINS = {  # errors of aiokafka, by name because it is an optional dependency
     "UnsupportedSaslMechanismError": "it does not support this login (--sasl, KAFKA_USERNAME)",
-    "SaslAuthenticationFailed": "it refuses the login (KAFKA_USERNAME, KAFKA_PASSWORD, --sasl)",
+    "SaslAuthenticationFailed": "login refused: check KAFKA_USERNAME, KAFKA_PASSWORD and --sasl",
     "IllegalSaslStateError": "it expects no login (KAFKA_USERNAME), or another kind of login (--sasl)",
 }
 _REPEAT = 60.0  # seconds after which the same line is noted again
@@ -32,7 +32,7 @@ def _system_reason(error: BaseException) -> str | None:
             return _LOGINS[type(cause).__name__]
         match cause:
             case socket.gaierror():
-                return "the name of its host is not known"
+                return "cannot resolve the host name"
             case ssl.SSLCertVerificationError():
                 return f"its certificate is not trusted: {cause.verify_message}"
             case ssl.SSLError():

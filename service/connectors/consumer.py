@@ -18,8 +18,9 @@ from service.connectors.feed import Document, Feed
 from service.connectors.message_decoding import Reading
 from service.connectors.partition import ConsumePlan, Consumption
 from service.connectors.progress import ReadCounts
-from service.datasets import Interruption, RowColumns, Stopped, declared, labels_for
+from service.datasets import RowColumns, declared, labels_for
 from service.exits import CommandFailed
+from service.pacing import Interruption, WaitInterrupted
 
 __all__ = ["consume"]
 
@@ -71,7 +72,7 @@ async def _consume(
                         plan,
                         feed,
                         partition,
-                        Reading(plan.what, labels_for(RowColumns(), document), texts),
+                        Reading(plan.what, labels_for(RowColumns(), document, stream=True), texts),
                         stack.enter_context(connect(stop.wait)).learner(plan.learner),
                         threads,
                         stop,
@@ -91,7 +92,7 @@ async def _consume(
         for end in ends:
             if isinstance(end, BaseException):
                 raise end
-    except Stopped:  # before the first batch
+    except WaitInterrupted:  # before the first batch
         return counts.document() | {"positions": {}}
     finally:
         for task in tasks:
@@ -100,7 +101,7 @@ async def _consume(
             note(counts.line())
     positions = zip(feed.partitions, consumptions, strict=True)
     return counts.document() | {
-        "positions": {partition.source: consumption.handled_to for partition, consumption in positions}
+        "positions": {partition.source: partition.show(consumption.handled_to) for partition, consumption in positions}
     }
 
 
@@ -113,7 +114,7 @@ async def _run_until(consumption: Consumption, stop: threading.Event) -> None:
         ended, _ = await asyncio.wait([running], timeout=_GRACE)
         if ended:
             await running
-    except Stopped:
+    except WaitInterrupted:
         return
     except BaseException:
         stop.set()

@@ -1,7 +1,7 @@
 """The protocol of message sources for `rarestream consume`: numbered messages, a committed position, and outputs.
 
-A feed has one or more partitions. The messages of a partition have ascending numbers, possibly with gaps, and are read
-in order. Numbers are below 2^53, so that they can be offsets of a learner's source.
+A feed has one or more partitions. The messages of a partition have ascending offsets, possibly with gaps, and are read
+in order. Offsets may be large. The learner's log has numbers below 2^53, which a partition derives from them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from service.exits import CommandFailed
 
-__all__ = ["Document", "Feed", "FeedError", "Message", "OffsetRange", "Output", "Partition", "Removed"]
+__all__ = ["Document", "Feed", "FeedError", "Message", "MessageRemoved", "OffsetRange", "Output", "Partition"]
 
 Document = dict[str, Any]
 
@@ -20,7 +20,7 @@ class FeedError(CommandFailed):
     """Messages cannot be read or written. The text never contains a password."""
 
 
-class Removed(FeedError):
+class MessageRemoved(FeedError):
     """The next message of a partition was removed before it could be read."""
 
 
@@ -64,7 +64,7 @@ class Partition(Protocol):
     async def read(self, most: int, seconds: float) -> list[Message]:
         """Return up to `most` messages; wait at most so many seconds for the first.
 
-        Raises `Removed` if a partition is `counted` and its next message was removed.
+        Raises `MessageRemoved` if a partition is `counted` and its next message was removed.
         """
 
     async def position(self) -> int:
@@ -72,6 +72,18 @@ class Partition(Protocol):
 
     async def commit(self, offset: int) -> None:
         """Commit the number to resume from, where operators can see it."""
+
+    def number(self, offset: int) -> int:
+        """Return the number in the learner's source of a message; below an offset without a message all are smaller."""
+
+    def numbered(self, offset: int) -> bool:
+        """Tell whether the message has a number that no other has; else the learner knows it by its event's id."""
+
+    def resume(self, number: int) -> int:
+        """Return the offset at which to go on if the learner's source goes on at a number."""
+
+    def show(self, offset: int) -> int | str:
+        """Return the position of a reader that goes on at an offset, for programs."""
 
     def place(self, offset: int) -> str:
         """Describe the place of a message for people."""

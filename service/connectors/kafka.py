@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from service.connectors.connection_errors import reason_of
-from service.connectors.feed import Document, FeedError, Message, OffsetRange, Output, Removed
+from service.connectors.feed import Document, FeedError, Message, MessageRemoved, OffsetRange, Output
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -62,12 +62,12 @@ class KafkaFeed:
     """Partitions of a topic: the given ones, or all that exist at its start."""
 
     def __init__(
-        self, servers: str, topic: str, wanted: Sequence[int], group: str, prefix: str, security: Security
+        self, servers: str, topic: str, numbers: Sequence[int], group: str, prefix: str, security: Security
     ) -> None:
         self.partitions: list[KafkaPartition] = []
         self._servers = servers
         self._topic = topic
-        self._wanted = wanted
+        self._numbers = numbers
         self._group = group
         self._prefix = prefix
         self._security = security
@@ -93,17 +93,17 @@ class KafkaFeed:
             async with translate_errors(f"kafka://{self._servers}"):
                 await _start(self._consumer)
                 await self._consumer.topics()
-                there = self._consumer.partitions_for_topic(self._topic) or set()
-            if not there:
+                present = self._consumer.partitions_for_topic(self._topic) or set()
+            if not present:
                 raise FeedError(f"kafka://{self._servers} has no topic {self._topic}")
-            if missing := set(self._wanted) - there:
-                raise FeedError(f"topic {self._topic} has the partitions {_join(there)}, not {_join(missing)}")
-            chosen = [TopicPartition(self._topic, number) for number in sorted(set(self._wanted) or there)]
-            self._consumer.assign(chosen)
+            if missing := set(self._numbers) - present:
+                raise FeedError(f"topic {self._topic} has the partitions {_join(present)}, not {_join(missing)}")
+            partitions = [TopicPartition(self._topic, number) for number in sorted(set(self._numbers) or present)]
+            self._consumer.assign(partitions)
         except BaseException:
             await self._consumer.stop()
             raise
-        self.partitions = [KafkaPartition(self._consumer, partition, self._prefix) for partition in chosen]
+        self.partitions = [KafkaPartition(self._consumer, partition, self._prefix) for partition in partitions]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -113,8 +113,8 @@ class KafkaFeed:
 
     def added(self) -> list[str]:
         """See `Feed.added`; the list is at most a minute old."""
-        there = set() if self._wanted else self._consumer.partitions_for_topic(self._topic) or set()
-        sources = [f"{self._prefix}{self._topic}/{number}" for number in sorted(there)]
+        present = set() if self._numbers else self._consumer.partitions_for_topic(self._topic) or set()
+        sources = [f"{self._prefix}{self._topic}/{number}" for number in sorted(present)]
         read = {partition.source for partition in self.partitions}
         return [source for source in sources if source not in read]
 
@@ -179,7 +179,7 @@ class KafkaPartition:
                     self._partition, timeout_ms=int(seconds * 1000), max_records=most
                 )
         except OffsetOutOfRangeError:
-            raise Removed(f"{self.source}: the next message was removed") from None
+            raise MessageRemoved(f"{self.source}: the next message was removed") from None
         return [Message(record.offset, record.value) for record in records.get(self._partition, ())]
 
     async def position(self) -> int:
@@ -191,6 +191,22 @@ class KafkaPartition:
         """See `Partition.commit`; the consumer group keeps it."""
         async with translate_errors(self.source):
             await self._consumer.commit({self._partition: offset})
+
+    def number(self, offset: int) -> int:
+        """See `Partition.number`."""
+        return offset
+
+    def numbered(self, offset: int) -> bool:  # noqa: ARG002
+        """See `Partition.numbered`."""
+        return True
+
+    def resume(self, number: int) -> int:
+        """See `Partition.resume`."""
+        return number
+
+    def show(self, offset: int) -> int:
+        """See `Partition.show`."""
+        return offset
 
     def place(self, offset: int) -> str:
         """See `Partition.place`."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from learners.features import cell_value, normalised
 from service.connectors.feed import Message
-from service.datasets import BinaryLabels, Ranks, identity, is_number, number, timestamp, weight
+from service.datasets import BinaryLabels, Ranks, Unlabelled, identity, timestamp, weight
 
-__all__ = ["BadMessage", "MessageEvent", "Reading", "What"]
+__all__ = ["BadMessage", "MessageEvent", "MessageKind", "Reading"]
 
-What = Literal["auto", "update", "predict"]
+MessageKind = Literal["auto", "update", "predict"]
+_HEADER = 5  # bytes that Confluent's serializers put before JSON: 0, and the schema's id in big-endian order
 _ABOUT: Mapping[str, Callable[[Any], Any]] = {"id": identity, "time": timestamp, "weight": weight}
 
 
@@ -39,18 +42,21 @@ class _EventHead(msgspec.Struct):
 class Reading:
     """Decodes messages. For flat fields, `labels` gives the meaning of labels, and `texts` names the text features."""
 
-    def __init__(self, what: What, labels: BinaryLabels | Ranks, texts: frozenset[str] = frozenset()) -> None:
+    def __init__(self, what: MessageKind, labels: BinaryLabels | Ranks, texts: frozenset[str] = frozenset()) -> None:
         self._what = what
         self._labels = labels
         self._texts = texts
         self._decoder = msgspec.json.Decoder(_EventHead)
+        self.schema_headers = 0  # messages with the header of a schema registry
+        self._schema: int | None = None  # the id in the first of them
+        self._warned: set[str] = set()
 
     def event(self, message: Message) -> MessageEvent | None:
         """Return the event of a message; None if it is empty. Raises `BadMessage`; the service checks the rest."""
         value = message.value
         if value is None:
             return None
-        body = value.removeprefix(BOM_UTF8) if isinstance(value, bytes) else self._flat(value)
+        body = self._json(value) if isinstance(value, bytes) else self._flat(value)
         if not body:
             raise BadMessage("it has no event: put it into the field event of the Redis entry, or use --entry flat")
         try:
@@ -61,7 +67,9 @@ class Reading:
         except msgspec.ValidationError as error:
             raise BadMessage(f"it is not an event: {error}") from None
         except (msgspec.DecodeError, RecursionError) as error:
-            raise BadMessage(f"it is not JSON: {error}") from None
+            header = isinstance(value, bytes) and value[:1] == b"\0"
+            where = " behind the header of a schema registry (Avro and Protobuf are not read)" if header else ""
+            raise BadMessage(f"it is not JSON{where}: {error}") from None
         labelled = bytes(head.label) not in (b"", b"null")
         if self._what == "update" and not labelled:
             raise BadMessage("it has no label")
@@ -71,6 +79,26 @@ class Reading:
             labelled = False
         return MessageEvent(message.offset, body, labelled, head.id)
 
+    def warnings(self) -> list[str]:
+        """Return the warnings about the messages so far, each once."""
+        texts = {
+            "labels": self._labels.mixture() if isinstance(self._labels, BinaryLabels) else None,
+            "schema": None
+            if self._schema is None
+            else f"messages have the header of a schema registry (schema {self._schema}), which is skipped",
+        }
+        new = {kind: text for kind, text in texts.items() if text is not None and kind not in self._warned}
+        self._warned |= new.keys()
+        return list(new.values())
+
+    def _json(self, value: bytes) -> bytes:
+        """Return the JSON of a message, without a byte order mark and without the header of a schema registry."""
+        if len(value) >= _HEADER and value[0] == 0:  # JSON cannot begin with 0
+            self.schema_headers += 1
+            self._schema = int.from_bytes(value[1:_HEADER], "big") if self._schema is None else self._schema
+            value = value[_HEADER:]
+        return value.removeprefix(BOM_UTF8)
+
     def _flat(self, fields: Mapping[str, str]) -> bytes:
         """Encode flat fields as JSON: `id`, `label`, `time` and `weight` as such, all others as features."""
         try:
@@ -78,16 +106,16 @@ class Reading:
             for member, read in _ABOUT.items():
                 if (value := read(fields.get(member))) is not None:
                     event[member] = value
-            if fields.get("label"):
-                event["label"] = self._labels(fields["label"])
+            with suppress(Unlabelled):
+                event["label"] = self._labels(fields.get("label"))
             aside = {*_ABOUT, "label"}
             event["features"] = {name: self._cell(name, text) for name, text in fields.items() if name not in aside}
         except ValueError as error:
             raise BadMessage(str(error)) from None
         return msgspec.json.encode(event)
 
-    def _cell(self, name: str, text: str) -> Any:
-        return number(text) if name not in self._texts and is_number(text) else text
+    def _cell(self, name: str, text: str) -> float | str:
+        return text if normalised(name) in self._texts else cell_value(text)
 
 
 def _unlabelled(body: bytes) -> bytes:

@@ -21,16 +21,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from rarestream import ClientError, RemoteLearner
-from service.connectors.feed import Document, Feed, Message, Output, Partition, Removed
-from service.connectors.message_decoding import BadMessage, MessageEvent, Reading, What
+from service.connectors.feed import Document, Feed, Message, MessageRemoved, Output, Partition
+from service.connectors.message_decoding import BadMessage, MessageEvent, MessageKind, Reading
 from service.connectors.progress import ReadCounts
 from service.exits import CommandFailed
+from service.refusals import blamed_events
 
 __all__ = ["ConsumePlan", "Consumption", "Start"]
 
@@ -40,7 +40,6 @@ Result = TypeVar("Result")
 _LOOK = 0.5  # seconds that a read waits for the first message, which delays a stop
 _LOOKS = 20  # reads of a learner's document after a roll-back, which its node may not have applied yet
 _BODY = 4 * 2**20  # bytes of a request
-_FAULTY = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY})
 _encode = msgspec.json.Encoder().encode
 
 
@@ -49,7 +48,7 @@ class ConsumePlan:
     """The options of a consumer."""
 
     learner: str
-    what: What = "auto"
+    what: MessageKind = "auto"
     start: Start = "earliest"  # of the first reading
     skip_bad: bool = False  # skip malformed messages; else the first one is an error
     skip_lost: bool = False  # skip messages that were removed before they were read; else they are an error
@@ -75,7 +74,7 @@ class Consumption:
         counts: ReadCounts,
         note: Callable[[str], None],
     ) -> None:
-        self.handled_to = 0  # every message below this number is handled
+        self.handled_to = 0  # every message below this offset is handled
         self._plan = plan
         self._feed = feed
         self._partition = partition
@@ -85,17 +84,20 @@ class Consumption:
         self._stop = stop
         self._counts = counts
         self._note = note
-        self._learnt = 0  # every labelled message below this number is in the learner's log
+        self._learnt = 0  # every labelled message below this offset is in the learner's log
+        self._after = 0  # number at which the learner's source goes on
+        self._unnumbered = 0  # events without a number that were learnt since the last one with a number
+        self._remembered_ids = 0  # of the learner
         self._end: int | None = None
-        self._read = 0  # every message below this number is read
+        self._read = 0  # every message below this offset is read
 
     async def run(self) -> None:
-        """Consume. Raises `CommandFailed` or `Stopped`; neither loses a message."""
+        """Consume. Raises `CommandFailed` or `WaitInterrupted`; neither loses a message."""
         await self._begin()
         while not self._stop.is_set():
             try:
                 messages = await self._gather()
-            except Removed:
+            except MessageRemoved:
                 await self._skip_removed()
                 continue
             if messages:
@@ -113,10 +115,11 @@ class Consumption:
     async def _begin(self) -> None:
         plan, partition = self._plan, self._partition
         first, end, ever = await partition.bounds()
-        learnt = await self._read_learnt()
+        number = await self._read_number()
+        learnt = None if number is None else partition.resume(number)
         committed = await partition.committed()
-        chosen = {"earliest": first, "latest": end}.get(str(plan.start), plan.start)
-        assert isinstance(chosen, int)
+        offset = {"earliest": first, "latest": end}.get(str(plan.start), plan.start)
+        assert isinstance(offset, int)
         positions = [
             position for position in (None if plan.what == "predict" else learnt, committed) if position is not None
         ]
@@ -124,17 +127,18 @@ class Consumption:
             raise self._recreated(max(positions), ever)
         match plan.what:
             case "update":
-                start = chosen if learnt is None else learnt
+                start = offset if learnt is None else learnt
             case "predict":
-                start = chosen if committed is None else committed
+                start = offset if committed is None else committed
             case "auto":
-                labelled = chosen if learnt is None else learnt
+                labelled = offset if learnt is None else learnt
                 start = labelled if committed is None else min(labelled, committed)
         if start < first:
             if start in positions:
-                self._lost(start, first)
+                self._report_gap(start, first)
             start = first
         self._learnt = start if learnt is None else learnt
+        self._after = partition.number(start) if number is None else number
         self.handled_to = start if committed is None else max(start, committed)
         if plan.once and self._end is None:
             self._end = end
@@ -146,10 +150,12 @@ class Consumption:
 
     def _recreated(self, read: int, ever: int) -> CommandFailed:
         """Return the error of a partition that ends before the position: it would skip new messages."""
-        source, kind = self._partition.source, "topic" if self._partition.counted else "stream"
+        partition = self._partition
+        kind = "topic" if partition.counted else "stream"
         return CommandFailed(
-            f"{source} was read up to {read} but ends at {ever}: the {kind} was probably deleted and created again, or "
-            "lost its last messages. Read it under another name, with --prefix and --group"
+            f"{partition.source} was read up to {partition.show(read)} but ends at {partition.show(ever)}: the {kind} "
+            "was probably deleted and created again, or lost its last messages. Read it under another name, with "
+            "--prefix and --group"
         )
 
     async def _skip_removed(self) -> None:
@@ -158,16 +164,17 @@ class Consumption:
         if self._read > ever:
             raise self._recreated(self._read, ever)
         if self._read < first:
-            self._lost(self._read, first)
+            self._report_gap(self._read, first)
         self._resume_from(max(self._read, first))
 
-    async def _read_learnt(self) -> int | None:
-        """Return the next labelled message by the learner's log; None if it does not have this source."""
+    async def _read_number(self) -> int | None:
+        """Return the number at which the learner's source goes on; None if the learner does not have this source."""
         document = await self._call(self._learner.describe)
-        offset: int | None = document["sources"].get(self._partition.source)
-        return offset
+        self._remembered_ids = document["config"]["remembered_ids"]
+        number: int | None = document["sources"].get(self._partition.source)
+        return number
 
-    def _lost(self, read: int, first: int) -> None:
+    def _report_gap(self, read: int, first: int) -> None:
         if not self._partition.counted:  # nobody can tell whether there were messages in between
             self._note(
                 f"{self._partition.source}: any messages between {self._partition.place(read)} and "
@@ -185,7 +192,10 @@ class Consumption:
         for _ in range(_LOOKS):  # its node may not have applied the roll-back yet
             await self._begin()
             if self._learnt < before:
-                self._note(f"{self._partition.source}: the learner was rolled back, reading again from {self._learnt}")
+                self._note(
+                    f"{self._partition.source}: the learner was rolled back, reading again from "
+                    f"{self._partition.show(self._learnt)}"
+                )
                 return
             await asyncio.sleep(_LOOK)
         raise error
@@ -198,7 +208,7 @@ class Consumption:
         while messages and len(messages) < self._plan.batch and (left := until - time.monotonic()) > 0:
             try:
                 more = await self._partition.read(self._plan.batch - len(messages), left)
-            except Removed:  # the next read raises it again, after these messages
+            except MessageRemoved:  # the next read raises it again, after these messages
                 break
             messages += more
         if messages:
@@ -211,6 +221,7 @@ class Consumption:
         labelled: list[MessageEvent] = []
         failed: BadMessage | None = None
         end = messages[-1].offset + 1
+        headers = self._reading.schema_headers
         for message in messages:
             try:
                 event = self._reading.event(message)
@@ -226,6 +237,9 @@ class Consumption:
                 self._counts.passed += 1
             else:
                 (labelled if event.labelled else unlabelled).append(event)
+        for warning in self._reading.warnings():
+            self._note(f"warning: {self._partition.source}: {warning}")
+        self._counts.schema_headers += self._reading.schema_headers - headers
         refused = await self._send(unlabelled, self._score)
         if refused is not None:
             end, failed = refused
@@ -260,7 +274,7 @@ class Consumption:
 
         A refusal names its events. If it does not, the halves are sent, down to a single event.
         """
-        waiting = deque(_bodies(events))
+        waiting = deque(_bodies(events, self._partition.numbered))
         ended: tuple[int, BadMessage] | None = None
         while waiting:
             part = waiting.popleft()
@@ -268,19 +282,17 @@ class Consumption:
                 await post(part)
                 continue
             except ClientError as error:
-                if error.status not in _FAULTY or any(
-                    problem.pointer.startswith("/source") for problem in error.problems
-                ):
+                blamed = blamed_events(error, len(part))
+                if blamed is None:
                     raise
-                refusal, blamed = error, _blamed(error, len(part))
-            if not blamed and len(part) > 1:
+            if not blamed:
                 waiting.extendleft([part[len(part) // 2 :], part[: len(part) // 2]])
                 continue
             rest: list[MessageEvent] = []
             for i, event in enumerate(part):
-                if i not in (blamed or {0}):
+                if i not in blamed:
                     rest.append(event)
-                elif (bad := self._bad(event.offset, _why(refusal, i))) is not None:
+                elif (bad := self._bad(event.offset, blamed[i])) is not None:
                     ended = event.offset, bad
                     waiting.clear()
                     break
@@ -289,16 +301,34 @@ class Consumption:
         return ended
 
     async def _learn(self, events: Sequence[MessageEvent]) -> None:
-        source = {
-            "name": self._partition.source,
-            "offsets": [event.offset for event in events],
-            "after": self._learnt,
-        }
-        body = b'{"source":%b,"events":[%b]}' % (_encode(source), b",".join(event.body for event in events))
+        """Learn events that all have a number, or none. Those without get an id, so that they are learnt once."""
+        partition = self._partition
+        numbers = [partition.number(event.offset) for event in events] if partition.numbered(events[0].offset) else []
+        if numbers:
+            source = _encode({"name": partition.source, "offsets": numbers, "after": self._after})
+            body = b'{"source":%b,"events":[%b]}' % (source, b",".join(event.body for event in events))
+        else:
+            body = b'{"events":[%b]}' % b",".join(map(self._identified, events))
         reply = await self._call(lambda: self._learner.update_json(body, repeatable=True))
         for status in ("applied", "duplicate", "relabelled", "unknown", "expired"):
             self._counts.learnt[status] = self._counts.learnt.get(status, 0) + getattr(reply, status)
         self._learnt = events[-1].offset + 1
+        if numbers:
+            self._after, self._unnumbered = numbers[-1] + 1, 0
+            return
+        before, self._unnumbered = self._unnumbered, self._unnumbered + len(events)
+        if before <= self._remembered_ids < self._unnumbered:
+            self._note(
+                f"warning: {partition.source}: one millisecond has more entries than the learner has remembered_ids "
+                f"({self._remembered_ids:,}): after a restart among them, some may be learnt twice"
+            )
+
+    def _identified(self, event: MessageEvent) -> bytes:
+        """Return the body of an event with an id: its own, or one of its place."""
+        if event.id is not None:
+            return event.body
+        members = msgspec.json.decode(event.body, type=dict[str, msgspec.Raw])
+        return _encode({**members, "id": f"{self._partition.source}/{self._partition.show(event.offset + 1)}"})
 
     async def _score(self, events: Sequence[MessageEvent]) -> None:
         body = b'{"events":[%b]}' % b",".join(event.body for event in events)
@@ -324,34 +354,14 @@ class Consumption:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
 
-def _bodies(events: Sequence[MessageEvent]) -> list[Sequence[MessageEvent]]:
-    """Split events into parts of at most about `_BODY` bytes, and at least one event."""
+def _bodies(events: Sequence[MessageEvent], numbered: Callable[[int], bool]) -> list[Sequence[MessageEvent]]:
+    """Split events into parts of at most about `_BODY` bytes, and at least one event; all have a number, or none."""
     parts: list[Any] = []
     room = 0
     for event in events:
         room -= len(event.body)
-        if room < 0:
+        if room < 0 or numbered(event.offset) != numbered(parts[-1][-1].offset):
             parts.append([])
             room = _BODY - len(event.body)
         parts[-1].append(event)
     return parts
-
-
-def _blamed(error: ClientError, count: int) -> set[int]:
-    """Return the events of a request that its refusal points to."""
-    indices = set()
-    for problem in error.problems:
-        _, *path = problem.pointer.split("/")
-        if len(path) > 1 and path[0] == "events" and path[1].isdecimal() and int(path[1]) < count:
-            indices.add(int(path[1]))
-    return indices
-
-
-def _why(error: ClientError, number: int) -> str:
-    """Return what a refusal says about that event."""
-    prefix = f"/events/{number}"
-    return "; ".join(
-        f"{problem.pointer.removeprefix(prefix).removeprefix('/')}: {problem.detail}".removeprefix(": ")
-        for problem in error.problems
-        if problem.pointer == prefix or problem.pointer.startswith(f"{prefix}/")
-    ) or str(error)

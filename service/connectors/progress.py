@@ -18,6 +18,7 @@ class ReadCounts:
     read: int = 0  # messages, including those read again after a restart
     empty: int = 0  # of them: without a value
     passed: int = 0  # of them: handled by an earlier process
+    schema_headers: int = 0  # of them: with the header of a schema registry
     skipped: int = 0  # of them: malformed, or refused
     learnt: dict[str, int] = field(default_factory=dict)  # labelled events by status: "applied", ...
     scored: int = 0
@@ -37,7 +38,8 @@ class ReadCounts:
 
     def document(self) -> Document:
         """Return the counts for programs."""
-        document: Document = {name: getattr(self, name) for name in ("read", "empty", "passed", "skipped", "scored")}
+        members = ("read", "empty", "passed", "schema_headers", "skipped", "scored")
+        document: Document = {name: getattr(self, name) for name in members}
         statuses = ("applied", "duplicate", "relabelled", "unknown", "expired")
         document |= {"alerts": self.alerts, **{status: self.learnt.get(status, 0) for status in statuses}}
         return document | {"seconds": round(time.monotonic() - self.began, 3)}

@@ -1,7 +1,9 @@
 """A Redis stream as a feed of one partition, by XREAD, from a server, Sentinel's master, or a Cluster.
 
 The committed position is the last id of a consumer group, which XINFO GROUPS shows; it is only set, never used to read.
-An entry's number is milliseconds * 4096 + sequence of its id, which stays below 2^53 until the year 2039.
+An entry's offset is its whole id: milliseconds * 2^64 + sequence. Its number in the learner's source is milliseconds *
+4096 + sequence, which stays below 2^53 until the year 2039. Only the first 4,096 entries of a millisecond have one. The
+learner knows the others by their events' ids, so a reader that resumes among them reads them all again.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 import redis.asyncio as redis
+from redis.asyncio.sentinel import MasterNotFoundError
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -30,9 +33,12 @@ from service.connectors.feed import Document, FeedError, Message, OffsetRange, O
 from service.exits import WrongUsage
 from service.storage.redis import Servers, servers_of
 
-__all__ = ["RedisFeed", "id_of", "number_of"]
+__all__ = ["RedisFeed", "id_of", "offset_of"]
 
-_SEQUENCES = 4096  # entries per millisecond
+_SEQUENCES = 4096  # entries per millisecond that have a number
+_BITS = 64  # of a sequence
+_ALL = 1 << _BITS  # sequences of a millisecond
+_MILLISECONDS = 2**53 // _SEQUENCES  # 2039: ids from then on have no number
 _FORMS = "redis+sentinel://HOST:PORT,HOST:PORT/DB?master=NAME or redis+cluster://HOST:PORT,HOST:PORT"
 _BLOCKS = 60.0  # most seconds that a read waits for entries
 _PAUSE = 0.2  # seconds between attempts
@@ -42,17 +48,17 @@ _REFUSED = (AuthenticationError, AuthorizationError)  # ConnectionErrors that re
 Result = TypeVar("Result")
 
 
-def number_of(id: str) -> int:
-    """Return the number of an entry. Raises `FeedError` if its sequence is too large."""
+def offset_of(id: str) -> int:
+    """Return the offset of an entry. Raises `FeedError` if its milliseconds are too large."""
     milliseconds, _, sequence = id.partition("-")
-    if int(sequence) >= _SEQUENCES:
-        raise FeedError(f"the entry {id} is one of more than {_SEQUENCES} in its millisecond, which is not supported")
-    return int(milliseconds) * _SEQUENCES + int(sequence)
+    if int(milliseconds) >= _MILLISECONDS:
+        raise FeedError(f"the entry {id} is later than the year 2039, which is not supported")
+    return (int(milliseconds) << _BITS) + int(sequence or 0)
 
 
-def id_of(number: int) -> str:
-    """Return the id of the entry with this number."""
-    return f"{number // _SEQUENCES}-{number % _SEQUENCES}"
+def id_of(offset: int) -> str:
+    """Return the id of the entry at this offset."""
+    return f"{offset >> _BITS}-{offset % _ALL}"
 
 
 class RedisFeed:
@@ -140,7 +146,9 @@ class RedisFeed:
                     raise FeedError(f"the server at {self._where} is not Redis") from None
                 if not await self._passes(error):
                     raise FeedError(self._describe(str(error))) from None
-                why = self._describe(reason_of(error), " cannot be reached")
+                # its own text has the representation of every Sentinel's client
+                reason = "no Sentinel knows the master" if isinstance(error, MasterNotFoundError) else reason_of(error)
+                why = self._describe(reason, " cannot be reached")
             if failing_since is None:
                 failing_since = time.monotonic()
                 self.note(f"{why}; retrying for {self._patience:g} s")
@@ -187,11 +195,11 @@ class RedisPartition:
         if stream is None:
             return OffsetRange(0, 0, 0)
         first, last = stream["first-entry"], stream["last-entry"]
-        ever = number_of(stream["last-generated-id"].decode())
+        ever = offset_of(stream["last-generated-id"].decode())
         ever = ever + 1 if ever else 0  # 0 if nothing was ever written
         if not first or not last:
             return OffsetRange(0, 0, ever)
-        return OffsetRange(number_of(first[0].decode()), number_of(last[0].decode()) + 1, ever)
+        return OffsetRange(offset_of(first[0].decode()), offset_of(last[0].decode()) + 1, ever)
 
     async def _look(self) -> Document | None:
         """Return what Redis knows of the stream; None if it does not exist."""
@@ -200,9 +208,9 @@ class RedisPartition:
             try:
                 information: Document = await client.xinfo_stream(self._stream)
             except ResponseError:
-                if await client.exists(self._stream):
-                    raise
-                return None
+                if not await client.exists(self._stream):
+                    return None
+                information = await client.xinfo_stream(self._stream)  # it may have been created just now
             return information
 
         return await self._ask(look)
@@ -211,16 +219,16 @@ class RedisPartition:
         """See `Partition.committed`."""
 
         group = await self._ask(self._read_group)
-        return None if group is None else number_of(group["last-delivered-id"].decode()) + 1
+        return None if group is None else offset_of(group["last-delivered-id"].decode()) + 1
 
     async def _read_group(self, client: Any) -> Document | None:
         """Return what Redis knows of the consumer group; None if the stream or the group does not exist."""
         try:
             groups: list[Document] = await client.xinfo_groups(self._stream)
         except ResponseError:
-            if await client.exists(self._stream):
-                raise
-            return None
+            if not await client.exists(self._stream):
+                return None
+            groups = await client.xinfo_groups(self._stream)  # it may have been created just now
         return next((group for group in groups if group["name"] == self._group.encode()), None)
 
     def seek(self, offset: int) -> None:
@@ -234,7 +242,7 @@ class RedisPartition:
         after = id_of(max(0, self._next - 1))
         wait = max(1, int(seconds * 1000))
         streams = await self._ask(lambda client: client.xread({self._stream: after}, count=most, block=wait))
-        messages = [Message(number_of(id.decode()), self._value(fields)) for _, read in streams for id, fields in read]
+        messages = [Message(offset_of(id.decode()), self._value(fields)) for _, read in streams for id, fields in read]
         if messages:
             self._next = messages[-1].offset + 1
             if self._added is not None:
@@ -250,7 +258,7 @@ class RedisPartition:
         stream = await self._look()
         if stream is None:
             return
-        ever = number_of(stream["last-generated-id"].decode()) + 1
+        ever = offset_of(stream["last-generated-id"].decode()) + 1
         if ever < self._next:
             if self._went_back not in (None, ever):
                 raise FeedError(
@@ -260,18 +268,18 @@ class RedisPartition:
             self._went_back = ever
             return
         self._went_back = None
-        first = number_of(stream["first-entry"][0].decode()) if stream["first-entry"] else ever
+        first = offset_of(stream["first-entry"][0].decode()) if stream["first-entry"] else ever
         added: int | None = stream.get("entries-added")
-        gone = 0
+        losses = 0
         if ever == self._next:  # all entries are read
-            gone = 0 if added is None or self._added is None else added - self._added
+            losses = 0 if added is None or self._added is None else added - self._added
             self._added = added
         elif first >= self._next and added is not None and self._added is not None:
-            gone = added - stream["length"] - self._added
-            self._added += gone
-        if gone > 0:
-            were = "entry was" if gone == 1 else "entries were"
-            self._note(f"{self.source}: {gone} {were} trimmed before being read")
+            losses = added - stream["length"] - self._added
+            self._added += losses
+        if losses > 0:
+            were = "entry was" if losses == 1 else "entries were"
+            self._note(f"{self.source}: {losses} {were} trimmed before being read")
         elif self._added is None and self._next < self._ever < first:
             self._note(f"{self.source}: entries before {id_of(first)} were trimmed before being read")
         self._ever = ever
@@ -294,6 +302,25 @@ class RedisPartition:
 
         if offset:
             await self._ask(move)
+
+    def number(self, offset: int) -> int:
+        """See `Partition.number`."""
+        return (offset >> _BITS) * _SEQUENCES + min(offset % _ALL, _SEQUENCES)
+
+    def numbered(self, offset: int) -> bool:
+        """See `Partition.numbered`."""
+        return offset % _ALL < _SEQUENCES
+
+    def resume(self, number: int) -> int:
+        """See `Partition.resume`: behind the last entry with a number, so before those of its millisecond without."""
+        if not number:
+            return 0
+        milliseconds, sequence = divmod(number - 1, _SEQUENCES)
+        return (milliseconds << _BITS) + sequence + 1
+
+    def show(self, offset: int) -> str:
+        """See `Partition.show`: the id of the last entry before the offset."""
+        return id_of(max(0, offset - 1))
 
     def place(self, offset: int) -> str:
         """See `Partition.place`."""

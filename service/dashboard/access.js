@@ -69,7 +69,7 @@ export const access = new Access();
 
 /** Call `show` with the reason why the key lacks a scope (null: it has it), now and whenever that changes. */
 export function watchScope(scope, signal, show) {
-  const tell = () => show(access.lacks(scope));
-  access.addEventListener("change", tell, { signal });
-  tell();
+  const report = () => show(access.lacks(scope));
+  access.addEventListener("change", report, { signal });
+  report();
 }

@@ -8,6 +8,7 @@ import { el, freshId, write } from "./dom.js";
 import { thresholdOf } from "./metrics.js";
 import { bytes, count, counted, moment, short } from "./format.js";
 import { OBJECTIVES } from "./objectives.js";
+import { Preview } from "./outcomes.js";
 import { SchemaForm } from "./schema_form.js";
 
 export class Actions {
@@ -15,15 +16,15 @@ export class Actions {
     this.again = again;
     this.take(learner);
     const id = freshId();
-    const button = (text, act, names = "") =>
-      el("button", { type: "button", class: names, text, on: { click: () => this.#tried(act) } });
+    const button = (action, text, act, names = "") =>
+      el("button", { type: "button", class: names, data: { action }, text, on: { click: () => this.#tried(act) } });
     const changes = [
-      learner.config.threshold === null ? null : button("Threshold …", () => this.#threshold()),
-      button("Snapshot …", () => this.#snapshot()),
-      button("Clone …", () => this.#clone()),
-      button("Export", () => this.#export()),
-      button("Delete …", () => this.#delete(), "danger"),
-    ].filter((one) => one !== null);
+      learner.config.threshold === null ? null : button("threshold", "Threshold …", () => this.#changeThreshold()),
+      button("snapshot", "Snapshot …", () => this.#snapshot()),
+      button("clone", "Clone …", () => this.#clone()),
+      button("export", "Export", () => this.#export()),
+      button("delete", "Delete …", () => this.#delete(), "danger"),
+    ].filter((button) => button !== null);
     const why = el("p", { id, class: "withheld", hidden: true });
     this.element = el(
       "div",
@@ -32,7 +33,7 @@ export class Actions {
       why,
     );
     watchScope("admin", signal, (reason) => {
-      for (const one of changes) one.disabled = reason !== null;
+      for (const button of changes) button.disabled = reason !== null;
       why.hidden = reason === null;
       write(why, reason === null ? "" : `Not allowed: ${reason}`);
     });
@@ -54,25 +55,39 @@ export class Actions {
     }
   }
 
-  async #threshold() {
+  /** Have the threshold changed, with these settings entered already. */
+  applyThreshold(entered) {
+    return this.#tried(() => this.#changeThreshold(entered));
+  }
+
+  async #changeThreshold(entered = null) {
     const { algorithms, parts } = await get("algorithms", { interactive: true });
     const { name, config } = this.learner;
     const form = new SchemaForm(parts.threshold, {
       values: config.threshold,
-      defaults: algorithms.find((one) => one.name === config.algorithm)?.usual[config.features.kind]?.threshold,
+      defaults: algorithms.find((entry) => entry.name === config.algorithm)?.usual[config.features.kind]?.threshold,
       choices: { objective: OBJECTIVES },
       whole: true,
+      changed: () => preview.soon(form.read()),
     });
+    if (entered !== null) form.enter(entered);
+    const preview = new Preview(name);
+    preview.show(form.read());
     const done = await dialog({
       title: `What the threshold of ${name} is for`,
       confirm: "Change threshold",
-      body: [el("p", { text: "What was learnt stays; the threshold follows from it at once." }), form.element],
-      submit: () => form.sent((threshold) => ask("PATCH", this.#path(), { body: { threshold } }), "/threshold"),
+      body: [
+        el("p", { text: "What was learnt stays; the threshold follows from it at once." }),
+        form.element,
+        preview.element,
+      ],
+      submit: () => form.submit((threshold) => ask("PATCH", this.#path(), { body: { threshold } }), "/threshold"),
       reason: reasonsOf,
     });
+    preview.end();
     if (done === undefined) return;
     const { value, reason } = thresholdOf(done);
-    const now = value === null ? `there is none yet: ${reason}` : `it is ${short(value)}`;
+    const now = value === null ? `no threshold yet: ${reason}` : `it is ${short(value)}`;
     announce(`The threshold of ${name} follows ${done.config.threshold.objective} now; ${now}.`);
     this.again();
   }

@@ -13,14 +13,14 @@ const path = () => location.hash.split("?", 1)[0];
 
 /** A way on from the page that is shown now, to be gone later; where the reader has left it by then, it is not. */
 export function onward() {
-  const here = path();
+  const current = path();
   return (address) => {
-    if (path() === here) location.hash = address;
+    if (path() === current) location.hash = address;
   };
 }
 
 /** A bound: null if there is none, or one of the other axis; NaN if it is unreadable. */
-function given(query, end, by) {
+function bound(query, end, by) {
   const text = query.get(end);
   if (text === null || query.get("by") === OTHER[by]) return null;
   const number = text.trim() === "" ? NaN : Number(text);
@@ -31,7 +31,7 @@ function given(query, end, by) {
 
 /** A bound in seconds or events; null if there is none that can be read. */
 export function boundOf(query, end, by) {
-  const at = given(query, end, by);
+  const at = bound(query, end, by);
   return Number.isFinite(at) ? at : null;
 }
 
@@ -46,9 +46,9 @@ export function rangeOf(query, by, places) {
 
 /** What of an axis with something at these places is not followed, and why. */
 export function unreadOf(query, by, places) {
-  const [wanted, from, to] = [query.get("by"), given(query, "from", by), given(query, "to", by)];
+  const [axis, from, to] = [query.get("by"), bound(query, "from", by), bound(query, "to", by)];
   const parts = [];
-  if (wanted !== null && wanted !== by) parts.push(`there is no axis “${wanted}” here`);
+  if (axis !== null && axis !== by) parts.push(`there is no axis “${axis}” here`);
   for (const [end, at] of Object.entries({ from, to })) {
     const kind = by === "clock" ? "time (epoch seconds, or ISO 8601)" : "number of events";
     if (at !== null && !Number.isFinite(at)) parts.push(`“${query.get(end)}” (${end}) is no ${kind}`);

@@ -5,8 +5,8 @@
  */
 
 const PATIENCE = 10; // seconds given to one request
-const KEPT = "rarestream-key";
-let held = null; // the key, where the browser keeps nothing for us
+const STORAGE_KEY = "rarestream-key";
+let unstored = null; // the key, where the browser keeps nothing for us
 
 /** Nothing answered, or not in time. */
 export class Away extends Error {
@@ -26,17 +26,17 @@ export class Refused extends Error {
 
 export function theKey() {
   try {
-    return sessionStorage.getItem(KEPT);
+    return sessionStorage.getItem(STORAGE_KEY);
   } catch {
-    return held; // cookies and storage are blocked
+    return unstored; // cookies and storage are blocked
   }
 }
 
 export function keepKey(key) {
-  held = key;
+  unstored = key;
   try {
-    if (key === null) sessionStorage.removeItem(KEPT);
-    else sessionStorage.setItem(KEPT, key);
+    if (key === null) sessionStorage.removeItem(STORAGE_KEY);
+    else sessionStorage.setItem(STORAGE_KEY, key);
   } catch {
     // kept until the page is left
   }
@@ -46,7 +46,7 @@ export function keepKey(key) {
  *
  * Throws Away or Refused.
  */
-export async function send(method, path, { body, json, file, signal, headers = {}, interactive = false } = {}) {
+export async function send(method, path, { body, json, file, signal, headers = {}, interactive = false, keepalive = false } = {}) {
   const key = theKey();
   const all = { ...headers };
   if (key !== null) all.authorization = `Bearer ${key}`;
@@ -60,6 +60,7 @@ export async function send(method, path, { body, json, file, signal, headers = {
       headers: all,
       signal,
       cache: "no-store",
+      keepalive,
       body: text ?? file,
     });
   } catch (error) {
@@ -84,9 +85,9 @@ async function problemOf(reply) {
 }
 
 /** Send a request and read its JSON; null where there is no body. `interactive`: the user caused the request, so ask for a key if one is needed. */
-export async function ask(method, path, { signal, interactive = method !== "GET", patience = PATIENCE, ...sent } = {}) {
+export async function ask(method, path, { signal, interactive = method !== "GET", patience = PATIENCE, ...request } = {}) {
   const limit = AbortSignal.timeout(patience * 1000);
-  const reply = await send(method, path, { ...sent, interactive, signal: signal ? AbortSignal.any([signal, limit]) : limit });
+  const reply = await send(method, path, { ...request, interactive, signal: signal ? AbortSignal.any([signal, limit]) : limit });
   try {
     return reply.status === 204 ? null : await reply.json();
   } catch (error) {
@@ -110,11 +111,9 @@ export const named = (problems, detail) => [
   ...problems.filter(({ pointer }) => pointer !== "/name"),
 ];
 
-export const UNANSWERED = "the server does not answer";
-
 /** What an error says to the reader; whatever is none of ours is a fault of this page, and goes to the console. */
 export function reasonOf(error) {
-  if (error instanceof Away) return UNANSWERED;
+  if (error instanceof Away) return "the server does not answer";
   if (error instanceof Refused) return error.message;
   console.error(error);
   return error instanceof SyntaxError ? "an answer could not be read" : "this page failed; reload it";
@@ -124,7 +123,7 @@ export function reasonOf(error) {
  * field is called that has none here follows from its pointer. */
 export function reasonsOf(error, labels = {}) {
   const problems = error instanceof Refused ? error.errors : [];
-  return [reasonOf(error), ...problems.map((one) => labelled(one, labels))].join("; ");
+  return [reasonOf(error), ...problems.map((problem) => labelled(problem, labels))].join("; ");
 }
 
 /** One problem in words: `“alerts” is -1; expected more than 0`. */

@@ -2,6 +2,7 @@
  *
  *     #/                    overview.js   every learner
  *     #/learners/NAME       learner.js    one of them
+ *     #/alerts/NAME         alerts.js     its scored events, to be labelled
  *     #/compare[/GROUP]     compare.js    the learners of a group on the same events
  *     #/create              create.js     a form for a new one
  *
@@ -15,6 +16,7 @@ import { askKey } from "./dialogs.js";
 import { el, put, write } from "./dom.js";
 import { timeOfDay } from "./format.js";
 import { connection } from "./live.js";
+import * as alerts from "./alerts.js";
 import * as compare from "./compare.js";
 import * as create from "./create.js";
 import * as learner from "./learner.js";
@@ -28,15 +30,16 @@ const main = byId("main");
 const PAGES = [
   [/^\/?$/, "overview", overview.show],
   [/^\/learners\/([^/]+)$/, "overview", learner.show],
+  [/^\/alerts\/([^/]+)$/, "overview", alerts.show],
   [/^\/compare(?:\/([^/]+))?$/, "compare", compare.show],
   [/^\/create$/, "create", create.show],
 ];
 let leave = new AbortController();
-let shown = null; // the address that is on the page
+let current = null; // the address that is on the page
 let overviewLeft = "#/"; // the overview's address as the reader left it, with its filter and sort
 
 function showing(address) {
-  shown = address;
+  current = address;
   if (/^#\/?(\?|$)/.test(address)) overviewLeft = address;
 }
 
@@ -60,21 +63,21 @@ class Place {
       else this.query.set(key, value);
     }
     showing(`#${this.path}${this.query.size > 0 ? `?${this.query}` : ""}`);
-    history.replaceState(null, "", shown);
+    history.replaceState(null, "", current);
   }
 }
 
 function go() {
   const address = location.hash || "#/";
-  if (address === shown) return;
-  const first = shown === null;
+  if (address === current) return;
+  const first = current === null;
   showing(address);
   const [, path, query] = /^#([^?]*)\??(.*)$/s.exec(address);
   leave.abort();
   leave = new AbortController();
   if (!first) leaveDialogs();
   main.replaceChildren();
-  const [match, page, show] = found(path);
+  const [match, page, show] = pageOf(path);
   for (const link of document.querySelectorAll("[data-page]")) {
     put(link, "aria-current", link.dataset.page === page ? "page" : null);
   }
@@ -106,7 +109,7 @@ function decoded(text) {
   }
 }
 
-function found(path) {
+function pageOf(path) {
   for (const [pattern, page, show] of PAGES) {
     const match = pattern.exec(path);
     if (match !== null) return [match, page, show];
@@ -133,10 +136,10 @@ function showConnection() {
   byId("connection").dataset.state = state;
   write(byId("state"), away ? `${reason},` : WORDS[state]);
   const seconds = Math.max(0, Math.ceil((next - Date.now()) / 1000));
-  const kept = at === null ? "" : `; metrics from ${timeOfDay(at)}`;
+  const age = at === null ? "" : `; metrics from ${timeOfDay(at)}`;
   write(
     byId("since"),
-    away ? `retrying ${seconds > 0 ? `in ${seconds} s` : "now"}${kept}` : at === null ? "" : timeOfDay(at),
+    away ? `retrying ${seconds > 0 ? `in ${seconds} s` : "now"}${age}` : at === null ? "" : timeOfDay(at),
   );
   byId("retry").hidden = !away;
 }
@@ -155,18 +158,18 @@ let declined; // the key with which the reader wanted no other
 let unaccepted; // the key that the server rejected
 
 async function changeKey(refused) {
-  const [before, place] = [theKey(), shown];
+  const [before, place] = [theKey(), current];
   const key = await askKey(before, refused);
   showKey();
   if (key === undefined) {
-    if (shown === place) declined = before; // else the page was left, and the next one asks for itself
+    if (current === place) declined = before; // else the page was left, and the next one asks for itself
     return;
   }
   keepKey(key);
   unaccepted = undefined; // even where it is the same one: it may be good by now
   showKey();
   access.renew();
-  shown = null; // the page begins anew, with the new key
+  current = null; // the page begins anew, with the new key
   go();
 }
 

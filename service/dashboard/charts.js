@@ -47,11 +47,11 @@ export const placeOf = (end, clocked) =>
 
 /** How a line with gaps is drawn: a value between two gaps, which no line reaches, as a point. */
 export function drawnAs(values) {
-  const known = values.map((value) => Number.isFinite(value));
-  const alone = known.map((one, i) => one && !known[i - 1] && !known[i + 1]);
-  if (known.filter(Boolean).length < 3) return { mode: "lines+markers" };
+  const present = values.map((value) => Number.isFinite(value));
+  const alone = present.map((value, i) => value && !present[i - 1] && !present[i + 1]);
+  if (present.filter(Boolean).length < 3) return { mode: "lines+markers" };
   return alone.includes(true)
-    ? { mode: "lines+markers", marker: { size: alone.map((one) => (one ? 6 : 0)) } }
+    ? { mode: "lines+markers", marker: { size: alone.map((point) => (point ? 6 : 0)) } }
     : { mode: "lines" };
 }
 
@@ -90,11 +90,11 @@ export class Chart {
   #seen = false;
   #last = 0;
   #timer = 0;
-  #drawn = false;
-  #due = false; // there is something that the drawing under way does not show
+  #listens = false;
+  #stale = false; // there is something that the drawing under way does not show
   #observer;
 
-  constructor({ title, note = null, entries = [], signal, names = "", onRange = null }) {
+  constructor({ name, title, note = null, entries = [], signal, names = "", onRange = null }) {
     this.onRange = onRange;
     this.usual = note ?? "";
     this.note = el("span", { class: "note", text: this.usual });
@@ -103,7 +103,7 @@ export class Chart {
     this.words = el("p", { class: "unseen" });
     this.element = el(
       "figure",
-      { class: `panel chart ${names}` },
+      { class: `panel chart ${names}`, data: { chart: name } },
       el(
         "figcaption",
         {},
@@ -130,13 +130,13 @@ export class Chart {
   /** Say what `specify` gives, and draw it now or when the chart comes into sight. */
   draw(specify) {
     this.#specify = specify;
-    this.#due = true;
+    this.#stale = true;
     this.#soon();
   }
 
   /** Draw the same again: the theme has changed. */
   again() {
-    this.#due = true;
+    this.#stale = true;
     this.#soon();
   }
 
@@ -146,7 +146,7 @@ export class Chart {
   }
 
   async #now() {
-    this.#due = false;
+    this.#stale = false;
     const { traces = [], layout = {}, words = "", nothing = null, note = this.usual, absent = [] } = this.#specify();
     write(this.note, note);
     this.nothing.hidden = nothing === null;
@@ -177,13 +177,13 @@ export class Chart {
     if (this.#timer === ENDED) return;
     this.#last = performance.now();
     this.#timer = 0;
-    if (this.#due) this.#soon();
+    if (this.#stale) this.#soon();
   }
 
   /** A zoom by the reader, to tell it to the other charts. */
   #listen() {
-    if (this.#drawn || this.onRange === null) return;
-    this.#drawn = true;
+    if (this.#listens || this.onRange === null) return;
+    this.#listens = true;
     this.plot.on("plotly_relayout", (change) => {
       if (change["xaxis.autorange"]) this.onRange(null);
       else if (change["xaxis.range[0]"] !== undefined)

@@ -101,7 +101,7 @@ class List {
 
 class Group {
   #latest = null; // the newest comparison
-  #drawn = null; // the comparison whose histories are drawn
+  #source = null; // the comparison whose histories are drawn
   #histories = [];
   #learners = [];
   #by = null; // what the chart's axis goes by, once that is known
@@ -125,10 +125,11 @@ class Group {
       text: "The comparison appears here as soon as the server has answered.",
     });
     this.chart = new Chart({
+      name: "auc",
       title: "AUC over time",
       note: "of each learner's own window",
       signal,
-      onRange: (range) => this.fields.chosen(range),
+      onRange: (range) => this.fields.choose(range),
     });
     this.fields = new RangeFields(place.query, (bounds) => {
       place.keep({ by: null, ...bounds });
@@ -190,7 +191,7 @@ class Group {
       if (reason !== null) write(this.waiting, `The comparison cannot be shown: ${reason}.`);
     });
     const path = groupPath(name, "/compare");
-    const tell = {
+    const handlers = {
       comparison: (comparison) => this.#take(comparison),
       gone: ({ detail }) => {
         this.content.hidden = true;
@@ -198,8 +199,8 @@ class Group {
         write(this.waiting, detail);
       },
     };
-    const poll = async () => tell.comparison(await get(path, { signal }));
-    rounds(() => follow(`${path}/stream`, tell, poll, signal), RARELY, signal); // anew, should the group be gone
+    const poll = async () => handlers.comparison(await get(path, { signal }));
+    rounds(() => follow(`${path}/stream`, handlers, poll, signal), RARELY, signal); // anew, should the group be gone
     this.histories = rounds(
       () => this.#look(),
       HISTORY,
@@ -219,7 +220,7 @@ class Group {
 
   /** Ask for the histories, and for the present, with which each ends, if there was anything new since. */
   async #look() {
-    if (this.#latest === this.#drawn) return false;
+    if (this.#latest === this.#source) return false;
     const comparison = this.#latest;
     const present = comparison.learners.filter((name) => !comparison.gone.includes(name));
     this.#histories = await Promise.all(
@@ -230,7 +231,7 @@ class Group {
         return { name, by, points: events > 0 ? [...points, { events, clock, auc: window.auc }] : points };
       }),
     );
-    this.#drawn = comparison;
+    this.#source = comparison;
     this.#draw();
     return true;
   }
@@ -302,7 +303,7 @@ class Group {
     const ends = window.differences.flatMap(({ interval }) => interval ?? []);
     const reach = Math.max(...ends.map(Math.abs), 0.01) * 1.1;
     drawScale(this.differenceScale, ...(ends.length > 0 ? [-reach, reach].map(signed(3)) : NO_ENDS));
-    const rows = window.differences.map((one, i) => ({ ...one, ...tests[i].evidence, place: i }));
+    const rows = window.differences.map((difference, i) => ({ ...difference, ...tests[i].evidence, place: i }));
     arrange(
       this.differences,
       rows,
@@ -341,12 +342,12 @@ class Group {
       .flatMap(({ points }) => points.map((point) => (clocked ? point.clock : point.events)))
       .filter((place) => place !== null); // the first rows may be older than any time that is known
     const by = clocked ? "clock" : "events";
-    const kept = rangeOf(this.place.query, by, places);
-    const range = kept ?? widened(places, by);
+    const selection = rangeOf(this.place.query, by, places);
+    const range = selection ?? widened(places, by);
     if (histories.length > 0) { // before, the axis is not known
       if (this.#by !== by) this.fields.show(by);
       this.#by = by;
-      this.fields.tell(places);
+      this.fields.showUnread(places);
     }
     this.key.replaceChildren(legend(learners.map((name) => ({ text: name, ...lineOf(name) }))));
     this.chart.draw(() =>
@@ -368,7 +369,7 @@ class Group {
                 ...(clocked ? { type: "date" } : { title: "labelled events", tickformat: "," }),
                 ...(range === null ? {} : { range: range.map((place) => (clocked ? local(place) : place)) }),
               },
-              uirevision: JSON.stringify(kept), // a zoom outlives new points
+              uirevision: JSON.stringify(selection), // a zoom outlives new points
             },
             words: histories
               .map(({ name, points }) => `${name} ${points.at(-1).auc?.toFixed(4) ?? "undefined"}`)

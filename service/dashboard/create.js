@@ -11,7 +11,7 @@ import { OBJECTIVES } from "./objectives.js";
 import { SchemaForm, within } from "./schema_form.js";
 
 const PATIENCE = 300; // seconds: the first of its kind on a machine waits for its kernels
-const USUAL = "cbr-diag"; // the algorithm that is proposed
+const USUAL = "auto"; // the algorithm that is proposed
 const SLOW = 1.5; // seconds after which the page explains the wait
 
 const PARTS = [
@@ -62,7 +62,7 @@ export function show(main, place, signal) {
 
 class Creation {
   constructor({ algorithms, parts }, place, signal) {
-    this.algorithms = new Map(algorithms.map((one) => [one.name, one]));
+    this.algorithms = new Map(algorithms.map((algorithm) => [algorithm.name, algorithm]));
     this.parts = parts;
     this.place = place;
     this.featureForms = new Map(); // kind -> its form
@@ -96,15 +96,15 @@ class Creation {
         ),
       ),
     );
-    const wanted = place.query.get("algorithm") ?? USUAL;
-    this.algorithm.value = this.algorithms.has(wanted) ? wanted : USUAL;
-    this.wanted = place.query.get("kind");
+    const initial = place.query.get("algorithm") ?? USUAL;
+    this.algorithm.value = this.algorithms.has(initial) ? initial : USUAL;
+    this.initial = place.query.get("kind");
     this.unread = unreadNote(); // the address keeps what it is about, until another is chosen
     this.unread.id = freshId();
     put(this.algorithm, "aria-describedby", this.unread.id);
     this.summary = el("p", { class: "help" });
     this.text = el("pre", { tabindex: "0" });
-    this.kind = el("select", { id: ids.kind, on: { change: () => this.#chosen() } });
+    this.kind = el("select", { id: ids.kind, on: { change: () => this.#chooseKind() } });
     this.kindTrouble = el("p", { class: "trouble", role: "alert" });
     this.params = el("div");
     this.features = el("div");
@@ -153,7 +153,12 @@ class Creation {
         el("div", { class: "settings" }, setting(ids.kind, "kind", this.kind, this.kindTrouble)),
         this.features,
       ),
-      el("section", { class: "panel" }, el("h2", { text: "Parameters of the algorithm" }), this.params),
+      el(
+        "section",
+        { class: "panel", data: { part: "params" } },
+        el("h2", { text: "Parameters of the algorithm" }),
+        this.params,
+      ),
       this.others,
       this.trouble,
       el("details", { class: "panel" }, el("summary", { text: "The request that is sent" }), this.preview),
@@ -169,18 +174,18 @@ class Creation {
       write(why, note ?? "");
     });
     this.#turned();
-    this.#tell();
+    this.#showUnread();
   }
 
   /** The reader chose another algorithm. */
   #another() {
     this.#turned();
-    this.place.keep({ algorithm: this.algorithm.value, kind: this.kind.value === this.wanted ? this.wanted : null });
-    this.#tell();
+    this.place.keep({ algorithm: this.algorithm.value, kind: this.kind.value === this.initial ? this.initial : null });
+    this.#showUnread();
   }
 
   /** Say what of the address is not followed. */
-  #tell() {
+  #showUnread() {
     const [algorithm, kind] = ["algorithm", "kind"].map((key) => this.place.query.get(key));
     const parts = [];
     if (algorithm !== null && algorithm !== this.algorithm.value) parts.push(`there is no algorithm “${algorithm}”`);
@@ -190,15 +195,15 @@ class Creation {
 
   /** Show what the algorithm takes. */
   #turned() {
-    const one = this.algorithms.get(this.algorithm.value);
-    write(this.summary, one.summary);
-    write(this.text, one.description);
-    const possible = Object.keys(KINDS).filter((kind) => one.sparse || kind === "dense" || kind === "table");
+    const algorithm = this.algorithms.get(this.algorithm.value);
+    write(this.summary, algorithm.summary);
+    write(this.text, algorithm.description);
+    const possible = Object.keys(KINDS).filter((kind) => algorithm.sparse || kind === "dense" || kind === "table");
     this.kind.replaceChildren(...possible.map((kind) => el("option", { value: kind, text: KINDS[kind] })));
-    if (possible.includes(this.wanted)) this.kind.value = this.wanted;
-    this.paramForm = this.#form(one.params, {}, "Parameters of the algorithm");
+    if (possible.includes(this.initial)) this.kind.value = this.initial;
+    this.paramForm = this.#form(algorithm.params, {}, "Parameters of the algorithm");
     this.params.replaceChildren(
-      Object.keys(one.params.properties).length === 0
+      Object.keys(algorithm.params.properties).length === 0
         ? el("p", { class: "quiet", text: "It has none." })
         : this.paramForm.element,
     );
@@ -207,16 +212,16 @@ class Creation {
 
   /** The settings beside, with their defaults for these features. */
   #others() {
-    const one = this.algorithms.get(this.algorithm.value);
-    const usual = one.usual[this.kind.value] ?? {};
+    const algorithm = this.algorithms.get(this.algorithm.value);
+    const usual = algorithm.usual[this.kind.value] ?? {};
     for (const { dataset, open } of this.others.children) this.unfolded[dataset.part] = open;
     this.otherForms = new Map();
     const learner = { ...this.parts.learner, properties: { ...this.parts.learner.properties } };
-    if (!one.batch) {
+    if (!algorithm.batch) {
       delete learner.properties.refit_every;
       delete learner.properties.refit_window;
     }
-    const parts = PARTS.filter(([part]) => !one.ordinal || !["threshold", "calibration"].includes(part));
+    const parts = PARTS.filter(([part]) => !algorithm.ordinal || !["threshold", "calibration"].includes(part));
     this.others.replaceChildren(
       ...parts.map(([part, title, what]) => {
         const choices = part === "threshold" ? { objective: OBJECTIVES } : {};
@@ -241,11 +246,11 @@ class Creation {
   }
 
   /** A kind of features, which stays where another algorithm takes it, too. */
-  #chosen() {
-    this.wanted = this.kind.value;
-    this.place.keep({ kind: this.wanted });
+  #chooseKind() {
+    this.initial = this.kind.value;
+    this.place.keep({ kind: this.initial });
     this.#features();
-    this.#tell();
+    this.#showUnread();
   }
 
   #features() {
@@ -288,14 +293,16 @@ class Creation {
     this.#refuse([], "");
     const timer = setTimeout(() => write(this.waiting, WAITING), SLOW * 1000);
     try {
-      await ask("PUT", learnerPath(name || NAMELESS), { body: this.#body(), patience: PATIENCE });
+      const { warnings } = await ask("PUT", learnerPath(name || NAMELESS), { body: this.#body(), patience: PATIENCE });
       announce(`${name} is created.`);
+      for (const warning of warnings) announce(`Warning: ${name}: ${labelled(warning)}`, { alarm: true });
       go(`#/learners/${encodeURIComponent(name)}`);
     } catch (error) {
       if (!this.element.isConnected) announce(`${name} is not created: ${reasonsOf(error)}`, { alarm: true });
       const problems = error instanceof Refused ? error.errors : [];
       if (error.code === "name-taken") this.#refuse([{ pointer: "/name", detail: error.message }], "");
       else this.#refuse(name === "" ? named(problems, "a learner needs a name") : problems, reasonOf(error));
+      for (const line of this.trouble.children) untilAnswered(line, error);
     }
     clearTimeout(timer);
     write(this.waiting, "");
@@ -321,15 +328,14 @@ class Creation {
     left = left.filter(({ pointer }) => pointer !== "/name");
     for (const [part, form] of forms) {
       const before = left.length;
-      left = within(left, `/${part}`, (own) => form.refuse(own));
+      left = within(left, `/${part}`, (problems) => form.refuse(problems));
       if (left.length < before) form.element.closest("details")?.setAttribute("open", "");
     }
     left = this.wholeForm.refuse(left);
     this.trouble.hidden = whole === "";
     const titles = Object.fromEntries(PARTS.map(([part, title]) => [`/${part}`, title]));
-    const words = left.map((one) => labelled(one, titles));
+    const words = left.map((problem) => labelled(problem, titles));
     this.trouble.replaceChildren(...[whole, ...words].filter(Boolean).map((text) => el("p", { text })));
-    [...this.trouble.children].forEach(untilAnswered);
     this.element.querySelector("[aria-invalid]")?.focus();
   }
 }

@@ -8,16 +8,16 @@ const SQUARE = { range: [-0.02, 1.02] };
 
 export class Curves {
   constructor(signal) {
-    const chart = (title, note, entries = []) => new Chart({ title, note, entries, signal });
+    const chart = (name, title, note, entries = []) => new Chart({ name, title, note, entries, signal });
     const live = { text: "live decisions", number: 1, dash: "mark" };
-    this.roc = chart("ROC", "recall by false positive rate", [{ text: "every threshold", number: 0 }, live]);
-    this.pr = chart("Precision and recall", null, [{ text: "every threshold", number: 0 }, live]);
-    this.scores = chart("Scores by class", "share of each class", [
+    this.roc = chart("roc", "ROC", "recall by false positive rate", [{ text: "every threshold", number: 0 }, live]);
+    this.pr = chart("precision-recall", "Precision and recall", null, [{ text: "every threshold", number: 0 }, live]);
+    this.scores = chart("scores", "Scores by class", "share of each class", [
       { text: "negative", number: 0 },
       { text: "positive", number: 1 },
       { text: "alerts begin", number: 5, dash: "dash" },
     ]);
-    this.reliability = chart("Calibration", "predicted vs. observed", [
+    this.reliability = chart("calibration", "Calibration", "predicted vs. observed", [
       { text: "share that is positive", number: 0 },
       { text: "perfect calibration", number: 5, dash: "dot" },
     ]);
@@ -49,7 +49,7 @@ export class Curves {
       hovertemplate: `${text}<extra></extra>`,
       marker: { color: colour("--line-1"), size: 13, symbol: "diamond", line: { color: colour("--panel"), width: 2 } },
     });
-    const found = `recall ${share(at.tpr ?? 0)}, false positive rate ${share(at.fpr ?? 0)}`;
+    const rates = `recall ${share(at.tpr ?? 0)}, false positive rate ${share(at.fpr ?? 0)}`;
     this.roc.draw(() =>
       nothing
         ? { nothing }
@@ -64,14 +64,14 @@ export class Curves {
                 customdata: curves.roc.threshold,
                 hovertemplate: "score %{customdata:.3~g}: recall %{y:.3f}, false positive rate %{x:.3f}<extra></extra>",
               },
-              mark(at.fpr, at.tpr, found),
+              mark(at.fpr, at.tpr, rates),
             ],
             layout: {
               hovermode: "closest",
               xaxis: { ...SQUARE, title: "false positive rate" },
               yaxis: { ...SQUARE, title: "recall" },
             },
-            words: `The live decisions: ${found}.`,
+            words: `The live decisions: ${rates}.`,
           },
     );
     const precision = at.precision === null ? "no alerts, so no precision" : `precision ${share(at.precision)}`;
@@ -149,20 +149,20 @@ export class Curves {
   #reliable({ count: events, mean_probability: predicted, share_positive: observed }) {
     const all = events.reduce((a, b) => a + b, 0);
     if (all === 0) return { nothing: "Nothing to draw: no events in the window yet." };
-    const kept = events.map((_, i) => i).filter((i) => events[i] > 0);
-    const top = Math.max(...kept.map((i) => Math.max(predicted[i], observed[i])));
+    const filled = events.map((_, i) => i).filter((i) => events[i] > 0);
+    const top = Math.max(...filled.map((i) => Math.max(predicted[i], observed[i])));
     const end = Math.min(1, top * 1.1 + 0.01);
     return {
       traces: [
         { x: [0, end], y: [0, end], mode: "lines", line: line(5, "dot", 1), hoverinfo: "skip" },
         {
           // bins of few events are as small as what they say
-          x: kept.map((i) => predicted[i]),
-          y: kept.map((i) => observed[i]),
+          x: filled.map((i) => predicted[i]),
+          y: filled.map((i) => observed[i]),
           mode: "lines+markers",
           line: { color: veil("--line-0", 0.45), width: 1 },
-          marker: { color: colour("--line-0"), size: kept.map((i) => 6 + 2 * Math.log10(events[i])), opacity: 1 },
-          customdata: kept.map((i) => counted(events[i], "event")),
+          marker: { color: colour("--line-0"), size: filled.map((i) => 6 + 2 * Math.log10(events[i])), opacity: 1 },
+          customdata: filled.map((i) => counted(events[i], "event")),
           hovertemplate: "predicted %{x:.1%}, observed %{y:.1%}, of %{customdata}<extra></extra>",
         },
       ],
@@ -171,7 +171,7 @@ export class Curves {
         xaxis: { title: "predicted probability", tickformat: ".3~p", range: [-0.02 * end, end] },
         yaxis: { tickformat: ".3~p", rangemode: "tozero" },
       },
-      words: kept.map((i) => `Predicted ${share(predicted[i])}, observed ${share(observed[i])} of ${count(events[i])}.`).join(" "),
+      words: filled.map((i) => `Predicted ${share(predicted[i])}, observed ${share(observed[i])} of ${count(events[i])}.`).join(" "),
     };
   }
 }
@@ -180,19 +180,19 @@ export class Curves {
 export class Confusion {
   #table = el("table", {}, el("caption"), el("thead"), el("tbody"));
 
-  constructor() {
+  constructor(title = "Confusion matrix", names = "panel confusion") {
     // it scrolls where there are many ranks: focusable, so that keys do that too
     this.element = el(
       "section",
-      { class: "panel confusion" },
-      el("h3", { text: "Confusion matrix" }),
-      el("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": "Confusion matrix" }, this.#table),
+      { class: names },
+      el("h3", { text: title }),
+      el("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": title }, this.#table),
     );
   }
 
-  classes({ tp, fp, tn, fn }) {
+  classes({ tp, fp, tn, fn }, caption = null) {
     this.#fill(
-      `Events of the window at ${timeOfDay(new Date())}: truth by row, decision by column; shares of each row`,
+      caption ?? `Events of the window at ${timeOfDay(new Date())}: truth by row, decision by column; shares of each row`,
       ["no alert", "alert"],
       ["negative", "positive"],
       [

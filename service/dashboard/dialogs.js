@@ -28,7 +28,7 @@ export function dialog({ title, body, confirm = "OK", dangerous = false, submit,
     );
     const box = el("dialog", { class: names, "aria-labelledby": label }, form);
     let result;
-    let sent = null; // settles once what was confirmed has come to its end
+    let task = null; // settles once what was confirmed has come to its end
     const confirmed = async () => {
       trouble.hidden = true;
       write(away, "Close");
@@ -38,18 +38,18 @@ export function dialog({ title, body, confirm = "OK", dangerous = false, submit,
       } catch (error) {
         trouble.textContent = reason(error);
         trouble.hidden = false;
-        untilAnswered(trouble);
-        if (!box.open) announce(`${title.replace(/\?$/, "")}: ${trouble.textContent}`, { alarm: true });
+        untilAnswered(trouble, error);
+        if (!box.open) announce(`${title} – ${trouble.textContent}`, { alarm: true });
       }
       write(away, CANCEL);
     };
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      once(go, () => (sent = confirmed()));
+      once(go, () => (task = confirmed()));
     });
     box.addEventListener("close", async () => {
       box.remove();
-      await sent;
+      await task;
       resolve(result);
     });
     document.body.append(box);

@@ -64,9 +64,9 @@ function updateGroup(card, { name, config, events, failed, tests }, rows) {
     ({ name }) => name,
     makeMember,
     (item, { row, window }) => {
-      const known = Number.isFinite(window?.auc);
-      write(item.querySelector("span"), known ? fixed(3)(window.auc) : NOTHING);
-      put(item, "title", known ? intervalWords(row) : `no AUC to show: ${whyNone(row)}`);
+      const hasAuc = Number.isFinite(window?.auc);
+      write(item.querySelector("span"), hasAuc ? fixed(3)(window.auc) : NOTHING);
+      put(item, "title", hasAuc ? intervalWords(row) : `no AUC to show: ${whyNone(row)}`);
       drawWhisker(item.querySelector("svg"), window?.auc ?? null, window?.auc_interval ?? null, { low, high });
     },
   );

@@ -1,13 +1,23 @@
-/* A learner's metrics over time: charts that share an axis, the drift alarms on it, and the part that is shown. */
+/* A learner's metrics over time: charts that share an axis, alarms and annotations on it, and the part that is shown. */
 
 import { rangeOf } from "./address.js";
 import { Chart, colour, drawnAs, line, veil, widened } from "./charts.js";
 import { el } from "./dom.js";
-import { count, counted, fixed, local, NOTHING, servedOf, share, unitOf } from "./format.js";
+import { ALARMS, annotationWords } from "./alarm_words.js";
+import { counted, local, NOTHING, servedOf, unitOf } from "./format.js";
 import { chartsOf } from "./history_charts.js";
 import { RangeFields } from "./range.js";
 
 const SINCE = "since the start";
+const SIGNS = 12; // marks with a sign above their line
+const LONGEST = 120; // characters of a mark's text
+
+/** Text as Plotly shows it, which reads tags and entities. */
+const plain = (text) =>
+  (text.length > LONGEST ? `${text.slice(0, LONGEST)} …` : text)
+    .replaceAll("&", "&amp;")
+    .replaceAll("<", "&lt;")
+    .replace(/\s+/g, " ");
 
 /* The key of a chart: of more than two trends since the start one entry tells of all, as each has its line's colour. */
 function entriesOf(lines) {
@@ -26,6 +36,7 @@ export class Histories {
   #charts;
   #points = [];
   #alarms = [];
+  #annotations = [];
   #metrics = null;
   #by = null;
   #offersTime = null; // as an axis; null: no axis can be chosen yet
@@ -48,12 +59,13 @@ export class Histories {
     this.#charts = chartsOf(ranks).map((kind) => ({
       kind,
       chart: new Chart({
+        name: kind.name,
         title: kind.title,
         note: kind.note,
         signal,
         names: kind.wide ? "wide" : "",
         entries: entriesOf(kind.lines),
-        onRange: (range) => this.fields.chosen(range),
+        onRange: (range) => this.fields.choose(range),
       }),
     }));
     this.element = el(
@@ -68,8 +80,8 @@ export class Histories {
     this.#points = points;
     const clocks = points.map(({ clock }) => clock).filter((clock) => clock !== null);
     const by = usual === "clock" && clocks.length > 1 && clocks[0] === clocks.at(-1) ? "events" : usual;
-    const wanted = this.#place.query.get("by");
-    this.#by = wanted === "events" || (wanted === "clock" && by === "clock") ? wanted : by;
+    const axis = this.#place.query.get("by");
+    this.#by = axis === "events" || (axis === "clock" && by === "clock") ? axis : by;
     if (this.#offersTime !== (by === "clock")) this.#offer(by === "clock"); // at first, and where the first time came
     this.draw();
   }
@@ -87,8 +99,10 @@ export class Histories {
     this.draw();
   }
 
-  alarms(alarms) {
+  /** Draw these on the axis, but for fits, which are many. */
+  mark(alarms, annotations) {
     this.#alarms = alarms;
+    this.#annotations = annotations.filter(({ kind }) => kind !== "fit");
     this.draw();
   }
 
@@ -96,7 +110,7 @@ export class Histories {
   #at = (point) => (this.#by === "clock" ? (point.clock === null ? null : local(point.clock)) : point.events);
 
   draw() {
-    if (this.#by !== null) this.fields.tell(this.#places());
+    if (this.#by !== null) this.fields.showUnread(this.#places());
     for (const { kind, chart } of this.#charts) chart.draw(() => this.#specified(kind));
   }
 
@@ -129,41 +143,61 @@ export class Histories {
     if (none !== null) return { nothing: `Nothing to draw: ${none}.` };
     const points = this.#all();
     const valueOf = ({ column, of }) => (of ? (point) => of(point, this.#size) : (point) => point[column] ?? null);
-    const drawn = kind.lines.filter((one) => points.some((point) => Number.isFinite(valueOf(one)(point))));
-    if (drawn.length === 0) return { nothing: this.#why(kind, points) };
+    const visible = kind.lines.filter((series) => points.some((point) => Number.isFinite(valueOf(series)(point))));
+    if (visible.length === 0) return { nothing: this.#why(kind, points) };
     const x = points.map(this.#at);
     const traces = [];
     const [unit, unitSize] = kind.seconds
-      ? unitOf(Math.max(...drawn.flatMap((one) => points.map(valueOf(one)))))
+      ? unitOf(Math.max(...visible.flatMap((series) => points.map(valueOf(series)))))
       : [null, 1];
     if (kind.band) traces.push(...this.#band(kind.band, points, x));
     const words = [];
-    for (const one of drawn) {
-      const trends = [{ text: one.text, value: valueOf(one), look: line(one.number, one.dash) }];
-      if (one.since) {
-        const value = (point) => point[`since_start_${one.since}`] ?? null;
-        trends.push({ text: `${one.text} ${SINCE}`, value, look: line(one.number, "dot", 1.5) });
+    for (const series of visible) {
+      const trends = [{ text: series.text, value: valueOf(series), look: line(series.number, series.dash) }];
+      if (series.since) {
+        const value = (point) => point[`since_start_${series.since}`] ?? null;
+        trends.push({ text: `${series.text} ${SINCE}`, value, look: line(series.number, "dot", 1.5) });
       }
       for (const { text, value, look } of trends) {
         const y = points.map(value);
-        const last = y.findLast((one) => one !== null);
+        const last = y.findLast((number) => number !== null);
         if (last === undefined) continue;
         words.push(`${text} ${kind.write(last)}`);
         traces.push({
           name: text,
           x,
-          y: y.map((one) => (one === null ? null : one / unitSize)),
+          y: y.map((number) => (number === null ? null : number / unitSize)),
           ...drawnAs(y),
           line: look,
-          customdata: y.map((one) => (one === null ? NOTHING : kind.write(one))),
+          customdata: y.map((number) => (number === null ? NOTHING : kind.write(number))),
           hovertemplate: "%{customdata}",
         });
       }
     }
-    const alarms = this.#alarms.filter((alarm) => this.#at(alarm) !== null);
-    if (alarms.length > 0) words.push(counted(alarms.length, "drift alarm"));
-    const absent = kind.lines.filter((one) => !drawn.includes(one)).flatMap(({ text }) => [text, `${text} ${SINCE}`]);
-    return { traces, layout: this.#layout(kind, traces, alarms, unit), words: `Now: ${words.join(", ")}.`, absent };
+    const marks = this.#marks();
+    for (const thing of ["drift alarm", "annotation"]) {
+      const n = marks.filter((mark) => mark.thing === thing).length;
+      if (n > 0) words.push(counted(n, thing));
+    }
+    const others = kind.lines.filter((series) => !visible.includes(series));
+    const absent = others.flatMap(({ text }) => [text, `${text} ${SINCE}`]);
+    return { traces, layout: this.#layout(kind, traces, marks, unit), words: `Now: ${words.join(", ")}.`, absent };
+  }
+
+  /** What stands on the axis besides points: {thing, x, look, sign, text}. */
+  #marks() {
+    const quiet = { color: colour("--quiet"), width: 1, dash: "dot" };
+    const alarms = this.#alarms.map((alarm) => {
+      const { name, dash } = ALARMS[alarm.kind];
+      const color = colour(alarm.state === "resolved" ? "--quiet" : "--bad");
+      const text = `drift: ${name}, ${alarm.state}`;
+      return { thing: "drift alarm", x: this.#at(alarm), look: { color, width: 1.5, dash }, sign: "▼", text };
+    });
+    const annotations = this.#annotations.map((entry) => {
+      const text = plain(annotationWords(entry));
+      return { thing: "annotation", x: this.#at(entry), look: quiet, sign: "◆", text };
+    });
+    return [...annotations, ...alarms].filter(({ x }) => x !== null);
   }
 
   /** The interval, stretch by stretch: where it is null nothing is drawn. */
@@ -202,13 +236,13 @@ export class Histories {
     const clocked = this.#by === "clock";
     const places = this.#places();
     const ends = (range) => range?.map((place) => (clocked ? local(place) : place)) ?? null;
-    const chosen = ends(rangeOf(this.#place.query, this.#by, places));
-    return { chosen, range: chosen ?? ends(widened(places, this.#by)) };
+    const selection = ends(rangeOf(this.#place.query, this.#by, places));
+    return { selection, range: selection ?? ends(widened(places, this.#by)) };
   }
 
-  #layout(kind, traces, alarms, unit) {
-    const { chosen, range } = this.#range();
-    const within = (x) => chosen === null || (chosen[0] <= x && x <= chosen[1]);
+  #layout(kind, traces, marks, unit) {
+    const { selection, range } = this.#range();
+    const within = (x) => selection === null || (selection[0] <= x && x <= selection[1]);
     const values = traces.flatMap(({ x, y }) => y.filter((value, i) => Number.isFinite(value) && within(x[i])));
     if (values.length === 0) values.push(0, 1);
     let [low, high] = [Math.min(...values), Math.max(...values)];
@@ -229,31 +263,29 @@ export class Histories {
         ...(kind.percent ? { tickformat: ".3~p" } : {}),
         ...(unit === null ? {} : { ticksuffix: ` ${unit}` }),
       },
-      shapes: alarms.map((alarm) => ({
+      shapes: marks.map(({ x, look }) => ({
         type: "line",
         xref: "x",
         yref: "paper",
-        x0: this.#at(alarm),
-        x1: this.#at(alarm),
+        x0: x,
+        x1: x,
         y0: 0,
         y1: 1,
         layer: "below",
-        line: { color: colour("--bad"), width: 1.5, dash: alarm.kind === "auc" ? "dash" : "dot" },
+        line: look,
       })),
-      annotations: alarms
-        .slice(-6)
-        .map((alarm) => ({
-          x: this.#at(alarm),
-          xref: "x",
-          y: 1,
-          yref: "paper",
-          yanchor: "bottom",
-          showarrow: false,
-          text: "▼",
-          font: { color: colour("--bad"), size: 11 },
-          hovertext: `drift: ${alarm.kind === "auc" ? "AUC" : "scores"}`,
-        })),
-      uirevision: JSON.stringify(chosen), // a zoom outlives new points
+      annotations: marks.slice(-SIGNS).map(({ x, look, sign, text }) => ({
+        x,
+        xref: "x",
+        y: 1,
+        yref: "paper",
+        yanchor: "bottom",
+        showarrow: false,
+        text: sign,
+        font: { color: look.color, size: 11 },
+        hovertext: text,
+      })),
+      uirevision: JSON.stringify(selection), // a zoom outlives new points
     };
   }
 
@@ -271,7 +303,7 @@ export class Histories {
       clocked ? el("option", { value: "clock", text: "time" }) : null,
       el("option", { value: "events", text: "labelled events" }),
     ];
-    this.#axis.replaceChildren(...axes.filter((one) => one !== null));
+    this.#axis.replaceChildren(...axes.filter((axis) => axis !== null));
     this.#axis.value = this.#by;
     this.fields.show(this.#by);
   }
@@ -283,8 +315,3 @@ export class Histories {
     this.draw();
   }
 }
-
-export const alarmWords = ({ kind, before, after, events }) =>
-  kind === "auc"
-    ? `the AUC fell from ${fixed(3)(before)} to ${fixed(3)(after)}, at event ${count(events)}`
-    : `the served scores changed: ${share(after)} are above one that ${share(before)} were, at event ${count(events)}`;

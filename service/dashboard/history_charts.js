@@ -9,6 +9,7 @@ const FINE = fixed(3);
  * is nothing to draw, or null. */
 const CLASSES = [
   {
+    name: "ranking",
     title: "Ranking",
     wide: true,
     note: "in the window, with the AUC's 95 % interval",
@@ -21,6 +22,7 @@ const CLASSES = [
     ],
   },
   {
+    name: "decisions",
     title: "Decisions",
     note: "in the window",
     write: FINE,
@@ -32,6 +34,7 @@ const CLASSES = [
     ],
   },
   {
+    name: "threshold",
     title: "Threshold",
     note: "of the probability",
     none: ({ threshold, undefined: reasons }) => (threshold === null ? (reasons["/threshold"] ?? "none yet") : null),
@@ -40,6 +43,7 @@ const CLASSES = [
     lines: [{ column: "threshold", text: "threshold", number: 0 }],
   },
   {
+    name: "positives",
     title: "Positives and alerts",
     note: "share of the window's events",
     write: share,
@@ -54,6 +58,7 @@ const CLASSES = [
 ];
 const RANKS = [
   {
+    name: "error",
     title: "Error",
     note: "in the window, in ranks",
     wide: true,
@@ -62,14 +67,16 @@ const RANKS = [
     lines: [{ column: "mae", text: "mean absolute error", number: 0, since: "mae" }],
   },
   {
+    name: "accuracy",
     title: "Accuracy",
     note: "in the window",
     write: FINE,
     lines: [{ column: "accuracy", text: "accuracy", number: 0, since: "accuracy" }],
   },
 ];
-const BOTH = [
+const COMMON = [
   {
+    name: "rate",
     title: "Events per second",
     note: "by the events' own times",
     write: rate,
@@ -77,6 +84,7 @@ const BOTH = [
     lines: [{ column: "events_per_second", text: "events per second", number: 0 }],
   },
   {
+    name: "coverage",
     title: "Label coverage",
     note: "share of served events",
     write: share,
@@ -85,6 +93,7 @@ const BOTH = [
     lines: [{ column: "label_coverage", text: "label coverage", number: 0, since: "label_coverage" }],
   },
   {
+    name: "delay",
     title: "Label delay",
     note: "from an event to its label",
     write: duration,
@@ -98,4 +107,4 @@ const BOTH = [
 ];
 
 /** The charts of an ordinal learner (`ranks`), or of one of two classes. */
-export const chartsOf = (ranks) => [...(ranks ? RANKS : CLASSES), ...BOTH];
+export const chartsOf = (ranks) => [...(ranks ? RANKS : CLASSES), ...COMMON];

@@ -15,7 +15,7 @@ export function importing(signal) {
     type: "file",
     hidden: true,
     "aria-label": "File of an exported learner",
-    on: { change: () => file.files.length > 0 && chosen(file) },
+    on: { change: () => file.files.length > 0 && importFile(file) },
   });
   const button = el("button", {
     type: "button",
@@ -35,13 +35,13 @@ export function importing(signal) {
 }
 
 /** Ask for the learner's name and send the file. */
-async function chosen(input) {
+async function importFile(input) {
   const [file] = input.files;
   const go = onward();
   input.value = ""; // so that the same file can be chosen again
   const id = freshId();
   const name = el("input", { id, value: nameOf(file.name), autocomplete: "off", spellcheck: "false" });
-  let sent;
+  let requestedName;
   const done = await dialog({
     title: "Import a learner",
     confirm: "Import it",
@@ -55,11 +55,11 @@ async function chosen(input) {
       name,
     ],
     submit: () => {
-      sent = name.value.trim();
-      return ask("POST", learnerPath(sent || NAMELESS, "/import"), { file, patience: PATIENCE });
+      requestedName = name.value.trim();
+      return ask("POST", learnerPath(requestedName || NAMELESS, "/import"), { file, patience: PATIENCE });
     },
     reason: (error) => {
-      if (sent === "" && error instanceof Refused) {
+      if (requestedName === "" && error instanceof Refused) {
         error.errors = named(error.errors, "is empty: a learner needs a name");
       }
       return reasonsOf(error, { "/name": "Name of the learner" });

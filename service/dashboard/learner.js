@@ -8,10 +8,17 @@ import { announce } from "./dialogs.js";
 import { arrange, el, put, write } from "./dom.js";
 import { ago, bytes, count, counted, duration, moment, wholeMoment } from "./format.js";
 import { MetricTable, Tiles } from "./metrics.js";
-import { alarmWords, Histories } from "./history.js";
+import { alarmWords } from "./alarm_words.js";
+import { Alarms } from "./alarms.js";
+import { Health } from "./health.js";
+import { Histories } from "./history.js";
 import { absent, connection, follow, RARELY, rounds } from "./live.js";
 import { Scoring } from "./scoring.js";
 import { Snapshots } from "./snapshots.js";
+import { Fields } from "./fields.js";
+import { Segments } from "./segments.js";
+import { Members } from "./members.js";
+import { Thresholds } from "./thresholds.js";
 import { Weights } from "./weights.js";
 
 const DOCUMENT = 4; // seconds between looks at the learner's document
@@ -79,7 +86,6 @@ const nobody = (name, why) =>
   );
 
 class Page {
-  #alarms = [];
   #moved = true; // events have come since the curves were drawn
   #learner = null; // its document
 
@@ -91,18 +97,27 @@ class Page {
     this.state = el("p", { class: "readiness" });
     this.facts = el("dl", { class: "facts" });
     this.actions = new Actions(learner, signal, again);
+    this.health = new Health(this.ranks);
     this.tiles = new Tiles(this.ranks);
     this.histories = new Histories(this.ranks, learner.config.window, place, signal);
-    this.alarmList = el("ol", { class: "alarms" });
-    this.alarmNone = el("p", { class: "quiet", text: "None so far." });
+    this.alarms = new Alarms(learner, signal, (alarms, annotations) => {
+      this.histories.mark(alarms, annotations);
+      this.health.take({ alarms });
+    });
     this.curves = this.ranks ? null : new Curves(signal);
     this.confusion = this.ranks ? new Confusion() : this.curves.confusion;
     this.table = new MetricTable(this.ranks);
     this.snapshots = new Snapshots(learner, signal, again);
     this.scoring = new Scoring(learner, signal);
-    this.weights = new Weights(learner, signal, (names) => this.scoring.met(names));
+    this.thresholds = this.ranks ? null : new Thresholds(learner, signal, (settings) => this.actions.applyThreshold(settings));
+    this.segments = this.ranks ? null : new Segments(learner, signal);
+    this.weights = learner.members === null ? new Weights(learner, signal) : new Members();
+    const named = learner.config.features.kind === "named";
+    this.fields = named ? new Fields(learner, signal, (fields) => this.scoring.suggest(fields)) : null;
     main.append(
-      el("div", { class: "about" }, this.state, this.facts, this.actions.element),
+      el("div", { class: "about" }, this.state, this.actions.element),
+      this.health.element,
+      this.ranks ? "" : el("p", {}, el("a", { href: `#/alerts/${encodeURIComponent(this.name)}`, text: "Alerts and scored events" })),
       this.tiles.element,
       section("Over time", this.histories.fields.element, this.histories.element),
       ...(this.curves === null ? [] : [section("The window now", null, this.curves.element)]),
@@ -110,11 +125,15 @@ class Page {
         "div",
         { class: "columns" },
         this.confusion.element,
-        el("section", { class: "panel" }, el("h3", { text: "Drift alarms" }), this.alarmNone, this.alarmList),
+        this.alarms.element,
       ),
+      ...(this.thresholds === null ? [] : [this.thresholds.element]),
+      ...(this.segments === null ? [] : [this.segments.element]),
       this.scoring.element,
       el("div", { class: "columns" }, this.weights.element, this.snapshots.element),
+      ...(this.fields === null ? [] : [this.fields.element]),
       this.table.element,
+      el("section", { class: "panel" }, el("h3", { text: "For operators" }), this.facts),
     );
   }
 
@@ -122,37 +141,31 @@ class Page {
     const { signal, name } = this;
     connection.addEventListener("change", () => this.#showState(), { signal });
     const history = async () => {
-      const [reply, { alarms }] = await Promise.all([
-        get(learnerPath(name, "/metrics/history"), { signal }),
-        get(learnerPath(name, "/alarms"), { signal }),
-      ]);
+      const [reply] = await Promise.all([get(learnerPath(name, "/metrics/history"), { signal }), this.alarms.load()]);
       this.histories.take(reply.points, reply.by);
-      this.#alarms = alarms;
-      this.#showAlarms();
+      this.health.take({ points: reply.points });
     };
-    const missed = () => history().catch((error) => signal.aborted || reasonOf(error));
-    const tell = {
+    const quietly = (work) => work.catch((error) => signal.aborted || reasonOf(error));
+    const missed = () => quietly(history());
+    const handlers = {
       figures: (metrics) => {
         this.#moved = true;
+        this.health.take({ metrics });
         this.tiles.take(metrics);
         this.table.take(metrics);
         this.histories.figures(metrics);
       },
       point: (point) => this.histories.add(point),
-      alarm: (alarm) => {
-        if (this.#alarms.some(({ number }) => number === alarm.number)) return;
-        this.#alarms.push(alarm);
-        this.#showAlarms();
-        announce(`Drift alarm: ${name}: ${alarmWords(alarm)}`, { alarm: true });
-      },
+      alarm: (alarm) => announce(`Drift alarm: ${name}: ${alarmWords(alarm)}`, { alarm: true }),
+      changes: () => quietly(this.alarms.load()),
       reset: missed,
       gone: ({ detail }) => this.gone(detail),
     };
     follow(
       learnerPath(name, "/metrics/stream"),
-      tell,
+      handlers,
       async (n) => {
-        tell.figures(await get(learnerPath(name, "/metrics"), { signal }));
+        handlers.figures(await get(learnerPath(name, "/metrics"), { signal }));
         if (n % 3 === 0) missed();
       },
       signal,
@@ -175,6 +188,7 @@ class Page {
 
   document(learner) {
     this.#learner = learner;
+    this.health.take({ learner });
     this.#showState();
     arrange(
       this.facts,
@@ -190,6 +204,9 @@ class Page {
     this.actions.take(learner);
     this.snapshots.take(learner);
     this.weights.take(learner);
+    this.fields?.take(learner);
+    this.thresholds?.take(learner);
+    this.segments?.take(learner);
   }
 
   /** Whether it is ready; of a service that does not answer, whether it was when it last did. */
@@ -203,23 +220,6 @@ class Page {
     write(this.state, `${away && well ? "was " : ""}${trouble ?? "ready"}${stale}`);
     put(this.state, "data-ready", well);
     put(this.state, "data-past", away && well);
-  }
-
-  #showAlarms() {
-    this.histories.alarms(this.#alarms);
-    this.alarmNone.hidden = this.#alarms.length > 0;
-    arrange(
-      this.alarmList,
-      this.#alarms.toReversed(),
-      ({ number }) => number,
-      (alarm) =>
-        el(
-          "li",
-          {},
-          el("strong", { text: alarm.clock === null ? `event ${count(alarm.events)}` : moment(alarm.clock) }),
-          ` ${alarmWords(alarm)}`,
-        ),
-    );
   }
 }
 

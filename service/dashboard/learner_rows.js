@@ -16,7 +16,7 @@ import {
   short,
   wholeMoment,
 } from "./format.js";
-import { alarmWords } from "./history.js";
+import { alarmWords, briefAlarm } from "./alarm_words.js";
 import { drawSparkline, sparkline } from "./sparklines.js";
 
 const STALE = 5; // seconds without news from the store that are worth telling
@@ -122,9 +122,8 @@ export function troubleOf(row) {
   return row.stale_seconds >= STALE ? `no news from the store for ${duration(Math.round(row.stale_seconds))}` : null;
 }
 
-/** Whether the newest alarm is about events that are still in the window. */
-export const drifting = ({ last_alarm: alarm, events, window }) =>
-  alarm !== null && events - alarm.events < window.size;
+/** Whether an alarm is open, and nobody has acknowledged it. */
+export const drifting = ({ open_alarms: open }) => open > 0;
 
 const parts = new WeakMap(); // row -> its elements
 
@@ -171,9 +170,9 @@ export function updateRow(element, row) {
   none.hidden = hasTrend;
   put(trend, "hidden", !hasTrend);
   put(none, "title", hasTrend ? null : noTrend(row));
-  const shown = stateOf(row);
-  put(element, "data-state", shown.state);
-  write(state, shown.text);
+  const status = stateOf(row);
+  put(element, "data-state", status.state);
+  write(state, status.text);
   const say = (key, main, extra = "", title = null) => {
     const [first, second] = texts[key];
     write(first, main);
@@ -184,10 +183,9 @@ export function updateRow(element, row) {
     for (const key of Object.keys(texts)) say(key, NOTHING);
     return;
   }
-  const brief = (reason) => reason.replace(/ in the window$/, ""); // as all of these are
   const writeMetric = (key, name, format, extra = "", title = null) => {
     const { value, reason } = metricAt(row, `/window/${name}`);
-    if (value === null) say(key, NOTHING, brief(reason), reason);
+    if (value === null) say(key, NOTHING, reason);
     else say(key, format(value), extra, title);
   };
   say("algorithm", row.algorithm);
@@ -207,7 +205,7 @@ export function updateRow(element, row) {
     );
     const { value: interval, reason } = metricAt(row, "/window/auc_interval");
     if (interval !== null) writeMetric("auc", "auc", fixed(3), between(interval));
-    else writeMetric("auc", "auc", fixed(3), `no interval: ${brief(reason)}`, intervalWords(row));
+    else writeMetric("auc", "auc", fixed(3), `no interval: ${reason}`, intervalWords(row));
     writeMetric("f1", "f1", fixed(3));
     writeMetric("alerts", "alert_rate", share);
     if (row.threshold === null) say("threshold", NOTHING, "none yet", row.not_ready);
@@ -215,7 +213,7 @@ export function updateRow(element, row) {
     drawSparkline(
       trend,
       row.trend,
-      `AUC, last ${row.trend.length} points, now ${row.window.auc?.toFixed(3) ?? "undefined"}`,
+      `AUC, last ${counted(row.trend.length, "point")}, now ${row.window.auc?.toFixed(3) ?? "undefined"}`,
       { chance: 0.5 },
     );
   } else {
@@ -223,7 +221,7 @@ export function updateRow(element, row) {
     writeMetric("auc", "mae", (x) => `MAE ${x.toFixed(3)}`);
     writeMetric("f1", "accuracy", fixed(3), "accuracy");
     for (const key of ["alerts", "threshold"]) say(key, NOTHING, "ranks", "an ordinal learner gives ranks, no alerts");
-    drawSparkline(trend, row.trend, `mean absolute error, last ${row.trend.length} points`);
+    drawSparkline(trend, row.trend, `mean absolute error, last ${counted(row.trend.length, "point")}`);
   }
   const delay = metricAt(row, "/window/label_delay_median");
   if (delay.value === null) say("delay", NOTHING, "none known", delay.reason); // of most learners: in few words
@@ -237,19 +235,17 @@ function noTrend({ window, undefined: reasons }) {
   return reasons["/window/auc"] ?? reasons["/window/mae"] ?? "the history has no point yet";
 }
 
-function showDrift(say, { last_alarm: alarm, alarms, drifting: now }) {
+function showDrift(say, { last_alarm: alarm, alarms, open_alarms: open, drifting: now }) {
   if (alarm === null) {
     say("drift", "none");
     return;
   }
   const all = Object.values(alarms).reduce((a, b) => a + b, 0);
-  const { before, after } = alarm;
-  const words = alarm.kind === "auc" ? `AUC ${before.toFixed(2)} → ${after.toFixed(2)}` : "scores changed";
   const when = alarm.clock === null ? `event ${count(alarm.events)}` : moment(alarm.clock);
   say(
     "drift",
-    `${now ? "▲ " : ""}${words}`,
+    `${now ? "▲ " : ""}${briefAlarm(alarm)}`,
     when,
-    `${alarmWords(alarm)}${alarm.clock === null ? "" : `, ${wholeMoment(alarm.clock)}`}; alarms in all: ${all}`,
+    `${alarmWords(alarm)}${alarm.clock === null ? "" : `, ${wholeMoment(alarm.clock)}`}; alarms in all: ${all}, open: ${open ?? 0}`,
   );
 }

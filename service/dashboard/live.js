@@ -5,7 +5,7 @@
  * again after a while.
  */
 
-import { Away, Refused, send, reasonOf, UNANSWERED } from "./api.js";
+import { Away, Refused, send, reasonOf } from "./api.js";
 
 const OFFLINE = "offline";
 const NO_KEY = "a valid API key is required"; // the server's detail says how to send it, for those who write requests
@@ -25,7 +25,7 @@ class Connection extends EventTarget {
   polling = false; // the page's stream is replaced by requests
   retries = new Set();
 
-  heard() {
+  noteAnswer() {
     this.at = new Date();
     this.#turn(this.polling ? "polling" : "live");
   }
@@ -64,15 +64,19 @@ function pause(seconds, signal) {
   });
 }
 
-/** Have an element that says that the server does not answer say so no longer than that is so. */
-export function untilAnswered(element) {
+const errors = new WeakMap(); // element -> the error that it shows
+
+/** Have an element that shows an error show no longer that the server does not answer than that is so. */
+export function untilAnswered(element, error) {
+  errors.set(element, error);
+  if (!(error instanceof Away)) return;
   const look = () => {
-    const says = element.isConnected && element.textContent === UNANSWERED;
-    if (says && connection.state === "away" && connection.reason === OFFLINE) return;
+    const outdated = element.isConnected && errors.get(element) === error;
+    if (outdated && connection.state === "away" && connection.reason === OFFLINE) return;
     connection.removeEventListener("change", look);
-    if (says) element.textContent = "the server did not answer; now it does: try again";
+    if (outdated) element.textContent = "the server did not answer; now it does: try again";
   };
-  if (element.textContent === UNANSWERED) connection.addEventListener("change", look);
+  connection.addEventListener("change", look);
 }
 
 /** Until the page is seen: a hidden one asks nothing. */
@@ -99,21 +103,23 @@ const longer = (seconds, failures) =>
 
 /** Call `round` (async) now and each so many seconds after it has ended, until the signal; wait longer when it fails.
  *
- * Returns a function that starts the next round at once. A round that requests nothing gives false. `failed` is told of
- * errors; where it has dealt with one it gives the seconds to the next round, else null.
+ * Returns a function that starts the next round at once, or right after the round in progress. A round that requests
+ * nothing returns false. `failed` receives errors; for an error that it handles it returns the seconds to the next round,
+ * else null.
  */
 export function rounds(round, seconds, signal, failed = () => null) {
-  let hurry = () => {};
+  let cut; // ends the wait behind the present round
   (async () => {
     let failures = 0;
     while (!signal.aborted) {
       await seen(signal);
       if (signal.aborted) return;
+      cut = new AbortController();
       let wait = seconds;
       try {
         const requested = await round();
         failures = 0;
-        if (!signal.aborted && requested !== false) connection.heard();
+        if (!signal.aborted && requested !== false) connection.noteAnswer();
       } catch (error) {
         if (signal.aborted) return;
         const dealt = failed(error);
@@ -123,25 +129,23 @@ export function rounds(round, seconds, signal, failed = () => null) {
           connection.failed(error, wait);
         } else {
           wait = dealt;
-          if (absent(error)) connection.heard(); // it answers, if only that there is nothing
+          if (absent(error)) connection.noteAnswer(); // it answers, if only that there is nothing
         }
       }
-      const cut = new AbortController();
-      hurry = () => cut.abort();
-      await pause(wait, AbortSignal.any([signal, cut.signal]));
+      if (!cut.signal.aborted) await pause(wait, AbortSignal.any([signal, cut.signal]));
     }
   })();
-  return () => hurry();
+  return () => cut?.abort();
 }
 
 /** Tell the events of a stream as they come, until the signal or until what they are of is gone.
  *
- * `tell` has a function for each kind of event, also `gone` where that may be. `poll` (async) asks for the same and tells
- * it; it is called with its number, from 0 on, where no stream is to be had: the server says so, or it fails twice while
+ * `handlers` has a function for each kind of event, also `gone` where that may be. `poll` (async) asks for the same and
+ * calls them; it gets its number, from 0 on, where no stream is to be had: the server says so, or it fails twice while
  * requests are answered.
  */
-export async function follow(path, tell, poll, signal) {
-  const at = { last: null, heard: false };
+export async function follow(path, handlers, poll, signal) {
+  const at = { last: null, hasEvents: false };
   let failures = 0; // one after the other, without an event between them
   try {
     while (!signal.aborted) {
@@ -150,12 +154,12 @@ export async function follow(path, tell, poll, signal) {
       let end;
       let polls = POLLS;
       try {
-        at.heard = false;
-        end = await read(path, at, tell, signal);
+        at.hasEvents = false;
+        end = await read(path, at, handlers, signal);
         failures = 0;
       } catch (error) {
         if (signal.aborted) return;
-        failures = at.heard ? 1 : failures + 1;
+        failures = at.hasEvents ? 1 : failures + 1;
         const refused = error instanceof Refused && (error.code === "too-many-streams" || absent(error));
         const trouble = refused ? null : failures === 1 ? error : await troubleOf(poll);
         if (signal.aborted) return;
@@ -169,7 +173,7 @@ export async function follow(path, tell, poll, signal) {
         }
       }
       if (end === "nothing") {
-        end = await polled(tell, poll, polls, signal);
+        end = await polled(handlers, poll, polls, signal);
         at.last = null;
       }
       if (end === "gone") return;
@@ -190,7 +194,7 @@ async function troubleOf(poll) {
 }
 
 /** Read one stream to its end: "gone", "nothing" where it brought no event, else "ended". */
-async function read(path, at, tell, signal) {
+async function read(path, at, handlers, signal) {
   const cut = new AbortController();
   const hidden = () => document.hidden && cut.abort();
   document.addEventListener("visibilitychange", hidden);
@@ -209,7 +213,7 @@ async function read(path, at, tell, signal) {
       if (done) break;
       clearTimeout(watch); // a large event takes a slow line a while
       watch = setTimeout(() => cut.abort(), SILENCE * 1000);
-      if (at.heard) connection.heard(); // also of a comment
+      if (at.hasEvents) connection.noteAnswer(); // also of a comment
       const looked = Math.max(text.length - 1, 0);
       text += value;
       if (!text.includes("\n\n", looked)) continue; // what came before has none: it is not searched again
@@ -219,16 +223,16 @@ async function read(path, at, tell, signal) {
       for (const part of parts) {
         const event = parsed(part);
         if (event === null) continue;
-        at.heard = true;
+        at.hasEvents = true;
         connection.polling = false;
-        connection.heard();
+        connection.noteAnswer();
         if (event.id !== undefined) at.last = event.id;
-        tell[event.kind]?.(event.data);
+        handlers[event.kind]?.(event.data);
         if (event.kind === "gone") return "gone";
       }
     }
   } catch (error) {
-    if (!signal.aborted && cut.signal.aborted) return at.heard || document.hidden ? "ended" : "nothing";
+    if (!signal.aborted && cut.signal.aborted) return at.hasEvents || document.hidden ? "ended" : "nothing";
     throw error;
   } finally {
     clearTimeout(watch);
@@ -249,17 +253,17 @@ function parsed(text) {
 }
 
 /** The same by polling, for a while; "gone" if that is what it is. Throws nothing. */
-async function polled(tell, poll, polls, signal) {
+async function polled(handlers, poll, polls, signal) {
   for (let n = 0; n < polls && !signal.aborted; n += 1) {
     await seen(signal);
     try {
       await poll(n);
       connection.polling = !signal.aborted;
-      connection.heard();
+      connection.noteAnswer();
     } catch (error) {
       if (signal.aborted) break;
-      if (absent(error) && tell.gone) {
-        tell.gone({ detail: error.message });
+      if (absent(error) && handlers.gone) {
+        handlers.gone({ detail: error.message });
         return "gone";
       }
       connection.failed(error, POLL);

@@ -53,7 +53,7 @@ const RANKS = [
   ["/window/accuracy", "Accuracy", THREE, (m) => since(m, "accuracy", THREE)],
   ["/window/mse", "Mean squared error", fixed(4), (m) => since(m, "mse", fixed(4))],
 ];
-const BOTH = [
+const COMMON = [
   [
     "/events",
     "Events learnt",
@@ -85,11 +85,11 @@ function positives({ class_counts: counts, events }) {
 
 function inWindow(window) {
   const [events, size] = [window.events, window.size].map(count);
-  const found = positives(window);
-  if (found === "") return `${events} in the window, at most ${size}`;
+  const text = positives(window);
+  if (text === "") return `${events} in the window, at most ${size}`;
   return window.events === window.size
-    ? `${found} in the last ${size}`
-    : `${found} in the window's ${events}, at most ${size}`;
+    ? `${text} in the last ${size}`
+    : `${text} in the window's ${events}, at most ${size}`;
 }
 
 /** The threshold by a learner's document, {value, reason}: none until scores mean something, unless it is fixed. */
@@ -102,7 +102,7 @@ export class Tiles {
   #metrics = null;
 
   constructor(ranks) {
-    this.shown = [...(ranks ? RANKS : CLASSES), ...BOTH];
+    this.definitions = [...(ranks ? RANKS : CLASSES), ...COMMON];
     this.element = el("dl", { class: `tiles panel ${ranks ? "six" : ""}` });
   }
 
@@ -115,7 +115,7 @@ export class Tiles {
     this.#metrics = metrics;
     arrange(
       this.element,
-      this.shown,
+      this.definitions,
       ([pointer]) => pointer,
       ([, title]) => el("div", {}, el("dt", { text: title }), el("dd", {}, el("span"), el("small"), el("small"))),
       (tile, [pointer, , format, ...more]) => {
@@ -166,13 +166,13 @@ function titleOf(name, settings) {
   if (settings === null) return title;
   const { beta, max_fpr: most, k } = settings;
   const largest = share(most).replace(" ", "\u00a0");
-  const own = {
+  const titles = {
     partial_auc: `${title} up to a false positive rate of ${largest}`,
     recall_at_fpr: `${title} of ${largest}`,
     precision_at_k: `Precision among the ${counted(k, "highest score")}`,
     fbeta: `${title}, beta ${short(beta)}`,
   };
-  return own[name] ?? title;
+  return titles[name] ?? title;
 }
 
 export class MetricTable {

@@ -12,7 +12,7 @@ export async function askGroup() {
   try {
     const listing = await get("learners?figures=true", { interactive: true });
     names = [
-      ...listing.learners.filter((one) => Object.hasOwn(one.class_counts, "positive")).map(({ name }) => name),
+      ...listing.learners.filter((learner) => Object.hasOwn(learner.class_counts, "positive")).map(({ name }) => name),
       ...listing.asleep,
     ].sort();
   } catch (error) {
@@ -37,7 +37,7 @@ class GroupForm {
   constructor(names) {
     const [id, wrongName, wrongLearners] = [freshId(), freshId(), freshId()];
     this.name = el("input", { id, autocomplete: "off", spellcheck: "false", "aria-describedby": wrongName });
-    this.boxes = names.map((one) => el("input", { type: "checkbox", value: one, "aria-describedby": wrongLearners }));
+    this.boxes = names.map((name) => el("input", { type: "checkbox", value: name, "aria-describedby": wrongLearners }));
     this.nameTrouble = el("p", { id: wrongName, class: "trouble", role: "alert" });
     this.learnersTrouble = el("p", { id: wrongLearners, class: "trouble", role: "alert" });
     this.element = el(
@@ -60,17 +60,17 @@ class GroupForm {
 
   send() {
     this.#show([]);
-    this.sent = { name: this.name.value.trim(), boxes: this.boxes.filter((box) => box.checked) };
-    return ask("PUT", groupPath(this.sent.name || NAMELESS), {
-      body: { learners: this.sent.boxes.map((box) => box.value) },
+    this.request = { name: this.name.value.trim(), boxes: this.boxes.filter((box) => box.checked) };
+    return ask("PUT", groupPath(this.request.name || NAMELESS), {
+      body: { learners: this.request.boxes.map((box) => box.value) },
     });
   }
 
   /** Show what is wrong with what was sent; gives in words what has no field. */
   refuse(error) {
     const problems = error instanceof Refused ? error.errors : [];
-    const left = this.#show(this.sent.name === "" ? named(problems, "a group needs a name") : problems);
-    return [reasonOf(error), ...left.map((one) => labelled(one))].join("; ");
+    const left = this.#show(this.request.name === "" ? named(problems, "a group needs a name") : problems);
+    return [reasonOf(error), ...left.map((problem) => labelled(problem))].join("; ");
   }
 
   /** Put each problem beside its field; gives those that have none. */
@@ -82,11 +82,11 @@ class GroupForm {
     write(this.nameTrouble, ofName.map(({ detail }) => detail).join("; "));
     const words = ofLearners.map(({ pointer, detail }) => {
       const [place] = pointer.split("/").slice(2); // none where it is about all of them
-      for (const box of place === undefined ? this.boxes : [this.sent.boxes[place]]) put(box, "aria-invalid", "true");
+      for (const box of place === undefined ? this.boxes : [this.request.boxes[place]]) put(box, "aria-invalid", "true");
       return place === undefined ? detail : `${keyWords(place)} ${detail}`;
     });
     write(this.learnersTrouble, words.join("; "));
     this.element.querySelector("[aria-invalid]")?.focus();
-    return problems.filter((one) => !ofName.includes(one) && !ofLearners.includes(one));
+    return problems.filter((problem) => !ofName.includes(problem) && !ofLearners.includes(problem));
   }
 }

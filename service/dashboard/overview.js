@@ -11,7 +11,7 @@ import { announce } from "./dialogs.js";
 import { arrange, el, put, write } from "./dom.js";
 import { count, counted } from "./format.js";
 import { Groups } from "./groups.js";
-import { alarmWords } from "./history.js";
+import { alarmWords } from "./alarm_words.js";
 import { connection, follow, rounds } from "./live.js";
 import { COLUMNS, drifting, href, makeRow, STATES, troubleOf, updateRow } from "./learner_rows.js";
 
@@ -34,7 +34,7 @@ class Overview {
   #counted = new Map(); // name -> [{at, learnt, served}] of the last seconds
   #alarms = null; // name -> number of alarms, once there was a round
   #listing = null; // the document `GET /v1/learners?figures=true` as it is by now
-  #taken = 0; // when it was last shown, in seconds
+  #time = 0; // when it was last shown, in seconds
   #settled = null; // whether the first answer is long enough ago to say that there are none; null before it
 
   constructor(main, place, signal) {
@@ -50,22 +50,26 @@ class Overview {
       placeholder: "name or algorithm",
       "aria-label": "Filter by name or algorithm",
     });
-    this.algorithm = el("select", { "aria-label": "Algorithm" }, el("option", { value: "", text: "every algorithm" }));
+    this.algorithm = el(
+      "select",
+      { name: "algorithm", "aria-label": "Algorithm" },
+      el("option", { value: "", text: "every algorithm" }),
+    );
     this.state = el(
       "select",
-      { "aria-label": "State" },
+      { name: "state", "aria-label": "State" },
       Object.entries(STATES).map(([value, [text]]) => el("option", { value, text })),
     );
     this.state.value = Object.hasOwn(STATES, query.get("state")) ? query.get("state") : "all";
     this.order = el(
       "select",
-      { "aria-label": "Sort by" },
+      { name: "sort", "aria-label": "Sort by" },
       COLUMNS.filter(({ of }) => of).flatMap(({ key, title, ends = ["smallest first", "largest first"] }) => [
         el("option", { value: `${key} up`, text: `${title}, ${ends[0]}` }),
         el("option", { value: `${key} down`, text: `${title}, ${ends[1]}` }),
       ]),
     );
-    this.found = el("p", { class: "found", role: "status" });
+    this.total = el("p", { class: "found", role: "status" });
     this.unread = unreadNote();
     this.table = this.#table();
     this.waiting = el("p", { class: "message", text: "The learners appear here as soon as the server has answered." });
@@ -76,7 +80,7 @@ class Overview {
       this.algorithm,
       this.state,
       el("label", { class: "narrow" }, "sorted by ", this.order),
-      this.found,
+      this.total,
       this.unread,
     );
     const clear = el("button", { type: "button", text: "Show all", on: { click: () => this.#cleared() } });
@@ -107,7 +111,7 @@ class Overview {
       if (reason !== null && this.#listing === null) write(this.waiting, `No learner can be shown: ${reason}.`);
     });
     const { signal } = this;
-    const tell = {
+    const handlers = {
       learners: (listing) => this.#take(listing),
       changed: (change) => this.#take(merged(this.#listing, change)),
       groups: ({ groups }) => {
@@ -117,14 +121,14 @@ class Overview {
     };
     follow(
       "stream",
-      tell,
+      handlers,
       async (n) => {
         const [listing, groups] = await Promise.all([
           get("learners?figures=true", { signal }),
           n % GROUPS === 0 ? get("groups?tests=true", { signal }) : null,
         ]);
-        tell.learners(listing);
-        if (groups !== null) tell.groups(groups);
+        handlers.learners(listing);
+        if (groups !== null) handlers.groups(groups);
       },
       signal,
     );
@@ -133,15 +137,15 @@ class Overview {
 
   /** Nothing has changed for a while: then rates have. Not so while the server is away. */
   #recount() {
-    const due = performance.now() / 1000 - this.#taken >= PERIOD;
-    if (this.#listing !== null && connection.state === "live" && due) this.#take(this.#listing);
+    const stale = performance.now() / 1000 - this.#time >= PERIOD;
+    if (this.#listing !== null && connection.state === "live" && stale) this.#take(this.#listing);
     return false; // no request was sent
   }
 
   #take(listing) {
     const at = performance.now() / 1000;
     this.#listing = listing;
-    this.#taken = at;
+    this.#time = at;
     if (this.#settled === null) this.#settle();
     const rows = listing.learners.map((row) => ({
       ...row,
@@ -153,7 +157,7 @@ class Overview {
     }));
     const bare = { asleep: false, trouble: null, drifting: false, rate: null };
     for (const name of listing.asleep) rows.push({ ...bare, name, asleep: true });
-    listing.creating.forEach((one, i) => rows.push({ ...bare, ...one, creating: true, first: i === 0 }));
+    listing.creating.forEach((creation, i) => rows.push({ ...bare, ...creation, creating: true, first: i === 0 }));
     for (const [name, why] of Object.entries(listing.unavailable)) rows.push({ ...bare, name, trouble: why });
     this.#rows = new Map(rows.map((row) => [row.name, row]));
     for (const name of this.#counted.keys()) if (!this.#rows.has(name)) this.#counted.delete(name);
@@ -172,19 +176,19 @@ class Overview {
 
   /** Events learnt or served in a second, whichever are more; null at the first look. */
   #rate({ name, events, served }, at) {
-    const kept = (this.#counted.get(name) ?? []).filter(
-      (one) => at - one.at <= RATE_OVER && one.learnt <= events && one.served <= served,
+    const samples = (this.#counted.get(name) ?? []).filter(
+      (sample) => at - sample.at <= RATE_OVER && sample.learnt <= events && sample.served <= served,
     );
-    kept.push({ at, learnt: events, served });
-    this.#counted.set(name, kept);
-    const [first] = kept;
-    return kept.length < 2 ? null : Math.max(events - first.learnt, served - first.served) / (at - first.at);
+    samples.push({ at, learnt: events, served });
+    this.#counted.set(name, samples);
+    const [first] = samples;
+    return samples.length < 2 ? null : Math.max(events - first.learnt, served - first.served) / (at - first.at);
   }
 
   /** Since when a learner has been at its first events, and whether that takes as long as compilers do. */
   #beginning({ name, events, busy }, at) {
-    const begun = busy && events === 0 ? (this.#rows.get(name)?.begun ?? at) : null;
-    return { begun, beginning: begun !== null && at - begun >= MOMENT };
+    const start = busy && events === 0 ? (this.#rows.get(name)?.start ?? at) : null;
+    return { start, beginning: start !== null && at - start >= MOMENT };
   }
 
   #tellAlarms(learners) {
@@ -208,6 +212,7 @@ class Overview {
     const none = loaded && this.#settled;
     this.waiting.hidden = all.length > 0 || none;
     write(this.waiting, loaded ? LOOKING : UNKNOWN);
+    put(this.waiting, "data-state", loaded ? "looking" : "unloaded");
     this.empty.hidden = all.length > 0 || !none;
     this.listed.hidden = all.length === 0;
     const algorithms = [...new Set(all.map((row) => row.algorithm).filter(Boolean))].sort();
@@ -217,36 +222,36 @@ class Overview {
       (name) => name || "every",
       (name) => el("option", { value: name, text: name || "every algorithm" }),
     );
-    const wanted = this.place.query.get("algorithm");
-    if (algorithms.includes(wanted)) this.algorithm.value = wanted; // which may come later than the page
+    const choice = this.place.query.get("algorithm");
+    if (algorithms.includes(choice)) this.algorithm.value = choice; // which may come later than the page
     this.#tellUnread(algorithms);
-    const shown = this.#ordered(all.filter((row) => this.#matches(row)));
-    write(this.found, foundWords(all, shown));
-    this.table.hidden = shown.length === 0;
-    this.none.hidden = shown.length > 0;
-    arrange(this.table.tBodies[0], shown, (row) => row.name, makeRow, updateRow);
+    const visible = this.#ordered(all.filter((row) => this.#matches(row)));
+    write(this.total, foundWords(all, visible));
+    this.table.hidden = visible.length === 0;
+    this.none.hidden = visible.length > 0;
+    arrange(this.table.tBodies[0], visible, (row) => row.name, makeRow, updateRow);
     this.groups.show(this.#rows);
   }
 
   /** What of the address is not followed. */
   #tellUnread(algorithms) {
-    const known = {
+    const choices = {
       algorithm: ["there is no learner with the algorithm", algorithms],
       state: ["there is no state", Object.keys(STATES)],
       sort: ["there is no column to sort by that is called", COLUMNS.filter(({ of }) => of).map(({ key }) => key)],
       order: ["there is no order", ["up", "down"]],
     };
-    const parts = Object.entries(known)
+    const parts = Object.entries(choices)
       .map(([key, [words, values]]) => [words, values, this.place.query.get(key)])
-      .filter(([, values, wanted]) => wanted !== null && !values.includes(wanted))
-      .map(([words, , wanted]) => `${words} “${wanted}”`);
+      .filter(([, values, choice]) => choice !== null && !values.includes(choice))
+      .map(([words, , choice]) => `${words} “${choice}”`);
     tellUnread(this.unread, parts);
   }
 
   #matches(row) {
-    const wanted = this.search.value.trim().toLowerCase();
+    const term = this.search.value.trim().toLowerCase();
     return (
-      (wanted === "" || `${row.name} ${row.algorithm ?? ""}`.toLowerCase().includes(wanted)) &&
+      (term === "" || `${row.name} ${row.algorithm ?? ""}`.toLowerCase().includes(term)) &&
       (this.algorithm.value === "" || row.algorithm === this.algorithm.value) &&
       STATES[this.state.value][1](row)
     );
@@ -323,10 +328,10 @@ function merged(listing, { learners, gone, ...rest }) {
 }
 
 /** How many learners there are, and how many of them are shown. */
-function foundWords(all, shown) {
+function foundWords(all, visible) {
   const creating = all.filter((row) => row.creating).length;
   const words = counted(all.length, "learner");
-  if (shown.length < all.length) return `${count(shown.length)} of ${words}`;
+  if (visible.length < all.length) return `${count(visible.length)} of ${words}`;
   if (creating === 0) return words;
   return creating === all.length ? `${words} being created` : `${words}, ${count(creating)} of them being created`;
 }
@@ -338,8 +343,8 @@ function empty() {
   const curl = `curl -X PUT \\
   ${base}v1/learners/fraud \\
   -H 'Content-Type: application/json' \\
-  -d '{"algorithm": "cbr-diag", "features": {"kind": "named"}}'`;
-  const create = `rarestream create fraud --algorithm cbr-diag --features named \\
+  -d '{"features": {"kind": "named"}}'`;
+  const create = `rarestream create fraud --features named \\
   --url ${base}`;
   return el(
     "section",

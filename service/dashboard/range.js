@@ -5,10 +5,16 @@ import { placeOf } from "./charts.js";
 import { el, put } from "./dom.js";
 import { local } from "./format.js";
 
+const SPANS = { "1 h": 3600, "24 h": 86400, "7 d": 7 * 86400, "30 d": 30 * 86400 };
+
 export class RangeFields {
   #by = null;
+  #last = null; // the latest place on the axis
   #query;
   #note = unreadNote();
+  #presets = Object.entries(SPANS).map(([text, span]) =>
+    el("button", { type: "button", text, hidden: true, on: { click: () => this.#latest(span) } }),
+  );
   #inputs = ["from", "to"].map((end) => el("input", { name: end, "aria-label": `${end} (of the axis)` }));
 
   /** `query` is the address's. `onBounds` receives what to keep there: {from, to}, null where there is none, and `by` with
@@ -29,7 +35,8 @@ export class RangeFields {
       },
       ...before,
       this.#inputs.map((input) => el("label", {}, `${input.name} `, input)),
-      el("button", { type: "button", text: "All", on: { click: () => this.chosen(null) } }),
+      this.#presets,
+      el("button", { type: "button", text: "All", on: { click: () => this.choose(null) } }),
       this.#note,
     );
   }
@@ -38,6 +45,7 @@ export class RangeFields {
   show(by) {
     this.#by = by;
     put(this.element, "inert", null);
+    for (const preset of this.#presets) preset.hidden = by !== "clock";
     for (const input of this.#inputs) {
       put(input, "type", by === "clock" ? "datetime-local" : "number");
       put(input, "step", by === "clock" ? "1" : "any");
@@ -47,14 +55,22 @@ export class RangeFields {
   }
 
   /** Say what of the address is not followed on an axis with something at these places. */
-  tell(places) {
+  showUnread(places) {
+    this.#last = places.at(-1) ?? null;
     tellUnread(this.#note, unreadOf(this.#query, this.#by, places));
   }
 
   /** The reader zoomed in a chart, whose range this is as Plotly gives it; null: out. */
-  chosen(range) {
+  choose(range) {
     const [from, to] = range === null ? [null, null] : range.map((end) => placeOf(end, this.#by === "clock"));
     this.#keep({ from, to });
+    this.show(this.#by);
+  }
+
+  /** Show the last seconds of the axis. */
+  #latest(span) {
+    if (this.#last === null) return;
+    this.#keep({ from: this.#last - span, to: null });
     this.show(this.#by);
   }
 

@@ -17,12 +17,11 @@ function typed(schema) {
   ];
 }
 
-const NONE = "none"; // what null is called, here and where it is entered
 
-const shown = (value) => (value === null ? NONE : Array.isArray(value) ? value.join(", ") || NONE : String(value));
+const textOf = (value) => (Array.isArray(value) ? value.join(", ") || "none" : String(value));
 
 /** The same in a sentence: what is not to be typed like this may have its digits in groups. */
-const spoken = (value) => (Number.isInteger(value) ? count(value) : shown(value));
+const spoken = (value) => (Number.isInteger(value) ? count(value) : textOf(value));
 
 const isNumeric = ({ type }) => type === "number" || type === "integer";
 
@@ -36,7 +35,7 @@ function range({ minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: be
 }
 
 /** What a number with a unit comes to in larger ones: `604800 s = 7 days`; "" where it has none, or is small. */
-function worth(value, unit) {
+export function worth(value, unit) {
   if (typeof value !== "number") return ""; // none, or no number at all
   if (unit === "seconds" && value >= 60) return `${value} s = ${spelt(value)}`;
   if (unit === "bytes" && value >= 1024) {
@@ -48,10 +47,7 @@ function worth(value, unit) {
 
 /** Return whether a setting has an effect with these values of the settings beside it. */
 const applies = ({ "x-applies-to": choices = {} }, values) =>
-  Object.entries(choices).every(([chooser, wanted]) => wanted.includes(values[chooser]));
-
-/** Return a description with the word for null that the form uses. */
-const help = ({ description = "" }) => description.replace(/\bnull\b/g, NONE);
+  Object.entries(choices).every(([chooser, options]) => options.includes(values[chooser]));
 
 /** Settings of an object. `values`: what is there now; `defaults`: in place of the schema's; `whole`: give
  * the default of what is left empty, instead of leaving it out; `label`: of the group; `choices`: by name of a
@@ -70,12 +66,12 @@ export class SchemaForm {
     this.whole = whole;
     this.#choices = choices;
     this.#changed = changed;
-    for (const [name, one] of Object.entries(schema.properties)) {
-      const usual = defaults[name] ?? one.default;
+    for (const [name, property] of Object.entries(schema.properties)) {
+      const usual = defaults[name] ?? property.default;
       this.#settings.push({
         name,
-        schema: { ...one, default: usual },
-        ...this.#made(name, one, usual, values[name], schema.required?.includes(name)),
+        schema: { ...property, default: usual },
+        ...this.#made(name, property, usual, values[name], schema.required?.includes(name)),
       });
     }
     this.element = el(
@@ -105,11 +101,12 @@ export class SchemaForm {
       write(trouble, "");
       for (const input of inputs) put(input, "aria-invalid", null);
     }
-    let own = problems;
-    for (const { name, refuse } of this.#settings) if (refuse !== undefined) own = within(own, `/${name}`, refuse);
-    for (const problem of own) {
+    let remaining = problems;
+    for (const { name, refuse } of this.#settings)
+      if (refuse !== undefined) remaining = within(remaining, `/${name}`, refuse);
+    for (const problem of remaining) {
       const [, name, ...rest] = problem.pointer.split("/");
-      const setting = this.#settings.find((one) => one.name === name);
+      const setting = this.#settings.find((item) => item.name === name);
       if (setting === undefined || setting.element.hidden) left.push(problem);
       else {
         const place = rest.length > 0 ? `${rest.map(keyWords).join(", ")}: ` : "";
@@ -122,13 +119,13 @@ export class SchemaForm {
   }
 
   /** Send what was entered. Problems under the pointer are shown here; the error goes on with those that are not. */
-  async sent(send, pointer) {
+  async submit(send, pointer) {
     this.refuse([]);
     try {
       return await send(this.read());
     } catch (error) {
       if (error instanceof Refused) {
-        const others = error.errors.filter((one) => under([one], pointer).length === 0);
+        const others = error.errors.filter((problem) => under([problem], pointer).length === 0);
         error.errors = [...this.refuse(under(error.errors, pointer)), ...others];
       }
       throw error;
@@ -137,15 +134,21 @@ export class SchemaForm {
 
   /** Enter what was entered in a form before this one, of the same settings by name, whose defaults may be others. */
   adopt(before) {
-    for (const { name, read, kept } of before.#settings) {
+    for (const { name, read, retained } of before.#settings) {
       const entered = read();
-      const value = entered === undefined ? kept : entered; // null is entered, too
-      const setting = this.#settings.find((one) => one.name === name);
+      const value = entered === undefined ? retained : entered; // null is entered, too
+      const setting = this.#settings.find((item) => item.name === name);
       if (value === undefined || setting?.enter === undefined) continue;
       setting.enter(value);
-      setting.kept = value; // for the form after this one, even if it is the default here
-      setting.element.addEventListener("input", () => delete setting.kept, { once: true });
+      setting.retained = value; // for the form after this one, even if it is the default here
+      setting.element.addEventListener("input", () => delete setting.retained, { once: true });
     }
+    this.#relevant();
+  }
+
+  /** Enter values, by name. */
+  enter(values) {
+    for (const { name, enter } of this.#settings) if (values[name] !== undefined) enter?.(values[name]);
     this.#relevant();
   }
 
@@ -165,12 +168,12 @@ export class SchemaForm {
       this.#settings.map(({ name, read, schema }) => [name, read() ?? schema.default]),
     );
     for (const [name, texts] of Object.entries(this.#choices)) {
-      const { about } = this.#settings.find((one) => one.name === name);
+      const { about } = this.#settings.find((item) => item.name === name);
       write(about, texts[entered[name]] ?? "");
     }
-    for (const { name, element, schema, about, unit, meant } of this.#settings) {
-      if (meant) write(meant, worth(entered[name], unit));
-      if (about && this.#choices[name] === undefined) write(about, help(schema));
+    for (const { name, element, schema, about, unit, equivalent } of this.#settings) {
+      if (equivalent) write(equivalent, worth(entered[name], unit));
+      if (about && this.#choices[name] === undefined) write(about, schema.description ?? "");
       element.hidden = schema.const !== undefined || !applies(schema, entered);
     }
   }
@@ -178,10 +181,10 @@ export class SchemaForm {
   #made(name, schema, usual, present, needed) {
     const id = freshId();
     const described = freshId();
-    const [one, nullable] = typed(schema);
-    if (one.const !== undefined)
-      return { element: el("div", { hidden: true }), read: () => one.const, trouble: el("p"), inputs: [] };
-    const { control, read, inputs, enter, refuse } = controlOf(one, nullable, {
+    const [type, nullable] = typed(schema);
+    if (type.const !== undefined)
+      return { element: el("div", { hidden: true }), read: () => type.const, trouble: el("p"), inputs: [] };
+    const { control, read, inputs, enter, refuse } = controlOf(type, nullable, {
       id,
       described,
       usual,
@@ -190,11 +193,11 @@ export class SchemaForm {
       whole: this.whole,
       changed: (target) => this.#moved(target),
     });
-    const open = nullable && isNumeric(one) && usual !== null && usual !== undefined;
+    const open = nullable && isNumeric(type) && usual !== null && usual !== undefined;
     // the list of choices marks its default; null is the placeholder
     const hasDefault = usual !== undefined && usual !== null && !this.#choices[name];
     const facts = [
-      [range(one), open ? `or ${NONE}` : ""].filter(Boolean).join(", "),
+      [range(type), open ? "or null" : ""].filter(Boolean).join(", "),
       present === undefined || JSON.stringify(present) === JSON.stringify(usual) ? "" : `now: ${spoken(present)}`,
       needed ? "required" : hasDefault ? `default: ${spoken(usual)}` : "",
     ]
@@ -208,27 +211,27 @@ export class SchemaForm {
       about,
       facts === "" ? null : el("small", { text: ` (${facts})` }),
     );
-    const meant = one.unit === undefined ? null : el("p", { id: freshId(), class: "meant" });
-    if (meant) put(control, "aria-describedby", `${meant.id} ${described}`);
+    const equivalent = type.unit === undefined ? null : el("p", { id: freshId(), class: "meant" });
+    if (equivalent) put(control, "aria-describedby", `${equivalent.id} ${described}`);
     // a list is a group with a name: a label would become the name of its first button
     const listed = control.classList.contains("list");
     const label = listed ? el("p", { class: "label", id, text: name }) : el("label", { for: id, text: name });
     if (listed) put(control, "aria-labelledby", id);
-    const element = el("div", { class: "setting" }, label, control, meant, hint, trouble);
-    return { element, read, enter, refuse, trouble, inputs, about, meant, unit: one.unit };
+    const element = el("div", { class: "setting" }, label, control, equivalent, hint, trouble);
+    return { element, read, enter, refuse, trouble, inputs, about, equivalent, unit: type.unit };
   }
 }
 
 /** The problems under a pointer, as seen from there. */
 export const under = (problems, pointer) =>
   problems
-    .filter((one) => one.pointer === pointer || one.pointer.startsWith(`${pointer}/`))
-    .map((one) => ({ ...one, pointer: one.pointer.slice(pointer.length) }));
+    .filter((problem) => problem.pointer === pointer || problem.pointer.startsWith(`${pointer}/`))
+    .map((problem) => ({ ...problem, pointer: problem.pointer.slice(pointer.length) }));
 
 /** Have what is under a pointer show its problems: those that have no place there, and all others. */
 export const within = (problems, pointer, refuse) => [
-  ...problems.filter((one) => under([one], pointer).length === 0),
-  ...refuse(under(problems, pointer)).map((one) => ({ ...one, pointer: `${pointer}${one.pointer}` })),
+  ...problems.filter((problem) => under([problem], pointer).length === 0),
+  ...refuse(under(problems, pointer)).map((problem) => ({ ...problem, pointer: `${pointer}${problem.pointer}` })),
 ];
 
 /** What a value is entered with: {control, read, inputs, enter}; there is no entering a list of objects, of which each
@@ -237,7 +240,7 @@ function controlOf(schema, nullable, { id, described, usual, present, needed, wh
   const about = { id, "aria-describedby": described, required: needed };
   const differs = present !== undefined && JSON.stringify(present) !== JSON.stringify(usual);
   if (schema.enum !== undefined) {
-    const first = needed || whole ? null : usual === undefined ? "–" : `${shown(usual)} (default)`;
+    const first = needed || whole ? null : usual === undefined ? "–" : `${textOf(usual)} (default)`;
     const select = el(
       "select",
       about,
@@ -266,14 +269,14 @@ function controlOf(schema, nullable, { id, described, usual, present, needed, wh
     autocomplete: "off",
     spellcheck: "false",
     inputmode: numeric ? "decimal" : null,
-    placeholder: list ? "names, with commas between them" : usual === undefined ? null : shown(usual),
+    placeholder: list ? "names, with commas between them" : usual === undefined ? null : textOf(usual),
   });
-  const enter = (value) => (input.value = list ? value.join(", ") : shown(value));
+  const enter = (value) => (input.value = list ? value.join(", ") : textOf(value));
   if (differs && (present !== null || numeric)) enter(present);
   const read = () => {
     const text = input.value.trim();
     if (text === "") return differs && present !== null && nullable ? (usual ?? null) : undefined;
-    if (nullable && numeric && text.toLowerCase() === NONE) return null;
+    if (nullable && numeric && text.toLowerCase() === "null") return null;
     if (list)
       return text
         .split(",")
@@ -323,6 +326,6 @@ function rowsOf(schema, present, changed) {
     inputs: [more],
     read: () => [...forms.values()].map((form) => form.read()),
     refuse: (problems) =>
-      [...forms.values()].reduce((left, form, i) => within(left, `/${i}`, (own) => form.refuse(own)), problems),
+      [...forms.values()].reduce((left, form, i) => within(left, `/${i}`, (part) => form.refuse(part)), problems),
   };
 }

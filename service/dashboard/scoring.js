@@ -9,12 +9,16 @@ import { bars, barsTable } from "./weights.js";
 
 const TOP = 12; // contributions shown
 
-const MET = 6; // features that are proposed because the learner has large weights of them
-const sent = new Map(); // learner's name -> the last event that was scored here, in JSON
+const SUGGESTED = 6; // features that are proposed because the learner has had values of them
+const drafts = new Map(); // learner's name -> the last event that was scored here, in JSON
 
-/** An event of the learner's kind to begin with: of the features that are declared, or else of some that it has `met`,
- * which are the names of weights. */
-function example({ kind, dim, log = [], categorical = [], text = [] }, met) {
+/** A value to begin with, of the kind that a field has. */
+const valueFor = ({ kind, values, booleans }) =>
+  kind === "number" ? 1 : kind === "list" ? [] : values === booleans ? true : "";
+
+/** An event of the learner's kind to begin with: of the features that are declared, or else of the
+ * first `fields` that have had values. */
+function example({ kind, dim, log = [], categorical = [], text = [] }, fields) {
   if (kind === "dense") return { x: Array(Math.min(dim, 1000)).fill(0) };
   if (kind === "sparse") return { indices: [0], values: [1] };
   const features = {
@@ -23,21 +27,15 @@ function example({ kind, dim, log = [], categorical = [], text = [] }, met) {
   };
   for (const name of text) features[name] = "";
   if (Object.keys(features).length > 0) return { features };
-  for (const name of met) {
-    const [first, value] = name.split(/=(.*)/s);
-    // a column without a name yet, or one that features share, tells of no feature
-    if (/^column \d+$/.test(name) || / [+-] /.test(name) || Object.hasOwn(features, first)) continue;
-    features[first] = value ?? 1;
-    if (Object.keys(features).length === MET) break;
-  }
-  return { features };
+  const present = fields.filter(({ values }) => values > 0).slice(0, SUGGESTED);
+  return { features: Object.fromEntries(present.map((field) => [field.name, valueFor(field)])) };
 }
 
 /** The JSON of an event without its id, all numbers as they were typed; null where the browser is too old for that. */
 function withoutId(json) {
   if (JSON.rawJSON === undefined) return null;
-  const kept = (key, value, { source }) => (typeof value === "number" ? JSON.rawJSON(source) : value);
-  const { id, ...event } = JSON.parse(json, kept);
+  const verbatim = (key, value, { source }) => (typeof value === "number" ? JSON.rawJSON(source) : value);
+  const { id, ...event } = JSON.parse(json, verbatim);
   return JSON.stringify(event);
 }
 
@@ -107,7 +105,7 @@ export class Scoring {
     });
     this.hint = el("small", { hidden: true, text: "Type its features between the braces: a name and a value each." });
     this.#propose(example(features, []));
-    if (sent.has(this.name)) this.area.value = sent.get(this.name);
+    if (drafts.has(this.name)) this.area.value = drafts.get(this.name);
     return [el("label", { for: id, text: "The event in JSON" }), this.area, this.hint];
   }
 
@@ -118,10 +116,10 @@ export class Scoring {
     this.hint.hidden = Object.keys(event.features ?? { any: 1 }).length > 0;
   }
 
-  /** The names of weights that the learner has: an event of these is proposed where none was sent or typed. */
-  met(names) {
-    if (this.fields !== null || sent.has(this.name) || this.area.value !== this.proposed) return;
-    if (document.activeElement !== this.area) this.#propose(example(this.features, names));
+  /** The fields that the learner has had: an event of these is proposed where none was sent or typed. */
+  suggest(fields) {
+    if (this.fields !== null || drafts.has(this.name) || this.area.value !== this.proposed) return;
+    if (document.activeElement !== this.area) this.#propose(example(this.features, fields));
   }
 
   #inputs() {
@@ -190,12 +188,13 @@ export class Scoring {
     try {
       const path = `/predict${this.explains ? `?explain=${TOP}` : ""}`;
       const reply = await ask("POST", learnerPath(this.name, path), { json: `{"events": [${json}]}` });
-      sent.set(this.name, json);
+      drafts.set(this.name, json);
       this.#refuse([]);
       this.#show(reply);
     } catch (error) {
       const errors = error instanceof Refused ? error.errors : [];
-      this.#refuse(errors.length > 0 ? errors.map((one) => this.#words(one)) : [reasonOf(error)]);
+      this.#refuse(errors.length > 0 ? errors.map((problem) => this.#words(problem)) : [reasonOf(error)]);
+      for (const line of this.trouble.children) untilAnswered(line, error);
       this.#mark(errors.map(({ pointer }) => pointer));
     }
   }
@@ -211,7 +210,6 @@ export class Scoring {
   #refuse(reasons) {
     this.trouble.hidden = reasons.length === 0;
     this.trouble.replaceChildren(...reasons.map((text) => el("p", { text })));
-    [...this.trouble.children].forEach(untilAnswered);
     this.#mark([]);
     if (reasons.length > 0) this.result.replaceChildren();
   }
@@ -219,9 +217,9 @@ export class Scoring {
   /** Mark the fields that problems point to, and go to the first. */
   #mark(pointers) {
     const wrong = (this.inputs ?? []).filter(({ name, input }) => {
-      const own = pointers.includes(`/events/0/features/${pointed(name)}`);
-      put(input, "aria-invalid", own ? "true" : null);
-      return own;
+      const isWrong = pointers.includes(`/events/0/features/${pointed(name)}`);
+      put(input, "aria-invalid", isWrong ? "true" : null);
+      return isWrong;
     });
     const at = document.activeElement; // the reader may have gone elsewhere meanwhile
     if (at === document.body || this.element.contains(at)) wrong[0]?.input.focus();

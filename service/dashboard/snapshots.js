@@ -38,7 +38,14 @@ export class Snapshots {
       this.list,
     );
     this.why = el("p", { class: "withheld", hidden: true });
-    this.element = el("section", { class: "panel" }, el("h3", { text: "Snapshots" }), this.note, this.table, this.why);
+    this.element = el(
+      "section",
+      { class: "panel", data: { panel: "snapshots" } },
+      el("h3", { text: "Snapshots" }),
+      this.note,
+      this.table,
+      this.why,
+    );
     watchScope("admin", signal, () => this.#withhold());
     this.look = rounds(
       async () => this.#show(await get(learnerPath(name, "/snapshots"), { signal })),
@@ -66,21 +73,21 @@ export class Snapshots {
       this.list,
       snapshots,
       keyOf,
-      (one) =>
+      (snapshot) =>
         el(
           "tr",
           {},
-          el("td", { text: moment(one.time) }),
-          el("td", { class: "number", text: count(one.position) }),
-          el("td", { class: "number", text: bytes(one.size) }),
+          el("td", { text: moment(snapshot.time) }),
+          el("td", { class: "number", text: count(snapshot.position) }),
+          el("td", { class: "number", text: bytes(snapshot.size) }),
           el(
             "td",
             {},
             el("button", {
               type: "button",
               text: "Restore …",
-              "aria-label": `Restore the snapshot at position ${one.position}`,
-              on: { click: () => this.#restore(one) },
+              "aria-label": `Restore the snapshot at position ${snapshot.position}`,
+              on: { click: () => this.#restore(snapshot) },
             }),
           ),
         ),

@@ -19,8 +19,8 @@ export function sparkline() {
 
 /** Draw the values (null is a gap). The scale is the values' own, never finer than `least` from end to end. */
 export function drawSparkline(drawing, values, label, { least = 0.05, chance = null } = {}) {
-  const known = values.filter((value) => value !== null);
-  let [low, high] = [Math.min(...known), Math.max(...known)];
+  const numbers = values.filter((value) => value !== null);
+  let [low, high] = [Math.min(...numbers), Math.max(...numbers)];
   if (high - low < least) {
     const middle = (low + high) / 2;
     [low, high] = [middle - least / 2, middle + least / 2];
@@ -33,14 +33,14 @@ export function drawSparkline(drawing, values, label, { least = 0.05, chance = n
       path += `${path === "" || values[i - 1] === null ? "M" : "L"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`;
   });
   const [level, line, end] = drawing.children;
-  const within = chance !== null && known.length > 0 && low <= chance && chance <= high;
+  const within = chance !== null && numbers.length > 0 && low <= chance && chance <= high;
   put(level, "d", within ? `M0 ${y(chance).toFixed(1)}H${WIDTH}` : "");
   put(line, "d", path);
   const last = values.at(-1) ?? null;
   put(end, "r", last === null ? 0 : 2.5);
   put(end, "cx", last === null ? 0 : x(values.length - 1).toFixed(1));
   put(end, "cy", last === null ? 0 : y(last).toFixed(1));
-  put(drawing, "aria-label", known.length === 0 ? "nothing yet" : label);
+  put(drawing, "aria-label", numbers.length === 0 ? "nothing yet" : label);
 }
 
 /** A value with its interval on the scale from `low` to `high`, with a mark at `zero` if it is given. */

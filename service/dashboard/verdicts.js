@@ -24,7 +24,7 @@ const sinceWords = (clock, events) =>
 
 /** What to say about a group without events. */
 const nothingYet = (name) => ({
-  state: "open",
+  state: "none",
   verdict: "Nothing is compared yet.",
   more: ` Send events to /v1/groups/${name}/update: they go to each learner. What its learners get otherwise is not compared.`,
 });
@@ -51,12 +51,12 @@ export function summaryOf(name, events, tests, alpha, aucOf = () => null) {
     }))
     .filter(({ log }) => log >= decides);
   const others = new Set(tests.flatMap(({ a, b }) => [a, b])).size - 1;
-  const best = decided.find(({ better }) => decided.filter((one) => one.better === better).length === others)?.better;
+  const best = decided.find(({ better }) => decided.filter((pair) => pair.better === better).length === others)?.better;
   if (best !== undefined) {
-    const own = decided.filter(({ better }) => better === best);
-    const last = own.reduce((one, other) => (other.events > one.events ? other : one));
-    const least = certainty(Math.min(...own.map(({ log }) => log)));
-    const { other, by } = contradicted(own, difference);
+    const wins = decided.filter(({ better }) => better === best);
+    const last = wins.reduce((latest, other) => (other.events > latest.events ? other : latest));
+    const least = certainty(Math.min(...wins.map(({ log }) => log)));
+    const { other, by } = contradicted(wins, difference);
     const late = by > 0 ? `: in the windows above its AUC is behind ${other}'s by ${by}.` : ".";
     return {
       state: "decided",
@@ -65,18 +65,18 @@ export function summaryOf(name, events, tests, alpha, aucOf = () => null) {
     };
   }
   if (decided.length > 0) {
-    const shown = decided.slice(0, MOST).map(({ better, other }) => `${better} is better than ${other}`);
+    const sentences = decided.slice(0, MOST).map(({ better, other }) => `${better} is better than ${other}`);
     const { better, other, by } = contradicted(decided.slice(0, MOST), difference);
     return {
       state: "open",
-      verdict: `${shown.join("; ")}${decided.length > MOST ? "; …" : "."}`,
+      verdict: `${sentences.join("; ")}${decided.length > MOST ? "; …" : "."}`,
       more:
         ` ${count(decided.length)} of ${count(tests.length)} pairs ${decided.length === 1 ? "is" : "are"} decided, ` +
         "and not yet which learner is best." +
         (by > 0 ? ` In the windows above ${better}'s AUC is behind ${other}'s by ${by}.` : ""),
     };
   }
-  const { a, b, evidence } = tests.reduce((one, other) => (strongest(other) > strongest(one) ? other : one));
+  const { a, b, evidence } = tests.reduce((nearest, other) => (strongest(other) > strongest(nearest) ? other : nearest));
   return {
     state: "open",
     verdict: `None of ${count(tests.length)} pairs is decided.`,
@@ -90,7 +90,7 @@ export function summaryOf(name, events, tests, alpha, aucOf = () => null) {
 const contradicted = (pairs, difference) =>
   pairs
     .map((pair) => ({ ...pair, by: (difference(pair.other, pair.better) ?? 0).toFixed(4) }))
-    .reduce((one, another) => (Number(another.by) > Number(one.by) ? another : one));
+    .reduce((most, another) => (Number(another.by) > Number(most.by) ? another : most));
 
 const strongest = ({ evidence }) => Math.max(evidence.a_better, evidence.b_better);
 

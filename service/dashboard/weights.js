@@ -1,12 +1,10 @@
 /* The features that a learner goes by: its largest weights. */
 
-import { Away, get, learnerPath, reasonOf } from "./api.js";
 import { arrange, el, put, write } from "./dom.js";
 import { count, finite, signed } from "./format.js";
-import { rounds } from "./live.js";
+import { TablePanel } from "./table_panel.js";
 
-const PERIOD = 10; // seconds between looks, while events come
-const SOON = 2; // and until names may have come that the last answer lacked
+const SOON = 2; // seconds until names may have come that the last answer lacked
 const TOP = 20;
 
 /** What to say of features whose names are not known yet. */
@@ -19,59 +17,33 @@ function number(x) {
   return x === 0 || (size >= 0.001 && size < 1e5) ? signed(3)(x) : `${x < 0 ? "−" : "+"}${size.toExponential(2)}`;
 }
 
-export class Weights {
-  #position = null;
-  #fetched = null;
+export class Weights extends TablePanel {
   #unnamed = 0;
-  #hurry;
 
-  /** `names` receives the names of the weights. */
-  constructor({ name }, signal, names) {
-    this.name = name;
-    this.names = names;
-    this.list = el("tbody");
-    this.note = el("p", { class: "quiet", text: "asking …" });
-    this.table = barsTable("Weight", this.list);
-    this.element = el("section", { class: "panel" }, el("h3", { text: "Largest weights" }), this.note, this.table);
-    this.#hurry = rounds(
-      () => this.#look(signal),
-      PERIOD,
-      signal,
-      (error) => {
-        if (error instanceof Away) return null;
-        this.table.hidden = true;
-        write(this.note, `No weights: ${reasonOf(error)}`);
-        return PERIOD;
-      },
-    );
+  constructor({ name }, signal) {
+    const list = el("tbody");
+    const table = barsTable("Weight", list);
+    const path = `/weights?top=${TOP}`;
+    super({ name, panel: "weights", title: "Largest weights", path, missing: "No weights" }, table, table, signal);
+    this.list = list;
   }
 
-  take({ position }) {
-    this.#position = position;
+  /** Names come with events that are only scored, too, and these move no position. */
+  get stale() {
+    return super.stale || this.#unnamed > 0;
   }
 
-  async #look(signal) {
-    // names come with events that are only scored, too, and these move no position
-    if (this.#fetched !== null && this.#fetched === this.#position && !this.#unnamed) return false;
-    const position = this.#position;
-    const reply = await get(learnerPath(this.name, `/weights?top=${TOP}`), { signal });
-    const { intercept, weights, total, unnamed, reason } = reply;
-    this.#fetched = position;
-    if (unnamed > this.#unnamed) setTimeout(this.#hurry, 1000 * SOON);
+  show({ intercept, weights, total, unnamed, reason }) {
+    if (unnamed > this.#unnamed) setTimeout(this.hurry, 1000 * SOON);
     this.#unnamed = unnamed;
-    this.table.hidden = weights.length === 0;
-    write(
-      this.note,
-      weights.length === 0
-        ? `No weights: ${reason ?? "nothing has been learnt yet"}`
-        : `${count(weights.length)} of ${count(total)}; intercept ${finite(intercept, number)}.${nameless(unnamed)}`,
-    );
-    this.names(weights.map((one) => one.name));
     bars(
       this.list,
       weights.map(({ name, weight }) => [name, weight]),
     );
-    return true;
+    this.table.hidden = weights.length === 0;
+    return weights.length === 0
+      ? `No weights: ${reason ?? "nothing has been learnt yet"}`
+      : `${count(weights.length)} of ${count(total)}; intercept ${finite(intercept, number)}.${nameless(unnamed)}`;
   }
 }
 

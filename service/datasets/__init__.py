@@ -1,54 +1,100 @@
-"""Reads rows of files as events; also pacing, and a simulated stream of card payments. Start with `rows`."""
+"""Reads rows of files as events; also a simulated stream of card payments. Start with `rows`."""
 
-from service.datasets.batches import MAX_BODY, RequestBody, batches, earlier_rows, source_name
+from service.datasets.bad_rows import REMEDY, BadRows, RowOrigin
+from service.datasets.batches import (
+    EarlierRows,
+    EncodedEvent,
+    EventPacker,
+    RequestBody,
+    batches,
+    chunks,
+    earlier_rows,
+    send_accepted,
+    source_name,
+)
 from service.datasets.card_fraud import CardFraud, first_day, max_events
-from service.datasets.event_inputs import EventChunk, Inputs, chunks
-from service.datasets.pacing import Interruption, Meter, Pace, Stopped, interruptible_sleep
-from service.datasets.readers import check_regular, format_of, open_rows
-from service.datasets.rows import Event, ReadError, Rows
+from service.datasets.column_profile import (
+    ColumnProfile,
+    FieldPast,
+    LabelValues,
+    likely_label,
+    profile_column,
+    reveals_label,
+)
+from service.datasets.event_inputs import Inputs
+from service.datasets.file_options import FileOptions
+from service.datasets.long_texts import LongTexts
+from service.datasets.notes import ColumnNote, UniqueColumn
+from service.datasets.number_cells import is_number, number
+from service.datasets.packed_text import File, local_file
+from service.datasets.readers import open_rows, resolve_format
+from service.datasets.rows import Event, ReadError, RowEvent, Rows
 from service.datasets.schema_match import (
     adapter,
     declared,
-    describe_features,
     labels_for,
     labels_of_options,
+    remembered,
     suggest_options,
 )
-from service.datasets.values import BinaryLabels, Ranks, RowColumns, identity, is_number, number, timestamp, weight
+from service.datasets.values import (
+    BinaryLabels,
+    Ranks,
+    RowColumns,
+    Unlabelled,
+    identity,
+    label_text,
+    timestamp,
+    weight,
+)
 
 __all__ = [
-    "MAX_BODY",
+    "REMEDY",
+    "BadRows",
     "BinaryLabels",
     "CardFraud",
+    "ColumnNote",
+    "ColumnProfile",
+    "EarlierRows",
+    "EncodedEvent",
     "Event",
-    "EventChunk",
+    "EventPacker",
+    "FieldPast",
+    "File",
+    "FileOptions",
     "Inputs",
-    "Interruption",
-    "Meter",
-    "Pace",
+    "LabelValues",
+    "LongTexts",
     "Ranks",
     "ReadError",
     "RequestBody",
     "RowColumns",
+    "RowEvent",
+    "RowOrigin",
     "Rows",
-    "Stopped",
+    "UniqueColumn",
+    "Unlabelled",
     "adapter",
     "batches",
-    "check_regular",
     "chunks",
     "declared",
-    "describe_features",
     "earlier_rows",
     "first_day",
-    "format_of",
     "identity",
-    "interruptible_sleep",
     "is_number",
+    "label_text",
     "labels_for",
     "labels_of_options",
+    "likely_label",
+    "local_file",
     "max_events",
     "number",
     "open_rows",
+    "profile_column",
+    "remembered",
+    "resolve_format",
+    "reveals_label",
+    "send_accepted",
     "source_name",
     "suggest_options",
     "timestamp",

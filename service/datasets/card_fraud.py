@@ -194,8 +194,8 @@ def _columns(pattern: _Pattern, rng: np.random.Generator) -> dict[str, Column]:
         return np.searchsorted(np.cumsum(weights) / sum(weights), rng.random(_BLOCK), side="right")
 
     def log_normal(median: float, spread: float) -> Column:
-        drawn: Column = median * np.exp(spread * rng.standard_normal(_BLOCK))
-        return drawn
+        amounts: Column = median * np.exp(spread * rng.standard_normal(_BLOCK))
+        return amounts
 
     return {
         "merchant": pick(pattern.merchants),

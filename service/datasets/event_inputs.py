@@ -2,8 +2,8 @@
 
     JSON    one event, a list of events, {"events": [...]}, or one event per line; an event of the API, or a flat object
             of features with the label and other members beside them
-    others  the formats of `replay`: CSV and TSV with a header, LIBSVM text, .npz; see `readers.py`
-    labels  JSON as above; CSV and TSV of id, label and optionally time and weight, in any order if there is a header;
+    others  the formats of `replay`: CSV, TSV, Parquet, LIBSVM text, .npz; see `readers.py`
+    labels  JSON as above; Parquet, CSV and TSV of id, label and optionally time and weight, in any order with a header;
             also arguments ID=LABEL
 
 Everything except a JSON document of many lines is read in bounded memory.
@@ -11,61 +11,47 @@ Everything except a JSON document of many lines is read in bounded memory.
 
 from __future__ import annotations
 
-import csv
 import io
 import sys
-from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from service.datasets.rows import GZIP, READ, Event, ReadError, lines_of, standard_input, text_of
-from service.datasets.values import BinaryLabels, Ranks, RowColumns
+from service.datasets.bad_rows import BadRows, ReadError, RowOrigin
+from service.datasets.identifiers import check_members, unnamed_ids
+from service.datasets.json_rows import LABEL, LABEL_MEMBERS, JsonEvents, LenientJson, form_of, json_texts
+from service.datasets.long_texts import LongTexts
+from service.datasets.missing_cells import MissingCells
+from service.datasets.packed_text import (
+    READ,
+    STDIN,
+    File,
+    lines_of,
+    local_file,
+    standard_input,
+    unpacked,
+)
+from service.datasets.rows import Event, RowEvent, describe_unlabelled
+from service.datasets.values import BinaryLabels, Ranks, RowColumns, Unlabelled, identity, weight
 from service.exits import WrongUsage
 from service.text import counted
 
-__all__ = ["EventChunk", "Inputs", "chunks"]
+__all__ = ["Inputs"]
 
-_MAX_BODY = 4 * 2**20  # bytes of a chunk
-_LABELS_READ = "JSON, CSV or TSV in UTF-8, gzipped or not"
-_LABEL_COLUMNS = ("id", "label", "time", "weight")
+_LABELS_READ = "Parquet, or JSON, CSV or TSV text, also by gzip, bz2, xz, zstd or zip"
 _JSON = frozenset({"json", "jsonl", "ndjson"})
-_STDIN = Path("standard input")  # its name in messages
 _DASH = "-"
-
-
-@dataclass(frozen=True)
-class EventChunk:
-    """Some events as the body of a request."""
-
-    first: int  # number of the first event, from 0
-    count: int
-    body: bytes
-    identified: bool  # every event has an id
-
-
-def chunks(events: Iterable[Event], size: int) -> Iterator[EventChunk]:
-    """Yield the events in bodies of up to `size` events or about 4 MB."""
-    encode = msgspec.json.Encoder().encode
-    parts: list[bytes] = []
-    first, room, identified = 0, _MAX_BODY, True
-    for event in events:
-        parts.append(encode(event))
-        room -= len(parts[-1])
-        identified = identified and event.get("id") is not None
-        if len(parts) == size or room <= 0:
-            yield EventChunk(first, len(parts), b'{"events":[%b]}' % b",".join(parts), identified)
-            first, parts, room, identified = first + len(parts), [], _MAX_BODY, True
-    if parts:
-        yield EventChunk(first, len(parts), b'{"events":[%b]}' % b",".join(parts), identified)
+_AHEAD = 1000  # rows of a JSON file by which ids are judged
 
 
 @dataclass
 class Inputs:
-    """The inputs of a command; `events()` yields their events once, in order."""
+    """The inputs of a command; `events()` yields their events once, in order. The caller closes `bad`."""
 
     arguments: Sequence[str]  # JSON, ID=LABEL, paths, "-"; empty: standard input
     kind: Literal["update", "predict", "labels"]
@@ -82,19 +68,22 @@ class Inputs:
             self.arguments = [_DASH]
         if self.arguments.count(_DASH) > 1:
             raise WrongUsage("standard input can only be read once")
+        self.bad = BadRows(self.columns.form.on_bad)
+        self._json = JsonEvents(self.columns, None if self.kind == "predict" else self._read_label)
 
     def events(self) -> Iterator[Event]:
-        """Yield every event. Raises `ReadError` at the first malformed one."""
-        for argument in self.arguments:
+        """Yield every event. Malformed ones go to `bad`, or end it. Raises `ReadError`."""
+        for number, argument in enumerate(self.arguments, 1):
             if argument.lstrip()[:1] in ("{", "["):
-                yield from self._from_json(_documents(argument, "the argument"))
+                yield from self._from_json(self._json_rows(iter([argument]), "the argument"))
             elif self.kind == "labels" and "=" in argument and not Path(argument).exists():
                 id, _, label = argument.rpartition("=")
-                yield {"id": id, "label": self._label(label, f"the argument {argument!r}")}
+                event = {"id": identity(id) or id, "label": self._label(label, f"the argument {argument!r}")}
+                yield RowEvent(event, RowOrigin("the command line", "argument", number, argument))
             elif not argument:
                 raise WrongUsage("an argument is empty; expected JSON, a file, or -")
             elif argument == _DASH:
-                yield from self._from_stream(standard_input(), _STDIN)
+                yield from self._from_stream(standard_input(), None)
             else:
                 yield from self._from_file(Path(argument))
 
@@ -107,68 +96,131 @@ class Inputs:
         with stream:
             yield from self._from_stream(stream, path)
 
-    def _from_stream(self, stream: io.BufferedReader, path: Path) -> Iterator[Event]:
-        format = self.format or _format(path, stream)
+    def _from_stream(self, stream: io.BufferedReader, path: Path | None) -> Iterator[Event]:
+        """Yield the events of an open file, or of standard input."""
+        name = STDIN if path is None else str(path)
+        stream = unpacked(stream, name)
+        format = self.format or _format(path, stream, name)
+        lines = lines_of(stream, name, _LABELS_READ if self.kind == "labels" else READ, self.columns.form.encoding)
         if format in _JSON:
-            yield from self._from_json(_json_rows(_lines(stream, path, READ), path))
-        elif self.kind == "labels":
-            if format not in ("csv", "tsv"):
-                raise ReadError(f"{path}: labels are read from JSON, CSV and TSV, not from {format}")
-            lines = _lines(stream, path, _LABELS_READ)
-            yield from self._label_rows(lines, path, "," if format == "csv" else "\t")
+            rows = self._json_rows(lines, name)
+            yield from self._from_json(rows if path is None else self._checked_ids(rows, name))
+        elif self.kind == "labels" and format in ("csv", "tsv"):
+            yield from self._label_rows(lines, name, format)
+        elif self.kind == "labels" and format != "parquet":
+            raise ReadError(f"{name}: labels are read from JSON, CSV, TSV and Parquet, not from {format}")
+        elif format in ("csv", "tsv"):
+            yield from self._rows(File(Path(name), name), format, stream)
         else:
-            yield from self._rows(stream, path, format)
+            with local_file(Path(_DASH) if path is None else path, None if path and path.is_file() else stream) as file:
+                if self.kind == "labels":
+                    yield from self._parquet_labels(file)
+                else:
+                    yield from self._rows(file, format, None)
 
-    def _rows(self, stream: io.BufferedReader, path: Path, format: str) -> Iterator[Event]:
+    def _rows(self, file: File, format: str, stream: io.BufferedReader | None) -> Iterator[Event]:
         from service.datasets.readers import open_rows
         from service.datasets.schema_match import adapter, declared
 
-        if self.learner is None:
-            raise ReadError(
-                f"{path}: reading {format} needs the learner's document, and that a key with the scope read; JSON "
-                "does not"
-            )
-        assert isinstance(self.labels, BinaryLabels | Ranks)  # `labels_of_options` is for other inputs
-        features = self.learner["config"]["features"]
-        arguments = None if format == "npz" and path != _STDIN else stream
+        learner, labels = self._known_learner(file, format)
+        features = learner["config"]["features"]
         labelled = self.kind == "update"
         with open_rows(
-            path, self.columns, declared(features), format, self.labels, labelled=labelled, stream=arguments
+            file,
+            self.columns,
+            declared(features),
+            format,
+            labels,
+            labelled=labelled,
+            stream=stream,
+            bad=self.bad,
         ) as rows:
             rows.adapt = adapter(rows.shape, features)
+            rows.long_texts = LongTexts(learner["config"])
+            self.notes += rows.guesses
             try:
                 for event in rows.events():
-                    yield event if labelled else _unlabelled(event)
+                    yield event if labelled else RowEvent(_unlabelled(event), event.origin)
             finally:
-                self.notes += [*rows.guesses, *rows.missing_cells()]
+                self.notes += rows.notes()
 
-    def _from_json(self, rows: Iterable[tuple[str, Any]]) -> Iterator[Event]:
-        for place, row in rows:
-            if not isinstance(row, dict):
-                raise ReadError(f"{place}: expected an event, a JSON object, not {str(row)[:60]}")
+    def _known_learner(self, file: File, format: str) -> tuple[Mapping[str, Any], BinaryLabels | Ranks]:
+        """Return the learner's document and the meaning of labels. Raises `ReadError` if the key may not read it."""
+        if self.learner is None:
+            raise ReadError(
+                f"{file}: reading {format} needs the learner's document, and that a key with the scope read; JSON "
+                "does not"
+            )
+        assert isinstance(self.labels, BinaryLabels | Ranks)  # `labels_of_options` is for an unknown learner
+        return self.learner, self.labels
+
+    def _from_json(self, rows: Iterable[RowOrigin]) -> Iterator[Event]:
+        undo = self.labels.undo if isinstance(self.labels, BinaryLabels | Ranks) else []
+        skips = self.columns.form.unlabelled == "skip"
+        skipped, first = 0, ""
+        texts = LongTexts(None if self.learner is None else self.learner["config"])
+        for origin in rows:
+            row, place = origin.row, f"{origin.unit} {origin.place:,}"
             try:
-                event = row if self._is_event(row) else self._flat(row)
+                if not isinstance(row, dict):
+                    raise ValueError(f"expected an event, a JSON object, not {str(row)[:60]}")
+                event = self._json.event(row, self._form(row))
             except ValueError as error:
-                raise ReadError(f"{place}: {error}") from None
-            yield _unlabelled(event) if self.kind == "predict" else event
+                while undo:
+                    undo.pop()()
+                if skips and isinstance(error, Unlabelled):
+                    skipped, first = skipped + 1, first or f"{place}: {error}"
+                    continue
+                self.bad.add(origin, error)
+                continue
+            undo.clear()
+            texts.note(event, place)
+            yield RowEvent(event, origin)
+        self.notes += describe_unlabelled(skipped, "left out", first) + texts.notes()
 
-    def _is_event(self, row: Event) -> bool:
-        """Tell whether a row is an event of the API, not a flat object of features."""
-        api = any(isinstance(row.get(name), kind) for name, kind in (("features", dict), ("x", list), ("values", list)))
-        return api or self.kind == "labels" or (self.kind == "update" and row.keys() <= set(_LABEL_COLUMNS))
+    def _json_rows(self, lines: Iterator[str], name: str) -> Iterator[RowOrigin]:
+        """Yield each decoded object with its place."""
+        json = LenientJson()
+        try:
+            for unit, place, text in json_texts(lines, name, json):
+                try:
+                    row = json.decode(text, f"{unit} {place:,}")
+                except (msgspec.DecodeError, RecursionError) as error:
+                    self.bad.add(RowOrigin(name, unit, place, text), f"not JSON: {error}")
+                    continue
+                yield RowOrigin(name, unit, place, row)
+        finally:
+            self.notes += json.notes()
 
-    def _flat(self, row: Event) -> Event:
-        columns = self.columns
-        aside = {columns.label, *columns.named}
-        event: Event = {"features": {name: value for name, value in row.items() if name not in aside}}
+    def _checked_ids(self, rows: Iterator[RowOrigin], name: str) -> Iterator[RowOrigin]:
+        """Judge by the first rows of a file, as replays do, whether the id names rows. Raises `ReadError`."""
+        head = list(islice(rows, _AHEAD))
+        flat = [row for row in (origin.row for origin in head) if isinstance(row, dict) and self._form(row) == "flat"]
+        if not flat:
+            return chain(head, rows)
+        names = self._json.names("flat")
+        if self.kind == "predict":  # an event may be scored again
+            names.pop("id", None)
+        try:
+            check_members(names, lambda name: [row.get(name) for row in flat], self.columns.form.time_format)
+        except ValueError as error:
+            raise ReadError(f"{name}: {error}") from None
         if self.kind == "update":
-            if columns.label not in row:
-                raise ValueError(f"there is no {columns.label!r}; the row has {', '.join(row)[:300]}")
-            event["label"] = self.labels(row[columns.label])
-        for member, name, read in columns.about:
-            if name is not None and (value := read(row.get(name))) is not None:
-                event[member] = value
-        return event
+            features = self._json.features(flat[0], "flat")
+            self.notes += unnamed_ids((name, [row.get(name) for row in flat]) for name in features)
+        return chain(head, rows)
+
+    def _form(self, row: Event) -> str:
+        """Return the form of an object; events that are updated may be labels."""
+        form = form_of(row)
+        if self.kind == "labels" or (self.kind == "update" and form == "flat" and row.keys() <= set(LABEL_MEMBERS)):
+            return LABEL
+        return form
+
+    def _read_label(self, value: Any, absent: str | None) -> int:
+        if absent is not None:
+            raise Unlabelled(absent)
+        return self.labels(value)
 
     def _label(self, text: str, place: str) -> int:
         try:
@@ -176,37 +228,69 @@ class Inputs:
         except ValueError as error:
             raise ReadError(f"{place}: {error}") from None
 
-    def _label_rows(self, lines: Iterable[str], path: Path, delimiter: str) -> Iterator[Event]:
-        reads = {member: read for member, _, read in self.columns.about}
-        order: Sequence[str] | None = None
-        reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    def _parquet_labels(self, file: File) -> Iterator[Event]:
+        from service.datasets.parquet import ParquetFile
+        from service.datasets.readers import open_rows
+
+        _, labels = self._known_learner(file, "parquet")
+        with closing(ParquetFile(file)) as parquet:
+            names = parquet.names
+        time, weight = ("time" if "time" in names else None), ("weight" if "weight" in names else None)
+        drop = tuple(name for name in names if name not in LABEL_MEMBERS)
+        columns = replace(self.columns, id="id", time=time, weight=weight, drop=drop)
+        with open_rows(file, columns, None, "parquet", labels, bad=self.bad) as rows:
+            rows.adapt = _without_features
+            yield from rows.events()
+
+    def _label_rows(self, lines: Iterator[str], name: str, format: str) -> Iterator[Event]:
+        from service.datasets.delimited import DelimitedText, MalformedRow
+
+        form = self.columns.form
         try:
-            for row in reader:
-                place = f"{path}, line {reader.line_num:,}"
-                if not row:
-                    continue
-                if order is None:
-                    names = [cell.strip().lower() for cell in row]
-                    if {"id", "label"} <= set(names):
-                        order = names
-                        continue
-                    order = _LABEL_COLUMNS[: len(row)]
+            form.check(format)
+            text = DelimitedText(lines, format, form, LABEL_MEMBERS)
+        except ValueError as error:
+            raise ReadError(f"{name}: {error}") from None
+        if not text.names:
+            raise ReadError(f"{name}: the file has no rows")
+        order = [cell.strip().lower() for cell in text.names]
+        rows = text.rows()
+        if not {"id", "label"} <= set(order):
+            if not text.header:
+                raise ReadError(f"{name}: --columns must name id and label")
+            order = list(LABEL_MEMBERS[: len(text.names)])
+            rows = chain([(1, text.names)], rows)
+        read_time = self.columns.about[1][2]
+        missing = MissingCells(form.missing)
+        for place, row in rows:
+            origin = RowOrigin(name, "line", place, row.text if isinstance(row, MalformedRow) else row)
+            try:
+                if isinstance(row, MalformedRow):
+                    raise ValueError(row.reason)
                 if not 2 <= len(row) == len(order):
-                    raise ReadError(
-                        f"{place}: has {counted(len(row), 'cell')}; expected id,label[,time[,weight]], as in the first"
+                    raise ValueError(
+                        f"has {counted(len(row), 'cell')}; expected id,label[,time[,weight]], as in the first"
                     )
-                cells = dict(zip(order, row, strict=True))
-                event: Event = {"id": cells["id"], "label": self._label(cells["label"], place)}
-                for name in ("time", "weight"):
-                    if (value := reads[name](cells.get(name, ""))) is not None:
-                        event[name] = value
-                if not cells["id"]:
-                    raise ReadError(f"{place}: has no id")
-                yield event
-            if order is None:
-                raise ReadError(f"{path}: the file has no rows")
-        except (csv.Error, ValueError) as error:
-            raise ReadError(f"{path}, line {reader.line_num:,}: {error}") from None
+                cells = dict(zip(order, missing.empty(row), strict=True))
+                event: Event = {"id": identity(cells["id"]), "label": self.labels(cells["label"])}
+                if event["id"] is None:
+                    raise ValueError("has no id")
+                for member, read in (("time", read_time), ("weight", weight)):
+                    if (value := read(cells.get(member, ""))) is not None:
+                        event[member] = value
+            except ValueError as error:
+                self.bad.add(origin, error)
+                continue
+            yield RowEvent(event, origin)
+        self.notes += text.guesses + missing.notes()
+
+
+def _without_features(event: Event) -> Event:
+    """Leave out the features of a label. Raises ValueError if it has no id."""
+    del event["features"]
+    if "id" not in event:
+        raise ValueError("has no id")
+    return event
 
 
 def _unlabelled(event: Event) -> Event:
@@ -214,58 +298,10 @@ def _unlabelled(event: Event) -> Event:
     return {name: value for name, value in event.items() if name not in ("label", "weight")}
 
 
-def _format(path: Path, stream: io.BufferedReader) -> str:
-    """Return the format by the file's name, for standard input by its first character."""
-    if path != _STDIN:
-        if path.suffix == ".json" or path.suffixes[-2:] == [".json", ".gz"]:
-            return "json"
-        from service.datasets.readers import format_of
+def _format(path: Path | None, stream: io.BufferedReader, name: str) -> str:
+    """Return the format by the file's name, for standard input and pipes by the first bytes."""
+    from service.datasets.readers import format_of, format_of_content
 
+    if path is not None and not path.is_fifo():
         return format_of(path)
-    head = stream.peek(1)
-    if head[: len(GZIP)] == GZIP:
-        raise ReadError(f"{path} is gzipped: give its --format")
-    return "json" if head.removeprefix(BOM_UTF8).lstrip()[:1] in (b"{", b"[", b"") else "csv"
-
-
-def _lines(stream: io.BufferedReader, path: Path, expected: str) -> Iterator[str]:
-    with text_of(stream) as text:
-        yield from lines_of(text, path, expected)
-
-
-def _json_rows(lines: Iterator[str], path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield each event with its place, from lines of one event each, or from one document."""
-    numbered = ((number, line) for number, line in enumerate(lines, 1) if not line.isspace())
-    place, first = next(numbered, (0, ""))
-    if not first:
-        raise ReadError(f"{path}: no events")
-    try:
-        row = msgspec.json.decode(first)
-    except msgspec.DecodeError:  # the document continues in the next line
-        row = None
-    if not isinstance(row, dict) or isinstance(row.get("events"), list):
-        yield from _documents(first + "".join(line for _, line in numbered), str(path))
-        return
-    yield f"{path}, line {place:,}", row
-    for number, line in numbered:
-        try:
-            yield f"{path}, line {number:,}", msgspec.json.decode(line)
-        except msgspec.DecodeError as error:
-            raise ReadError(f"{path}, line {number:,}: not JSON: {error}") from None
-
-
-def _documents(text: str, what: str) -> Iterator[tuple[str, Any]]:
-    """Yield the events of a document, each with its place."""
-    try:
-        document = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ReadError(f"{what}: not JSON: {error}") from None
-    if isinstance(document, dict):
-        if not isinstance(document.get("events"), list):
-            yield what, document
-            return
-        document = document["events"]
-    if not isinstance(document, list):
-        raise ReadError(f"{what}: expected an event, a list of events or {{'events': [...]}}")
-    for number, row in enumerate(document):
-        yield f"{what}, event {number:,}", row
+    return format_of_content(stream, name)

@@ -1,87 +1,135 @@
-"""Reads files of labelled rows as API events: CSV, TSV, JSON lines, .npz and LIBSVM text, also gzipped.
+"""Reads files of labelled rows as API events: CSV, TSV, JSON lines, Parquet, .npz and LIBSVM text.
 
-Text may be compressed by bz2, xz or zstd, too.
+Text may be compressed by gzip, bz2, xz, zstd or zip. It is read once, from front to back, in constant memory and time
+per row, except that LIBSVM text is searched for an index 0 before; the arrays of an .npz are loaded. `FileOptions` says
+how a file is written; what it leaves open is found out, and said in `guesses`.
 
-Text files are read once, from front to back, in constant memory and time per row; the arrays of an .npz are loaded.
-
-    CSV, TSV   A header names the columns; all except the label are features. A column whose first cells (up to 10,000
-               rows) are numbers, with at most 1 other in 100, is numeric in the whole file. Its other cells are null,
-               as are empty ones, NaN, NA, null, none, ? and -; `missing_cells` counts those that are not empty. In
-               other columns cells are strings, and empty ones null. So a column never changes its type. A column with
-               leading zeros or whole numbers beyond 2^53 holds names; `guesses` says so. The learner's declaration of
-               a column takes precedence; in a column that it declares numeric, text is an error.
+    CSV, TSV   A header or `FileOptions.columns` names the columns; all except the label are features. A column whose
+               first cells (up to 10,000 rows) are numbers, with at most 1 other in 100, or fewer others than numbers if
+               there are fractions, is numeric in the whole file. Its other cells are null, as are empty ones; `notes`
+               counts those that are not empty. In other columns cells are strings, and empty ones null. A column that
+               is empty in these rows becomes what its first cell is. So a column never changes its type. What a cell
+               means is said by the rule of values, see `learners.features`. The learner's declaration of a column takes
+               precedence; in a column that it declares numeric, text is an error.
     JSONL      Each line is a flat object of features and the label, or an API event:
-               {"features": {...}}, {"x": [...]} or {"indices": [...], "values": [...]} with the label beside it.
+               {"features": {...}}, {"x": [...]} or {"indices": [...], "values": [...]} with the label beside it. A file
+               may also be one list of such objects, or {"events": [...]}; then it is in memory as a whole. NaN and
+               Infinity, which JSON does not have, are null; `notes` counts them.
+    Parquet    Columns keep their types; see `parquet.py`. `FileOptions.decimal` reads numbers in columns of text.
     .npz       Dense `X` (n, dim), or the CSR parts `data`, `indices`, `indptr`, `shape`; labels `y` (n,).
-    LIBSVM     `label index:value ...`, indices from 1 (they become 0-based and ascending);
-               `qid:` is ignored; # begins a comment.
+    LIBSVM     `label index:value ...`, indices from 1, or from 0 by `FileOptions.zero_based` (they become 0-based and
+               ascending); `qid:` is ignored; # begins a comment.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
 import io
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from itertools import count, pairwise
+from contextlib import ExitStack, suppress
+from itertools import chain, count, islice, pairwise
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
-from service.datasets.rows import GZIP, Event, ReadError, Rows, Shape, TextRows
-from service.datasets.values import BinaryLabels, Ranks, RowColumns, column_kind, is_number, number
+from service.datasets.bad_rows import BadRows
+from service.datasets.delimited import DelimitedText, MalformedRow
+from service.datasets.identifiers import check_members, unnamed_ids
+from service.datasets.json_rows import ONE_EACH, JsonEvents, LenientJson, form_of, json_texts
+from service.datasets.missing_cells import MissingCells
+from service.datasets.number_cells import is_number, number
+from service.datasets.packed_text import (
+    PACKED_SUFFIXES,
+    File,
+    head_of,
+    lines_of,
+    temporary_copy,
+    unpacked,
+    zipped_name,
+)
+from service.datasets.parquet import ParquetFile
+from service.datasets.rows import AHEAD_ROWS, Event, ReadError, Rows, Shape, TextRows
+from service.datasets.table import CellTable
+from service.datasets.values import BinaryLabels, Ranks, RowColumns
 from service.text import counted
 
-__all__ = ["FORMATS", "check_regular", "form_of", "format_of", "open_rows"]
+__all__ = ["FORMATS", "format_of", "format_of_content", "open_rows", "resolve_format"]
 
-FORMATS = ("csv", "tsv", "jsonl", "npz", "libsvm")
+FORMATS = ("csv", "tsv", "jsonl", "parquet", "npz", "libsvm")
 _SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
+    ".json": "jsonl",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
     ".npz": "npz",
     ".libsvm": "libsvm",
     ".svm": "libsvm",
     ".txt": "libsvm",
 }
-_PACKED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
-_TAB = "\t"
-_SEPARATORS = {",": "commas", ";": "semicolons", _TAB: "tabs", "|": "bars"}
-_ZIP, _ARRAY = b"PK", b"\x93NUMPY"  # beginnings of NumPy's files of several arrays, and of one
+_ZIP, _ARRAY = b"PK\x03\x04", b"\x93NUMPY"  # beginnings of NumPy's files of several arrays, and of one
+# what NumPy and zipfile raise for a damaged archive
+_FAULTS = (ValueError, EOFError, MemoryError, RuntimeError, TokenError, zipfile.BadZipFile, zlib.error)
+_PARQUET = b"PAR1"
+_PAIRS = re.compile(rb"\S+([ \t]+(qid|[0-9]+):\S+)+[ \t]*(#.*)?\r?\n")  # a line of LIBSVM text
+_PAIR = re.compile(r"(qid|[0-9]+):\S*")  # in the place of the label: there is none
+_ZERO = re.compile(r"\s0+:")  # an index 0 in it
+_RELATION = re.compile(rb"(\s*%.*\n)*\s*@relation\b", re.IGNORECASE)  # how an ARFF file begins
+_ARFF = (
+    "ARFF is not read, but its rows are CSV: write them to a file with sed '1,/^ *@data/Id' FILE.arff > FILE.csv, and "
+    "name the columns with --columns; --missing '?' and --quote \"'\" may be needed, too"
+)
+_GLUED = re.compile(r"\}\s*\{")  # objects in one line
 _BLOCK = 1000  # rows of an array that are converted to Python numbers at once
-
-
-def check_regular(path: Path) -> None:
-    """Refuse a file that cannot be read twice. Raises `ReadError`; `open_rows` reports missing files.
-
-    A pipe can only be recognised by its first bytes, so a resumed replay could skip rows that it has never read. A
-    silent writer would also delay Ctrl-C.
-    """
-    again = "a resumed replay reads its file again: write the rows to a file first"
-    if path.is_fifo() or path.is_char_device() or path.is_socket():
-        raise ReadError(f"{path} is a pipe or a device, not a file; {again}")
-    if str(path) == "-" and not path.exists():
-        raise ReadError(f"standard input is not read; {again}")
 
 
 def format_of(path: Path) -> str:
     """Return the format by the file's name. Raises `ReadError` if the name does not tell."""
-    suffixes = path.suffixes[-2:] if path.suffix.lower() in _PACKED_SUFFIXES else path.suffixes[-1:]
-    name = _SUFFIXES.get(suffixes[0].lower()) if suffixes else None
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in PACKED_SUFFIXES:
+        packing = suffixes.pop()
+        inner = Path(zipped_name(path)).suffix.lower() if packing == ".zip" and path.is_file() else ""
+        suffixes += [inner] if inner else []
+    if suffixes and suffixes[-1] == ".arff":
+        raise ReadError(f"{path}: {_ARFF}")
+    name = _SUFFIXES.get(suffixes[-1]) if suffixes else None
     if name is None:
         raise ReadError(f"{path}: unknown format; use --format with one of {', '.join(FORMATS)}")
     return name
 
 
+def format_of_content(stream: io.BufferedReader, file: object) -> str:
+    """Return the format by the first bytes of an unpacked stream; "jsonl" if it is empty. `file` names it in errors."""
+    head = head_of(stream, file)
+    if _RELATION.match(head):
+        raise ReadError(f"{file}: {_ARFF}")
+    if head.startswith((_ZIP, _ARRAY)):
+        return "npz"
+    if head.startswith(_PARQUET):
+        return "parquet"
+    if head.lstrip()[:1] in (b"{", b"[", b""):
+        return "jsonl"
+    return "libsvm" if _PAIRS.match(head) else "csv"
+
+
+def resolve_format(file: File) -> str:
+    """Return the format by the file's name, or for a pipe's copy by its first bytes. Raises `ReadError`."""
+    if str(file.path) == file.name:
+        return format_of(file.path)
+    with file.path.open("rb") as stream:
+        return format_of_content(unpacked(stream, file), file)
+
+
 def open_rows(
-    path: Path,
+    path: Path | File,
     columns: RowColumns,
     declared: Mapping[str, bool] | None = None,
     format: str = "",
@@ -89,252 +137,315 @@ def open_rows(
     *,
     labelled: bool = True,
     stream: io.BufferedReader | None = None,
+    bad: BadRows | None = None,
 ) -> Rows[Any]:
     """Open a file of labelled rows.
 
     `declared`: columns of known type, and whether they are numeric. `labels`: the meaning of labels; by default two
     classes by `columns.positive`. Without `labelled`, a CSV or TSV file needs no label, and its label is omitted.
-    `stream`: text to read instead of the file. Raises `ReadError` if the file cannot be opened, lacks a column, or has
+    `stream`: CSV, TSV or JSON lines to read instead of the file, without compression. `bad` takes malformed rows; by
+    default the first one ends the reading. Raises `ReadError` if the file cannot be opened, lacks a column, or has
     labels that `labels` refuses.
     """
-    format = format or format_of(path)
+    file = File.of(path) if isinstance(path, Path) else path
+    format = format or format_of(file.path)
     if labels is None:
-        labels = BinaryLabels(columns.positive)
+        labels = BinaryLabels(columns.positive, columns.negative)
+    bad = bad or BadRows()
     if format in ("npz", "libsvm") and columns.named:
-        raise ReadError(f"{path}: {format} files have no column names such as {', '.join(columns.named)}")
+        raise ReadError(f"{file}: {format} files have no column names such as {', '.join(columns.named)}")
+    rows: Rows[Any]
     try:
+        columns.form.check(format)
         match format:
             case "csv" | "tsv":
-                delimiter = "," if format == "csv" else "\t"
-                return _CsvRows(path, columns, labels, declared or {}, delimiter, labelled, stream)
+                rows = _CsvRows(file, columns, labels, bad, declared or {}, format, labelled, stream)
+            case "parquet":
+                rows = _ParquetRows(file, columns, labels, bad, declared or {}, labelled)
             case "jsonl":
-                return _JsonRows(path, columns, labels, stream)
+                rows = _JsonRows(file, columns, labels, bad, stream)
             case "libsvm":
-                return _LibsvmRows(path, columns, labels, stream)
+                rows = _LibsvmRows(file, columns, labels, bad)
             case "npz":
-                if stream is not None:
-                    raise ReadError(f"{path}: npz is read from files only")
-                return _ArrayRows(path, columns, labels)
+                rows = _ArrayRows(file, columns, labels, bad)
+            case _:
+                raise ReadError(f"{format!r} is not a format; expected one of {', '.join(FORMATS)}")
     except OSError as error:
-        raise ReadError(f"{path}: {error.strerror or error}") from None
-    raise ReadError(f"{format!r} is not a format; expected one of {', '.join(FORMATS)}")
+        raise ReadError(f"{file}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ReadError(f"{file}: {error}") from None
+    rows.unlabelled = columns.form.unlabelled
+    return rows
 
 
 class _CsvRows(TextRows[list[str]]):
     def __init__(
         self,
-        path: Path,
+        file: File,
         columns: RowColumns,
         labels: BinaryLabels | Ranks,
+        bad: BadRows,
         declared: Mapping[str, bool],
-        delimiter: str,
+        format: str,
         labelled: bool,
         stream: io.BufferedReader | None,
     ) -> None:
         self._declared = declared
-        self._delimiter = delimiter
+        self._format = format
         self._labelled = labelled
-        super().__init__(path, columns, labels, stream)
+        super().__init__(file, columns, labels, bad, stream)
 
     def _read(self) -> Iterator[tuple[int, list[str]]]:
-        reader = csv.reader(self._lines(), delimiter=self._delimiter, strict=True)
-        try:
-            self._header = next(reader, [])
-            for row in reader:
-                if row:
-                    yield reader.line_num, row
-        except csv.Error as error:
-            raise self._at(reader.line_num, error) from None
-
-    def _columns_of(self, header: list[str]) -> str:
-        """Describe the columns of a header, or their wrong separator."""
-        others = [mark for mark in _SEPARATORS if mark != self._delimiter and mark in header[0]] if header else []
-        if len(header) > 1 or not others:
-            return f"the columns are {', '.join(header)[:500]}"
-        mark = others[0]
-        column = f"its only column is {header[0][:500]!r}, which contains {_SEPARATORS[mark]}"
-        separator = _SEPARATORS[self._delimiter]
-        return f"{column}: {'use --format tsv' if mark == _TAB else f'columns must be separated by {separator}'}"
+        columns = {self._columns.label, *self._columns.named}
+        self._delimited = DelimitedText(self._lines, self._format, self._columns.form, columns)
+        self._missing_cells = MissingCells(self._columns.form.missing)
+        return self._missing_cells.rows(self._delimited.rows())
 
     def _survey(self, head: list[tuple[int, list[str]]]) -> Shape:
-        header, options = self._header, self._columns
-        twice = {name for name in header if header.count(name) > 1}
-        if twice:
-            raise ReadError(f"{self.path}: the header names {', '.join(sorted(twice))} twice")
-        place = {name: k for k, name in enumerate(header)}
-        for name in (*([options.label] if self._labelled else []), *options.named):
-            if name not in place:
-                raise ReadError(f"{self.path}: there is no column {name!r}; {self._columns_of(header)}")
-        complete = [row for _, row in head if len(row) == len(header)]
-        self._label = place[options.label] if self._labelled else None
-        if self._label is not None:
-            self._check_labels(row[self._label] for row in complete)
-        aside = {options.label, *options.named}
-        self._features = [
-            (k, name, self._is_numeric(name, (row[k] for row in complete)))
-            for name, k in place.items()
-            if name not in aside
-        ]
-        self._about = [(member, place[name], read) for member, name, read in options.about if name is not None]
-        return Shape(
-            "named",
-            columns=tuple(name for _, name, _ in self._features),
-            texts=tuple(name for _, name, numeric in self._features if not numeric),
-        )
+        self.guesses += self._delimited.guesses
+        self._check_header(head)
+        names = self._delimited.names
+        try:
+            self._table = CellTable(
+                names,
+                self._columns,
+                self._label,
+                self._declared,
+                labelled=self._labelled,
+                note_missing=self._note_missing,
+                guesses=self.guesses,
+                undo=self.labels.undo,
+            )
+        except ValueError as error:
+            raise ValueError(f"{error}; {self._delimited.describe_names()}") from None
+        rows = self._good(head, self._row)
+        label = self._table.label
+        rows = [row for row in rows if self._table.good(row)] or rows
+        if label is not None:
+            self._check_labels(row[label] for row in rows)
+            rows = self._labelled_only(rows, lambda row: row[label])
+        return self._table.survey(rows)
+
+    def notes(self, labels: bool = True) -> list[str]:
+        return self._delimited.notes() + self._missing_cells.notes() + super().notes(labels)
+
+    def _check_header(self, head: list[tuple[int, list[str]]]) -> None:
+        """Raise ValueError if all rows have the same number of cells, and the header another one."""
+        widths = {len(record) for _, record in head if not isinstance(record, MalformedRow)}
+        columns = len(self._delimited.names)
+        if self._delimited.header and len(widths) == 1 and columns not in widths:
+            raise ValueError(
+                f"the header names {counted(columns, 'column')}, and every row has {counted(widths.pop(), 'cell')}; if "
+                "the first line is no header, name the columns with --columns, and leave the line out by --on-bad skip"
+            )
 
     def _event(self, record: list[str]) -> Event:
-        if len(record) != len(self._header):
-            raise ValueError(
-                f"has {counted(len(record), 'cell')}; the header names {counted(len(self._header), 'column')}"
-            )
-        features: dict[str, float | str | None] = {}
-        for k, name, numeric in self._features:
-            if numeric:
-                features[name] = self._number(name, record[k])
-            else:
-                features[name] = record[k] or None
-        event: Event = {"features": features}
-        if self._label is not None:
-            event["label"] = self.labels(record[self._label])
-        for member, k, read in self._about:
-            value = read(record[k])
-            if value is not None:
-                event[member] = value
-        return event
+        if type(record) is not list:
+            self._row(record)
+        return self._table.event(record)
 
-    def _is_numeric(self, name: str, cells: Iterator[str]) -> bool:
-        """Tell whether a column is numeric, by its declaration or else by its first cells."""
-        if name in self._declared:
-            return self._declared[name]
-        numeric, why_not = column_kind(cells)
-        if why_not is not None:
-            self.guesses.append(f"{name}: taken as names because {why_not}")
-        return numeric
+    def _row(self, record: list[str]) -> list[str]:
+        """Return a row. Raises ValueError if it is malformed."""
+        if isinstance(record, MalformedRow):
+            raise ValueError(record.reason)
+        self._table.check(record)
+        return record
 
-    def _number(self, name: str, cell: str) -> float | None:
-        """Parse a cell of a numeric column; None if it is missing. Raises ValueError for text in a declared one."""
+    def _original(self, record: list[str]) -> Any:
+        return record.text if isinstance(record, MalformedRow) else record
+
+
+class _ParquetRows(Rows[list[Any]]):
+    _unit = "row"
+
+    def __init__(
+        self,
+        file: File,
+        columns: RowColumns,
+        labels: BinaryLabels | Ranks,
+        bad: BadRows,
+        declared: Mapping[str, bool],
+        labelled: bool,
+    ) -> None:
+        super().__init__(file, labels, bad)
+        self._parquet = ParquetFile(file)
         try:
-            value = number(cell)
-        except ValueError as error:
-            if name in self._declared:
-                raise ValueError(f"column {name}: {error}; the learner declares it numeric") from None
-            value = None
-        if value is None and cell:
-            self._note_missing(name, cell)
-        return value
+            self.total = self._parquet.total
+            self._table = CellTable(
+                self._parquet.names,
+                columns,
+                self._label,
+                declared,
+                labelled=labelled,
+                typed=self._parquet.typed,
+                note_missing=self._note_missing,
+                guesses=self.guesses,
+                undo=self.labels.undo,
+            )
+            self._missing_cells = MissingCells(columns.form.missing)
+            rows = self._missing_cells.rows(enumerate(self._parquet.rows(self._table.places)))
+            head = list(islice(rows, AHEAD_ROWS))
+            if not head:
+                raise ReadError(f"{file}: the file has no rows")
+            surveyed = [row for _, row in head]
+            surveyed = [row for row in surveyed if self._table.good(row)] or surveyed
+            if (label := self._table.label) is not None:
+                labels.check(row[label] for row in surveyed)
+                surveyed = self._labelled_only(surveyed, lambda row: row[label])
+            self.shape = self._table.survey(surveyed)
+            self._rows = chain(head, rows)
+        except BaseException:
+            self._parquet.close()
+            raise
+
+    def fraction(self) -> float:
+        return (self._place + 1) / (self.total or 1)
+
+    def notes(self, labels: bool = True) -> list[str]:
+        return self._missing_cells.notes() + super().notes(labels)
+
+    def close(self) -> None:
+        self._parquet.close()
+
+    def _records(self) -> Iterator[tuple[int, list[Any]]]:
+        return self._rows
+
+    def _event(self, record: list[Any]) -> Event:
+        return self._table.event(record)
 
 
 class _JsonRows(TextRows[str]):
     def __init__(
-        self, path: Path, columns: RowColumns, labels: BinaryLabels | Ranks, stream: io.BufferedReader | None
+        self,
+        file: File,
+        columns: RowColumns,
+        labels: BinaryLabels | Ranks,
+        bad: BadRows,
+        stream: io.BufferedReader | None,
     ) -> None:
-        self._decode = msgspec.json.Decoder().decode
-        super().__init__(path, columns, labels, stream)
+        self._json = LenientJson()
+        self._events = JsonEvents(columns, self._label)
+        super().__init__(file, columns, labels, bad, stream)
+
+    def notes(self, labels: bool = True) -> list[str]:
+        return super().notes(labels) + self._json.notes()
 
     def _read(self) -> Iterator[tuple[int, str]]:
-        return ((place, line) for place, line in enumerate(self._lines(), 1) if not line.isspace())
+        for unit, place, text in json_texts(self._lines, self.file, self._json):
+            self._unit = unit
+            yield place, text
 
     def _survey(self, head: list[tuple[int, str]]) -> Shape:
-        rows = []
-        for place, line in head:
-            try:
-                rows.append(self._object(line))
-            except ValueError as error:
-                raise self._at(place, error) from None
-        self._check_labels(row.get(self._columns.label) for row in rows)
-        self._form = form_of(rows[0])
-        flat = self._form == "flat"
-        self._about = [(member, name or member, read) for member, name, read in self._columns.about if name or not flat]
-        self._aside = {self._columns.label, *self._columns.named} if flat else set(self._columns.drop)
-        if self._form == "x":
+        rows = self._good(head, self._object)
+        label = self._columns.label
+        rows = [row for row in rows if self._is_good(row)] or rows
+        self._check_labels(row.get(label) for row in rows)
+        rows = self._labelled_only(rows, lambda row: row.get(label))
+        self._form = form = form_of(rows[0])
+        if form == "x":
             return Shape("dense", width=len(rows[0]["x"]))
-        if self._form == "indices":
+        if form == "indices":
             return Shape("sparse")
-        features = self._features(rows[0])
+        names = self._events.names(form)
+        check_members(names, lambda name: [row.get(name) for row in rows], self._columns.form.time_format)
+        features = self._events.features(rows[0], form)
+        members = rows if form == "flat" else [row["features"] for row in rows if form_of(row) == "features"]
+        self.guesses += unnamed_ids((name, [row.get(name) for row in members]) for name in features)
         texts = [name for name, value in features.items() if value is not None and type(value) not in (int, float)]
         return Shape("named", columns=tuple(features), texts=tuple(texts))
 
+    def _is_good(self, row: dict[str, Any]) -> bool:
+        """Tell whether id, time and weight of a row are well-formed."""
+        with suppress(ValueError):
+            self._events.members(row, form_of(row))
+            return True
+        return False
+
     def _event(self, record: str) -> Event:
-        row = self._object(record)
+        row = self._object(record, f"{self._unit} {self._place:,}")
         form = form_of(row)
         if form != self._form:
             raise ValueError(f"the features are in the form {form}; those of the first row in the form {self._form}")
-        label = self._columns.label
-        if label not in row:
-            raise ValueError(f"there is no {label!r}; the row has {', '.join(row)[:500]}")
-        event: Event = {"label": self.labels(row[label])}
-        if form in ("flat", "features"):
-            event["features"] = self._features(row)
-        else:
-            event |= {name: row[name] for name in ("x", "indices", "values") if name in row}
-        for member, name, read in self._about:
-            value = read(row.get(name))
-            if value is not None:
-                event[member] = value
-        return event
+        return self._events.event(row, form)
 
-    def _object(self, line: str) -> dict[str, Any]:
+    def _object(self, line: str, place: str = "") -> dict[str, Any]:
         try:
-            row = self._decode(line)
+            row = self._json.decode(line, place, undo=self.labels.undo)
         except msgspec.DecodeError as error:
-            raise ValueError(f"not JSON: {error}") from None
+            raise ValueError(f"not JSON: {error}{ONE_EACH if _GLUED.search(line) else ''}") from None
         if not isinstance(row, dict):
             raise ValueError("not a JSON object")
         return row
 
-    def _features(self, row: dict[str, Any]) -> dict[str, Any]:
-        features = row if self._form == "flat" else row["features"]
-        return {name: value for name, value in features.items() if name not in self._aside}
 
-
-def form_of(row: dict[str, Any]) -> str:
-    """Return the member of an API event with the features; "flat" if the row has them itself."""
-    if isinstance(row.get("features"), dict):
-        return "features"
-    if isinstance(row.get("x"), list):
-        return "x"
-    return "indices" if isinstance(row.get("indices"), list) and isinstance(row.get("values"), list) else "flat"
+def _labelled(label: int | None) -> Event:
+    return {} if label is None else {"label": label}
 
 
 class _LibsvmRows(TextRows[str]):
-    _queries = 0  # rows with qid
-
-    def missing_cells(self) -> list[str]:
-        ignored = [f"qid is ignored in {counted(self._queries, 'row')}"] if self._queries else []
-        return [*ignored, *super().missing_cells()]
+    def __init__(self, file: File, columns: RowColumns, labels: BinaryLabels | Ranks, bad: BadRows) -> None:
+        self._queries = 0  # rows with qid
+        zero_based = columns.form.zero_based
+        if zero_based not in ("auto", "yes", "no"):
+            raise ValueError(f"--zero-based {zero_based}: expected auto, yes or no")
+        zero = zero_based == "yes" or (zero_based == "auto" and _has_zero(file, columns.form.encoding))
+        self._base = 0 if zero else 1
+        super().__init__(file, columns, labels, bad)
+        if zero_based == "auto":
+            other = "no" if zero else "yes"
+            finding = "has an index 0" if zero else "has no index 0"
+            self.guesses.append(f"the file {finding}: indices count from {self._base}; else use --zero-based {other}")
 
     def _read(self) -> Iterator[tuple[int, str]]:
-        for place, line in enumerate(self._lines(), 1):
+        for place, line in enumerate(self._lines, 1):
             content = line.partition("#")[0].strip()
             if content:
                 yield place, content
 
     def _survey(self, head: list[tuple[int, str]]) -> Shape:
-        self._check_labels(line.split(maxsplit=1)[0] for _, line in head)
-        return Shape("sparse")
+        labels = (line.split(maxsplit=1)[0] for _, line in head)
+        self._check_labels(None if _PAIR.fullmatch(label) else label for label in labels)
+        return Shape("sparse", base=self._base)
 
     def _event(self, record: str) -> Event:
         label, *pairs = record.split()
+        absent = f"there is no label before {label[:60]!r}" if _PAIR.fullmatch(label) else None
+        if absent is not None:
+            pairs.insert(0, label)
         if pairs and pairs[0].startswith("qid:"):
             self._queries += 1
+            self.labels.undo.append(self._uncount_query)
             del pairs[0]
-        entries = sorted(map(_pair, pairs))
+        entries = sorted(self._pair(pair) for pair in pairs)
         indices = [index for index, _ in entries]
         if len(set(indices)) < len(indices):
             raise ValueError("names an index twice")
-        return {"label": self.labels(label), "indices": indices, "values": [value for _, value in entries]}
+        return _labelled(self._label(label, absent)) | {"indices": indices, "values": [value for _, value in entries]}
+
+    def _uncount_query(self) -> None:
+        self._queries -= 1
+
+    def _pair(self, text: str) -> tuple[int, float]:
+        index, colon, value = text.partition(":")
+        if not colon or not index.isdecimal() or not is_number(value):
+            raise ValueError(f"{text[:60]!r} is not index:value")
+        if int(index) < self._base:
+            raise ValueError(f"{text[:60]!r}: indices begin at {self._base}")
+        number_ = number(value)
+        if number_ is None:
+            raise ValueError(f"{text[:60]!r} has no finite value")
+        return int(index) - self._base, number_
+
+    def notes(self, labels: bool = True) -> list[str]:
+        ignored = [f"qid is ignored in {counted(self._queries, 'row')}"] if self._queries else []
+        return [*ignored, *super().notes(labels)]
 
 
-def _pair(text: str) -> tuple[int, float]:
-    index, colon, value = text.partition(":")
-    if not colon or not index.isdecimal() or not is_number(value):
-        raise ValueError(f"{text[:60]!r} is not index:value")
-    if int(index) < 1:
-        raise ValueError(f"{text[:60]!r}: indices begin at 1")
-    number_ = number(value)
-    if number_ is None:
-        raise ValueError(f"{text[:60]!r} has no finite value")
-    return int(index) - 1, number_
+def _has_zero(file: File, encoding: str) -> bool:
+    """Tell whether any row of a LIBSVM file has an index 0, which costs a pass over the file."""
+    with file.path.open("rb") as raw:
+        lines = lines_of(raw, file, encoding=encoding)
+        return any(_ZERO.search(line.partition("#")[0]) for line in lines)
 
 
 class _ArrayRow(NamedTuple):
@@ -346,25 +457,25 @@ class _ArrayRow(NamedTuple):
 class _ArrayRows(Rows[_ArrayRow]):
     _unit = "row"
 
-    def __init__(self, path: Path, columns: RowColumns, labels: BinaryLabels | Ranks) -> None:
-        super().__init__(path, labels)
+    def __init__(self, file: File, columns: RowColumns, labels: BinaryLabels | Ranks, bad: BadRows) -> None:
+        super().__init__(file, labels, bad)
         self._next = 0
         try:
-            self._X, y = _arrays(path, "y" if columns.label == "label" else columns.label)
+            self._X, y = _arrays(file.path, "y" if columns.label == "label" else columns.label)
             self._y = y.tolist()
             self.labels.check(set(self._y))
-        except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise ReadError(f"{path}: {error}") from None
+        except (ValueError, TypeError) as error:
+            raise ReadError(f"{file}: {error}") from None
         self.total = len(self._y)
         if not self._y:
-            raise ReadError(f"{path}: the file has no rows")
+            raise ReadError(f"{file}: the file has no rows")
         self.shape = Shape("dense" if isinstance(self._X, np.ndarray) else "sparse", width=self._X.shape[1])
 
     def fraction(self) -> float:
         return self._next / len(self._y)
 
-    def _records(self, skip: int) -> Iterator[tuple[int, _ArrayRow]]:
-        for start in range(skip, len(self._y), _BLOCK):
+    def _records(self) -> Iterator[tuple[int, _ArrayRow]]:
+        for start in range(0, len(self._y), _BLOCK):
             labels = self._y[start : start + _BLOCK]
             for place, (features, finite), label in zip(count(start), self._block(start), labels, strict=False):
                 self._next = place + 1
@@ -383,36 +494,55 @@ class _ArrayRows(Rows[_ArrayRow]):
     def _event(self, record: _ArrayRow) -> Event:
         if not record.finite:
             raise ValueError("has a number that is not finite")
-        return {**record.features, "label": self.labels(record.label)}
+        return record.features | _labelled(self._label(record.label))
+
+    def _original(self, record: _ArrayRow) -> Any:
+        return {**record.features, "label": record.label}
+
+
+def _array(archive: Any, name: str) -> NDArray[Any]:
+    """Read an array of an .npz archive. Raises ValueError for one that is damaged or holds objects, as pickles do."""
+    try:
+        array = archive[name]
+    except _FAULTS:  # NumPy's reasons say how to trust the file
+        array = None
+    if not isinstance(array, np.ndarray):  # bytes, if it does not begin as an array does
+        raise ValueError(f"the array {name} is damaged, or holds objects instead of numbers")
+    return array
 
 
 def _arrays(path: Path, name: str) -> tuple[Any, NDArray[Any]]:
     """Load X, an (n, dim) matrix or a CSR matrix in canonical form, and the labels (n,).
 
-    Raises ValueError or TypeError for other arrays, and the errors of NumPy for a damaged archive.
+    Raises ValueError or TypeError for other arrays, and ValueError for a damaged archive.
     """
-    with path.open("rb") as file:
-        packed = file.read(len(GZIP)) == GZIP
-        file.seek(0)
-        archive: Any = io.BytesIO(gzip.decompress(file.read())) if packed else file
+    with ExitStack() as stack:
+        file = stack.enter_context(path.open("rb"))
+        stream = file if file.peek(len(_ZIP)).startswith(_ZIP) else unpacked(file, path)
+        archive: Any = file if stream is file else stack.enter_context(temporary_copy(stream))
         if not archive.read(len(_ARRAY)).startswith((_ZIP, _ARRAY)):  # np.load would read it as a pickle
             raise ValueError(
                 f"not an .npz archive; the other formats are {', '.join(name_ for name_ in FORMATS if name_ != 'npz')}"
             )
         archive.seek(0)
-        parts = np.load(archive, allow_pickle=False)
+        try:
+            parts = np.load(archive, allow_pickle=False)
+        except _FAULTS:
+            raise ValueError("the .npz archive is damaged or cut short") from None
         if isinstance(parts, np.ndarray):
             raise ValueError("one bare array; expected an .npz archive")
         expected = ["X", name] if "X" in parts else ["data", "indices", "indptr", "shape", name]
         absent = [name_ for name_ in expected if name_ not in parts]
         if absent:
             raise ValueError(f"has {', '.join(parts.files)}; expected X or CSR parts, and {name}: no {absent[0]}")
-        loaded = [parts[name_] for name_ in expected]
+        loaded = [_array(parts, name_) for name_ in expected]
     *arrays, y = loaded
     if any(array.dtype.kind not in "biuf" for array in arrays):
         raise ValueError("has features that are not numbers")
     X: Any = arrays[0].astype(np.float64) if arrays[0].dtype.kind == "b" else arrays[0]
     if len(arrays) > 1:
+        from scipy.sparse import csr_array
+
         X = csr_array((X, arrays[1], arrays[2]), shape=tuple(arrays[3].tolist()))
         X.sum_duplicates()
     if X.ndim != 2 or y.shape != X.shape[:1]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
+from learners.features import FieldKind, normalised
+from service.datasets.column_profile import FieldPast
 from service.datasets.rows import Event, Shape
 from service.datasets.values import BinaryLabels, Ranks, RowColumns
 from service.exits import WrongUsage
@@ -14,9 +17,9 @@ __all__ = [
     "SchemaMismatch",
     "adapter",
     "declared",
-    "describe_features",
     "labels_for",
     "labels_of_options",
+    "remembered",
     "suggest_options",
 ]
 
@@ -30,13 +33,24 @@ class SchemaMismatch(WrongUsage):
 def declared(features: Mapping[str, Any]) -> dict[str, bool]:
     """Return the columns that a learner's features declare, and whether each is numeric."""
     if features["kind"] == "table":
-        return {field["name"]: field["kind"] == "numeric" for field in features["fields"]}
-    texts = dict.fromkeys((*features.get("text", ()), *features.get("categorical", ())), False)
-    return texts | dict.fromkeys(features.get("log", ()), True)
+        return {normalised(field["name"]): field["kind"] == "numeric" for field in features["fields"]}
+    numbers, texts = features.get("log", ()), (*features.get("text", ()), *features.get("categorical", ()))
+    return {normalised(name): True for name in numbers} | {normalised(name): False for name in texts}
 
 
-def labels_for(columns: RowColumns, learner: Mapping[str, Any]) -> BinaryLabels | Ranks:
-    """Return the meaning of a file's labels for the learner of this document.
+def remembered(features: Mapping[str, Any], fields: Iterable[Mapping[str, Any]]) -> dict[str, FieldPast]:
+    """Return what a learner knows of columns, by its features and the entries of its `fields`."""
+    kinds = {True: FieldKind.NUMBER, False: FieldKind.CATEGORY}
+    return {name: FieldPast(kinds[numeric], declared=True) for name, numeric in declared(features).items()} | {
+        field["name"]: FieldPast(
+            FieldKind[field["kind"].upper()], field["contradictions"], field["values"], field["declared"]
+        )
+        for field in fields
+    }
+
+
+def labels_for(columns: RowColumns, learner: Mapping[str, Any], *, stream: bool = False) -> BinaryLabels | Ranks:
+    """Return the meaning of labels of a file, or of a `stream`, for the learner of this document.
 
     An ordinal learner takes the ranks 1 to p, or `columns.ranks`. Raises `SchemaMismatch` if the options do not suit
     the learner.
@@ -45,9 +59,13 @@ def labels_for(columns: RowColumns, learner: Mapping[str, Any]) -> BinaryLabels 
     if "positive" in classes:
         if columns.ranks:
             raise SchemaMismatch(f"--ranks is for ordinal learners; {learner['name']} has two classes: use --positive")
-        return BinaryLabels(columns.positive)
-    if columns.positive:
-        raise SchemaMismatch(f"--positive is for learners of two classes; {learner['name']} is ordinal: use --ranks")
+        try:
+            return BinaryLabels(columns.positive, columns.negative, stream=stream)
+        except ValueError as error:
+            raise SchemaMismatch(str(error)) from None
+    if columns.positive or columns.negative:
+        option = "--positive" if columns.positive else "--negative"
+        raise SchemaMismatch(f"{option} is for learners of two classes; {learner['name']} is ordinal: use --ranks")
     if len(columns.ranks) not in (0, len(classes)):
         raise SchemaMismatch(
             f"--ranks names {counted(len(columns.ranks), 'label')}; {learner['name']} has {len(classes)} ranks"
@@ -62,7 +80,9 @@ def labels_of_options(columns: RowColumns) -> Callable[[Any], int]:
     """Return the meaning of labels by the options alone, for an unknown learner; else numbers stay."""
     if columns.ranks:
         return Ranks(columns.ranks)
-    return BinaryLabels(columns.positive) if columns.positive else _as_given
+    if columns.positive or columns.negative:
+        return BinaryLabels(columns.positive, columns.negative)
+    return _as_given
 
 
 def _as_given(label: Any) -> int:
@@ -97,15 +117,8 @@ def adapter(shape: Shape, features: Mapping[str, Any]) -> Callable[[Event], Even
     ):
         raise _misfit(shape, features)
     if kind == shape.kind:
-        return None
-    return _spread(features["dim"]) if kind == "dense" else _nonzero
-
-
-def describe_features(shape: Shape) -> str | None:
-    """List the features of the rows, so that the user sees unwanted ones; None if they have no names."""
-    if not shape.columns:
-        return None
-    return f"features: {_join_names(shape.columns)}; --drop COLUMN omits one"
+        return partial(_check_indices, features["dim"], shape.base) if shape.base else None
+    return partial(_spread, features["dim"], shape.base) if kind == "dense" else _nonzero
 
 
 def suggest_options(shape: Shape, ranks: int = 0) -> str:
@@ -125,8 +138,8 @@ def _check_names(shape: Shape, features: Mapping[str, Any]) -> None:
     if shape.kind != "named":
         raise _misfit(shape, features)
     if features["kind"] == "table" and features["extra"] == "refuse":
-        declared_names = {field["name"] for field in features["fields"]}
-        unknown = [name for name in shape.columns if name not in declared_names]
+        declared_names = declared(features)
+        unknown = [name for name in shape.columns if normalised(name) not in declared_names]
         if unknown:
             drop = " ".join(f"--drop {name}" for name in unknown[:_LISTED])
             raise SchemaMismatch(f"the learner does not declare {_join_names(unknown)}; omit them with {drop}")
@@ -157,17 +170,22 @@ def _numbers(shape: Shape, dim: int) -> Callable[[Event], Event]:
     return adapt
 
 
-def _spread(dim: int) -> Callable[[Event], Event]:
-    def adapt(event: Event) -> Event:
-        x = [0.0] * dim
-        for index, value in zip(event.pop("indices"), event.pop("values"), strict=True):
-            if not isinstance(index, int) or not 0 <= index < dim:
-                raise ValueError(f"has column {index}; the learner's are 0 to {dim - 1}")
-            x[index] = value
-        event["x"] = x
-        return event
+def _check_indices(dim: int, base: int, event: Event) -> Event:
+    """Refuse indices that are no columns of the learner, in terms of the file, which counts from `base`."""
+    for index in event["indices"]:
+        if not isinstance(index, int) or not 0 <= index < dim:
+            named = index + base if isinstance(index, int) else index
+            raise ValueError(f"has index {named}; expected {base} to {base + dim - 1}, the learner's columns")
+    return event
 
-    return adapt
+
+def _spread(dim: int, base: int, event: Event) -> Event:
+    x = [0.0] * dim
+    event = _check_indices(dim, base, event)
+    for index, value in zip(event.pop("indices"), event.pop("values"), strict=True):
+        x[index] = value
+    event["x"] = x
+    return event
 
 
 def _nonzero(event: Event) -> Event:

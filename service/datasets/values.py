@@ -7,28 +7,33 @@ from __future__ import annotations
 
 import math
 import re
+import time
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from typing import Any
+
+from service.datasets.file_options import FileOptions
+from service.datasets.number_cells import MISSING, is_absent, is_number, number, quote
 
 __all__ = [
     "BinaryLabels",
     "Ranks",
     "RowColumns",
-    "column_kind",
+    "Unlabelled",
+    "check_times",
     "identity",
-    "is_number",
+    "is_day",
+    "known_label",
     "known_labels",
-    "number",
+    "label_text",
     "timestamp",
     "weight",
 ]
-
-# of a number or an id, in any case; the last is that of databases
-MISSING = frozenset({"", "nan", "na", "n/a", "<na>", "#n/a", "#na", "null", "none", "?", "-", "--", "\\n"})
 
 _PAIRS: tuple[tuple[str, str], ...] = (
     ("0", "1"),
@@ -36,14 +41,28 @@ _PAIRS: tuple[tuple[str, str], ...] = (
     ("false", "true"),
     ("no", "yes"),
 )  # negative, positive: recognised without options
-_WHOLE = re.compile(r"[+-]?[0-9]+")
-_EXACT_DIGITS = 16  # of 2^53, up to which float64 has every whole number
-_DAY = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
+_DAY = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])(([01][0-9]|2[0-3])([0-5][0-9]){2})?")
+_MONTH = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])?")
+_YEAR_DIGITS = 4
+_LARGEST_SECONDS = 1e11  # since the epoch: in the year 5138
 _DOTTED = re.compile(r"(?P<day>[0-9]{1,2})\.(?P<month>[0-9]{1,2})\.(?P<year>[0-9]{4})(?P<rest>([ T].*)?)")
-_INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
+_UNDECIDED = {"pending", "undecided", "unlabelled", "unlabeled", "tbd", "tobedetermined", "tobedecided"} | {
+    "unreviewed",
+    "notreviewed",
+    "inreview",
+    "underreview",
+    "notavailable",
+    "notapplicable",
+    "notyet",
+    "noneyet",
+    "nd",
+}  # no labels, unless options name them
+_WHOLE_ID = re.compile(r"(-?[1-9][0-9]{0,15}|0)\.0+")  # as spreadsheets and data frames write whole numbers
+_EXACT = 2**53  # the largest float that is one whole number only
+_AHEAD_SECONDS = 86_400.0  # that a time may be ahead of now
+_ID_CHARACTERS = 256  # at most, by the service
 _CACHED = 1000  # distinct labels in the cache
-_NAMED = 10  # labels that a message quotes,
-_QUOTED = 60  # and characters of each
+_NAMED = 10  # labels that a message quotes
 
 
 def known_labels() -> str:
@@ -51,22 +70,48 @@ def known_labels() -> str:
     return ", ".join("/".join(pair) for pair in _PAIRS)
 
 
+def known_label(values: Iterable[str]) -> bool:
+    """Tell whether labels are of a pair that needs no option."""
+    folded = {text.lower() for text in values}
+    return any(folded <= set(pair) for pair in _PAIRS)
+
+
+def label_text(value: Any) -> str | None:
+    """Return the spelling of a label in options; None if it is missing."""
+    try:
+        text = _canonical(value)
+    except ValueError:
+        return None
+    return None if _is_no_label(text) else text
+
+
+def _is_no_label(text: str) -> bool:
+    return is_absent(text, _UNDECIDED)
+
+
+class Unlabelled(ValueError):
+    """A row has no label; the options say whether that is an error."""
+
+
 @dataclass(frozen=True)
 class RowColumns:
     """The options of a file's rows: which columns are not features, and what the values of the label mean."""
 
     label: str = "label"
-    positive: tuple[str, ...] = ()  # positive label values, all others are negative; empty: a known pair
+    positive: tuple[str, ...] = ()  # positive label values; without `negative` all others are negative
     ranks: tuple[str, ...] = ()  # label values, lowest rank first; empty: two classes, or ranks 1 to p
     drop: tuple[str, ...] = ()
     id: str | None = None
     time: str | None = None
     weight: str | None = None
+    form: FileOptions = field(default_factory=FileOptions)  # how the file is written
+    negative: tuple[str, ...] = ()  # negative label values; without `positive` all others are positive
 
     @property
     def about(self) -> list[tuple[str, str | None, Callable[[Any], Any]]]:
         """The other members of an event: the API's name, the column, and the parser of its cells."""
-        return [("id", self.id, identity), ("time", self.time, timestamp), ("weight", self.weight, weight)]
+        read_time = partial(_file_time, format=self.form.time_format)
+        return [("id", self.id, identity), ("time", self.time, read_time), ("weight", self.weight, weight)]
 
     @property
     def named(self) -> list[str]:
@@ -75,68 +120,109 @@ class RowColumns:
 
 
 class BinaryLabels:
-    """Maps label values to 0 and 1.
+    """Maps label values to 0 and 1; a missing label, such as NULL or pending, raises `Unlabelled`.
 
-    With `positive`, those values are 1 and all others 0. Without, the values must fit one of the known pairs. A value
-    that fits none (2, or 0 after -1) raises an error with the values so far, because a guess could swap the classes
-    silently. For the same reason it refuses values that are positive except for their case, `check` does so for the
-    next rows at once, and `unmet` reports positive labels that never occurred.
+    With `positive`, those values are 1 and all others 0; with `negative`, those are 0 and all others 1. With both,
+    other values are no labels. With neither, the values must fit one of the known pairs. A value that fits none (2, or
+    0 after -1) raises an error with the values so far, because a guess could swap the classes silently. For the same
+    reason it refuses other spellings of values that are named, see `_folded`. So does `check` for the next rows.
+    `unmet` reports named labels that never occurred. A refused value changes nothing.
+
+    In a `stream`, values of several known pairs may occur, because a value must mean the same to a reader that starts
+    at it and to one that read or skipped those before. `mixture` reports them.
     """
 
-    def __init__(self, positive: Sequence[str] = ()) -> None:
-        self._positive = dict.fromkeys(map(_canonical, positive))  # an ordered set
-        self._folded = {text.casefold(): text for text in self._positive}
-        self._positive_seen = False  # whether a positive label occurred
-        self._pairs = _PAIRS
+    def __init__(self, positive: Sequence[str] = (), negative: Sequence[str] = (), *, stream: bool = False) -> None:
+        self._named = dict.fromkeys(map(_canonical, positive), 1)
+        for text in map(_canonical, negative):
+            if self._named.setdefault(text, 0) == 1:
+                raise ValueError(f"{quote(text)} is both --positive and --negative")
+        classes = set(self._named.values())
+        self._others = 1 - classes.pop() if len(classes) == 1 else None  # the label of values without a name
+        self._minus = self._named.get("+") == 1  # whether - is a label
+        self._folded = {_folded(text): text for text in self._named}
+        self._named_seen = False  # whether a named label occurred
+        self._stream = stream
+        self._pairs: Sequence[tuple[str, str]] = _PAIRS
         self._seen: dict[str, None] = {}  # the first few labels
         self._cache: dict[Any, int] = {}
+        self.undo: list[Callable[[], None]] = []  # takes back what labels have decided since the reader emptied it
 
     def __call__(self, value: Any) -> int:
         """Return 0 or 1."""
         kind = type(value)
         label = self._cache.get((kind, value)) if kind in (str, int, float, bool) else None
         if label is None:
+            before = self._pairs, self._named_seen
             label = self._decide(_canonical(value))
             if len(self._cache) < _CACHED:
                 self._cache[kind, value] = label
+                if not self._stream:  # there, a label decides nothing
+                    self.undo.append(partial(self._restore, *before, (kind, value)))
         return label
+
+    def _restore(self, pairs: Sequence[tuple[str, str]], named_seen: bool, cached: tuple[type, Any]) -> None:
+        self._pairs, self._named_seen = pairs, named_seen
+        del self._cache[cached]
 
     def check(self, values: Iterable[Any]) -> None:
         """Refuse the label values of the next rows, before the first row is read."""
-        distinct: dict[str, None] = {}
-        for value in values:
-            with suppress(ValueError):  # missing: the row reports it
-                distinct[_canonical(value)] = None
-        if self._positive:
+        distinct = _distinct(values)
+        if self._named:
             self._seen |= dict.fromkeys(islice(distinct, _NAMED + 1))
             for text in distinct:
-                self._decide(text)
-        elif not any({text.lower() for text in distinct} <= set(pair) for pair in _PAIRS):
+                with suppress(Unlabelled):
+                    self._decide(text)
+        elif not known_label(text for text in distinct if not _is_no_label(text)):
             raise ValueError(_unclear(distinct))
 
     def unmet(self) -> str | None:
-        """Return the end of a message "no row ..." if no positive label occurred, else None."""
-        if self._positive_seen or not self._positive:
+        """Return the end of a message "no row ..." if no named label occurred, else None.
+
+        If both classes are named, no other label is taken for one of them, so that one of them may not occur.
+        """
+        if self._named_seen or self._others is None:
             return None
-        return f"had the label {' or '.join(map(repr, self._positive))}; labels seen: {_quoted(self._seen)}"
+        return f"had the label {' or '.join(map(repr, self._named))}; labels seen: {_quoted(self._seen)}"
+
+    def mixture(self) -> str | None:
+        """Return a warning if labels of a stream are of several known pairs, else None."""
+        if self._named or self._pairs:
+            return None
+        negative = ", ".join(dict.fromkeys(pair[0] for pair in _PAIRS))
+        return f"labels are of several kinds, such as {_quoted(self._seen)}: {negative} are all taken as negative"
 
     def _decide(self, text: str) -> int:
+        seen = {text: None} if self._stream else self._seen
+        if not self._stream:
+            self._note(text)
+        label = self._named.get(text)
+        if label is not None:
+            self._named_seen = True
+            return label
+        folded = text.lower()
+        if (spelling := self._folded.get(_folded(text))) is not None:
+            option = "--positive" if self._named[spelling] else "--negative"
+            raise ValueError(
+                f"the file has the label {text!r}, {option} says {spelling!r}: give it as in the file, "
+                f"once for each spelling; the labels seen are {_quoted(seen)}"
+            )
+        if _is_no_label(text) and not (text == "-" and self._minus):
+            raise Unlabelled(f"{quote(text)} is no label; if it is one, name it with --negative or --positive")
+        if self._named:
+            if self._others is None:
+                raise Unlabelled(f"the label {quote(text)} is neither --positive nor --negative")
+            return self._others
+        pairs = [pair for pair in (_PAIRS if self._stream else self._pairs) if folded in pair]
+        if not pairs:
+            raise ValueError(_unclear(seen))
+        self._note(text)
+        self._pairs = [pair for pair in self._pairs if pair in pairs]
+        return int(folded == pairs[0][1])
+
+    def _note(self, text: str) -> None:
         if len(self._seen) <= _NAMED:
             self._seen[text] = None
-        if self._positive:
-            spelling = self._folded.get(text.casefold(), text)
-            if spelling != text and text not in self._positive:
-                raise ValueError(
-                    f"the file has the label {text!r}, --positive says {spelling!r}: give it as in the file, "
-                    f"once for each spelling; the labels seen are {_quoted(self._seen)}"
-                )
-            self._positive_seen |= text in self._positive
-            return int(text in self._positive)
-        folded = text.lower()
-        self._pairs = tuple(pair for pair in self._pairs if folded in pair)
-        if not self._pairs:
-            raise ValueError(_unclear(self._seen))
-        return int(folded == self._pairs[0][1])
 
 
 class Ranks:
@@ -150,6 +236,7 @@ class Ranks:
         if len(self._ranks) < len(lowest_first):
             raise ValueError(f"two of the ranks {_quoted(lowest_first)} are the same label")
         self._cache: dict[Any, int] = {}
+        self.undo: list[Callable[[], None]] = []  # as of `BinaryLabels`; a rank decides nothing
 
     def __call__(self, value: Any) -> int:
         """Return the rank, 1 to p."""
@@ -158,20 +245,19 @@ class Ranks:
         if rank is None:
             text = _canonical(value)
             rank = self._ranks.get(text)
+            if rank is None and _is_no_label(text):
+                raise Unlabelled(f"{quote(text)} is no label; if it is one, name it with --ranks")
             if rank is None:
-                raise ValueError(f"the label is {_quote(text)}; {self._expected()}")
+                raise ValueError(f"the label is {quote(text)}; {self._expected()}")
             if len(self._cache) < _CACHED:
                 self._cache[kind, value] = rank
         return rank
 
     def check(self, values: Iterable[Any]) -> None:
         """Refuse the label values of the next rows, before the first row is read."""
-        distinct: dict[str, None] = {}
-        for value in values:
-            with suppress(ValueError):  # missing: the row reports it
-                distinct[_canonical(value)] = None
-        if not distinct.keys() <= self._ranks.keys():
-            seen, order = list(distinct), "LOWEST,...,HIGHEST"
+        distinct = [text for text in _distinct(values) if text in self._ranks or not _is_no_label(text)]
+        if not self._ranks.keys() >= set(distinct):
+            seen, order = distinct, "LOWEST,...,HIGHEST"
             with suppress(ValueError):  # words have no known order
                 seen.sort(key=float)
                 order = ",".join(seen) if len(seen) == len(self._ranks) else order
@@ -186,6 +272,15 @@ class Ranks:
         return f"expected the learner's {len(self._ranks)} ranks as {_quoted(self._ranks)}"
 
 
+def _distinct(values: Iterable[Any]) -> dict[str, None]:
+    """Return the distinct labels in their order, without missing ones: their rows report them."""
+    distinct: dict[str, None] = {}
+    for value in values:
+        with suppress(ValueError):
+            distinct[_canonical(value)] = None
+    return distinct
+
+
 def _unclear(seen: Iterable[str]) -> str:
     return f"the labels seen are {_quoted(seen)}; expected {known_labels()}, or the positive one named with --positive"
 
@@ -193,11 +288,14 @@ def _unclear(seen: Iterable[str]) -> str:
 def _quoted(labels: Iterable[str]) -> str:
     """Quote the first few labels."""
     first = list(islice(labels, _NAMED + 1))
-    return ", ".join(map(_quote, first[:_NAMED])) + (", ..." if len(first) > _NAMED else "")
+    return ", ".join(map(quote, first[:_NAMED])) + (", ..." if len(first) > _NAMED else "")
 
 
-def _quote(label: str) -> str:
-    return repr(label if len(label) <= _QUOTED else f"{label[:_QUOTED]}...")
+def _folded(text: str) -> str:
+    """Return what spellings of the same label share: those that differ in case, a point at the end, or invisibly."""
+    normal = unicodedata.normalize("NFKC", text)
+    bare = "".join(mark for mark in normal if unicodedata.category(mark) != "Cf").casefold()
+    return bare.rstrip(".").strip() or bare
 
 
 def _canonical(value: Any) -> str:
@@ -210,98 +308,114 @@ def _canonical(value: Any) -> str:
             value = float(text)
         except ValueError:
             if not text:
-                raise ValueError("the label is missing") from None
+                raise Unlabelled("the label is missing") from None
             return text
     if value is None or value != value:
-        raise ValueError("the label is missing")
+        raise Unlabelled("the label is missing")
     if isinstance(value, (int, float)):
         return _spelling(value)
     raise ValueError(f"the label is {str(value)[:60]}; expected a string, number or boolean")
 
 
-def number(text: str) -> float | None:
-    """Parse a number; None if it is missing. Infinite numbers are refused, because JSON has none."""
-    try:
-        value = float(text)
-    except ValueError:
-        if text.strip().lower() in MISSING:
-            return None
-        raise ValueError(f"{text[:60]!r} is not a number") from None
-    if value != value:
-        return None
-    if value in (math.inf, -math.inf) or "_" in text:
-        raise ValueError(f"{text[:60]!r} is not a finite decimal number")
-    return value
+def check_times(column: str, values: Iterable[Any], format: str) -> None:
+    """Raise ValueError if all times of the first rows are years, or years and months, instead of seconds.
 
-
-def is_number(text: str) -> bool:
-    """Tell whether `number` accepts a cell."""
-    try:
-        number(text)
-    except ValueError:
-        return False
-    return True
-
-
-def column_kind(cells: Iterable[str]) -> tuple[bool, str | None]:
-    """Tell whether a column with these cells is numeric, and why it is not although it looks like it, else None.
-
-    A numeric column may have a few other cells, at most 1 in 100. Numbers with leading zeros, and whole numbers that
-    float64 cannot tell apart, are names.
+    Some of them alone tell nothing: seconds may count from the beginning of the file.
     """
-    numbers = others = 0
-    first = ""
-    for cell in cells:
-        text = cell.strip()
-        if text.lower() in MISSING:
-            continue
-        if _WHOLE.fullmatch(text):
-            digits = text.lstrip("+-")
-            if digits[0] == "0" and len(digits) > 1:
-                return False, f"{_quote(text)} has a leading zero"
-            if len(digits) > _EXACT_DIGITS or int(digits) > 2**53:
-                return False, f"{_quote(text)} is beyond 2^53"
-        if is_number(text) or _INFINITE.fullmatch(text):
-            numbers += 1
-        else:
-            others += 1
-            first = first or text
-    if 100 * others <= numbers + others:
-        return True, None
-    cells_are = "1 cell is" if others == 1 else f"{others:,} cells are"
-    return False, f"{cells_are} not a number, such as {_quote(first)}" if numbers >= others else None
+    spelt = [value.strip() if isinstance(value, str) else str(value) for value in values if value is not None]
+    spelt = [text for text in spelt if text.lower() not in MISSING]
+    if format or not spelt or not all(map(_MONTH.fullmatch, spelt)):
+        return
+    months = len(spelt[0]) > _YEAR_DIGITS
+    kind, forms = ("a year and month", "%Y%m") if months else ("a year", "%Y")
+    raise ValueError(f"the times of {column!r} look like {kind}, such as {spelt[0]}: give --time-format {forms}")
 
 
-def timestamp(value: Any) -> float | None:
-    """Parse a time: seconds since the epoch, ISO 8601 or day.month.year; UTC without a zone. None if it is missing.
+def is_day(digits: str) -> bool:
+    """Tell whether digits are those of a date, or of a date with a time, as in 20191130 and 20191130130101."""
+    return _DAY.fullmatch(digits) is not None
 
-    Eight digits such as 20191130 are a date, because as seconds they would be a day of 1970.
+
+def timestamp(value: Any, format: str = "") -> float | None:
+    """Parse a time: since the epoch, ISO 8601, or day.month.year; UTC without a zone. None if it is missing.
+
+    A number counts seconds, or if that would be after the year 5138: milliseconds, microseconds or nanoseconds. Eight
+    digits such as 20191130 are a date, and fourteen a date with a time, because otherwise they would be moments of 1970
+    and 2609. With a `format` of `strptime`, text must have it.
     """
     if isinstance(value, str):
         text = value.strip()
-        day = _DAY.fullmatch(text)
-        if day is None and is_number(text):
-            return number(text)
-        dotted = _DOTTED.fullmatch(text)
-        if dotted is not None:
+        if format:
+            return None if text.lower() in MISSING else _seconds(datetime.strptime(text, format))
+    elif isinstance(value, int) and is_day(str(value)):
+        text = str(value)
+    else:
+        return _since_epoch(_plain_number("time", value))
+    if text[4:5] == "/" and text[:4].isdecimal():  # the year is first, so the order is clear
+        text = text.replace("/", "-", 2)
+    if text[4:5] != "-":  # not a year, as most times have
+        if is_day(text):
+            text = f"{text[:8]}T{text[8:]}" if len(text) > 8 else text
+        elif is_number(text):
+            return _since_epoch(number(text))
+        elif dotted := _DOTTED.fullmatch(text):
             text = f"{dotted['year']}-{dotted['month']:0>2}-{dotted['day']:0>2}{dotted['rest']}"
-        try:
-            moment = datetime.fromisoformat(text.removesuffix(" UTC"))
-        except ValueError:
-            raise ValueError(f"{text[:60]!r} is neither seconds since the epoch nor an ISO 8601 time") from None
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    return _plain_number("time", value)
+    try:
+        moment = datetime.fromisoformat(text.removesuffix(" UTC"))
+    except ValueError:
+        spelt = str(value).strip()[:60]
+        raise ValueError(f"{spelt!r} is neither seconds since the epoch nor an ISO 8601 time") from None
+    return _seconds(moment)
+
+
+def _since_epoch(number: float | None) -> float | None:
+    """Return the seconds of a number of seconds, milliseconds, microseconds or nanoseconds."""
+    if number is None or number < _LARGEST_SECONDS:
+        return number
+    units = (1e3, 1e6, 1e9)
+    return number / next((unit for unit in units if number < unit * _LARGEST_SECONDS), units[-1])
+
+
+def _seconds(moment: datetime) -> float:
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _file_time(value: Any, format: str) -> float | None:
+    """Parse the time of a row as `timestamp` does; the error names the option of files.
+
+    Raises ValueError for a time that the service refuses, such as 9999-12-31 for never.
+    """
+    try:
+        seconds = timestamp(value, format)
+    except ValueError as error:
+        if format or not isinstance(value, str):
+            raise
+        raise ValueError(f"{error}; give its form with --time-format, which inspect looks for") from None
+    if seconds is not None and seconds > time.time() + _AHEAD_SECONDS:
+        raise ValueError(f"the time is {str(value)[:60]}; expected at most a day ahead of now")
+    return seconds
 
 
 def identity(value: Any) -> str | None:
-    """Parse an id; None if it is missing. 7, 7.0 and "7" are the same."""
+    """Parse an id; None if it is missing. 7, 7.0, "7", "7.0" and " 7 " are the same, up to 2^53.
+
+    Raises ValueError for a float beyond 2^53, which several ids share.
+    """
     if isinstance(value, str):
-        return None if value.strip().lower() in MISSING else value
-    if value is None:
+        text = value.strip()
+        if len(text) > _ID_CHARACTERS or not text.isprintable():
+            raise ValueError(f"the id is {quote(text)}; expected at most {_ID_CHARACTERS} printable characters")
+        whole = _WHOLE_ID.fullmatch(text)
+        if whole is not None and abs(int(whole[1])) <= _EXACT:
+            return whole[1]
+        return None if is_absent(text) else text
+    if value is None or value != value:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"the id is {str(value)[:60]}; expected a string or a number")
-    return _spelling(value)
+    if isinstance(value, float) and abs(value) > _EXACT:
+        raise ValueError(f"the id is {value}, a float beyond 2^53, which several ids share; send text or an integer")
+    return str(value) if isinstance(value, int) else _spelling(value)
 
 
 def weight(value: Any) -> float | None:

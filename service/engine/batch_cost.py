@@ -12,13 +12,15 @@ from learners import BatchOutcome, Config, LabelledBatch, warm_metrics
 from learners.numerics import Sparse
 from service.engine.cost_estimate import event_nanoseconds, kernel_key
 
-__all__ = ["LARGE", "BatchCost", "memory_bytes", "run_by_size", "value_count", "work_units"]
+__all__ = ["LARGE", "LARGE_WINDOW", "BatchCost", "memory_bytes", "run_by_size", "value_count", "work_units"]
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
 _BATCH = 1e-4  # seconds per batch, whatever its size, on the machine of `cost_estimate.py`
 LARGE = 2**18  # bytes of a body or a record from which on a thread reads and writes it, to keep the event loop free
+
+LARGE_WINDOW = 200_000  # events of a window that a thread reads: it takes more than a millisecond or two
 
 
 async def run_by_size(size: int, call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
@@ -117,8 +119,8 @@ class BatchCost:
 
     def _factor(self, estimated: float) -> _Factor:
         """Return the factor of batches of this size, or that of the others if only those were measured."""
-        these, others = (self._small, self._large) if estimated < 2 * _BATCH else (self._large, self._small)
-        return these if these.notes or not others.notes else others
+        samples, others = (self._small, self._large) if estimated < 2 * _BATCH else (self._large, self._small)
+        return samples if samples.notes or not others.notes else others
 
     def _estimated(self, batch: LabelledBatch, columns: int, events: int) -> float:
         """Return the estimated seconds for so many events of a batch."""

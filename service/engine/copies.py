@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from learners import Config, InvalidInput, Parameters, check_state, required
-from service.auth import FREE, Grant
+from service.auth import UNRESTRICTED, Permissions
 from service.engine.engine import Engine
 from service.engine.records import Snapshot, check_scaling, pack_snapshot, unpack_snapshot
 from service.engine.replica import LearnerReplica
@@ -36,7 +36,9 @@ class Clone(Parameters):
     to: str = required("the new learner's name")
 
 
-async def clone(engine: Engine, source: LearnerReplica, values: object, grant: Grant = FREE) -> LearnerReplica:
+async def clone(
+    engine: Engine, source: LearnerReplica, values: object, permissions: Permissions = UNRESTRICTED
+) -> LearnerReplica:
     """Create a learner with the state that `source` has after every record in its log; `values`: see `Clone`.
 
     If it raises `Invalid`, `Forbidden`, `NameTaken`, `LimitReached`, `TooLarge` or a `StoreError`, nothing was created.
@@ -46,21 +48,29 @@ async def clone(engine: Engine, source: LearnerReplica, values: object, grant: G
     except InvalidInput as error:
         raise Invalid("the clone is refused; nothing was created", error.problems) from None
     check_name(to, "/to")
-    grant.may_make(to)
+    permissions.may_make(to)
     engine.check_free(to)  # before the work; `copy` checks again
     snapshot = await _copy_snapshot(source)
     assert isinstance(snapshot.config, Config)
-    return await engine.copy(to, snapshot.config, snapshot.state, grant)
+    return await engine.copy(to, snapshot.config, snapshot.state, permissions)
 
 
 async def export_state(source: LearnerReplica) -> tuple[int, bytes]:
-    """Return the position of the source, and its state as a file. O(state); a thread packs it."""
-    snapshot = await _copy_snapshot(source)
+    """Return the position of the source, and its state as a file. O(state); a thread packs it.
+
+    If the log is damaged, the state is that before the first record that cannot be read.
+    """
+    try:
+        snapshot = await _copy_snapshot(source)
+    except Damaged:  # from now on nothing moves the state
+        snapshot = await _copy_readable(source)
     pack = partial(pack_snapshot, snapshot.position, snapshot.config, snapshot.state)
     return snapshot.position, await source.node.in_thread(pack)
 
 
-async def import_state(engine: Engine, name: str, data: bytes, grant: Grant = FREE) -> LearnerReplica:
+async def import_state(
+    engine: Engine, name: str, data: bytes, permissions: Permissions = UNRESTRICTED
+) -> LearnerReplica:
     """Create a learner from an exported file.
 
     Raises `Invalid` with all that is wrong with the name and the file, else as `clone`.
@@ -69,12 +79,12 @@ async def import_state(engine: Engine, name: str, data: bytes, grant: Grant = FR
     if not problems:
         engine.check_free(name)
     try:
-        snapshot = await engine.node.in_thread(lambda: _check_file(data, grant))
+        snapshot = await engine.node.in_thread(lambda: _check_file(data, permissions))
     except Invalid as error:
         raise Invalid(error.detail, [*problems, *error.problems]) from None
     check_name(name)
     assert isinstance(snapshot.config, Config)
-    return await engine.copy(name, snapshot.config, snapshot.state, grant)
+    return await engine.copy(name, snapshot.config, snapshot.state, permissions)
 
 
 def file_name(name: str, position: int) -> str:
@@ -93,25 +103,28 @@ def import_limits(settings: Settings) -> Settings:
 
 async def _copy_snapshot(source: LearnerReplica) -> Snapshot:
     """Copy the state after every record in the log, including those of other nodes."""
-    snapshots: list[Snapshot] = []
 
-    async def run() -> None:
+    async def run() -> Snapshot:
         await source.log.read_on()
-        state = source.learner.state()
-        copy = await source.node.in_thread(lambda: {name: array.copy() for name, array in state.items()})
-        snapshots.append(Snapshot(source.position, source.learner.config, copy))
+        return await _copy_readable(source)
 
-    await source.mailbox.run(run)
-    return snapshots[0]
+    return await source.mailbox.run(run)
 
 
-def _check_file(data: bytes, grant: Grant) -> Snapshot:
-    """Return the snapshot in a file after validating it against its configuration and the grant. Raises `Invalid`."""
+async def _copy_readable(source: LearnerReplica) -> Snapshot:
+    """Copy the state after the records that were applied here."""
+    state = source.learner.state()
+    copy = await source.node.in_thread(lambda: {name: array.copy() for name, array in state.items()})
+    return Snapshot(source.position, source.learner.config, copy)
+
+
+def _check_file(data: bytes, permissions: Permissions) -> Snapshot:
+    """Return the snapshot in a file after checks against the configuration and the permissions. Raises `Invalid`."""
     try:
         snapshot = unpack_snapshot(data, "the file")
         if not isinstance(snapshot.config, Config):
             raise Damaged("the file is the state of a group, not of a learner")
-        grant.check_config(snapshot.config)  # before anything as large is allocated
+        permissions.check_config(snapshot.config)  # before anything as large is allocated
         check_state(snapshot.config, snapshot.state)
         check_scaling(snapshot.config, snapshot.state)
     except Damaged as error:

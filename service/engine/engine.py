@@ -23,7 +23,7 @@ from numpy import generic
 from numpy.typing import NDArray
 
 from learners import Config, GroupConfig, Problem, pointer, show
-from service.auth import FREE, Grant
+from service.auth import UNRESTRICTED, Permissions
 from service.engine.cluster import Placement, Residency, StoreSync
 from service.engine.node_resources import Node
 from service.engine.records import Created, pack_record
@@ -156,9 +156,9 @@ class Engine:
 
         Raises `UnknownLearner` with all deleted members, `Invalid` if a new member of the same name cannot be compared.
         """
-        gone = self.missing_members(group)
-        if gone:
-            missing = f"{', '.join(gone)} of this group no longer {'exists' if len(gone) == 1 else 'exist'}"
+        deletions = self.missing_members(group)
+        if deletions:
+            missing = f"{', '.join(deletions)} of this group no longer {'exists' if len(deletions) == 1 else 'exist'}"
             raise UnknownLearner(f"{missing}; nothing was changed. Create what is missing, or delete the group")
         async with AsyncExitStack() as hands:
             members = {name: await hands.enter_async_context(self.use(name)) for name in group.config.learners}
@@ -175,11 +175,14 @@ class Engine:
             return []
         return [name for name in group.config.learners if not self.registry.has(name)]
 
-    async def create(self, name: str, config: Config, grant: Grant = FREE) -> tuple[LearnerReplica, bool]:
+    async def create(
+        self, name: str, config: Config, permissions: Permissions = UNRESTRICTED, earlier: Config | None = None
+    ) -> tuple[LearnerReplica, bool]:
         """Return the learner of this name and configuration, and whether it is new.
 
+        `earlier` is what the same request meant to an earlier version: a learner that it created is the same one.
         Raises `NameTaken`, with each setting that differs, if the name exists with another configuration. Raises
-        `Invalid` if a new configuration has objections or exceeds the grant. Also raises `LimitReached` or a
+        `Invalid` if a new configuration has objections or exceeds the permissions. Also raises `LimitReached` or a
         `StoreError`.
         """
         async with self._creation(name):
@@ -188,13 +191,13 @@ class Engine:
             if replica is None:
                 if problems := config.objections(new=True):
                     raise Invalid("the configuration is refused; nothing was created", problems)
-                grant.check_config(config)
-                await self.registry.check_new(grant)
+                permissions.check_config(config)
+                await self.registry.check_new(permissions)
                 await self.residency.wait_for_space()
                 created, new = await self._create_log(name, config)
                 assert isinstance(created, LearnerReplica)
                 replica = created
-        if replica.learner.config != config:
+        if replica.learner.config not in (config, earlier):
             changed = replica.learner.config.immutable_part == config.immutable_part
             remedy = "PATCH changes these settings" if changed else "delete it first, or choose another name"
             problems = list(_differences(replica.learner.config.to_json(), config.to_json()))
@@ -207,17 +210,17 @@ class Engine:
             raise NameTaken(f"there is a learner named {name}; delete it first, or choose another name")
 
     async def copy(
-        self, name: str, config: Config, state: Mapping[str, NDArray[generic]], grant: Grant = FREE
+        self, name: str, config: Config, state: Mapping[str, NDArray[generic]], permissions: Permissions = UNRESTRICTED
     ) -> LearnerReplica:
         """Create a learner that begins with this state, which the caller has checked against the configuration.
 
-        The only objection to the configuration is the grant, because another learner has used it already. Raises
+        Only the permissions may object to the configuration, because another learner has used it already. Raises
         `NameTaken`, `Invalid`, `LimitReached`, `TooLarge`, or a `StoreError`.
         """
-        grant.check_config(config)
+        permissions.check_config(config)
         async with self._creation(name):
             self.check_free(name)
-            await self.registry.check_new(grant)
+            await self.registry.check_new(permissions)
             await self.residency.wait_for_space()
             created, new = await self._create_log(name, config, state)
         assert isinstance(created, LearnerReplica)
@@ -236,7 +239,9 @@ class Engine:
         finally:
             self.creations.remove(under_way)
 
-    async def create_group(self, name: str, config: GroupConfig, grant: Grant = FREE) -> tuple[GroupReplica, bool]:
+    async def create_group(
+        self, name: str, config: GroupConfig, permissions: Permissions = UNRESTRICTED
+    ) -> tuple[GroupReplica, bool]:
         """Return the group of this name and configuration, and whether it is new.
 
         Raises `Invalid` if a member does not exist or is an ordinal learner, else as `create`.
@@ -244,7 +249,7 @@ class Engine:
         problems = []
         for i, member in enumerate(config.learners):
             try:
-                grant.find(member)
+                permissions.find(member)
                 replica = await self.load(member)
             except UnknownLearner:
                 problems.append(Problem(f"/learners/{i}", f"is {member}; there is no learner of this name", "unknown"))
@@ -259,12 +264,12 @@ class Engine:
             group = self.groups.get(name)
             new = group is None
             if group is None:
-                await self.registry.check_new(grant)
+                await self.registry.check_new(permissions)
                 created, new = await self._create_log(GROUP + name, config)
                 assert isinstance(created, GroupReplica)
                 group = created
         if group.config != config:
-            seen = grant.sees_group(name, group.config.learners)
+            seen = permissions.sees_group(name, group.config.learners)
             problems = list(_differences(group.config.to_json(), config.to_json())) if seen else []
             raise NameTaken(f"the group {name} exists with another configuration; delete it first", problems)
         return group, new
@@ -308,18 +313,18 @@ class Engine:
         while name in self.registry.moving:
             await self.residency.wait_for_transition(name)
         if name in self.evicted:
-            await self.residency.transition(name, self._delete_asleep)
+            await self.residency.transition(name, self._delete_evicted)
         elif name in self.registry.unavailable:
             await self._delete(name, lambda: self.get(name))
         else:
             async with self.use(name) as replica:
                 await self._delete(name, lambda: replica)
 
-    async def _delete_asleep(self, name: str) -> None:
+    async def _delete_evicted(self, name: str) -> None:
         try:
             await self._delete_log(name, self.evicted[name])
         except LearnerGone:
-            del self.evicted[name]
+            self.registry.missing[name] = self.evicted.pop(name)
             raise
         del self.evicted[name]
         self.registry.unavailable.pop(name, None)

@@ -99,28 +99,28 @@ class FeatureNames:
             if not self.looking:
                 return
             part = rows if n <= _PIECE else slice_rows(rows, start, start + _PIECE)
-            for i, signs in self._chosen(part).items():
+            for i, signs in self._largest(part).items():
                 named = self._named(carried[start + i], signs)
                 with self._lock:
                     self._note(named)
 
-    def _chosen(self, rows: Rows) -> dict[int, dict[Key, float]]:
+    def _largest(self, rows: Rows) -> dict[int, dict[Key, float]]:
         """Return the events to examine, each with its searched columns and the signs of their values."""
         events, keys, signs = self._candidates(rows)
-        chosen: dict[int, dict[Key, float]] = {}
+        columns: dict[int, dict[Key, float]] = {}
         exhausted = False
         if not keys:
-            return chosen
+            return columns
         with self._lock:
             for event, key, sign in zip(events, keys, signs, strict=True):
                 column = self._columns.get(key)
                 if column is not None and column.looks:
                     column.looks -= 1
                     exhausted = exhausted or not column.looks
-                    chosen.setdefault(event, {})[key] = sign
+                    columns.setdefault(event, {})[key] = sign
             if exhausted:
                 self._update_search()
-        return chosen
+        return columns
 
     def _candidates(self, rows: Rows) -> tuple[list[int], Sequence[Key], list[float]]:
         """Return k candidates by the table of flags: events, their columns, and the signs of the values."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import os
+import sys
 import threading
 import time
 import uuid
@@ -30,23 +32,31 @@ from service.engine.records import (
     unpack_snapshot,
 )
 from service.engine.webhooks import Webhook
-from service.errors import BehindLog, Damaged, LostRecords, StoreUnavailable
+from service.errors import BehindLog, Damaged, LostRecords, StoreFull, StoreUnavailable
 from service.names import called
 from service.settings import Settings
 from service.storage import OPERATIONS, UNREADABLE, LogEntry, ServedCounts, SnapshotInfo, Store, checked, damaged
 from service.telemetry import NodeTimings
 from service.wire.kernels import load_kernels
 
-__all__ = ["BACKGROUND", "Node"]
+__all__ = ["BACKGROUND", "REMEDY", "Node"]
 
 BACKGROUND = "rarestream background"  # name of the threads that outlive their node
 
+REMEDY = (
+    "Restore a backup of the store; or delete the learner, create it anew and replay its events"  # for a lost learner
+)
+
 logger = logging.getLogger("rarestream.node")
+
+_LOWEST_PRIORITY = 19  # of Linux
+_THREADS = 2  # for calls that pack, read or copy
+_GROWING = frozenset({"create", "append", "serve", "save"})  # calls of the store that need room
 
 Result = TypeVar("Result")
 
 
-class Recovered(NamedTuple):
+class RecoveredState(NamedTuple):
     """The state that a log has led to, as far as it was read."""
 
     machine: Learner | GroupComparison
@@ -65,12 +75,14 @@ class Node:
         self.settings = settings
         self.id = uuid.uuid4().bytes  # of this process, until it ends
         self.notifier = Notifier(store, self.id)
-        self.webhook = Webhook(settings.webhook)
+        self.webhook = Webhook(settings.webhook, settings.webhook_secret, settings.webhook_format)
         self.timings = NodeTimings(OPERATIONS)
         self.trusted_snapshots = TrustedSnapshots(settings.max_learners)
         self._reached = time.monotonic()
         self._unreachable: str | None = None
-        self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="learn")
+        self.full: str | None = None  # why the store has no room; None: the last call that needs room succeeded
+        self._learning = ThreadPoolExecutor(settings.threads, thread_name_prefix="learn")
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="pack")
         self._urgent, self._patient = asyncio.Semaphore(1), asyncio.Semaphore(1)  # threads for long work
 
     async def close(self) -> None:
@@ -78,6 +90,7 @@ class Node:
         await self.webhook.close()
         await self.notifier.close()
         await self.store.close()
+        self._learning.shutdown()
         self._threads.shutdown()
 
     async def call(self, request: Coroutine[Any, Any, Result]) -> Result:
@@ -92,6 +105,12 @@ class Node:
         except (BehindLog, LostRecords):
             self._reached, self._unreachable = time.monotonic(), None
             raise
+        except StoreFull as error:
+            if self.full is None:
+                logger.error("%s", error.detail)
+            self._reached, self._unreachable, self.full = time.monotonic(), None, error.detail
+            self.timings.failed(operation)
+            raise
         except StoreUnavailable as error:
             self._unreachable = error.detail
             self.timings.failed(operation)
@@ -99,6 +118,8 @@ class Node:
         finally:
             self.timings.called(operation, began)
         self._reached, self._unreachable = time.monotonic(), None
+        if operation in _GROWING:
+            self.full = None
         return result
 
     @property
@@ -112,8 +133,15 @@ class Node:
         return self._unreachable
 
     async def in_thread(self, call: Callable[[], Result]) -> Result:
-        """Run a call in one of the learning threads; kernels release the interpreter lock."""
+        """Run a call that packs, reads or copies in a thread, which learning does not keep busy."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    async def in_learning_thread(self, call: Callable[[], Result]) -> Result:
+        """Run a piece of learning in one of the learning threads; kernels release the interpreter lock.
+
+        Pieces wait in line. A learner has one at a time, so a light one waits for at most one piece of each other.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._learning, call)
 
     async def by_size(self, size: int, call: Callable[[], Result]) -> Result:
         """Run a call that reads or writes about `size` bytes: in a thread if they are many, else at once."""
@@ -121,6 +149,8 @@ class Node:
 
     async def in_background(self, call: Callable[[], Result], *, urgent: bool) -> Result:
         """Run long work in its own thread: at most one urgent call and one other call at a time.
+
+        On Linux, the thread of a call that is not urgent has the lowest priority, so requests go first.
 
         The caller may be cancelled, and a stop of the node does not wait. The interpreter waits at its exit, because
         numerical libraries crash if their memory goes away.
@@ -141,6 +171,8 @@ class Node:
 
         def run() -> None:
             result, error = None, None
+            if sys.platform == "linux" and not urgent:  # elsewhere, a priority is of the whole process
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
             try:
                 result = call()
             except BaseException as raised:  # passed on to the caller, whatever it is
@@ -148,12 +180,12 @@ class Node:
             try:
                 loop.call_soon_threadsafe(settle, result, error)
             except RuntimeError:  # the loop is closed: the process ends
-                logger.debug("a background call outlived its node")
+                logger.debug("a background store call was still running at shutdown")
 
         threading.Thread(target=run, name=BACKGROUND).start()
         return await outcome
 
-    async def recover(self, name: str, birth: bytes) -> Recovered:
+    async def recover(self, name: str, birth: bytes) -> RecoveredState:
         """Return a learner, or a group's comparison, at its newest readable snapshot or at its creation.
 
         Raises `Damaged` if neither is readable.
@@ -166,12 +198,12 @@ class Node:
             else:
                 position, token = stored.snapshot.position, stored.token
                 machine = await self._read_snapshot(name, birth, stored.data, position)
-            return Recovered(machine, position, stored.snapshot, token, stored.head > position, stored.pending)
+            return RecoveredState(machine, position, stored.snapshot, token, stored.head > position, stored.pending)
         except (BehindLog, Damaged, LostRecords) as error:  # if nothing is readable, `_recover_older` says why
             logger.debug("cannot recover %s from the newest snapshot: %s", called(name), error.detail)
         return await self._recover_older(name, birth)
 
-    async def _recover_older(self, name: str, birth: bytes) -> Recovered:
+    async def _recover_older(self, name: str, birth: bytes) -> RecoveredState:
         """Recover from any retained snapshot, newest first, or from the beginning of the log."""
         while True:
             retained = await self.call(self.store.snapshots(name, birth))
@@ -191,16 +223,16 @@ class Node:
                     reasons.append(error.detail)
                     continue
                 self._log_skipped(reasons)
-                return Recovered(machine, info.position, info, token, behind=True, pending=None)
+                return RecoveredState(machine, info.position, info, token, behind=True, pending=None)
             try:
                 machine = await self._read_creation(name, birth)
             except BehindLog:
                 if await self.call(self.store.snapshots(name, birth)) != retained:
                     continue  # another node took a snapshot and trimmed the log in between
                 why = "; ".join(reasons) or "its log has no beginning"
-                raise Damaged(f"cannot recover {called(name)}: {why}") from None
+                raise Damaged(f"cannot recover {called(name)}: {why}. {REMEDY}") from None
             self._log_skipped(reasons)
-            return Recovered(machine, 1, None, birth, behind=True, pending=None)
+            return RecoveredState(machine, 1, None, birth, behind=True, pending=None)
 
     async def _read_creation(self, name: str, birth: bytes) -> Learner | GroupComparison:
         """Return the machine at its creation. Raises `Damaged`, or `BehindLog` if the log has no beginning."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 
 from learners import GroupComparison
-from service.auth import Grant
+from service.auth import Permissions
 from service.engine.node_resources import Node
 from service.engine.replica import GroupReplica, LearnerReplica
 from service.errors import LimitReached, ServiceError
@@ -30,6 +30,7 @@ class Registry:
         self.groups: dict[str, GroupReplica] = {}
         self.moving: dict[str, asyncio.Future[None]] = {}  # learners that are being evicted, loaded or deleted
         self.unavailable: dict[str, ServiceError] = {}  # logs that cannot be hosted, and why
+        self.missing: dict[str, bytes] = {}  # births of logs that the store no longer has: deleted, or vanished
         self.ready = False  # whether every learner of the store is listed
         self.creating = asyncio.Lock()  # locked during a creation, while a log is in the store but not listed yet
 
@@ -63,14 +64,14 @@ class Registry:
         if self.learners + len(self.groups) >= self.node.settings.max_learners:
             raise LimitReached(f"this node has {self.learners + len(self.groups)} learners and groups, its limit")
 
-    async def check_new(self, grant: Grant) -> None:
-        """Check the limit of this node, and that of the grant for the whole store; call it with `creating` locked.
+    async def check_new(self, permissions: Permissions) -> None:
+        """Check the limit of this node, and that of the key for the whole store; call it with `creating` locked.
 
         Learners that other nodes have created count even if this node has not met them yet. Raises `LimitReached`, or
         a `StoreError`.
         """
         self.check_room()
-        if not grant.counts_learners:
+        if not permissions.counts_learners:
             return
         learners: list[str] = []
         groups: list[tuple[str, Sequence[str]]] = []
@@ -80,15 +81,15 @@ class Registry:
                 groups.append((log[1:], () if group is None else group.config.learners))
             else:
                 learners.append(log)
-        grant.check_room(learners, groups)
+        permissions.check_room(learners, groups)
 
     async def host(self, log: str, birth: bytes) -> tuple[LearnerReplica | GroupReplica, bool]:
         """Return a replica of this log at its newest snapshot, not listed yet, and whether later records may exist."""
         recovered = await self.node.recover(log, birth)
         if isinstance(recovered.machine, GroupComparison):
-            return GroupReplica(log, birth, recovered, self.node, self.forget), recovered.behind
+            return GroupReplica(log, birth, recovered, self.node, self._miss), recovered.behind
         pending = recovered.pending or await self.node.call(self.node.store.pending(log, birth))
-        return LearnerReplica(log, birth, recovered, pending, self.node, self.forget), recovered.behind
+        return LearnerReplica(log, birth, recovered, pending, self.node, self._miss), recovered.behind
 
     def add(self, replica: LearnerReplica | GroupReplica) -> None:
         """List a replica: `find` returns it from now on."""
@@ -96,6 +97,13 @@ class Registry:
             self.replicas[replica.name] = replica
         else:
             self.groups[replica.name.removeprefix(GROUP)] = replica
+        self.unavailable.pop(replica.name, None)
+
+    def _miss(self, replica: LearnerReplica | GroupReplica) -> None:
+        """Remove a replica whose log the store no longer has; the next check of the store finds out why."""
+        if self.find(replica.name) is replica:
+            self.missing[replica.name] = replica.birth
+            self.forget(replica)
 
     def forget(self, replica: LearnerReplica | GroupReplica) -> None:
         """Remove a replica from the list."""

@@ -1,4 +1,4 @@
-"""Finds the score at which alerts begin: the live threshold is one of the probability."""
+"""Finds the score at which alerts begin: the live threshold applies to the probability."""
 
 from __future__ import annotations
 

@@ -25,9 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learners import Config, LearnerView
+from learners.algorithms import Ensemble, Linear
 from learners.features import Field, Named, OneHot, Table
 from learners.numerics import Counts, Vector
 from service.engine.feature_names import FeatureNames, Key
+from service.wire import finite_or_none
 
 __all__ = ["MAX_TOP", "ModelWeights", "copy_weights", "rank_weights"]
 
@@ -50,7 +52,7 @@ def copy_weights(view: LearnerView, position: int) -> ModelWeights:
     """Copy the weights of a view. O(columns)."""
     scorer = view.scorer
     reason = _lacking(view)
-    if reason is not None:
+    if reason is not None or not isinstance(scorer.weights, Linear):
         return ModelWeights(position, scorer.config, None, np.empty(0), np.empty(0, dtype=np.int64), None, reason)
     columns = scorer.columns.sources().copy()
     weights = scorer.weights.w[: len(columns)].copy()
@@ -76,10 +78,10 @@ def rank_weights(weights: ModelWeights, top: int, names: FeatureNames) -> dict[s
     ranked = []
     for place, otherwise, column_name in zip(places, layout, column_names, strict=True):
         name, sign = column_name or (otherwise, 1.0)
-        ranked.append({"name": name, "weight": _finite(sign * float(weights.values[place]))})
+        ranked.append({"name": name, "weight": finite_or_none(sign * weights.values[place])})
     return {
         "position": weights.position,
-        "intercept": None if weights.intercept is None else _finite(weights.intercept),
+        "intercept": None if weights.intercept is None else finite_or_none(weights.intercept),
         "weights": ranked,
         "total": len(weights.values),
         "unnamed": sum(key is not None and name is None for key, name in zip(keys, column_names, strict=True)),
@@ -96,6 +98,15 @@ def _lacking(view: LearnerView) -> str | None:
         return f"{algorithm} scores behind a {kind} embedding: its weights belong to components, not to features"
     if not scorer.has_model:
         return f"{view.not_ready or 'there is no model yet'}: weights need a model"
+    if isinstance(scorer.weights, Ensemble):
+        return (
+            f"{algorithm} combines several models, which have weights of their own; explanations show what features add"
+        )
+    if not isinstance(scorer.weights, Linear):
+        read = f"they read {len(scorer.weights.columns):,} of {view.columns:,} columns"
+        return (
+            f"{algorithm} scores by decision trees, which have no weights; {read}; explanations show what features add"
+        )
     if scorer.weights.w.ndim > 1:
         return f"{algorithm} predicts ranks by {len(scorer.weights.w)} planes, each with its own weights"
     return None
@@ -140,7 +151,3 @@ def _categories(columns: OneHot) -> Vector:
             slot += field.categories
         parts.append(hashes)
     return np.concatenate(parts)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -1,5 +1,6 @@
 """uvicorn's HTTP protocol with fewer writes, time limits, and the inline path.
 
+Requests that a client sends without waiting are answered in turns (`http_transport.py`), so that others need not wait.
 Each write is a system call, and costs more than a small event, so the head of a reply goes out together with its body.
 Clients that send nothing, send a head slowly or without end, or do not read are dropped; uvicorn would wait for ever.
 Websockets are in `ws_protocol.py`.
@@ -19,9 +20,10 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.api import BODY_BREAKS, BODY_ENDS
 from service.api.fast_path import InlinePath, PendingUpdate, RequestHead
-from service.errors import ServiceError
+from service.errors import BadRequest, ServiceError
 from service.server.bad_request import HEAD_BYTES, breaks_off, endless, no_request, refusal, too_large
-from service.server.http_transport import Begun, Flow, JoiningTransport
+from service.server.http_transport import FairScheduler, Flow, InlineCycle, JoiningTransport
+from service.server.ws_protocol import WebSocketProtocol
 from service.telemetry import Access
 from service.wire import request_id
 
@@ -30,6 +32,7 @@ __all__ = ["HttpProtocol"]
 logger = logging.getLogger("rarestream.http")
 
 _HEAD_SECONDS = 30.0  # allowed for a head, unless the application sets it
+_PIECE = 4096  # bytes parsed in a turn, and more of a body: about 30 of the shortest predictions, a millisecond or two
 _STALL_SECONDS = 30.0  # without reading after which a client is dropped
 
 
@@ -66,10 +69,15 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_seconds: float = getattr(
             app, "head_seconds", _HEAD_SECONDS
         )  # from the first byte, or from the start of the connection
+        self._wants_upgrade = False  # the head asks for another protocol
         self._upgraded = False  # to a websocket
         self._paused = False  # the client reads too slowly
         self._stuck = False  # paused since the last `_look_at_unread`
         self._unread_timer: asyncio.TimerHandle | None = None
+        self._unparsed: memoryview | None = None  # bytes that wait for the connection's turn
+        self._queued = False  # for a turn
+        self._requests = 0  # complete requests so far
+        self._body_bytes = 0  # of the present body so far
         self._over = False  # later bytes cannot be parsed
         self._refusal: ServiceError | None = None  # to send once the requests before are answered
         self._defaults: list[tuple[bytes, bytes]] | None = None  # headers of every reply
@@ -78,7 +86,8 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first head."""
         super().connection_made(transport)
-        self.flow = Flow(transport, self.pipeline)
+        self.flow = Flow(transport, self.pipeline, self._parse_on)
+        self._scheduler = FairScheduler.of(self.loop)
         self._plain = transport
         self._joining = JoiningTransport(transport)
         self.transport = cast(asyncio.Transport, self._joining)
@@ -91,6 +100,7 @@ class HttpProtocol(HttpToolsProtocol):
         for timer in (self._head_timer, self._unread_timer):
             if timer is not None:
                 timer.cancel()
+        self._unparsed = None
         if self._parsed_head is not None:  # in its body: that is counted, and told
             self._to_application()
         super().connection_lost(exc)
@@ -109,6 +119,64 @@ class HttpProtocol(HttpToolsProtocol):
                     self._waits_since = None
                     return
                 self._declined = True
+        rest: memoryview | None = memoryview(data)
+        if len(data) <= _PIECE or not self._scheduler.busy:  # else behind the others that sent as much
+            rest = self._take_turn(memoryview(data))
+        if rest:
+            self._wait_for_turn(rest)
+        elif inline is not None and self._last is not None:
+            inline.remember(data, self._last)
+
+    def _take_turn(self, data: memoryview) -> memoryview | None:
+        """Parse a piece, or more of them until a request is complete; return the rest."""
+        began, piece = self._requests, _PIECE
+        while data and began == self._requests and not (self._over or self._upgraded):
+            size = max(piece, self._missing_bytes())
+            self._parse_piece(bytes(data[:size]))
+            data, piece = data[size:], 2 * piece  # a chunked body takes few pieces
+        if self._upgraded and data:
+            self._websocket.data_received(bytes(data))
+            return None
+        return None if self._over else data
+
+    def _missing_bytes(self) -> int:
+        """Return how many bytes of a body of a known length are missing."""
+        if self._between or self._in_head:
+            return 0
+        length = next((value for name, value in self.headers if name == b"content-length"), b"0")
+        return int(length) - self._body_bytes
+
+    def _wait_for_turn(self, data: memoryview) -> None:
+        """Read no more until these bytes are parsed, in later turns."""
+        self._unparsed = data
+        self._plain.pause_reading()
+        if not self.flow.read_paused:
+            self._parse_on()
+
+    def _parse_on(self) -> bool:
+        """Queue for a turn if bytes wait; return whether they do."""
+        if self._unparsed is None:
+            return False
+        if not self._queued:
+            self._queued = True
+            self._scheduler.queue(self._turn)
+        return True
+
+    def _turn(self) -> None:
+        """Parse some of the bytes that wait, unless the requests before them wait for their replies."""
+        self._queued = False
+        data = self._unparsed
+        if data is None or self.flow.read_paused:  # `Flow.resume_reading` queues again
+            return
+        self._unparsed = None
+        rest = self._take_turn(data)
+        if rest:
+            self._wait_for_turn(rest)
+        elif not self.flow.read_paused and not self._over and not self.transport.is_closing():
+            self._plain.resume_reading()
+
+    def _parse_piece(self, data: bytes) -> None:
+        """Parse bytes, answer the requests that are complete, and mind the limits of what is not."""
         self._last = None
         self._head_bytes += len(data)
         self._unset_keepalive_if_required()
@@ -117,21 +185,24 @@ class HttpProtocol(HttpToolsProtocol):
         if self._parsed_head is not None:
             self._unset_keepalive_if_required()  # that of a reply to what came before it in the same piece
         self._mind_head()
-        if self._parsed_head is not None:
-            if not self._waits():
-                self._to_application()
-        elif inline is not None and self._last is not None:
-            inline.remember(data, self._last)
+        if self._parsed_head is not None and not self._waits():
+            self._to_application()
 
     def _parse(self, data: bytes) -> None:
-        """As uvicorn does; but what cannot be read is refused as all else is."""
+        """Parse data as uvicorn does, but refuse malformed requests with a problem document."""
+        rest = memoryview(data)
         try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            if self._should_upgrade():
-                self.handle_websocket_upgrade()
-            else:
-                self._unsupported_upgrade_warning()
+            while rest:
+                try:
+                    self.parser.feed_data(rest)
+                except httptools.HttpParserUpgrade as upgrade:
+                    rest = rest[upgrade.args[0] :]
+                    if self._opens_websocket():
+                        self._open_websocket(bytes(rest))
+                        return
+                    self._ignore_upgrade()
+                else:
+                    return
         except httptools.HttpParserError as error:
             if not (self._between or self._in_head):
                 self._break_off(breaks_off(error))
@@ -140,31 +211,59 @@ class HttpProtocol(HttpToolsProtocol):
             else:
                 self._refuse(no_request(error, data))
 
+    def _opens_websocket(self) -> bool:
+        """Tell whether the head is a handshake: a GET without a body, and no earlier request waits for its reply."""
+        if self.ws_protocol_class is None or not self.url.isascii() or not self._replied():
+            return False
+        if self.parser.get_method() != b"GET" or self.parser.get_http_version() != "1.1":
+            return False
+        fields = dict(self.headers)
+        bare = fields.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in fields
+        return bare and fields[b"upgrade"].lower() == b"websocket"
+
+    def _ignore_upgrade(self) -> None:
+        """Parse the head again without its wish for another protocol, which a server may ignore (RFC 9110, 7.8).
+
+        The parser takes what follows such a head for the other protocol, even a body, so a new one goes on.
+        """
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        headers = (b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade")
+        head = b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, b"".join(headers))
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does: it is not read
+        self.parser.feed_data(head)
+
     def on_message_begin(self) -> None:
-        """One begins; its scope is made where ASGI is to see it."""
+        """Start a request. Its ASGI scope is made later, and only if ASGI answers it."""
         self._between = False
         self._in_head = True
+        self._body_bytes = 0
         self.url = b""
         self.expect_100_continue = False
         self.headers = []
 
     def on_headers_complete(self) -> None:
-        """Its body follows, and only that may still say that it cannot be answered at once."""
+        """Choose between the inline path and ASGI by the complete head; the body follows."""
         if self._head_bytes > HEAD_BYTES:
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > HEAD_BYTES:
                 raise too_large()
-        self._parsed_head = self._wanted()
+        self._wants_upgrade = self.parser.should_upgrade()
+        if self._wants_upgrade:
+            if self.parser.get_method() == b"CONNECT":
+                raise BadRequest("CONNECT is a request to a proxy")
+            return  # `_parse` decides
+        self._parsed_head = self._request_head()
         if self._parsed_head is None:
             self._to_application()  # which may find that there is no such URL
-        else:
-            self._waits_since = None  # the time of the body begins
+        self._waits_since = None  # the time of the body begins, and later that of the next head
         self._in_head = False
         self._head_bytes = 0  # what follows in this piece, and may be another's head, is bounded by the piece
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
         self._head_bytes = 0
+        self._body_bytes += len(body)
         if self._parsed_head is None:
             super().on_body(body)
         else:
@@ -172,7 +271,10 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Answer the complete request inline, or pass it to ASGI."""
+        if self._wants_upgrade:
+            return
         self._between = True
+        self._requests += 1
         self._head_bytes = 0  # another's head may follow in this piece
         self._let_go()
         if self._parsed_head is not None:
@@ -183,15 +285,19 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def _free(self) -> bool:
-        """Whether a reply would go out now: those before it are written, and the client reads them."""
-        return not self.flow.write_paused and not self.pipeline and (self.cycle is None or self.cycle.response_complete)
+        """Tell whether a reply would be sent now: the earlier ones are written, and the client reads."""
+        return not self.flow.write_paused and self._replied()
 
-    def _wanted(self) -> RequestHead | None:
+    def _replied(self) -> bool:
+        """Tell whether all earlier requests have their replies."""
+        return not self.pipeline and (self.cycle is None or self.cycle.response_complete)
+
+    def _request_head(self) -> RequestHead | None:
         """Parse the head for the inline path; None if ASGI has to answer."""
         parser = self.parser
         if self._inline is None or self._declined or not self._free():
             return None
-        if parser.get_method() != b"POST" or self.expect_100_continue or parser.should_upgrade():
+        if parser.get_method() != b"POST" or self.expect_100_continue:
             return None
         if parser.get_http_version() != "1.1" or not parser.should_keep_alive():
             return None
@@ -202,7 +308,7 @@ class HttpProtocol(HttpToolsProtocol):
         return self._inline.parse(self.url, self.headers)
 
     def _waits(self) -> bool:
-        """Whether the rest of a body is waited for: there is room, and who sends it may."""
+        """Tell whether to wait for the rest of a body: there is room for it, and the key allows it."""
         if self._inline is None or self._parsed_head is None:
             return False
         more = len(self._body) - self._held_bytes
@@ -248,8 +354,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         if self._upgraded:
             return
-        idle = not self.pipeline and (self.cycle is None or self.cycle.response_complete)
-        if not (self._in_head or (idle and self.timeout_keep_alive_task is None)):
+        if not (self._in_head or (self._replied() and self.timeout_keep_alive_task is None)):
             self._waits_since = None
         elif self._waits_since is None:
             self._wait_for_head()
@@ -279,7 +384,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self._over = True
-        if self.pipeline or not (self.cycle is None or self.cycle.response_complete):
+        if not self._replied():
             self._refusal = error  # until the requests before it are answered
             self.flow.pause_reading()
             return
@@ -379,18 +484,18 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _wait_for(self, update: PendingUpdate) -> None:
         """Answer once it is learnt; a server that stops waits for it as for a task, which it cancels in the end."""
-        begun = Begun(self.server_state.default_headers)
-        self.cycle = cast(Any, begun)
+        cycle = InlineCycle(self.server_state.default_headers)
+        self.cycle = cast(Any, cycle)
         tasks = cast("set[asyncio.Future[Any]]", self.tasks)
         tasks.add(update.future)
 
         def answer(result_future: asyncio.Future[Any]) -> None:
             tasks.discard(result_future)
             status, reply = update.reply()
-            begun.response_complete = True
-            if not begun.disconnected and not self.transport.is_closing():
-                self._write(status, begun.headers, reply)
-                if not begun.keep_alive:
+            cycle.response_complete = True
+            if not cycle.disconnected and not self.transport.is_closing():
+                self._write(status, cycle.headers, reply)
+                if not cycle.keep_alive:
                     self.transport.close()
             if self.pipeline:  # uvicorn goes on with what came meanwhile
                 self.on_response_complete()
@@ -408,7 +513,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._set_timer(self.timeout_keep_alive)
 
     def timeout_keep_alive_handler(self) -> None:
-        """So long nothing came, or it was answered here: that does not set the timer anew, which would be dear."""
+        """Close an idle connection, or wait on: an inline reply does not set the timer anew, because that is slow."""
         left = self._answered_at + self.timeout_keep_alive - self.loop.time()
         if self.cycle is not None and not self.cycle.response_complete:
             self._set_timer(self.timeout_keep_alive)
@@ -430,10 +535,17 @@ class HttpProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             self._drop_unread(-1)
 
-    def handle_websocket_upgrade(self) -> None:
-        """From here on it is another protocol's."""
+    def _open_websocket(self, rest: bytes) -> None:
+        """Leave the connection to the websocket's protocol, with the bytes that came behind the head."""
         self._upgraded, self._waits_since = True, None
         if self._head_timer is not None:
             self._head_timer.cancel()
-        self.transport = self._joining.release()
-        super().handle_websocket_upgrade()
+        self.connections.discard(self)
+        self._websocket = websocket = cast(type[WebSocketProtocol], self.ws_protocol_class)(
+            self.config, self.server_state, self.app_state
+        )
+        transport = self._joining.release()
+        transport.set_protocol(websocket)
+        transport.resume_reading()  # which a turn may have paused
+        websocket.connection_made(transport)
+        websocket.open(self.url, self.headers, rest)

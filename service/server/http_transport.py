@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sized
+from collections import deque
+from collections.abc import Callable, Sized
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
-__all__ = ["Begun", "Flow", "JoiningTransport"]
+__all__ = ["FairScheduler", "Flow", "InlineCycle", "JoiningTransport"]
 
 
 class JoiningTransport:
@@ -46,24 +48,70 @@ class JoiningTransport:
 
 
 class Flow(FlowControl):
-    """Flow control that reads nothing while requests wait for the one before them.
+    """Flow control that reads nothing while requests wait for the one before them, or bytes for their turn.
 
     uvicorn reads on after each reply, so a client that sends requests faster than they are answered would fill the
     memory.
     """
 
-    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
-        """Control a transport; `pipeline`: the waiting requests."""
+    def __init__(self, transport: asyncio.Transport, pipeline: Sized, parse_on: Callable[[], bool]) -> None:
+        """Control a transport.
+
+        `pipeline`: the waiting requests. `parse_on`: parses bytes that wait; returns whether there are any.
+        """
         super().__init__(transport)
         self._pipeline = pipeline
+        self._parse_on = parse_on
 
     def resume_reading(self) -> None:
-        """Resume reading unless requests wait."""
-        if not self._pipeline:
+        """Resume reading, unless requests or bytes wait."""
+        if self._pipeline:
+            return
+        if self._parse_on():
+            self.read_paused = False
+        else:
             super().resume_reading()
 
 
-class Begun:
+class FairScheduler:
+    """Gives connections that sent many requests at once their turns: one connection in each iteration of the loop.
+
+    So between two turns the loop serves everybody else.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    @classmethod
+    def of(cls, loop: asyncio.AbstractEventLoop) -> FairScheduler:
+        """Return the scheduler of one event loop."""
+        if loop not in _schedulers:
+            _schedulers[loop] = cls(loop)
+        return _schedulers[loop]
+
+    @property
+    def busy(self) -> bool:
+        """Tell whether connections wait for their turns."""
+        return bool(self._waiting)
+
+    def queue(self, turn: Callable[[], None]) -> None:
+        """Call `turn` behind those that wait already."""
+        self._waiting.append(turn)
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        turn = self._waiting[0]
+        try:
+            turn()
+        finally:
+            self._waiting.popleft()
+            if self._waiting:
+                self._loop.call_soon(self._next)
+
+
+class InlineCycle:
     """Stands in for the ASGI request cycle of an update in progress: later requests wait for its end."""
 
     message_event = asyncio.Event()  # nobody waits for it
@@ -79,3 +127,6 @@ class Begun:
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Headers of the reply, with `connection: close` if the connection ends with it."""
         return self._headers if self.keep_alive else [*self._headers, (b"connection", b"close")]
+
+
+_schedulers: WeakKeyDictionary[asyncio.AbstractEventLoop, FairScheduler] = WeakKeyDictionary()

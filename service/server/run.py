@@ -31,7 +31,7 @@ from service.server.ws_protocol import WebSocketProtocol
 from service.settings import Settings
 from service.telemetry import LineWriter, configure
 
-__all__ = ["Server", "leave_background", "serve"]
+__all__ = ["Server", "freeze_heap", "leave_background", "serve"]
 
 logger = logging.getLogger("rarestream.server")
 
@@ -50,12 +50,23 @@ def serve(settings: Settings, warnings: Sequence[str] = (), *, as_json: bool = F
     lines = configure(sys.stderr.buffer, settings.log_format, settings.log_level)
     warn(settings, warnings)
     listener = listen(settings.host, settings.port)
-    server = Server(settings, listener, ready=lambda: announce(settings, server.url, as_json=as_json), lines=lines)
+
+    def ready() -> None:
+        freeze_heap()
+        announce(settings, server.url, as_json=as_json)
+
+    server = Server(settings, listener, ready=ready, lines=lines)
     if server.warning is not None:
         logger.warning(server.warning)
     with suppress(KeyboardInterrupt):  # uvicorn repeats the signal after its clean shutdown
         server.run()
     leave_background()
+
+
+def freeze_heap() -> None:
+    """Leave what is loaded by now out of full garbage collections, in which nobody is answered."""
+    gc.collect()
+    gc.freeze()
 
 
 def leave_background() -> None:
@@ -113,8 +124,8 @@ class Server(uvicorn.Server):
     ) -> None:
         """Make the application. `lines`: writer of the request log, if any.
 
-        Raises `BadKeys`, `Exposed` if other machines could connect without a key, or `CannotServe`, and closes the
-        listener then.
+        Raises `BadKeys`, `ExposedWithoutKeys` if other machines could connect without a key, or `CannotServe`, and
+        closes the listener then.
         """
         host = listener.getsockname()[0]
         try:
@@ -136,7 +147,6 @@ class Server(uvicorn.Server):
         try:
             super().run(sockets or [self._listener])
         finally:
-            gc.unfreeze()
             self._listener.close()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -206,6 +216,4 @@ class Server(uvicorn.Server):
         """Call `ready` once all learners are loaded; waits if the store does not answer at the start."""
         while not self._app.state.engine.ready:  # noqa: ASYNC110 (the engine has a flag, not an event)
             await asyncio.sleep(_LOOK_EVERY)
-        gc.collect()
-        gc.freeze()  # full collections, in which nobody is answered, leave out what is loaded by now
         self._ready()

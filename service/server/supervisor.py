@@ -35,7 +35,7 @@ from typing import Any
 
 from service.exits import ExitStatus
 from service.server.listen import CannotServe, WrongSettings, announce, listen, url_of, warn
-from service.server.worker_process import Start, Supervised, show_stacks
+from service.server.worker_process import Start, WorkerProcess, show_stacks
 from service.settings import Settings
 from service.telemetry import LineWriter, Stream, configure
 
@@ -128,8 +128,8 @@ class Supervisor:
         self._directory = directory
         self._counts = connection_counts(directory, settings.workers)
         self._generation = 0
-        self._running: set[Supervised] = set()
-        self._current: dict[int, Supervised] = {}  # by number, without successors that are not ready
+        self._running: set[WorkerProcess] = set()
+        self._current: dict[int, WorkerProcess] = {}  # by number, without successors that are not ready
         self._placing: dict[int, asyncio.Lock] = {}  # locked while the worker of a number is replaced
         self._stopping = asyncio.Event()
         self._restart = asyncio.Event()
@@ -147,7 +147,7 @@ class Supervisor:
             self._counts[number - 1] = NOBODY
             self._placing[number] = asyncio.Lock()
         tasks: list[asyncio.Task[None]] = []
-        if await self._begun(numbers[:1]) and await self._begun(numbers[1:]):
+        if await self._are_ready(numbers[:1]) and await self._are_ready(numbers[1:]):
             url = url_of(self._listener, tls=self._settings.tls_certificate is not None)
             announce(self._settings, url, as_json=self._as_json)
             work: list[Coroutine[Any, Any, None]] = [*map(self._keep, numbers), self._restart_on_demand()]
@@ -194,7 +194,7 @@ class Supervisor:
         for task in tasks:
             task.result()  # raises a fault of ours
 
-    async def _begun(self, numbers: Sequence[int]) -> bool:
+    async def _are_ready(self, numbers: Sequence[int]) -> bool:
         """Start the workers of these numbers; return whether all of them became ready."""
         try:
             started = [await self._started(number) for number in numbers]
@@ -209,7 +209,7 @@ class Supervisor:
                 self._fail(f"worker {worker.number} exited {worker.end} before it was ready", kind)
         return not self._stopping.is_set()
 
-    async def _started(self, number: int) -> Supervised:
+    async def _started(self, number: int) -> WorkerProcess:
         """Start a worker. Raises `OSError` if the system cannot."""
         self._generation += 1
         settings = self._settings
@@ -221,7 +221,7 @@ class Supervisor:
             str(self._directory),
         )
         patience = settings.worker_seconds, settings.worker_start_seconds
-        worker = await Supervised.started(start, self._listener, patience, self._show)
+        worker = await WorkerProcess.started(start, self._listener, patience, self._show)
 
         def over(_: asyncio.Task[int]) -> None:
             self._running.discard(worker)

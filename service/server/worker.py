@@ -20,10 +20,9 @@ from typing import NoReturn
 import msgspec
 
 from service.api import Siblings
-from service.engine import Engine
 from service.exits import CommandFailed
 from service.server.listen import CannotServe
-from service.server.run import Server, leave_background
+from service.server.run import Server, freeze_heap, leave_background
 from service.server.supervisor import NOBODY, connection_counts, one_at_a_time
 from service.server.worker_process import HEARTBEAT_EVERY, Heartbeat, Start
 from service.settings import Settings
@@ -136,8 +135,8 @@ class Worker(Server):
         super().__init__(settings, socket.socket(fileno=start.listener), ready=self._report_ready, lines=lines)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start the app and accept connections, unless the supervisor has gone meanwhile."""
-        asyncio.get_running_loop().add_reader(self._channel, self._hear)
+        """Start the app and accept connections, unless the supervisor exited meanwhile."""
+        asyncio.get_running_loop().add_reader(self._channel, self._receive)
         self._beat()
         await super().startup(sockets)
 
@@ -174,6 +173,7 @@ class Worker(Server):
         super()._close(sockets)
 
     def _report_ready(self) -> None:
+        freeze_heap()
         self._was_ready = True
         _send(self._channel, self._heartbeat())
 
@@ -183,35 +183,31 @@ class Worker(Server):
         asyncio.get_running_loop().call_later(HEARTBEAT_EVERY, self._beat)
 
     def _heartbeat(self) -> Heartbeat:
-        """Say what the worker does just now."""
+        """Return the stage of the worker's start, and how far it is."""
         if self._was_ready:
-            return Heartbeat("serves", ready=True)
-        engine: Engine | None = getattr(self._app.state, "engine", None)
-        if engine is None:
-            return Heartbeat("opens the store")
+            return Heartbeat("serve")
+        if not self._app.state.is_open:
+            return Heartbeat("open")
+        engine = self._app.state.engine
         if engine.node.unreachable is not None:
-            return Heartbeat(f"waits for the store, which does not answer: {engine.node.unreachable}", waiting=True)
-        total = len(engine.replicas) + len(engine.groups) + len(engine.evicted)
-        records = sum(follower.position for follower in engine.replicas.values()) + sum(
-            follower.position for follower in engine.groups.values()
-        )
-        return Heartbeat(
-            f"recovers the learners of the store: {total} so far, by their logs at {records} records in all"
-        )
+            return Heartbeat("wait", reason=str(engine.node.unreachable))
+        positions = [replica.position for replica in engine.replicas.values()]
+        positions += [group.position for group in engine.groups.values()]
+        return Heartbeat("recover", len(positions) + len(engine.evicted), sum(positions))
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
             data = self._channel.recv(64)
         except ConnectionError:
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._channel)
-            logger.error("the supervisor has gone; shutting down")
+            logger.error("the supervisor exited; shutting down")
             self.orphaned = self.should_exit = True
 
 
 def _send(channel: socket.socket, heartbeat: Heartbeat) -> None:
-    with suppress(OSError):  # the supervisor has gone, which `_hear` notices, or it is paused and the buffer is full
+    with suppress(OSError):  # the supervisor exited, which `_receive` notices, or it is paused and the buffer is full
         channel.send(msgspec.json.encode(heartbeat) + b"\n")
 
 
@@ -221,10 +217,10 @@ def main() -> NoReturn:
     with channel.makefile("rb") as stream:
         line = stream.readline()
     if not line:
-        sys.exit(0)  # the supervisor has gone already
+        sys.exit(0)  # the supervisor exited already
     channel.setblocking(False)
     start = msgspec.json.decode(line, type=Start)
-    _send(channel, Heartbeat("reads its settings and makes the application"))
+    _send(channel, Heartbeat("settings"))
     settings = Settings(**start.settings)
     directory = Path(start.directory)
     try:

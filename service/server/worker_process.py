@@ -20,13 +20,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
 from service.telemetry import LineWriter
 
-__all__ = ["HEARTBEAT_EVERY", "Heartbeat", "Start", "Supervised", "show_stacks"]
+__all__ = ["HEARTBEAT_EVERY", "Heartbeat", "Start", "WorkerProcess", "show_stacks"]
 
 logger = logging.getLogger("rarestream.workers")
 
@@ -54,15 +54,32 @@ class Start(msgspec.Struct):
     directory: str  # that all processes share
 
 
-class Heartbeat(msgspec.Struct):
-    """What a worker reports every second."""
+class Heartbeat(msgspec.Struct, frozen=True):
+    """What a worker reports every second. Another one than before is progress of the start."""
 
-    doing: str  # another text after each progress of the start
-    ready: bool = False
-    waiting: bool = False  # for the store: takes any time, and does not count as stuck
+    stage: Literal["import", "settings", "open", "wait", "recover", "serve"]
+    learners: int = 0  # and groups, recovered so far
+    records: int = 0  # of their logs
+    reason: str = ""  # why the store does not answer, while the worker waits for it
+
+    @property
+    def activity(self) -> str:
+        """What the worker does, for log lines."""
+        if self.stage == "recover":
+            return (
+                f"recovers the learners of the store: {self.learners} so far, by their logs at {self.records} records "
+                "in all"
+            )
+        return {
+            "import": "starts its interpreter and imports its modules; no heartbeat yet",
+            "settings": "reads its settings and makes the application",
+            "open": "opens the store",
+            "wait": f"waits for the store, which does not answer: {self.reason}",
+            "serve": "serves",
+        }[self.stage]
 
 
-class Supervised:
+class WorkerProcess:
     """A worker process under supervision."""
 
     def __init__(
@@ -88,15 +105,15 @@ class Supervised:
         self._patience, self._start_patience = patience
         self._show = show
         self._partial_line = b""  # of the next line
-        self._heartbeat = Heartbeat("starts its interpreter and imports its modules; no heartbeat yet")
+        self._heartbeat = Heartbeat("import")
         self._silent = 0.0  # seconds without a heartbeat
         self._stuck = 0.0  # seconds without progress of the start
         self._killed_for = ""
         self._is_ready = asyncio.Event()
         self._dumped = b""
-        self._shown: asyncio.TimerHandle | None = None
+        self._dump_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(channel, self._hear)
+        self._loop.add_reader(channel, self._receive)
         self._loop.add_reader(stacks, self._gather)
         self._watching = asyncio.create_task(self._watch(), name=f"watch worker {number}")
 
@@ -138,7 +155,7 @@ class Supervised:
         ready.cancel()
         return self._is_ready.is_set()
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
             data = self._channel.recv(4096)
         except BlockingIOError:
@@ -155,10 +172,10 @@ class Supervised:
             except msgspec.DecodeError:  # a line that was cut while this process stood still
                 continue
             self._silent = 0.0
-            if heartbeat.waiting or heartbeat.doing != self._heartbeat.doing:
+            if heartbeat.stage == "wait" or heartbeat != self._heartbeat:  # a wait may take any time
                 self._stuck = 0.0
             self._heartbeat = heartbeat
-            if heartbeat.ready and self.ready_at is None:
+            if heartbeat.stage == "serve" and self.ready_at is None:
                 self.ready_at = self._loop.time()
                 self._is_ready.set()
 
@@ -172,9 +189,9 @@ class Supervised:
             since += HEARTBEAT_EVERY
             if self.ready_at is None and since - reported >= self._start_patience / _REPORTS:
                 reported = since
-                heard = f" ({self._silent:.0f} s ago)" if 2 * HEARTBEAT_EVERY <= self._silent < since else ""
+                age = f" ({self._silent:.0f} s ago)" if 2 * HEARTBEAT_EVERY <= self._silent < since else ""
                 logger.warning(
-                    "worker %d is not ready after %.0f s: it %s%s", self.number, since, self._heartbeat.doing, heard
+                    "worker %d is not ready after %.0f s: it %s%s", self.number, since, self._heartbeat.activity, age
                 )
             why = self._wrong()
             if why and not await self._recovers(why):
@@ -188,7 +205,9 @@ class Supervised:
             hangs = self._silent >= self._patience
             return f"sent no heartbeat for {self._silent:.0f} s" if hangs else ""
         stuck = self._stuck >= self._start_patience
-        return f"made no progress with its start for {self._stuck:.0f} s: it {self._heartbeat.doing}" if stuck else ""
+        return (
+            f"made no progress with its start for {self._stuck:.0f} s: it {self._heartbeat.activity}" if stuck else ""
+        )
 
     async def _recovers(self, why: str) -> bool:
         """Dump its stacks; return whether a heartbeat arrives meanwhile. A stopped process is continued."""
@@ -209,9 +228,9 @@ class Supervised:
             if not data:
                 self._loop.remove_reader(self._stacks)  # it exits
             self._dumped += data
-        if self._shown is not None:
-            self._shown.cancel()
-        self._shown = self._loop.call_later(_GATHER, self._show_all)
+        if self._dump_timer is not None:
+            self._dump_timer.cancel()
+        self._dump_timer = self._loop.call_later(_GATHER, self._show_all)
 
     def _show_all(self) -> None:
         dumped, self._dumped = self._dumped, b""
@@ -222,8 +241,8 @@ class Supervised:
         """Release what belongs to an exited process."""
         self._watching.cancel()
         self._gather()
-        if self._shown is not None:
-            self._shown.cancel()
+        if self._dump_timer is not None:
+            self._dump_timer.cancel()
         self._show_all()
         self._loop.remove_reader(self._channel)
         self._loop.remove_reader(self._stacks)

@@ -19,7 +19,8 @@ from typing import Any, cast
 
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import CloseCode
+from websockets.datastructures import Headers
+from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 from websockets.protocol import State
 
@@ -29,7 +30,7 @@ from service.wire.kernels import BINARY, MASKED, TEXT, payloads
 __all__ = ["WebSocketProtocol"]
 
 
-_CAME = "rarestream.receive"  # type of our events in the queue; all others are ASGI's
+_MESSAGE = "rarestream.receive"  # type of our events in the queue; all others are ASGI's
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
@@ -37,10 +38,22 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._in_step = False  # the library has parsed whole frames, except for
+        self._headers: list[tuple[bytes, bytes]] = []  # of the handshake
+        self._target = ""  # of the handshake, with its query
+        self._in_step = True  # the library has parsed whole frames, except for
         self._owed = 0  # these missing bytes of the last frame
-        self._begun = b""  # the start of a frame whose length has not arrived
+        self._frame_start = b""  # the start of a frame whose length has not arrived
         self._rest: deque[Message] = deque()  # taken from the queue, not received yet
+
+    def open(self, target: bytes, headers: list[tuple[bytes, bytes]], data: bytes) -> None:
+        """Begin with a handshake whose head is parsed, and the bytes behind it.
+
+        The library's parser would refuse heads that HTTP requests may have, so it is shown an empty one.
+        """
+        self._target, self._headers = target.decode("ascii"), headers
+        super().data_received(_EMPTY_HEAD)
+        if data:
+            self.data_received(data)
 
     # Incoming messages
 
@@ -49,17 +62,14 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if self._in_step and self.conn.state is State.OPEN:
             self._frames(data)
             return
-        if not self.handshake_initiated:
-            self._in_step = data.find(_HEAD_END) == len(data) - len(_HEAD_END) >= 0
-        else:  # frames before the handshake's end, or a close is under way
-            self._in_step = False
-        super().data_received(self._begun + data)
-        self._begun = b""
+        self._in_step = False  # these are frames before the handshake's end, or a close is under way
+        super().data_received(self._frame_start + data)
+        self._frame_start = b""
 
     def _frames(self, data: bytes) -> None:
         """Frames, the first and the last of which may be here in part. What is behind a close is not looked at."""
-        if self._begun:
-            data, self._begun = self._begun + data, b""
+        if self._frame_start:
+            data, self._frame_start = self._frame_start + data, b""
         at = min(self._owed, len(data))
         if at:
             self._owed -= at
@@ -71,25 +81,25 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def _plain(self, data: bytes, at: int) -> int:
         """Deliver the messages that are there from `at` on, up to what is no plain frame; where that begins."""
-        came: list[Message] = []
+        messages: list[Message] = []
         complete = self.conn.current_size is None  # else a message has come in part
         while complete and at < len(data):
             plain, spans, at = payloads(data, at, self.config.ws_max_size)
             text = plain.decode("ascii") if plain.isascii() else None
             for first, start, stop in spans:
                 if first == BINARY:
-                    came.append(plain[start:stop])
+                    messages.append(plain[start:stop])
                 elif text is not None:
-                    came.append(text[start:stop])
+                    messages.append(text[start:stop])
                 else:
                     try:
-                        came.append(plain[start:stop].decode())
+                        messages.append(plain[start:stop].decode())
                     except UnicodeDecodeError as error:
-                        self._deliver(came)
+                        self._deliver(messages)
                         self._no_text(error)
                         return len(data)
             complete = bool(spans)
-        self._deliver(came)
+        self._deliver(messages)
         return at
 
     def _other(self, data: bytes, at: int) -> int:
@@ -102,7 +112,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             return size
         extra = 0 if len(head) < 2 else _EXTRA.get(head[1], 0)
         if len(head) < 2 + extra:
-            self._begun = data[at:]
+            self._frame_start = data[at:]
             return size
         length = int.from_bytes(head[2 : 2 + extra], "big") if extra else head[1] - MASKED
         end = at + 2 + extra + 4 + length
@@ -114,10 +124,25 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """Messages for the application. Nothing more is read until it has taken them."""
         if not messages:
             return
-        self.queue.put_nowait(cast(Any, {"type": _CAME, "messages": messages}))
+        self.queue.put_nowait(cast(Any, {"type": _MESSAGE, "messages": messages}))
         if not self.read_paused:
             self.read_paused = True
             self.transport.pause_reading()
+
+    def handle_text(self, event: Frame) -> None:
+        """Take the first frame of a text; the library would keep the data of its last frame in memory."""
+        super().handle_text(event)
+        event.data = b""
+
+    def handle_bytes(self, event: Frame) -> None:
+        """Take the first frame of a binary message, likewise."""
+        super().handle_bytes(event)
+        event.data = b""
+
+    def handle_cont(self, event: Frame) -> None:
+        """Take a further frame of a message, likewise."""
+        super().handle_cont(event)
+        event.data = b""
 
     def send_receive_event_to_app(self) -> None:
         """Deliver a message that the library has parsed."""
@@ -151,7 +176,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """Return the next event of ASGI, for applications that do not use `Transport.read`."""
         if not self._rest:
             event: Any = await self.queue.get()
-            if event["type"] == _CAME:
+            if event["type"] == _MESSAGE:
                 self._rest.extend(event["messages"])
         payload = self._rest.popleft() if self._rest else None
         if not self._rest:
@@ -177,9 +202,12 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     # Writing by the application
 
     def handle_connect(self, event: Request) -> None:
-        """Offer the transport to the application before it is called."""
+        """Answer the handshake, and offer the transport to the application before it is called."""
+        event.path = self._target
+        event.headers = Headers((name.decode(), _readable(value)) for name, value in self._headers)
         super().handle_connect(event)
         if self.response.status_code == 101:
+            self.scope["headers"] = self._headers
             transport = Transport(self.read_messages, self.write_messages, self.transport.abort)
             extensions = cast(dict[str, object], self.scope["extensions"])  # of ASGI, whose values are dictionaries
             extensions[EXTENSION] = transport
@@ -228,10 +256,15 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.loop.call_later(self.close_timeout, self.transport.abort)
 
 
-_HEAD_END = b"\r\n\r\n"  # of the handshake's request
+_EMPTY_HEAD = b"GET / HTTP/1.1\r\n\r\n"
 _EXTRA = {MASKED | 126: 2, MASKED | 127: 8}  # bytes of the extended length
 _OPCODES = frozenset({0, 1, 2, 8, 9, 10})
 
 _SHORT = struct.Struct("!BB").pack
 _LONG = struct.Struct("!BBH").pack
 _LONGEST = struct.Struct("!BBQ").pack
+
+
+def _readable(value: bytes) -> str:
+    """Decode a header for the library, whose releases encode what is not ASCII differently."""
+    return value.decode("ascii", "replace").replace("\ufffd", "?")

@@ -15,8 +15,9 @@ from service.storage.store_protocol import (
     AHEAD,
     BEHIND,
     CLOSED,
+    DELETIONS,
     DROPS,
-    GONE,
+    LOG_DELETED,
     NOTICES,
     OTHER,
     REPLY_BYTES,
@@ -28,6 +29,7 @@ from service.storage.store_protocol import (
     ServedCounts,
     ServedEvent,
     ServedLimits,
+    ServedPage,
     ServeReceipt,
     SnapshotInfo,
     latest,
@@ -101,6 +103,23 @@ class _ServedLog:
         self.removed += max(0, min(excess, len(events) + DROPS))
         while self.tombstones and next(iter(self.tombstones.values())) <= self.removed:
             self.tombstones.popitem(last=False)
+
+    def newest(self, limit: int, below: int) -> ServedPage:
+        """List events below a number, newest served first: as many as fit in one reply."""
+        events: list[ServedEvent] = []
+        numbers: list[int] = []
+        has_label: list[bool] = []
+        size = 0
+        for event in reversed(self.events.values()):
+            if below and self.numbers[event.id] >= below:
+                continue
+            size += len(event.data)
+            if len(events) == limit or (events and size > REPLY_BYTES):
+                return ServedPage(events, numbers, has_label, more=True)
+            events.append(event)
+            numbers.append(self.numbers[event.id])
+            has_label.append(event.id in self.labelled)
+        return ServedPage(events, numbers, has_label, more=False)
 
     def bury(self, id: str) -> None:
         """Leave a tombstone for an event that was dropped and counted."""
@@ -194,6 +213,7 @@ class MemoryStore:
 
     def __init__(self, like: MemoryStore | None = None) -> None:
         self._logs: dict[str, _MemoryLog] = {} if like is None else like._logs
+        self._deleted: deque[bytes] = deque(maxlen=DELETIONS) if like is None else like._deleted
         self._publications: _Publications = _Publications() if like is None else like._publications
         self._closed = False
 
@@ -201,7 +221,7 @@ class MemoryStore:
         self._check_open()
         log = self._logs.get(learner)
         if log is None or log.birth != birth:
-            raise LearnerGone(GONE.format(log=called_in_full(learner)))
+            raise LearnerGone(LOG_DELETED.format(log=called_in_full(learner)))
         return log
 
     def _checked_log(self, learner: str, birth: bytes, after: int, expected_token: bytes) -> _MemoryLog:
@@ -230,14 +250,15 @@ class MemoryStore:
         records: Sequence[tuple[bytes, bytes]],
         after: int,
         expected_token: bytes = b"",
+        reserve: bool = False,  # noqa: ARG002 (the memory of the process is the limit)
     ) -> list[LogEntry]:
         log = self._checked_log(learner, birth, after, expected_token)
         if after > log.head:
             raise LostRecords(AHEAD.format(log=called_in_full(learner), after=after, head=log.head))
-        standing = {entry.token for entry in log.entries[after - log.trimmed :]}
+        logged_tokens = {entry.token for entry in log.entries[after - log.trimmed :]}
         for token, data in records:
-            if token not in standing:
-                standing.add(token)
+            if token not in logged_tokens:
+                logged_tokens.add(token)
                 log.head += 1
                 log.entries.append(LogEntry(log.head, token, data))
         return log.after(after)
@@ -261,7 +282,12 @@ class MemoryStore:
 
     async def delete(self, learner: str, birth: bytes) -> None:
         self._log(learner, birth)
+        self._deleted.append(birth)
         del self._logs[learner]
+
+    async def deleted(self, births: Sequence[bytes]) -> list[bytes]:
+        self._check_open()
+        return [birth for birth in births if birth in self._deleted]
 
     async def save(
         self,
@@ -289,12 +315,21 @@ class MemoryStore:
             log.trimmed = oldest
         return info if position in log.snapshots else None
 
+    async def prune(self, learner: str, birth: bytes, position: int, trim: bool) -> None:
+        log = self._log(learner, birth)
+        if position in log.snapshots:
+            for old in [old for old in log.snapshots if old < position]:
+                del log.snapshots[old]
+            if trim:
+                del log.entries[: max(position - log.trimmed, 0)]
+                log.trimmed = max(position, log.trimmed)
+
     async def load(self, learner: str, birth: bytes, position: int | None = None) -> tuple[int, bytes] | None:
         log = self._log(learner, birth)
-        chosen = max(log.snapshots, default=None) if position is None else position
-        if chosen is None or chosen not in log.snapshots:
+        newest = max(log.snapshots, default=None) if position is None else position
+        if newest is None or newest not in log.snapshots:
             return None
-        return chosen, log.snapshots[chosen][0]
+        return newest, log.snapshots[newest][0]
 
     async def snapshots(self, learner: str, birth: bytes) -> list[SnapshotInfo]:
         retained = self._log(learner, birth).snapshots
@@ -357,6 +392,12 @@ class MemoryStore:
         served = self._log(learner, birth).served
         return [served.events.get(id, True if id in served.tombstones else None) for id in ids]
 
+    async def is_labelled(self, learner: str, birth: bytes, id: str) -> bool:
+        return id in self._log(learner, birth).served.labelled
+
+    async def served(self, learner: str, birth: bytes, limit: int, below: int = 0) -> ServedPage:
+        return self._log(learner, birth).served.newest(limit, below)
+
     async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> ExpiredEvents:
         return self._log(learner, birth).served.oldest(before, limit, after)
 
@@ -370,6 +411,10 @@ class MemoryStore:
     async def labelled(self, learner: str, birth: bytes, ids: Sequence[str]) -> None:
         served = self._log(learner, birth).served
         served.labelled.update(served.events.keys() & set(ids))
+
+    async def erase(self, learner: str, birth: bytes, id: str) -> bool:
+        served = self._log(learner, birth).served
+        return served.take(id) or served.tombstones.pop(id, None) is not None
 
     async def pending(self, learner: str, birth: bytes) -> ServedCounts:
         return self._log(learner, birth).served.pending()

@@ -23,6 +23,7 @@ __all__ = [
     "ServedCounts",
     "ServedEvent",
     "ServedLimits",
+    "ServedPage",
     "SharedStore",
     "SnapshotInfo",
     "Store",
@@ -34,6 +35,7 @@ RECORD_BYTES = 2**29 - 2**16  # largest record: Redis limits strings to 2**29 by
 SNAPSHOT_PART = 16 * 2**20  # bytes; larger snapshots are stored in parts, and appends run between the parts
 DROPS = 4096  # one `serve` drops at most this many events more than it adds: smaller limits are applied in steps
 IDS = 1000  # ids looked up in one step; appends run between the steps
+DELETIONS = 10_000  # births of deleted learners that a store remembers, those of the last deletions
 NOTICES = 1000  # minimum number of recent publications that a store keeps for slow subscribers
 
 
@@ -44,7 +46,7 @@ URL_FORMS = (
     "with TLS) or memory:"
 )
 CLOSED = "the store is closed"
-GONE = "{log} was deleted, or deleted and created anew"
+LOG_DELETED = "{log} was deleted, or deleted and created anew"
 BEHIND = "position {after} of {log} is behind its log, which was trimmed up to {trimmed}"
 AHEAD = "position {after} of {log} is ahead of its log, which ends at {head}: the store lost records"
 OTHER = "record {after} in the log of {log} was replaced by another one: the store lost records"
@@ -93,6 +95,15 @@ class ServedEvent(NamedTuple):
     id: str  # unique among the stored events
     time: float  # event time, seconds since the epoch; NaN: no time, the event never expires
     data: bytes
+
+
+class ServedPage(NamedTuple):
+    """Some of the served events that are stored, newest served first."""
+
+    events: list[ServedEvent]
+    numbers: list[int]  # of each, descending; the last one is the argument `below` of the next page
+    labelled: list[bool]  # see `Store.labelled`
+    more: bool  # whether there may be earlier ones
 
 
 class ServedLimits(NamedTuple):
@@ -144,8 +155,8 @@ class Store(Protocol):
 
     Positions are totally ordered per learner. Any number of processes may use one store at once. Every method
     raises `StoreUnavailable` if the store cannot be reached or written. The outcome is then unknown until a later
-    call shows it. Methods that take a `birth` raise `LearnerGone` if the learner was deleted, or deleted and
-    created anew, since.
+    call shows it. `StoreFull` is one of these: the store has no room, but `delete`, `prune` and `lease` work on.
+    Methods that take a `birth` raise `LearnerGone` if the learner was deleted, or deleted and created anew, since.
 
     A Redis that fails over, or that is restored from a copy, may lose acknowledged records. Therefore callers pass
     the token of the last record that they applied, `expected_token`. If the log ends earlier, or has another record
@@ -170,6 +181,7 @@ class Store(Protocol):
         records: Sequence[tuple[bytes, bytes]],
         after: int,
         expected_token: bytes = b"",
+        reserve: bool = False,
     ) -> list[LogEntry]:
         """Append (token, data) records in order, durable on return; return every entry after `after`.
 
@@ -180,7 +192,8 @@ class Store(Protocol):
         past `after`, nothing is appended and `BehindLog` is raised, because a late repetition could not be told
         from a new record.
 
-        `expected_token`: the token of the record at `after`.
+        `expected_token`: the token of the record at `after`. `reserve`: the records are small, and may take the
+        room that a full store keeps in reserve.
         """
         ...
 
@@ -210,7 +223,11 @@ class Store(Protocol):
         ...
 
     async def delete(self, learner: str, birth: bytes) -> None:
-        """Remove the log, the snapshots and the served events, durable on return."""
+        """Remove the log, the snapshots and the served events, durable on return. Works on a full store."""
+        ...
+
+    async def deleted(self, births: Sequence[bytes]) -> list[bytes]:
+        """Return which of these births were deleted by `delete`, among the last `DELETIONS`."""
         ...
 
     async def save(
@@ -231,6 +248,13 @@ class Store(Protocol):
         With `trim`, the log is trimmed up to the position of the oldest retained snapshot, inclusive, in the
         same atomic step. So the log and the snapshots never leave a gap between them. `expected_token`: the
         token of the record at `position`.
+        """
+        ...
+
+    async def prune(self, learner: str, birth: bytes, position: int, trim: bool) -> None:
+        """Delete the snapshots before the one at `position`, and with `trim` the log up to there; durable on return.
+
+        Nothing is deleted if no snapshot at this position is retained. Works on a full store.
         """
         ...
 
@@ -311,6 +335,20 @@ class Store(Protocol):
         """
         ...
 
+    async def is_labelled(self, learner: str, birth: bytes, id: str) -> bool:
+        """Tell whether a served event that is stored has its label: see `labelled`."""
+        ...
+
+    async def served(self, learner: str, birth: bytes, limit: int, below: int = 0) -> ServedPage:
+        """List at most `limit` served events that are stored, newest served first, and fewer if they are large.
+
+        Starts below number `below`; 0 starts with the newest. An event that is served again gets a new number, so
+        a reader of several pages sees it at most once more, and misses none that stays stored.
+
+        Takes time linear in the events returned (except in the memory store).
+        """
+        ...
+
     async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> ExpiredEvents:
         """List served events that expired, oldest served first, up to the first that has not expired.
 
@@ -342,6 +380,14 @@ class Store(Protocol):
         """Record that the labels of these events arrived, for `expired`; durable on return. Idempotent.
 
         The events stay stored. Unknown ids are ignored. `IDS` at a time are one atomic step.
+        """
+        ...
+
+    async def erase(self, learner: str, birth: bytes, id: str) -> bool:
+        """Remove a served event, or its tombstone; return whether there was one. Durable on return. Idempotent.
+
+        It is counted neither as expired nor as evicted. The log and the snapshots stay. The bytes of the event are
+        overwritten as far as the store can do that; see docs/explanation/privacy.md.
         """
         ...
 
@@ -383,7 +429,7 @@ async def load_newest_stepwise(store: Store, learner: str, birth: bytes) -> Newe
     while True:
         head = await store.head(learner)
         if head is None or head.birth != birth:
-            raise LearnerGone(GONE.format(log=called_in_full(learner)))
+            raise LearnerGone(LOG_DELETED.format(log=called_in_full(learner)))
         retained = await store.snapshots(learner, birth)
         if not retained:
             return NewestSnapshot(head.position, None, b"", b"", pending)

@@ -1,7 +1,7 @@
-"""How long things took, counted so cheaply that every request can be: histograms in plain lists.
+"""Histograms of durations in plain lists, cheap enough for every request.
 
-`prometheus_client`'s own histogram takes a lock for each observation, and three times as long. What is counted here
-belongs to one event loop, whose turns need no lock; the library writes it out.
+The histogram of `prometheus_client` takes a lock for each observation, and three times as long. These belong to one
+event loop and need no lock; the library only writes them out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["BOUNDS", "Histogram", "NodeTimings", "histograms"]
 
 # seconds, each the upper bound of a bucket; from one small event in memory to a client that sends for seconds
 BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_SHOWN = (*map(str, BOUNDS), "+Inf")  # as values of the label `le`
+_LABEL_VALUES = (*map(str, BOUNDS), "+Inf")  # as values of the label `le`
 _OTHER = "other"  # a call of the store that none of its operations is
 
 
@@ -30,19 +30,19 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, seconds: float, times: int = 1) -> None:
-        """Count a duration, that of so many things. O(log buckets), about 0.2 microseconds."""
+        """Count a duration of so many things. O(log buckets), about 0.2 us."""
         self.counts[bisect_left(BOUNDS, seconds)] += times
         self.sum += seconds * times
 
     @property
     def count(self) -> int:
-        """How many there were."""
+        """The number of durations."""
         return sum(self.counts)
 
     def buckets(self) -> list[tuple[str, float]]:
-        """As Prometheus has them: each bound, and how many were no longer than that."""
+        """Return the buckets of Prometheus: each bound, and the number of times up to it."""
         total, out = 0, []
-        for bound, count in zip(_SHOWN, self.counts, strict=True):
+        for bound, count in zip(_LABEL_VALUES, self.counts, strict=True):
             total += count
             out.append((bound, float(total)))
         return out
@@ -60,7 +60,7 @@ def histograms(
 
 
 class NodeTimings:
-    """What a node measures below its requests: calls of the store, and records that are applied."""
+    """The durations of a node below its requests: calls of the store, and applied records."""
 
     def __init__(self, operations: Iterable[str]) -> None:
         """`operations`: the store's."""

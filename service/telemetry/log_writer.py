@@ -1,14 +1,14 @@
-"""Log lines, as text or as JSON: how they look, and the thread that writes them.
+"""Format log lines as text or JSON, and write them in a thread.
 
-    a request is answered -> Entry   \\
-    a logger is told      -> record  -> a bounded queue -> thread: format, write -> stderr
+    a request is answered -> Entry   \
+    a logger is called    -> record  -> a bounded queue -> thread: format, write -> stderr
 
-Whoever logs never waits, not even for a pipe that nobody reads: what finds the queue full is dropped, and counted.
+Logging never waits, not even for a pipe that nobody reads: if the queue is full, lines are dropped and counted.
 
-A line holds no feature, label or event id, and no text of an exception that is not made for readers, for it may quote a
-value: a traceback tells the kind of the exception and where it came from. Of the path there is the name of a learner or
-group, if it can be one. Whatever a client chose itself (its request's id) is escaped, so that no line can be forged; a
-key of the service is masked, wherever it stands.
+A line has no feature, label or event id, and no text of an exception that is not written for users, because it may
+quote a value: a traceback has the types and the places only. Of a path it has the name of a learner or group, if valid.
+What a client chooses (the id of its request) is escaped, so that nobody can forge a line. Keys of the service are
+masked everywhere.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ import threading
 import traceback
 from collections import deque
 from contextvars import ContextVar
-from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import partial
 from operator import attrgetter
 from time import sleep
 from typing import Literal, Protocol
 
 import msgspec
+
+from service.wire import iso_time
 
 __all__ = ["Entry", "Format", "LineWriter", "Stream", "configure", "current_request", "in_json", "in_text"]
 
@@ -46,7 +47,7 @@ current_request: ContextVar[str] = ContextVar("current_request", default="")
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
-    """What a line tells of one request, or of a websocket at its end. What is not known is left out."""
+    """The line of one request, or of a websocket at its end. Unknown values are left out."""
 
     time: float  # seconds since the epoch, of the end
     level: int  # of `logging`
@@ -65,6 +66,8 @@ class Entry(msgspec.Struct, omit_defaults=True):
     refused: int | None = None  # and of these with an error
     code: str | None = None  # of the problem
     reason: str | None = None  # why what came was no request
+    trace_id: str | None = None  # of its `traceparent`,
+    parent_id: str | None = None  # and the caller's span
 
 
 _LEVELS = {
@@ -87,6 +90,8 @@ _FIELDS = (
     "key",
     "client",
     "request_id",
+    "trace_id",
+    "parent_id",
 )
 _fields = attrgetter(*_FIELDS)
 _LOGGER = "rarestream.requests"
@@ -95,7 +100,7 @@ _LOGGER = "rarestream.requests"
 def in_json(entry: Entry, worker: int | None = None) -> bytes:
     """Format the line of a request as a JSON object; `worker`: the number of the process among several."""
     document: dict[str, object] = {
-        "time": _iso(entry.time),
+        "time": iso_time(entry.time),
         "level": _LEVELS[entry.level],
         **_of_worker(worker),
         "logger": _LOGGER,
@@ -113,12 +118,12 @@ def in_json(entry: Entry, worker: int | None = None) -> bytes:
 def in_text(entry: Entry, worker: int | None = None) -> bytes:
     """Format the line of a request for people; `worker` as for `in_json`. About 3 us."""
     line = (
-        f"{_iso(entry.time)} {_SHOUTED[entry.level]} {_marked(worker)}{entry.method} {entry.route}"
+        f"{iso_time(entry.time)} {_SHOUTED[entry.level]} {_marked(worker)}{entry.method} {entry.route}"
         f" {entry.status} {entry.seconds * 1e3:.3f}ms"
     )
     for name, value in zip(_FIELDS, _fields(entry), strict=True):
         if value is not None:
-            line += f" {name}={value if type(value) is int else _shown(value)}"
+            line += f" {name}={value if type(value) is int else _text_of(value)}"
     return line.encode() + b"\n"
 
 
@@ -130,17 +135,7 @@ def _marked(worker: int | None) -> str:
     return "" if worker is None else f"worker={worker} "
 
 
-def _iso(seconds: float) -> str:
-    whole, micro = divmod(round(seconds * 1e6), 1_000_000)
-    return f"{_second(whole)}.{micro // 1000:03}Z"
-
-
-@lru_cache(8)
-def _second(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-def _shown(value: object) -> str:
+def _text_of(value: object) -> str:
     text = str(value)
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
@@ -160,7 +155,7 @@ class _Records(logging.Formatter):
         self._worker = worker
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line; as text a traceback follows, indented."""
+        """Return the line of a record; in text, an indented traceback follows."""
         message = record.getMessage().strip()[:_LONGEST]
         trace = "" if record.exc_info is None else _traced(record.exc_info[1])
         level = record.levelname
@@ -168,7 +163,7 @@ class _Records(logging.Formatter):
         name = "uvicorn" if record.name == "uvicorn.error" else record.name  # which logs all that is no access by that
         if self._form == "json":
             document: dict[str, object] = {
-                "time": _iso(record.created),
+                "time": iso_time(record.created),
                 "level": level.lower(),
                 **_of_worker(self._worker),
                 "logger": name,
@@ -179,15 +174,14 @@ class _Records(logging.Formatter):
             if trace:
                 document["exception"] = trace
             return _line(document).decode()
-        local = f" request_id={_shown(request_id)}" if request_id else ""
-        line = (
-            f"{_iso(record.created)} {level:<7} {_marked(self._worker)}{name}: {message.translate(_CONTROLS)}{local}\n"
-        )
+        local = f" request_id={_text_of(request_id)}" if request_id else ""
+        line = f"{iso_time(record.created)} {level:<7} {_marked(self._worker)}{name}: "
+        line += f"{message.translate(_CONTROLS)}{local}\n"
         return line + "".join(f"    {item.translate(_CONTROLS)}\n" for item in trace.splitlines())
 
 
 def _traced(error: BaseException | None, seen: frozenset[int] = frozenset()) -> str:
-    """Where an exception came from, and of what kind it and those behind it are: not what they say."""
+    """Return the traceback and the types of an exception and of its causes, without their texts."""
     if error is None or id(error) in seen:
         return ""
     seen |= {id(error)}
@@ -202,13 +196,13 @@ def _traced(error: BaseException | None, seen: frozenset[int] = frozenset()) -> 
 
 
 class Stream(Protocol):
-    """Where lines go."""
+    """The destination of lines."""
 
     def write(self, data: bytes, /) -> object:
-        """All of it."""
+        """Write all of the data."""
 
     def flush(self) -> object:
-        """Now."""
+        """Send what is buffered."""
 
 
 class LineWriter:
@@ -228,9 +222,9 @@ class LineWriter:
         self._thread: threading.Thread | None = None
 
     def put(self, line: Entry | bytes) -> None:
-        """Have a line written. From any thread.
+        """Queue a line, from any thread.
 
-        It is made here: the thread would take the interpreter from the requests for all lines that wait, a millisecond.
+        It is formatted here: the thread would hold the interpreter's lock for all waiting lines, a millisecond.
         """
         if len(self._waiting) >= _WAITING or self._closing:
             self.dropped += 1
@@ -245,7 +239,7 @@ class LineWriter:
             self._wake.set()
 
     def close(self) -> None:
-        """Write what waits, as far as that can be done in two seconds, and take no more."""
+        """Write the waiting lines within two seconds, and take no more."""
         self._closing = True
         self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -283,11 +277,11 @@ class _ToWriter(logging.Handler):
         self.setFormatter(_Records(form, worker))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Format here, where the arguments are what they were."""
+        """Format the record at once, before its arguments can change."""
         self._lines.put(self.format(record).encode(errors="backslashreplace"))
 
     def close(self) -> None:
-        """At the end of logging, or of the process."""
+        """Write what is left and stop, at the end of logging or of the process."""
         self._lines.close()
         super().close()
 
@@ -295,8 +289,8 @@ class _ToWriter(logging.Handler):
 def configure(stream: Stream, form: Format, level: str, worker: int | None = None) -> LineWriter:
     """Let every logger of this process write such lines to the stream, those of the service from `level` on.
 
-    `worker`: the number of this process, where it is one of several whose lines go to one place. Those of libraries
-    tell warnings only: some would tell addresses and queries, which may hold secrets.
+    `worker`: the number of this process if several write to one place. Loggers of libraries write warnings only,
+    because some would log addresses and queries, which may contain secrets.
     """
     lines = LineWriter(stream, form, worker)
     root = logging.getLogger()

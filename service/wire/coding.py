@@ -1,4 +1,4 @@
-"""Codings: how a body is written."""
+"""The interface of a coding: functions that decode bodies to columns and encode replies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from learners import Config, Predictions, ScoreExplanation
 from service.wire.json_encode import Head
 from service.wire.requests import Events, Labelled, Learnt
 
-__all__ = ["Coding", "Operation"]
+__all__ = ["Coding", "Operation", "SplitReplies"]
 
 
 Operation = Literal["update", "predict", "labels"]
@@ -26,3 +26,17 @@ class Coding(NamedTuple):
     decode_events: Callable[[bytes, Config], tuple[Events, Any]]
     encode_learnt: Callable[[Learnt, tuple[str | None, ...] | None], bytes]
     encode_scores: Callable[[Predictions, tuple[str | None, ...], Head, Sequence[ScoreExplanation] | None], bytes]
+
+
+class SplitReplies(NamedTuple):
+    """A way to write a reply for each part of a request: messages of a websocket that were executed as one.
+
+    `seqs` has the `seq` of each part, `counts` its number of events, `remembered` how many of these are remembered.
+    """
+
+    # of learnt events, their ids, seqs, counts
+    encode_learnt: Callable[[Learnt, tuple[str | None, ...] | None, Sequence[int | None], Sequence[int]], list[bytes]]
+    # of scores, their ids, the head without its `remembered`, seqs, counts, remembered
+    encode_scores: Callable[
+        [Predictions, tuple[str | None, ...], Head, Sequence[int | None], Sequence[int], Sequence[int]], list[bytes]
+    ]

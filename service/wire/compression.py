@@ -1,8 +1,8 @@
-"""Compressed request bodies, expanded as they come: gzip (RFC 1952) and Zstandard (RFC 8878), within a bound.
+"""Expand compressed request bodies while they arrive: gzip (RFC 1952) and Zstandard (RFC 8878), within a bound.
 
-However well a body is compressed, what is held of it expanded is one piece of 64 KiB at a time, and reading ends where
-the whole is over its limit. Between pieces other requests have their turn. A body may be of several gzip members or
-Zstandard frames, one after the other; it has to end where one of them does.
+At most one expanded piece of 64 KiB is in memory, however well a body is compressed, and reading ends once the whole
+exceeds its limit. Other requests run between pieces. A body may have several gzip members or Zstandard frames in a
+row, and must end at the end of one.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class _Decompressor(Protocol):
 
     @property
     def eof(self) -> bool:
-        """It has come to its end; what follows is `unused_data`."""
+        """Whether the end was reached; the input behind it is `unused_data`."""
         ...
 
     @property
     def unused_data(self) -> bytes:
-        """What came after its end."""
+        """The input after the end."""
         ...
 
     def expand(self, data: bytes) -> bytes:
-        """At most a piece of what comes out, after more of what goes in; b"" once everything has come out."""
+        """Take more input and return at most a piece of the output; b"" if nothing is left."""
         ...
 
 
@@ -85,8 +85,8 @@ ENCODINGS = ("identity", "gzip", "zstd")
 async def expanded(chunks: AsyncIterator[bytes], encoding: str, limit: int | None) -> AsyncIterator[bytes]:
     """Expand compressed `chunks` and yield the body in pieces; `encoding`: the Content-Encoding.
 
-    Raises `WrongType` for an encoding that is not read here, `TooLarge` once over `limit` bytes (None: no limit) have
-    gone in or come out, and `BadBody` where the data are damaged or end too early. O(bytes); memory: a piece, a window.
+    Raises `WrongType` for an unsupported encoding, `TooLarge` once more than `limit` bytes (None: no limit) have
+    arrived or come out, and `BadBody` if the data are damaged or incomplete. O(bytes); memory: a piece, a window.
     """
     pieces = _pieces(_within(chunks, limit), encoding.strip().lower() or "identity")
     async for piece in _within(pieces, limit):

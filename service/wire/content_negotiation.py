@@ -1,17 +1,17 @@
-"""Which coding a request's body is in, and which one its reply will be in: of Content-Type and Accept (RFC 9110)."""
+"""Choose the codings of a request's body and of its reply by Content-Type and Accept (RFC 9110)."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
 from service.errors import NotAcceptable, WrongType
-from service.wire import json_decode, json_encode
-from service.wire.coding import Coding
+from service.wire import json_decode, json_encode, msgpack_encode
+from service.wire.coding import Coding, SplitReplies
 from service.wire.headers import form_hint, in_utf8
 from service.wire.msgpack_decode import MSGPACK
 from service.wire.ndjson import NDJSON
 
-__all__ = ["JSON", "negotiated"]
+__all__ = ["JSON", "JSON_PARTS", "MSGPACK_PARTS", "negotiated"]
 
 JSON = Coding(
     "application/json",
@@ -22,6 +22,8 @@ JSON = Coding(
     json_encode.encode_learnt,
     json_encode.encode_scores,
 )
+JSON_PARTS = SplitReplies(json_encode.encode_learnt_parts, json_encode.encode_scores_parts)
+MSGPACK_PARTS = SplitReplies(msgpack_encode.encode_learnt_parts, msgpack_encode.encode_scores_parts)
 _CODINGS = {item.media_type: item for item in (JSON, MSGPACK, NDJSON)}
 
 
@@ -29,25 +31,25 @@ _CODINGS = {item.media_type: item for item in (JSON, MSGPACK, NDJSON)}
 def negotiated(content_type: bytes, accept: bytes) -> tuple[Coding, Coding]:
     """Choose the codings of the body and of the reply by the values of the headers; b"" for a missing one.
 
-    A body without a type is JSON. The reply is in the request's own coding where the client accepts that as gladly as
-    any other; a body of lines is answered in lines, and no other is. Raises `WrongType` and `NotAcceptable`.
+    A body without a type is JSON. The reply has the coding of the request unless the client prefers another one. Only a
+    body of lines is answered in lines, and always. Raises `WrongType` and `NotAcceptable`.
     """
-    sent, wanted = content_type.decode("latin-1"), accept.decode("latin-1")
-    kind, _, parameters = sent.lower().partition(";")
+    body_type, reply_type = content_type.decode("latin-1"), accept.decode("latin-1")
+    kind, _, parameters = body_type.lower().partition(";")
     read = _CODINGS.get(kind.strip() or JSON.media_type)
     if read is None or not in_utf8(parameters):
         expected = f"one of {', '.join(_CODINGS)}, text in UTF-8{form_hint(kind)}"
-        raise WrongType(f"the body is {sent[:100]}; expected {expected}")
+        raise WrongType(f"the body is {body_type[:100]}; expected {expected}")
     offered = [read] if read is NDJSON else [read, *(item for item in (JSON, MSGPACK) if item is not read)]
-    weights = [_weight(wanted, item.media_type) for item in offered]
+    weights = [_weight(reply_type, item.media_type) for item in offered]
     if not max(weights):
         listed = ", ".join(item.media_type for item in offered)
-        raise NotAcceptable(f"the request accepts {wanted[:100]}; this reply is written as one of {listed}")
+        raise NotAcceptable(f"the request accepts {reply_type[:100]}; this reply is written as one of {listed}")
     return read, offered[weights.index(max(weights))]
 
 
 def _weight(accept: str, media_type: str) -> float:
-    """How gladly a media type is accepted, from 0 to 1: what the most specific range that it is in says."""
+    """Return the quality of a media type, 0 to 1, by the most specific range of `accept` that includes it."""
     if not accept.strip():
         return 1.0
     main = media_type.partition("/")[0]

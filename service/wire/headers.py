@@ -1,15 +1,15 @@
-"""The headers of a request that say how its body is written and its reply wanted."""
+"""Read the headers of a request that describe its body and the reply that it accepts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-__all__ = ["Heading", "form_hint", "heading_of", "in_utf8"]
+__all__ = ["Heading", "form_hint", "heading_of", "in_utf8", "local_path"]
 
 
 class Heading(NamedTuple):
-    """What a request's headers say of its body, of the reply's, and of its id; b"" where they say nothing."""
+    """The headers of a request that describe its body, the reply and its id; b"" for a missing one."""
 
     content_type: bytes
     accept: bytes
@@ -18,8 +18,14 @@ class Heading(NamedTuple):
     request_id: bytes
 
 
+def local_path(scope: Mapping[str, Any]) -> str:
+    """Return the path of an ASGI scope below the application's root."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
 def heading_of(headers: Iterable[tuple[bytes, bytes]]) -> Heading:
-    """Parse these headers."""
+    """Read the heading from the headers of a request."""
     content_type = accept = encoding = length = given_id = b""
     for name, value in headers:
         if name == b"content-type":
@@ -43,7 +49,7 @@ def form_hint(kind: str) -> str:
 
 
 def in_utf8(parameters: str) -> bool:
-    """Whether the parameters of a Content-Type, in lower case, say UTF-8, or nothing, of the characters."""
+    """Tell whether the parameters of a Content-Type, in lower case, name UTF-8 or no charset."""
     for item in parameters.split(";"):
         name, _, value = item.partition("=")
         if name.strip() == "charset" and value.strip().strip('"') not in ("utf-8", "utf8"):

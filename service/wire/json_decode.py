@@ -1,8 +1,8 @@
-"""Bodies of the hot routes to columns. JSON here; other codings give the same columns.
+"""Decode JSON bodies of update, predict and labels to columns. Other codings give the same columns.
 
-Dense events are scanned by compiled code (`scan/`), all others decoded by a typed decoder that knows the event's
-members. Whatever these or the columns refuse is decoded once more, slowly, by `precise.py`, which finds every bad event
-and points at it: the first hundred are listed.
+Compiled code (`kernels`) scans dense events. A typed decoder that knows the members of an event reads all others, and
+bodies that the scanner finds unusual. If one of them, or a check of the columns, refuses a body, `json_errors.py`
+decodes it again. That is slow, but it finds every bad event, and lists the first hundred.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -22,8 +22,9 @@ from learners import MAX_TIME, MAX_WEIGHT, Config, InvalidInput, Segment, show
 from learners.features import Dense, Features
 from learners.numerics import Rows, Vector
 from service.errors import BadBody
-from service.wire.json_errors import AHEAD, MAX_EVENTS, TOP, Precise, good_id, segments_of, source_problems
-from service.wire.kernels import Scanned, scan
+from service.wire.iso_times import parse_time
+from service.wire.json_errors import AHEAD, MAX_EVENTS, TOP, ErrorReport, good_id, segments_of, source_problems
+from service.wire.kernels import RefusedEvents, ScannedEvents, scan
 from service.wire.requests import Events, Labelled
 
 __all__ = [
@@ -34,8 +35,8 @@ __all__ = [
     "decode_settings",
     "decode_update",
     "decode_value",
+    "labelled_by_report",
     "latest_time",
-    "precisely_labelled",
     "with_clock",
 ]
 
@@ -53,7 +54,7 @@ class _JsonEvent(msgspec.Struct, forbid_unknown_fields=True):
     indices: list[int] | None = None
     values: list[float] | None = None
     features: dict[str, Any] | None = None
-    time: float | None = None
+    time: float | str | None = None
 
 
 class _JsonLabelledEvent(_JsonEvent, forbid_unknown_fields=True):
@@ -65,7 +66,7 @@ class _JsonLabel(msgspec.Struct, forbid_unknown_fields=True):
     id: str | int
     label: bool | int | float
     weight: float | None = None
-    time: float | None = None
+    time: float | str | None = None
 
 
 class _JsonUpdate(msgspec.Struct, forbid_unknown_fields=True):
@@ -89,16 +90,18 @@ _source_decoder = msgspec.json.Decoder(_JsonSource)
 _labels_decoder = msgspec.json.Decoder(_JsonLabels)
 
 
-class _Unfit(Exception):
-    """The fast way does not take this body; the precise one says why."""
+class _FastPathMiss(Exception):
+    """The fast decoders do not take this body; the error report says why."""
 
 
 # what ends the fast way; OverflowError: a whole number beyond float64
-_NOT_FAST = (msgspec.DecodeError, UnicodeError, OverflowError, RecursionError, InvalidInput, _Unfit)
+_NOT_FAST = (
+    msgspec.DecodeError, UnicodeError, OverflowError, RecursionError, InvalidInput, RefusedEvents, _FastPathMiss
+)  # fmt: skip
 
 
 class Malformed(ValueError):
-    """Bytes that are not a JSON value: the reason, and the line and column (from 1) if the parser knows them."""
+    """Bytes are not a JSON value: the reason, and the line and column (from 1) if the parser knows them."""
 
     def __init__(self, reason: str, line: int | None = None, column: int | None = None) -> None:
         self.reason = reason
@@ -151,30 +154,30 @@ def decode_value(text: bytes, hook: _Hook | None = None) -> Any:
 
 
 def decode_update(body: bytes, config: Config) -> tuple[Labelled, Any]:
-    """Labelled events as columns, and what each that has features carries for them: a list, or a matrix of dense ones.
+    """Decode labelled events to columns, and the features as they were sent: a list, or a matrix of dense ones.
 
     Raises `BadBody` or `Invalid`, which lists every bad event.
     """
     try:
         return _scanned_update(body, config) or _labelled(_update_decoder.decode(body), config)
     except _NOT_FAST:
-        return precisely_labelled(Precise(config, "update"), decode_json(body))
+        return labelled_by_report(ErrorReport(config, "update"), decode_json(body))
 
 
 def decode_labels(body: bytes, config: Config) -> tuple[Labelled, Any]:
-    """Labels of events that were served, by id, as columns; none has features. Raises as `decode_update`."""
+    """Decode labels of served events, by id, to columns without features. Raises as `decode_update`."""
     try:
         late = _labels_decoder.decode(body).events
         if not 0 < len(late) <= MAX_EVENTS:
-            raise _Unfit
+            raise _FastPathMiss
         events = [_JsonLabelledEvent(id=item.id, label=item.label, weight=item.weight, time=item.time) for item in late]
         return _columns(events, [], (), config), []
     except _NOT_FAST:
-        return precisely_labelled(Precise(config, "labels"), decode_json(body))
+        return labelled_by_report(ErrorReport(config, "labels"), decode_json(body))
 
 
 def decode_events(body: bytes, config: Config) -> tuple[Events, Any]:
-    """Unlabelled events as columns, and what each carries for its features: a list, or a matrix of dense ones.
+    """Decode unlabelled events to columns, and the features as they were sent: a list, or a matrix of dense ones.
 
     Raises as `decode_update`.
     """
@@ -182,28 +185,33 @@ def decode_events(body: bytes, config: Config) -> tuple[Events, Any]:
         scanned = _scanned(body, config, labelled=False)
         if scanned is not None:
             times = _past(scanned.times)
-            return Events(scanned.rows, scanned.ids, times, config.costs(scanned.rows)), scanned.rows
+            costs, values = config.costs(scanned.rows), config.segment_values(scanned.rows)
+            return Events(scanned.rows, scanned.ids, times, costs, segment_values=values), scanned.rows
         events = _predict_decoder.decode(body).events
         carried = _carried(events, config.features)
         rows = config.encode(carried, typed=True)
-        return Events(rows, _ids(events), _times(events), config.costs(carried)), carried
+        fields = config.features.field_names(carried)
+        values = config.segment_values(carried)
+        return Events(rows, _ids(events), _times(events), config.costs(carried), fields, None, values), carried
     except _NOT_FAST:
-        plain, carried = Precise(config, "predict").read(decode_json(body))
+        plain, carried = ErrorReport(config, "predict").read(decode_json(body))
         ids = tuple(None if event.get("id") is None else str(event["id"]) for event in plain)
         times = _optional([event.get("time") for event in plain], math.nan)
-        return Events(config.encode(carried), ids, times, config.costs(carried)), carried
+        rows, fields = config.encode(carried), config.features.field_names(carried)
+        values = config.segment_values(carried)
+        return Events(rows, ids, times, config.costs(carried), fields, None, values), carried
 
 
 # The fast way: dense events in one pass of compiled code
 
 
-def _scanned(body: bytes, config: Config, labelled: bool) -> Scanned | None:
+def _scanned(body: bytes, config: Config, labelled: bool) -> ScannedEvents | None:
     features = config.features
     return scan(body, features.dim, labelled, MAX_EVENTS) if isinstance(features, Dense) else None
 
 
 def _scanned_update(body: bytes, config: Config) -> tuple[Labelled, Any] | None:
-    """Labelled events that are dense, and all with features; None where the body is another one."""
+    """Return labelled dense events that all have features; None if the body has others."""
     scanned = _scanned(body, config, labelled=True)
     if scanned is None or scanned.labels is None or (scanned.flags and config.labels.ranks is not None):
         return None
@@ -216,45 +224,45 @@ def _scanned_update(body: bytes, config: Config) -> tuple[Labelled, Any] | None:
     columns = _checked(
         scanned.rows, carried, scanned.labels, scanned.weights, scanned.times, scanned.ids, segments, costs, config
     )
-    return columns, scanned.rows
+    return columns._replace(segment_values=config.segment_values(scanned.rows)), scanned.rows
 
 
 # The fast way: any events, by a typed decoder
 
 
 def _carried(events: Sequence[_JsonEvent], features: Features) -> list[Any]:
-    """Return what each event carries for its features; raise `_Unfit` if the learner takes something else."""
+    """Return what each event carries for its features; raise `_FastPathMiss` if the learner takes something else."""
     if not 0 < len(events) <= MAX_EVENTS:
-        raise _Unfit
+        raise _FastPathMiss
     member = features.MEMBER
     if member == "indices":
         pairs = [(event.indices, event.values) for event in events]
         if any(item is None or two is None for item, two in pairs):
-            raise _Unfit
+            raise _FastPathMiss
         if any(event.x is not None or event.features is not None for event in events):
-            raise _Unfit
+            raise _FastPathMiss
         return pairs
     carried: list[Any] = [event.x for event in events] if member == "x" else [event.features for event in events]
     if any(item is None for item in carried):
-        raise _Unfit
+        raise _FastPathMiss
     if any(event.indices is not None or event.values is not None for event in events):
-        raise _Unfit
+        raise _FastPathMiss
     if any((event.features if member == "x" else event.x) is not None for event in events):
-        raise _Unfit
+        raise _FastPathMiss
     return carried
 
 
 def _ids(events: Sequence[_JsonEvent]) -> tuple[str | None, ...]:
     ids = [None if event.id is None else str(event.id) for event in events]
     if any(item is not None and not good_id(item) for item in ids):
-        raise _Unfit
+        raise _FastPathMiss
     return tuple(ids)
 
 
 def _labelled(parsed: _JsonUpdate, config: Config) -> tuple[Labelled, Any]:
     events = parsed.events
     if not 0 < len(events) <= MAX_EVENTS:
-        raise _Unfit
+        raise _FastPathMiss
     segments = () if parsed.source is None else _segments(parsed.source, len(events))
     local = [event for event in events if not _featureless(event)]
     carried = _carried(local, config.features) if local else []
@@ -265,7 +273,7 @@ def _segments(source: _JsonSource, n: int) -> tuple[Segment, ...]:
     """Return the segment of n events of a source."""
     value = msgspec.to_builtins(source)
     if source_problems(value, n):
-        raise _Unfit
+        raise _FastPathMiss
     return segments_of(value, n)
 
 
@@ -281,13 +289,15 @@ def _columns(
     carried = np.array([not _featureless(event) for event in events], dtype=np.bool_)
     ids = _ids(events)
     if any(item is None for item, has in zip(ids, carried.tolist(), strict=True) if not has):
-        raise _Unfit
+        raise _FastPathMiss
     if config.labels.ranks is not None and any(event.label is True for event in events):
-        raise _Unfit
+        raise _FastPathMiss
     labels = np.array([event.label for event in events], dtype=np.float64)  # None: NaN
     weights = _optional([event.weight for event in events], 1.0)
-    times = _optional([event.time for event in events], math.nan)
-    return _checked(rows, carried, labels, weights, times, ids, segments, config.costs(features), config)
+    times = _moments(events)
+    columns = _checked(rows, carried, labels, weights, times, ids, segments, config.costs(features), config)
+    values = config.segment_values(features)
+    return columns._replace(fields=config.features.field_names(features), segment_values=values)
 
 
 def _checked(
@@ -301,12 +311,12 @@ def _checked(
     costs: Vector | None,
     config: Config,
 ) -> Labelled:
-    """Labelled events of these columns, where all of them are as they may be; else `_Unfit`."""
+    """Return the labelled events of columns if all are valid; else raise `_FastPathMiss`."""
     kind = config.labels
     if not kind.good(labels).all():
-        raise _Unfit
+        raise _FastPathMiss
     if weights is not None and not ((weights >= 0) & (weights <= MAX_WEIGHT)).all():
-        raise _Unfit
+        raise _FastPathMiss
     times = with_clock(_past(times), len(labels), config)
     return Labelled(
         rows=rows,
@@ -321,13 +331,24 @@ def _checked(
 
 
 def _times(events: Sequence[_JsonEvent]) -> Vector | None:
-    return _past(_optional([event.time for event in events], math.nan))
+    return _past(_moments(events))
+
+
+def _moments(events: Sequence[_JsonEvent]) -> Vector | None:
+    """Return the times of events in seconds, (n,); NaN for a missing one. Raises `_FastPathMiss` for other text."""
+    times = [event.time for event in events]
+    if str in map(type, times):
+        seconds = [parse_time(value) if isinstance(value, str) else value for value in times]
+        if seconds.count(None) > times.count(None):
+            raise _FastPathMiss
+        times = list(seconds)
+    return _optional(cast(list[float | None], times), math.nan)
 
 
 def _past(times: Vector | None) -> Vector | None:
     """Check that no time is out of bounds, or ahead of now by more than clocks may differ, and return the times."""
     if times is not None and ((times < -MAX_TIME) | (times > latest_time())).any():
-        raise _Unfit
+        raise _FastPathMiss
     return times
 
 
@@ -350,12 +371,12 @@ def _optional(values: list[float | None], missing: float) -> Vector | None:
     return np.array([missing if value is None else value for value in values], dtype=np.float64)
 
 
-# The precise way
+# The error report
 
 
-def precisely_labelled(precise: Precise, body: Any) -> tuple[Labelled, Any]:
-    """Labelled events of parsed JSON, as `decode_update` gives them. Raises `Invalid` with all that is wrong."""
-    events, carried = precise.read(body)
+def labelled_by_report(report: ErrorReport, body: Any) -> tuple[Labelled, Any]:
+    """Return the labelled events of parsed JSON as `decode_update` does. Raises `Invalid` with every problem."""
+    events, carried = report.read(body)
     parsed = [
         msgspec.convert({key: event.get(key) for key in TOP}, _JsonLabelledEvent, strict=False) for event in events
     ]
@@ -363,4 +384,4 @@ def precisely_labelled(precise: Precise, body: Any) -> tuple[Labelled, Any]:
     segments: tuple[Segment, ...] = ()
     if source is not None:
         segments = segments_of(source, len(events))
-    return _columns(parsed, carried, segments, precise.config), carried
+    return _columns(parsed, carried, segments, report.config), carried

@@ -1,7 +1,8 @@
-"""Columns to the replies of the hot routes, in JSON."""
+"""Encode the replies to update, predict and labels in JSON."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,11 +13,20 @@ from numpy.typing import NDArray
 from learners import Predictions, ScoreExplanation, Status
 from service.wire.requests import Learnt
 
-__all__ = ["STATUSES", "Head", "encode_learnt", "encode_scores", "explanation"]
+__all__ = [
+    "STATUSES",
+    "Head",
+    "encode_learnt",
+    "encode_learnt_parts",
+    "encode_scores",
+    "encode_scores_parts",
+    "explanation",
+    "finite_or_none",
+]
 
 
 class Head(msgspec.Struct):
-    """What a reply to a predict says of all its events."""
+    """The members of a reply to a predict that are the same for all its events."""
 
     position: int
     ready: bool
@@ -68,12 +78,45 @@ _STATUS |= {Status.UNKNOWN: "unknown", Status.BEYOND: "beyond"}  # the last neve
 
 def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes:
     """Encode the reply to labelled events, with the status of each."""
-    status, results = became(learnt, ids)
-    counts = {name: status.count(name) for name in STATUSES}
-    return _encode({**counts, "position": learnt.position, "class_counts": learnt.class_counts, "results": results})
+    status, results = _results(learnt, ids)
+    return _encode({**_counts(status), **_shared(learnt), "results": results})
 
 
-def became(learnt: Learnt, ids: tuple[str | None, ...] | None) -> tuple[list[str], list[Any]]:
+def encode_learnt_parts(
+    learnt: Learnt, ids: tuple[str | None, ...] | None, seqs: Sequence[int | None], counts: Sequence[int]
+) -> list[bytes]:
+    """Encode a reply for each part of the labelled events. O(events)."""
+    status, results = _results(learnt, ids)
+    shared = _encode(_shared(learnt))[1:-1]
+    replies = []
+    start = 0
+    for seq, count in zip(seqs, counts, strict=True):
+        if count == 1:
+            replies.append(_PART % (seq, _SINGLE[status[start]], shared, _encode(results[start])))
+            start += 1
+            continue
+        stop = start + count
+        members = _encode(_counts(status[start:stop]))[1:-1]
+        replies.append(_PART % (seq, members, shared, _encode(results[start:stop])[1:-1]))
+        start = stop
+    return replies
+
+
+def _counts(status: Sequence[str]) -> dict[str, int]:
+    """Return the number of events of each status."""
+    return {name: status.count(name) for name in STATUSES}
+
+
+_PART = b'{"seq":%d,"status":200,%b,%b,"results":[%b]}'
+_SINGLE = {name: _encode(_counts([name]))[1:-1] for name in STATUSES}  # the counts of one event
+
+
+def _shared(learnt: Learnt) -> dict[str, Any]:
+    """Return the members that are the same for all events."""
+    return {"position": learnt.position, "class_counts": learnt.class_counts}
+
+
+def _results(learnt: Learnt, ids: tuple[str | None, ...] | None) -> tuple[list[str], list[Any]]:
     """Return the status and the result of each event."""
     outcome = learnt.outcome
     status = [_STATUS[item] for item in outcome.status.tolist()]
@@ -106,23 +149,56 @@ def encode_scores(
     explained: Sequence[ScoreExplanation] | None = None,
 ) -> bytes:
     """Encode the reply to a predict, after the members of `head`."""
-    # before both classes have been seen there is nothing to decide by
+    return _encode(
+        _JsonPredictReply(
+            head.position, head.ready, head.remembered, head.stale_seconds, _predictions(scores, ids, head, explained)
+        )
+    )
+
+
+def encode_scores_parts(
+    scores: Predictions,
+    ids: tuple[str | None, ...],
+    head: Head,
+    seqs: Sequence[int | None],
+    counts: Sequence[int],
+    remembered: Sequence[int],
+) -> list[bytes]:
+    """Encode a reply for each part of the events of a predict. O(events)."""
+    results = _predictions(scores, ids, head, None)
+    shared = _encode({"position": head.position, "ready": head.ready, "stale_seconds": head.stale_seconds})[1:-1]
+    replies = []
+    start = 0
+    for seq, count, number in zip(seqs, counts, remembered, strict=True):
+        stop = start + count
+        replies.append(_PART % (seq, b'"remembered":%d' % number, shared, _encode(results[start:stop])[1:-1]))
+        start = stop
+    return replies
+
+
+def _predictions(
+    scores: Predictions, ids: tuple[str | None, ...], head: Head, explained: Sequence[ScoreExplanation] | None
+) -> list[Any]:
+    """Return the result of each event. Before both classes have been seen there is nothing to decide by."""
     nothing = [None] * len(ids)
     decisions = scores.decisions.tolist() if head.ready else nothing
     values = scores.scores.tolist()
-    results: list[Any]
     if scores.probabilities is None or scores.thresholds is None:
-        results = list(map(_JsonRankPrediction, ids, values, decisions))
-    else:
-        columns = scores.probabilities.tolist(), scores.thresholds.tolist() if head.ready else nothing
-        results = list(map(_JsonPrediction, ids, values, *columns, decisions))
-        if explained is not None:
-            for prediction, why in zip(results, explained, strict=True):
-                prediction.explanation = explanation(why)
-    return _encode(_JsonPredictReply(head.position, head.ready, head.remembered, head.stale_seconds, results))
+        return list(map(_JsonRankPrediction, ids, values, decisions))
+    columns = scores.probabilities.tolist(), scores.thresholds.tolist() if head.ready else nothing
+    results = list(map(_JsonPrediction, ids, values, *columns, decisions))
+    if explained is not None:
+        for prediction, why in zip(results, explained, strict=True):
+            prediction.explanation = explanation(why)
+    return results
 
 
 def explanation(why: ScoreExplanation) -> dict[str, Any]:
     """Return the explanation of a score for a reply."""
     features = [{"name": name, "contribution": part} for name, part in why.features]
     return {"intercept": why.intercept, "features": features, "rest": why.rest}
+
+
+def finite_or_none(value: float) -> float | None:
+    """Return a number as JSON has it: None, which becomes null, for NaN and infinity."""
+    return float(value) if math.isfinite(value) else None

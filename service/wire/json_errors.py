@@ -1,6 +1,6 @@
-"""The precise way to read a JSON body: member by member, noting everything that is wrong with it.
+"""Read a JSON body member by member and report every problem of it.
 
-It takes the time that it takes; `wire.py` turns to it where its fast way has refused a body.
+It is slow: `json_decode.py` uses it only for bodies that its fast decoders refuse.
 """
 
 from __future__ import annotations
@@ -8,9 +8,21 @@ from __future__ import annotations
 import time
 from typing import Any, Literal
 
-from learners import ABSENT, MAX_SOURCE_NAME, MAX_TIME, MAX_WEIGHT, Config, InvalidInput, Problem, Segment, show
+from learners import (
+    ABSENT,
+    MAX_SOURCE_NAME,
+    MAX_TIME,
+    MAX_WEIGHT,
+    Config,
+    InvalidInput,
+    Problem,
+    Segment,
+    pointer,
+    show,
+)
 from learners.features import MAX_PROBLEMS
 from service.errors import Invalid
+from service.wire.iso_times import ISO_SCHEMA, parse_time
 from service.wire.kernels import MAX_ID
 
 __all__ = [
@@ -18,8 +30,9 @@ __all__ = [
     "ID_SCHEMA",
     "MAX_EVENTS",
     "MAX_OFFSET",
+    "TIME_WORDS",
     "TOP",
-    "Precise",
+    "ErrorReport",
     "good_id",
     "segments_of",
     "source_problems",
@@ -28,6 +41,7 @@ __all__ = [
 MAX_EVENTS = 100_000  # of one request: its reply is bounded, too
 MAX_OFFSET = 2**53
 _SOURCE = ("name", "offset", "offsets", "after")  # members
+TIME_WORDS = "seconds since the epoch or an ISO 8601 time, at most a day ahead of now"
 AHEAD = 86_400.0  # seconds that a time may lie ahead of this node's: a clock that runs fast, not an error of units
 
 ID_SCHEMA = {"anyOf": [{"type": "string", "minLength": 1, "maxLength": MAX_ID}, {"type": "integer"}]}
@@ -41,7 +55,7 @@ TOP = ("id", "x", "indices", "values", "features", "label", "weight", "time")
 
 
 def good_id(text: str) -> bool:
-    """Whether an id may be this."""
+    """Tell whether a text may be an id."""
     return 0 < len(text) <= MAX_ID and text.isprintable()
 
 
@@ -111,7 +125,16 @@ def _in_range(value: Any, least: float, most: float) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
 
 
-class Precise:
+def _is_unicode(text: str) -> bool:
+    """Tell whether a text has a form in UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class ErrorReport:
     """Reads a body member by member and remembers everything that is wrong with it."""
 
     def __init__(self, config: Config, what: Literal["update", "predict", "labels"]) -> None:
@@ -167,7 +190,7 @@ class Precise:
             self.bad.setdefault(i, problem.under(f"/events/{i}"))
 
     def _check(self, i: int, event: Any) -> None:
-        """Everything about an event but its features' values."""
+        """Note the first problem of an event, except in the values of its features."""
         if not isinstance(event, dict):
             self._note(i, Problem.mismatch("", event, "an object", {"type": "object"}))
             return
@@ -189,6 +212,8 @@ class Precise:
             if not text or not good_id(str(name)):
                 words = f"1 to {MAX_ID} printable characters, or a whole number"
                 self._note(i, Problem.mismatch("/id", name, words, ID_SCHEMA))
+        if isinstance(event.get("features"), dict):
+            self._check_texts(i, event["features"])
         if self.what != "predict":
             self._check_label(i, event)
         limits = {"time": (-MAX_TIME, time.time() + AHEAD)}
@@ -196,15 +221,26 @@ class Precise:
             limits["weight"] = (0.0, MAX_WEIGHT)
         for member, (least, most) in limits.items():
             value = event.get(member)
+            if member == "time" and isinstance(value, str):
+                event[member] = parse_time(value)
+                value = value if event[member] is None else event[member]
             if value is not None and not _in_range(value, least, most):
-                expected = {"type": "number", "minimum": least, "maximum": most}
+                expected: dict[str, Any] = {"type": "number", "minimum": least, "maximum": most}
                 words = f"a number from {least:g} to {most:g}"
                 if member == "time":
-                    words = "seconds since the epoch, at most a day ahead of now"
+                    words, expected = TIME_WORDS, {"anyOf": [expected, ISO_SCHEMA]}
                 self._note(i, Problem.mismatch(f"/{member}", value, words, expected))
 
+    def _check_texts(self, i: int, features: dict[str, Any]) -> None:
+        """Refuse half a surrogate pair in names and values: it is no character, and other codings cannot carry it."""
+        for name, value in features.items():
+            texts = (name, *(value if isinstance(value, list) else (value,)))
+            if any(isinstance(text, str) and not _is_unicode(text) for text in texts):
+                words = "text without half a surrogate pair, which is no character"
+                self._note(i, Problem.mismatch(f"/features{pointer(name)}", value, words))
+
     def _carries(self, event: dict[str, Any]) -> bool:
-        """Whether an event is to carry features: all of them, or, where a label may come by id alone, those that do."""
+        """Tell whether an event needs features; if its label may be sent by id alone, whether it has any."""
         if self.what == "labels":
             return False
         return (

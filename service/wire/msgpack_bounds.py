@@ -1,7 +1,7 @@
-"""MessagePack from anybody, looked at within bounds: where nothing is known of it, one byte may become a hundred.
+"""Decode MessagePack of unknown structure within bounds, because one byte may become a hundred in memory.
 
-What has a known make is decoded as that. All else stays as it came (`msgspec.Raw`) and is looked at only as far as an
-error message quotes it.
+Values of a known structure are decoded as that. All others stay encoded (`msgspec.Raw`) and are decoded only as far as
+an error message quotes them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = [
     "Entries",
     "PackedArray",
     "Scalar",
-    "Unread",
+    "UndecodedValue",
     "cells",
     "glance",
     "length",
@@ -41,15 +41,15 @@ _SIZES = {0xDC: 2, 0xDE: 2, 0xDD: 4, 0xDF: 4}  # bytes of the length, after the 
 
 
 class PackedArray(msgspec.Struct, forbid_unknown_fields=True):
-    """Numbers as they are in memory, little-endian; `data` is a view of the message that they came in."""
+    """Numbers in their form in memory, little-endian; `data` is a view of the message."""
 
     dtype: Literal["float32", "float64", "bool", "int8", "uint8", "int32", "int64", "uint64"]
     shape: Annotated[list[Annotated[int, msgspec.Meta(ge=0, lt=MAX_SIZE)]], msgspec.Meta(max_length=2)]
     data: memoryview
 
 
-class Unread:
-    """Stands for a value that was not decoded; as text it is what is known of it."""
+class UndecodedValue:
+    """A stand-in for a value that was not decoded; its text describes the value."""
 
     __slots__ = ("_text",)
 
@@ -70,7 +70,7 @@ _map = msgspec.msgpack.Decoder(dict[_Key, msgspec.Raw]).decode
 
 
 def length(raw: msgspec.Raw | bytes) -> tuple[Literal["list", "map"] | None, int]:
-    """Whether a value is a list or a map, and of how many entries, by its first bytes. O(1)."""
+    """Tell by its first bytes whether a value is a list or a map, and its number of entries. O(1)."""
     head = bytes(memoryview(raw)[:5])
     first = head[0] if head else 0
     if first & 0xE0 == 0x80:  # 0x8n: a map of n, 0x9n: a list of n
@@ -98,29 +98,29 @@ def glance(raw: msgspec.Raw) -> Any:
     """Return a value that is small or no container; else a stand-in that shows what it is."""
     first = memoryview(raw)[0]
     if len(memoryview(raw)) > _SMALL and not (0xA0 <= first < 0xC0 or 0xC4 <= first <= 0xC6 or 0xD9 <= first <= 0xDB):
-        return Unread(raw)  # neither text nor bytes
+        return UndecodedValue(raw)  # neither text nor bytes
     try:
         return _value(raw)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        return Unread(raw)
+        return UndecodedValue(raw)
 
 
 def opened(raw: msgspec.Raw) -> Any:
-    """As `glance`, but of a map with few members each of these."""
+    """Return a value as `glance` does; of a map with few members, glance at each."""
     try:
         actual = members(raw, _FEW)
     except (msgspec.DecodeError, UnicodeError):
-        return Unread(raw)
+        return UndecodedValue(raw)
     return glance(raw) if actual is None else {name: glance(item) for name, item in actual.items()}
 
 
 def scalars(raw: msgspec.Raw) -> list[Any]:
-    """Read a list of at most `MAX_EVENTS` entries; those that are no scalars become `Unread`. Raises `UnicodeError`."""
+    """Read a list of at most `MAX_EVENTS` entries; others become `UndecodedValue`. Raises `UnicodeError`."""
     return [_or_unread(_scalar, item) for item in _list(raw)]
 
 
 def cells(raw: msgspec.Raw) -> list[Any]:
-    """As `scalars`, with lists of scalars among them."""
+    """Read a list as `scalars` does, with lists of scalars among its entries."""
     return [_or_unread(_cell, item) for item in _list(raw)]
 
 
@@ -128,4 +128,4 @@ def _or_unread(decode: Any, raw: msgspec.Raw) -> Any:
     try:
         return decode(raw)
     except msgspec.DecodeError:
-        return Unread(raw)
+        return UndecodedValue(raw)

@@ -1,4 +1,4 @@
-"""Bodies of the hot routes in MessagePack, by columns: what the numbers are in memory is what is sent.
+"""Decode MessagePack bodies of update, predict and labels: columns of numbers in their form in memory.
 
     ARRAY    {"dtype": "float32", "shape": [n, d], "data": bin}, little-endian, C order; dtypes of x and of csr's values
              are float32 and float64, of its places int32 and int64, of ids these and uint64; in all else any number's
@@ -7,13 +7,13 @@
     predict  {features, "times"?, "ids"?}
     features one of "x": ARRAY (n, d) | "csr": {"indptr", "indices", "values"} | "features": {name: ARRAY (n,) or list}
 
-A column is an ARRAY or a list; in a list nil stands for what is missing, and in times NaN as well. The columns that
-come out are to the bit those of the same events in JSON: a float32 becomes the float64 that is equal to it.
+A column is an ARRAY or a list. In a list nil stands for a missing value, and in times NaN does, too. The resulting
+columns equal those of the same events in JSON to the bit: a float32 becomes the float64 of the same value.
 
-Dense rows and CSR take a few passes over their numbers, and no work in Python for each event. Named features are put
-together to an object for each event, as JSON gives them: they cost what they cost there, but for the parsing.
+Dense rows and CSR take a few passes over their numbers, and no work in Python for each event. Named features become
+an object for each event, as in JSON, at the same cost except for the parsing.
 
-The replies are in `columnar_replies.py`.
+`msgpack_encode.py` has the replies.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ from numpy.typing import NDArray
 from learners import ABSENT, MAX_TIME, MAX_WEIGHT, Config, InvalidInput, Problem, Segment, pointer, show
 from learners.features import MAX_NONZERO, MAX_PROBLEMS
 from learners.numerics import Rows, Sparse, Vector
+from learners.segments import SegmentColumns
 from service.errors import BadBody
 from service.wire.coding import Coding
+from service.wire.iso_times import ISO_SCHEMA, parse_time
 from service.wire.json_decode import latest_time, with_clock
-from service.wire.json_errors import ID_SCHEMA, good_id, segments_of, source_problems
+from service.wire.json_errors import ID_SCHEMA, TIME_WORDS, good_id, segments_of, source_problems
 from service.wire.kernels import FLOATS, MAX_ID
 from service.wire.msgpack_bounds import glance, length, members, opened
 from service.wire.msgpack_decode_dense import are_ids, dense_events
@@ -51,51 +53,57 @@ _CSR = ("indptr", "indices", "values")
 
 
 def decode_update(body: bytes, config: Config) -> tuple[Labelled, Sequence[Any]]:
-    """Labelled events as columns, and what each carries for its features.
+    """Decode labelled events to columns, and the features as they were sent.
 
-    Raises `BadBody` or `Invalid`, which points at what is wrong.
+    Raises `BadBody` or `Invalid`, which points to every problem.
     """
     dense = dense_events(body, config)
     if dense is not None and dense.labels is not None:
         n = len(dense.labels)
         carried, times = np.ones(n, dtype=np.bool_), with_clock(None, n, config)
         rows: Any = dense.rows
-        return Labelled(rows, carried, dense.labels, None, times, dense.ids, (), dense.costs), rows
+        values = config.segment_values(rows)
+        return Labelled(rows, carried, dense.labels, None, times, dense.ids, (), dense.costs, (), values), rows
     read = _Body(body, config, "labels", "weights", "times", "ids", "source")
     features = read.features()
     return read.labelled(features, features.n), features.carried
 
 
 def decode_labels(body: bytes, config: Config) -> tuple[Labelled, Sequence[Any]]:
-    """Labels of events that were served, by id, as columns; none has features. Raises as `decode_update`."""
+    """Decode labels of served events, by id, to columns without features. Raises as `decode_update`."""
     read = _Body(body, config, "labels", "weights", "times", "ids", features=False)
     return read.labelled(None, read.size("ids")), ()
 
 
 def decode_events(body: bytes, config: Config) -> tuple[Events, Sequence[Any]]:
-    """Unlabelled events as columns, and what each carries for its features. Raises as `decode_update`."""
+    """Decode unlabelled events to columns, and the features as they were sent. Raises as `decode_update`."""
     dense = dense_events(body, config)
     if dense is not None and dense.labels is None:
         rows: Any = dense.rows
-        return Events(rows, dense.ids or (None,) * len(rows), None, dense.costs), rows
+        values = config.segment_values(rows)
+        return Events(rows, dense.ids or (None,) * len(rows), None, dense.costs, segment_values=values), rows
     read = _Body(body, config, "times", "ids")
     features = read.features()
     ids, times = read.ids(features.n), read.times(features.n)
     read.check()
-    return Events(features.rows, ids or (None,) * features.n, times, features.costs), features.carried
+    ids = ids or (None,) * features.n
+    values = features.segment_values
+    return Events(features.rows, ids, times, features.costs, features.fields, None, values), features.carried
 
 
 class _BodyFeatures(NamedTuple):
-    """The features of n events; no rows where they are refused, which is noted."""
+    """The features of n events; no rows if they are refused, which is noted."""
 
     n: int
     rows: Rows
     carried: Sequence[Any]  # what each event carries, as `Features.encode` takes it
     costs: Vector | None
+    fields: tuple[str, ...]
+    segment_values: SegmentColumns | None
 
 
 class _Pairs(Sequence[Any]):
-    """Sparse rows as the (indices, values) that each event carries, made as they are asked for."""
+    """Sparse rows as (indices, values) of each event, made on demand."""
 
     def __init__(self, rows: Sparse) -> None:
         self._rows = rows
@@ -111,7 +119,7 @@ class _Pairs(Sequence[Any]):
 
 
 class _Body(Members):
-    """The members of one body, read column by column; notes everything that is wrong with them."""
+    """The members of one body, read column by column; it notes every problem."""
 
     def __init__(self, body: bytes, config: Config, *others: str, features: bool = True) -> None:
         self.config = config
@@ -119,7 +127,7 @@ class _Body(Members):
         super().__init__(body, (self.member, *others) if features else others)
 
     def labelled(self, features: _BodyFeatures | None, n: int) -> Labelled:
-        """Labelled events, with their features or by their ids alone."""
+        """Return labelled events, with their features or by their ids alone."""
         ids = self.ids(n, needed=features is None)
         labels, weights, times = self.labels(n), self.weights(n), self.times(n)
         segments = self.segments(n)
@@ -133,16 +141,18 @@ class _Body(Members):
             ids=ids,
             segments=segments,
             costs=self.config.costs([]) if features is None else features.costs,
+            fields=() if features is None else features.fields,
+            segment_values=None if features is None else features.segment_values,
         )
 
     # Columns
 
     def size(self, name: str) -> int:
-        """How many events there are by a column that has to be there; refuses the body where that cannot be told."""
+        """Return the number of events by a required column; refuse the body if that has none."""
         value = self.members.get(name)
         kind, n = (None, 0) if value is None else length(value)
         if kind == "map":
-            array = self.array(value, f"/{name}", _IDS, 1)
+            array = self.array(value, f"/{name}", DTYPES, 1)
             n = 0 if array is None else len(array)
         if not self.problems:
             self.bounded(n, f"/{name}", None if value is None else glance(value))
@@ -179,13 +189,13 @@ class _Body(Members):
 
     def times(self, n: int) -> Vector | None:
         """Return the times, (n,); NaN for a missing one."""
-        times = self.numbers("times", n, math.nan)
+        times = self.numbers("times", n, math.nan, parse_time)
         if times is None or np.isnan(times).all():
             return None
         latest = latest_time()
         good = ~((times < -MAX_TIME) | (times > latest))
         expected = {"type": "number", "minimum": -MAX_TIME, "maximum": latest}
-        self.within("/times", times, good, "seconds since the epoch, at most a day ahead of now", expected)
+        self.within("/times", times, good, TIME_WORDS, {"anyOf": [expected, ISO_SCHEMA]})
         return times
 
     def ids(self, n: int, needed: bool = False) -> tuple[str | None, ...] | None:
@@ -208,7 +218,7 @@ class _Body(Members):
         return tuple(None if item is None else str(item) for item in column) if kinds != {type(None)} else None
 
     def segments(self, n: int) -> tuple[Segment, ...]:
-        """Where the events come from."""
+        """Return the segments of sources that the events come from."""
         value = self.members.get("source")
         if value is None:
             return ()
@@ -241,14 +251,17 @@ class _Body(Members):
         n = len(carried.indptr) - 1 if isinstance(carried, Sparse) else len(carried)
         report = _Pairs(carried) if isinstance(carried, Sparse) else carried
         rows: Rows = np.empty((0, 0))
-        costs = None
+        costs = values = None
+        fields: tuple[str, ...] = ()
         try:
             rows = self.config.encode(carried)
             costs = self.config.costs(report)
+            fields = self.config.features.field_names(report)
+            values = self.config.segment_values(report)
         except InvalidInput as error:
             for problem in error.problems:
                 self._note_feature(problem, carried)
-        return _BodyFeatures(n, rows, report, costs)
+        return _BodyFeatures(n, rows, report, costs, fields, values)
 
     def _dense(self, raw: msgspec.Raw) -> NDArray[Any] | None:
         x = self.array(raw, "/x", FLOATS, 2)
@@ -293,8 +306,10 @@ class _Body(Members):
 
     def _named(self, raw: msgspec.Raw) -> list[dict[str, Any]] | None:
         parts = self._map(raw, _MOST_NAMES)
+        if parts == {} and (count := self._event_count()):
+            return [{} for _ in range(count)]  # as in JSON, events may have no features
         if not parts:
-            words = f"a map of 1 to {_MOST_NAMES} names, each to a column"
+            words = f"a map of 1 to {_MOST_NAMES} names, each to a column; of none only beside labels, ids or times"
             expected = {"type": "object", "minProperties": 1, "maxProperties": _MOST_NAMES}
             self.note(Problem.mismatch("/features", glance(raw), words, expected))
             return None
@@ -315,6 +330,11 @@ class _Body(Members):
                 return None
             columns.append(column if isinstance(column, list) else column.tolist())
         return [dict(zip(parts, values, strict=True)) for values in zip(*columns, strict=True)]
+
+    def _event_count(self) -> int:
+        """Return the number of events by a member with a value per event; 0 if there is none."""
+        name = next((name for name in ("labels", "ids", "times") if self.members.get(name) is not None), None)
+        return 0 if name is None else self.size(name)
 
     @staticmethod
     def _map(raw: msgspec.Raw, most: int) -> dict[Any, msgspec.Raw] | None:

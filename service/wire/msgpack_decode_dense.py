@@ -1,7 +1,7 @@
-"""MessagePack bodies of the usual make, in one typed pass: dense rows, with ids and int8 labels or without.
+"""Decode the most frequent MessagePack bodies in one typed pass: dense rows, with or without ids and int8 labels.
 
-What is not of that make, or not as it may be, is None here: `columnar.py` reads it member by member, and says what is
-wrong with it. So nothing is refused here.
+The result is None for any other body and for an invalid one: `msgpack_decode.py` reads that member by member and
+reports its problems. So nothing is refused here.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def dense_events(body: bytes, config: Config) -> DenseEvents | None:
 
 
 def are_ids(ids: Sequence[str]) -> bool:
-    """Whether all of these, at least one, can be ids."""
+    """Tell whether all of some texts may be ids; there is at least one."""
     return 0 < min(map(len, ids)) <= max(map(len, ids)) <= MAX_ID and "".join(ids).isprintable()
 
 

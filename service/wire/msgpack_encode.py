@@ -1,4 +1,4 @@
-"""Replies of the hot routes in MessagePack, by columns, in the order of the events of the request.
+"""Encode the replies to update, predict and labels in MessagePack: columns in the order of the request's events.
 
     update   {"applied", "duplicate", "relabelled", "unknown", "expired", "position", "class_counts",
     labels    "status": ARRAY int8, indices into "statuses", "scores", "probabilities", "thresholds": ARRAY float64,
@@ -6,8 +6,8 @@
     predict  {"position", "ready", "remembered", "stale_seconds", "scores", "probabilities", "thresholds",
               "labels": ARRAY int8, "explanations"?}
 
-ARRAY is as in `columnar.py`. Of an ordinal learner there are "ranks", and no probabilities and thresholds. Where JSON
-has null there is NaN, or -128 among decisions, labels and ranks. O(events), with no work in Python for each.
+`msgpack_decode.py` describes ARRAY. Replies of ordinal learners have "ranks", and no probabilities and thresholds. The
+null of JSON is NaN, or -128 among decisions, labels and ranks. O(events), with no work in Python for each.
 """
 
 from __future__ import annotations
@@ -26,9 +26,17 @@ from service.wire.json_encode import STATUSES, Head, explanation
 from service.wire.msgpack_templates import begin, in_parts
 from service.wire.requests import Learnt
 
-__all__ = ["NONE", "counted", "encode_learnt", "encode_scores", "learnt_in_parts", "statuses"]
+__all__ = [
+    "NONE",
+    "counted",
+    "encode_learnt",
+    "encode_learnt_parts",
+    "encode_scores",
+    "encode_scores_parts",
+    "statuses",
+]
 
-NONE = -128  # a decision or a rank where there is none
+NONE = -128  # an undefined decision or rank
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -58,7 +66,7 @@ def statuses(learnt: Learnt) -> NDArray[np.int8]:
 
 
 def counted(status: NDArray[np.int8]) -> dict[str, int]:
-    """How many events became what."""
+    """Return the number of events of each status."""
     return dict(zip(STATUSES, np.bincount(status, minlength=len(STATUSES)).tolist(), strict=True))
 
 
@@ -74,23 +82,28 @@ def encode_learnt(learnt: Learnt, ids: tuple[str | None, ...] | None) -> bytes: 
     return b"".join([_MAPS[len(reply) + len(columns)], _encode(reply)[1:], *_members(columns)])
 
 
-def learnt_in_parts(learnt: Learnt, seqs: Sequence[int | None], counts: Sequence[int]) -> list[bytes]:
-    """Encode a reply for each part of the events, with its `seq`; `counts`: the events of each part."""
+def encode_learnt_parts(
+    learnt: Learnt,
+    ids: tuple[str | None, ...] | None,  # noqa: ARG001 - the caller has them
+    seqs: Sequence[int | None],
+    counts: Sequence[int],
+) -> list[bytes]:
+    """Encode a reply for each part of the labelled events. O(events)."""
     columns = _columns(learnt)
     status = columns["status"]
     if len(counts) == len(status):  # one event each
         report = [_SINGLE[item] for item in status.tolist()]
     else:
-        report = [_encode(counted(some)) for some in np.split(status, np.cumsum(counts)[:-1])]
+        report = [_encode(counted(part)) for part in np.split(status, np.cumsum(counts)[:-1])]
     alike = {"position": learnt.position, "class_counts": learnt.class_counts, "statuses": STATUSES}
-    return in_parts(seqs, counts, report, alike, {name: _sent(column) for name, column in columns.items()})
+    return in_parts(seqs, counts, report, alike, {name: _little_endian(column) for name, column in columns.items()})
 
 
 def _members(columns: dict[str, NDArray[Any]]) -> list[bytes]:
     """Encode the members of a map that are ARRAYs."""
     actual: list[bytes] = []
     for name, column in columns.items():
-        actual += (begin(name, column.dtype.char, len(column)), _sent(column).tobytes())
+        actual += (begin(name, column.dtype.char, len(column)), _little_endian(column).tobytes())
     return actual
 
 
@@ -102,7 +115,7 @@ def _same(column: NDArray[Any]) -> NDArray[Any]:
     return column
 
 
-_sent = _same if sys.byteorder == "little" else _swapped  # the numbers as they are in little-endian memory
+_little_endian = _same if sys.byteorder == "little" else _swapped  # the numbers as they are in little-endian memory
 
 
 def _columns(learnt: Learnt) -> dict[str, NDArray[Any]]:
@@ -126,16 +139,40 @@ def encode_scores(
     explained: Sequence[ScoreExplanation] | None = None,
 ) -> bytes:
     """Encode the reply to a predict, in the order of its events, after the members of `head`. O(events)."""
-    # before both classes have been seen there is nothing to decide by
-    decisions = scores.decisions if head.ready else np.full(len(scores.scores), NONE)
-    message = decisions.astype(np.int8)
-    columns: dict[str, NDArray[Any]] = {"scores": scores.scores}
-    if scores.probabilities is None or scores.thresholds is None:
-        columns["ranks"] = message
-    else:
-        thresholds = scores.thresholds if head.ready else np.full(len(message), math.nan)
-        columns |= {"probabilities": scores.probabilities, "thresholds": thresholds, "labels": message}
+    columns = _predictions(scores, head)
     parts = [_MAPS[_OF_HEAD + len(columns) + (explained is not None)], _encode(head)[1:], *_members(columns)]
     if explained is not None:
         parts += (_EXPLANATIONS, _encode([explanation(item) for item in explained]))
     return b"".join(parts)
+
+
+def encode_scores_parts(
+    scores: Predictions,
+    ids: tuple[str | None, ...],  # noqa: ARG001 - the caller has them
+    head: Head,
+    seqs: Sequence[int | None],
+    counts: Sequence[int],
+    remembered: Sequence[int],
+) -> list[bytes]:
+    """Encode a reply for each part of the events of a predict. O(events)."""
+    alike = {"position": head.position, "ready": head.ready, "stale_seconds": head.stale_seconds}
+    columns = {name: _little_endian(column) for name, column in _predictions(scores, head).items()}
+    return in_parts(seqs, counts, [_encode({"remembered": count}) for count in remembered], alike, columns)
+
+
+def _predictions(scores: Predictions, head: Head) -> dict[str, NDArray[Any]]:
+    """Return the columns of a reply to a predict, (n,) each.
+
+    Before both classes have been seen there is nothing to decide by.
+    """
+    decisions = scores.decisions if head.ready else np.full(len(scores.scores), NONE)
+    labels = decisions.astype(np.int8)
+    if scores.probabilities is None or scores.thresholds is None:
+        return {"scores": scores.scores, "ranks": labels}
+    thresholds = scores.thresholds if head.ready else np.full(len(labels), math.nan)
+    return {
+        "scores": scores.scores,
+        "probabilities": scores.probabilities,
+        "thresholds": thresholds,
+        "labels": labels,
+    }

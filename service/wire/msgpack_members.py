@@ -1,4 +1,4 @@
-"""The members of a MessagePack body: a map of arrays and lists, checked, with a pointer to everything that is wrong."""
+"""Check the members of a MessagePack body, a map of arrays and lists, with a pointer to every problem."""
 
 from __future__ import annotations
 
@@ -88,8 +88,13 @@ class Members:
             values = "value" if len(self.problems) == 1 else "values"
             raise Invalid(f"refused {least}{len(self.problems)} {values}", self.problems)
 
-    def numbers(self, name: str, n: int, missing: float) -> Vector | None:
-        """Return a column of numbers as float64, if there is one; nil becomes `missing`."""
+    def numbers(
+        self, name: str, n: int, missing: float, parse: Callable[[str], float | None] | None = None
+    ) -> Vector | None:
+        """Return a column of numbers as float64, if there is one; nil becomes `missing`.
+
+        `parse`: also takes text, and returns its number, or None if it is none.
+        """
         value = self.members.get(name)
         column = None if value is None else self.column(value, f"/{name}", n, (*FLOATS, *WHOLE))
         if column is None:
@@ -101,7 +106,9 @@ class Members:
         if set(map(type, column)) == {type(None)}:
             return None
         for i, entry in enumerate(column):
-            if type(entry) not in _NUMBERS:
+            if parse is not None and type(entry) is str and (number := parse(entry)) is not None:
+                column[i] = number
+            elif type(entry) not in _NUMBERS:
                 self.note(Problem.mismatch(f"/{name}/{i}", entry, "a number or nil", {"type": ["number", "null"]}))
                 return None
         return np.array([missing if item is None else item for item in column], dtype=np.float64)
@@ -120,12 +127,12 @@ class Members:
             if name not in allowed:
                 self.note(Problem.unknown(where, name, allowed, "member"))
 
-    def bounded(self, n: int, where: str, shown: Any) -> bool:
+    def bounded(self, n: int, where: str, events: Any) -> bool:
         """Return whether the number of events is allowed."""
         if 0 < n <= MAX_EVENTS:
             return True
-        actual = "missing" if shown is None else f"{show(shown)}, {n} events"
-        code: Literal["missing", "invalid"] = "missing" if shown is None else "invalid"
+        actual = "missing" if events is None else f"{show(events)}, {n} events"
+        code: Literal["missing", "invalid"] = "missing" if events is None else "invalid"
         expected = {"minItems": 1, "maxItems": MAX_EVENTS}
         self.note(Problem(where, f"is {actual}; expected 1 to {MAX_EVENTS} events", code, expected=expected))
         return False
@@ -135,8 +142,8 @@ class Members:
     ) -> NDArray[Any] | list[Any] | None:
         """Return a list or a one-dimensional array of n events; None: of any number.
 
-        A list is of scalars, or, of features that have names, of scalars and lists of them. Whatever else is in it is
-        not decoded, and stands there as `Unread`. Raises `BadBody` for text that is not UTF-8.
+        A list has scalars; named features may have lists of scalars, too. Any other value in it is not decoded and
+        becomes `UndecodedValue`. Raises `BadBody` for text that is not UTF-8.
         """
         column: PackedArray | list[Any] | None = self._try_decode(_cells if named else _entries, raw)
         if column is None and length(raw)[0] == "list":

@@ -1,8 +1,8 @@
-"""One reply in MessagePack cut for each of several messages, by columns.
+"""Encode the replies to several messages that were executed as one request, in MessagePack.
 
-    {"seq", what is counted of each message, what all are told, ARRAYs of what is said of its events}
+    {"seq", counts of the message, members of all replies, ARRAYs with a value for each event of the message}
 
-What messages of one length have alike is made once, with places for what each has of its own.
+The common parts of messages of the same length are encoded once, with gaps for the parts that differ.
 """
 
 from __future__ import annotations
@@ -58,4 +58,4 @@ def in_parts(
     for column in columns.values():
         data, size = column.tobytes(), column.itemsize
         local.append([data[size * (stop - n) : size * stop] for stop, n in zip(stops, counts, strict=True)])
-    return [templates[n] % its for n, its in zip(counts, zip(*local, strict=True), strict=True)]
+    return [templates[n] % numbers for n, numbers in zip(counts, zip(*local, strict=True), strict=True)]

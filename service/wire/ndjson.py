@@ -1,9 +1,8 @@
-"""The coding of bodies of lines, one event in JSON each: what a chunk of whole lines is, and what is said of it.
+"""The coding of bodies of lines, one JSON event each: how a chunk of whole lines is decoded and answered.
 
-A chunk is read as the JSON body that has the same events, so all that holds there holds here; what is wrong is pointed
-at by the number of its line in the chunk, from 1: `/lines/17/x/3`. The reply is a line for each event that was scored,
-or none for those that were learnt, and then a line about the chunk as a whole. `lines.py` cuts bodies into chunks, and
-puts their replies together.
+A chunk is decoded as the JSON body of the same events, so the same rules hold. Pointers name the line in the chunk,
+from 1: `/lines/17/x/3`. The reply has a line for each scored event, or none for learnt ones, then a line about the
+chunk. `ndjson_stream.py` cuts bodies into chunks and joins their replies.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Reply(msgspec.Struct):
-    """What a reply in JSON has for each event, as text."""
+    """The members of a JSON reply, with the results of events as text."""
 
     results: list[msgspec.Raw]
 
@@ -52,7 +51,7 @@ def _decode_events(body: bytes, config: Config) -> tuple[Events, Sequence[Any]]:
 
 
 def _decoded(decode: Callable[[bytes, Config], Made], body: bytes, config: Config) -> Made:
-    """Lines, by way of the JSON body that has the same events. Raises `BadBody`, `Invalid`: of lines from 1 on."""
+    """Decode lines as the JSON body of the same events. Raises `BadBody` or `Invalid` with the lines from 1 on."""
     lines = [(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line and not line.isspace()]
     odd = 0
     for number, line in lines:

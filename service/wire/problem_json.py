@@ -1,4 +1,4 @@
-"""What every reply has in common: an error is problem+json (RFC 9457), and a request has an id, which comes back."""
+"""Encode errors as problem+json (RFC 9457), and choose the id of a request, which every reply returns."""
 
 from __future__ import annotations
 

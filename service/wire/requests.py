@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from learners import BatchOutcome, LabelledBatch, Segment, slice_rows
 from learners.numerics import Rows, Vector
+from learners.segments import SegmentColumns
 
 __all__ = ["Events", "Labelled", "Learnt"]
 
@@ -20,6 +22,9 @@ class Events(NamedTuple):
     ids: tuple[str | None, ...]
     times: Vector | None = None  # seconds since the epoch, NaN where not given
     costs: Vector | None = None
+    fields: tuple[str, ...] = ()  # names of the fields, if the learner remembers fields
+    features: Sequence[Any] | None = None  # what each carries, to be remembered; None: nothing is
+    segment_values: SegmentColumns | None = None  # None: the learner has no segment fields
 
 
 class Labelled(NamedTuple):
@@ -33,15 +38,27 @@ class Labelled(NamedTuple):
     ids: tuple[str | None, ...] | None
     segments: tuple[Segment, ...] = ()
     costs: Vector | None = None  # (k,) of those that carry features
+    fields: tuple[str, ...] = ()  # as of `Events`
+    segment_values: SegmentColumns | None = None  # (k,) of those that carry features
 
     @property
     def plain(self) -> bool:
-        """Whether all of them carry their features: then there is nothing to join them with."""
+        """Whether all events carry their features, so that none is joined with a served event."""
         return bool(self.carried.all())
 
     def batch(self) -> LabelledBatch:
-        """As a learner takes them, where they are `plain`."""
-        return LabelledBatch(self.rows, self.labels, self.weights, self.times, self.ids, self.segments, self.costs)
+        """Return the batch for a learner, if the events are `plain`."""
+        return LabelledBatch(
+            self.rows,
+            self.labels,
+            self.weights,
+            self.times,
+            self.ids,
+            self.segments,
+            self.costs,
+            fields=self.fields,
+            segment_values=self.segment_values,
+        )
 
     def part(self, start: int, stop: int) -> Labelled:
         """Return some neighbouring events, as views."""
@@ -57,6 +74,8 @@ class Labelled(NamedTuple):
             None if self.ids is None else self.ids[cut],
             whole.part(start, stop).segments,
             None if self.costs is None else self.costs[local],
+            self.fields,
+            None if self.segment_values is None else self.segment_values.of(local),
         )
 
 

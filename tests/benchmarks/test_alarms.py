@@ -33,10 +33,16 @@ def test_the_program_measures_and_writes_its_results(
     assert [row["streams"] for row in figures["falls"]] == [1, 3, 3] * 4
     assert figures["served"][0] == {"change": "none", "alarms": 0, "events": 6000}
     assert figures["served"][3]["found"] == 1.0
+    assert {row["alarms"] for row in figures["steady fields"]} == {0}  # too short for any
+    assert [row["found"] for row in figures["worse fields"][:3]] == [1.0, 1.0, 1.0]
+    assert all(0 < row["median"] <= row["most"] <= 2 * 512 for row in figures["worse fields"])
     assert all(row["median"] > 0 for row in figures["costs"])
     printed = capsys.readouterr().out
-    for words in ("1. two different scorers", "2. false alarms", "0.75 -> 0.65", "spread x 2", "3. costs", "Written: "):
-        assert words in printed
+    rows = {"equals": "setting", "served": "change", "steady fields": "stream", "worse fields": "change"}
+    for part, name in rows.items():
+        assert [row[name] for row in figures[part] if row[name] not in printed] == []
+    assert "0.75 -> 0.65" in printed
+    assert printed.rstrip().endswith(f" {path}")
 
 
 def test_the_number_of_streams_is_at_least_one(

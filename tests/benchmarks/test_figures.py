@@ -1,4 +1,4 @@
-"""The program that measures what the live figures cost."""
+"""The program that measures what the live metrics cost."""
 
 from __future__ import annotations
 

@@ -129,6 +129,7 @@ def test_a_run_on_a_small_file(
     assert "ABOVE" not in printed[-1]
 
 
+@pytest.mark.campaign
 def test_a_day_with_alerts_beyond_the_budget_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

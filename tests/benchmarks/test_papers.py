@@ -16,17 +16,21 @@ from benchmarks.papers import cells, pool, running
 from benchmarks.papers.__main__ import main
 from benchmarks.papers.cells import Cell, cells_of, read
 from benchmarks.papers.datasets import Task, make
+from benchmarks.papers.figures import Printed, printed, printed_cells
 from benchmarks.papers.plots import can_draw
 from benchmarks.papers.protocol import Method, Protocol, Table, powers
-from benchmarks.papers.report import as_json, print_head, print_rows, rows_of
+from benchmarks.papers.report import as_json, print_head, print_rows, print_summary, rows_of
 from benchmarks.papers.running import run
 from benchmarks.papers.tables import TABLES
 from learners import algorithms
+from learners.features import kernel_approximation
+from learners.numerics.arrays import Matrix
 from tests.benchmarks.made import binary, ordinal, write_dense, write_sparse
 
 TINY = Protocol("ranking", scaling="unit", sparse_scaling="unit", trials=2, folds=2, tuning_folds=2)
 UNI_EXP = Method("Uni-Exp", "uni-exp", {"eta": powers(-4, 4, 4)})
-SMALL = Table("small", "Tiny", "auc", TINY, (Task("toy", (1,)),), (UNI_EXP,), {("toy [1]", "Uni-Exp"): 0.5})
+FIGURE = {("toy [1]", "Uni-Exp"): Printed(0.5, 0.01, 0.005)}
+SMALL = Table("small", "Tiny", "Table 1", "auc", TINY, (Task("toy", (1,)),), (UNI_EXP,), FIGURE, 7)
 QUIET = Console(quiet=True)
 
 
@@ -35,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
     """Write a data set of each kind that some table needs."""
     data = tmp_path / "data"
     data.mkdir()
-    write_dense(data, "heart", *binary(90, 4))
+    write_dense(data, "heart", *binary(90, 13))
     write_dense(data, "toy", *binary(90, 4))
     X, y = binary(120, 8, seed=1)
     write_sparse(data, "farm-ads", np.where(np.abs(X) < 0.8, 0.0, X), y)
@@ -55,7 +59,7 @@ def folder(tmp_path: Path) -> Path:
         ("loam4", "farm-ads"),
         ("nlauc2", "ijcnn1"),
         ("nlauc4", "ijcnn1"),
-        ("npsvor3", "ord_lev"),
+        ("npsvor4", "ord_lev"),
     ],
 )
 def test_a_table_runs_end_to_end(
@@ -64,23 +68,21 @@ def test_a_table_runs_end_to_end(
     arguments = ["--datasets", str(folder), "--table", table, "--only", only, "--quick", "--workers", "1"]
     main([*arguments, "--out", str(tmp_path)])
     printed = capsys.readouterr().out
-    assert TABLES[table].title.split(":")[0] in printed
-    assert "Protocol: " in printed
+    assert TABLES[table].heading.split(":")[0] in printed
+    assert TABLES[table].protocol.quickly().words[:40] in printed
     figures = json.loads((tmp_path / f"{table}-quick.json").read_text())
     methods = [method.name for method in TABLES[table].methods if method.algorithm in algorithms()]
     tasks = [task.name for task in TABLES[table].tasks if task.file == only]
     assert [(row["task"], row["method"]) for row in figures["rows"]] == [(t, m) for t in tasks for m in methods]
-    worst = 4.0 if table == "npsvor3" else 1.0
+    worst = 4.0 if table == "npsvor4" else 1.0
     for row in figures["rows"]:
         assert "why_not" not in row
         assert len(row["values"]) == 2
         assert 0.0 <= row["mean"] <= worst
         assert row["method"] in printed
-        assert "reached" not in row
-    assert "quick run" in printed
-    assert "reached" not in printed
-    drawn = TABLES[table].plot is not None and can_draw()
-    assert (tmp_path / f"{table}-quick.png").exists() == drawn
+        assert "verdict" not in row
+    has_plot = TABLES[table].plot is not None and can_draw()
+    assert (tmp_path / f"{table}-quick.png").exists() == has_plot
 
 
 def test_only_skips_tables_without_the_selected_data_sets(
@@ -88,8 +90,10 @@ def test_only_skips_tables_without_the_selected_data_sets(
 ) -> None:
     main(["--datasets", str(folder), "--only", "ord_lev", "--quick", "--workers", "1", "--out", str(tmp_path)])
     printed = capsys.readouterr().out
-    assert printed.count("Protocol: ") == 2
-    assert {path.stem for path in tmp_path.glob("*.json")} == {"npsvor3-quick", "npsvor4-quick"}
+    assert sum(table.heading.split(":")[0] in printed for table in TABLES.values()) == 4
+    assert {path.stem for path in tmp_path.glob("*.json")} == {
+        f"npsvor{table}-quick" for table in ("2", "2-mse", "4", "4-mse")
+    }
     main(["--only", "ord_lev"])
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["ord_lev"]
 
@@ -97,7 +101,7 @@ def test_only_skips_tables_without_the_selected_data_sets(
 def test_only_refuses_a_data_set_that_no_table_uses(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--table", "npsvor3", "--only", "ord_lev", "--only", "nosuch", "--only", "heart"]
+    arguments = ["--table", "npsvor4", "--only", "ord_lev", "--only", "nosuch", "--only", "heart"]
     used = ("ord_era", "ord_esl", "ord_lev", "ord_swd", "treebank_npsvor")
     for place, absent in (
         ([], ()),
@@ -115,7 +119,7 @@ def test_only_refuses_a_data_set_that_no_table_uses(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_report_shows_reached_figures_and_how_to_read_the_table(
+def test_the_report_shows_which_figures_hold_and_how_to_read_the_table(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pool.run_missing(cells_of(SMALL, folder), folder, tmp_path, 1, QUIET)
@@ -124,20 +128,22 @@ def test_the_report_shows_reached_figures_and_how_to_read_the_table(
     print_head(SMALL, folder, console)
     print_rows(SMALL, rows, console)
     printed = capsys.readouterr().out
-    assert "In brackets" in printed
-    assert "final training" in printed
-    assert "counts as" in printed
-    assert re.findall(r"\d+", printed.splitlines()[-1]) == ["1", "1"]
-    assert as_json(SMALL, rows, 4, [])["rows"][0]["reached"] is True
+    assert "toy [1]" in printed
+    assert re.findall(r"\d+", printed.splitlines()[-1]) == ["1", "0", "1", "7"]  # hold, do not, judged, printed
+    assert as_json(SMALL, rows, 4, [])["rows"][0]["verdict"] == "better"
+    print_summary([(SMALL, rows), (replace(SMALL, name="again"), rows)], console)
+    summary = capsys.readouterr().out
+    assert re.search(r"Tiny +Uni-Exp +2 +2 +0 +2 +0\b", summary)
+    assert re.findall(r"\d+", summary.splitlines()[-1]) == ["2", "0", "2", "14"]
 
 
 def test_tables_of_one_protocol_share_their_runs(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--datasets", str(folder), "--only", "ord_lev", "--quick", "--workers", "1", "--out", str(tmp_path)]
-    main([*arguments, "--table", "npsvor3", "--table", "npsvor4"])
-    assert "accuracy" in capsys.readouterr().out
-    first, second = (json.loads((tmp_path / f"npsvor{n}-quick.json").read_text()) for n in (3, 4))
+    main([*arguments, "--table", "npsvor4", "--table", "npsvor4-mse"])
+    assert "MSE" in capsys.readouterr().out
+    first, second = (json.loads((tmp_path / f"{name}-quick.json").read_text()) for name in ("npsvor4", "npsvor4-mse"))
     assert first["runs_new"] == first["runs"] == second["runs"] > 0
     assert second["runs_new"] == 0
 
@@ -172,11 +178,11 @@ def test_no_progress_bar_is_shown_if_nothing_is_left_to_run(
 
 def test_cells_run_in_separate_processes_give_the_same_results(folder: Path, tmp_path: Path) -> None:
     result = cells_of(SMALL, folder)
-    here, there = tmp_path / "here", tmp_path / "there"
-    pool.run_missing(result, folder, here, 1, QUIET)
-    pool.run_missing(result, folder, there, 2, QUIET)
+    first, second = tmp_path / "here", tmp_path / "there"
+    pool.run_missing(result, folder, first, 1, QUIET)
+    pool.run_missing(result, folder, second, 2, QUIET)
     for cell in result:
-        mine, other = read(cell, folder, here), read(cell, folder, there)
+        mine, other = read(cell, folder, first), read(cell, folder, second)
         assert mine is not None
         assert other is not None
         assert mine["auc"] == other["auc"]
@@ -199,7 +205,7 @@ def test_the_key_of_a_cell_depends_on_everything_its_figures_depend_on(
     ]
     paths = {other.path(folder, tmp_path) for other in others}
     assert len(paths | {path}) == len(others) + 1
-    assert replace(cell).path(folder, tmp_path) == path
+    assert replace(cell, protocol=replace(TINY, most_runs=1)).path(folder, tmp_path) == path
     monkeypatch.setattr(cells, "sources", lambda _: "edited")
     assert cell.path(folder, tmp_path) != path
     monkeypatch.undo()
@@ -249,13 +255,37 @@ def test_a_run_is_reproducible(folder: Path) -> None:
     assert run(TINY, UNI_EXP, task, data, 0, 1)["auc"] != first["auc"]
 
 
+def test_methods_behind_one_embedding_share_it(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    behind = Method("NSAUC", "nsauc", embedding="nystroem")
+    methods = (behind, UNI_EXP, replace(behind, name="NBAUC", algorithm="nbauc"), replace(behind, name="no", most=50))
+    protocol = replace(TINY, scaling="standard", trials=1, components=10)
+    table = replace(SMALL, protocol=protocol, tasks=(Task("ijcnn1", (1,)),), methods=methods)
+    rows: list[int] = []
+    fit = kernel_approximation.fit
+
+    def counted(settings: kernel_approximation.Embedding, X: Matrix, seed: int) -> kernel_approximation.EmbeddingState:
+        rows.append(len(X))
+        return fit(settings, X, seed)
+
+    monkeypatch.setattr(kernel_approximation, "fit", counted)
+    finished = cells_of(table, folder)
+    assert pool.run_missing(finished, folder, tmp_path, 1, QUIET) == 8
+    training = [count for count in rows if count > 2]  # two rows: to compile
+    assert [abs(count - 100) < 5 for count in training] == [True, False, True, False]
+    results = [read(cell, folder, tmp_path) or {} for cell in finished]
+    embedding = [result["seconds"] - result["learning"] for result in results]
+    for first, none, second, _ in (embedding[:4], embedding[4:]):
+        assert first == pytest.approx(second, abs=1e-9)
+        assert none == 0.0
+
+
 def test_an_unusable_file_affects_only_its_own_rows(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_dense(folder, "australian", *binary(60, 3, labels=(0, 2)))
     main(["--datasets", str(folder), "--table", "cbr3", "--quick", "--workers", "1", "--out", str(tmp_path)])
     printed = capsys.readouterr().out
-    assert any("CBR-FIFO" in line and "[0, 2]" in line for line in printed.splitlines())
+    assert any("CBR_FIFO" in line and "[0, 2]" in line for line in printed.splitlines())
     figures = json.loads((tmp_path / "cbr3-quick.json").read_text())
     assert {row["task"] for row in figures["rows"] if row["mean"] is not None} >= {"heart [1]", "svmguide3 [1]"}
 
@@ -268,12 +298,13 @@ def test_a_data_set_unsuitable_for_an_algorithm_is_reported_and_skipped(tmp_path
     outcome = cells_of(table, tmp_path)
     pool.run_missing(outcome, tmp_path, tmp_path, 1, QUIET)
     results = [read(cell, tmp_path, tmp_path) for cell in outcome]
-    assert all("2000 columns" in str(result) for result in results[:4])
-    assert all(result is not None and "auc" in result for result in results[4:])
+    assert [cell.method.name for cell in outcome] == 4 * ["OPAUC", "Uni-Exp"]
+    assert all("2000 columns" in str(result) for result in results[::2])
+    assert all(result is not None and "auc" in result for result in results[1::2])
 
 
 def test_without_data_sets_the_program_names_their_source(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--table", "npsvor3"])
+    main(["--table", "npsvor4"])
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("ord_lev: https://") for line in lines)
     assert not any(line.startswith("heart: ") for line in lines)
@@ -282,10 +313,43 @@ def test_without_data_sets_the_program_names_their_source(capsys: pytest.Capture
 def test_every_figure_belongs_to_a_cell_and_every_grid_to_parameters() -> None:
     for table in TABLES.values():
         tasks, methods = {task.name for task in table.tasks}, {method.name for method in table.methods}
-        assert all(task in tasks and method in methods for task, method in table.figures)
+        assert {task for task, _ in table.figures} <= tasks
+        assert len(table.figures) <= table.cells
         for method in table.methods:
             algorithm = algorithms()[method.algorithm]
             for protocol in (table.protocol, table.protocol.quickly()):
                 for choice in protocol.choices(method):
                     algorithm.Params(**{**method.fixed, **choice})
         assert len(methods) == len(table.methods)
+
+
+def test_printed_results_have_the_numbers_of_the_papers() -> None:
+    result = printed("CBR 3 AUC", {"mine": "glass"})[("mine", "CBR_FIFO")]
+    assert result == Printed(0.823, 0.046, 0.0005)
+    percent = printed("NLAUC 2 AUC %", {"mine": "usps"})[("mine", "NBAUC")]
+    assert percent == pytest.approx((0.9924, None, 0.00005))
+    assert sum(printed_cells(table) for table in PRINTED) == 810
+
+
+PRINTED = (
+    *("CBR 3 AUC", "CBR 4 accuracy at OPTROC", "CBR 5 AUC", "CBR 6 accuracy at OPTROC", "LOAM 2 AUC", "LOAM 4 AUC"),
+    *("NLAUC 2 AUC %", "NLAUC 3 training seconds", "NLAUC 4 AUC %", "NLAUC 4 training seconds"),
+    *(f"NPSVOR {table} {measure}" for table in (2, 3, 4) for measure in ("MAE", "MSE")),
+)
+
+
+def test_runs_and_methods_can_be_limited(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    limited = replace(TINY, most_runs=3)
+    assert limited.runs(Task("toy", (1,))) == [(0, 0), (0, 1), (1, 0)]
+    table = replace(SMALL, tasks=(*SMALL.tasks, Task("heart", (1,))), methods=(UNI_EXP, Method("OAM", "oam")))
+    assert table.only_printed() == SMALL
+    write_dense(folder, "german", *binary(60, 3, labels=(1, 2)))
+    options = ["--table", "cbr3", "--only", "german", "--only", "ijcnn1", "--printed", "--quick", "--workers", "1"]
+    main(["--datasets", str(folder), *options, "--runs", "1", "--out", str(tmp_path)])
+    rows = json.loads((tmp_path / "cbr3-quick.json").read_text())["rows"]
+    assert {row["task"] for row in rows} == {"german [2]"}
+    assert {row["method"] for row in rows} == {"CBR_FIFO", "CBR_RS", "Uni-Exp", "OPAUC", "OAM_seq", "AdaOAM"}
+    assert all(len(row["values"]) == 1 and row["paper_sd"] > 0 for row in rows)
+    with pytest.raises(SystemExit):
+        main(["--datasets", str(folder), "--runs", "0"])
+    capsys.readouterr()

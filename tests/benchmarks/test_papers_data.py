@@ -102,6 +102,21 @@ def test_a_task_groups_classes_and_subsamples_positives(tmp_path: Path) -> None:
     assert Task("many", (1, 3), share=0.05).name == "many [1,3] 5%"
 
 
+def test_a_task_takes_the_first_rows_or_a_sample_and_scales_columns_back(tmp_path: Path) -> None:
+    X, y = binary(400, 2)
+    write_dense(tmp_path, "set", X, y)
+    assert (make(tmp_path, Task("set", (1,), first=30)).y == y[:30]).all()
+    for rows, most in ((100, 300), (300, 100)):
+        sample = make(tmp_path, Task("set", (1,), rows=rows), most=most)
+        assert 95 < len(sample.y) < 110  # at least 30 of a class
+    raw = make(tmp_path, Task("set", (1,), ranges=((0, 10), (-1, 3)))).rows
+    assert not isinstance(raw, Sparse)
+    np.testing.assert_allclose([raw.min(axis=0), raw.max(axis=0)], [[0, -1], [10, 3]])
+    np.testing.assert_allclose(np.corrcoef(raw[:, 0], X[:, 0])[0, 1], 1)
+    with pytest.raises(ValueError, match="2 columns"):
+        make(tmp_path, Task("set", (1,), ranges=((0, 10),)))
+
+
 def test_ranks_start_at_one(tmp_path: Path) -> None:
     X, y = ordinal(60, 3, 4)
     write_dense(tmp_path, "ranked", X, 2 * y)

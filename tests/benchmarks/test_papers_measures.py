@@ -7,6 +7,7 @@ import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
 from benchmarks.papers import measures
+from benchmarks.papers.figures import Printed
 from benchmarks.papers.report import Row, order, ranks
 
 
@@ -57,20 +58,35 @@ def test_equal_figures_share_a_rank() -> None:
     assert ranks([0.5, 0.9, None, 0.9, 0.1], lower_is_better=True) == [2, 3, None, 3, 1]
 
 
-def _row(method: str, values: tuple[float, ...], paper: float | None = None, lower: bool = False) -> Row:
-    return Row("task", method, paper, values, (), 0.1, "", lower)
+def _row(method: str, values: tuple[float, ...], paper: Printed | None = None, lower: bool = False) -> Row:
+    return Row("task", method, paper, values, 0.1, "", lower)
 
 
 def test_our_order_and_the_order_of_the_papers() -> None:
-    rows = [_row("a", (0.7, 0.9), 0.9), _row("b", (0.9,), 0.95), _row("c", ()), _row("d", (0.8,))]
+    first, second = (Printed(mean, None, 0.0) for mean in (0.9, 0.95))
+    rows = [_row("a", (0.7, 0.9), first), _row("b", (0.9,), second), _row("c", ()), _row("d", (0.8,))]
     assert order(rows, paper=False) == "b > a = d"
     assert order(rows, paper=True) == "b > a"
 
 
-def test_a_result_within_one_sd_counts_as_reached() -> None:
-    assert _row("a", (0.7, 0.9)).reached is None
-    assert _row("a", (0.7, 0.9), 0.94).reached  # sd .141
-    assert not _row("a", (0.7, 0.9), 0.95).reached
-    assert _row("a", (0.7, 0.9), 0.66, lower=True).reached
-    assert not _row("a", (0.7, 0.9), 0.65, lower=True).reached
-    assert not _row("a", (0.8,), 0.81).reached, "a single run has no sd"
+@pytest.mark.parametrize(
+    ("values", "paper", "lower", "verdict"),
+    [
+        ((0.7, 0.9), None, False, None),
+        ((), Printed(0.8, 0.01, 0.0), False, None),
+        ((0.7, 0.9), Printed(0.84, 0.05, 0.0), False, "equal"),
+        ((0.7, 0.9), Printed(0.84, 0.03, 0.0), False, "worse"),
+        ((0.7, 0.9), Printed(0.76, 0.03, 0.0), False, "better"),
+        ((0.7, 0.9), Printed(0.76, 0.03, 0.0), True, "worse"),
+        ((0.7, 0.9), Printed(0.84, 0.03, 0.0), True, "better"),
+        ((0.7, 0.9), Printed(0.94, None, 0.0), False, "equal"),  # our sd is .141
+        ((0.7, 0.9), Printed(0.95, None, 0.0), False, "worse"),
+        ((0.8,), Printed(0.81, None, 0.005), False, "worse"),  # a single run has no sd
+        ((0.8,), Printed(0.804, None, 0.005), False, "equal"),
+        ((0.8,), Printed(0.804, 0.0, 0.005), False, "equal"),
+    ],
+)
+def test_a_result_is_judged_by_the_standard_deviation_of_the_paper(
+    values: tuple[float, ...], paper: Printed | None, lower: bool, verdict: str | None
+) -> None:
+    assert _row("a", values, paper, lower).verdict == verdict

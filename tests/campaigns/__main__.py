@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parent
-CAMPAIGNS = {path.stem.removeprefix("test_"): str(path) for path in sorted(FOLDER.glob("test_*.py"))}
+FILES = {path.stem.removeprefix("test_"): str(path) for path in sorted(FOLDER.glob("test_*.py"))}
+CAMPAIGNS = FILES | {"marked": str(FOLDER.parent)}  # `marked`: the tests of other folders with the mark `campaign`
 
 
 def main() -> None:
-    """Run the tests of this folder one after the other."""
+    """Run the tests of this folder, and those marked `campaign`, one after the other."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns", description="Run the campaigns.")
     parser.add_argument("--only", choices=CAMPAIGNS, action="append", help="run this campaign alone; repeatable")
-    chosen = parser.parse_args().only or CAMPAIGNS
-    raise SystemExit(pytest.main(["-n", "0", "-v", *(CAMPAIGNS[name] for name in chosen)]))
+    names = parser.parse_args().only or CAMPAIGNS
+    raise SystemExit(pytest.main(["-n", "0", "-v", "-m", "campaign", *(CAMPAIGNS[name] for name in names)]))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ class Client:
     number: int
     url: str
     stop: threading.Event
-    sent: dict[str, tuple[list[float], int]] = field(default_factory=dict)  # every event by id
+    sent_events: dict[str, tuple[list[float], int]] = field(default_factory=dict)  # every event by id
     acknowledged: set[str] = field(default_factory=set)
     retries: int = 0
     wrong: list[str] = field(default_factory=list)  # answers that should not be
@@ -63,8 +63,8 @@ class Client:
         for _ in range(rng.choice([1, 1, 2, 5, 20])):
             label = int(rng.random() < 0.2)
             x = [rng.gauss(label, 1.0) for _ in range(4)]
-            name = f"c{self.number}-{len(self.sent)}"
-            self.sent[name] = (x, label)
+            name = f"c{self.number}-{len(self.sent_events)}"
+            self.sent_events[name] = (x, label)
             events.append({"id": name, "x": x, "label": label})
         return events
 
@@ -96,7 +96,7 @@ class Result:
     retries: int
     records: int
     repeated: int  # times that an event was in the log once more
-    lost: list[str]
+    losses: list[str]
     wrong: list[str]
     server: dict[str, Any]
     library_digest: str
@@ -106,12 +106,13 @@ class Result:
         """Nothing lost, nothing twice, the same bits."""
         counts = self.server["class_counts"]
         exact = counts["negative"] + counts["positive"] == self.events
-        return not self.lost and not self.wrong and exact and self.server["digest"] == self.library_digest
+        return not self.losses and not self.wrong and exact and self.server["digest"] == self.library_digest
 
     def __str__(self) -> str:
         return (
-            f"{self.kills} kills, {self.events} events sent, {self.acknowledged} acknowledged, {len(self.lost)} lost, "
-            f"{self.retries} retries, {self.records} records, {self.repeated} repeated in the log and learnt once; "
+            f"{self.kills} kills, {self.events} events sent, {self.acknowledged} acknowledged, "
+            f"{len(self.losses)} lost, {self.retries} retries, {self.records} records, "
+            f"{self.repeated} repeated in the log and learnt once; "
             f"server {self.server['digest']}, library {self.library_digest}: {'agree' if self.good else 'DIFFER'}"
         )
 
@@ -134,10 +135,10 @@ async def _logged_ids(store_url: str) -> tuple[list[str], int]:
     return ids, position
 
 
-def _library_digest(ids: list[str], sent: dict[str, tuple[list[float], int]]) -> str:
+def _library_digest(ids: list[str], sent_events: dict[str, tuple[list[float], int]]) -> str:
     settings = {key: value for key, value in CONFIG.items() if key not in ("algorithm", "params")}
     learner = create(CONFIG["algorithm"], **CONFIG["params"], **settings)
-    events = [sent[name] for name in ids]
+    events = [sent_events[name] for name in ids]
     learner.learn(np.array([x for x, _ in events]), [label for _, label in events], ids=ids)
     return learner.digest()
 
@@ -166,19 +167,19 @@ def campaign(store_url: str, log: Path, kills: int, clients: int = 4, seed: int 
         server = httpx.get(f"{process.url}/v1/learners/{NAME}/digest", timeout=300, trust_env=False).json()
         server |= httpx.get(f"{process.url}/v1/learners/{NAME}", trust_env=False, timeout=300).json()
     ids, records = asyncio.run(_logged_ids(store_url))
-    sent = {name: event for client in posting for name, event in client.sent.items()}
+    sent_events = {name: event for client in posting for name, event in client.sent_events.items()}
     acknowledged = set().union(*(client.acknowledged for client in posting))
     return Result(
         kills=kills,
-        events=len(sent),
+        events=len(sent_events),
         acknowledged=len(acknowledged),
         retries=sum(client.retries for client in posting),
         records=records,
         repeated=len(ids) - len(set(ids)),
-        lost=sorted(acknowledged - set(ids)),
+        losses=sorted(acknowledged - set(ids)),
         wrong=[item for client in posting for item in client.wrong],
         server=server,
-        library_digest=_library_digest(ids, sent),
+        library_digest=_library_digest(ids, sent_events),
     )
 
 
@@ -188,14 +189,14 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--store", choices=["sqlite", "redis"], default="sqlite")
     parser.add_argument("--seed", type=int, default=0)
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
-        if chosen.store == "sqlite":
-            result = campaign(f"sqlite:///{path / 'log.db'}", path / "server.log", chosen.kills, seed=chosen.seed)
+        if options.store == "sqlite":
+            result = campaign(f"sqlite:///{path / 'log.db'}", path / "server.log", options.kills, seed=options.seed)
         else:
             with RedisServer() as redis:
-                result = campaign(redis.url, path / "server.log", chosen.kills, seed=chosen.seed)
+                result = campaign(redis.url, path / "server.log", options.kills, seed=options.seed)
     print(result)
     raise SystemExit(0 if result.good else 1)
 

@@ -40,7 +40,7 @@ class Writer:
     urls: Sequence[str]
     events: int
     ends: float  # by the monotonic clock
-    sent: int = 0
+    sent_events: int = 0
     twice: int = 0  # events that went to two nodes
     waits: list[float] = field(default_factory=list)  # seconds of a predict on another node, of at least the position
     wrong: list[str] = field(default_factory=list)  # answers that should not be
@@ -49,16 +49,16 @@ class Writer:
         """Post."""
         rng = random.Random(self.number)
         with httpx.Client(timeout=300, trust_env=False) as http:
-            while self.sent < self.events and time.monotonic() < self.ends and not self.wrong:
+            while self.sent_events < self.events and time.monotonic() < self.ends and not self.wrong:
                 self._post(http, rng)
 
     def _post(self, http: httpx.Client, rng: random.Random) -> None:
         events = []
-        for _ in range(min(rng.choice([1, 1, 2, 10]), self.events - self.sent)):
+        for _ in range(min(rng.choice([1, 1, 2, 10]), self.events - self.sent_events)):
             label = int(rng.random() < 0.3)
             x = [rng.gauss(label, 1.0) for _ in range(4)]
-            events.append({"id": f"w{self.number}-{self.sent}", "x": x, "label": label})
-            self.sent += 1
+            events.append({"id": f"w{self.number}-{self.sent_events}", "x": x, "label": label})
+            self.sent_events += 1
         local = self.number % len(self.urls)
         others = [i for i in range(len(self.urls)) if i != local]
         if rng.random() < 0.2:  # and the same events on another node, as a client does that does not wait for long
@@ -131,11 +131,11 @@ class Sampler:
             self.wrong.append(f"digest: {reply.status_code} {reply.text[:300]}")
             return
         position, digest = reply.json()["position"], reply.json()["digest"]
-        here = self.seen.setdefault(position, {})
-        for other, theirs in here.items():
+        scores = self.seen.setdefault(position, {})
+        for other, theirs in scores.items():
             if theirs != digest:
                 self.wrong.append(f"at {position} node {other} has {theirs}, and node {node} {digest}")
-        here[node] = digest
+        scores[node] = digest
 
 
 @dataclass
@@ -148,7 +148,7 @@ class Result:
     learnt: list[int]  # by node
     digests: list[tuple[int, str]]  # position and digest, by node
     snapshots: list[int]  # positions of those that are retained
-    taken: int  # snapshots that nodes saved, all together
+    snapshot_count: int  # snapshots that nodes saved, all together
     waits: list[float]
     wrong: list[str]
     compared: int  # positions at which two nodes or more told their digest while the writers wrote
@@ -165,7 +165,7 @@ class Result:
         return (
             f"{self.seconds:.0f} s, {self.events} events, {self.twice} of them to two nodes; learnt {self.learnt}; "
             f"position and digest {sorted(set(self.digests))}, compared at {self.compared} positions before; "
-            f"{self.taken} snapshots, of which {self.snapshots} are retained; "
+            f"{self.snapshot_count} snapshots, of which {self.snapshots} are retained; "
             f"{len(self.waits)} predicts of at least a position: median {median:.1f} ms, p99 {late:.1f} ms; "
             f"wrong: {self.wrong[:5] or 'nothing'}; {'good' if self.good else 'BAD'}"
         )
@@ -201,15 +201,15 @@ def campaign(
                 digests.append((document["position"], document["digest"]))
                 learnt.append(http.get(f"{url}/v1/learners/{NAME}").json()["events"])
             retained = http.get(f"{urls[0]}/v1/learners/{NAME}/snapshots").json()["snapshots"]
-            taken = sum(_saved(http.get(f"{url}/metrics").text) for url in urls)
+            snapshot_count = sum(_saved(http.get(f"{url}/metrics").text) for url in urls)
     return Result(
         took,
-        sum(item.sent for item in posting),
+        sum(item.sent_events for item in posting),
         sum(item.twice for item in posting),
         learnt,
         digests,
         [item["position"] for item in retained],
-        taken,
+        snapshot_count,
         [wait for item in posting for wait in item.waits],
         [wrong for item in (*posting, sampler) for wrong in item.wrong],
         sampler.compared,

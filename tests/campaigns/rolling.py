@@ -29,7 +29,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.sync.client import connect
 
 from tests.campaigns.kill import CONFIG, NAME, _library_digest, _logged_ids
-from tests.harness.process import Process
+from tests.harness.process import ROLLING_RESTART, Process
 from tests.harness.redis_server import RedisServer
 from tests.harness.scrapes import samples
 
@@ -46,7 +46,7 @@ class Client:
     url: str
     stop: threading.Event
     kind: str  # "update", "predict", or "socket": updates over a websocket
-    sent: dict[str, tuple[list[float], int]] = field(default_factory=dict)  # every event by id
+    sent_events: dict[str, tuple[list[float], int]] = field(default_factory=dict)  # every event by id
     acknowledged: set[str] = field(default_factory=set)
     requests: int = 0
     retried: int = 0
@@ -76,8 +76,8 @@ class Client:
             if self.kind == "predict":
                 events.append({"x": x})
                 continue
-            name = f"c{self.number}-{len(self.sent)}"
-            self.sent[name] = (x, label)
+            name = f"c{self.number}-{len(self.sent_events)}"
+            self.sent_events[name] = (x, label)
             events.append({"id": name, "x": x, "label": label})
         return events
 
@@ -138,9 +138,9 @@ class Result:
     errors: list[str]
     longest: float
     seconds: float  # that the restarts took
-    sent: int
+    sent_events: int
     acknowledged: int
-    lost: list[str]
+    losses: list[str]
     twice: list[str]  # learnt, not only sent, twice
     digests: dict[str, tuple[int, str]]  # of each worker
     library_digest: str
@@ -149,14 +149,15 @@ class Result:
     def good(self) -> bool:
         """No error, nothing lost, nothing twice, the same bits everywhere."""
         agreed = [digest for _, digest in self.digests.values()] == [self.library_digest] * self.workers
-        return not self.errors and not self.lost and not self.twice and agreed
+        return not self.errors and not self.losses and not self.twice and agreed
 
     def __str__(self) -> str:
         return (
             f"{self.workers} workers replaced in {self.seconds:.1f} s; requests {dict(self.requests)}, sent once more "
             f"{dict(self.retried)}, errors {len(self.errors)} {self.errors[:3]}, longest {1000 * self.longest:.0f} ms; "
-            f"{self.sent} events sent, {self.acknowledged} acknowledged, {len(self.lost)} lost, {len(self.twice)} "
-            f"learnt twice; digests {self.digests}, library {self.library_digest}: "
+            f"{self.sent_events} events sent, {self.acknowledged} acknowledged, "
+            f"{len(self.losses)} lost, {len(self.twice)} learnt twice; "
+            f"digests {self.digests}, library {self.library_digest}: "
             f"{'agree' if self.good else 'DIFFER'}"
         )
 
@@ -202,14 +203,14 @@ def campaign(process: Process, store_url: str, seconds: float, restarts: int, wo
     threads = [threading.Thread(target=client.run) for client in clients]
     for thread in threads:
         thread.start()
-    taken = 0.0
+    duration = 0.0
     try:
         time.sleep(seconds / 3)
         for round_number in range(1, restarts + 1):
             began = time.monotonic()
             process.hang_up()
-            process.wait_for("replaced all workers", round_number)
-            taken += time.monotonic() - began
+            process.wait_for(ROLLING_RESTART, round_number)
+            duration += time.monotonic() - began
         time.sleep(seconds / 3)
     finally:
         stop.set()
@@ -217,7 +218,7 @@ def campaign(process: Process, store_url: str, seconds: float, restarts: int, wo
             thread.join()
     time.sleep(2.5)  # until every worker has followed
     ids, _ = asyncio.run(_logged_ids(store_url))
-    sent = {name: event for client in clients for name, event in client.sent.items()}
+    sent_events = {name: event for client in clients for name, event in client.sent_events.items()}
     acknowledged = set().union(*(client.acknowledged for client in clients))
     counts = httpx.get(f"{process.url}/v1/learners/{NAME}", trust_env=False, timeout=300).json()["class_counts"]
     learnt = counts["negative"] + counts["positive"]
@@ -233,13 +234,13 @@ def campaign(process: Process, store_url: str, seconds: float, restarts: int, wo
         retried=retried,
         errors=list(itertools.chain.from_iterable(client.errors for client in clients)),
         longest=max(client.longest for client in clients),
-        seconds=taken,
-        sent=len(sent),
+        seconds=duration,
+        sent_events=len(sent_events),
         acknowledged=len(acknowledged),
-        lost=sorted(acknowledged - set(ids)),
+        losses=sorted(acknowledged - set(ids)),
         twice=[] if learnt == len(unique) else [f"{learnt} events learnt, {len(unique)} different ones in the log"],
         digests=digests(process.url, workers),
-        library_digest=_library_digest(ids, sent),
+        library_digest=_library_digest(ids, sent_events),
     )
 
 
@@ -249,11 +250,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--restarts", type=int, default=1)
     parser.add_argument("--workers", type=int, default=4)
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, RedisServer() as redis:
         log = Path(folder, "log")
-        with Process(redis.url, log, workers=chosen.workers, trim_log=False) as process:
-            result = campaign(process, redis.url, chosen.seconds, chosen.restarts, chosen.workers)
+        with Process(redis.url, log, workers=options.workers, trim_log=False) as process:
+            result = campaign(process, redis.url, options.seconds, options.restarts, options.workers)
             process.stop()
     print(result)
     raise SystemExit(0 if result.good else 1)

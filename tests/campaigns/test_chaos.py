@@ -76,7 +76,7 @@ def test_an_acknowledged_event_missing_from_the_log_is_detected(tmp_path: Path) 
     """So is one that is learnt with other values than were sent, one that nobody sent, and a log that is not whole."""
     report = reported("aof", 0, tmp_path)
     nodes = [(4, "same")]
-    for broken in ({"lost": ["a"]}, {"twice": ["a"]}, {"changed": ["a"]}, {"foreign": ["a"]}, {"records": 3}, {}):
+    for broken in ({"losses": ["a"]}, {"twice": ["a"]}, {"changed": ["a"]}, {"foreign": ["a"]}, {"records": 3}, {}):
         report.traffic.acknowledged["fast"] = {"a": Acknowledged(0.0, 0.0, 2)}
         sound: dict[str, Any] = {"records": 4, "head": 4, "library": nodes[0], "nodes": nodes}
         report.verdicts = [Verdict("fast", **(sound | broken))]
@@ -85,7 +85,7 @@ def test_an_acknowledged_event_missing_from_the_log_is_detected(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("name", "sent", "kill", "good"),
+    ("name", "send_time", "kill", "good"),
     [
         ("memory", 99.5, 103.0, True),
         ("memory", 99.5, 106.0, False),
@@ -96,17 +96,17 @@ def test_an_acknowledged_event_missing_from_the_log_is_detected(tmp_path: Path) 
     ],
 )
 def test_unsynced_writes_may_be_lost_when_redis_is_killed(
-    name: str, sent: float, kill: float, good: bool, tmp_path: Path
+    name: str, send_time: float, kill: float, good: bool, tmp_path: Path
 ) -> None:
     report = reported(name, 0, tmp_path)
-    report.traffic.acknowledged["fast"] = {"a": Acknowledged(sent, 100.0, 2)}
+    report.traffic.acknowledged["fast"] = {"a": Acknowledged(send_time, 100.0, 2)}
     report.faults.kills = [90.0, kill]
     same = [(4, "same")]
-    report.verdicts = [Verdict("fast", records=4, head=4, library=same[0], nodes=same, lost=["a"])]
+    report.verdicts = [Verdict("fast", records=4, head=4, library=same[0], nodes=same, losses=["a"])]
     assert report.good is good
-    before = (90.0 if sent < 90.0 else kill) - 100.0
+    before = (90.0 if send_time < 90.0 else kill) - 100.0
     (line,) = [line for line in report.lines() if "fast never" in line]
-    assert re.findall(r"(inf|-?[0-9.]+) s", line) == ["inf", f"{before:.2f}", f"{100.0 - sent:.2f}"]
+    assert re.findall(r"(inf|-?[0-9.]+) s", line) == ["inf", f"{before:.2f}", f"{100.0 - send_time:.2f}"]
 
 
 def test_every_fault_belongs_to_a_scenario(tmp_path: Path) -> None:
@@ -164,11 +164,11 @@ def test_the_disk_fills_up_and_is_freed_again(tmp_path: Path) -> None:
 
 
 async def test_a_proxy_corrupts_traffic() -> None:
-    came: list[bytes] = []
+    replies: list[bytes] = []
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(1000):
-            came.append(data)
+            replies.append(data)
             writer.write(data)
         writer.close()
 
@@ -192,13 +192,13 @@ async def test_a_proxy_corrupts_traffic() -> None:
         assert proxy.heal() > 0
         proxy.truncate = 1
         assert await exchange(b"POST") in (b"PO", b"")
-        assert came[-1] in (b"PO", b"POST")
+        assert replies[-1] in (b"PO", b"POST")
         assert proxy.heal() == 1
-        came.clear()
+        replies.clear()
         proxy.duplicate = 1
         assert await exchange(b"POST") == b"POST"
         await asyncio.sleep(0.2)
-        assert came == [b"POST", b"POST"]
+        assert replies == [b"POST", b"POST"]
         assert proxy.heal() == 1
         proxy.delay = 0.01
         assert await exchange(b"POST") == b"POST"

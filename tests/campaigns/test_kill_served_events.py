@@ -15,7 +15,7 @@ import pytest
 from service.storage.open_store import open_store
 from tests.harness.nodes import T0, posted, replayed, serving
 from tests.harness.process import Process
-from tests.service.engine.test_served_events import SETUPS, event, labelled
+from tests.service.engine.replica.test_served_events import SETUPS, event, labelled
 
 KILLS = 4
 
@@ -131,11 +131,11 @@ def test_served_events_survive_a_kill(tmp_path: Path) -> None:
 
 async def test_two_nodes_serve_and_label_concurrently(store: Any, open_again: Any) -> None:
     settings = {"follow_seconds": 0.02}
-    async with serving(store, **settings) as (here, entry), serving(await open_again(), **settings) as (there, two):
-        for http in (here, there):
+    async with serving(store, **settings) as (local, entry), serving(await open_again(), **settings) as (remote, two):
+        for http in (local, remote):
             await http.put("/learners/a", json=SETUPS["dense"])
-        nodes = (here, there)
-        await posted(here, "/learners/a/update", labelled("dense", 0, 20))
+        nodes = (local, remote)
+        await posted(local, "/learners/a/update", labelled("dense", 0, 20))
         events = [event("dense", i) for i in range(20, 120)]
         await asyncio.gather(
             *(posted(nodes[i % 2], "/learners/a/predict", events[i : i + 5]) for i in range(0, 100, 5))
@@ -150,6 +150,6 @@ async def test_two_nodes_serve_and_label_concurrently(store: Any, open_again: An
         await entry.get("a").log.catch_up()
         ends = [await engine.get("a").log.digest() for engine in (entry, two)]
         assert ends[0] == ends[1] == await replayed(store)
-        document = (await here.get("/learners/a/metrics")).json()
-        assert document == (await there.get("/learners/a/metrics")).json()
+        document = (await local.get("/learners/a/metrics")).json()
+        assert document == (await remote.get("/learners/a/metrics")).json()
         assert (document["events"], document["served"]["events"], document["served"]["labelled"]) == (140, 120, 100)

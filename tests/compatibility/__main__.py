@@ -61,7 +61,7 @@ def record_stores() -> None:
         load(client, keys)
         outcomes = []
         for url in (f"sqlite:///{file}", redis.url):
-            with serve(url, environment=SETTINGS) as service:
+            with serve(url, settings=SETTINGS) as service:
                 outcomes.append(proceed(service, export))
         actual = list(differences(*outcomes))
         assert not actual, "the two stores differ:\n" + "\n".join(actual)
@@ -72,7 +72,7 @@ def record_stores() -> None:
 
 def _written(url: str) -> bytes:
     """Fill a store and kill the service, so that records stand behind the snapshots; return an export."""
-    with serve(url, environment=SETTINGS, kill=True) as service:
+    with serve(url, settings=SETTINGS, kill=True) as service:
         return write(service)
 
 

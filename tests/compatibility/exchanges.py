@@ -28,6 +28,7 @@ MSGPACK = "application/msgpack"
 NDJSON = "application/x-ndjson"
 DENSE = {"algorithm": "cbr-diag", "features": {"kind": "dense", "dim": 4}, "window": 60, "seed": 7}
 NAMED = {"algorithm": "fofo", "features": {"kind": "named", "bits": 10, "log": ["amount"]}, "window": 60, "seed": 7}
+_SECONDS = 600  # until a reply: kernels may have to be compiled
 _HEADERS = ("content-type", "allow", "www-authenticate", "retry-after", "location", "content-disposition", "vary")
 _SECRETS = {name: sha256(name.encode()).hexdigest() for name in ("ann", "bob", "eve")}
 KEYS = {
@@ -61,7 +62,7 @@ class Reply(NamedTuple):
 @asynccontextmanager
 async def application(create_app: Any, **settings: Any) -> AsyncIterator[Any]:
     """Start the application of either version on a store in memory."""
-    app = create_app(Settings(store="memory:", **settings))
+    app = create_app(Settings(store="memory:", snapshot_seconds=1e6, **settings))
     async with app.router.lifespan_context(app):
         yield app
 
@@ -89,7 +90,7 @@ async def request(
         "server": ("localhost", 8000),
         "state": {},
     }
-    status, sent, parts = 0, {}, bytearray()
+    status, reply_headers, parts = 0, {}, bytearray()
     arrived, hung_up = [body], asyncio.Event()
 
     async def receive() -> dict[str, Any]:
@@ -102,14 +103,14 @@ async def request(
         nonlocal status
         if message["type"] == "http.response.start":
             status = message["status"]
-            sent.update({name.decode().lower(): value.decode() for name, value in message["headers"]})
+            reply_headers.update({name.decode().lower(): value.decode() for name, value in message["headers"]})
         else:
             parts.extend(message.get("body", b""))
-            if sent.get("content-type", "").startswith("text/event-stream") and b"\n\n" in parts:
+            if reply_headers.get("content-type", "").startswith("text/event-stream") and b"\n\n" in parts:
                 hung_up.set()
 
-    await asyncio.wait_for(app(scope, receive, send), 60)
-    return Reply(status, {name: sent[name] for name in _HEADERS if name in sent}, bytes(parts))
+    await asyncio.wait_for(app(scope, receive, send), _SECONDS)
+    return Reply(status, {name: reply_headers[name] for name in _HEADERS if name in reply_headers}, bytes(parts))
 
 
 def note(reply: Reply) -> list[Any]:
@@ -128,7 +129,7 @@ def note(reply: Reply) -> list[Any]:
     elif kind.startswith("text/html"):
         body = "<!doctype html>" in reply.body.decode().lower()
     else:
-        body = len(reply.body)
+        body = len(reply.body) > 0
     return [reply.status, reply.headers, body]
 
 
@@ -175,6 +176,7 @@ def _requests() -> list[tuple[str, str, list[tuple[str, str]], bytes]]:
     for target in (
         "/health/live",
         "/health/ready",
+        "/version",
         "/key",
         "/algorithms",
         "/nodes",
@@ -274,16 +276,25 @@ def _requests() -> list[tuple[str, str, list[tuple[str, str]], bytes]]:
             "",
             "/digest",
             "/weights",
+            "/fields",
+            "/events",
             "/metrics",
             "/metrics/history",
             "/metrics/curves",
+            "/thresholds",
+            "/segments?by=amount",
             "/alarms",
+            "/annotations",
             "/snapshots",
         ):
             add("GET", f"/learners/{name}{part}")
     for target in (
         "/learners?figures=true",
         "/learners?figures=maybe",
+        "/learners?limit=1",
+        "/learners?limit=1&cursor=a&figures=true",
+        "/learners?limit=0",
+        "/learners/b/fields?limit=1&cursor=1",
         "/learners/a/weights?top=2",
         "/learners/a/weights?top=0",
         "/learners/a/metrics/history?by=clock&step=600",
@@ -291,14 +302,48 @@ def _requests() -> list[tuple[str, str, list[tuple[str, str]], bytes]]:
         "/learners/a/metrics/history?from=5&to=1",
         "/learners/a/metrics/curves?points=5",
         "/learners/a/metrics/curves?points=0",
+        "/learners/a/thresholds?points=4&false_negative=5",
+        "/learners/a/thresholds?points=1",
         "/learners/a/alarms?since=3",
+        "/learners/a/events?status=labelled&sort=score&limit=3",
+        "/learners/a/events?status=open&limit=0",
+        "/learners/r/events?status=alert",
+        "/learners/a/events/e-71",
+        "/learners/a/events/nobody",
+        "/learners/a/events?id=e-71",
+        "/learners/a/events?id=..",
         "/learners/a/metrics/stream",
         "/learners/nobody/metrics/stream",
         "/stream",
         "/stream?learners=a",
     ):
         add("GET", target)
+    for target in ("events/e-71", "events/e-71", "events?id=e-72", "events", "events/e-72?id=e-72"):
+        add("DELETE", f"/learners/a/{target}")
+    # what people write
+    for target, body in (
+        ("/learners/a/annotations", {"by": "CI"}),
+        ("/learners/a/annotations", {"text": "\u0007", "who": "CI"}),
+        ("/learners/nobody/annotations", {"text": "deployed"}),
+        ("/learners/a/alarms/0/acknowledge", {"note": "known"}),
+        ("/learners/a/alarms/first/acknowledge", {}),
+    ):
+        add("POST", target, body)
     # settings, snapshots, copies
+    for settings in (
+        {"objective": "budget", "alerts": 5},
+        {"objective": "fixed", "value": 0.5},
+        {"objective": "recall"},
+    ):
+        add("POST", "/learners/a/thresholds/preview", settings)
+    add("POST", "/learners/r/thresholds/preview", {})
+    add("POST", "/learners/nobody/thresholds/preview", {})
+    add("PATCH", "/learners/b", {"figures": {"segments": ["amount"]}})
+    add("PATCH", "/learners/b", {"figures": {"segments": ["country", "country"]}})
+    add("PATCH", "/learners/b", {"figures": {"segments": ["country", "merchant"]}})
+    add("POST", "/learners/b/update", {"events": _events("named", 43, 60)})
+    add("GET", "/learners/b/segments?by=country&limit=2&positives=1")
+    add("GET", "/learners/b/segments?limit=0")
     add("PATCH", "/learners/a", {"threshold": {"objective": "recall", "target": 0.9}})
     add("PATCH", "/learners/a", {"threshold": {"objective": "recall", "target": 2}})
     add("PATCH", "/learners/a", {"algorithm": "lr"})
@@ -306,6 +351,7 @@ def _requests() -> list[tuple[str, str, list[tuple[str, str]], bytes]]:
     add("PATCH", "/learners/nobody", {"threshold": {"objective": "recall", "target": 0.9}})
     add("POST", "/learners/a/snapshots")
     add("GET", "/learners/a/snapshots")
+    add("GET", "/learners/a/snapshots?limit=1&cursor=1")
     add("POST", "/learners/a/snapshots/1/restore")
     add("POST", "/learners/a/snapshots/x/restore")
     add("POST", "/learners/a/clone", {"to": "a2"})
@@ -313,6 +359,7 @@ def _requests() -> list[tuple[str, str, list[tuple[str, str]], bytes]]:
     add("POST", "/learners/a/clone", {"to": "-"})
     add("POST", "/learners/a/clone", {})
     add("GET", "/learners/a2/digest")
+    add("GET", "/learners/a2/annotations")
     add("GET", "/learners/nobody/export")
     add("POST", "/learners/new/import", b"nonsense", "application/octet-stream")
     add("POST", "/learners/new/import", b"nonsense", JSON)
@@ -328,7 +375,16 @@ def _requests() -> list[tuple[str, str, list[tuple[str, str]], bytes]]:
     add("POST", "/groups/g/predict", {"events": _events("dense", 130, 136, labelled=False)})
     add("POST", "/groups/g/predict", {"events": [{"x": [1]}]})
     add("POST", "/groups/g/labels", {"events": [{"id": "e-130", "label": 1, "time": START + 60 * 140}]})
-    for target in ("/groups", "/groups?tests=true", "/groups/g", "/groups/g/compare", "/groups/x", "/groups/x/compare"):
+    for target in (
+        "/groups",
+        "/groups?tests=true",
+        "/groups?limit=1",
+        "/groups?cursor=g",
+        "/groups/g",
+        "/groups/g/compare",
+        "/groups/x",
+        "/groups/x/compare",
+    ):
         add("GET", target)
     add("GET", "/groups/g/compare/stream")
     add("DELETE", "/groups/g")
@@ -337,6 +393,7 @@ def _requests() -> list[tuple[str, str, list[tuple[str, str]], bytes]]:
     add("DELETE", "/learners/a2")
     add("GET", "/learners")
     made.extend(("GET", target, [], b"") for target in ("/", "/docs", "/openapi.json.x", "/v1", "/metrics.x"))
+    made.extend(("GET", target, [], b"") for target in ("/healthz", "/livez", "/readyz", "/readyz?verbose"))
     return made
 
 
@@ -374,6 +431,7 @@ async def keyed_course(create_app: Any, folder: Path) -> dict[str, Any]:
         ("GET", "/v1/groups", None),
         ("POST", "/v1/groups/bs/predict", {"events": _events("dense", 0, 3, labelled=False)}),
         ("PATCH", "/v1/learners/b", {"threshold": {"objective": "recall", "target": 0.9}}),
+        ("POST", "/v1/learners/x/thresholds/preview", {"objective": "recall", "target": 0.9}),
         ("GET", "/v1/learners/b/export", None),
         ("GET", "/v1/nodes", None),
         ("DELETE", "/v1/groups/bs", None),
@@ -456,7 +514,7 @@ async def _converse(app: Any, path: str, messages: list[str | bytes]) -> list[An
     notes: list[Any] = []
 
     async def next_note() -> bool:
-        message = await asyncio.wait_for(outgoing.get(), 60)
+        message = await asyncio.wait_for(outgoing.get(), _SECONDS)
         if message["type"] != "websocket.send":
             body = message.get("body")
             document = plain(json.loads(body)) if body else None
@@ -477,7 +535,7 @@ async def _converse(app: Any, path: str, messages: list[str | bytes]) -> list[An
     incoming.put_nowait({"type": "websocket.disconnect", "code": 1000})
     while not running.done() and not outgoing.empty():
         await next_note()
-    await asyncio.wait_for(running, 60)
+    await asyncio.wait_for(running, _SECONDS)
     return notes
 
 

@@ -16,7 +16,7 @@ _BRIEF = ("threshold", "events", "clock", "corrections")
 _BRIEF_WINDOW = ("auc", "f1", "mae")
 _SENTENCES = {"correction", "description", "detail", "failed", "not_ready", "reason", "summary", "title", "words"}
 # from one run, machine or version to the next
-_CHANGING = {"instance", "request_id", "size", "stale_seconds", "version", "x-applies-to"}
+_CHANGING = {"instance", "request_id", "size", "stale_seconds", "state_bytes", "version", "x-applies-to"}
 
 
 def read_json(name: str) -> Any:
@@ -70,8 +70,8 @@ def plain(document: Any) -> Any:
     expected |= {name: "<text>" for name in _SENTENCES & expected.keys() if isinstance(expected[name], str)}
     if isinstance(expected.get("undefined"), dict):
         expected["undefined"] = sorted(expected["undefined"])
-    if "position" in expected and expected.keys() <= {"position", "time"}:
-        expected.pop("time", None)  # a snapshot's
+    if "position" in expected and expected.keys() <= {"position", "time", "time_iso"}:
+        expected = {"position": expected["position"]}  # a snapshot's
     return expected
 
 
@@ -81,9 +81,9 @@ def differences(expected: Any, actual: Any, pointer: str = "") -> Iterator[str]:
         for name in [*expected, *(name for name in actual if name not in expected)]:
             place = f"{pointer}/{name}"
             if name not in actual:
-                yield f"{place}: is missing; recorded {_shown(expected[name])}"
+                yield f"{place}: is missing; recorded {_shorten(expected[name])}"
             elif name not in expected:
-                yield f"{place}: is new: {_shown(actual[name])}"
+                yield f"{place}: is new: {_shorten(actual[name])}"
             else:
                 yield from differences(expected[name], actual[name], place)
     elif isinstance(expected, list) and isinstance(actual, list):
@@ -92,9 +92,9 @@ def differences(expected: Any, actual: Any, pointer: str = "") -> Iterator[str]:
         for i, (item, other) in enumerate(zip(expected, actual, strict=False)):
             yield from differences(item, other, f"{pointer}/{i}")
     elif type(expected) is not type(actual) or expected != actual:
-        yield f"{pointer}: got {_shown(actual)}; recorded {_shown(expected)}"
+        yield f"{pointer}: got {_shorten(actual)}; recorded {_shorten(expected)}"
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 200 else f"{text[:200]}..."

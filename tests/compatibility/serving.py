@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection
-from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-__all__ = ["Reply", "Service", "serve", "source_folder"]
+from tests.harness.process import Process
 
-_SECONDS = 120  # for a start with a cold kernel cache
+__all__ = ["Reply", "Service", "serve"]
+
+_SECONDS = 600  # for a reply with a cold kernel cache
 
 
 class Reply(NamedTuple):
@@ -53,42 +52,15 @@ class Service:
         self._connection.close()
 
 
-def source_folder() -> Path:
-    """Return the folder that holds the package `service` under test."""
-    spec = find_spec("service")
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parents[1]
-
-
 @contextmanager
-def serve(
-    store: str, *options: str, environment: Mapping[str, str] | None = None, kill: bool = False
-) -> Iterator[Service]:
-    """Run `python -m service serve` over this store on a free port until the block ends, then stop it or kill it."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("RARESTREAM_")}
-    command = [sys.executable, "-m", "service", "serve", "--store", store, "--port", "0", "--json", *options]
-    process = subprocess.Popen(
-        [*command, "--log-level", "error"],
-        cwd=source_folder(),
-        env=clean | dict(environment or {}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    try:
-        line = process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the service did not start: {process.stderr.read()[-2000:]}")
-        service = Service(int(json.loads(line)["url"].rpartition(":")[2].strip("/")))
+def serve(store: str, settings: Mapping[str, object] | None = None, kill: bool = False) -> Iterator[Service]:
+    """Run `rarestream serve` over this store on a free port until the block ends, then stop it or kill it."""
+    with TemporaryDirectory() as folder:
+        process = Process(store, Path(folder, "log"), **(settings or {}))
+        process.start()
+        service = Service(process.port)
         try:
             yield service
         finally:
             service.close()
-    finally:
-        process.kill() if kill else process.terminate()
-        process.wait(timeout=60)
-        process.stdout.close()
-        process.stderr.close()
+            process.kill() if kill else process.stop()

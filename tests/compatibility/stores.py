@@ -6,7 +6,6 @@ Every event and label has a time of its own, so nothing depends on the clock of 
 
 from __future__ import annotations
 
-import time
 from base64 import b64decode, b64encode
 from typing import Any
 
@@ -16,14 +15,15 @@ from tests.compatibility.events import START, events, labels, ranks
 from tests.compatibility.recordings import plain
 from tests.compatibility.serving import Reply, Service
 from tests.compatibility.streams import FEATURES
+from tests.harness.waiting import eventually
 
 __all__ = ["LEARNERS", "SETTINGS", "dump", "load", "proceed", "write"]
 
 # Snapshots are taken on request only, and two are retained, so the logs are trimmed.
 SETTINGS = {
-    "RARESTREAM_SNAPSHOTS_KEPT": "2",
-    "RARESTREAM_SNAPSHOT_SECONDS": "1000000",
-    "RARESTREAM_SNAPSHOT_EVENTS": "1000000",
+    "snapshots_kept": 2,
+    "snapshot_seconds": 1_000_000,
+    "snapshot_events": 1_000_000,
 }
 _TTL = 10_000.0
 _EVENTS = 200
@@ -111,13 +111,12 @@ def _send(service: Service, method: str, path: str, body: Any = None) -> Reply:
 
 def _wait_for_fit(service: Service, path: str) -> None:
     """Wait until a fit in the background is over: its record has a place in the log."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
+
+    def fitted() -> bool:
         fit = _send(service, "GET", path).document["fit"]
-        if fit is None or not (fit["running"] or fit["waiting"]):
-            return
-        time.sleep(0.05)
-    raise TimeoutError(f"{path} is still fitting")
+        return fit is None or not (fit["running"] or fit["waiting"])
+
+    eventually(fitted, path)
 
 
 def write(service: Service) -> bytes:

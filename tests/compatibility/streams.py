@@ -48,6 +48,8 @@ _SMALL: dict[str, Any] = {"window": 60, "seed": 7}
 _PARAMS: dict[str, dict[str, Any]] = {
     "cbr": {"C": 0.5, "capacity": 5},
     "cbr-diag": {"C": 0.5, "capacity": 5},
+    "forest": {"trees": 3},
+    "gbdt": {"trees": 3, "leaf_events": 2},
     "noam": {"capacity": 8},
     "npsvor": {"capacity": 20},
     "nsauc": {"capacity": 12},

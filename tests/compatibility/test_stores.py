@@ -20,7 +20,7 @@ RECORDED = read_json("stores.json.xz")
 
 def continue_store(url: str) -> dict[str, Any]:
     """Open a store and send it the requests of the recording."""
-    with serve(url, environment=SETTINGS) as service:
+    with serve(url, settings=SETTINGS) as service:
         return proceed(service, b64decode(RECORDED["export"]))
 
 

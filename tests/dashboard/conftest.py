@@ -49,7 +49,7 @@ async def browser() -> AsyncIterator[Browser]:
     how = chromium()
     if how["executable_path"] is None:
         pytest.skip(f"no browser: none of {', '.join(_NAMES)} is on PATH; on Debian: apt-get install chromium")
-    playwright = pytest.importorskip("playwright.async_api", reason="no playwright: pip install '.[test]'")
+    playwright = pytest.importorskip("playwright.async_api", reason="no playwright: pip install '.[integration]'")
     async with playwright.async_playwright() as driver:
         playwright.expect.set_options(timeout=_PATIENCE)
         started = await driver.chromium.launch(**how)
@@ -86,7 +86,7 @@ class Opener:
         )
         context.set_default_timeout(_PATIENCE)
         page = await context.new_page()
-        page.on("console", self._heard)
+        page.on("console", self._note_message)
         page.on("pageerror", self._thrown)
         page.on("request", self._record_request)
         for pattern, reply in self.replies.items():
@@ -94,7 +94,7 @@ class Opener:
         await page.goto(f"{base}/{place}")
         return page
 
-    def _heard(self, message: ConsoleMessage) -> None:
+    def _note_message(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.complaints.append(f"{message.text} {message.location.get('url', '')}")
 

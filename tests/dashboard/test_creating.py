@@ -17,17 +17,16 @@ from tests.dashboard.serving import COLUMNS, Serving, events
 from tests.harness.process import Process
 from tests.harness.redis_server import RedisServer
 
+pytestmark = pytest.mark.campaign
+
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page
 
 expect = pytest.importorskip("playwright.async_api").expect
 
+NONE = ".message:has([data-command])"  # that there are no learners, and how to create one
 LONG = 600.0  # seconds: the compiler on a busy machine
 NAMES = ("first", "second")
-STATES = (
-    re.compile(r"^being created, for \d+ s by now: its kernels are compiled, once for this machine and version"),
-    "being created, in its turn",
-)
 CONFIG = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": COLUMNS}}
 
 
@@ -47,28 +46,28 @@ async def test_learners_being_created_are_shown_until_they_exist(
     serving.process.environment["NUMBA_CACHE_DIR"] = str(folder / "kernels")
     with serving, ThreadPoolExecutor() as threads:
         page = await visit(serving.url)
-        nothing = page.get_by_role("heading", name="No learners yet")
+        nothing = page.locator(NONE)
         await expect(nothing).to_be_visible()
         created = [threads.submit(status_of, serving, "PUT", f"/learners/{name}", CONFIG) for name in NAMES]
-        states = [page.locator(".overview tbody .state").filter(has_text=words) for words in STATES]
-        for state in states:
-            await expect(state).to_have_count(1)
+        making = page.locator(".overview tr[data-state=making] .state")
+        await expect(making).to_have_count(2)
+        await expect(making.filter(has_text=re.compile(r"\b\d+ s\b"))).to_have_count(1)  # the other is in its turn
         await expect(nothing).to_be_hidden()
         for name in NAMES:
             await expect(row(page, name)).to_be_visible()
             await expect(row(page, name).get_by_role("link")).to_have_count(0)  # there is no page of it yet
-        await expect(page.get_by_role("status").filter(has_text="2 learners being created")).to_be_visible()
+        await expect(page.locator(".found")).to_have_text(re.compile(r"^2\b"))
         assert not any(reply.done() for reply in created)
-        await expect(page.locator("#state")).to_have_text("live")
+        await expect(page.locator("#connection")).to_have_attribute("data-state", "live")
 
         for name in NAMES:  # by themselves
             await expect(row(page, name).get_by_role("link", name=name)).to_be_visible(timeout=1000 * LONG)
-            await expect(row(page, name)).to_contain_text("not ready: no labelled event", timeout=1000 * LONG)
-        await expect(page.get_by_role("status").filter(has_text=re.compile("^2 learners$"))).to_be_visible()
+            await expect(row(page, name)).to_have_attribute("data-state", "trouble", timeout=1000 * LONG)  # not ready
+        await expect(page.locator(".found")).to_have_text(re.compile(r"^2\b\D*$"))
         assert [reply.result() for reply in created] == [201, 201]
 
         learnt = threads.submit(status_of, serving, "POST", "/learners/first/update", {"events": events(0, 50)})
-        await expect(row(page, "first")).to_contain_text("learning its first events: kernels are compiled")
+        await expect(row(page, "first")).to_have_attribute("data-state", "making")
         assert not learnt.done()
         await expect(row(page, "first").locator("[data-column=positives]")).to_have_text("510 %", timeout=1000 * LONG)
         await expect(row(page, "first").locator(".state")).to_be_empty()
@@ -86,12 +85,13 @@ async def test_a_node_waiting_for_its_store_does_not_report_zero_learners(
         try:
             process.start(ready=False)
             page = await visit(process.url)
-            await expect(page.get_by_text("This node does not know its learners yet")).to_be_visible()
-            nothing = page.get_by_role("heading", name="No learners yet")
+            unloaded = page.locator(".message[data-state=unloaded]")
+            await expect(unloaded).to_be_visible()
+            nothing = page.locator(NONE)
             await expect(nothing).to_be_hidden()
             store.restart()
             await expect(nothing).to_be_visible(timeout=1000 * LONG)
-            await expect(page.get_by_text("This node does not know its learners yet")).to_be_hidden()
+            await expect(unloaded).to_be_hidden()
             await page.close()
         finally:
             process.kill()

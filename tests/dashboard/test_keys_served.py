@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -36,37 +37,36 @@ def keyed(tmp_path_factory: pytest.TempPathFactory, browser: object, ring: Keyri
 
 async def enter(page: Page, key: str) -> None:
     """Answer the question for a key."""
-    dialog = page.get_by_role("dialog", name="API key")
-    await dialog.get_by_label("Key").fill(key)
+    dialog = page.locator("dialog.key")
+    await dialog.locator("input").fill(key)
     await page.keyboard.press("Enter")
     await expect(dialog).to_be_hidden()
 
 
+@pytest.mark.campaign
 async def test_a_key_enables_everything_and_without_one_nothing_is_shown(
     keyed: Serving, visit: Opener, ring: Keyring
 ) -> None:
     visit.expected = ("401",)
     page = await visit(keyed.url)
-    await expect(page.get_by_role("dialog", name="API key")).to_contain_text(
-        "This service shows itself to those with a key only."
-    )
+    await expect(page.locator("dialog.key")).to_be_visible()
     await expect(page.get_by_role("row", name="fraud")).to_have_count(0)
-    await expect(page.locator("#state")).to_have_text("a valid API key is required,")
+    await expect(page.locator("#connection")).to_have_attribute("data-state", "away")
     await enter(page, ring.secret("root"))
     await expect(page.get_by_role("row", name="spam")).to_be_visible()
 
     await page.get_by_role("link", name="fraud", exact=True).click()
-    events = page.locator(".tiles > div", has_text="Events learnt").locator("dd > span")
-    await expect(page.locator("#state")).to_have_text("live")
+    events = page.locator(".tiles [data-key='/events'] dd > span")
+    await expect(page.locator("#connection")).to_have_attribute("data-state", "live")
     await expect(events).to_have_text("300")
     keyed.feed("learners/fraud", 50)
     await expect(events).to_have_text("350")  # by the stream of events
     assert "/v1/learners/fraud/metrics/stream" in visit.requests
-    await page.get_by_role("button", name="Snapshot …").click()
-    await page.get_by_role("button", name="Save snapshot").click()
+    await page.locator("[data-action=snapshot]").click()
+    await page.locator("dialog [type=submit]").click()
     await expect(page.get_by_role("dialog")).to_be_hidden()
     async with page.expect_download() as download:
-        await page.get_by_role("button", name="Export").click()
+        await page.locator("[data-action=export]").click()
     file = await download.value
     assert await file.failure() is None
     assert file.suggested_filename.endswith(".rarestream")
@@ -77,13 +77,11 @@ async def test_a_key_without_read_permission_is_reported(keyed: Serving, visit: 
     visit.expected = ("401", "403")
     page = await visit(keyed.url)
     await enter(page, ring.secret("scores"))
-    await expect(
-        page.get_by_text("No learner can be shown: you need the read scope, which the key scores lacks.")
-    ).to_be_visible()
+    reason = re.compile(r"\bread\b.*\bscores\b")
+    await expect(page.locator(".message:visible")).to_have_text(reason)
     await page.evaluate("location.hash = '#/learners/fraud'")
-    await expect(
-        page.get_by_text("The page cannot be shown: you need the read scope, which the key scores lacks.")
-    ).to_be_visible()
+    await expect(page.get_by_role("heading", name="fraud", level=1)).to_be_visible()
+    await expect(page.locator(".message")).to_have_text(reason)
 
 
 async def test_a_key_for_some_learners_shows_only_those(keyed: Serving, visit: Opener, ring: Keyring) -> None:

@@ -26,7 +26,7 @@ async def test_the_skip_link_keeps_the_url(service: Serving, visit: Opener) -> N
     page = await visit(service.url, "#/learners/fraud?by=events&from=500&to=900")
     await expect(page.get_by_role("heading", name="fraud", level=1)).to_be_visible()
     await page.keyboard.press("Tab")
-    await expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    await expect(page.locator("a.skip")).to_be_focused()
     await page.keyboard.press("Enter")
     await expect(page.locator("main")).to_be_focused()
     assert page.url.endswith("#/learners/fraud?by=events&from=500&to=900")
@@ -37,20 +37,20 @@ async def test_the_skip_link_keeps_the_url(service: Serving, visit: Opener) -> N
 @pytest.mark.parametrize("place", ["#main", "#/nowhere", "#learners"])
 async def test_an_unknown_url_is_reported(service: Serving, visit: Opener, place: str) -> None:
     page = await visit(service.url, place)
-    await expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
+    await expect(page.locator(".message h1")).to_be_visible()
     await expect(page.locator("#connection")).to_be_hidden()  # "connecting" would be for good
-    await page.get_by_role("link", name="To the overview").click()
+    await page.locator(".message a").click()
     await expect(page.get_by_role("row", name="fraud")).to_be_visible()
-    await expect(page.locator("#connection")).to_contain_text("live")
+    await expect(page.locator("#connection[data-state=live]")).to_be_visible()
 
 
 async def test_the_back_link_restores_the_overview(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/?q=frau")
-    await page.get_by_role("columnheader", name="Positives").get_by_role("button").click()
+    await page.locator("th[data-column=positives]").get_by_role("button").click()
     await page.get_by_role("row", name="fraud").get_by_role("link").click()
-    await page.get_by_role("link", name="All learners").click()
-    await expect(page.get_by_role("columnheader", name="Positives")).to_have_attribute("aria-sort", "descending")
-    await expect(page.get_by_label("Filter by name")).to_have_value("frau")
+    await page.locator(".title a").click()
+    await expect(page.locator("th[data-column=positives]")).to_have_attribute("aria-sort", "descending")
+    await expect(page.get_by_role("searchbox")).to_have_value("frau")
     await expect(page.locator(".overview tbody tr")).to_have_count(1)
     assert page.url.endswith("#/?q=frau&sort=positives&order=down")
 
@@ -58,8 +58,8 @@ async def test_the_back_link_restores_the_overview(service: Serving, visit: Open
 async def test_dialogs_close_on_navigation(service: Serving, visit: Opener) -> None:
     page = await visit(service.url)
     await page.get_by_role("row", name="fraud").get_by_role("link").click()
-    await page.get_by_role("button", name="Delete …").click()
-    await expect(page.get_by_role("dialog", name="Delete fraud?")).to_be_visible()
+    await page.locator("[data-action=delete]").click()
+    await expect(page.get_by_role("dialog")).to_be_visible()
     await page.go_back()
     await expect(page.get_by_role("row", name="fraud")).to_be_visible()
     await expect(page.get_by_role("dialog")).to_have_count(0)
@@ -71,7 +71,7 @@ async def test_the_next_page_requests_the_key_again(service: Serving, visit: Ope
     visit.replies["**/v1/**"] = replying({"detail": "a key is needed", "code": "unauthorized"}, status=401)
     visit.expected = ("401",)
     page = await visit(service.url, "#/compare")
-    dialog = page.get_by_role("dialog", name="API key")
+    dialog = page.locator("dialog.key")
     await expect(dialog).to_be_visible()
     await page.evaluate("document.querySelector('dialog').dataset.first = 'yes'")
     await page.evaluate("location.hash = '#/learners/fraud'")
@@ -85,8 +85,9 @@ async def test_the_next_page_requests_the_key_again(service: Serving, visit: Ope
 async def test_a_missing_learner_is_polled_rarely_until_it_exists(service: Serving, visit: Opener) -> None:
     visit.expected = ("404",)
     page = await visit(service.url, "#/learners/later")
-    await expect(page.get_by_role("heading", name="No learner later")).to_be_visible()
-    await expect(page.locator("#state")).to_have_text("live")  # the service answers
+    missing = page.locator(".message h1")
+    await expect(missing).to_contain_text("later")
+    await expect(page.locator("#connection[data-state=live]")).to_be_visible()  # the service answers
     await page.clock.install()
     await page.clock.run_for(10_000)
     requests = visit.requests.count("/v1/learners/later")
@@ -95,9 +96,9 @@ async def test_a_missing_learner_is_polled_rarely_until_it_exists(service: Servi
     service.feed("learners/later", 40)
     await page.evaluate("dispatchEvent(new Event('online'))")  # asks at once
     await expect(page.get_by_role("heading", name="later", level=1)).to_be_visible()
-    events = page.locator(".tiles > div", has_text="Events learnt").locator("dd > span")
+    events = page.locator(".tiles [data-key='/events'] dd > span")
     await expect(events).to_have_text("40")
-    await expect(page.get_by_role("heading", name="No learner later")).to_have_count(0)
+    await expect(missing).to_have_count(0)
 
 
 async def test_a_recreated_learner_is_shown_again(service: Serving, visit: Opener) -> None:
@@ -105,23 +106,24 @@ async def test_a_recreated_learner_is_shown_again(service: Serving, visit: Opene
     service.create("again")
     service.feed("learners/again", 20)
     page = await visit(service.url, "#/learners/again")
-    events = page.locator(".tiles > div", has_text="Events learnt").locator("dd > span")
+    events = page.locator(".tiles [data-key='/events'] dd > span")
     await expect(events).to_have_text("20")
     service.http.delete("/learners/again").raise_for_status()
-    await expect(page.get_by_role("heading", name="No learner again")).to_be_visible()
+    missing = page.locator(".message h1")
+    await expect(missing).to_contain_text("again")
     service.create("again")
     body = {"events": [{"x": [0, 0, 0, 1], "label": 0}] * 3}
     service.http.post("/learners/again/update", json=body).raise_for_status()
     await page.evaluate("dispatchEvent(new Event('online'))")  # asks at once
     await expect(events).to_have_text("3")
-    await expect(page.get_by_role("heading", name="No learner again")).to_have_count(0)
+    await expect(missing).to_have_count(0)
 
 
 async def test_a_missing_group_is_polled_rarely(service: Serving, visit: Opener) -> None:
     visit.expected = ("404",)
     page = await visit(service.url, "#/compare/later")
-    await expect(page.get_by_text("there is no group named later")).to_be_visible()
-    await expect(page.locator("#state")).to_have_text("live")
+    await expect(page.locator(".message")).to_contain_text("later")
+    await expect(page.locator("#connection[data-state=live]")).to_be_visible()
     await page.clock.install()
     await page.clock.run_for(10_000)
     assert len([path for path in visit.requests if path.startswith("/v1/groups/later")]) <= 2
@@ -145,13 +147,13 @@ async def test_the_range_of_a_comparison_is_stored_in_the_url(service: Serving, 
     await expect(page.locator(".chart .main-svg").first).to_be_visible()
     await expect(ticks).to_have_count(len(labels))
     assert sorted(await ticks.all_text_contents()) == labels
-    await page.get_by_role("button", name="All", exact=True).click()
+    await page.locator(".range button").last.click()
     await expect(page).to_have_url(re.compile(r"#/compare/both$"))
     await expect(ticks.filter(has_text="11:00")).to_have_count(1)  # far beyond what was chosen
 
 
 @pytest.mark.parametrize(
-    ("query", "shown"),  # in the reader's zone
+    ("query", "text"),  # in the reader's zone
     [
         ("from=2026-01-01T02:00:00Z", "11:00:00 to 11:2.:.."),
         (f"to={T0 + 1800:.0f}", "09:..:.. to 09:30:00"),
@@ -159,74 +161,69 @@ async def test_the_range_of_a_comparison_is_stored_in_the_url(service: Serving, 
     ],
 )
 async def test_a_comparison_accepts_the_same_bounds_as_a_learner(
-    service: Serving, visit: Opener, query: str, shown: str
+    service: Serving, visit: Opener, query: str, text: str
 ) -> None:
     page = await visit(service.url, f"#/compare/both?{query}")
     await page.locator(".chart").scroll_into_view_if_needed()
     await expect(page.locator(".chart .xtick text").first).to_be_visible()
     ends = await page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
-    assert re.fullmatch(shown, " to ".join(end[11:] for end in ends)), ends
+    assert re.fullmatch(text, " to ".join(end[11:] for end in ends)), ends
     await expect(page.locator(".chart").get_by_role("status")).to_have_text("")
-    await page.get_by_role("button", name="All", exact=True).click()
+    await page.locator(".range button").last.click()
     await expect(page).to_have_url(re.compile(r"#/compare/both$"))
 
 
 async def test_ignored_url_parameters_are_reported(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/compare/both?by=bogus&from=yesterday&to=1e20")
-    await expect(page.locator(".chart").get_by_role("status")).to_have_text(
-        "Not followed: there is no axis “bogus” here; “yesterday” (from) is no time (epoch seconds, or ISO 8601); "
-        "“1e20” (to) is no time (epoch seconds, or ISO 8601)."
-    )
-    await page.get_by_role("button", name="All", exact=True).click()
+    await expect(page.locator(".chart").get_by_role("status")).to_have_text(re.compile("bogus.*yesterday.*1e20"))
+    await page.locator(".range button").last.click()
     await expect(page).to_have_url(re.compile(r"#/compare/both$"))
     await expect(page.locator(".chart").get_by_role("status")).to_have_text("")
 
     overview = await visit(service.url, "#/?sort=nonsense&order=sideways&state=nope&algorithm=zzz")
     note = overview.locator(".tools .unread")
-    await expect(note).to_have_text(
-        "Not followed: there is no learner with the algorithm “zzz”; there is no state “nope”; "
-        "there is no column to sort by that is called “nonsense”; there is no order “sideways”."
-    )
+    await expect(note).to_have_text(re.compile("zzz.*nope.*nonsense.*sideways"))
     for name in ("fraud", "other"):  # all are shown
         await expect(overview.get_by_role("row", name=name)).to_be_visible()
-    await expect(overview.get_by_label("Algorithm", exact=True)).to_have_value("")
-    await overview.get_by_label("State", exact=True).select_option("in need of attention")
-    await expect(note).to_have_text(re.compile("^Not followed: there is no column .* there is no order “sideways”.$"))
-    await overview.get_by_label("State", exact=True).select_option("every state")
-    await overview.get_by_role("columnheader", name="Positives").get_by_role("button").click()
+    await expect(overview.locator("[name=algorithm]")).to_have_value("")
+    await overview.locator("[name=state]").select_option("attention")
+    await expect(note).to_have_text(re.compile("^((?!zzz|nope).)*nonsense.*sideways"))
+    await overview.locator("[name=state]").select_option("all")
+    await overview.locator("th[data-column=positives]").get_by_role("button").click()
     await expect(note).to_have_text("")
     followed = await visit(service.url, "#/?algorithm=loam-ada&state=all&sort=auc&order=up")
-    await expect(followed.get_by_label("Algorithm", exact=True)).to_have_value("loam-ada")
+    await expect(followed.locator("[name=algorithm]")).to_have_value("loam-ada")
     await expect(followed.locator(".tools .unread")).to_have_text("")
 
 
 @pytest.mark.parametrize("place", ["learners/fraud", "compare/both"])
 @pytest.mark.parametrize(
-    ("query", "message"),
+    ("query", "named"),
     [
-        ("from=2030-01-01", "there is nothing after “2030-01-01” (from)"),
-        ("to=1", "there is nothing before “1” (to)"),
-        ("from=2019-01-01&to=2019-06-01", "there is nothing after “2019-01-01” (from) and before “2019-06-01” (to)"),
-        ("from=soon&to=1", "“soon” (from) is no time (epoch seconds, or ISO 8601); there is nothing before “1” (to)"),
+        ("from=2030-01-01", "“2030-01-01”"),
+        ("to=1", "“1”"),
+        ("from=2019-01-01&to=2019-06-01", "“2019-01-01”.*“2019-06-01”"),
+        ("from=soon&to=1", "“soon”.*“1”"),
     ],
 )
+@pytest.mark.campaign
 async def test_a_bound_outside_the_data_is_reported(
-    service: Serving, visit: Opener, place: str, query: str, message: str
+    service: Serving, visit: Opener, place: str, query: str, named: str
 ) -> None:
     page = await visit(service.url, f"#/{place}?{query}")
     note = page.locator(".unread")
-    await expect(note).to_have_text(f"Not followed: {message}.")
+    await expect(note).to_have_text(re.compile(named))
     await expect(page.locator(".chart .xtick text").first).to_be_visible()
     ends = "document.querySelector('.js-plotly-plot').layout.xaxis.range"  # numbers until the axis has its dates
     await page.wait_for_function(f"{ends}.every((end) => String(end).startsWith('2026-01-01'))")  # all is shown
-    await page.get_by_role("button", name="All", exact=True).click()
+    await page.locator(".range button").last.click()
     await expect(note).to_have_text("")
 
 
 async def test_bounds_of_a_missing_axis_are_ignored(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/compare/both?by=events&from=1&to=100000")
-    await expect(page.locator(".unread")).to_have_text("Not followed: there is no axis “events” here.")
-    await expect(page.get_by_label("from (of the axis)")).to_have_value("")
+    await expect(page.locator(".unread")).to_contain_text("“events”")
+    await expect(page.locator("[name=from]")).to_have_value("")
     await expect(page.locator(".chart .xtick text").first).to_be_visible()
     ends = await page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
     assert all(end.startswith("2026-01-01") for end in ends)  # not 1970
@@ -234,7 +231,7 @@ async def test_bounds_of_a_missing_axis_are_ignored(service: Serving, visit: Ope
 
 async def test_the_range_of_a_comparison_can_be_typed(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/compare/both")
-    start = page.get_by_label("from (of the axis)")
+    start = page.locator("[name=from]")
     await start.fill("2026-01-01T10:40:00")  # in the reader's zone
     await page.keyboard.press("Tab")
     await expect(page).to_have_url(re.compile(rf"#/compare/both\?from={T0 + 6000:.0f}$"))
@@ -243,7 +240,7 @@ async def test_the_range_of_a_comparison_can_be_typed(service: Serving, visit: O
     await expect(page.locator(".chart .xtick text").first).to_be_visible()
     ends = await page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
     assert ends[0].startswith("2026-01-01T10:40")
-    await page.get_by_role("button", name="All", exact=True).press("Enter")
+    await page.locator(".range button").last.press("Enter")
     await expect(start).to_have_value("")
     await expect(page).to_have_url(re.compile(r"#/compare/both$"))
 
@@ -255,11 +252,11 @@ async def test_bounds_in_events_store_their_axis_in_the_url(service: Serving, vi
     rows = [{"id": str(i), "x": [i % 7, i % 5, 0, 1], "label": int(i % 7 == 3)} for i in range(600)]
     service.http.post("/groups/untimed/update", json={"events": rows}).raise_for_status()
     page = await visit(service.url, "#/compare/untimed")
-    await page.get_by_label("from (of the axis)").fill("200")
+    await page.locator("[name=from]").fill("200")
     await page.keyboard.press("Tab")
     await expect(page).to_have_url(re.compile(r"#/compare/untimed\?by=events&from=200$"))
     await expect(page.locator(".unread")).to_have_text("")
-    await page.get_by_role("button", name="All", exact=True).press("Enter")
+    await page.locator(".range button").last.press("Enter")
     await expect(page).to_have_url(re.compile(r"#/compare/untimed$"))
 
 
@@ -274,22 +271,22 @@ async def test_new_learner_entries_are_stored_in_the_url(service: Serving, visit
     await expect(page.get_by_label("dim")).to_be_visible()
     await page.goto(f"{service.url}/#/create?algorithm=npsvor&kind=woolly")
     note = page.locator(".create .unread")
-    await expect(note).to_have_text("Not followed: it takes no features of the kind “woolly”.")
+    await expect(note).to_contain_text("“woolly”")
     await page.get_by_label("kind", exact=True).first.select_option("dense")
     await expect(note).to_have_text("")
 
 
 async def test_a_filter_may_contain_a_question_mark(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/?q=a?b")
-    await expect(page.get_by_label("Filter by name")).to_have_value("a?b")
+    await expect(page.get_by_role("searchbox")).to_have_value("a?b")
 
 
 async def test_an_unknown_algorithm_is_reported_in_the_creation_form(service: Serving, visit: Opener) -> None:
     page = await visit(service.url, "#/create?algorithm=zzz&name=fine")
     algorithm = page.get_by_label("algorithm", exact=True)
-    await expect(page.locator(".create .unread")).to_have_text("Not followed: there is no algorithm “zzz”.")
-    await expect(algorithm).to_have_accessible_description("Not followed: there is no algorithm “zzz”.")
-    await expect(algorithm).to_have_value("cbr-diag")
+    await expect(page.locator(".create .unread")).to_contain_text("“zzz”")
+    await expect(algorithm).to_have_accessible_description(re.compile("“zzz”"))
+    await expect(algorithm).to_have_value("auto")
     assert page.url.endswith("#/create?algorithm=zzz&name=fine")  # until another is chosen
     await algorithm.select_option("fofo")
     await expect(page.locator(".create .unread")).to_have_text("")
@@ -298,7 +295,7 @@ async def test_an_unknown_algorithm_is_reported_in_the_creation_form(service: Se
     await expect(algorithm).to_have_value("fofo")
     await expect(page.locator(".create .unread")).to_have_text("")
     await page.goto(f"{service.url}/#/create")  # nothing is said of none
-    await expect(algorithm).to_have_value("cbr-diag")
+    await expect(algorithm).to_have_value("auto")
     await expect(page.locator(".create .unread")).to_have_text("")
 
 
@@ -307,5 +304,5 @@ async def test_the_api_docs_page_loads_only_from_this_host(service: Serving, vis
     page = await visit(service.url, "docs")
     await expect(page.get_by_role("heading", name="rarestream")).to_be_visible()
     await page.locator(".opblock-summary-control").first.click()
-    await expect(page.get_by_role("button", name="Try it out")).to_be_visible()
+    await expect(page.locator(".try-out__btn")).to_be_visible()
     assert "/openapi.json" in visit.requests

@@ -90,8 +90,8 @@ def _value(name: str, field: dict[str, Any]) -> dict[str, Any]:
     if "maximum" in field:
         assert kind == "integer", name
         patterns.append(f"^{at_most(field['maximum'])}$")
-    both = {"allOf": [{"pattern": pattern} for pattern in patterns]}
-    return {"type": "string", **({"pattern": patterns[0]} if len(patterns) == 1 else both)}
+    schema = {"allOf": [{"pattern": pattern} for pattern in patterns]}
+    return {"type": "string", **({"pattern": patterns[0]} if len(patterns) == 1 else schema)}
 
 
 def main(path: Path) -> None:

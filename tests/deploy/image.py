@@ -1,4 +1,4 @@
-"""The Dockerfile's own steps, carried out in order without a container engine, and what they make run as an image is.
+"""The Dockerfile's own steps, run in order without a container engine, and what they make run as an image is.
 
 Each stage gets a directory of its own as its root file system. In the place of the base image stands this machine's
 /usr, under an overlay that takes what a step writes, a copy of its /etc, and its Python as `python` and `pip`; nothing
@@ -28,6 +28,7 @@ from pathlib import Path
 import pip
 
 from tests.docs.documents import ROOT
+from tests.harness.waiting import eventually
 
 __all__ = ["DOCKERFILE", "Container", "Stage", "build", "context", "instructions", "refused", "sizes"]
 
@@ -210,10 +211,10 @@ def _copied(stage: Stage, stages: dict[str, Stage], rest: str) -> None:
         return
     files = context()
     for source in sources:
-        chosen = [file for file in files if source == "." or file == source or file.startswith(f"{source}/")]
-        if not chosen:
+        selection = [file for file in files if source == "." or file == source or file.startswith(f"{source}/")]
+        if not selection:
             raise FileNotFoundError(f"{source} does not reach the build: see .dockerignore")
-        for file in chosen:
+        for file in selection:
             inner = os.path.relpath(file, source) if source == "." or file != source else ""
             copy = goal / inner if inner else goal / Path(source).name if into else goal
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -245,9 +246,17 @@ def build(folder: Path) -> Stage:
             source, _, alias = rest.partition(" AS ")
             at = folder / str(number)
             if source in stages:
-                shown = stages[source]
-                subprocess.run(["cp", "-a", shown.folder, at], check=True)
-                stage = Stage(at, {**shown.environment}, {}, shown.user, shown.workdir, {**shown.others}, stage.steps)
+                source_stage = stages[source]
+                subprocess.run(["cp", "-a", source_stage.folder, at], check=True)
+                stage = Stage(
+                    at,
+                    {**source_stage.environment},
+                    {},
+                    source_stage.user,
+                    source_stage.workdir,
+                    {**source_stage.others},
+                    stage.steps,
+                )
             else:
                 stage = _base(at)
             stages[alias or str(number)] = stage
@@ -354,13 +363,16 @@ class Container:
         return subprocess.run([*into, line], check=False, capture_output=True, text=True)
 
     def healthy(self, seconds: float = 120) -> float:
-        """Wait for the health check; return the seconds since the start. Raises RuntimeError if it fails."""
+        """Wait for the health check; return the seconds since the start. Raises an error if it fails."""
         check = json.loads(self.stage.others["HEALTHCHECK"].partition(" CMD ")[2])
-        while time.perf_counter() - self.began < seconds and self.process.poll() is None:
-            if self.pid and self.run(*check).returncode == 0:
-                return time.perf_counter() - self.began
-            time.sleep(0.05)
-        raise RuntimeError(f"it does not get healthy:\n{self.stop()}")
+
+        def passes() -> bool:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"it ended:\n{self.stop()}")
+            return bool(self.pid) and self.run(*check).returncode == 0
+
+        eventually(passes, lambda: f"healthy:\n{self.stop()}", seconds=seconds)
+        return time.perf_counter() - self.began
 
     def stop(self, seconds: float = 60) -> str:
         """Send the stop signal of the image to process 1 and wait for its end, else kill it; return its output."""

@@ -152,9 +152,10 @@ def test_the_build_context_contains_only_files_used_by_the_image() -> None:
         files
     )
     assert {Path(file).parts[0] for file in files} - {"LICENSE"} == {
-        *("learners", "service", "docker", "pyproject.toml", "constraints.txt", "README.md")
+        *("learners", "rarestream", "service", "docker", "pyproject.toml", "constraints.txt", "README.md")
     }
-    tracked = {str(path.relative_to(ROOT)) for item in ("learners", "service") for path in (ROOT / item).rglob("*.py")}
+    packages = ("learners", "rarestream", "service")
+    tracked = {str(path.relative_to(ROOT)) for item in packages for path in (ROOT / item).rglob("*.py")}
     assert tracked <= set(files)
     assert not any("__pycache__" in file or file.endswith(".db") for file in files)
 
@@ -324,10 +325,10 @@ def test_grafana_shows_the_dashboard_without_an_account() -> None:
     assert COMPOSE["prometheus"]["ports"] == ["127.0.0.1:9090:9090"]
     assert source["isDefault"] is True  # what the dashboard's variable of the data source begins with
     (provider,) = yaml.safe_load((provisioning / "dashboards/rarestream.yaml").read_text())["providers"]
-    shown = (DOCKER / folders[provider["options"]["path"]]).resolve()
+    folder = (DOCKER / folders[provider["options"]["path"]]).resolve()
     environment = grafana["environment"]
     home = Path(environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
-    dashboard = json.loads((shown / home.relative_to(provider["options"]["path"])).read_text())
+    dashboard = json.loads((folder / home.relative_to(provider["options"]["path"])).read_text())
     (variable,) = (item for item in dashboard["templating"]["list"] if item["type"] == "datasource")
     assert variable["query"] == source["type"] == "prometheus"
     assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"

@@ -6,6 +6,7 @@ Where no Helm is on PATH the tests that render are skipped: `python -m tests.dep
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import kubernetes_validate
@@ -141,6 +142,22 @@ def test_containers_run_without_privileges(options: tuple[str, ...]) -> None:
         for (kind, _), item in rendered(*options).items()
         if "Account" in kind
     )
+
+
+@with_helm
+@pytest.mark.parametrize("null", ["securityContext", "securityContext.runAsUser"])
+def test_the_cluster_may_choose_the_users(null: str) -> None:
+    """OpenShift refuses pods with a user, a group or a group of files that is not of the namespace."""
+    ours = {"runAsUser": None, "runAsGroup": None, "fsGroup": None, "supplementalGroups": [7]}
+    values = json.dumps(None if null == "securityContext" else ours)
+    options = ("--set-json", f"securityContext={values}", "--set-json", f"redis.securityContext={values}")
+    for (kind, _), document in rendered(*FULL, *options).items():
+        if kind in ("Deployment", "StatefulSet", "Pod"):
+            pod = document["spec"] if kind == "Pod" else document["spec"]["template"]["spec"]
+            context = pod.get("securityContext", {})
+            assert not {"runAsUser", "runAsGroup", "fsGroup"} & context.keys()
+            if null != "securityContext":
+                assert (context["runAsNonRoot"], context["supplementalGroups"]) == (True, [7])
 
 
 @with_helm
@@ -338,9 +355,9 @@ def test_the_network_policy_limits_the_traffic_of_nodes() -> None:
 @with_helm
 def test_notes_explain_access_and_open_ports(tmp_path: Path) -> None:
     for options, insecure in ((LEAST, True), (KEYED, False)):
-        shown = helm("install", "rs", str(CHART), "--dry-run=client", "--namespace", "scoring", *options).stdout
-        assert "kubectl -n scoring port-forward service/rs-rarestream 8000:8000" in shown
-        assert ("API KEY" in shown) is insecure
+        output = helm("install", "rs", str(CHART), "--dry-run=client", "--namespace", "scoring", *options).stdout
+        assert "kubectl -n scoring port-forward service/rs-rarestream 8000:8000" in output
+        assert (re.search(r"\bkey\b", output.partition("NOTES:")[2], re.IGNORECASE) is not None) is insecure
     helm("package", str(CHART), "--destination", str(tmp_path))
     (package,) = tmp_path.iterdir()
     packed = helm("template", "rs", str(package), *FULL).stdout

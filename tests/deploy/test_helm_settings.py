@@ -15,7 +15,7 @@ from tests.deploy.helm import CHART, LEAST, environment, helm, node, template, w
 from tests.deploy.helm_schema import CHART_SETTINGS, PATH, at_least, at_most, of_settings, written
 
 SCHEMA: dict[str, dict[str, Any]] = of_settings()["properties"]
-LOOSE = {"HOSTS"}  # any text
+LOOSE = {"HOSTS", "WEBHOOK_SECRET"}  # any text
 VALUES = (CHART / "values.yaml").read_text()
 
 
@@ -121,19 +121,18 @@ def test_settings_managed_by_the_chart_are_refused(name: str) -> None:
     reply = template(*LEAST, "--set-string", f"settings.{name}=x", check=False)
     assert reply.returncode != 0
     assert f"settings.{name}" in reply.stderr
-    assert "chart itself" in reply.stderr
     assert name in VALUES
 
 
 @with_helm
 def test_every_documented_value_is_rendered() -> None:
     """The example in values.yaml, and each setting with its default."""
-    shown = dict(re.findall(r'^#   ([A-Z_]+): "?([^"\n]+)"?$', VALUES, flags=re.MULTILINE))
-    assert shown
+    comments = dict(re.findall(r'^#   ([A-Z_]+): "?([^"\n]+)"?$', VALUES, flags=re.MULTILINE))
+    assert comments
     for name in SCHEMA:
         default = Settings.model_fields[name.lower()].default
-        if name not in shown and default is not None:
-            shown[name] = str(default).lower()
-    options = (item for name, value in shown.items() for item in ("--set-string", f"settings.{name}={value}"))
+        if name not in comments and default is not None:
+            comments[name] = str(default).lower()
+    options = (item for name, value in comments.items() for item in ("--set-string", f"settings.{name}={value}"))
     variables = environment(node(*LEAST, *options)[2])
-    assert {name: variables[f"RARESTREAM_{name}"] for name in shown} == shown
+    assert {name: variables[f"RARESTREAM_{name}"] for name in comments} == comments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -25,20 +26,26 @@ def test_helm_lint_accepts_the_chart() -> None:
 
 @with_helm
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "names"),
     [
-        ((), "no API keys"),
-        (("--set", "store.url=redis://r:6379/0"), "no API keys"),
-        ((*LEAST, "--set", "keys.existingSecret=keys"), "serves without keys, and keys are given"),
-        ((*KEYED, "--set", "keys.file=[]"), "give one of them"),
-        (("--set", "insecure=true"), "no store"),
-        ((*LEAST, "--set", "store.existingSecret=redis"), "give one of them"),
-        ((*LEAST, "--set", "redis.enabled=true", "--set", f"redis.password={PASSWORD}"), "give one of them"),
-        (("--set", "insecure=true", "--set", "redis.enabled=true"), "wants redis.password"),
-        ((*LEAST, "--set-string", "settings.STORE=memory:"), "settings.STORE is set by the chart itself"),
-        ((*SPREAD, "--set", "tls.existingSecret=certificate"), "settings.REPLICATION with tls"),
-        ((*LEAST, "--set", "preStopSeconds=40"), "terminationGracePeriodSeconds is less than"),
-        ((*LEAST, "--set", "autoscaling.enabled=true", "--set", "autoscaling.maxReplicas=1"), "maxReplicas is less"),
+        ((), "keys.existingSecret keys.file insecure"),
+        (("--set", "store.url=redis://r:6379/0"), "keys.existingSecret keys.file insecure"),
+        ((*LEAST, "--set", "keys.existingSecret=keys"), "insecure keys"),
+        ((*KEYED, "--set", "keys.file=[]"), "keys.existingSecret keys.file"),
+        (("--set", "insecure=true"), "store.existingSecret store.url redis.enabled"),
+        ((*LEAST, "--set", "store.existingSecret=redis"), "store.existingSecret store.url redis.enabled"),
+        (
+            (*LEAST, "--set", "redis.enabled=true", "--set", f"redis.password={PASSWORD}"),
+            "store.existingSecret store.url redis.enabled",
+        ),
+        (("--set", "insecure=true", "--set", "redis.enabled=true"), "redis.enabled redis.password"),
+        ((*LEAST, "--set-string", "settings.STORE=memory:"), "settings.STORE"),
+        ((*SPREAD, "--set", "tls.existingSecret=certificate"), "settings.REPLICATION tls"),
+        ((*LEAST, "--set", "preStopSeconds=40"), "terminationGracePeriodSeconds preStopSeconds"),
+        (
+            (*LEAST, "--set", "autoscaling.enabled=true", "--set", "autoscaling.maxReplicas=1"),
+            "autoscaling.maxReplicas autoscaling.minReplicas",
+        ),
         ((*LEAST, "--set", "replica=3"), "replica"),
         ((*LEAST, "--set", "replicas=-1"), "replicas"),
         ((*LEAST, "--set", "image.tags=x"), "tags"),
@@ -50,10 +57,10 @@ def test_helm_lint_accepts_the_chart() -> None:
         ((*LEAST, "--set", "serviceMonitor.keySecret.name=scrape"), "keySecret"),
     ],
 )
-def test_invalid_values_are_refused(options: tuple[str, ...], message: str) -> None:
+def test_invalid_values_are_refused(options: tuple[str, ...], names: str) -> None:
     reply = template(*options, check=False)
     assert reply.returncode != 0
-    assert message in reply.stderr
+    assert [name for name in names.split() if not re.search(rf"\b{name}\b", reply.stderr)] == []
 
 
 def test_every_value_is_documented_and_in_the_schema() -> None:

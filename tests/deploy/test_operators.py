@@ -33,7 +33,7 @@ from service.telemetry.log_writer import LineWriter
 from tests.docs.test_consistency import codes
 from tests.harness.nodes import T0, posted
 from tests.harness.websocket import websocket
-from tests.service.engine.test_served_events import SETUPS, labelled
+from tests.service.engine.replica.test_served_events import SETUPS, labelled
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROMETHEUS = DEPLOY / "prometheus"
@@ -83,6 +83,9 @@ async def _scrape() -> str:
             fitted = {"algorithm": "ranksvm", "features": {"kind": "dense", "dim": 3}}
             for name, config in {"dense": SETUPS["dense"], "ordinal": SETUPS["ordinal"], "fitted": fitted}.items():
                 assert (await http.put(f"/learners/{name}", json=config)).status_code == 201
+            await http.put("/learners/named", json={"algorithm": "fofo", "features": {"kind": "named"}})
+            named = [{"features": {"fee": 1.5}, "label": 0}, {"features": {"shop": "a"}, "label": 1}]
+            await posted(http, "/learners/named/update", named)
             for name in ("dense", "ordinal"):
                 await posted(http, f"/learners/{name}/update", labelled(name, 0, 60))
             await posted(http, "/learners/dense/predict", [{"id": "late", "x": [1, 0, 1], "time": T0}])
@@ -173,15 +176,18 @@ def test_every_expression_uses_exported_metrics_and_labels(expression: str, scra
 
 
 def test_every_learner_metric_is_on_the_dashboard(scraped: Scraped) -> None:
-    shown = {metric for item in of_the_dashboard() for metric, _ in selectors_of(item).selectors}
+    metrics = {metric for item in of_the_dashboard() for metric, _ in selectors_of(item).selectors}
     samples = {name for name, labels in scraped.samples.items() if "learner" in labels[0]}
     ours = {name for name in samples if not name.endswith("_created")}
     not_shown = {
+        "rarestream_fields",  # the page tells these
+        "rarestream_absent_fields",
+        "rarestream_field_values_total",
         "rarestream_fit_failed",  # alerts tell these
         "rarestream_remembered_bytes",
         "rarestream_served_labelled_events_total",  # shown as a share
     }
-    assert ours - shown == not_shown
+    assert ours - metrics == not_shown
 
 
 # The dashboard
@@ -203,13 +209,13 @@ def test_the_dashboard_has_a_current_schema_and_a_selectable_data_source() -> No
             assert all(target["datasource"] == source for target in panel["targets"])
 
 
-def lost(document: Any, shipped: Any, at: str = "") -> set[str]:
+def missing(document: Any, shipped: Any, at: str = "") -> set[str]:
     """Return the JSON pointers of differences from `document` in `shipped`."""
     if isinstance(document, dict) and isinstance(shipped, dict):
-        return {place for key in document for place in lost(document[key], shipped.get(key, ...), f"{at}/{key}")}
+        return {place for key in document for place in missing(document[key], shipped.get(key, ...), f"{at}/{key}")}
     if isinstance(document, list) and isinstance(shipped, list) and len(document) == len(shipped):
         pairs = enumerate(zip(document, shipped, strict=True))
-        return {place for i, pair in pairs for place in lost(*pair, f"{at}/{i}")}
+        return {place for i, pair in pairs for place in missing(*pair, f"{at}/{i}")}
     return set() if document == shipped else {at}
 
 
@@ -218,7 +224,7 @@ def test_grafana_types_know_every_dashboard_option() -> None:
     register_default_plugins()
 
     def unknown(dashboard: dict[str, Any]) -> set[str]:
-        return lost(dashboard, json.loads(JSONEncoder().encode(Dashboard.from_json(dashboard))))
+        return missing(dashboard, json.loads(JSONEncoder().encode(Dashboard.from_json(dashboard))))
 
     open_ended = {  # what Grafana leaves to the data source, and an id that a new dashboard has not
         "/annotations/list/1/step",
@@ -257,20 +263,20 @@ def test_panels_lie_within_their_rows_without_overlap() -> None:
 def test_every_dashboard_expression_filters_by_node_and_learner() -> None:
     for expression in of_the_dashboard():
         for metric, matchers in selectors_of(expression).selectors:
-            chosen = {(name, value) for name, _, value in matchers if value.startswith("$")}
+            variables = {(name, value) for name, _, value in matchers if value.startswith("$")}
             if metric.startswith(("rarestream_", "process_", "python_")) and "count by (instance)" not in expression:
                 limit = metric in ("rarestream_queue_limit_bytes", "rarestream_body_limit_bytes")
-                assert ("instance", "$instance") in chosen or limit, expression
+                assert ("instance", "$instance") in variables or limit, expression
 
 
 def test_legends_use_labels_kept_by_the_expression() -> None:
     for panel in PANELS:
         for target in panel.get("targets", []):
             outermost = promql_parser.parse(target["expr"].replace("$__rate_interval", "5m"))
-            wanted = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+            labels = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
             if isinstance(outermost, promql_parser.AggregateExpr):
                 left = set(outermost.modifier.labels) if outermost.modifier else set()
-                assert wanted <= left, (panel["title"], wanted)
+                assert labels <= left, (panel["title"], labels)
 
 
 # The rules
@@ -299,10 +305,10 @@ def test_labels_routes_and_metrics_in_alert_texts_exist() -> None:
     paths = set(create_app(Settings(store="memory:")).openapi()["paths"])
     for rule in ALERTS:
         text = " ".join(rule["annotations"].values())
-        wanted = set(re.findall(r"\$labels\.(\w+)", text))
+        labels = set(re.findall(r"\$labels\.(\w+)", text))
         names = selectors_of(rule["expr"])
-        assert wanted <= names.labels | OF_PROMETHEUS | {"learner"}, rule["alert"]
-        if "learner" in wanted:
+        assert labels <= names.labels | OF_PROMETHEUS | {"learner"}, rule["alert"]
+        if "learner" in labels:
             assert "learner" in names.labels or any("learner:" in metric for metric, _ in names.selectors)
         for path in re.findall(r"/v1/[\w/{}$. ]*[\w}]", text.replace("{{ $labels.learner }}", "{name}")):
             assert path.split(" ")[0] in paths, (rule["alert"], path)
@@ -375,7 +381,7 @@ def test_the_documented_metrics_match_the_exported_metrics(scraped: Scraped) -> 
     for family in text_string_to_metric_families(scraped.text):
         if family.name.startswith("rarestream_"):
             labels = sorted(set().union(*(sample.labels for sample in family.samples)) - {"le", "learner"})
-            shown = ", ".join(f"`{label}`" for label in labels) or "-"
+            metrics = ", ".join(f"`{label}`" for label in labels) or "-"
             name = f"{family.name}_total" if family.type == "counter" else family.name
-            samples.append((name, family.type, shown, family.documentation))
+            samples.append((name, family.type, metrics, family.documentation))
     assert sorted(rows) == sorted(samples)

@@ -34,7 +34,7 @@ class _Parsed(Exception):
 def parse(words: Sequence[str], *, complete: bool = True) -> None:
     """Parse the words after `rarestream`. Raises `Wrong`; unless `complete`, arguments and values may be missing."""
     name, *rest = words
-    if name.startswith("-"):  # an option of the program itself: it would be carried out at once
+    if name.startswith("-"):  # an option of the program itself: it would be run at once
         if name not in _GLOBAL_OPTIONS:
             raise Wrong(f"rarestream has no option {name}")
         return
@@ -67,10 +67,10 @@ def parse_module(module: str, words: Sequence[str]) -> argparse.Namespace | None
     if hasattr(imported, "__path__"):
         imported = importlib.import_module(f"{module}.__main__")
     parse_args = argparse.ArgumentParser.parse_args
-    chosen: list[argparse.Namespace] = []
+    namespaces: list[argparse.Namespace] = []
 
     def stop(parser: argparse.ArgumentParser, arguments: Any = None, namespace: Any = None) -> argparse.Namespace:
-        chosen.append(parse_args(parser, arguments, namespace))
+        namespaces.append(parse_args(parser, arguments, namespace))
         raise _Parsed
 
     if not hasattr(imported, "argparse"):
@@ -82,7 +82,7 @@ def parse_module(module: str, words: Sequence[str]) -> argparse.Namespace | None
         try:
             imported.main()
         except _Parsed:
-            return chosen[0]
+            return namespaces[0]
         except SystemExit:
             raise Wrong(f"{module} does not take {' '.join(words)}") from None
     raise Wrong(f"{module} parses nothing")

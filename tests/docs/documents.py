@@ -67,10 +67,10 @@ def commands(console: Block) -> list[str]:
 
 def instead(text: str, others: Mapping[str, object]) -> str:
     """Adapt a text to this machine: replace each key, which must occur, by its value."""
-    for shown, here in others.items():
-        if shown not in text:
-            raise ValueError(f"{shown} is not in {text}")
-        text = text.replace(shown, str(here))
+    for printed, replacement in others.items():
+        if printed not in text:
+            raise ValueError(f"{printed} is not in {text}")
+        text = text.replace(printed, str(replacement))
     return text
 
 

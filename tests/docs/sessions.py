@@ -1,4 +1,4 @@
-"""A document as a session: its blocks carried out in order against one service, in a folder of its own.
+"""A document as a session: its blocks run in order against one service, in a folder of its own.
 
     sh       run by bash, as printed
     python   executed, all blocks of a document in one namespace; one that begins with "# learners/.../NAME.py" is put
@@ -34,13 +34,12 @@ from tests.harness.redis_server import RedisServer
 
 __all__ = ["RUN", "Differs", "Session", "compare", "programs"]
 
-RUN = ("sh", "python", "http", "json")  # languages of blocks that are carried out
-_VARY = frozenset({"request_id", "digest"})  # strings that are others each time
+RUN = ("sh", "python", "http", "json")  # languages of blocks that are run
+_VARY = frozenset({"request_id", "digest", "time_iso", "redis:payments"})  # strings that are others each time
 _MEASURED = frozenset(  # numbers that are others each time, or on another machine: by where they stand
     [
         "/clock",
         "/expires",
-        "/positions/redis:payments",
         "/seconds",
         "/since_start/label_delay_median",
         "/since_start/label_delay_p90",
@@ -57,39 +56,39 @@ class Differs(Exception):
     """A reply is not as its document shows it."""
 
 
-def compare(shown: Any, actual: Any, at: str = "") -> None:
+def compare(expected: Any, actual: Any, at: str = "") -> None:
     """Raise `Differs` if a reply has other members than the one shown, other types, or other strings."""
-    if isinstance(shown, dict):
+    if isinstance(expected, dict):
         if not isinstance(actual, dict):
             raise Differs(f"{at or '/'} is {actual!r}; an object is shown")
-        named = shown.keys() - {"..."}
+        named = expected.keys() - {"..."}
         missing, more = named - actual.keys(), actual.keys() - named
-        if missing or (more and "..." not in shown):
+        if missing or (more and "..." not in expected):
             raise Differs(f"{at or '/'}: {sorted(missing)} are shown and not there, {sorted(more)} there and not shown")
         for name in named:
             if name not in _VARY:
-                compare(shown[name], actual[name], f"{at}/{name}")
-    elif isinstance(shown, list):
+                compare(expected[name], actual[name], f"{at}/{name}")
+    elif isinstance(expected, list):
         if not isinstance(actual, list):
             raise Differs(f"{at} is {actual!r}; a list is shown")
-        listed = shown[:-1] if shown[-1:] == ["..."] else shown
-        if len(actual) < len(listed) or (len(actual) > len(listed) and listed is shown):
+        listed = expected[:-1] if expected[-1:] == ["..."] else expected
+        if len(actual) < len(listed) or (len(actual) > len(listed) and listed is expected):
             raise Differs(f"{at} has {len(actual)} entries; {len(listed)} are shown")
         for i, item in enumerate(listed):
             compare(item, actual[i], f"{at}/{i}")
-    elif isinstance(shown, (int, float)) and not isinstance(shown, bool):
+    elif isinstance(expected, (int, float)) and not isinstance(expected, bool):
         if isinstance(actual, bool) or not isinstance(actual, (int, float)):
             raise Differs(f"{at} is {actual!r}; a number is shown")
-        if at not in _MEASURED and not _same(shown, actual):
-            raise Differs(f"{at} is {actual!r}; {shown!r} is shown")
-    elif shown != actual:
-        raise Differs(f"{at} is {actual!r}; {shown!r} is shown")
+        if at not in _MEASURED and not _same(expected, actual):
+            raise Differs(f"{at} is {actual!r}; {expected!r} is shown")
+    elif expected != actual:
+        raise Differs(f"{at} is {actual!r}; {expected!r} is shown")
 
 
-def _same(shown: float, actual: float) -> bool:
+def _same(expected: float, actual: float) -> bool:
     """Whether a number is the one shown, to the digits that are."""
-    exponent = Decimal(repr(shown)).as_tuple().exponent  # of the last digit
-    return isinstance(exponent, int) and abs(actual - shown) <= 0.51 * 10.0**exponent
+    exponent = Decimal(repr(expected)).as_tuple().exponent  # of the last digit
+    return isinstance(exponent, int) and abs(actual - expected) <= 0.51 * 10.0**exponent
 
 
 class Session:
@@ -112,6 +111,7 @@ class Session:
             "PYTHONPATH": str(ROOT),
             "RARESTREAM_PORT": str(self._service.port),
             "RARESTREAM_URL": self.url,
+            "XDG_CONFIG_HOME": str(folder / "config"),
         }
 
     def run(self, block: Block) -> None:
@@ -128,7 +128,7 @@ class Session:
         if self._refused is not None:
             raise Differs(f"{self._refused.place} is refused, and no refusal is shown: {self.reply}")
 
-    def _here(self, text: str) -> str:
+    def _localised(self, text: str) -> str:
         text = re.sub(r"(localhost|127\.0\.0\.1):8000", f"127.0.0.1:{self._service.port}", text)
         if "localhost:6379" in text:
             if self._redis is None:
@@ -141,7 +141,7 @@ class Session:
         printed, errors = self.folder / "printed.txt", self.folder / "said.txt"
         with printed.open("wb") as out, errors.open("wb") as err:
             shell = subprocess.Popen(
-                ["bash", "-euo", "pipefail", "-c", self._here(block.text)],
+                ["bash", "-euo", "pipefail", "-c", self._localised(block.text)],
                 cwd=self.folder,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
@@ -163,7 +163,7 @@ class Session:
             path.write_text(block.text[file.end() :])
             return
         with contextlib.chdir(self.folder):
-            exec(compile(self._here(block.text), block.place, "exec"), self.names)
+            exec(compile(self._localised(block.text), block.place, "exec"), self.names)
 
     def _http(self, block: Block) -> None:
         head, _, body = block.text.partition("\n\n")
@@ -178,12 +178,12 @@ class Session:
             self._refused = block
 
     def _json(self, block: Block) -> None:
-        shown = json.loads(block.text)
+        expected = json.loads(block.text)
         try:
-            compare(shown, self.reply)
+            compare(expected, self.reply)
         except Differs as error:
             raise Differs(f"{block.place}: {error}") from None
-        if "code" in shown:
+        if "code" in expected:
             self._refused = None
 
     def __enter__(self) -> Self:

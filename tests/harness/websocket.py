@@ -140,11 +140,11 @@ class Gated(MemoryStore):
         return gate
 
     async def append(
-        self, learner: str, birth: bytes, records: Any, after: int, snapshot: bytes = b""
+        self, learner: str, birth: bytes, records: Any, after: int, snapshot: bytes = b"", reserve: bool = False
     ) -> list[LogEntry]:
         """See `Store`."""
         gate = self.gates.get(learner)
         if gate is not None and not gate.is_set():
             self.waiting.set()
             await gate.wait()
-        return await super().append(learner, birth, records, after, snapshot)
+        return await super().append(learner, birth, records, after, snapshot, reserve)

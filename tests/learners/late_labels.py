@@ -18,14 +18,14 @@ from tests.learners.pipelines import PIPELINES, Pipeline
 Vector = NDArray[np.float64]
 
 
-def some(*names: str) -> Any:
+def pipelines_of(*names: str) -> Any:
     """Return the pipelines of these algorithms for dense rows."""
-    chosen = [pipeline for pipeline in PIPELINES if pipeline.algorithm in names and pipeline.kind == "dense"]
-    assert len(chosen) == len(names)
-    return pytest.mark.parametrize("pipeline", chosen, ids=lambda item: item.algorithm)
+    pipelines = [pipeline for pipeline in PIPELINES if pipeline.algorithm in names and pipeline.kind == "dense"]
+    assert len(pipelines) == len(names)
+    return pytest.mark.parametrize("pipeline", pipelines, ids=lambda item: item.algorithm)
 
 
-SEVERAL = some("cbr-diag", "fofo", "ranksvm", "npsvor", "nsauc")
+SEVERAL = pipelines_of("cbr-diag", "fofo", "ranksvm", "npsvor", "nsauc")
 
 
 def one_of(name: str, kind: str = "dense") -> Pipeline:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -44,22 +45,52 @@ def signed_log(value: float) -> float:
     return math.copysign(math.log(1 + abs(value)), value)
 
 
+def value_read(value: Any) -> tuple[str, Any]:
+    """Read a value by the rule: "number", "whole" (a text that spells one), "name", "missing" or "" for no value."""
+    if isinstance(value, bool):
+        return "name", "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return ("number", value) if isinstance(value, float) or abs(value) <= 2**53 else ("name", str(value))
+    text = unicodedata.normalize("NFC", value.strip())
+    if re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text) and abs(float(text)) <= 1e30:
+        if re.match(r"[+-]?0[0-9]", text):
+            return "name", text
+        if re.fullmatch(r"[+-]?[0-9]+", text):
+            return ("whole", int(text)) if abs(int(text)) <= 2**53 else ("name", text)
+        return "number", float(text)
+    if text.lower() in ("true", "false") and (text.islower() or text.isupper() or text.istitle()):
+        return "name", text.lower()
+    words = "nan na n/a n.a. <na> #n/a #na nat null (null) none nil undefined unknown missing ? - -- . \\n"
+    errors = "#null! #ref! #value! #num! #name? #div/0!"
+    missing = text.lower() in [*words.split(), "#n/a n/a", *errors.split()]
+    return ("missing" if missing else "name" if text else ""), text
+
+
 def named_tokens(
     event: Mapping[str, Any], text: Sequence[str] = (), categorical: Sequence[str] = (), log: Sequence[str] = ()
 ) -> list[tuple[str, float]]:
-    """Spell the features of an event, with the number of each."""
+    """Spell the features of an event whose fields are new to the learner, with the number of each."""
     out: list[tuple[str, float]] = []
-    for name, value in event.items():
-        if isinstance(value, list):
-            out += [(f"{name}={spelling(item)}", 1.0) for item in value]
-        elif isinstance(value, str) and name in text:
-            words = re.findall(r"\w+", value.lower())
+    for key, value in event.items():
+        name = unicodedata.normalize("NFC", str(key).strip())
+        if isinstance(value, (list, tuple)):
+            read = [value_read(item) for item in value]
+            out += [(f"{name}={spelling(item)}", 1.0) for kind, item in read if kind]
+        elif value is None or (kind_and_value := value_read(value))[0] == "":
+            continue
+        elif name in text:
+            body = unicodedata.normalize("NFC", value.strip()) if isinstance(value, str) else spelling(value)
+            words = re.findall(r"\w+", body.lower())
             out += [(f"{name}~{word}", 1.0) for word in words]
             out += [(f"{name}~{words[i]} {words[i + 1]}", 1.0) for i in range(len(words) - 1)]
-        elif isinstance(value, (str, bool)) or (value is not None and name in categorical):
-            out.append((f"{name}={spelling(value)}", 1.0))
-        elif value:
-            out.append((name, signed_log(value) if name in log else float(value)))
+        elif name in log and name not in categorical:
+            if kind_and_value[0] in ("number", "whole") and kind_and_value[1]:
+                out.append((name, signed_log(kind_and_value[1])))
+        elif kind_and_value[0] == "number" and name not in categorical:
+            if kind_and_value[1]:
+                out.append((name, float(kind_and_value[1])))
+        else:
+            out.append((f"{name}={spelling(kind_and_value[1])}", 1.0))
     return out
 
 
@@ -184,6 +215,9 @@ def binned(scores: Any, y: Any, memory: int, rising: bool) -> list[float]:
     return out
 
 
+_SIZES = np.array([abs(bin_edge(b)) for b in range(1284)])
+
+
 def fitted(places: Any, positive: Any, weight: Any, rising: bool) -> Any:
     """Log-odds at the lower edge of each bin (and at the end), from past events."""
     counts = np.array([np.bincount(places, weight * (positive == label), minlength=1283) for label in (False, True)])
@@ -191,12 +225,13 @@ def fitted(places: Any, positive: Any, weight: Any, rising: bool) -> Any:
     rate = (positives + 0.5) / (negatives + positives + 1)
     most = max(1, min(64 if rising else 16, math.floor(min(negatives, positives) / 4)))
     mass = sum(row / (2 * row.sum()) for row in counts if row.sum())
-    groups, start = [], 0
-    for b in range(1283):
-        before, left = mass[start : b + 1].sum(), mass[b + 1 :].sum()
-        if b == 1282 or min(before, left) >= (1 - 1e-9) / most:
+    groups, start, before = [], 0, 0.0
+    after = np.append(np.cumsum(mass[::-1])[::-1], 0.0).tolist()  # the mass of each bin and all above it
+    for b, share in enumerate(mass.tolist()):
+        before += share
+        if b == 1282 or min(before, after[b + 1]) >= (1 - 1e-9) / most:
             groups.append(slice(start, b + 1))
-            start = b + 1
+            start, before = b + 1, 0.0
     sizes = np.array([counts[:, group].sum() + 2 for group in groups])
     shares = np.array([counts[1, group].sum() + 2 * rate for group in groups]) / sizes
     if not rising:
@@ -204,14 +239,14 @@ def fitted(places: Any, positive: Any, weight: Any, rising: bool) -> Any:
             [np.full(g.stop - g.start, math.log(p / (1 - p))) for g, p in zip(groups, shares, strict=True)]
         )
         return np.append(odds, odds[-1])
-    sizes_by_bin = np.concatenate([[abs(bin_edge(b)) for b in range(1284)]])
     folded = counts.sum(axis=0)
-    folded = [folded[641 - j - 1] + folded[642 + j] if j <= 640 else 0.0 for j in range(641)]
-    step = max((j for j in range(1, 641) if 2 * sum(folded[j:]) >= counts.sum()), default=0)
+    folded = np.array([folded[641 - j - 1] + folded[642 + j] for j in range(641)])
+    outside = np.cumsum(folded[::-1])[::-1]
+    step = max((j for j in range(1, 641) if 2 * outside[j] >= counts.sum()), default=0)
     typical = bin_edge(642 + step)
     edges = np.arange(1284)
     j = np.where(edges >= 642, edges - 642, 641 - edges)
-    spread = np.where(j <= step, sizes_by_bin / typical, 1 + (j - step) * math.log(2) / 16)
+    spread = np.where(j <= step, _SIZES / typical, 1 + (j - step) * math.log(2) / 16)
     spread = np.where(edges >= 642, spread, -spread)
     middles = (spread[1:] + spread[:-1]) / 2
     risen = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -34,6 +34,8 @@ _PARAMS = {
     "cbr-diag": {"capacity": 3},
     "nsauc": {"capacity": 4},
     "npsvor": {"capacity": 20},
+    "forest": {"trees": 3, "leaf_events": 1},
+    "gbdt": {"trees": 3, "leaf_events": 2},
 }
 
 
@@ -59,7 +61,7 @@ class Pipeline:
         params = _PARAMS.get(self.algorithm, {})
         small: dict[str, Any] = {"window": 40, "remembered_ids": 25, "seed": 7}
         if self.batch:
-            small |= {"refit_every": 20, "refit_window": 30}
+            small |= {"refit_every": 20, "refit_window": 60 if self.algorithm == "auto" else 30}
         if "embedding" in self.traits.defaults:
             small["embedding"] = {"components": 6, "warmup": 25}
         return Config.of(
@@ -157,19 +159,37 @@ PIPELINES = [
 ]
 
 
+_KINDS = {name: [pipeline.kind for pipeline in PIPELINES if pipeline.algorithm == name] for name in algorithms()}
+# those of the plain tier: one kind of features for each algorithm, in turn
+PLAIN = [Pipeline(name, kinds[i % len(kinds)]) for i, (name, kinds) in enumerate(_KINDS.items())]
+
+
 def parametrize(pipelines: Sequence[Pipeline]) -> pytest.MarkDecorator:
-    """Run a test with each pipeline; the plain tier has one kind of features for each algorithm, in turn."""
-    kinds = {name: [pipeline.kind for pipeline in PIPELINES if pipeline.algorithm == name] for name in algorithms()}
-    plain = {Pipeline(name, kinds[name][i % len(kinds[name])]) for i, name in enumerate(kinds)}
+    """Run a test with those of `PLAIN`; campaigns have every pipeline."""
     marked = [
         pytest.param(
             pipeline,
             id=f"{pipeline.algorithm}-{pipeline.kind}",
-            marks=() if pipeline in plain else (pytest.mark.integration,),
+            marks=() if pipeline in PLAIN else (pytest.mark.campaign,),
         )
         for pipeline in pipelines
     ]
     return pytest.mark.parametrize("pipeline", marked)
+
+
+def crossed(name: str, values: Sequence[Any], usual: Callable[[int], Any]) -> pytest.MarkDecorator:
+    """Run a test with each pipeline and each value, of which `usual` gives one for the place of an algorithm.
+
+    The plain tier has those of `PLAIN` with their usual value, and all of cbr-diag. Campaigns have the rest.
+    """
+    places = {algorithm: place for place, algorithm in enumerate(_KINDS)}
+    cases = []
+    for pipeline in PIPELINES:
+        for value in values:
+            plain = pipeline in PLAIN and value == usual(places[pipeline.algorithm])
+            marks = () if plain or pipeline.algorithm == "cbr-diag" else (pytest.mark.campaign,)
+            cases.append(pytest.param(pipeline, value, id=f"{pipeline.algorithm}-{pipeline.kind}-{value}", marks=marks))
+    return pytest.mark.parametrize(("pipeline", name), cases)
 
 
 ONLINE = parametrize([pipeline for pipeline in PIPELINES if not pipeline.batch])

@@ -35,19 +35,19 @@ def column_bytes(scores: Predictions) -> list[bytes]:
 @pytest.mark.parametrize("calibrated", KINDS, ids=lambda item: item.kind)
 @pytest.mark.parametrize("objective", [Threshold(), BUDGET, Threshold("cost", field="amount")], ids=str)
 def test_a_node_recording_remote_predictions_has_the_same_state(calibrated: Calibration, objective: Threshold) -> None:
-    there, here = BinaryDecision(calibrated, objective), BinaryDecision(calibrated, objective)
+    remote, local = BinaryDecision(calibrated, objective), BinaryDecision(calibrated, objective)
     values, y, costs, clocks = stream(400)
     for start in range(0, 400, 80):
         learnt, served = slice(start, start + 30), slice(start + 30, start + 80)
         decided = np.arange(30) % 2 == 0
         outcomes = [
-            item.learn(values[learnt], y[learnt], decided, costs[learnt], clocks[learnt]) for item in (there, here)
+            item.learn(values[learnt], y[learnt], decided, costs[learnt], clocks[learnt]) for item in (remote, local)
         ]
         assert column_bytes(outcomes[0]) == column_bytes(outcomes[1])
-        scores = there.serve(values[served], costs[served], clocks[served])
-        here.note(scores, clocks[served])
-        assert bits(there) == bits(here)
-    assert column_bytes(there.preview(values, costs)) == column_bytes(here.preview(values, costs))
+        scores = remote.serve(values[served], costs[served], clocks[served])
+        local.note(scores, clocks[served])
+        assert bits(remote) == bits(local)
+    assert column_bytes(remote.preview(values, costs)) == column_bytes(local.preview(values, costs))
 
 
 def test_a_frozen_copy_stays_and_a_restored_copy_continues() -> None:

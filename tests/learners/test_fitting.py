@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.learners.streams import auc
 
 FITTED = [pipeline for pipeline in PIPELINES if pipeline.batch or "embedding" in pipeline.traits.defaults]
 EACH = parametrize(FITTED)
-EMBEDDED = ("nsauc", "noam", "nsolam", "nbauc", "rbf-ranksvm")
+EMBEDDED = ("nsauc", "noam", "nsolam", "nsvmsgd2", "nbauc", "rbf-ranksvm")
 
 
 def rings(n: int, seed: int) -> tuple[Any, Vector]:
@@ -31,14 +32,21 @@ def rings(n: int, seed: int) -> tuple[Any, Vector]:
     return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1), y
 
 
+@functools.cache
+def learnt_at_once(pipeline: Pipeline, seed: int) -> tuple[list[Any], Vector, list[str], Learner, Vector]:
+    """Return features, labels and ids of 90 events, a learner that learnt them by one call, and their scores."""
+    carried, y = events(pipeline, 90, seed)
+    ids = [f"e{i % 80}" for i in range(90)]
+    learner = pipeline.learner()
+    return carried, y, ids, learner, learner.learn(carried, y, ids=ids)
+
+
 @EACH
 @given(cuts=st.lists(st.integers(0, 90), max_size=6), seed=st.integers(0, 1))
 @settings(max_examples=3)
 def test_the_library_fits_at_the_same_events_for_any_batching(pipeline: Pipeline, cuts: list[int], seed: int) -> None:
-    carried, y = events(pipeline, 90, seed)
-    full, parts = pipeline.learner(), pipeline.learner()
-    ids = [f"e{i % 80}" for i in range(90)]
-    outcome = full.learn(carried, y, ids=ids)
+    carried, y, ids, full, outcome = learnt_at_once(pipeline, seed)
+    parts = pipeline.learner()
     pieces = [parts.learn(carried[a:b], y[a:b], ids=ids[a:b]) for a, b in pairwise([0, *sorted(cuts), 90])]
     assert np.concatenate(pieces).tobytes() == outcome.tobytes()
     assert parts.digest() == full.digest()
@@ -79,12 +87,13 @@ def test_replaying_a_log_with_fits_gives_the_same_bits(pipeline: Pipeline, late:
     fits = [record for record in log if isinstance(record, FitResult)]
     assert len(fits) == (1 if not pipeline.batch else 4 if late == 0 else 2)
     assert replayed(pipeline, log).digest() == learner.digest()
-    for after in range(len(log)):  # a snapshot anywhere, and the log from there
-        early = replayed(pipeline, log[:after])
+    early = pipeline.learner()
+    for after, following in enumerate(log):  # a snapshot anywhere, and the log from there
         again = Learner.restored(early.config, copied(early))
         for record in log[after:]:
             again.apply(record)
         assert again.digest() == learner.digest()
+        early.apply(following)
 
 
 @EACH
@@ -199,6 +208,22 @@ def test_a_batch_algorithm_waits_for_both_classes() -> None:
     assert "120" in (weighted.view().not_ready or "")
 
 
+def test_auto_waits_for_five_events_of_each_class() -> None:
+    X, y = rings(400, seed=4)
+    rare = np.where(np.arange(400) < 250, -1.0, y)
+    fifth = int(np.flatnonzero(rare > 0)[4])
+    digests = set()
+    for cuts in ([], [210], [230, 260], list(range(240, fifth))):
+        learner = create("auto", dim=2)
+        for a, b in pairwise([0, *cuts, fifth]):
+            learner.learn(X[a:b], rare[a:b])
+        assert (learner.view().fitted_events, learner.fit_due) == (0, False)
+        learner.learn(X[fifth:], rare[fifth:])
+        assert learner.view().fitted_events > fifth
+        digests.add(learner.digest())
+    assert len(digests) == 1
+
+
 def test_nothing_is_called_positive_before_the_first_fit() -> None:
     X, y = rings(150, seed=7)
     learner = create("ranksvm", dim=2, refit_every=100, refit_window=100)
@@ -225,7 +250,7 @@ def test_a_fit_with_non_finite_numbers_is_refused(monkeypatch: pytest.MonkeyPatc
     X, y = rings(100, seed=9)
     ranksvm = algorithms()["ranksvm"]
     fit = ranksvm.fit  # type: ignore[attr-defined]
-    monkeypatch.setattr(ranksvm, "fit", lambda *these: fit(*these)._replace(w=np.array([1.0, np.nan])))
+    monkeypatch.setattr(ranksvm, "fit", lambda *arguments: fit(*arguments)._replace(w=np.array([1.0, np.nan])))
     learner = create("ranksvm", dim=2)
     digest = learner.digest()
     with pytest.raises(ValueError, match="finite"):

@@ -15,9 +15,10 @@ import pytest
 from numba.core import config as numba_config
 
 from learners import Config, InvalidInput, Learner, algorithms, create, restore
+from learners.algorithms import model_scores
 from learners.algorithms.auc import cbr
 from learners.features import kernel_approximation
-from learners.fitting import FitJob
+from learners.model import FitJob
 from learners.numerics import packed_symmetric
 from learners.numerics.arrays import Matrix, Sparse, Vector
 from learners.numerics.float32 import initial, nearest, stored
@@ -58,7 +59,7 @@ def test_the_declared_arrays_are_float32_and_the_others_unchanged(algorithm: Any
 
 # Of the bytes of a state with many columns: sums and means over the whole stream, of rows or of weights, stay float64,
 # and the places of numbers are whole numbers.
-_SHARE = {"loam-ada": 0.75, "solam": 0.75, "nsolam": 0.75, "opaucs": 0.76}
+_SHARE = {"auto": 0.873, "loam-ada": 0.75, "solam": 0.75, "nsolam": 0.75, "opaucs": 0.76}
 
 
 @pytest.mark.parametrize("name", algorithms())
@@ -76,6 +77,7 @@ def test_a_state_uses_half_the_memory(name: str) -> None:
 
 
 @EVERY
+@pytest.mark.campaign
 def test_dtypes_are_preserved_during_learning(pipeline: Pipeline) -> None:
     learner = pipeline.learner(precision="float32")
     carried, y = events(pipeline, 70)
@@ -112,7 +114,7 @@ def test_scores_are_close_to_those_of_float64(algorithm: Any, convert: Any) -> N
     assert abs(auc(single[300:], y[300:]) - auc(double[300:], y[300:])) < 2e-3
 
 
-@pytest.mark.parametrize("name", [name for name, algorithm in algorithms().items() if hasattr(algorithm, "fit")])
+@pytest.mark.parametrize("name", [name for name, algorithm in algorithms().items() if not hasattr(algorithm, "learn")])
 def test_fits_are_close_to_those_of_float64(name: str) -> None:
     algorithm = algorithms()[name]
     X, y = stream(600, 6, seed=2, share=0.3, gap=0.7)
@@ -204,7 +206,9 @@ def test_a_frozen_scorer_stays_and_predicts_the_learnt_scores(pipeline: Pipeline
         assert predictions.tobytes() == before.scores.tobytes()
     learner.learn(carried[61:], labels[61:])
     assert frozen.score(rows).scores.tobytes() == before.scores.tobytes()
-    assert learner.scorer().score(rows).scores.tobytes() != before.scores.tobytes() or pipeline.traits.ordinal
+    every = learner.encode(carried)
+    moved = learner.scorer().score(every).scores.tobytes() != frozen.score(every).scores.tobytes()
+    assert moved or pipeline.traits.ordinal
 
 
 # Numbers beyond float32
@@ -217,7 +221,7 @@ def test_rows_beyond_float32_keep_the_state_finite(algorithm: Any, convert: Any,
     X[20:25] *= size
     params = algorithm.Params()
     state, scores = run(algorithm, params, convert(X), labels_for(algorithm, y), precision="float32")
-    for array in (*state, *algorithm.weights(params, state), scores):
+    for array in (*state, model_scores(algorithm.weights(params, state), convert(X[:20])), scores):
         assert np.isfinite(array).all()
 
 
@@ -307,15 +311,15 @@ def test_a_state_of_the_wrong_precision_is_refused(pipeline: Pipeline) -> None:
     carried, y = events(pipeline, 30)
     for learner in learners:
         learner.learn(carried, _labels(pipeline, y))
-    for learner, other, wanted in ((*learners, "float64"), (*learners[::-1], "float32")):
+    for learner, other, dtype in ((*learners, "float64"), (*learners[::-1], "float32")):
         digest = learner.digest()
         with pytest.raises(InvalidInput) as refused:
             learner.apply(Rollback(1, copied(other)))
         details = {problem.pointer: problem.detail for problem in refused.value.problems}
         for name in pipeline.traits.halved:
-            assert f"expected {wanted} of" in details[f"/algorithm.{name}"]
+            assert f"expected {dtype} of" in details[f"/algorithm.{name}"]
         assert learner.digest() == digest
-        with pytest.raises(InvalidInput, match=wanted):
+        with pytest.raises(InvalidInput, match=dtype):
             restore(learner.config.to_json(), copied(other))
     assert learners[0].digest() != learners[1].digest()
 

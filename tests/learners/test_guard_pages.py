@@ -25,6 +25,7 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.long
+@pytest.mark.campaign
 def test_every_algorithm_stays_within_its_arrays() -> None:
     places = [f"tests/learners/{place}" for place in PLACES]
     ended = _run("-m", "pytest", "-n", "0", "-q", "-p", "tests.learners.guard_pages", "-p", "no:cacheprovider", *places)

@@ -69,12 +69,12 @@ def test_merged_batches_equal_the_events_in_their_order(sparse: bool, data: st.D
     assert numbers.ids == expected.ids
     assert numbers.late is not None
     assert expected.late is not None
-    for column, wanted in zip(numbers.late, expected.late, strict=True):
-        np.testing.assert_array_equal(column, wanted)
+    for column, expected_column in zip(numbers.late, expected.late, strict=True):
+        np.testing.assert_array_equal(column, expected_column)
     assert numbered(numbers) == numbered(expected)
     assert [numbers.labels[i] for i in at] == first.labels.tolist()
     if isinstance(numbers.rows, Sparse) and isinstance(expected.rows, Sparse):
-        for column, wanted in zip(numbers.rows, expected.rows, strict=True):
-            np.testing.assert_array_equal(column, wanted)
+        for column, expected_column in zip(numbers.rows, expected.rows, strict=True):
+            np.testing.assert_array_equal(column, expected_column)
     else:
         np.testing.assert_array_equal(numbers.rows, expected.rows)

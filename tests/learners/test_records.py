@@ -33,10 +33,10 @@ from tests.learners.late_labels import (
     one_of,
     other_labels,
     outcome_of,
+    pipelines_of,
     said_columns,
     said_of,
     same,
-    some,
     state_but,
 )
 from tests.learners.pipelines import Pipeline, batch, bits, copied, events
@@ -134,6 +134,22 @@ def test_served_events_advance_the_clock_and_the_coverage(pipeline: Pipeline) ->
     assert learner.figures()["window"]["label_coverage"] == 0.4
 
 
+def test_the_use_of_a_budget_is_that_of_the_present_unit() -> None:
+    pipeline = one_of("cbr-diag")
+    learner = pipeline.learner(threshold={"objective": "budget", "alerts": 4, "unit_seconds": 100.0})
+    carried, y = events(pipeline, 42)
+    assert learner.view().alert_budget == {"alerts": 0, "limit": 4.0, "resets": None}
+    learner.apply(batch(learner, carried[:40], y[:40], times=np.full(40, 250.0)))
+    outcome = outcome_of(learner, batch(learner, carried[40:41], y[40:41], times=np.full(1, 320.0)))
+    assert learner.view().alert_budget == {"alerts": outcome.decisions.sum(), "limit": 4.0, "resets": 400.0}
+    record = replace(served(pipeline, named(3), np.full(3, 399.0)), decisions=np.ones(3, dtype=np.int64))
+    learner.apply(record)
+    assert learner.view().alert_budget == {"alerts": outcome.decisions.sum() + 3, "limit": 4.0, "resets": 400.0}
+    for other in ({"objective": "budget", "rate": 0.1}, {"objective": "f1"}):
+        assert pipeline.learner(threshold=other).view().alert_budget is None
+    assert one_of("npsvor").learner().view().alert_budget is None
+
+
 def test_a_budget_counts_served_events_and_not_their_later_labels() -> None:
     pipeline = one_of("cbr-diag")
     budget = {"objective": "budget", "alerts": 4, "unit_seconds": 100.0}
@@ -152,7 +168,7 @@ def test_a_budget_counts_served_events_and_not_their_later_labels() -> None:
     assert outcome.decisions.sum() <= 1  # of four alerts three were given
 
 
-@some("cbr-diag", "ranksvm")
+@pipelines_of("cbr-diag", "ranksvm")
 def test_predictions_before_readiness_count_as_traffic_only(pipeline: Pipeline) -> None:
     learner, ready = pipeline.learner(), pipeline.learner()
     record = served(pipeline, named(30), 1e9 + np.arange(30.0))
@@ -188,7 +204,7 @@ def test_changed_settings_take_effect_and_keep_the_learnt_state() -> None:
     assert learner.threshold == 0.25
     assert (learner.config.figures.k, learner.config.late.max_events) == (7, 9)
     moved = [name for name, array in learner.state().items() if before[name].tobytes() != array.tobytes()]
-    assert [name for name in moved if not name.startswith("threshold.")] == []
+    assert [name for name in moved if not name.startswith("threshold.")] == ["life.journal"]
     assert learner.figures()["window"]["precision_at_k"] is not None
     assert plain.figures()["window"]["precision_at_k"] is None
     assert learner.digest() != plain.digest()

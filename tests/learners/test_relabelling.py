@@ -23,12 +23,12 @@ from tests.learners.late_labels import (
     one_of,
     other_labels,
     outcome_of,
+    pipelines_of,
     refit,
     said_columns,
     said_of,
     same,
     scopes,
-    some,
     state_but,
 )
 from tests.learners.pipelines import Pipeline, batch, events
@@ -36,7 +36,7 @@ from tests.learners.pipelines import Pipeline, batch, events
 APPLIED, DUPLICATE, RELABELLED, UNKNOWN = Status.APPLIED, Status.DUPLICATE, Status.RELABELLED, Status.UNKNOWN
 # what a learner has learnt, without the account of its decisions
 LEARNT = ("algorithm.", "columns.", "embedding.", "scaling.", "calibration.", "retained.")
-ONLINE = some("cbr-diag", "fofo", "npsvor")
+ONLINE = pipelines_of("cbr-diag", "fofo", "npsvor")
 
 
 def pipeline_twin(pipeline: Pipeline, carried: list[Any], y: Vector) -> Learner:
@@ -47,7 +47,9 @@ def pipeline_twin(pipeline: Pipeline, carried: list[Any], y: Vector) -> Learner:
 
 @SEVERAL
 def test_late_labels_train_the_model_and_metrics_use_the_served_prediction(pipeline: Pipeline) -> None:
-    learner, plain = pipeline.learner(), pipeline.learner()
+    # no decision depends on those of other events
+    free = {} if pipeline.traits.ordinal else {"threshold": {"objective": "f1", "cautious": False}}
+    learner, plain = pipeline.learner(**free), pipeline.learner(**free)
     carried, y = events(pipeline, 60)
     predictions = said_of(pipeline, 60, y=y)
     predictions.served[::7] = False  # these come with their features, and are scored and decided now
@@ -98,7 +100,7 @@ def test_a_label_by_id_is_unknown_a_duplicate_or_a_correction(pipeline: Pipeline
     assert outcome_of(learner, bare(labels, named(3), learner)).status.tolist() == [DUPLICATE] * 3
 
 
-@some("cbr-diag", "ranksvm")
+@pipelines_of("cbr-diag", "ranksvm")
 def test_assumed_negatives_are_counted_and_never_override(pipeline: Pipeline) -> None:
     learner = pipeline.learner()
     carried, y = events(pipeline, 12)
@@ -189,7 +191,7 @@ def test_an_online_algorithm_relearns_a_corrected_event(pipeline: Pipeline) -> N
     assert learner.figures()["events"] == 30
 
 
-@some("ranksvm", "svc")
+@pipelines_of("ranksvm", "svc")
 def test_the_next_fit_of_a_batch_algorithm_uses_the_corrected_label(pipeline: Pipeline) -> None:
     learner, right = (pipeline.learner(remembered_ids=100) for _ in range(2))
     carried, y = events(pipeline, 60)

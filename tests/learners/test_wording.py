@@ -12,28 +12,32 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learners import create
+from learners import CostChoice, ThresholdReview, create
 from learners.algorithms._pairwise_hinge import PairLoss
 from learners.algorithms.auc import cbr_diag
 from learners.algorithms.baselines import oam, ranksvm, svc
-from learners.algorithms.ordinal import npsvor
+from learners.algorithms.ordinal import npsvor, npsvor_batch
 from learners.comparison import ComparedBatch
 from learners.config import Config
 from learners.decisions.threshold import Threshold
+from learners.explain import explain_scores
 from learners.features import kernel_approximation
 from learners.features.feature_kinds import Dense, SparseColumns
 from learners.features.kernel_approximation import Embedding
-from learners.features.named import Named
+from learners.features.labels import Labels
+from learners.features.named import Field, Named, Table
 from learners.metrics import definitions
 from learners.metrics.binary import BinaryMetrics
 from learners.metrics.definitions import NO_SPREAD, MetricSettings, Undefined
-from learners.metrics.history import MetricHistory
+from learners.metrics.history import ROWS, MetricHistory
 from learners.metrics.ordinal import RankMetrics
 from learners.metrics.ranking import ranking_figures
 from learners.metrics.stream_stats import StreamStats
 from learners.numerics.arrays import Sparse
 from learners.settings import InvalidInput, Problem, show
+from tests.learners.metrics.test_cumulative import Events, sketched
 from tests.learners.metrics.test_definitions import RANKED
+from tests.learners.metrics.test_history import impossible
 from tests.learners.metrics.test_stream_stats import Step, feed
 from tests.learners.streams import as_sparse, run, stream
 from tests.learners.test_comparison import compared, cut, record
@@ -80,13 +84,21 @@ ERRORS: list[tuple[Callable[[], Any], str]] = [
         "no rows; expected at least one to fit an embedding to",
     ),
     (
-        lambda: kernel_approximation.look(EMBEDDING, kernel_approximation.fit(EMBEDDING, X, 1), X[:, :2]),
+        lambda: kernel_approximation.transform(EMBEDDING, kernel_approximation.fit(EMBEDDING, X, 1), X[:, :2]),
         "rows have 2 columns; expected 3, as in the fit",
     ),
     (lambda: history(("events", "clock")), "the first columns are ('events', 'clock'); expected events, clock, served"),
     (lambda: history().add(np.array([20.0, 0.0, 0.0])), "a row of 20 steps; expected 10"),
     (lambda: history().view().points(step=0.0), "step is 0.0; expected more than 0"),
     (lambda: create("nbauc", dim=2).fit(), "there are no events to fit to"),
+    (
+        lambda: fit(npsvor_batch, np.full(4, 3.0)),
+        "of the events with a weight above 0 all have rank 3; expected events of at least two ranks",
+    ),
+    (
+        lambda: npsvor_batch.fit(npsvor_batch.Params(), X, 3, RANKS, np.zeros(4), 0),
+        "of the events with a weight above 0 there are none; expected events of at least two ranks",
+    ),
 ]
 PROBLEMS: list[tuple[Callable[[], Any], list[tuple[str, str]]]] = [
     (
@@ -108,8 +120,8 @@ PROBLEMS: list[tuple[Callable[[], Any], list[tuple[str, str]]]] = [
         [("", "is not a CSR matrix: expected float64 data, int64 indices and int64 row ends")],
     ),
     (
-        lambda: Named(text=("a",)).encode([{"a": "x " * 2**16}]),
-        [("/0", "has more than 65536 features; expected at most so many")],
+        lambda: Named().encode([{"a": ["x"] * (2**16 + 1)}]),
+        [("/0/a", "brings the event to more than 65536 features; expected at most so many")],
     ),
     (
         lambda: compared(record(20, seed=0)).apply(record(20, seed=1, m=2)),
@@ -139,6 +151,140 @@ PROBLEMS: list[tuple[Callable[[], Any], list[tuple[str, str]]]] = [
     ),
     (lambda: Sample.of(NOTHING), [("", "is null; expected an object")]),
 ]
+
+
+NUMBER, MAGNITUDE = "expected a finite number", "expected at most 1e+30 in magnitude"
+TABLE = Table(fields=(Field("amount", "numeric"), Field("country", "categorical"), Field("fee", "numeric")))
+DENSE, SPARSE, NAMED = Dense(dim=2), SparseColumns(dim=10), Named(categorical=("c",), log=("log",))
+EVENTS: list[tuple[Any, Any, str, str]] = [  # features, an event, a pointer from it on, and what is wrong
+    (DENSE, [1.0], "", "has 1 numbers; expected 2"),
+    (DENSE, np.array(1.0), "", "is array(1.); expected a list of 2 numbers"),
+    (DENSE, {"x": 1}, "", "is {'x': 1}; expected a list of 2 numbers"),
+    (DENSE, [1.0, -np.inf], "/1", f"is -inf; {NUMBER}"),
+    (DENSE, [-2e30, 1.0], "/0", f"is -2e+30; {MAGNITUDE}"),
+    (DENSE, [1.0, None], "/1", "is null; expected a number"),
+    (DENSE, [1.0, True], "/1", "is true; expected a number"),
+    (SPARSE, ([5, 3], [1, 1]), "/indices/1", "is 3 after 5; expected ascending, distinct columns"),
+    (SPARSE, ([10], [1]), "/indices/0", "is 10; expected a whole number from 0 to 9"),
+    (SPARSE, (["1"], [1]), "/indices/0", "is '1'; expected a whole number from 0 to 9"),
+    (SPARSE, ([1, 2], [1]), "/values", "has 1 numbers for 2 indices"),
+    (SPARSE, (3, [1]), "/indices", "is 3; expected a list of columns"),
+    (SPARSE, ([1], "1"), "/values", "is '1'; expected a list of numbers"),
+    (SPARSE, ([1], [np.nan]), "/values/0", f"is nan; {NUMBER}"),
+    (SPARSE, ([1], [2e30]), "/values/0", f"is 2e+30; {MAGNITUDE}"),
+    (SPARSE, ([1], ["1"]), "/values/0", "is '1'; expected a number"),
+    (SPARSE, (list(range(65_537)), [1] * 65_537), "/indices", "has 65537 columns; expected at most 65536"),
+    (SPARSE, [1], "", "is [1]; expected a pair: indices and values"),
+    (NAMED, [["a", 1]], "", "is [['a', 1]]; expected an object of names and values"),
+    (NAMED, {"a": np.nan}, "/a", f"is nan; {NUMBER}"),
+    (NAMED, {"a": 2e30}, "/a", f"is 2e+30; {MAGNITUDE}"),
+    (NAMED, {"a": {"x": 1}}, "/a", "is {'x': 1}; expected a number, string, boolean, list of tokens or null"),
+    (NAMED, {"a": ["x", None]}, "/a/1", "is null; expected a string, number or boolean"),
+    (NAMED, {"log": "twelve"}, "/log", "is 'twelve'; expected a number or null, as its log is taken"),
+    (NAMED, {"n" * 257: 1}, "/" + "n" * 200, "is a name of 257 characters; expected at most 256"),
+    (NAMED, {"a": 1, " a": 2}, "/ a", "is the name of another field, too, once trimmed and in form NFC"),
+    (TABLE, {"ammount": 1}, "/ammount", "is not declared; declared fields are amount, country, fee"),
+    (TABLE, {"amount": "12 EUR"}, "/amount", "is '12 EUR'; expected a number or null"),
+    (TABLE, {"amount": np.nan}, "/amount", "is nan; expected a finite number or null"),
+    (TABLE, {"fee": 2e30}, "/fee", f"is 2e+30; {MAGNITUDE} or null"),
+    (TABLE, {"country": ["DE"]}, "/country", "is ['DE']; expected a string, boolean, finite number or null"),
+    (
+        Table(fields=TABLE.fields, extra="ignore"),
+        {"Amount": 1.0},
+        "",
+        "has none of the declared fields, which are amount, country, fee",
+    ),
+]
+SETTINGS: list[tuple[str, Any, str]] = [  # of `Sample`
+    ("count", 0, "is 0; expected at least 1"),
+    ("count", 1_000_001, "is 1000001; expected at most 1000000"),
+    ("count", 1.5, "is 1.5; expected a whole number"),
+    ("count", None, "is null; expected a whole number"),
+    ("share", 0, "is 0; expected more than 0"),
+    ("share", 1.0, "is 1; expected less than 1"),
+    ("share", np.nan, "is nan; expected a finite number"),
+    ("share", [0.5], "is [0.5]; expected a finite number"),
+    ("kind", "c", "is 'c'; expected one of a, b"),
+    ("limit", "much", "is 'much'; expected a finite number or null"),
+    ("flag", 1, "is 1; expected true or false"),
+    ("names", ["x", 1], "is ['x', 1]; expected a list, each item a string (of valid Unicode)"),
+    ("names", ["\ud800"], "is ['\\ud800']; expected a list, each item a string (of valid Unicode)"),
+]
+LABELS: list[tuple[Labels, Any, str, str]] = [
+    (Labels(), [1, 2], "/labels/1", "is 2; expected -1, 0 or 1, or a boolean"),
+    (Labels(), np.array(["0"]), "/labels/0", "is np.str_('0'); expected -1, 0 or 1, or a boolean"),
+    (Labels(), "01", "/labels", "is '01'; expected a list of labels"),
+    (Labels(ranks=3), [1, 4], "/labels/1", "is 4; expected a rank: a whole number from 1 to 3"),
+]
+EXPLAINED: list[tuple[str, int, Any, str, str]] = [  # algorithm, events, features of each, pointer and what is wrong
+    ("redsvm", 1, 1, "", "explanations are for learners of two classes; redsvm predicts ranks"),
+    ("oam", 1, 0, "/explain", "is 0; expected a whole number from 1 to 1000"),
+    ("oam", 101, 1000, "/explain", "is 1000 for each of 101 events; expected at most 100000 features in all"),
+]
+
+
+def details(action: Callable[[], Any]) -> list[tuple[str, str]]:
+    """Return pointer and detail of all problems of a refused action."""
+    with pytest.raises(InvalidInput) as caught:
+        action()
+    return [(problem.pointer, problem.detail) for problem in caught.value.problems]
+
+
+def test_events() -> None:
+    for features, event, pointer, detail in EVENTS:
+        assert details(lambda features=features, event=event: features.encode([event])) == [(f"/0{pointer}", detail)]
+
+
+def test_settings_and_labels() -> None:
+    for name, value, detail in SETTINGS:
+        assert details(lambda name=name, value=value: Sample.of({"count": 1, name: value})) == [(f"/{name}", detail)]
+    for kind, labels, pointer, detail in LABELS:
+        assert details(lambda kind=kind, labels=labels: kind.read(labels)) == [(pointer, detail)]
+
+
+@pytest.mark.parametrize(
+    ("field", "detail"),
+    [
+        ("body", "is 'body', which is declared as text; expected a feature whose numbers are amounts"),
+        ("shop", "is 'shop', which is declared as categorical; expected a feature whose numbers are amounts"),
+        ("f" * 257, "has 257 characters; expected at most 256"),
+    ],
+)
+def test_cost_fields(field: str, detail: str) -> None:
+    features = {"kind": "named", "text": ["body"], "categorical": ["shop"]}
+    threshold = {"objective": "cost", "field": field}
+    config = Config.of({"algorithm": "fofo", "features": features, "threshold": threshold})
+    assert [(problem.pointer, problem.detail) for problem in config.objections()] == [("/threshold/field", detail)]
+
+
+WARNINGS = [
+    (
+        {"algorithm": "nsauc", "features": {"kind": "dense", "dim": 2}},
+        "is nsauc, whose steps shrink from the first pair on: if few positives come early, they set its direction, "
+        "and it may rank worse than chance; choose auto, unless classes are balanced",
+    ),
+    (
+        {"algorithm": "loam-ada", "features": {"kind": "named", "text": ["subject", "body"]}},
+        "declares text (subject, body), but loam-ada compares means of classes, which say little of rare words; "
+        "choose auto, or fofo for the lowest cost",
+    ),
+    (
+        {"algorithm": "cbr", "features": {"kind": "dense", "dim": 2}},
+        "is cbr, whose score has no intercept: if the share of positives moves, scores of different times do not "
+        "compare, and it may rank worse than chance; choose auto, unless the share is steady",
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "detail"), WARNINGS)
+def test_warnings(values: dict[str, Any], detail: str) -> None:
+    assert [warning.detail for warning in Config.of(values).warnings()] == [detail]
+
+
+def test_explanations() -> None:
+    for algorithm, n, k, pointer, detail in EXPLAINED:
+        scorer = create(algorithm, dim=1, **({"ranks": 3} if algorithm == "redsvm" else {})).scorer()
+        assert details(lambda scorer=scorer, n=n, k=k: explain_scores(scorer, [[1.0]] * n, k)) == [(pointer, detail)]
 
 
 @pytest.mark.parametrize(("action", "sentence"), ERRORS)
@@ -195,6 +341,24 @@ def test_reasons_of_undefined_metrics() -> None:
     assert figures["/window/f1"] == "no positive in the window"
 
 
+def test_reasons_of_thresholds_without_figures() -> None:
+    learner = create("fofo", dim=2, threshold={"objective": "cost", "field": "0"})
+    learner.learn(np.ones((3, 2)), np.zeros(3))
+    undefined = ThresholdReview.of(learner).points(2, CostChoice())["undefined"]
+    assert undefined["/costs"] == undefined["/points/cost"]
+    assert undefined == undefined | {
+        "/points/recall": "no positive in the window",
+        "/points/cost": "the cost of a missed positive depends on '0', and the window has no values of features",
+        "/points/alerts_per_day": "fewer than two labelled events with a time in the window",
+        "/live": "no labelled positive has been learnt yet",
+    }
+    preview = ThresholdReview.of(learner).preview(learner.config, CostChoice())["undefined"]
+    assert preview["/preview"] == "decisions depend on '0', and the window has no values of features"
+    learner = create("fofo", dim=2)
+    empty = ThresholdReview.of(learner).points(2, CostChoice())["undefined"]
+    assert empty["/points"] == empty["/actual/cost"] == "no labelled events in the window"
+
+
 @pytest.mark.parametrize(
     ("negatives", "positives", "reasons"),
     [
@@ -217,6 +381,40 @@ def test_reasons_name_the_missing_class(
         reasons = reasons | {"precision_at_k": "fewer than 4 labelled events"}
     assert undefined.reasons == {f"/{scope}/{name}": f"{reason} {where}" for name, reason in reasons.items()}
     assert {name for name, value in result.items() if value is None} == set(reasons)
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        ([], "no labelled events yet"),
+        ([False, False], "no positives yet"),
+        ([True, True], "no negatives yet"),
+        ([True, False, False], "only one positive yet"),
+        ([True, True, False], "only one negative yet"),
+        ([True, True, False, False], f"{NO_SPREAD} yet"),
+    ],
+)
+def test_reasons_of_a_sketch_without_an_interval(labels: list[bool], reason: str) -> None:
+    _, undefined = sketched(Events(np.arange(len(labels)), labels)).view().figures(MetricSettings(k=4))
+    assert undefined["/since_start/auc_interval"] == reason
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "sentence"),
+    [
+        ("count", 0, -1, f"has numbers from -1 to -1; expected 0 to {2 * 2**53 // 10}"),
+        ("count", 0, 64, "is 64, which needs 1 levels, not 2"),
+        ("count", 0, 200, "is 200, which needs 3 levels, not 2"),
+        ("rows", 0, 5.0, "has steps in level 0 that are not those of rows 1 strides apart"),
+        ("rows", 4 * (ROWS + 1), np.nan, "has steps in level 1 that are not those of rows 2 strides apart"),
+        ("rows", 4 * 7 + 2, 1.0, "has steps in level 0 that are not those of rows 1 strides apart"),
+        ("rows", 3, np.inf, "has infinite numbers"),
+        ("rows", 4 * 7 + 1, 1e9, "has a clock that goes back in level 0"),
+        ("rows", 4 * 7 + 1, np.nan, "has a clock that goes back in level 0"),
+    ],
+)
+def test_impossible_histories(name: str, place: int, value: float, sentence: str) -> None:
+    assert impossible(name, place, value) == [(name, sentence)]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -45,7 +44,7 @@ SMALL = RequestBounds(events=70)  # so that a call takes several requests
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     folder = tmp_path_factory.mktemp("service")
-    with Process(f"sqlite:///{folder / 'log.db'}", folder / "server.log") as process:
+    with Process(f"sqlite:///{folder / 'log.db'}", folder / "server.log", at_least_seconds=0.5) as process:
         yield process
 
 
@@ -77,7 +76,7 @@ def assert_agree(remote: Any, local: learners.Learner) -> None:
     assert remote.digest()["digest"] == local.digest()
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=pytest.mark.integration), np.float64])
 def test_dense_rows_give_the_same_state_as_the_library(api: Any, name: str, dtype: type) -> None:
     rows = X.astype(dtype)
     remote = api.create(name, **DENSE)
@@ -111,8 +110,7 @@ def test_named_features_by_event_and_by_column_agree(api: Any, name: str) -> Non
     plain = [{**event, "amount": float(event["amount"]), "shop": int(event["shop"])} for event in events]
     local = library(NAMED)
     scores = local.learn(plain, Y, ids=IDS)
-    frame = pd.DataFrame(columns, index=range(7, N + 7))
-    for form, features in (("events", events), ("columns", columns), ("frame", frame)):
+    for form, features in (("events", events), ("columns", columns)):
         remote = api.create(f"{name}-{form}", **NAMED)
         np.testing.assert_array_equal(remote.update(features, Y, ids=IDS).scores, scores)
         assert_agree(remote, local)
@@ -304,6 +302,7 @@ def test_documents_of_a_learner_are_returned(api: Any, name: str) -> None:
 # What gets lost
 
 
+@pytest.mark.integration
 def test_events_are_learnt_once_despite_a_service_crash(kind: str, tmp_path: Path) -> None:
     """Half a request arrives; then one arrives and is answered, but service and answer are gone."""
     process = Process(f"sqlite:///{tmp_path / 'log.db'}", tmp_path / "server.log")
@@ -351,3 +350,62 @@ def test_the_client_waits_for_a_starting_service(tmp_path: Path) -> None:
     finally:
         starting.join()
         process.kill()
+
+
+def test_scored_events_are_listed_with_their_labels(api: Any, name: str) -> None:
+    remote = api.create(name, **DENSE)
+    remote.predict(X[:5], ids=[f"{i}/ü" for i in range(5)])
+    remote.labels(["3/ü"], [True])
+    page = remote.scored_events(limit=2)
+    assert [event["id"] for event in page["events"]] == ["4/ü", "3/ü"]
+    rest = remote.scored_events(limit=9, cursor=page["cursor"])
+    assert ([event["id"] for event in rest["events"]], rest["cursor"]) == (["2/ü", "1/ü", "0/ü"], None)
+    assert remote.scored_events(status="labelled")["events"] == [remote.scored_event("3/ü")]
+    assert remote.scored_event("3/ü")["label"] == 1
+    with pytest.raises(RequestRefused):
+        remote.scored_event("nobody")
+
+
+def test_thresholds_are_tried_before_one_is_set(api: Any, name: str) -> None:
+    remote = api.create(name, **DENSE)
+    remote.update(X, Y, ids=IDS)
+    document = remote.thresholds(points=5, false_negative=4.0)
+    assert document["costs"] == {"false_positive": 1.0, "false_negative": 4.0}
+    frame = {
+        name: np.array(column) for name, column in (document["points"] | document["points"].pop("confusion")).items()
+    }
+    assert (np.diff(frame["threshold"]) > 0).all()
+    np.testing.assert_allclose(frame["precision"], frame["tp"] / (frame["tp"] + frame["fp"]))
+    settings = {"objective": "recall", "target": 0.5}
+    tried = remote.preview_threshold(settings, false_positive=2.0)
+    assert tried["costs"] == {"false_positive": 2.0, "false_negative": 1.0}
+    assert remote.change(threshold=settings)["threshold"] == tried["threshold"]
+    with pytest.raises(RequestRefused):
+        remote.preview_threshold({"objective": "precision"})
+
+
+def test_segments_are_rows_of_a_frame(api: Any, name: str) -> None:
+    remote = api.create(name, **{**DENSE, "figures": {"segments": ["0"]}})
+    remote.update(np.round(X), Y, ids=IDS)
+    document = remote.segments("0", limit=3, positives=1)
+    assert (document["by"], document["minimum_positives"]) == ("0", 1)
+    assert 0 < len(document["segments"]) <= 3
+    assert len({frozenset(row) for row in document["segments"]}) == 1
+    with pytest.raises(RequestRefused):
+        remote.segments("1")
+
+
+def test_alarms_are_acknowledged_and_notes_are_listed(api: Any, name: str) -> None:
+    remote = api.create(name, algorithm="cbr-diag", features={"kind": "dense", "dim": 1})
+    labels = np.concatenate([np.arange(600) % 10 == 0, np.zeros(400)])
+    remote.update(labels[:, None], labels)
+    assert [(alarm["kind"], alarm["state"]) for alarm in remote.alarms()["alarms"]] == [("positives", "open")]
+    signed = remote.acknowledge(0, "the feed broke", by="Ann")
+    assert remote.acknowledge(0, "the feed broke", by="Ann") == signed
+    assert remote.alarms()["alarms"] == [signed]
+    assert sum(remote.alarms()["open"].values()) == 0
+    for refused in (lambda: remote.acknowledge(0, by="Bob"), lambda: remote.acknowledge(1)):
+        with pytest.raises(RequestRefused):
+            refused()
+    note = remote.annotate("feed is back", by="CI")
+    assert remote.annotations() == {"annotations": [note]}

@@ -159,13 +159,62 @@ def test_a_data_frame_is_sent_as_named_features_with_null_for_missing() -> None:
     assert decoded(encode_unlabelled(numbers.to_numpy(), None, None)).keys() == {"x"}
 
 
+def test_missing_values_of_events_and_columns_are_null_as_those_of_a_frame() -> None:
+    values = [
+        0.5,
+        np.nan,
+        float("nan"),
+        np.float32("nan"),
+        pd.NA,
+        pd.NaT,
+        None,
+        "NaN",
+        True,
+        ["p"],
+        np.array(["q", "r"]),
+    ]
+    expected = [0.5, None, None, None, None, None, None, "NaN", True, ["p"], ["q", "r"]]
+    events = [{"a": value} for value in values]
+    assert decoded(encode_unlabelled(events, None, None))["features"] == {"a": expected}
+    assert decoded(encode_unlabelled({"a": values}, None, None))["features"] == {"a": expected}
+    gaps = np.array([0.5, np.nan])
+    assert decoded(encode_unlabelled({"a": gaps, "b": tuple(gaps)}, None, None))["features"] == {
+        "a": [0.5, None],
+        "b": [0.5, None],
+    }
+
+
+def test_infinite_numbers_are_text_as_in_json_which_has_none() -> None:
+    values = [0.5, np.inf, -math.inf, np.float32("inf")]
+    expected = [0.5, "inf", "-inf", "inf"]
+    for X in (pd.DataFrame({"a": values}), {"a": values}, {"a": np.array(values)}, [{"a": value} for value in values]):
+        assert decoded(encode_unlabelled(X, None, None))["features"] == {"a": expected}
+
+
+def test_whole_numbers_beyond_64_bits_are_text_which_is_a_name_as_they_are() -> None:
+    values = [7, 2**64 - 1, 2**64, -(2**63) - 1, [2**70, "p"]]
+    expected = [7, 2**64 - 1, "18446744073709551616", "-9223372036854775809", ["1180591620717411303424", "p"]]
+    for X in (pd.DataFrame({"a": values}), {"a": values}, [{"a": value} for value in values]):
+        body = decoded(encode_unlabelled(X, [2**64, "b", "c", "d", "e"], None))
+        assert body == {"features": {"a": expected}, "ids": ["18446744073709551616", "b", "c", "d", "e"]}
+
+
+@pytest.mark.parametrize("X", [[{}, {}, {}], pd.DataFrame(index=[3, 4, 5])], ids=["dicts", "frame"])
+def test_events_without_any_feature_are_counted_by_another_column(X: Any) -> None:
+    assert decoded(encode_unlabelled(X, None, None)) == {"features": {}, "times": [None] * 3}
+    assert decoded(encode_unlabelled(X, IDS, None)) == {"features": {}, "ids": IDS}
+    assert decoded(encode_labelled(EventBatch(X, Y))).keys() == {"features", "labels"}
+    parts = list(encode_unlabelled(X, None, None).parts(RequestBounds(events=2)))
+    assert [msgspec.msgpack.decode(part.body)["times"] for part in parts] == [[None] * 2, [None]]
+
+
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        (pd.DataFrame([[1.0, 2.0]]), "a column named 0; expected text, or X.to_numpy"),
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "more than one column named 'a'"),
-        (pd.DataFrame({"when": pd.to_datetime(["2026-01-01"])}), "a column 'when' of datetime64"),
-        (pd.DataFrame({}), "at least one"),
+        (pd.DataFrame([[1.0, 2.0]]), r"\b0;"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "'a'"),
+        (pd.DataFrame({"when": pd.to_datetime(["2026-01-01"])}), "'when'.* datetime64"),
+        (pd.DataFrame({}), "events"),
     ],
 )
 def test_an_unsuitable_data_frame_is_refused(frame: Any, message: str) -> None:
@@ -176,30 +225,30 @@ def test_an_unsuitable_data_frame_is_refused(frame: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("batch", "source", "message"),
     [
-        (EventBatch(X, [0, 1]), None, "labels have 2 entries for 3 events"),
-        (EventBatch(X, Y, ["a"]), None, "ids have 1 entries for 3 events"),
-        (EventBatch(X, Y, times=[1.0]), None, "times have 1 entries for 3 events"),
-        (EventBatch(X, Y, "mine"), None, "or 'auto'"),
-        (EventBatch(X[:0], []), None, "there are no events"),
-        (EventBatch(X[0], [1]), None, r"X has the shape \(2,\)"),
-        (EventBatch([["1", "2"]], [1]), None, "X is of <U1"),
-        (EventBatch(X, np.zeros((3, 1))), None, r"y has the shape \(3, 1\)"),
-        (EventBatch({"a": [1], "b": [1, 2]}, [1]), None, "as many in each"),
-        (EventBatch({}, []), None, "at least one"),
-        (EventBatch(None, Y), None, "X and ids are both missing"),
-        (EventBatch(None, Y, IDS), ("file", 0), "take no source"),
-        (EventBatch(X, Y), "s", r"source is 's'; expected a name and the number"),
-        (EventBatch(X, Y), "st", "source is 'st'"),
-        (EventBatch(X, Y), ("s",), "source is"),
-        (EventBatch(X, Y), ("s", "0"), "source is"),
-        (EventBatch(X, Y), ("s", 0.5), "source is"),
-        (EventBatch(X, Y), ("s", True), "source is"),
-        (EventBatch(X, Y), (0, "s"), "source is"),
-        (EventBatch(X, Y), ("s", [1, 2, "3"]), "source is"),
-        (EventBatch(X, Y), ("s", 1, "2"), "source is"),
-        (EventBatch(X, Y), ("s", [1, 2]), "source has 2 numbers for 3 events"),
-        (EventBatch([{"a": 1}, None, {}], Y), None, r"X\[1\] is a NoneType; expected named features"),
-        (EventBatch([{}, "text", {}], Y), None, r"X\[1\] is a str"),
+        (EventBatch(X, [0, 1]), None, r"labels\b.*\b2\b.*\b3\b"),
+        (EventBatch(X, Y, ["a"]), None, r"ids\b.*\b1\b.*\b3\b"),
+        (EventBatch(X, Y, times=[1.0]), None, r"times\b.*\b1\b.*\b3\b"),
+        (EventBatch(X, Y, "mine"), None, "'mine'.*'auto'"),
+        (EventBatch(X[:0], []), None, "events"),
+        (EventBatch(X[0], [1]), None, r"X\b.* \(2,\)"),
+        (EventBatch([["1", "2"]], [1]), None, "X .*<U1"),
+        (EventBatch(X, np.zeros((3, 1))), None, r"y .* \(3, 1\)"),
+        (EventBatch({"a": [1], "b": [1, 2]}, [1]), None, "'b': 2"),
+        (EventBatch({}, []), None, r"X\b.* {} "),
+        (EventBatch(None, Y), None, r"X\b.*\bids\b"),
+        (EventBatch(None, Y, IDS), ("file", 0), "source"),
+        (EventBatch(X, Y), "s", r"source\b.*'s'"),
+        (EventBatch(X, Y), "st", r"source\b.*'st'"),
+        (EventBatch(X, Y), ("s",), r"source\b"),
+        (EventBatch(X, Y), ("s", "0"), r"source\b"),
+        (EventBatch(X, Y), ("s", 0.5), r"source\b"),
+        (EventBatch(X, Y), ("s", True), r"source\b"),
+        (EventBatch(X, Y), (0, "s"), r"source\b"),
+        (EventBatch(X, Y), ("s", [1, 2, "3"]), r"source\b"),
+        (EventBatch(X, Y), ("s", 1, "2"), r"source\b"),
+        (EventBatch(X, Y), ("s", [1, 2]), r"source\b.*\b2\b.*\b3\b"),
+        (EventBatch([{"a": 1}, None, {}], Y), None, r"X\[1\].*\bNoneType\b"),
+        (EventBatch([{}, "text", {}], Y), None, r"X\[1\].*\bstr\b"),
     ],
 )
 def test_conflicting_arguments_are_refused(batch: EventBatch, source: Any, message: str) -> None:
@@ -210,11 +259,10 @@ def test_conflicting_arguments_are_refused(batch: EventBatch, source: Any, messa
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        (EventBatch(X, [2**70, 1, 0]), "a number is too large to be sent"),
-        (EventBatch(X, Y, [1, 2, 2**64]), "a number is too large to be sent"),
-        (EventBatch(X, Y, [1, 2, -(2**64)]), "a number is too large to be sent"),
-        (EventBatch([{"a": 2**70}] * 3, Y), "a number is too large to be sent"),
-        (EventBatch([{"a": object()}] * 3, Y), "a object cannot be sent"),
+        (EventBatch(X, [2**70, 1, 0]), r"2\*\*6[34]"),
+        (EventBatch(X, Y, [1, 2, 10**31]), r"2\*\*6[34]"),
+        (EventBatch([{"a": 10**31}] * 3, Y), r"2\*\*6[34]"),
+        (EventBatch([{"a": object()}] * 3, Y), "object"),
     ],
 )
 def test_values_that_cannot_be_encoded_are_refused(batch: EventBatch, message: str) -> None:

@@ -376,10 +376,10 @@ def test_unanswered_requests_of_a_broken_stream_can_be_repeated_by_id(kind: str,
         with pytest.raises(StreamBroken) as caught:
             learn_on(remote)
         process.start()
-        lost = caught.value.unanswered
-        first = lost[0].seq
+        unanswered = caught.value.unanswered
+        first = unanswered[0].seq
         assert first > N // 2 - 4
-        assert [item.ids for item in lost] == [[IDS[item.seq]] for item in lost]
+        assert [item.ids for item in unanswered] == [[IDS[item.seq]] for item in unanswered]
         again = remote.update(X[first:], Y[first:], ids=IDS[first:])
         assert again.applied + again.duplicate == N - first
         assert remote.metrics()["events"] == N

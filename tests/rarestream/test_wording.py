@@ -5,21 +5,29 @@ A changed sentence changes one row here.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
+import numpy as np
+import pandas as pd
 import pytest
 
+import rarestream
 from rarestream import Client, ClientError, EventBatch, RequestBounds
 from rarestream.client.encode import encode_labelled, encode_unlabelled
 from rarestream.client.stream_session import StreamSession
 from tests.rarestream.test_client_calls import (
+    CUT,
     IDS,
-    LOST,
     ApiResponse,
     X,
     Y,
+    array,
     call_through,
     calling,
     learnt,
@@ -38,6 +46,14 @@ NOT_REPEATED = (
 def raised(error: Exception) -> None:
     """Raise an error that a call returned."""
     raise error
+
+
+def learnt_with(**columns: list[float]) -> ApiResponse:
+    """Return the reply to three events, with other columns."""
+    members = msgspec.msgpack.decode(learnt(3).body)
+    for name, values in columns.items():
+        members[name] = array(values, members[name]["dtype"])
+    return ApiResponse(200, {}, msgspec.msgpack.encode(members))
 
 
 def refuse(error: Exception) -> Callable[[httpx.Request], httpx.Response]:
@@ -68,7 +84,7 @@ def ended(reason: str) -> StreamSession:
 
 ERRORS: list[tuple[Callable[[], Any], str]] = [
     (
-        lambda: raised(updating([LOST])[0]),
+        lambda: raised(updating([CUT])[0]),
         "cut" + NOT_REPEATED,
     ),
     (
@@ -108,7 +124,62 @@ ERRORS: list[tuple[Callable[[], Any], str]] = [
         "the stream is not open; use it in a with block",
     ),
     (lambda: encode_unlabelled(None, IDS, None), "X is None; expected the features of at least one event"),
+    (
+        lambda: raised(updating([learnt_with(scores=[0.5])])[0]),
+        "the server does not answer like rarestream: a column has 1 entries for 3 events",
+    ),
+    (
+        lambda: raised(updating([learnt_with(status=[0, -1, 0])])[0]),
+        "the server does not answer like rarestream: a status is -1; expected 0 to 4",
+    ),
     (lambda: encode_labelled(EventBatch(X, [0, 1])), "labels have 2 entries for 3 events"),
+    (lambda: encode_labelled(EventBatch(X, Y, ["a"])), "ids have 1 entries for 3 events"),
+    (lambda: encode_labelled(EventBatch(X, Y, times=[1.0])), "times have 1 entries for 3 events"),
+    (lambda: encode_labelled(EventBatch(X, Y, "mine")), "ids are 'mine'; expected one for each event, or 'auto'"),
+    (lambda: encode_labelled(EventBatch(X, Y), ("s", [1, 2])), "source has 2 numbers for 3 events"),
+    (
+        lambda: encode_labelled(EventBatch({}, [])),
+        "X has columns of {} entries; expected at least one, and as many in each",
+    ),
+    (lambda: encode_labelled(EventBatch(X[:0], [])), "there are no events; expected at least one"),
+    (
+        lambda: encode_labelled(EventBatch(X[0], [1])),
+        "X has the shape (2,); expected (n, d), a sparse matrix, or named features",
+    ),
+    (lambda: encode_labelled(EventBatch([["1", "2"]], [1])), "X is of <U1; expected numbers, or named features"),
+    (lambda: encode_labelled(EventBatch(X, np.zeros((3, 1)))), "y has the shape (3, 1); expected (n,)"),
+    (
+        lambda: encode_labelled(EventBatch({"a": [1], "b": [1, 2]}, [1])),
+        "X has columns of {'a': 1, 'b': 2} entries; expected at least one, and as many in each",
+    ),
+    (
+        lambda: encode_labelled(EventBatch(None, Y)),
+        "X and ids are both missing; a label without features needs the id of a served event",
+    ),
+    (
+        lambda: encode_labelled(EventBatch(None, Y, IDS), ("file", 0)),
+        "labels by id take no source: their ids identify a repeat",
+    ),
+    (
+        lambda: encode_labelled(EventBatch([{"a": 1}, None, {}], Y)),
+        "X[1] is a NoneType; expected named features, as X[0] has",
+    ),
+    (
+        lambda: encode_unlabelled(pd.DataFrame([[1.0, 2.0]]), None, None),
+        "X has a column named 0; expected text, or X.to_numpy() for dense features",
+    ),
+    (
+        lambda: encode_unlabelled(pd.DataFrame([[1, 2]], columns=["a", "a"]), None, None),
+        "X has more than one column named 'a'; expected different names",
+    ),
+    (
+        lambda: encode_unlabelled(pd.DataFrame({"when": np.array(["2026-01-01"], "datetime64[us]")}), None, None),
+        "X has a column 'when' of datetime64[us]; expected numbers, text or booleans",
+    ),
+    (
+        lambda: list(encode_labelled(EventBatch([{"a": 10**31}] * 3, Y)).parts(RequestBounds())),
+        "a number is too large to be sent: can't serialize ints < -2**63 or > 2**64 - 1",
+    ),
     (
         lambda: encode_labelled(EventBatch(X, Y), "s"),
         "source is 's'; expected a name and the number of the first event, as ('file', 0), or the numbers of all",
@@ -140,3 +211,16 @@ def test_errors(action: Callable[[], Any], sentence: str) -> None:
     with pytest.raises((ClientError, ValueError, RuntimeError)) as caught:
         action()
     assert str(caught.value) == sentence
+
+
+def test_another_package_named_learners(tmp_path: Path) -> None:
+    folder = tmp_path / "learners"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("create = None\n")
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import rarestream; rarestream.create"
+    result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    ours = Path(rarestream.__file__).parents[1] / "learners"
+    assert result.stderr.splitlines()[-1] == (
+        f"rarestream.LearnersShadowed: {folder}/__init__.py is another package named 'learners'; rarestream needs its "
+        f"own at {ours}. Uninstall or rename the other package, or put rarestream's folder before it on sys.path"
+    )

@@ -16,6 +16,7 @@ from service.cli.options import json_file
 from service.connectors.feed import Message
 from service.connectors.message_decoding import Reading
 from service.datasets.event_inputs import Inputs
+from service.datasets.readers import open_rows
 from service.datasets.values import BinaryLabels, RowColumns
 from service.settings import Settings
 from tests.harness.apps import DENSE, application, client, events
@@ -81,6 +82,14 @@ def test_messages_of_a_queue() -> None:
     body = b'{"x": [1], "label": 1}'
     reading = Reading("update", BinaryLabels())
     assert reading.event(Message(7, BOM_UTF8 + body)) == reading.event(Message(7, body))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_joined_files_have_several_marks(tmp_path: Path, name: str) -> None:
+    part = '{"a": 1, "label": 1}\n{"a": 2, "label": 0}\n' if name == "a.jsonl" else "a,label\n1,1\n2,0\n"
+    (tmp_path / name).write_bytes((BOM_UTF8 * 2 + part.encode()) * 2)
+    with open_rows(tmp_path / name, RowColumns()) as rows:
+        assert [(event["features"], event["label"]) for event in rows.events()] == [({"a": 1}, 1), ({"a": 2}, 0)] * 2
 
 
 def test_files(tmp_path: Path) -> None:

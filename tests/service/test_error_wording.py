@@ -24,10 +24,10 @@ from typer.testing import CliRunner
 
 from learners.config import Config
 from learners.learner import Learner
-from learners.records import LabelledBatch, LateColumns, Rollback, Segment
+from learners.records import LabelledBatch, LateColumns, Note, Rollback, Segment
 from learners.scorer import Predictions
 from service.api import static
-from service.api.routes.dependencies import Guarded
+from service.api.routes.dependencies import AccessRoute
 from service.auth.keys import load, new_key, save
 from service.cli.main import app as command_line
 from service.engine.cluster.placement import Placement
@@ -37,6 +37,8 @@ from service.engine.records.served_codec import pack_served, unpack_served
 from service.engine.records.validation import check_record
 from service.errors import ServiceError
 from service.exits import CommandFailed
+from service.server.listen import listen
+from service.server.run import Server
 from service.server.supervisor import supervise
 from service.settings import Settings
 from service.storage.memory import MemoryStore
@@ -114,9 +116,22 @@ RECORDS: list[Row] = [
         lambda: check_record(Rollback(-1, LEARNER.state()), DENSE_CONFIG, IT),
         "record 2 of a goes back to the impossible position -1"
     ),
+    # notes
+    (
+        lambda: check_record(Note("\a", 5.0), DENSE_CONFIG, IT),
+        "record 2 of a has a note whose text has control characters"
+    ),
+    (
+        lambda: check_record(Note("a", 5.0, by=" "), DENSE_CONFIG, IT),
+        "record 2 of a has a note whose writer has no name"
+    ),
+    (
+        lambda: check_record(Note("", float("nan"), alarm=0), DENSE_CONFIG, IT),
+        "record 2 of a has a note of an impossible time or alarm"
+    ),
     # served events
     (unpacked(b""), "event e1 of a is not readable: Input data was truncated"),
-    (unpacked(b"\x99\x02" + SERVED[2:]), "event e1 of a has events served by another release"),
+    (unpacked(SERVED[:1] + b"\x02" + SERVED[2:]), "event e1 of a has events served by another release"),
     (unpacked(SERVED, width=2), "event e1 of a has rows of the wrong width"),
     # durability
     (lambda: Acks("disk", 5.0), "acks is 'disk'; expected memory, aof or replicas:n"),
@@ -160,6 +175,10 @@ RECORDS: list[Row] = [
         lambda: placed(RedisStore("redis://127.0.0.1:1")),
         "replication needs advertise: the address at which other nodes reach this one"
     ),
+    (
+        lambda: Server(Settings(tls_certificate="nowhere.pem"), listen("127.0.0.1", 0), ready=lambda: None),
+        "the service cannot start: TLS with nowhere.pem, and the key in it: No such file or directory"
+    ),
     # several processes
     (
         lambda: supervise(Settings(store="memory:", workers=2)),
@@ -182,7 +201,7 @@ def no_plotly() -> None:
 
 def silent_route() -> None:
     """Add a route that does not say who may call it."""
-    APIRouter(route_class=Guarded).get("/new")(lambda: None)
+    APIRouter(route_class=AccessRoute).get("/new")(lambda: None)
 
 
 def placed(store: Store, **settings: Any) -> None:
@@ -208,8 +227,8 @@ async def words_of(trigger: Trigger) -> str:
 async def compare(rows: list[Row], folder: Path) -> None:
     """Compare all rows, and show those that differ; `TMP` stands for the folder."""
     actual = [(await words_of(trigger)).replace(str(folder), "TMP") for trigger, _ in rows]
-    pairs = zip(actual, (wanted for _, wanted in rows), strict=True)
-    differences = [f"{words!r}, expected {wanted!r}" for words, wanted in pairs if words != wanted]
+    pairs = zip(actual, (expected for _, expected in rows), strict=True)
+    differences = [f"{words!r}, expected {expected!r}" for words, expected in pairs if words != expected]
     assert not differences, "\n".join(differences)
 
 
@@ -230,7 +249,12 @@ async def test_warnings_about_durability() -> None:
         ),
     ]  # fmt: skip
     actual = [Acks(acks, 5.0).caution([info]) for acks, info, _ in rows]
-    assert actual == [wanted for _, _, wanted in rows]
+    assert actual == [expected for _, _, expected in rows]
+    acks = Acks("aof", 5.0)
+    assert acks.fault_at_start(acks.command(), [1, 0], [b"appendfsync", b"no"]) == (
+        "acks=aof, but this Redis has `appendfsync no`, so it never syncs its file to the disk: set everysec or always "
+        "there, or change acks here"
+    )
 
 
 async def test_stores(tmp_path: Path, store: Store) -> None:
@@ -301,7 +325,7 @@ async def test_urls_and_files_of_stores(tmp_path: Path) -> None:
         ),
         (
             sqlite_file(tmp_path / "newer.db", "PRAGMA user_version = 7"),
-            "the store TMP/newer.db has schema version 7; this rarestream reads versions 1 to 4",
+            "the store TMP/newer.db has schema version 7; this rarestream reads versions 1 to 5",
         ),
     ]
     await compare(rows, tmp_path)
@@ -395,8 +419,8 @@ async def test_keys_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ]
     await compare(rows, tmp_path)
     keys_file(path, [entry])()
-    gone = CliRunner().invoke(command_line, ["keys", "revoke", "team", "--keys", str(path)])
-    assert gone.stderr.splitlines()[0].replace(str(tmp_path), "TMP") == (
+    revocation = CliRunner().invoke(command_line, ["keys", "revoke", "team", "--keys", str(path)])
+    assert revocation.stderr.splitlines()[0].replace(str(tmp_path), "TMP") == (
         "error: no key has the id or name team; `rarestream keys list --keys TMP/keys.json` shows them"
     )
     monkeypatch.setattr("service.auth.keys._LARGEST", 100)

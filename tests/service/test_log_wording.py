@@ -16,6 +16,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -41,14 +43,15 @@ from tests.harness.apps import DENSE, events
 from tests.harness.keyring import Keyring, keyed
 from tests.harness.nodes import app_over, node, posted, serving
 from tests.harness.process import Process, free_port
-from tests.harness.redis_server import RedisServer
+from tests.harness.redis_server import REDIS, RedisServer
 from tests.harness.waiting import eventually_async
 from tests.harness.websocket import Gated, websocket
-from tests.service.engine.test_background_fits import SETUPS
+from tests.service.engine.replica.test_background_fits import SETUPS
 from tests.service.engine.test_engine import batch_of
 from tests.service.server.test_hanging_workers import Hanging
+from tests.service.server.test_supervisor import no_descriptors
 
-ALARM = {"kind": "auc", "events": 5}
+ALARM = {"kind": "auc", "events": 5, "state": "open"}
 Patch = pytest.MonkeyPatch
 
 
@@ -180,6 +183,39 @@ async def store_away_while_serving(_: Scenario) -> None:
         await engine.get("a").close(save=True)
 
 
+async def declared_fields_that_never_come(_: Scenario) -> None:
+    async with serving(MemoryStore()) as (http, _engine):
+        features = {"kind": "named", "log": ["Fee"], "categorical": ["Shop"]}
+        await http.put("/learners/a", json={"algorithm": "cbr-diag", "features": features})
+        for _ in range(2):
+            await posted(http, "/learners/a/update", [{"features": {"fee": 1.5}, "label": i % 2} for i in range(1000)])
+
+
+async def more_fields_than_are_remembered(_: Scenario) -> None:
+    async with serving(MemoryStore()) as (http, _engine):
+        await http.put("/learners/a", json={"algorithm": "cbr-diag", "features": {"kind": "named"}})
+        for first in (0, 600, 1200):
+            features = {f"x{i}": 1.5 for i in range(first, first + 600)}
+            await posted(http, "/learners/a/update", [{"features": features, "label": 0}])
+
+
+async def features_too_large_to_keep(_: Scenario) -> None:
+    features = {"kind": "named", "text": ["text"]}
+    async with serving(MemoryStore()) as (http, _engine):
+        await http.put(
+            "/learners/a", json={"algorithm": "cbr-diag", "features": features, "late": {"keep_features": True}}
+        )
+        for id in "xy":
+            await posted(http, "/learners/a/predict", [{"id": id, "features": {"text": "a " * 33_000}}])
+
+
+async def times_ahead_of_the_clock(_: Scenario) -> None:
+    async with serving(MemoryStore()) as (http, _engine):
+        await http.put("/learners/a", json=DENSE)
+        for _time in range(2):
+            await posted(http, "/learners/a/update", [{**events(1)[0], "time": time.time() + 3600}])
+
+
 async def learner_that_cannot_be_recovered(_: Scenario) -> None:
     store = MemoryStore()
     async with node(store) as engine:
@@ -217,6 +253,29 @@ async def log_that_lost_records(_: Scenario) -> None:
         await replica.label(batch_of(5))
         store._logs.update(before)
         await replica.log.catch_up()
+
+
+async def log_that_was_trimmed(scenario: Scenario) -> None:
+    store = MemoryStore()
+    async with (
+        node(store, follow_seconds=60) as behind,
+        node(store, follow_seconds=60, snapshots_kept=1) as ahead,
+    ):
+        late, _created = await behind.create("a", Config.of(DENSE))
+        scenario.patch.setattr(late.log, "follow", lambda *_: None)  # what it does at its start may come late
+        await ahead.create("a", Config.of(DENSE))
+        for i in range(4):
+            await ahead.get("a").label(batch_of(5, 5 * i))
+            await ahead.get("a").snapshots.save()
+        await late.label(batch_of(5, 20))
+
+
+async def learner_that_vanished(_: Scenario) -> None:
+    store = MemoryStore()
+    async with node(store, follow_seconds=3600) as engine:
+        await engine.create("a", Config.of(DENSE))
+        del store._logs["a"]
+        await engine.sync.check_heads()
 
 
 async def fault_in_a_task(scenario: Scenario) -> None:
@@ -291,14 +350,14 @@ async def start_of_a_server(scenario: Scenario) -> None:
 # trigger; logger, level and message of each line of the service, repetitions left out
 LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
     (alarm, [
-        ("rarestream.webhook", "WARNING", "a: auc alarm at 5 events"),
+        ("rarestream.webhook", "WARNING", "a: auc alarm at 5 events is open"),
     ]),
     (alarm_without_receiver, [
-        ("rarestream.webhook", "WARNING", "a: auc alarm at 5 events"),
+        ("rarestream.webhook", "WARNING", "a: auc alarm at 5 events is open"),
         ("rarestream.webhook", "ERROR", "cannot send an alarm of a: ConnectError"),
     ]),
     (alarms_in_a_full_queue, [
-        ("rarestream.webhook", "WARNING", "a: auc alarm at 5 events"),
+        ("rarestream.webhook", "WARNING", "a: auc alarm at 5 events is open"),
         ("rarestream.webhook", "ERROR", "an alarm of a is not sent: the queue of 1 alarms is full"),
         ("rarestream.webhook", "ERROR", "1 alarm not sent because the node stops"),
     ]),
@@ -325,8 +384,8 @@ LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
     ]),
     (silent_host, [
         ("rarestream.forwarding", "WARNING", "http://a:1 does not answer: TimeoutError"),
-        ("rarestream.forwarding", "INFO", "http://a:1 answers again; 1 request had no answer from it"),
-        ("rarestream.forwarding", "INFO", "http://a:1 answers again; 2 requests had no answer from it"),
+        ("rarestream.forwarding", "INFO", "http://a:1 answers again after 1 unanswered request"),
+        ("rarestream.forwarding", "INFO", "http://a:1 answers again after 2 unanswered requests"),
     ]),
     (lost_records_in_flight, [
         ("rarestream.serving", "ERROR", "the store has lost 2 records of events that a served"),
@@ -335,12 +394,38 @@ LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
         ("rarestream.sync", "WARNING", "waiting for the store: unreachable"),
         ("rarestream.sync", "WARNING", "still waiting for the store, which has not answered for 61 s: unreachable"),
     ]),
+    (features_too_large_to_keep, [
+        (
+            "rarestream.serving", "WARNING",
+            "a keeps no features of events that have over 64 KiB of them; it counts these events",
+        ),
+    ]),
+    (times_ahead_of_the_clock, [
+        (
+            "rarestream.serving", "WARNING",
+            "a: some times are ahead of this node's clock and count as now; see rarestream_times_ahead_total",
+        ),
+    ]),
+    (declared_fields_that_never_come, [
+        (
+            "rarestream.serving", "WARNING",
+            "no event of a has had its declared fields 'Fee', 'Shop'; are they misspelt?",
+        ),
+    ]),
+    (more_fields_than_are_remembered, [
+        ("rarestream.serving", "WARNING", "a remembers no further fields: values of others are learnt, not counted"),
+    ]),
     (store_away_while_serving, [
         ("rarestream.serving", "WARNING", "a cannot remember the events that it serves: unreachable"),
-        ("rarestream.snapshots", "WARNING", "no snapshot of a at shutdown: unreachable"),
+        ("rarestream.snapshots", "WARNING", "cannot save a snapshot of a at shutdown: unreachable"),
     ]),
     (learner_that_cannot_be_recovered, [
-        ("rarestream.sync", "ERROR", "a: cannot recover a: snapshot 2 of a is cut short: 7 bytes"),
+        (
+            "rarestream.sync",
+            "ERROR",
+            "a: cannot recover a: snapshot 2 of a is cut short: 7 bytes. Restore a backup of the store; or delete the "
+            "learner, create it anew and replay its events",
+        ),
     ]),
     (snapshot_that_cannot_be_read, [
         (
@@ -355,7 +440,21 @@ LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
         (
             "rarestream.log", "ERROR",
             "position 2 of the learner a is ahead of its log, which ends at 1: the store lost records; this node "
-            "had applied records up to 2 and begins again from 1, by the log as it is now",
+            "had applied records up to 2; restarting from position 1",
+        ),
+    ]),
+    (log_that_was_trimmed, [
+        (
+            "rarestream.log", "INFO",
+            "position 1 of the learner a is behind its log, which was trimmed up to 3; this node continues from 1 with "
+            "the snapshot at 5",
+        ),
+    ]),
+    (learner_that_vanished, [
+        (
+            "rarestream.sync", "ERROR",
+            "the learner a vanished from the store, and nobody deleted it. Restore a backup of the store; or delete "
+            "the learner, create it anew and replay its events",
         ),
     ]),
     (fault_in_a_task, [
@@ -397,7 +496,7 @@ LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
 
 async def test_refused_lines_are_decoded_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     differences = []
-    for trigger, wanted in LINES:
+    for trigger, expected in LINES:
         caplog.clear()
         with pytest.MonkeyPatch.context() as patch, caplog.at_level(logging.INFO, "rarestream"):
             await trigger(Scenario(tmp_path, patch, caplog))
@@ -406,8 +505,8 @@ async def test_refused_lines_are_decoded_once(tmp_path: Path, caplog: pytest.Log
             for record in caplog.records
             if record.name.startswith("rarestream.")
         ]
-        if (lines := list(dict.fromkeys(lines))) != wanted:  # some repeat
-            differences.append(f"{trigger.__name__}: {lines}, expected {wanted}")
+        if (lines := list(dict.fromkeys(lines))) != expected:  # some repeat
+            differences.append(f"{trigger.__name__}: {lines}, expected {expected}")
     assert not differences, "\n".join(differences)
 
 
@@ -447,7 +546,7 @@ def redis() -> Iterator[RedisServer]:
 
 def lines_of(path: Path, loggers: Iterable[str]) -> set[tuple[str, str]]:
     """Return level and message of the lines of a log in JSON; `N` stands for numbers, `URL` for addresses."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
     messages = [(line["level"], line["message"]) for line in lines if line["logger"] in loggers]
     messages = [(level, re.sub(r"\w+://\S+?(?=[,;]? |$)", "URL", text)) for level, text in messages]
     return {(level, re.sub(r"\d+(\.\d+)?", "N", text)) for level, text in messages if not text.startswith("stack of")}
@@ -474,9 +573,57 @@ def test_lines_of_several_processes(tmp_path: Path, redis: RedisServer) -> None:
         ("info", "worker N is ready again"),
         ("info", "replacing the workers, one at a time"),
         ("info", "replaced all workers"),
-        ("error", "the supervisor has gone; shutting down"),
+        ("error", "the supervisor exited; shutting down"),
         ("info", "stopping: finishing open requests, then saving changed learners"),
         ("info", "stopped"),
+    }
+
+
+@pytest.mark.integration
+def test_lines_of_an_abandoned_restart(tmp_path: Path, redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Process(redis.url, tmp_path / "log", workers=2, log_format="json") as service:
+        service.wait_for("is ready in")
+        with no_descriptors(service.pid):
+            service.hang_up()
+            service.wait_for("abandoning")
+            os.kill(service.children()[0], signal.SIGKILL)
+            service.wait_for("in 0.4 s")
+        service.wait_for("is ready again")
+        service.stop()
+    abandoning = "abandoning the rolling restart, keeping the other workers"
+    full = "[Errno N] Too many open files"
+    assert lines_of(tmp_path / "log", ["rarestream.workers"]) == {
+        ("info", "replacing the workers, one at a time"),
+        ("error", f"cannot start the next worker N: {full}; {abandoning}"),
+        ("error", "worker N exited unexpectedly (by SIGKILL); restarting in N s"),
+        ("error", f"cannot start worker N: {full}; trying again in N s"),
+        ("info", "worker N is ready again"),
+    }
+    with tempfile.TemporaryDirectory() as folder:  # whose name is short, as a socket's is to be
+        monkeypatch.setenv("TMPDIR", folder)
+        with Process(redis.url, tmp_path / "lost", workers=2, log_format="json") as service:
+            service.wait_for("is ready in")
+            (shared,) = Path(folder).iterdir()
+            shared.rename(Path(folder) / "elsewhere")
+            service.hang_up()
+            service.wait_for("abandoning")
+            assert lines_of(tmp_path / "lost", ["rarestream.workers"]) == {
+                ("info", "replacing the workers, one at a time"),
+                ("error", f"the next worker N exited with status N before it was ready; {abandoning}"),
+            }
+
+
+@pytest.mark.integration
+def test_lines_without_a_master(tmp_path: Path) -> None:
+    with RedisServer(REDIS, sentinel=True) as sentinel:
+        service = Process(
+            f"redis+sentinel://127.0.0.1:{sentinel.port}/0?master=main", tmp_path / "log", log_format="json"
+        )
+        service.start(ready=False)
+        service.wait_for("waiting for the store")
+        service.kill()
+    assert lines_of(tmp_path / "log", ["rarestream.sync"]) == {
+        ("warning", "waiting for the store: Redis: no Sentinel knows the master")
     }
 
 

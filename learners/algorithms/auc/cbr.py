@@ -29,8 +29,9 @@ References
 ----------
 Khalid, Ray, Chitsaz. Confidence-Weighted Bipartite Ranking. ADMA 2016, Algorithm 3, eq. (5), (8)-(10).
 Departures: the paper's z^T z is read as the outer product, C as the cap of alpha alone (both by its own derivation from
-SCW-I); FIFO buffers of 10 by default where the paper has reservoirs of 50; the downdate is bitwise symmetric and keeps
-the diagonal positive, see `learners.numerics.packed_symmetric` and `_learn`.
+SCW-I); buffers of 10 by default, where the paper has 50; the downdate is bitwise symmetric and keeps the diagonal
+positive, see `learners.numerics.packed_symmetric` and `_learn`. The paper has both kinds of buffer, reservoir sampling
+(CBR_RS) and FIFO (CBR_FIFO).
 """
 
 from __future__ import annotations

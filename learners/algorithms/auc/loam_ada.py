@@ -15,10 +15,11 @@ References
 Zhu, Zhai, Ye. A Linear Method for Online AUC Maximization. Journal of Computer Research and Development, 2018,
 objective (3), Theorem 1, LOAM_Ada.
 Duchi, Hazan, Singer. Adaptive Subgradient Methods for Online Learning and Stochastic Optimization. JMLR 2011.
-Departures: weights wait for both classes; the paper's first events step against a mean of nothing. The state has class
-sums, divided when used, so an event writes only to the columns that it has. A residual x_j - c_j within the rounding of
-such a mean (n 2^-54 of x_j for n rows) is taken as 0, as it is with the paper's running means: so a column that never
-changes keeps weight 0 and changes no score. AdaGrad would enlarge the rounding to whole steps.
+Departures: weights wait for both classes, which the paper's algorithm does not ask for: it has no rule for a class
+without a mean. The state has class sums, divided when used, so an event writes only to the columns that it has. A
+residual x_j - c_j within the rounding of such a mean (n 2^-54 of x_j for n rows) is taken as 0, as it is with the
+paper's running means: so a column that never changes keeps weight 0 and changes no score. AdaGrad would enlarge the
+rounding to whole steps.
 """
 
 from __future__ import annotations

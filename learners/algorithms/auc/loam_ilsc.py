@@ -19,10 +19,10 @@ References
 ----------
 Zhu, Zhai, Ye. A Linear Method for Online AUC Maximization. Journal of Computer Research and Development, 2018,
 objective (3), Theorem 1, LOAM_ILSC.
-Departures: weights wait for both classes, where the paper's first events step against a mean of nothing; the downdate
-is bitwise symmetric, see `learners.numerics.packed_symmetric`; class sums, divided when used; the guards. A residual
-within the rounding of such a mean (n 2^-54 of x_j for n rows) is taken as 0, as it is with the paper's running means:
-so a column that never changes keeps weight 0 and changes no score.
+Departures: weights wait for both classes, which the paper's algorithm does not ask for: it has no rule for a class
+without a mean. The downdate is bitwise symmetric, see `learners.numerics.packed_symmetric`; class sums, divided when
+used; the guards. A residual within the rounding of such a mean (n 2^-54 of x_j for n rows) is taken as 0, as it is with
+the paper's running means: so a column that never changes keeps weight 0 and changes no score.
 """
 
 from __future__ import annotations
@@ -144,11 +144,11 @@ def _learn(state, X, y, weight, lam, scores):  # type: ignore[no-untyped-def]
         k = weight[t] if weight[t] * v <= _MOST_INFORMATION else _MOST_INFORMATION / v
         f = k / (1.0 + k * v)
         root = math.sqrt(f)
-        failing = 0
+        violations = 0
         for j in range(width):
             g[j] = root * u[j]
-            failing += g[j] * g[j] >= variances[j]
-        if failing:
+            violations += g[j] * g[j] >= variances[j]
+        if violations:
             continue
         pending = True
         energy[0] += k * (s * s)
@@ -158,9 +158,9 @@ def _learn(state, X, y, weight, lam, scores):  # type: ignore[no-untyped-def]
             variances[j] = simd.within(variances, variances[j] - g[j] * g[j])
         norm = lam * dot(w, w)
         if norm > energy[0]:
-            back = math.sqrt(energy[0] / norm)
+            shrinkage = math.sqrt(energy[0] / norm)
             for j in range(width):
-                w[j] = simd.within(w, np.float64(w[j]) * back)
+                w[j] = simd.within(w, np.float64(w[j]) * shrinkage)
     if pending:
         packed_symmetric.downdate(packed, dim, g)
     simd.unpad(w, dim, minimiser)

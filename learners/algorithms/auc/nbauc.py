@@ -14,8 +14,9 @@ Only dense rows, as embeddings make them. `ranksvm` has the same objective for p
 References
 ----------
 Khalid, Ray, Chitsaz. Scalable Nonlinear AUC Maximization Methods. ECML PKDD 2018, Algorithm 1.
-Departure: the mean over pairs instead of the sum. The C of the sum is C / pairs here; it depends on the number of
-events, on their balance and on the unit of their weights. With the mean, the best C was 2^10 to 2^22 on standardised
+Departure: half the mean over pairs, where the paper's objective has the sum without the factor 1/2. So a C here is
+the paper's C times twice the number of pairs. The paper's C depends on the number of events, on their balance and on
+the unit of their weights. With the mean, the best C was 2^10 to 2^22 on standardised
 svmguide3, usps (digits 0-4 against 5-9), ijcnn1 and eeg_eye with 100 to 2000 landmarks and 500 to 30,000 events. It
 grows with the number of events. With the default, AUC on held-out events was within .01 of the best for 100 landmarks.
 For more landmarks it was within .005 on usps and ijcnn1, within .04 on svmguide3 (a lower C is better) and within .08

@@ -16,8 +16,9 @@ Large rows need no guard: for any w, a step is at most |z| / lam^(1/4) times the
 References
 ----------
 Khalid, Ray, Chitsaz. Scalable Nonlinear AUC Maximization Methods. ECML PKDD 2018, the stochastic method.
-Departures: the sign of the step, which is wrong in print; pairs of the newest event with buffered ones, while the paper
-draws both from a data set.
+Departures: the sign of the step, which is wrong in print; t0 = lam^(-3/4), as in Bottou's svmsgd2, and 16 pairs between
+decays and between averages, because the paper leaves t0, rskip and askip to the user; pairs of the newest event with
+buffered ones, while the paper draws both from a data set.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ References
 ----------
 Liu, Zhang, Zhou, Yang. Faster Online Learning of Optimal Threshold for Consistent F-measure Optimization. NeurIPS 2018,
 where it is the baseline LR.
-Departure: "suffix" averaging as in `learners.algorithms.fmeasure.fofo`; the paper has "last".
+Departures: those of the posterior, see `learners.algorithms.fmeasure.fofo`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ References
 Busa-Fekete, Szörényi, Dembczyński, Hüllermeier. Online F-Measure Optimization. NeurIPS 2015, Algorithm 1.
 Liu, Zhang, Zhou, Yang. Faster Online Learning of Optimal Threshold for Consistent F-measure Optimization. NeurIPS 2018,
 where it is the baseline OFO.
-Departure: "suffix" averaging as in `learners.algorithms.fmeasure.fofo`; the paper has "last".
+Departures: those of the posterior, see `learners.algorithms.fmeasure.fofo`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ entries M_ij with i < j. An event changes column j only if x_j is not 0:
 
 So the size of a stored entry is at most that of its sum, and a pair that is often large gets a place, whenever it
 begins. (Exact selection would need all dim^2 sums.) Then G_ij = M_ij / n - c_i c_j for stored pairs, clipped to
-+-sqrt(G_ii G_jj), and 0 for others. With tau >= dim - 1 every entry is stored, and this is OPAUC.
++-sqrt(G_ii G_jj), and 0 for others. With tau >= dim - 1 this is OPAUC, except for two columns that no event of the
+class has had together: OPAUC gives them the covariance -c_i c_j, and here it is 0. Sparse rows have many such pairs.
 
 Only sums change until the other class has occurred. The score is w.x. The weight of an event multiplies eta.
 O(tau * dim + non-zeros^2) time per event, about 3 ns for each stored entry and each pair of non-zeros. O(tau * dim)
@@ -26,7 +27,7 @@ is at most 1 / sqrt(lam), which holds for the minimiser; with missing entries G 
 References
 ----------
 Gao, Wang, Jin, Zhu, Zhou. One-Pass AUC Optimization. Artificial Intelligence 236, 2016, OPAUCs.
-Departures: the choice of the entries as above, the clipping, the guards.
+Departures: the choice of the entries as above, the covariance 0 of pairs without a place, the clipping, the guards.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
 from learners.algorithms._pairwise_hinge import Minimum, PairLoss, minimise
 from learners.algorithms.base import Cost, Linear, Traits
@@ -68,6 +67,8 @@ def fit(params: Params, rows: Rows, dim: int, y: Vector, weight: Vector, seed: i
     loss = PairLoss(y, weight)
     if not isinstance(rows, Sparse):
         return minimise(rows, loss, params.C, tolerance=params.tolerance, iterations=params.iterations)
+    from scipy import sparse
+
     columns, places = np.unique(rows.indices, return_inverse=True)
     X = sparse.csr_array((rows.data, places, rows.indptr), shape=(len(y), len(columns)))
     minimum = minimise(X, loss, params.C, tolerance=params.tolerance, iterations=params.iterations)

@@ -30,10 +30,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from learners.algorithms._liblinear import MachineParams, check_entries, examples, parallel, ranks_above, solve_svc
-from learners.algorithms.base import Cost, Linear, Ranked, Traits
+from learners.algorithms.base import Cost, Linear, RankDecisions, Traits
 from learners.numerics import Counts, Matrix, Rows, Vector, grown
 
 __all__ = ["TRAITS", "Params", "State", "decide", "fit", "grow", "init", "weights"]
@@ -77,7 +76,7 @@ def fit(params: Params, rows: Rows, dim: int, y: Vector, weight: Vector, seed: i
 
     Raises ValueError as `examples` and `solve_svc` do, and if the extended examples have too many entries.
     """
-    X, ranks, share = examples(params, rows, dim, y, weight)
+    X, ranks, share = examples(params.ranks, rows, dim, y, weight)
     levels = params.ranks - 1
     check_entries(levels * (X.nnz + len(ranks)))
     above = np.where(ranks > np.arange(1, params.ranks)[:, None], 1, -1).ravel()
@@ -88,6 +87,8 @@ def fit(params: Params, rows: Rows, dim: int, y: Vector, weight: Vector, seed: i
 
 def _extended(X: Any, levels: int, fill: float) -> Any:
     """Build the CSR rows (levels n, dim + levels): X once for each level, with `fill` in the column of the level."""
+    from scipy import sparse
+
     n, dim = X.shape
     data = np.insert(X.data, X.indptr[1:], fill)  # behind the end of each row
     indices = np.tile(np.insert(X.indices, X.indptr[1:], dim), levels)
@@ -102,6 +103,6 @@ def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
     return parallel(state.w, state.theta)
 
 
-def decide(params: Params, values: Matrix) -> Ranked:
+def decide(params: Params, values: Matrix) -> RankDecisions:
     """Return the value of the middle plane and the rank, from the values (n, ranks - 1) of the planes."""
-    return Ranked(values[:, (params.ranks - 1) // 2].copy(), ranks_above(values))
+    return RankDecisions(values[:, (params.ranks - 1) // 2].copy(), ranks_above(values))

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.algorithms._liblinear import MachineParams, examples, solve_svc
-from learners.algorithms.base import Cost, Linear, Ranked, Traits
+from learners.algorithms.base import Cost, Linear, RankDecisions, Traits
 from learners.numerics import Counts, Matrix, Rows, Vector, exp, grown, kernel
 
 __all__ = ["TRAITS", "Params", "State", "decide", "fit", "grow", "init", "weights"]
@@ -71,7 +71,7 @@ def grow(params: Params, state: State, dim: int) -> State:  # noqa: ARG001
 
 def fit(params: Params, rows: Rows, dim: int, y: Vector, weight: Vector, seed: int) -> State:
     """Fit the planes to n rows with ranks `y`. Raises ValueError as `examples` and `solve_svc` do."""
-    X, ranks, share = examples(params, rows, dim, y, weight)
+    X, ranks, share = examples(params.ranks, rows, dim, y, weight)
     planes = solve_svc(params, X, ranks, share, seed)
     present = np.unique(ranks) - 1
     w, bias = np.zeros((params.ranks, dim)), np.full(params.ranks, _NEVER)
@@ -87,11 +87,11 @@ def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
     return Linear(state.w, state.bias)
 
 
-def decide(params: Params, values: Matrix) -> Ranked:  # noqa: ARG001
+def decide(params: Params, values: Matrix) -> RankDecisions:  # noqa: ARG001
     """Return the rank of the largest plane and the expected rank, from the values (n, ranks) of the planes."""
     scores, ranks = np.empty(len(values)), np.empty(len(values), dtype=np.int64)
     _decide(np.ascontiguousarray(values), scores, ranks)
-    return Ranked(scores, ranks)
+    return RankDecisions(scores, ranks)
 
 
 @kernel

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.algorithms._liblinear import MachineParams, examples, parallel, ranks_above, solve_svr
-from learners.algorithms.base import Cost, Linear, Ranked, Traits
+from learners.algorithms.base import Cost, Linear, RankDecisions, Traits
 from learners.numerics import Counts, Matrix, Rows, Vector, grown
 from learners.settings import param
 
@@ -69,7 +69,7 @@ def grow(params: Params, state: State, dim: int) -> State:  # noqa: ARG001
 
 def fit(params: Params, rows: Rows, dim: int, y: Vector, weight: Vector, seed: int) -> State:
     """Fit the regression to n rows with ranks `y`. Raises ValueError as `examples` and `solve_svr` do."""
-    X, ranks, share = examples(params, rows, dim, y, weight)
+    X, ranks, share = examples(params.ranks, rows, dim, y, weight)
     planes = solve_svr(params, X, ranks, share, seed, eps=params.eps)
     return State(planes.w[0], planes.bias, planes.sweeps)
 
@@ -79,6 +79,6 @@ def weights(params: Params, state: State) -> Linear:
     return parallel(state.w, np.arange(1, params.ranks) + 0.5 - state.bias)
 
 
-def decide(params: Params, values: Matrix) -> Ranked:  # noqa: ARG001
+def decide(params: Params, values: Matrix) -> RankDecisions:  # noqa: ARG001
     """Return f and its rank, from the values (n, ranks - 1) of the planes."""
-    return Ranked(values[:, 0] + 1.5, ranks_above(values))
+    return RankDecisions(values[:, 0] + 1.5, ranks_above(values))

@@ -4,10 +4,10 @@ The last feature is a bias, always 1. With y01 in {0, 1} and t the events learnt
 
     p = sigmoid(w.x);   w += (c / sqrt(t)) (y01 - p) x
 
-The score is the log-odds of the current w ("last", as in the paper), or of the mean of the iterates from the last
-t = 2^j on ("suffix"). The step always uses p of the current w. The weight of an event multiplies its step; an event of
-weight 0 makes no step and does not count in t. O(non-zeros) time per event; the mean of "suffix" adds O(dim) for dense
-rows and at t = 2^j. O(dim) memory.
+The score is the log-odds of the current w ("last"), or of the mean of the iterates from the last t = 2^j on
+("suffix"). The step always uses p of the current w. The weight of an event multiplies its step; an event of weight 0
+makes no step and does not count in t. O(non-zeros) time per event; the mean of "suffix" adds O(dim) for dense rows and
+at t = 2^j. O(dim) memory.
 
 References
 ----------
@@ -15,8 +15,9 @@ Liu, Zhang, Zhou, Yang. Faster Online Learning of Optimal Threshold for Consiste
 the update of the posterior in FOFO.
 Rakhlin, Shamir, Sridharan. Making Gradient Descent Optimal for Strongly Convex Stochastic Optimization. ICML 2012,
 suffix averaging.
-Departure: "suffix". It gains a little AUC and F on a stationary stream (a9a, shuffled covtype) and loses more on a
-changing one (card payments in order of time, ijcnn1 in its original order). So "last" is the default.
+Departures: the paper's eq. (5) averages all iterates from the first on. "last" averages none; "suffix" restarts the
+mean at each power of two. "suffix" gains a little AUC and F on a stationary stream (a9a, shuffled covtype) and loses
+more on a changing one (card payments in order of time, ijcnn1 in its original order). So "last" is the default.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ There is one plane per rank k of p. It passes within eps of the events of rank k
 with margin 1, and events of lower ranks before it. x ends in a bias feature 1, s = +1 if y > k, else -1, and a is the
 dual variable of the event for plane k. Each plane minimises
 
-    |w_k|^2 / 2 + C sum over y = k of max(0, |w_k.x| - eps) + C sum over y != k of max(0, 1 - s w_k.x)
+    |w_k|^2 / 2 + C1 sum over y = k of max(0, |w_k.x| - eps) + C sum over y != k of max(0, 1 - s w_k.x)
 
 An event makes one exact step of dual coordinate descent per plane, from a = 0 (A = x.x, B = s w_k.x):
 
-    y != k   a = clip(a - (B - 1) / A, 0, C)         y = k   a = clip(soft(a - B / A, eps / A), -C, C)
+    y != k   a = clip(a - (B - 1) / A, 0, C)         y = k   a = clip(soft(a - B / A, eps / A), -C1, C1)
     w_k += (a_new - a_old) s x
 
 Then `replays` events, drawn from the last `capacity`, make one more step each from their current duals. An event that
@@ -19,31 +19,31 @@ The rank is 1 + #{k < p: v_k.x + v_{k+1}.x > 0} ("new": two neighbouring planes 
 lies), or argmin_k |v_k.x| ("old"). The severity that orders events, of one rank too, is the sum over k < p of
 v_k.x + v_{k+1}.x, for either rule.
 
-The weight of an event multiplies its C; an event of weight 0 is only scored. O(ranks * (1 + replays) * non-zeros) time
-per event: the state has the distance between w and the average, because updating the average would cost O(ranks * dim);
-see `_age`. O(ranks * dim + capacity * non-zeros) memory. Publishing costs O(ranks * dim).
+The weight of an event multiplies its C and C1; an event of weight 0 is only scored. O(ranks * (1 + replays) *
+non-zeros) time per event: the state has the distance between w and the average, because updating the average would
+cost O(ranks * dim); see `_age`. O(ranks * dim + capacity * non-zeros) memory. Publishing costs O(ranks * dim).
 
-Large rows need no guard: the dual objective starts at 0 and no step lowers it, so |w_k|^2 is at most 2 C times the sum
-of the weights.
+Large rows need no guard: the dual objective starts at 0 and no step lowers it, so |w_k|^2 is at most twice the larger
+of C and C1 times the sum of the weights.
 
 References
 ----------
 Shi, Wang, Shen, Niu. A Novel Large-scale Ordinal Regression Model: problem (4), the coordinate steps of DCD-2.
 Shamir, Zhang. Stochastic Gradient Descent for Non-smooth Optimization. ICML 2013, polynomial-decay averaging (eta = 7).
 Departures: the paper sweeps over all events until convergence ("npsvor-batch"); buffer, replays and average are ours.
-On era, esl, lev, swd and Treebank one pass has at most .01 more mean absolute error. C1 = C2 = C.
+On era, esl, lev, swd and Treebank one pass has at most .01 more mean absolute error. C is the paper's C2.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from learners.algorithms._buffers import buffer_problems, prepare_dense, prepare_sparse, read_row, store_row
-from learners.algorithms.base import Cost, Linear, Ranked, Traits
+from learners.algorithms.base import Cost, Linear, RankDecisions, Traits
 from learners.numerics import (
     Counts,
     Cube,
@@ -73,6 +73,7 @@ __all__ = [
     "learn",
     "new_dual",
     "problems",
+    "rank_share",
     "ranked",
     "weights",
 ]
@@ -94,6 +95,7 @@ class Params(Parameters):
 
     ranks: int = param(5, "how many ranks there are: labels are 1 to this", least=2, most=64)
     C: float = param(2.0**-2, "cap of a dual; 2^-4 suits replays = 0, .5 unit-norm text", above=0, most=2.0**20)
+    C1: float | None = param(None, "cap of a dual of an event at the rank of the plane; null: C", above=0, most=2.0**20)
     eps: float = param(0.1, "distance from the plane of its rank within which an event has no loss", least=0, most=1)
     replays: int = param(4, "earlier events that make another step after each event", least=0, most=64)
     capacity: int = param(1000, "events for replays: the last ones", least=1, most=10_000)
@@ -157,8 +159,13 @@ def learn(params: Params, state: State, rows: Rows, y: Vector, weight: Vector, s
     elif params.replays:
         state = prepare_dense(state, state.w.shape[1])
     dense = not isinstance(rows, Sparse)
-    _learn(state, *as_parts(rows), dense, y, weight, params.C, params.eps, params.replays, scores)
+    _learn(state, *as_parts(rows), dense, y, weight, params.C, rank_share(params), params.eps, params.replays, scores)
     return state
+
+
+def rank_share(params: Any) -> float:
+    """Return C1 / C: the cap of a dual of an event at the rank of the plane, as a share of that of the others."""
+    return 1.0 if params.C1 is None else float(params.C1 / params.C)
 
 
 def weights(params: Params, state: State) -> Linear:  # noqa: ARG001
@@ -182,19 +189,19 @@ def problems(params: Params, state: State, sparse: bool) -> Issues:
         yield "labels", "has ranks that are not whole"
 
 
-def decide(params: Params, values: Matrix) -> Ranked:
+def decide(params: Params, values: Matrix) -> RankDecisions:
     """Decide ranks and severities from the values (n, ranks) of the planes."""
     return ranked(values, params.rule)
 
 
-def ranked(values: Matrix, rule: str) -> Ranked:
+def ranked(values: Matrix, rule: str) -> RankDecisions:
     """Decide ranks by the rule "new" or "old" (ties: the lowest rank); the severity is the sum of the votes.
 
     Before the first event all values are 0: rank 1, severity 0.
     """
     votes = values[:, :-1] + values[:, 1:]
     ranks = np.argmin(np.abs(values), axis=1) if rule == "old" else np.count_nonzero(votes > 0.0, axis=1)
-    return Ranked(votes.sum(axis=1), ranks.astype(np.int64) + 1)
+    return RankDecisions(votes.sum(axis=1), ranks.astype(np.int64) + 1)
 
 
 def as_parts(rows: Rows) -> Sparse:
@@ -257,7 +264,7 @@ def _share(t):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _learn(state, data, indices, indptr, dense, y, weight, C, eps, replays, scores):  # type: ignore[no-untyped-def]
+def _learn(state, data, indices, indptr, dense, y, weight, C, ratio, eps, replays, scores):  # type: ignore[no-untyped-def]
     """Learn in one kernel: passing a dozen arrays to another costs more than the step of a plane at 10 columns."""
     w, bias, lag, bias_lag, values, columns, lengths, labels, caps, duals, clock, rng = state
     ranks = bias.shape[0]
@@ -300,7 +307,9 @@ def _learn(state, data, indices, indptr, dense, y, weight, C, eps, replays, scor
                     for i in range(x.shape[0]):
                         B += x[i] * w[k, ix[i]]
                 sign = 1.0 if label > k + 1.0 else -1.0
-                new = new_dual(a[k], sign * (B + bias[k]), A, label == k + 1.0, eps, cap)
+                at_rank = label == k + 1.0
+                most = ratio * cap if at_rank else cap
+                new = new_dual(a[k], sign * (B + bias[k]), A, at_rank, eps, most)
                 step = sign * (new - a[k])
                 a[k] = new
                 if step == 0.0:

@@ -25,13 +25,23 @@ from service.api.fast_path.ndjson_stream import ndjson_replies
 from service.api.operations import answer
 from service.api.paths import match_operation
 from service.api.state import AppState
-from service.auth import FREE, NEEDED
+from service.auth import NEEDED, UNRESTRICTED
 from service.engine.replica import LearnerReplica
 from service.errors import Invalid, ServiceError, StoreUnavailable
 from service.names import check_name, check_parameters
 from service.storage import MAX_POSITION
-from service.telemetry import GONE
-from service.wire import NDJSON, Operation, expanded, heading_of, internal_error, negotiated, problem_reply, request_id
+from service.telemetry import CLIENT_CLOSED, rate_headers
+from service.wire import (
+    NDJSON,
+    Operation,
+    expanded,
+    heading_of,
+    internal_error,
+    local_path,
+    negotiated,
+    problem_reply,
+    request_id,
+)
 
 __all__ = ["FastPath", "match_request"]
 
@@ -46,10 +56,7 @@ def match_request(scope: Scope) -> tuple[str, Operation] | None:
     """Return the learner's name and the operation of a POST that the fast path answers, else None."""
     if scope["type"] != "http" or scope["method"] != "POST":
         return None
-    path: str = scope["path"]
-    if root := scope.get("root_path"):
-        path = path.removeprefix(root)
-    return match_operation(path)
+    return match_operation(local_path(scope))
 
 
 class FastPath:
@@ -67,12 +74,14 @@ class FastPath:
         heading = heading_of(scope["headers"])
         own_id = request_id(heading.request_id)
         learner: LearnerReplica | None = None
-        body, begun = b"", False  # begun: the reply
+        body, has_started = b"", False  # begun: the reply
         try:
-            grant = FREE
+            permissions = UNRESTRICTED
             if self._guard.on:
                 state = scope.setdefault("state", {})
-                grant = self._guard.admit(scope["headers"], NEEDED[operation], name, scope.get("client"), state=state)
+                permissions = self._guard.admit(
+                    scope["headers"], NEEDED[operation], name, scope.get("client"), state=state
+                )
             engine = self._state.engine
             learner = engine.replicas.get(name)
             if learner is None:
@@ -87,42 +96,43 @@ class FastPath:
             if read is NDJSON:
                 parts = expanded(pieces(receive, scope), heading.encoding.decode("latin-1"), None)
                 lines = ndjson_replies(
-                    learner, operation, parts, self._bodies, explain, own_id, self._state.closing, grant
+                    learner, operation, parts, self._bodies, explain, own_id, self._state.closing, permissions
                 )
                 first = await anext(lines)  # a refused first chunk decides the status
-                begun = True
-                end = await _stream(first, lines, own_id, send, learner.node.settings.ws_stall_seconds)
-                self._access.hot(operation, 200, began, scope, own_id, name, end.bytes, code=end.code)
+                has_started = True
+                end = await _stream(first, lines, scope, own_id, send, learner.node.settings.ws_stall_seconds)
+                self._access.count(operation, 200, began, scope, own_id, name, end.bytes, code=end.code)
                 return
-            body = await self._bodies.read(receive, scope, heading, grant.body_bytes)
-            reply, events = await answer(learner, operation, body, read, write, explain, grant.spend)
+            body = await self._bodies.read(receive, scope, heading, permissions.body_bytes)
+            reply, events = await answer(learner, operation, body, read, write, explain, permissions.spend)
         except Disconnected:
-            self._access.hot(operation, GONE, began, scope, own_id, name)
+            self._access.count(operation, CLIENT_CLOSED, began, scope, own_id, name)
             return
         except ServiceError as error:
             await _refuse(error, own_id, scope, receive, send)
-            self._access.hot(operation, error.status, began, scope, own_id, name, len(body) or None, code=error.code)
+            self._access.count(operation, error.status, began, scope, own_id, name, len(body) or None, code=error.code)
             return
         except asyncio.CancelledError:
-            if begun or not self._state.closing.is_set():
+            if has_started or not self._state.closing.is_set():
                 raise
             unknown = StoreUnavailable(SHUTDOWN)
             await _refuse(unknown, own_id, scope, receive, send)
-            self._access.hot(operation, 503, began, scope, own_id, name, len(body) or None, code=unknown.code)
+            self._access.count(operation, 503, began, scope, own_id, name, len(body) or None, code=unknown.code)
             return
         except Exception as error:
-            if not begun:
+            if not has_started:
                 await _refuse(internal_error(error), own_id, scope, receive, send)
-            self._access.hot(operation, 500, began, scope, own_id, name, len(body) or None, code="internal")
+            self._access.count(operation, 500, began, scope, own_id, name, len(body) or None, code="internal")
             raise
         finally:
             self._bodies.release(body)
             if learner is not None:
                 learner.release()
         headers = [write.content_type, (b"content-length", b"%d" % len(reply)), (b"x-request-id", own_id.encode())]
+        headers += rate_headers(scope)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": reply})
-        self._access.hot(operation, 200, began, scope, own_id, name, len(body), events)
+        self._access.count(operation, 200, began, scope, own_id, name, len(body), events)
 
 
 class _LastLine(msgspec.Struct):
@@ -132,14 +142,16 @@ class _LastLine(msgspec.Struct):
     code: str | None = None
 
 
-async def _stream(first: bytes, rest: AsyncGenerator[bytes], own_id: str, send: Send, seconds: float) -> _LastLine:
+async def _stream(
+    first: bytes, rest: AsyncGenerator[bytes], scope: Scope, own_id: str, send: Send, seconds: float
+) -> _LastLine:
     """Send a reply while the request's body still arrives, and return its last line.
 
     A fault of ours ends the reply without a last line, so clients can tell. A client that reads nothing for so many
     seconds is dropped, because it holds the learner in memory: raises `Disconnected`.
     """
     bounded_send = read_in_time(send, seconds, "a reply in lines")
-    headers = [NDJSON.content_type, (b"x-request-id", own_id.encode())]
+    headers = [NDJSON.content_type, (b"x-request-id", own_id.encode()), *rate_headers(scope)]
     async with aclosing(rest):
         await bounded_send({"type": "http.response.start", "status": 200, "headers": headers})
         await bounded_send({"type": "http.response.body", "body": first, "more_body": True})
@@ -153,6 +165,7 @@ async def _stream(first: bytes, rest: AsyncGenerator[bytes], own_id: str, send: 
 async def _refuse(error: ServiceError, own_id: str, scope: Scope, receive: Receive, send: Send) -> None:
     reply = problem_reply(error, own_id)
     reply.headers["X-Request-ID"] = own_id
+    reply.raw_headers += rate_headers(scope)
     await reply(scope, receive, send)
 
 
@@ -162,11 +175,11 @@ def _parse_query(query: bytes, operation: Operation) -> tuple[int | None, int | 
     check_parameters((name for name, _ in pairs), tuple(_BOUNDS) if operation == "predict" else ())
     parameters = dict(pairs)
     problems = []
-    for name, (most, shown) in _BOUNDS.items():
+    for name, (most, limit) in _BOUNDS.items():
         value = parameters.get(name)
         if value is not None and not (_NUMBER.fullmatch(value) and 1 <= int(value) <= most):
             expected = {"type": "integer", "minimum": 1, "maximum": most}
-            problems.append(Problem.mismatch(f"/{name}", value, f"a whole number from 1 to {shown}", expected))
+            problems.append(Problem.mismatch(f"/{name}", value, f"a whole number from 1 to {limit}", expected))
     if problems:
         raise Invalid("the query is refused", problems)
     explain, at_least = (int(parameters[name]) if name in parameters else None for name in _BOUNDS)

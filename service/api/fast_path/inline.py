@@ -21,7 +21,7 @@ from typing import NamedTuple
 from starlette.types import Scope
 
 from service.api.body import Bodies
-from service.api.operations import Request, encode, execute_at_once, note_names, prepare
+from service.api.operations import Request, admit, encode, execute_at_once, prepare
 from service.api.paths import match_operation
 from service.auth import NEEDED, Guard
 from service.engine import Engine
@@ -49,7 +49,8 @@ _MAX_BODY = 2**16  # bytes: it is read, scored and answered in one go, and other
 _HEAD_END = b"\r\n\r\n"
 _FORWARDED = b"\r\nx-forwarded-"
 _AUTHORIZATION = b"\r\nauthorization:"
-_ADMISSION_HEADERS = (b"authorization", b"host", b"origin", b"sec-fetch-site")
+_TRACE = b"traceparent"
+_ADMISSION_HEADERS = frozenset((b"authorization", b"host", b"origin", b"sec-fetch-site", _TRACE))
 _MAX_HEAD = 1024  # bytes of a cached head
 _MAX_HEADS = 1024
 _MAX_DIGITS = len(str(_MAX_BODY))
@@ -66,7 +67,8 @@ class RequestHead(NamedTuple):
     write: Coding
     length: int  # of the body, in bytes
     request_id: bytes  # b"" if the client gave none
-    headers: tuple[tuple[bytes, bytes], ...]  # what the guard decides by
+    headers: tuple[tuple[bytes, bytes], ...]  # what the guard decides by, and the trace
+    traced: bool = False  # the headers have a trace, for the request log
 
 
 class PendingUpdate:
@@ -111,7 +113,7 @@ class PendingUpdate:
             status, code, reply = _refusal(internal_error(error), own_id)
         began, scope = self._entry
         events = request.event_count if status == 200 else None
-        self._access.hot("update", status, began, scope, own_id, head.name, request.size, events, code)
+        self._access.count("update", status, began, scope, own_id, head.name, request.size, events, code)
         return status, reply
 
 
@@ -135,7 +137,7 @@ class InlinePath:
         """Cache the head of data that holds one whole request, if other connections may send the same."""
         end = data.find(_HEAD_END, 0, _MAX_HEAD) + len(_HEAD_END)
         raw = data[:end]
-        if len(data) != end + head.length or head.request_id:
+        if len(data) != end + head.length or head.request_id or head.traced:
             return  # more than one request, or an id that is another each time
         lower = raw.lower()
         if _FORWARDED in lower or _AUTHORIZATION in lower:
@@ -160,8 +162,9 @@ class InlinePath:
             return None
         if read is NDJSON:
             return None
-        admission = tuple(header for header in headers if header[0] in _ADMISSION_HEADERS)
-        return RequestHead(name, operation, read, write, int(length), heading.request_id, admission)
+        admission = tuple([header for header in headers if header[0] in _ADMISSION_HEADERS])
+        traced = _TRACE in [name for name, _ in admission]
+        return RequestHead(name, operation, read, write, int(length), heading.request_id, admission, traced)
 
     def _admit(self, head: RequestHead, size: int, scope: Scope) -> tuple[LearnerReplica, Scope] | None:
         """Return the learner and the scope with the key's id; None if ASGI has to load, queue, count or refuse."""
@@ -169,11 +172,13 @@ class InlinePath:
         if learner is None or not self._bodies.has_room(size):
             return None
         if self._guard.on:
-            grant = self._guard.glance(head.headers, NEEDED[head.operation], head.name)
-            if grant is None:
+            permissions = self._guard.glance(head.headers, NEEDED[head.operation], head.name)
+            if permissions is None:
                 return None
-            if grant.id is not None:
-                scope = {**scope, "state": {"key": grant.id}}
+            if permissions.id is not None:
+                scope = {**scope, "state": {"key": permissions.id}}
+        if head.traced:
+            scope = {**scope, "headers": head.headers}
         return learner, scope
 
     def hold(self, head: RequestHead, size: int, scope: Scope) -> bool:
@@ -202,7 +207,7 @@ class InlinePath:
         except ServiceError as error:
             own_id = request_id(head.request_id)
             status, code, reply = _refusal(error, own_id)
-            self._access.hot(head.operation, status, began, scope, own_id, head.name, len(body) or None, code=code)
+            self._access.count(head.operation, status, began, scope, own_id, head.name, len(body) or None, code=code)
             return status, reply
         except Exception:  # a fault of ours: ASGI meets it once more, reports and logs it
             return None
@@ -212,13 +217,13 @@ class InlinePath:
             result = execute_at_once(learner, request)
             if result is None:
                 return None
-            note_names(learner, request)
+            admit(learner, request)
             reply = encode(request, result, head.write)
         except Exception:  # as above; the same error, such as a full queue, is refused there
             return None
         learner.last_used = time.monotonic()
         own_id = request_id(head.request_id)
-        self._access.hot("predict", 200, began, scope, own_id, head.name, len(body), request.event_count)
+        self._access.count("predict", 200, began, scope, own_id, head.name, len(body), request.event_count)
         return 200, _success(head.write, reply, own_id)
 
     def _queue(
@@ -227,7 +232,7 @@ class InlinePath:
         assert isinstance(request.events, Labelled)
         if not request.events.plain:
             return None
-        note_names(learner, request)
+        admit(learner, request)
         future = learner.update(request.events.batch())
         return PendingUpdate(future, head, learner, request, self._access, entry)
 

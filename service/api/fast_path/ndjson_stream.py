@@ -30,7 +30,7 @@ import msgspec
 from learners import Problem
 from service.api.body import Disconnected
 from service.api.operations import answer
-from service.auth import FREE, Grant
+from service.auth import UNRESTRICTED, Permissions
 from service.engine.replica import LearnerReplica
 from service.errors import BadBody, Invalid, QueueFull, ServiceError, Stopping, TooLarge, TooSlow
 from service.wire import NDJSON, STATUSES, Operation
@@ -119,7 +119,7 @@ class LineReader:
         self._lines = lines
         self._size = size
         self._closing = asyncio.ensure_future(closing.wait())
-        self._coming: asyncio.Task[bytes | None] | None = None  # the next piece
+        self._next_piece: asyncio.Task[bytes | None] | None = None  # the next piece
         self._over = False  # there are no more pieces
         self._buffer = bytearray()
         self._number = self._lines_buffered = 0  # complete lines of the body, and of the buffer
@@ -134,13 +134,13 @@ class LineReader:
         """
         now = asyncio.get_running_loop().time
         live = ends = 0.0
-        buffered, number, begun = 0, -1, False
+        buffered, number, has_started = 0, -1, False
         while (chunk := self._full()) is None and not self._over:
             if self._lines_buffered and not buffered:
                 live = now() + _LIVE
-            if self._number > number or self._begun > begun:
+            if self._number > number or self._has_started > has_started:
                 ends = now() + self._seconds
-            buffered, number, begun = self._lines_buffered, self._number, self._begun
+            buffered, number, has_started = self._lines_buffered, self._number, self._has_started
             if not await self._more(live if buffered else ends):
                 if buffered:
                     return self._cut()
@@ -149,31 +149,31 @@ class LineReader:
 
     async def close(self) -> None:
         """Stop reading."""
-        coming, self._coming = self._coming, None
+        next_piece, self._next_piece = self._next_piece, None
         self._closing.cancel()
-        if coming is not None:
-            coming.cancel()
-            await asyncio.wait([coming])
-            if not coming.cancelled():
-                coming.exception()  # retrieved, so that it is not logged
+        if next_piece is not None:
+            next_piece.cancel()
+            await asyncio.wait([next_piece])
+            if not next_piece.cancelled():
+                next_piece.exception()  # retrieved, so that it is not logged
 
     @property
-    def _begun(self) -> bool:
+    def _has_started(self) -> bool:
         """Tell whether a line has begun."""
         return self._end < len(self._buffer)
 
     async def _more(self, until: float) -> bool:
         """Read the next piece or the end; False if neither arrives by then. The next call continues the wait."""
-        if self._coming is None:
-            self._coming = asyncio.ensure_future(self._piece())
+        if self._next_piece is None:
+            self._next_piece = asyncio.ensure_future(self._piece())
         left = until - asyncio.get_running_loop().time()
-        await asyncio.wait([self._coming, self._closing], timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([self._next_piece, self._closing], timeout=left, return_when=asyncio.FIRST_COMPLETED)
         if self._closing.done():
             raise Stopping("this node stops; what follows was not taken")
-        if not self._coming.done():
+        if not self._next_piece.done():
             return False
-        coming, self._coming = self._coming, None
-        piece = coming.result()
+        next_piece, self._next_piece = self._next_piece, None
+        piece = next_piece.result()
         if piece is None:
             self._over = True
         else:
@@ -210,7 +210,7 @@ class LineReader:
         """Cut off everything, or return None if the buffer is empty."""
         if not self._buffer:
             return None
-        if self._begun:
+        if self._has_started:
             self._number, self._lines_buffered, self._end = (
                 self._number + 1,
                 self._lines_buffered + 1,
@@ -225,7 +225,7 @@ class LineReader:
     def _late(self) -> ServiceError:
         if self._share.waits:
             return _no_room(self._seconds)
-        what = "was not complete" if self._begun else "did not come"
+        what = "was not complete" if self._has_started else "did not come"
         return TooSlow(f"line {self._number + 1} {what} within {self._seconds:g} s")
 
 
@@ -279,20 +279,24 @@ async def ndjson_replies(
     explain: int | None = None,
     request_id: str = "",
     closing: asyncio.Event | None = None,
-    grant: Grant = FREE,
+    permissions: Permissions = UNRESTRICTED,
 ) -> AsyncGenerator[bytes]:
     """Yield the reply to a body chunk by chunk: one line, or for predict one per event.
 
     Raises the `ServiceError` of the first chunk; that of a later one becomes the last line. Each line has the limits
     of other bodies, in time and in bytes. `counter` counts the bytes in memory from the first piece of a line on. If
     it or the learner's queue is full, reading waits for as long, and then raises `QueueFull`. Once `closing` is set,
-    the reply ends with `Stopping`. The grant bounds the bytes of a line and counts the events of each chunk. Close
+    the reply ends with `Stopping`. The permissions bound the bytes of a line and count the events of each chunk. Close
     the generator if you do not exhaust it.
     """
     settings = learner.node.settings
     closing = closing or asyncio.Event()
     share = BodyShare(counter, settings.max_buffered_bytes)
-    longest = settings.max_body_bytes if grant.body_bytes is None else min(grant.body_bytes, settings.max_body_bytes)
+    longest = (
+        settings.max_body_bytes
+        if permissions.body_bytes is None
+        else min(permissions.body_bytes, settings.max_body_bytes)
+    )
     lines = LineReader(pieces, share, longest, settings.body_seconds, closing)
     progress = _BodyProgress()
     try:
@@ -302,7 +306,7 @@ async def ndjson_replies(
                 if operation != "predict":
                     await _wait_for_room(learner, len(chunk.body), closing)
                 body = chunk.body if progress.lines else chunk.body.removeprefix(BOM_UTF8)
-                text, head = await _answer_chunk(learner, operation, body, explain, progress.lines, grant)
+                text, head = await _answer_chunk(learner, operation, body, explain, progress.lines, permissions)
             share.give(len(chunk.body))
             progress.advance(chunk)
             if head is not None:
@@ -327,11 +331,16 @@ async def ndjson_replies(
 
 
 async def _answer_chunk(
-    learner: LearnerReplica, operation: Operation, body: bytes, explain: int | None, before: int, grant: Grant
+    learner: LearnerReplica,
+    operation: Operation,
+    body: bytes,
+    explain: int | None,
+    before: int,
+    permissions: Permissions,
 ) -> tuple[bytes, dict[str, Any]]:
     """Return the lines about a chunk's events, and the reply to the chunk; errors count lines of the body."""
     try:
-        reply, _ = await answer(learner, operation, body, NDJSON, NDJSON, explain, grant.spend)
+        reply, _ = await answer(learner, operation, body, NDJSON, NDJSON, explain, permissions.spend)
     except (BadBody, Invalid) as error:
         problems = [problem._replace(pointer=_shift_line(problem.pointer, before)) for problem in error.problems]
         raise type(error)(error.detail, problems) from None

@@ -9,20 +9,24 @@ from fastapi import Depends, Path, Query, Request, Security
 from fastapi.requests import HTTPConnection
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 from starlette.routing import Match
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from learners import InvalidInput
+from learners import MAX_FEATURES, InvalidInput
 from service.api.body import check_json
+from service.api.list_pages import ListPage
+from service.api.schemas.document import IsoTime
 from service.api.state import app_state
-from service.auth import FREE, SCOPES, Grant, Scope
+from service.auth import SCOPES, UNRESTRICTED, Permissions, Scope
 from service.engine import Engine
 from service.engine.replica import LearnerReplica
 from service.errors import Invalid
 from service.names import PATTERN, check_name, check_no_key, check_parameters, problems_of
 from service.storage import MAX_POSITION
-from service.wire import decode_settings, heading_of
+from service.wire import decode_settings, heading_of, parse_time
 
 if TYPE_CHECKING:
     from fastapi.dependencies.models import Dependant
@@ -35,17 +39,22 @@ __all__ = [
     "PREDICT",
     "READ",
     "UPDATE",
+    "AccessRoute",
+    "AfterPage",
     "AtLeast",
-    "Guarded",
+    "Explain",
+    "KeyPermissions",
+    "Limit",
     "Name",
-    "Needs",
-    "Open",
+    "PublicAccess",
+    "QueryTime",
+    "RequiredScope",
     "TheBody",
     "TheEngine",
-    "TheGrant",
     "TheLearner",
     "TheLearnerByThen",
     "TheName",
+    "ThePage",
     "known_parameters",
     "problems",
     "settings_of",
@@ -69,11 +78,11 @@ def _parameters(dependant: Dependant) -> Iterator[str]:
         yield from _parameters(needed)
 
 
-class Declared:
+class AccessRule:
     """A dependency that states who may call a route."""
 
 
-class Open(Declared):
+class PublicAccess(AccessRule):
     """Allow everybody: the route reveals nothing of learners and changes nothing."""
 
     def __init__(self, any_query: bool = False) -> None:
@@ -91,7 +100,7 @@ class Open(Declared):
 _bearer = HTTPBearer(scheme_name="key", description="A key of the service: `rs_...`", auto_error=False)
 
 
-class Needs(Declared):
+class RequiredScope(AccessRule):
     """Allow keys with this scope, and everybody if the service has no keys."""
 
     def __init__(self, scope: Scope | None, any_query: bool = False) -> None:
@@ -106,32 +115,34 @@ class Needs(Declared):
     ) -> None:
         """Admit the request and check the query. Raises `ServiceError` if either is refused."""
         guard = app_state(request.scope).guard
-        grant = FREE
+        permissions = UNRESTRICTED
         if guard.on:
             changes = request.method not in ("GET", "HEAD")
             client = request.scope.get("client")
             state = request.scope["state"]
-            grant = guard.admit(request.scope["headers"], self._scope, client=client, changes=changes, state=state)
-        request.scope["state"]["grant"] = grant
+            permissions = guard.admit(
+                request.scope["headers"], self._scope, client=client, changes=changes, state=state
+            )
+        request.scope["state"]["permissions"] = permissions
         if self._any_query:
             check_no_key(request.query_params)
         else:
             await known_parameters(request)
 
 
-READ, PREDICT, UPDATE, ADMIN = (Depends(Needs(scope)) for scope in SCOPES)
-ANY = Depends(Needs(None))
-OPEN = Depends(Open())
+READ, PREDICT, UPDATE, _, ADMIN = (Depends(RequiredScope(scope)) for scope in SCOPES)
+ANY = Depends(RequiredScope(None))
+OPEN = Depends(PublicAccess())
 
 
-class Guarded(APIRoute):
+class AccessRoute(APIRoute):
     """A route that must state who may call it, itself or by its router, so that a forgotten one is not open to all."""
 
     def __init__(
         self, path: str, endpoint: Callable[..., Any], *, dependencies: Sequence[Any] | None = None, **options: Any
     ) -> None:
         """Create the route as FastAPI does. Raises RuntimeError if it does not state who may call it."""
-        if not any(isinstance(item.dependency, Declared) for item in dependencies or ()):
+        if not any(isinstance(item.dependency, AccessRule) for item in dependencies or ()):
             raise RuntimeError(f"the route {path} does not state who may call it")
         super().__init__(path, endpoint, dependencies=dependencies, **options)
 
@@ -150,13 +161,13 @@ class Guarded(APIRoute):
         return scope["type"] == "http" and scope["method"] == "HEAD" and "GET" in (self.methods or ())
 
 
-async def the_grant(request: Request) -> Grant:
+async def key_permissions(request: Request) -> Permissions:
     """Return the permissions of the request's key; callers check the learner of the path themselves."""
-    grant: Grant = request.scope["state"]["grant"]
-    return grant
+    permissions: Permissions = request.scope["state"]["permissions"]
+    return permissions
 
 
-TheGrant = Annotated[Grant, Depends(the_grant)]
+KeyPermissions = Annotated[Permissions, Depends(key_permissions)]
 
 
 async def the_engine(request: Request) -> Engine:
@@ -182,17 +193,37 @@ async def the_name(name: Name) -> str:
 TheName = Annotated[str, Depends(the_name)]
 
 
-async def the_learner(name: TheName, engine: TheEngine, grant: TheGrant) -> AsyncIterator[LearnerReplica]:
+async def the_learner(name: TheName, engine: TheEngine, permissions: KeyPermissions) -> AsyncIterator[LearnerReplica]:
     """Hold the learner of the path in memory until the reply; 404 if it does not exist or the key does not allow it."""
-    grant.find(name)
+    permissions.find(name)
     async with engine.use(name) as learner:
         yield learner
 
 
 TheLearner = Annotated[LearnerReplica, Depends(the_learner)]
+Explain = Annotated[
+    int | None, Query(ge=1, le=MAX_FEATURES, description="give so many largest contributions to each score")
+]
 AtLeast = Annotated[
     int | None,
     Query(ge=1, le=MAX_POSITION, description="wait until this node has applied the learner's log up to this position"),
+]
+
+
+def _parse_time(value: Any) -> Any:
+    seconds = parse_time(value) if isinstance(value, str) else None
+    if seconds is None:
+        try:
+            return float(value)
+        except ValueError:
+            raise PydanticCustomError("time", "is neither seconds since the epoch nor an ISO 8601 time") from None
+    return seconds
+
+
+QueryTime = Annotated[
+    float,
+    Field(allow_inf_nan=False),
+    BeforeValidator(_parse_time, json_schema_input_type=float | IsoTime),
 ]
 
 
@@ -205,12 +236,27 @@ async def the_learner_by_then(learner: TheLearner, at_least: AtLeast = None) -> 
 TheLearnerByThen = Annotated[LearnerReplica, Depends(the_learner_by_then)]
 
 
-async def the_body(request: Request, grant: TheGrant) -> AsyncIterator[bytes]:
+Limit = Annotated[int | None, Query(ge=1, le=1000, description="entries at most; all if absent")]
+
+
+async def the_page(
+    limit: Limit = None,
+    cursor: Annotated[str, Query(max_length=100, description="`cursor` of the page before")] = "",
+) -> ListPage:
+    """Return the page of the query."""
+    return ListPage(limit, cursor)
+
+
+ThePage = Annotated[ListPage, Depends(the_page)]
+AfterPage = Annotated[int, Query(ge=0, lt=2**53, description="`cursor` of the page before; 0: the first page")]
+
+
+async def the_body(request: Request, permissions: KeyPermissions) -> AsyncIterator[bytes]:
     """Read a JSON body within the limits of the node and the key, and hold it until the reply."""
     bodies = app_state(request.scope).bodies
     heading = heading_of(request.scope["headers"])
     check_json(heading)
-    body = await bodies.read(request.receive, request.scope, heading, grant.body_bytes)
+    body = await bodies.read(request.receive, request.scope, heading, permissions.body_bytes)
     try:
         yield body
     finally:

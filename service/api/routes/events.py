@@ -6,18 +6,16 @@ with the methods that the path takes. They have parameters and no handlers.
 
 from dataclasses import dataclass
 from inspect import cleandoc
-from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 
-from learners import MAX_FEATURES
 from service.api import schemas
-from service.api.routes.dependencies import BODY, PREDICT, UPDATE, AtLeast, Guarded, Name, problems
-from service.api.schemas import bodies, examples, hot_body, hot_reply
+from service.api.routes.dependencies import BODY, PREDICT, UPDATE, AccessRoute, AtLeast, Explain, Name, problems
+from service.api.schemas import bodies, examples, operation_body, operation_reply
 
 __all__ = ["router"]
 
-router = APIRouter(route_class=Guarded)
+router = APIRouter(route_class=AccessRoute)
 
 
 @dataclass
@@ -31,13 +29,11 @@ class LearnerParameters:
 class PredictParameters(LearnerParameters):
     """Parameters of a predict."""
 
-    explain: Annotated[
-        int | None, Query(ge=1, le=MAX_FEATURES, description="give so many largest contributions to each score")
-    ] = None
+    explain: Explain = None
     at_least: AtLeast = None
 
 
-_LEARNT = hot_reply(bodies.ColumnarLearnt, bodies.Taken, bodies.LearntLines)
+_LEARNT = operation_reply(bodies.ColumnarLearnt, bodies.LearntProgressLine, bodies.LearntLines)
 
 
 router.add_api_route(
@@ -45,6 +41,7 @@ router.add_api_route(
     endpoint=LearnerParameters,
     methods=["POST"],
     name="update",
+    operation_id="updateEvents",
     description=cleandoc("""
         Score each event, then learn from it, in order. A 200 means that all are in the log: they survive a crash.
 
@@ -56,7 +53,7 @@ router.add_api_route(
     summary="Learn labelled events",
     response_model=schemas.UpdateReply | schemas.OrdinalUpdateReply,
     responses=_LEARNT | problems(*BODY, 404, 406, 409, 500, 503),
-    openapi_extra=hot_body(
+    openapi_extra=operation_body(
         schemas.UpdateBody,
         examples.UPDATE,
         bodies.ColumnarUpdate,
@@ -71,6 +68,7 @@ router.add_api_route(
     endpoint=LearnerParameters,
     methods=["POST"],
     name="labels",
+    operation_id="labelEvents",
     description=cleandoc("""
         Learn from what was served, in the order of the labels; the figures count the score that was served.
     """),
@@ -79,7 +77,7 @@ router.add_api_route(
     summary="Label events that were served, by id",
     response_model=schemas.UpdateReply | schemas.OrdinalUpdateReply,
     responses=_LEARNT | problems(*BODY, 404, 406, 500, 503),
-    openapi_extra=hot_body(
+    openapi_extra=operation_body(
         schemas.LabelsBody,
         examples.LABELS,
         bodies.ColumnarLabels,
@@ -94,6 +92,7 @@ router.add_api_route(
     endpoint=PredictParameters,
     methods=["POST"],
     name="predict",
+    operation_id="predictEvents",
     description=cleandoc("""
         Score each event; waits for no learning but that up to `at_least`.
 
@@ -103,9 +102,9 @@ router.add_api_route(
     tags=["events"],
     summary="Score events",
     response_model=schemas.PredictReply | schemas.OrdinalPredictReply,
-    responses=hot_reply(bodies.ColumnarScores, schemas.Prediction, bodies.ScoredLines)
+    responses=operation_reply(bodies.ColumnarScores, schemas.Prediction, bodies.ScoredLines)
     | problems(*BODY, 404, 406, 409, 500, 503),
-    openapi_extra=hot_body(
+    openapi_extra=operation_body(
         schemas.PredictBody,
         examples.PREDICT,
         bodies.ColumnarEvents,

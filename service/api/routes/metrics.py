@@ -5,24 +5,27 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
+from learners import Problem
 from service.api import schemas
-from service.api.overview import LARGE_WINDOW
-from service.api.routes.dependencies import READ, Guarded, TheLearner, TheLearnerByThen, problems
+from service.api.routes.dependencies import READ, AccessRoute, QueryTime, TheLearner, TheLearnerByThen, problems
 from service.api.sse import figures_of
-from service.engine import score_threshold
+from service.engine import LARGE_WINDOW, score_threshold, segment_metrics
+from service.errors import Invalid
+from service.wire import parse_time
 
 __all__ = ["router"]
 
-router = APIRouter(route_class=Guarded, dependencies=[READ])
+router = APIRouter(route_class=AccessRoute, dependencies=[READ])
 
 
 @router.get(
     "/learners/{name}/metrics",
     tags=["figures"],
-    summary="The live figures",
+    operation_id="getMetrics",
+    summary="The live metrics",
     response_model=schemas.Metrics | schemas.OrdinalMetrics,
     responses=problems(404, 409, 422, 500, 503),
 )
@@ -38,18 +41,19 @@ async def metrics(learner: TheLearnerByThen) -> JSONResponse:
 @router.get(
     "/learners/{name}/metrics/history",
     tags=["figures"],
+    operation_id="getMetricsHistory",
     summary="The figures over time",
     response_model=schemas.History,
     responses=problems(404, 422, 500, 503),
 )
 async def history(
     learner: TheLearner,
+    request: Request,
     start: Annotated[
-        float | None, Query(alias="from", allow_inf_nan=False, description="of the axis; from the first if absent")
+        QueryTime | None,
+        Query(alias="from", description="of the axis, of the clock also as ISO 8601; from the first if absent"),
     ] = None,
-    stop: Annotated[
-        float | None, Query(alias="to", allow_inf_nan=False, description="of the axis; to the last if absent")
-    ] = None,
+    stop: Annotated[QueryTime | None, Query(alias="to", description="likewise; to the last if absent")] = None,
     step: Annotated[
         float | None, Query(gt=0, allow_inf_nan=False, description="give one point for each so much of the axis")
     ] = None,
@@ -61,12 +65,21 @@ async def history(
     """Return the metrics of the window and since the start at regular numbers of events, sparser with age."""
     figures = learner.view.figures
     axis: Literal["clock", "events"] = by or ("events" if figures.clock != figures.clock else "clock")
+    if axis == "events":
+        mismatches = [
+            Problem(f"/{name}", "is a time; the axis counts labelled events", "conflict")
+            for name in ("from", "to")
+            if parse_time(request.query_params.get(name, "")) is not None
+        ]
+        if mismatches:
+            raise Invalid("the range does not fit the axis", mismatches)
     return JSONResponse({"by": axis, **figures.history(start, stop, step, axis)})
 
 
 @router.get(
     "/learners/{name}/metrics/curves",
     tags=["figures"],
+    operation_id="getCurves",
     summary="ROC, precision-recall, histogram, reliability, confusion",
     response_model=dict[str, Any],
     responses=problems(404, 422, 500, 503),
@@ -86,15 +99,20 @@ async def curves(
 
 
 @router.get(
-    "/learners/{name}/alarms",
+    "/learners/{name}/segments",
     tags=["figures"],
-    summary="Drift alarms",
-    response_model=schemas.Alarms,
-    responses=problems(404, 422, 500, 503),
+    operation_id="getSegments",
+    summary="The metrics of each value of a field",
+    response_model=schemas.Segments,
+    responses=problems(404, 409, 422, 500, 503),
 )
-async def alarms(
-    learner: TheLearner, since: Annotated[int, Query(ge=0, description="the first number to give")] = 0
+async def segments(
+    learner: TheLearnerByThen,
+    by: Annotated[str, Query(description="a field of the setting `figures.segments`")],
+    limit: Annotated[int, Query(ge=1, le=64, description="values at most, the largest first")] = 20,
+    positives: Annotated[
+        int, Query(ge=1, le=1_000_000, description="AUC, precision and label rate need so many positives")
+    ] = 10,
 ) -> JSONResponse:
-    """List the detected falls of the AUC and changes in the distribution of served scores, oldest first."""
-    figures = learner.view.figures
-    return JSONResponse({"counts": figures.alarm_counts, "alarms": figures.alarms(since)})
+    """Return AUC, precision, alert rate and label rate of each value of a field, over the window."""
+    return JSONResponse(await segment_metrics(learner, by, limit, positives))

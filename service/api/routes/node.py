@@ -8,22 +8,24 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 
 from learners import FEATURE_KINDS, Config, InvalidInput, LearnerSettings, algorithms
 from learners.algorithms import describe
 from learners.decisions import Calibration, Threshold
 from learners.features import Embedding, LateLabels, Scaling
 from learners.metrics import MetricSettings
+from rarestream import __version__
 from service.api import schemas
-from service.api.routes.dependencies import ANY, OPEN, READ, Guarded, TheEngine, TheGrant, problems
+from service.api.routes.dependencies import ANY, OPEN, READ, AccessRoute, KeyPermissions, TheEngine, problems
 from service.engine import Engine
 from service.names import check_name
+from service.wire import iso_time
 
 __all__ = ["health", "router"]
 
-router = APIRouter(route_class=Guarded)
-health = APIRouter(route_class=Guarded, dependencies=[OPEN])  # probes have no key
+router = APIRouter(route_class=AccessRoute)
+health = APIRouter(route_class=AccessRoute, dependencies=[OPEN])  # probes have no key
 
 
 _SMALLEST: Mapping[str, dict[str, Any]] = MappingProxyType(  # the least settings of each kind of features
@@ -53,12 +55,19 @@ def _usual(name: str) -> dict[str, dict[str, Any]]:
     "/algorithms",
     dependencies=[READ],
     tags=["node"],
+    operation_id="listAlgorithms",
     summary="The catalogue",
     response_model=schemas.Catalogue,
     responses=problems(422),
 )
-async def catalogue() -> dict[str, Any]:
+async def catalogue() -> Response:
     """List every algorithm and the settings of the other parts of a learner, with JSON schemas."""
+    return Response(_catalogue(), media_type="application/json")
+
+
+@cache
+def _catalogue() -> bytes:
+    """Return the document, which never changes: 130 kB."""
     parts = {
         "features": {kind: features.schema() for kind, features in FEATURE_KINDS.items()},
         "scaling": Scaling.schema(),
@@ -69,28 +78,45 @@ async def catalogue() -> dict[str, Any]:
         "late": LateLabels.schema(),
         "learner": LearnerSettings.schema(),
     }
-    return {"algorithms": [{**describe(name), "usual": _usual(name)} for name in algorithms()], "parts": parts}
+    document = {"algorithms": [{**describe(name), "usual": _usual(name)} for name in algorithms()], "parts": parts}
+    return bytes(JSONResponse(schemas.Catalogue.model_validate(document).model_dump(mode="json")).body)
 
 
 @router.get(
     "/key",
     dependencies=[ANY],
     tags=["node"],
+    operation_id="getKey",
     summary="What this key may do",
     response_model=schemas.KeyDocument,
     responses=problems(422),
 )
-async def key(grant: TheGrant) -> JSONResponse:
+async def key(permissions: KeyPermissions) -> JSONResponse:
     """Return the key's name, scopes, learners, limits and time of expiry.
 
     If the service has no keys, everybody has all scopes and the name is null.
     """
-    return JSONResponse(grant.document())
+    document = permissions.document()
+    return JSONResponse({**document, "expires_iso": iso_time(document["expires"])})
+
+
+@health.get(
+    "/version",
+    tags=["node"],
+    operation_id="getVersion",
+    summary="Which version answers",
+    response_model=schemas.Version,
+    responses=problems(422),
+)
+async def version() -> JSONResponse:
+    """Return the version of the service and that of this interface."""
+    return JSONResponse({"version": __version__, "api": "v1"})
 
 
 @health.get(
     "/health/live",
     tags=["node"],
+    operation_id="getLiveness",
     summary="Is the process alive",
     response_model=schemas.Health,
     responses=problems(422),
@@ -103,31 +129,38 @@ async def live(engine: TheEngine) -> JSONResponse:
 @health.get(
     "/health/ready",
     tags=["node"],
+    operation_id="getReadiness",
     summary="Can it take updates",
     response_model=schemas.Health,
     responses={503: {"description": "Not now", "model": schemas.Health}, **problems(422)},
 )
 async def ready(engine: TheEngine) -> JSONResponse:
-    """Answer 200 once every learner is loaded and while the store answers, else 503."""
+    """Answer 200 once every learner is loaded and while the store answers, else 503.
+
+    A full store, and learners that cannot be recovered, change only the status: deletions and other learners go on.
+    """
     health = _health(engine)
-    return JSONResponse(health, status_code=200 if health["status"] == "ok" else 503)
+    return JSONResponse(health, status_code=503 if health["status"] in ("starting", "store-unavailable") else 200)
 
 
 @router.get(
     "/nodes",
     tags=["node"],
+    operation_id="listNodes",
     summary="Which nodes there are",
     dependencies=[READ],
     response_model=schemas.Nodes,
     responses=problems(404, 422, 500, 503),
 )
 async def nodes(
-    engine: TheEngine, grant: TheGrant, learner: Annotated[str | None, Query(description="whose hosts to tell")] = None
+    engine: TheEngine,
+    permissions: KeyPermissions,
+    learner: Annotated[str | None, Query(description="whose hosts to tell")] = None,
 ) -> JSONResponse:
     """List the live nodes if learners are spread over them, and the hosts of a learner."""
     placement = engine.placement
     if learner is not None:
-        grant.find(check_name(learner))
+        permissions.find(check_name(learner))
         await engine.discover(learner)
         engine.check_exists(learner)
     return JSONResponse(
@@ -142,13 +175,24 @@ async def nodes(
 
 def _health(engine: Engine) -> dict[str, Any]:
     status = "ok"
+    unavailable = len(engine.registry.unavailable)
+    details = [engine.node.unreachable, engine.node.full, engine.node.store.caution]
+    if unavailable:
+        details.append(
+            f"learners or groups that cannot be recovered: {unavailable}. GET /v1/learners says which and why"
+        )
     if engine.node.unreachable is not None:
         status = "store-unavailable"
     elif not engine.ready:
         status = "starting"
+    elif engine.node.full is not None:
+        status = "store-full"
+    elif unavailable:
+        status = "degraded"
     return {
         "status": status,
-        "detail": engine.node.unreachable or engine.node.store.caution,
+        "detail": "; ".join(filter(None, details)) or None,
         "learners": engine.learners,
+        "unavailable": unavailable,
         "stale_seconds": engine.node.stale_seconds,
     }

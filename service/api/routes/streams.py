@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 
 from learners import Problem
 from service.api.overview import OverviewDocument
-from service.api.routes.dependencies import READ, Guarded, TheEngine, TheGrant, TheLearner, TheName, problems
+from service.api.routes.dependencies import READ, AccessRoute, KeyPermissions, TheEngine, TheLearner, TheName, problems
 from service.api.routes.groups import comparison, listed, the_group
 from service.api.routes.learners import figures_of_all
 from service.api.sse import (
@@ -28,7 +28,7 @@ from service.errors import Invalid
 
 __all__ = ["router"]
 
-router = APIRouter(route_class=Guarded, dependencies=[READ], default_response_class=StreamingResponse)
+router = APIRouter(route_class=AccessRoute, dependencies=[READ], default_response_class=StreamingResponse)
 
 
 def _stream_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -38,13 +38,14 @@ def _stream_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 @router.get(
     "/learners/{name}/metrics/stream",
     tags=["figures"],
+    operation_id="streamMetrics",
     summary="The figures as they change",
     responses=_stream_responses(404, 422, 429, 500, 503),
 )
 async def of_learner(
     request: Request,
     learner: TheLearner,
-    grant: TheGrant,
+    permissions: KeyPermissions,
     last_event_id: Annotated[str | None, Header(description="the id of the last event seen, when reconnecting")] = None,
 ) -> StreamingResponse:
     """Stream the events `figures`, `point`, `alarm`, `reset`, `gone`. A client that reconnects by an id misses nothing.
@@ -56,20 +57,21 @@ async def of_learner(
         since = parsed_id(last_event_id)
         if since is None:
             detail = f"is {last_event_id[:100]!r}; expected the id of an event of this stream"
-            raise Invalid("the stream cannot go on from there", [Problem("/last-event-id", detail)])
-    return opened(app_state(request.scope), learner_news(learner, since), LEARNER_PACE, grant)
+            raise Invalid("cannot resume the stream from this event id", [Problem("/last-event-id", detail)])
+    return opened(app_state(request.scope), learner_news(learner, since), LEARNER_PACE, permissions)
 
 
 @router.get(
     "/stream",
     tags=["figures"],
+    operation_id="streamLearners",
     summary="The figures of all learners, and the groups, as they change",
     responses=_stream_responses(422, 429),
 )
 async def of_all(
     request: Request,
     engine: TheEngine,
-    grant: TheGrant,
+    permissions: KeyPermissions,
     learners: Annotated[bool, Query(description="false: the groups only")] = True,
 ) -> StreamingResponse:
     """Stream the events `learners`, `changed` and `groups`.
@@ -85,22 +87,25 @@ async def of_all(
     pace = SPREAD_PACE if engine.placement.spread else ALL_PACE
 
     async def learners_document() -> OverviewDocument:
-        return await overview.learners_document(grant, pace, lambda: figures_of_all(request, engine, grant))
+        return await overview.learners_document(permissions, pace, lambda: figures_of_all(request, engine, permissions))
 
     async def groups() -> bytes:
-        return await overview.groups(grant, pace, lambda: listed(engine, grant, tests=True))
+        return await overview.groups(permissions, pace, lambda: listed(engine, permissions, tests=True))
 
     news = all_news(learners_document if learners else None, groups)
-    return opened(app_state(request.scope), news, pace, grant)
+    return opened(app_state(request.scope), news, pace, permissions)
 
 
 @router.get(
     "/groups/{name}/compare/stream",
     tags=["groups"],
+    operation_id="streamComparison",
     summary="The comparison as it changes",
     responses=_stream_responses(404, 422, 429, 500, 503),
 )
-async def of_group(request: Request, name: TheName, engine: TheEngine, grant: TheGrant) -> StreamingResponse:
+async def of_group(
+    request: Request, name: TheName, engine: TheEngine, permissions: KeyPermissions
+) -> StreamingResponse:
     """Stream the events `comparison` and `gone`.
 
     `comparison` has the document of `GET /v1/groups/{name}/compare`, at first and after each change, at most every two
@@ -108,7 +113,7 @@ async def of_group(request: Request, name: TheName, engine: TheEngine, grant: Th
     """
 
     async def compared() -> dict[str, Any]:
-        return await comparison(name, await the_group(name, engine, grant), engine)
+        return await comparison(name, await the_group(name, engine, permissions), engine)
 
-    await the_group(name, engine, grant)  # raises if the group is unknown
-    return opened(app_state(request.scope), group_news(compared), GROUP_PACE, grant)
+    await the_group(name, engine, permissions)  # raises if the group is unknown
+    return opened(app_state(request.scope), group_news(compared), GROUP_PACE, permissions)

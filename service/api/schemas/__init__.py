@@ -2,6 +2,8 @@
 
 The package `wire` decodes updates, predictions and labels; the models only describe them. Settings of a learner are
 described by the library (`Parameters.schema`), so that a new algorithm is documented by existing.
+
+Start with `document`, the base class; then a module for each kind of resource.
 """
 
 from __future__ import annotations
@@ -9,12 +11,14 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from service.api.schemas import examples
-from service.api.schemas.bodies import hot_body, hot_reply, request_body
+from service.api.schemas.bodies import operation_body, operation_reply, request_body
 from service.api.schemas.events import (
     ClassCounts,
     Contribution,
+    ErasedEvent,
     Event,
-    Explained,
+    EventDocument,
+    EventList,
     LabelledEvent,
     LabelsBody,
     LateLabel,
@@ -25,6 +29,7 @@ from service.api.schemas.events import (
     PredictBody,
     Prediction,
     PredictReply,
+    ScoreExplanationDocument,
     Source,
     UpdateBody,
     UpdateReply,
@@ -40,14 +45,18 @@ from service.api.schemas.groups import (
 )
 from service.api.schemas.learners import (
     CloneBody,
+    ConfigWarningDocument,
     Digest,
+    FieldDocument,
+    FieldList,
     FitDocument,
     LearnerChange,
     LearnerConfig,
     LearnerDocument,
     LearnerList,
+    MemberDocument,
     PendingDocument,
-    Restored,
+    RestoreReply,
     SnapshotDocument,
     SnapshotList,
     Weight,
@@ -56,6 +65,8 @@ from service.api.schemas.learners import (
 from service.api.schemas.metrics import (
     Alarm,
     Alarms,
+    Annotation,
+    Annotations,
     Confusion,
     FigureSettings,
     History,
@@ -65,6 +76,7 @@ from service.api.schemas.metrics import (
     Metrics,
     OrdinalMetrics,
     RankFigures,
+    Segments,
     ServedFigures,
     SmallWindow,
     TotalFigures,
@@ -72,23 +84,32 @@ from service.api.schemas.metrics import (
     WindowFigures,
     WindowRankFigures,
 )
-from service.api.schemas.node import AlgorithmDocument, Catalogue, Health, KeyDocument, KeyLimits, Nodes
+from service.api.schemas.node import AlgorithmDocument, Catalogue, Health, KeyDocument, KeyLimits, Nodes, Version
 from service.api.schemas.problems import ProblemDocument, ProblemItem
+from service.api.schemas.settings import components, with_references
+from service.api.schemas.thresholds import ThresholdPoints, ThresholdPreview
 
 __all__ = [
     "MODELS",
     "Alarm",
     "Alarms",
     "AlgorithmDocument",
+    "Annotation",
+    "Annotations",
     "Catalogue",
     "ClassCounts",
     "CloneBody",
     "Comparison",
+    "ConfigWarningDocument",
     "Confusion",
     "Contribution",
     "Digest",
+    "ErasedEvent",
     "Event",
-    "Explained",
+    "EventDocument",
+    "EventList",
+    "FieldDocument",
+    "FieldList",
     "FigureSettings",
     "FitDocument",
     "GroupBody",
@@ -110,6 +131,7 @@ __all__ = [
     "LearnerFigures",
     "LearnerInCreation",
     "LearnerList",
+    "MemberDocument",
     "Metrics",
     "Nodes",
     "OrdinalMetrics",
@@ -124,26 +146,33 @@ __all__ = [
     "ProblemDocument",
     "ProblemItem",
     "RankFigures",
-    "Restored",
+    "RestoreReply",
+    "ScoreExplanationDocument",
+    "Segments",
     "ServedFigures",
     "SmallWindow",
     "SnapshotDocument",
     "SnapshotList",
     "Source",
+    "ThresholdPoints",
+    "ThresholdPreview",
     "TotalFigures",
     "TotalRankFigures",
     "UpdateBody",
     "UpdateReply",
     "UpdateResult",
+    "Version",
     "Weight",
     "Weights",
     "WindowFigures",
     "WindowRankFigures",
     "bodies",
+    "components",
     "examples",
-    "hot_body",
-    "hot_reply",
+    "operation_body",
+    "operation_reply",
     "request_body",
+    "with_references",
 ]
 
 MODELS: list[type[BaseModel]] = [

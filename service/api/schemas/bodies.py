@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.api.schemas.document import Bytes, Moment, Seconds, WholeSeconds
+from service.api.schemas.document import Bytes, EventTime, Seconds, WholeSeconds
 from service.api.schemas.events import ClassCounts, Source
 from service.api.schemas.problems import ProblemDocument
 from service.wire import ENCODINGS, MAX_EVENTS, MSGPACK, NDJSON
 
-__all__ = ["MODELS", "hot_body", "hot_reply", "request_body"]
+__all__ = ["MODELS", "operation_body", "operation_reply", "request_body"]
 
 
 class _StrictModel(BaseModel):
@@ -41,7 +41,9 @@ class _FeatureColumns(_StrictModel):
         None, description="named and table: a column for each name; nil where an event lacks it"
     )
     ids: Array | list[str | int | None] | None = Field(None, description="int32, int64 or uint64, or a list")
-    times: Array | list[Moment | None] | None = Field(None, description="seconds since the epoch; NaN or nil: none")
+    times: Array | list[EventTime | None] | None = Field(
+        None, description="seconds since the epoch, in a list also ISO 8601; NaN or nil: none"
+    )
 
 
 class ColumnarEvents(_FeatureColumns):
@@ -62,7 +64,9 @@ class ColumnarLabels(_StrictModel):
     ids: Array | list[str | int] = Field(description="int32, int64 or uint64, or a list")
     labels: Array | list[int | bool] = Field(description="any dtype, or a list")
     weights: Array | list[float | None] | None = Field(None, description="nil: 1")
-    times: Array | list[Moment | None] | None = Field(None, description="when the labels became known; NaN or nil: now")
+    times: Array | list[EventTime | None] | None = Field(
+        None, description="when the labels became known; NaN or nil: now"
+    )
 
 
 class _StatusCounts(_StrictModel):
@@ -83,8 +87,8 @@ class ColumnarLearnt(_StatusCounts):
     scores: Array = Field(description="float64; NaN where nothing was learnt")
     probabilities: Array | None = Field(None, description="float64; likewise")
     thresholds: Array | None = Field(None, description="float64; likewise")
-    decisions: Array | None = Field(None, description="int8; -128 where there is none")
-    ranks: Array | None = Field(None, description="int8; -128 where there is none")
+    decisions: Array | None = Field(None, description="int8; -128 if undefined")
+    ranks: Array | None = Field(None, description="int8; -128 if undefined")
 
 
 class ColumnarScores(_StrictModel):
@@ -96,9 +100,9 @@ class ColumnarScores(_StrictModel):
     stale_seconds: Seconds
     scores: Array = Field(description="float64")
     probabilities: Array | None = Field(None, description="float64")
-    thresholds: Array | None = Field(None, description="float64; NaN where there is none")
-    labels: Array | None = Field(None, description="int8; -128 where there is none")
-    ranks: Array | None = Field(None, description="int8; -128 where there is none")
+    thresholds: Array | None = Field(None, description="float64; NaN if undefined")
+    labels: Array | None = Field(None, description="int8; -128 if undefined")
+    ranks: Array | None = Field(None, description="int8; -128 if undefined")
     explanations: list[dict[str, Any]] | None = None
 
 
@@ -109,7 +113,7 @@ class _LineProgress(_StrictModel):
     bytes: Bytes = Field(description="of the body, processed so far, after decompression")
 
 
-class Taken(_StatusCounts, _LineProgress):
+class LearntProgressLine(_StatusCounts, _LineProgress):
     """A line of the reply to labelled events sent as lines: everything up to it is in the log and learnt."""
 
 
@@ -144,7 +148,7 @@ MODELS: list[type[BaseModel]] = [
     ColumnarLabels,
     ColumnarLearnt,
     ColumnarScores,
-    Taken,
+    LearntProgressLine,
     LearntLines,
     ScoredLines,
     RefusedLines,
@@ -160,16 +164,16 @@ _COLUMNS = f"""At most {MAX_EVENTS} events. A MessagePack map; the example shows
 _EACH = "One event per line. A body of lines may have any length; it is processed and answered while it arrives."
 
 
-def hot_body(
+def operation_body(
     model: type[BaseModel],
     examples: dict[str, Any],
     columns: type[BaseModel],
     line: type[BaseModel],
-    shown: tuple[dict[str, Any], str],
+    pair: tuple[dict[str, Any], str],
 ) -> dict[str, Any]:
-    """Return the OpenAPI entry of an operation's body in every coding; `shown`: an example of columns and of lines."""
+    """Return the OpenAPI entry of an operation's body in every coding; `pair`: an example of columns and of lines."""
     entry = request_body(model, examples)
-    packed, lines = ({"examples": {"two events": {"value": example}}} for example in shown)
+    packed, lines = ({"examples": {"two events": {"value": example}}} for example in pair)
     entry["requestBody"]["content"] |= {
         MSGPACK.media_type: {"schema": _of(columns, _COLUMNS), **packed},
         NDJSON.media_type: {"schema": _of(line, _EACH), **lines},
@@ -177,7 +181,7 @@ def hot_body(
     return {**entry, "parameters": [_ENCODING]}
 
 
-def hot_reply(
+def operation_reply(
     columns: type[BaseModel], line: type[BaseModel], last: type[BaseModel]
 ) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI entry of the reply in the other codings; `last`: the last line of a success."""
@@ -204,8 +208,8 @@ def _place(model: type[BaseModel]) -> str:
     return f"#/components/schemas/{model.__name__}"
 
 
-def request_body(model: type[BaseModel], examples: dict[str, Any]) -> dict[str, Any]:
-    """Return the OpenAPI entry of a body that the route decodes itself."""
+def request_body(model: type[BaseModel] | dict[str, Any], examples: dict[str, Any]) -> dict[str, Any]:
+    """Return the OpenAPI entry of a body that the route decodes itself; `model` may be a schema."""
     named = {name: {"value": value} for name, value in examples.items()}
-    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    schema = model if isinstance(model, dict) else {"$ref": _place(model)}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema, "examples": named}}}}

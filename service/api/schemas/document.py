@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Bytes", "Document", "Moment", "PerSecond", "Seconds", "WholeSeconds"]
+__all__ = ["Bytes", "Document", "EventTime", "IsoTime", "Moment", "PerSecond", "Seconds", "WholeSeconds"]
 
 
 class Document(BaseModel):
@@ -19,5 +19,9 @@ class Document(BaseModel):
 Seconds = Annotated[float, Field(json_schema_extra={"unit": "seconds"})]
 WholeSeconds = Annotated[int, Field(json_schema_extra={"unit": "seconds"})]
 Moment = Annotated[float, Field(json_schema_extra={"unit": "seconds since the epoch"})]
+IsoTime = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+EventTime = (
+    Annotated[float, Field(ge=-1e12, le=1e12, json_schema_extra={"unit": "seconds since the epoch"})] | IsoTime
+)  # as requests give it
 PerSecond = Annotated[float, Field(json_schema_extra={"unit": "per second"})]
 Bytes = Annotated[int, Field(json_schema_extra={"unit": "bytes"})]

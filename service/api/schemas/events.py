@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from service.api.schemas.document import Document, Moment, Seconds
+from service.api.schemas.document import Document, EventTime, IsoTime, Moment, Seconds
 from service.wire import MAX_EVENTS
 
 __all__ = [
     "ClassCounts",
     "Contribution",
+    "ErasedEvent",
     "Event",
-    "Explained",
+    "EventDocument",
+    "EventList",
     "LabelledEvent",
     "LabelsBody",
     "LateLabel",
@@ -24,11 +26,15 @@ __all__ = [
     "PredictBody",
     "PredictReply",
     "Prediction",
+    "ScoreExplanationDocument",
     "Source",
     "UpdateBody",
     "UpdateReply",
     "UpdateResult",
 ]
+
+
+FieldValue = str | float | bool | list[str | float | bool | None] | None
 
 
 class Event(Document):
@@ -37,13 +43,13 @@ class Event(Document):
     id: str | int | None = Field(
         None, description="the event's own name: it is learnt once, and a label may come later by it"
     )
-    time: Moment | None = Field(
-        None, ge=-1e12, le=1e12, description="seconds since the epoch, at most a day ahead of now"
+    time: EventTime | None = Field(
+        None, description="seconds since the epoch or an ISO 8601 time (UTC without a zone), at most a day ahead of now"
     )
     x: list[float] | None = Field(None, description="dense: as many numbers as the learner's dim")
     indices: list[int] | None = Field(None, description="sparse: ascending columns from 0")
     values: list[float] | None = Field(None, description="sparse: one number per index")
-    features: dict[str, Any] | None = Field(
+    features: dict[str, FieldValue] | None = Field(
         None, description="named and table: numbers, strings, booleans, lists of tokens, null"
     )
 
@@ -63,9 +69,7 @@ class LateLabel(Document):
     id: str | int
     label: int | bool = Field(ge=-1, le=64)
     weight: float | None = Field(None, ge=0, le=1e6, description="multiplies the event's learning step; 1 if absent")
-    time: Moment | None = Field(
-        None, ge=-1e12, le=1e12, description="when the label became known, seconds since the epoch; now if absent"
-    )
+    time: EventTime | None = Field(None, description="when the label became known; now if absent")
 
 
 class Source(Document):
@@ -168,7 +172,7 @@ class Contribution(Document):
     contribution: float
 
 
-class Explained(Document):
+class ScoreExplanationDocument(Document):
     """A score as a sum: intercept, the largest contributions, and the rest of them."""
 
     intercept: float = Field(description="the score of an event whose features add nothing")
@@ -177,7 +181,7 @@ class Explained(Document):
 
 
 class Prediction(Document):
-    """What is said of one event."""
+    """The prediction for one event."""
 
     id: str | None
     score: float | None = Field(description="higher: more likely positive; null where it is beyond float64")
@@ -187,14 +191,14 @@ class Prediction(Document):
         description="1: an alert: probability >= threshold, and within the budget where there is one; null while the "
         "learner is not ready"
     )
-    explanation: Explained | None = None
+    explanation: ScoreExplanationDocument | None = None
 
 
 class PredictReply(Document):
     """Scores at one position of the learner's life."""
 
     position: int
-    ready: bool = Field(description="false until both classes have been seen: scores mean nothing yet")
+    ready: bool = Field(description="false until both classes have been seen: scores are not meaningful yet")
     remembered: int = Field(description="events with an id, whose labels may come later; 0 while the store is away")
     stale_seconds: Seconds = Field(description="how long the store has not been reached; 0 while it answers")
     results: list[Prediction]
@@ -218,3 +222,51 @@ class OrdinalPredictReply(Document):
     remembered: int
     stale_seconds: Seconds
     results: list[OrdinalPrediction]
+
+
+class EventDocument(Document):
+    """An event that was scored with an id, and its label if that is known."""
+
+    id: str
+    time: Moment = Field(description="of the event")
+    time_iso: IsoTime | None
+    position: int = Field(description="of the learner's log, at which it was scored")
+    score: float | None = Field(description="null: too large for a number")
+    probability: float | None = Field(description="null of an ordinal learner")
+    threshold: float | None = Field(description="on the probability, by which it was decided; null if there was none")
+    decision: int = Field(description="0, 1 or the rank")
+    status: Literal["unlabelled", "labelled", "expired"] = Field(
+        description="`expired`: no label came within `late.label_ttl`"
+    )
+    label: int | None = Field(description="the latest label: 0, 1 or the rank; null if the learner remembers none")
+    label_source: Literal["given", "assumed"] | None = Field(
+        description="`assumed`: by `late.unlabelled`; null without a label"
+    )
+    x: list[float | None] | None = Field(
+        None, description="its features, in the members of a request; null if the learner does not keep them"
+    )
+    indices: list[int] | None = None
+    values: list[float] | None = None
+    features: dict[str, FieldValue] | None = None
+    explanation: ScoreExplanationDocument | None = Field(
+        None, description="of the score that the present model gives it; null if its features are not kept"
+    )
+
+
+class EventList(Document):
+    """A page of scored events."""
+
+    events: list[EventDocument]
+    cursor: int | None = Field(description="for the next page; null after the oldest")
+    newest: int = Field(description="of a first page: `after` of a later request for what was scored since")
+    scanned: int = Field(description="events looked through for this page")
+
+
+class ErasedEvent(Document):
+    """What was erased of an event, and what ages out."""
+
+    id: str
+    position: int = Field(
+        description="of the log: records up to here may still have its id and encoded features, until the log is "
+        "trimmed behind snapshots that are younger"
+    )

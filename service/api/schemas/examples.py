@@ -13,13 +13,13 @@ __all__ = [
     "LABELS_SHOWN",
     "PREDICT",
     "PREDICT_SHOWN",
+    "PREVIEW",
     "UPDATE",
     "UPDATE_SHOWN",
 ]
 
 CREATE: dict[str, Any] = {
     "named features": {
-        "algorithm": "cbr-diag",
         "features": {"kind": "named", "bits": 18, "categorical": ["merchant"], "log": ["amount"]},
     },
     "table": {
@@ -81,6 +81,15 @@ CHANGE: dict[str, Any] = {
     "at least 90 % precision": {"threshold": {"objective": "precision", "target": 0.9}},
     "no label means negative": {"late": {"label_ttl": 2592000, "unlabelled": "negative"}},
 }
+
+PREVIEW: dict[str, Any] = {
+    "a hundred alerts a day": {"objective": "budget", "alerts": 100},
+    "at least 90 % precision": {"objective": "precision", "target": 0.9},
+    "a fixed threshold": {"objective": "fixed", "value": 0.8},
+}
+
+ACKNOWLEDGE: dict[str, Any] = {"with a note": {"note": "holiday traffic, back on Monday", "by": "Ann"}, "alone": {}}
+ANNOTATE: dict[str, Any] = {"a deployment": {"text": "checkout 2.31 deployed", "by": "CI"}}
 
 CLONE: dict[str, Any] = {"a copy to try things on": {"to": "fraud-trial"}}
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 from pydantic import Field
 
 from service.api.schemas.document import Document, Moment
-from service.api.schemas.events import PredictReply, UpdateReply
+from service.api.schemas.events import ClassCounts, PredictReply, UpdateReply
 
 __all__ = [
     "Comparison",
@@ -27,15 +27,61 @@ class GroupBody(Document):
     alpha: float | None = Field(None, gt=0, le=0.5, description="of a wrong verdict, however often one looks")
 
 
+class Evidence(Document):
+    """Of a sequential test: by how much the events are likelier if one learner is better."""
+
+    a_better: float | None
+    b_better: float | None
+
+
+class GroupTest(Document):
+    """Which learner of a pair is better, by all events so far; valid at every look."""
+
+    a: str
+    b: str
+    evidence: Evidence
+    verdict: Literal["a", "b"] | None = Field(description="the better one; null: not decided")
+    words: str = Field(description="the same for people")
+    since_events: int | None = Field(description="compared events at the verdict")
+    since_clock: Moment | None
+    blocks: int
+
+
+class GroupAuc(Document):
+    """The AUC of a learner over the window."""
+
+    auc: float | None
+    interval: list[float] | None
+
+
+class GroupDifference(Document):
+    """The difference of two AUCs over the window."""
+
+    a: str
+    b: str
+    difference: float | None
+    interval: list[float] | None
+
+
+class ComparedWindow(Document):
+    """The last compared events."""
+
+    size: int
+    events: int
+    class_counts: ClassCounts
+    auc: dict[str, GroupAuc]
+    differences: list[GroupDifference]
+
+
 class GroupDocument(Document):
     """A group as it stands."""
 
     name: str
-    config: dict[str, Any]
+    config: GroupBody = Field(description="with every default written out")
     position: int = Field(description="of its own log")
     events: int = Field(description="that have been compared")
     failed: str | None
-    tests: list[dict[str, Any]] | None = Field(
+    tests: list[GroupTest] | None = Field(
         None, description="in a list with tests=true: as in `compare`, for each pair the evidence and the verdict"
     )
 
@@ -45,6 +91,7 @@ class GroupList(Document):
 
     groups: list[GroupDocument]
     unavailable: dict[str, str] = Field(description="groups that cannot be recovered, and why")
+    cursor: str | None = Field(description="for the next page; null after the last")
 
 
 class GroupUpdateReply(Document):
@@ -75,6 +122,6 @@ class Comparison(Document):
     duplicates: int
     corrections: int
     clock: Moment | None
-    window: dict[str, Any] = Field(description="AUC of each learner and difference of each pair, with intervals")
-    tests: list[dict[str, Any]] = Field(description="for each pair the evidence for either, and the verdict")
+    window: ComparedWindow = Field(description="AUC of each learner and difference of each pair, with intervals")
+    tests: list[GroupTest] = Field(description="for each pair the evidence for either, and the verdict")
     undefined: dict[str, str]

@@ -1,8 +1,8 @@
-"""Documents of live figures, their history and alarms."""
+"""Documents of live metrics, their history and alarms."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,8 @@ from service.api.schemas.events import ClassCounts
 __all__ = [
     "Alarm",
     "Alarms",
+    "Annotation",
+    "Annotations",
     "Confusion",
     "FigureSettings",
     "History",
@@ -21,6 +23,7 @@ __all__ = [
     "Metrics",
     "OrdinalMetrics",
     "RankFigures",
+    "Segments",
     "ServedFigures",
     "SmallWindow",
     "TotalFigures",
@@ -30,15 +33,42 @@ __all__ = [
 ]
 
 
+class AlarmChange(Document):
+    """When an alarm was raised, resolved or reopened."""
+
+    events: int
+    clock: Moment | None
+
+
+class AlarmSignature(Document):
+    """Who acknowledged an alarm since it was raised, or reopened."""
+
+    time: Moment
+    by: str | None = Field(description="as they call themselves")
+    key: str | None = Field(description="name of their key; null if the service has no keys")
+    note: str
+
+
 class Alarm(Document):
-    """A change that a detector has found."""
+    """A detected change, and its state."""
 
     number: int = Field(description="counts the alarms of the learner from 0")
-    kind: Literal["auc", "scores"] = Field(description="a fall of the AUC, or another distribution of served scores")
+    kind: Literal["auc", "scores", "positives", "missing", "new_categories", "contradictions"] = Field(
+        description="a fall of the AUC, another distribution of served scores, positive labels that stopped arriving; "
+        "or fields with more missing values, more new categories, or more values that contradict their kinds"
+    )
     events: int = Field(description="labelled events by then")
     clock: Moment | None
     before: float | None
     after: float | None
+    field: str | None = Field(description="of several fields the one that got worse most; null for other kinds")
+    fields: int = Field(description="how many fields got worse; 0 for other kinds")
+    state: Literal["open", "acknowledged", "resolved", "reopened", "unknown"] = Field(
+        description="resolved: the figure is back; reopened: it went away again; unknown: of an earlier release"
+    )
+    reopened: int = Field(description="how often")
+    changed: AlarmChange = Field(description="the last time that it was raised, resolved or reopened")
+    acknowledged: AlarmSignature | None
 
 
 class SmallWindow(Document):
@@ -60,7 +90,7 @@ class SmallWindow(Document):
 
 
 class LearnerFigures(Document):
-    """A learner's small live figures, at most a second old."""
+    """A learner's small live metrics, at most a second old."""
 
     name: str
     algorithm: str
@@ -76,6 +106,7 @@ class LearnerFigures(Document):
     )
     alarms: dict[str, int] = Field(description="drift alarms so far, by kind")
     last_alarm: Alarm | None
+    open_alarms: int = Field(description="alarms that are open and not acknowledged")
     undefined: dict[str, str] = Field(description="JSON pointer of each null figure of the window -> why")
     ready: bool
     not_ready: str | None
@@ -97,7 +128,7 @@ class LearnerInCreation(Document):
 
 
 class LearnerFigureList(Document):
-    """The small live figures of every learner of this node that is in memory, by name."""
+    """The small live metrics of every learner of this node that is in memory, by name."""
 
     learners: list[LearnerFigures]
     asleep: list[str] = Field(description="names of learners evicted to the store; this request does not load them")
@@ -106,6 +137,7 @@ class LearnerFigureList(Document):
         " kernels, which are compiled once for the machine and version"
     )
     unavailable: dict[str, str] = Field(description="learners that cannot be recovered, and why")
+    cursor: str | None = Field(description="for the next page; null after the last")
     loaded: bool = Field(description="whether this node knows what the store holds; false while it starts")
 
 
@@ -143,7 +175,7 @@ class _Figures(Document):
     calibration_error: float | None = Field(description="expected calibration error over 15 equal-width bins")
     label_delay_median: Seconds | None = Field(description="seconds from an event to its label")
     label_delay_p90: Seconds | None
-    label_coverage: float | None = Field(description="share of served events whose label has come by now")
+    label_coverage: float | None = Field(description="share of served events whose label has arrived")
     events_per_second: PerSecond | None = Field(description="by the learner's clock")
     confusion: Confusion
 
@@ -173,18 +205,19 @@ class FigureSettings(Document):
     beta: float = Field(description="of fbeta")
     max_fpr: float = Field(description="of partial_auc and recall_at_fpr")
     k: int = Field(description="of precision_at_k")
+    segments: list[str] = Field(description="fields whose values have figures of their own")
 
 
 class ServedFigures(Document):
     """Events that were scored with an id."""
 
     events: int
-    labelled: int = Field(description="whose label has come; the others still wait for theirs, or have been forgotten")
+    labelled: int = Field(description="whose label has arrived; the others still await theirs, or were dropped")
     alert_rate: float | None
 
 
 class Metrics(Document):
-    """The live figures: all prequential, every event scored and decided before its label was learnt."""
+    """The live metrics: all prequential, every event scored and decided before its label was learnt."""
 
     name: str
     position: int
@@ -193,7 +226,7 @@ class Metrics(Document):
     class_counts: ClassCounts
     duplicates: int
     corrections: int = Field(description="labels that were replaced by others")
-    assumed: int = Field(description="labels that never came and were taken for negative")
+    assumed: int = Field(description="unlabelled events treated as negative after label_ttl")
     served: ServedFigures
     clock: Moment | None = Field(description="the largest time of any event or label, seconds since the epoch")
     settings: FigureSettings
@@ -231,7 +264,7 @@ class TotalRankFigures(RankFigures):
 
 
 class OrdinalMetrics(Document):
-    """The live figures of an ordinal learner, all prequential."""
+    """The live metrics of an ordinal learner, all prequential."""
 
     name: str
     position: int
@@ -247,7 +280,7 @@ class OrdinalMetrics(Document):
 
 
 class History(Document):
-    """Figures of the window, and some since the start, over the stream: thinned with age, bounded in all.
+    """Metrics of the window, and some since the start, over the stream: thinned with age, bounded in all.
 
     A point is made whenever so many events have been served with an id or learnt with their label, by the sum of both.
     """
@@ -263,5 +296,66 @@ class History(Document):
 class Alarms(Document):
     """The last alarms of a learner."""
 
-    counts: dict[str, int]
+    counts: dict[str, int] = Field(description="so far, by kind")
+    open: dict[str, int] = Field(description="open and not acknowledged, by kind")
     alarms: list[Alarm]
+
+
+class Annotation(Document):
+    """A note of a person, or a change of the learner, at its place on the time line."""
+
+    number: int = Field(description="ascending")
+    kind: Literal["note", "settings", "restore", "fit"]
+    events: int = Field(description="labelled events by then")
+    clock: Moment | None = Field(description="the learner's clock by then")
+    time: Moment | None = Field(description="of the node, when it was noted; null for changes")
+    by: str | None = Field(description="who noted it, as they call themselves")
+    key: str | None = Field(description="name of their key")
+    text: str
+    data: dict[str, Any] = Field(
+        description="the changed settings; `position` of the snapshot; labelled `events` that a fit had"
+    )
+
+
+class Annotations(Document):
+    """The last notes and changes of a learner."""
+
+    annotations: list[Annotation]
+
+
+class SegmentFigures(Document):
+    """Metrics of the labelled events of a segment, each with its 95 % interval; null where undefined."""
+
+    events: int
+    class_counts: ClassCounts
+    alerts: int = Field(description="events that were decided positive, before the label was learnt")
+    auc: float | None
+    auc_interval: list[float] | None
+    precision: float | None
+    precision_interval: list[float] | None
+    label_rate: float | None = Field(description="share of positive labels")
+    label_rate_interval: list[float] | None
+    alert_rate: float | None
+    alert_rate_interval: list[float] | None
+
+
+class ValueFigures(SegmentFigures):
+    """Those of one value."""
+
+    value: str = Field(description="as text: 17 and 17.0 are `17`")
+
+
+class Segments(Document):
+    """The window by the values of a field."""
+
+    name: str
+    position: int
+    by: str
+    minimum_positives: int = Field(description="AUC, precision and label rate need so many")
+    segments: list[ValueFigures] = Field(description="the largest first")
+    other: SegmentFigures = Field(description="of all other values, also lists and values over 64 characters")
+    missing: SegmentFigures = Field(description="of events without a value")
+    all: SegmentFigures = Field(description="of the whole window")
+    pooled_values: int = Field(description="values of `other` that a larger `limit` would show")
+    unrecorded: int = Field(description="events of the window from before the field was declared")
+    undefined: dict[str, str] = Field(description="JSON pointer of each null figure -> why")

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from service.api.schemas.document import Bytes, Document, Moment, PerSecond, Seconds
+from service.api.schemas.document import Bytes, Document, IsoTime, Moment, PerSecond, Seconds
 
 __all__ = [
     "AlgorithmDocument",
@@ -15,6 +15,7 @@ __all__ = [
     "KeyDocument",
     "KeyLimits",
     "Nodes",
+    "Version",
 ]
 
 
@@ -37,7 +38,7 @@ class AlgorithmDocument(Document):
     correction: str = Field(description="what a corrected label does to the model; the figures are always exact")
     defaults: dict[str, Any] = Field(description="of a learner's other parts, where they are not the usual ones")
     usual: dict[str, dict[str, Any]] = Field(
-        description="by kind of features, each of a learner's other settings as it is where nothing is said of it"
+        description="by kind of features, the default of each of a learner's other settings"
     )
 
 
@@ -51,10 +52,20 @@ class Catalogue(Document):
 class Health(Document):
     """Whether the node can take updates."""
 
-    status: Literal["ok", "starting", "store-unavailable"]
+    status: Literal["ok", "degraded", "store-full", "starting", "store-unavailable"] = Field(
+        description="degraded: some learners cannot be recovered; store-full: no update can be stored"
+    )
     detail: str | None = None
     learners: int
+    unavailable: int = Field(description="learners and groups that cannot be recovered, or vanished from the store")
     stale_seconds: Seconds
+
+
+class Version(Document):
+    """The version of the service, and that of its HTTP interface."""
+
+    version: str
+    api: Literal["v1"]
 
 
 class Nodes(Document):
@@ -82,7 +93,8 @@ class KeyDocument(Document):
 
     name: str | None = Field(description="null where the service asks for no keys")
     id: str | None
-    scopes: list[Literal["read", "predict", "update", "admin"]]
+    scopes: list[Literal["read", "predict", "update", "events", "admin"]]
     learners: str | None = Field(description="pattern of the names that it is for; null: all")
     limits: KeyLimits
     expires: Moment | None = Field(description="seconds since the epoch; null: never")
+    expires_iso: IsoTime | None

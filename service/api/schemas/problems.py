@@ -24,7 +24,7 @@ class ProblemItem(Document):
         "conflict: it does not fit another member; invalid: any other mismatch with `expected`"
     )
     value: str | float | bool | None = Field(
-        None, description="the offending scalar, or the unknown name; absent if there is none, or it is no scalar"
+        None, description="the offending scalar, or the unknown name; absent if the value is missing or not a scalar"
     )
     expected: dict[str, Any] | None = Field(None, description="JSON schema of what would be accepted, if it is known")
 
@@ -32,7 +32,7 @@ class ProblemItem(Document):
 class ProblemDocument(Document):
     """RFC 9457."""
 
-    type: str
+    type: str = Field(description="path on the service of a text: what the code means, and what to do")
     title: str
     status: int
     code: str

@@ -23,7 +23,7 @@ from service.api.state import AppState
 from service.api.websocket.learner_queue import LearnerQueue
 from service.api.websocket.messages import BINARY, MessageBatch, count_new_seqs, read
 from service.api.websocket.transport import EXTENSION, Transport
-from service.auth import NEEDED, Grant
+from service.auth import NEEDED, Permissions
 from service.engine.replica import LearnerReplica
 from service.errors import Invalid, LearnerGone, QueueFull, ServiceError, UnknownLearner
 from service.names import check_name, check_parameters
@@ -47,11 +47,11 @@ class Connection:
     """One websocket, the owner of its learner queues."""
 
     def __init__(
-        self, state: AppState, scope: Scope, receive: Receive, send: Send, name: str | None, grant: Grant
+        self, state: AppState, scope: Scope, receive: Receive, send: Send, name: str | None, permissions: Permissions
     ) -> None:
         """`name`: of the learner, or None for all learners."""
-        self._grant = grant
-        self.spend = grant.spend
+        self._permissions = permissions
+        self.spend = permissions.spend
         self._state = state
         self._name = name
         self._engine = state.engine
@@ -94,15 +94,8 @@ class Connection:
         try:
             hello = {"type": "hello", "credit": self._credit, "max_bytes": self._settings.ws_message_bytes}
             await self._written(self._write([msgspec.json.encode(hello)], False))
-            while messages := await self._read():
-                now = perf_counter()
-                for batch in self._batches(messages):
-                    if self._leaving:
-                        break
-                    batch.arrivals = [(now, len(batch))]
-                    rest = self._accept(batch)
-                    if rest is not None:
-                        await rest
+            while await self._accept_all(await self._read()):
+                pass
             self._over = self._leaving = True
             await self._idle()
         finally:
@@ -110,6 +103,21 @@ class Connection:
             watch.cancel()
             self._state.websockets.discard(self)
             self._access.websocket(self._scope, self._name, began, self._answered, self._refused)
+
+    async def _accept_all(self, messages: Sequence[str | bytes]) -> bool:
+        """Accept the messages of one read; return whether there were any.
+
+        In a function of its own, so that an idle websocket keeps no message in memory.
+        """
+        now = perf_counter()
+        for batch in self._batches(messages):
+            if self._leaving:
+                break
+            batch.arrivals = [(now, len(batch))]
+            rest = self._accept(batch)
+            if rest is not None:
+                await rest
+        return bool(messages)
 
     async def _refusal(self) -> tuple[int, str] | None:
         """Return the code and the reason to close with at once, or None."""
@@ -124,7 +132,7 @@ class Connection:
             return VIOLATION, f"{error.problems[0].pointer} {error.problems[0].detail}"
         if self._name is not None:
             try:
-                self._grant.find(self._name)
+                self._permissions.find(self._name)
                 await self._engine.discover(self._name)
                 self._engine.check_exists(self._name)
             except UnknownLearner as error:
@@ -161,16 +169,16 @@ class Connection:
 
         If the key has limits, each message is a batch of its own.
         """
-        free = self._grant.free
+        free = self._permissions.free
         for group in [messages] if free else zip(messages, strict=True):
             for batch in read(group):
-                if self._grant.key is not None:
+                if self._permissions.key is not None:
                     self._check(batch, 0 if free else _size(group[0]))
                 yield batch
 
     def _accept(self, batch: MessageBatch) -> Awaitable[None] | None:
         """Accept the messages that the credit allows; return further work to await, or None."""
-        if self._grant.key is not None and self._grant.over:
+        if self._permissions.key is not None and self._permissions.over:
             return self.close(VIOLATION, "the API key was revoked, changed or has expired")
         room = self._credit - self._unanswered
         fresh = count_new_seqs(batch.seqs, self._seqs, room)
@@ -219,7 +227,7 @@ class Connection:
                 if name is None:
                     assert batch.error is not None
                     raise batch.error
-                self._grant.find(name)
+                self._permissions.find(name)
                 self._engine.check_exists(name)
             except UnknownLearner:
                 assert name is not None
@@ -239,7 +247,7 @@ class Connection:
     async def _enqueue_after_discovery(self, name: str, batch: MessageBatch) -> None:
         """Enqueue messages for a learner that is unknown here: another node may have created it a moment ago."""
         try:
-            self._grant.find(name)
+            self._permissions.find(name)
             await self._engine.discover(name)
             self._engine.check_exists(name)
         except ServiceError as error:
@@ -253,7 +261,7 @@ class Connection:
     def _check(self, batch: MessageBatch, size: int) -> None:
         """Refuse messages that the key does not allow; `size`: bytes of a message that counts for a limit."""
         try:
-            self._grant.message(NEEDED[batch.operation] if batch.operation else None, size)
+            self._permissions.message(NEEDED[batch.operation] if batch.operation else None, size)
         except ServiceError as error:
             batch.refuse(error)
 

@@ -5,22 +5,21 @@ handshake -> path, key, origin -> a `Connection`, or a refusal with its reason
 
 from __future__ import annotations
 
-import re
 from time import perf_counter
 
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.api.paths import match_websocket
 from service.api.state import AppState
 from service.api.websocket.connection import VIOLATION, Connection
-from service.auth import FREE, Grant, Guard
+from service.auth import UNRESTRICTED, Guard, Permissions
 from service.errors import ForeignOrigin, ServiceError, UnknownPath, UpgradeRequired
-from service.wire import PROBLEM, headers_of, heading_of, problem_reply, request_id
+from service.wire import PROBLEM, headers_of, heading_of, local_path, problem_reply, request_id
 
 __all__ = ["Sockets"]
 
 _RESPONSE = "websocket.http.response"  # ASGI extension: refuse a handshake by an HTTP reply
-_PATH = re.compile(r"/v1/(?:learners/([^/]+)/)?ws")
 _PLACES = "they are at /v1/learners/NAME/ws and /v1/ws"
 
 
@@ -36,7 +35,7 @@ class Sockets:
         if scope["type"] not in ("websocket", "http"):
             await self.app(scope, receive, send)
             return
-        match = _PATH.fullmatch(scope["path"].removeprefix(scope.get("root_path", "")))
+        match = match_websocket(local_path(scope))
         if scope["type"] == "http":
             if match is None or scope["method"] != "GET":
                 await self.app(scope, receive, send)
@@ -49,16 +48,16 @@ class Sockets:
         try:
             if match is None:
                 raise UnknownPath(f"there is no websocket at {scope['path'][:200]}; {_PLACES}")
-            grant = _admitted(self._state.guard, scope)
+            permissions = _admitted(self._state.guard, scope)
         except ServiceError as refusal:
             await _deny(refusal, scope, send)
             name = None if match is None else match[1]
             self._state.access.websocket(scope, name, began, status=refusal.status, matched=match is not None)
         else:
-            await Connection(self._state, scope, receive, send, match[1], grant).serve()
+            await Connection(self._state, scope, receive, send, match[1], permissions).serve()
 
 
-def _admitted(guard: Guard, scope: Scope) -> Grant:
+def _admitted(guard: Guard, scope: Scope) -> Permissions:
     """Return the permissions of a handshake's key; each message is checked by itself. Raises `ServiceError`.
 
     Browsers open websockets for pages of any site and name it in Origin. Only our own origins may.
@@ -67,12 +66,12 @@ def _admitted(guard: Guard, scope: Scope) -> Grant:
     if b"origin" in headers and not guard.same_origin(headers.get(b"host", b""), headers[b"origin"]):
         raise ForeignOrigin("a page may open websockets only of the site that it comes from")
     if not guard.on:
-        return FREE
+        return UNRESTRICTED
     state = scope.setdefault("state", {})
-    grant = guard.admit(scope["headers"], client=scope.get("client"), changes=False, state=state)
-    if grant.scopes.isdisjoint(("predict", "update")):
-        grant.need("predict")
-    return grant
+    permissions = guard.admit(scope["headers"], client=scope.get("client"), changes=False, state=state)
+    if permissions.scopes.isdisjoint(("predict", "update")):
+        permissions.need("predict")
+    return permissions
 
 
 async def _ask_for_upgrade(scope: Scope, receive: Receive, send: Send) -> None:

@@ -13,15 +13,16 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from itertools import accumulate
+from typing import Protocol
 
 import numpy as np
 
-from service.api.operations import Request, answer, encode_by_size, execute, prepare_for
+from service.api.operations import Request, Scored, encode_by_size, execute, prepare_for
 from service.api.websocket.messages import MessageBatch, join_body
 from service.engine.replica import LearnerReplica
 from service.errors import BadBody, Invalid, RateLimited, ServiceError
-from service.wire import Labelled, Learnt
+from service.wire import Events, Labelled, Learnt
 
 __all__ = ["LearnerQueue", "QueueOwner"]
 
@@ -59,7 +60,7 @@ class LearnerQueue:
         self._owner = owner
         self._waiting: deque[MessageBatch] = deque()
         self._task: asyncio.Task[None] | None = None  # executes the queue
-        self._last: asyncio.Task[None] | None = None  # the newest update; it ends after those before it
+        self._newest_update: asyncio.Task[None] | None = None  # the newest update; it ends after those before it
 
     def put(self, batch: MessageBatch) -> None:
         """Append messages."""
@@ -69,7 +70,7 @@ class LearnerQueue:
 
     async def idle(self) -> None:
         """Wait until every message has been answered."""
-        while pending := [task for task in (self._task, self._last) if task is not None and not task.done()]:
+        while pending := [task for task in (self._task, self._newest_update) if task is not None and not task.done()]:
             await asyncio.wait(pending)
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
@@ -85,8 +86,8 @@ class LearnerQueue:
             try:
                 await self._execute(batch)
             except ServiceError as error:
-                partial = isinstance(error, (BadBody, Invalid, RateLimited))
-                if len(batch) > 1 and partial and batch.error is None:  # nothing was changed
+                nothing_changed = isinstance(error, (BadBody, Invalid, RateLimited))
+                if len(batch) > 1 and nothing_changed and batch.error is None:
                     self._waiting.extendleft(reversed(batch.separate()))
                     continue
                 await self._wait_for_in_flight()
@@ -94,9 +95,9 @@ class LearnerQueue:
 
     async def _wait_for_in_flight(self) -> None:
         """Wait until the updates in flight have been answered."""
-        if self._last is not None:
-            await asyncio.wait([self._last])
-            self._last = None
+        if self._newest_update is not None:
+            await asyncio.wait([self._newest_update])
+            self._newest_update = None
 
     async def _execute(self, batch: MessageBatch) -> None:
         if batch.error is not None:
@@ -121,7 +122,7 @@ class LearnerQueue:
         finally:
             if release:
                 learner.release()
-        self._last = self._start(self._learn(learner, batch, request, self._last))
+        self._newest_update = self._start(self._learn(learner, batch, request, self._newest_update))
         if not plain:
             await self._wait_for_in_flight()
 
@@ -134,7 +135,7 @@ class LearnerQueue:
             learnt = await execute(learner, request)
             if len(batch) > 1:
                 assert isinstance(learnt, Learnt)
-                replies = batch.form.joiner.split_learnt(batch, learnt, request.events.ids)
+                replies = batch.form.replies.encode_learnt(learnt, request.events.ids, batch.seqs, batch.counts)
             else:
                 reply = await encode_by_size(request, learnt, batch.form.coding)
                 replies = [batch.form.encode_reply(batch.seqs[0], reply)]
@@ -153,15 +154,27 @@ class LearnerQueue:
 async def _predict(learner: LearnerReplica, batch: MessageBatch, spend: Callable[[int], None] | None) -> list[bytes]:
     """Return the replies to the messages of a predict."""
     form = batch.form
-    coding, joiner = form.coding, form.joiner
-    reply, _ = await answer(learner, "predict", join_body(batch), coding, coding, batch.explain, spend)
+    request = await prepare_for(learner, "predict", join_body(batch), form.coding, spend)
+    result = await execute(learner, request, batch.explain)
     if len(batch) == 1:
-        return [form.encode_reply(batch.seqs[0], reply)]
+        return [form.encode_reply(batch.seqs[0], await encode_by_size(request, result, form.coding))]
+    assert isinstance(request.events, Events)
+    assert isinstance(result, Scored)
+    remembered = _count_remembered(learner, request.events, batch.counts, result.head.remembered)
+    return form.replies.encode_scores(
+        result.scores, request.events.ids, result.head, batch.seqs, batch.counts, remembered
+    )
 
-    def count_remembered(content: Any) -> int:
-        ids, times = joiner.ids_and_times(content)
-        now = time.time()
-        moments = np.array([now if moment is None else moment for moment in times])
-        return learner.served_events.count_remembered(ids, moments) if ids else 0
 
-    return joiner.split_scores(batch, reply, count_remembered)
+def _count_remembered(learner: LearnerReplica, events: Events, counts: Sequence[int], total: int) -> list[int]:
+    """Count the remembered events of each message, given their total. One by one, if that is neither none nor all."""
+    parts = [slice(stop - count, stop) for count, stop in zip(counts, accumulate(counts), strict=True)]
+    named = [[i for i in range(part.start, part.stop) if events.ids[i] is not None] for part in parts]
+    if not total or sum(map(len, named)) == total:
+        return [len(places) if total else 0 for places in named]
+    now = time.time()
+    times = np.full(len(events.ids), now) if events.times is None else np.nan_to_num(events.times, nan=now)
+    return [
+        learner.served_events.count_remembered([str(events.ids[i]) for i in places], times[places]) if places else 0
+        for places in named
+    ]

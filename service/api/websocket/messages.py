@@ -16,10 +16,21 @@ from typing import Any, cast
 import msgspec
 
 from learners import ABSENT, MAX_FEATURES, Problem, show
-from service.api.websocket.batching import JSON_JOINER, MSGPACK_JOINER, BodyJoiner
+from service.api.websocket.batching import join_columns, join_events
 from service.errors import BadBody, Invalid, ServiceError
 from service.storage import MAX_POSITION
-from service.wire import JSON, MAX_EVENTS, MSGPACK, Coding, Operation, decode_json, length
+from service.wire import (
+    JSON,
+    JSON_PARTS,
+    MAX_EVENTS,
+    MSGPACK,
+    MSGPACK_PARTS,
+    Coding,
+    Operation,
+    SplitReplies,
+    decode_json,
+    length,
+)
 from service.wire.kernels import (
     COUNT,
     KINDS,
@@ -52,11 +63,22 @@ class MessageForm:
     """Text or binary: the form of messages, with the coding of their bodies."""
 
     def __init__(
-        self, coding: Coding, joiner: BodyJoiner, what: str, protocol: Any, merge: Callable[[bytes, bytes], bytes]
+        self,
+        coding: Coding,
+        replies: SplitReplies,
+        join: Callable[[Sequence[Any]], bytes],
+        what: str,
+        protocol: Any,
+        merge: Callable[[bytes, bytes], bytes],
     ) -> None:
-        """`protocol`: a module of msgspec; `merge` puts the members of one map in front of those of another."""
+        """Set what differs.
+
+        `replies` to messages that were joined by `join`; `protocol`: a module of msgspec; `merge` puts the members of
+        one map in front of those of another.
+        """
         self.coding = coding
-        self.joiner = joiner
+        self.replies = replies
+        self.join = join
         self.what = what
         self.encode: Callable[[Any], bytes] = protocol.Encoder().encode
         self._members: Callable[[Any], dict[str, msgspec.Raw]] = protocol.Decoder(dict[str, msgspec.Raw]).decode
@@ -81,9 +103,9 @@ class MessageForm:
         return head, self.encode(members)
 
     def _head_value(self, raw: msgspec.Raw) -> Any:
-        """Decode a value of the head; a value that is too large becomes `_Large`."""
+        """Decode a value of the head; a value that is too large becomes `_OversizedValue`."""
         size = len(memoryview(raw))
-        return self._value(raw) if size <= _MAX_VALUE else _Large(size)
+        return self._value(raw) if size <= _MAX_VALUE else _OversizedValue(size)
 
     def encode_reply(self, seq: int | None, reply: bytes) -> bytes:
         """Encode a reply of the coding as a message. In binary `status` is a column of the reply itself."""
@@ -104,7 +126,7 @@ class MessageForm:
         return self.encode(document)
 
 
-class _Large:
+class _OversizedValue:
     """Stands for a value that is too large for a head."""
 
     def __init__(self, size: int) -> None:
@@ -143,8 +165,8 @@ def _merge_binary(head: bytes, body: bytes) -> bytes:
 _FIXMAP, _MAP16 = 0x80, 0xDE  # first byte of a map in MessagePack
 
 
-TEXT = MessageForm(JSON, JSON_JOINER, "JSON", msgspec.json, _merge_text)
-BINARY = MessageForm(MSGPACK, MSGPACK_JOINER, "MessagePack", msgspec.msgpack, _merge_binary)
+TEXT = MessageForm(JSON, JSON_PARTS, join_events, "JSON", msgspec.json, _merge_text)
+BINARY = MessageForm(MSGPACK, MSGPACK_PARTS, join_columns, "MessagePack", msgspec.msgpack, _merge_binary)
 
 
 class MessageBatch(msgspec.Struct):
@@ -221,7 +243,7 @@ def count_new_seqs(seqs: Sequence[int | None], unanswered: Set[int | None], most
 
 def join_body(batch: MessageBatch) -> bytes:
     """Return one body for all messages of a batch."""
-    return batch.body if batch.kind is None else batch.form.joiner.join(batch.contents)
+    return batch.body if batch.kind is None else batch.form.join(batch.contents)
 
 
 _UNUSUAL = (msgspec.DecodeError, UnicodeError, RecursionError)
@@ -230,9 +252,9 @@ _UNUSUAL = (msgspec.DecodeError, UnicodeError, RecursionError)
 def read(messages: Sequence[str | bytes]) -> list[MessageBatch]:
     """Parse the heads of messages into batches, in order. Bodies are not decoded; a bad head sets the `error`."""
     batches: list[MessageBatch] = []
-    for kind, some in groupby(messages, type):
-        these: list[Any] = list(some)
-        batches += _texts(these) if kind is str else _binaries(these)
+    for kind, group in groupby(messages, type):
+        messages_of_kind: list[Any] = list(group)
+        batches += _texts(messages_of_kind) if kind is str else _binaries(messages_of_kind)
     return batches
 
 
@@ -334,7 +356,7 @@ def _members(message: str | bytes) -> MessageBatch:
         batch.learner = learner
     else:
         problems.append(Problem.mismatch("/learner", learner, "a name", {"type": "string"}))
-    for name, (most, shown) in _OF_PREDICT.items():
+    for name, (most, limit) in _OF_PREDICT.items():
         value = head.get(name)
         if type(value) is int and 1 <= value <= most and operation == "predict":
             setattr(batch, name, value)
@@ -343,7 +365,7 @@ def _members(message: str | bytes) -> MessageBatch:
                 problems.append(Problem(f"/{name}", f"is a member of predict, not of {operation}", "unknown"))
             else:
                 expected = {"type": "integer", "minimum": 1, "maximum": most}
-                problems.append(Problem.mismatch(f"/{name}", value, f"a whole number from 1 to {shown}", expected))
+                problems.append(Problem.mismatch(f"/{name}", value, f"a whole number from 1 to {limit}", expected))
     if problems:
         batch.refuse(Invalid("the message is refused", problems))
     batch.body = body

@@ -1,4 +1,7 @@
-"""The commands of the command line, a module for each command or few that belong together; `main` registers them."""
+"""The commands of the command line, a module for each command or few that belong together; `main` registers them.
+
+Start with `show`, a short one; `replay` and `consume` are the longest.
+"""
 
 __all__ = [
     "bench",
@@ -8,8 +11,11 @@ __all__ = [
     "demo",
     "keys_file",
     "replay",
+    "scored_events",
+    "segments",
     "send_events",
     "show",
     "states",
+    "thresholds",
     "watch",
 ]

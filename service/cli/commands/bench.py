@@ -6,6 +6,7 @@ the client's own work. Many clients, websockets or MessagePack reach other rates
 
 from __future__ import annotations
 
+import json
 import random
 import secrets
 import signal
@@ -219,7 +220,8 @@ def _server() -> Iterator[str]:
     """Start a server with a temporary store and return its URL; end both at the end."""
     with tempfile.TemporaryDirectory(prefix="rarestream-bench-") as folder:
         log = Path(folder) / "log"
-        command = [sys.executable, "-m", "service", "serve", "--port", "0", "--store", f"sqlite:///{folder}/bench.db"]
+        store = f"sqlite:///{folder}/bench.db"
+        command = [sys.executable, "-m", "service", "serve", "--json", "--port", "0", "--store", store]
         with log.open("wb") as stderr:
             # in its own process group: Ctrl-C is for this process, which ends the server after deleting the learner
             process = subprocess.Popen(
@@ -243,11 +245,11 @@ def _wait_for_url(process: subprocess.Popen[str], log: Path) -> str:
     """Return the URL that the server prints when it is ready."""
     assert process.stdout is not None
     line = process.stdout.readline()
-    words = [word for word in line.split() if word.startswith("http://")]
-    if not words:
+    if not line:
         process.wait(_START_SECONDS)
         raise CommandFailed(f"the server did not start: {log.read_text().strip()[-1000:]}")
-    return words[0]
+    url: str = json.loads(line)["url"]
+    return url
 
 
 def _raise_exit(number: int, frame: FrameType | None) -> NoReturn:

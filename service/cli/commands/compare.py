@@ -14,9 +14,12 @@ from service.cli.options_service import (
     AsJson,
     Key,
     Url,
+    Yes,
+    confirm,
     connected,
     console,
     group_names,
+    learner_names,
     plain_table,
     print_json,
     reporting,
@@ -26,15 +29,27 @@ from service.text import counted, share
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["compare", "groups"]
+__all__ = ["compare", "groups_app"]
 
 Document = Mapping[str, Any]
 
-_CREATE_HINT = "create one by PUT /v1/groups/NAME, or on the Compare page of the dashboard"
+_CREATE_HINT = "`rarestream groups create NAME LEARNER LEARNER` makes one, as the Compare page of the dashboard does"
+
+groups_app = typer.Typer(help="List the groups of learners on the same stream; create and delete them.")
+GroupName = Annotated[
+    str, typer.Argument(help="The group's name; `rarestream groups` lists them.", autocompletion=group_names)
+]
 
 
-def groups(as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None) -> None:
+@groups_app.callback(invoke_without_command=True)
+def groups(context: typer.Context, as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None) -> None:
     """List the groups of learners that are compared on the same stream."""
+    if context.invoked_subcommand is not None:
+        for name in ("as_json", "url", "key"):
+            if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE":
+                option = {"as_json": "--json"}.get(name, f"--{name}")
+                raise typer.BadParameter(f"belongs behind {context.invoked_subcommand}", param_hint=option)
+        return
     with reporting(), connected(url, key) as client:
         listing = client.groups()
         if as_json:
@@ -52,10 +67,52 @@ def groups(as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None) -> 
         console().print(table)
 
 
-def compare(
-    group: Annotated[
-        str, typer.Argument(help="The group's name; `rarestream groups` lists them.", autocompletion=group_names)
+@groups_app.command("create")
+def create_group(
+    group: Annotated[str, typer.Argument(help="Name of the new group.")],
+    learners: Annotated[
+        list[str], typer.Argument(help="Two to eight learners.", autocompletion=learner_names, metavar="LEARNER...")
     ],
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+) -> None:
+    """Create a group of learners, which then receive the same stream.
+
+    It is no error if the group exists with the same learners.
+    """
+    with reporting(), connected(url, key) as client:
+        document = client.create_group(group, learners)
+        if as_json:
+            print_json(document)
+        else:
+            print(f"the group {group} compares {', '.join(document['config']['learners'])}")
+
+
+@groups_app.command("delete")
+def delete_group(
+    group: GroupName, yes: Yes = False, as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None
+) -> None:
+    """Delete a group with its comparison; its learners stay.
+
+    It asks on a terminal; elsewhere --yes is required.
+    """
+    with reporting(), connected(url, key) as client:
+
+        def question() -> str:
+            events = client.compare(group)["events"]
+            return f"Delete the group {group} with its comparison of {counted(events, 'event')}? The learners stay"
+
+        confirm(yes, question, "it deletes the comparison", "nothing was deleted")
+        client.delete_group(group)
+        if as_json:
+            print_json({"deleted": group})
+        else:
+            print(f"the group {group} is deleted; its learners stay")
+
+
+def compare(
+    group: GroupName,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     key: Key = None,
@@ -135,8 +192,8 @@ def _summary(comparison: Document) -> str:
         f"{counted(comparison['events'], 'event')} compared, the last {window['events']:,} in the window ({counts})"
     )
     risk = f"equal learners get a verdict with a probability of at most {share(comparison['alpha'])}"
-    gone = f"; deleted: {', '.join(comparison['gone'])}" if comparison["gone"] else ""
-    return f"{events}; {risk}{gone}\n"
+    deletions = f"; deleted: {', '.join(comparison['gone'])}" if comparison["gone"] else ""
+    return f"{events}; {risk}{deletions}\n"
 
 
 def _areas(window: Document) -> Table:

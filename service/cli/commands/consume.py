@@ -33,7 +33,7 @@ _KAFKA, _REDIS = "Kafka", "Redis"
 _REDIS_SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 
 
-class What(StrEnum):
+class ConsumeMode(StrEnum):
     """Values of `--what`."""
 
     auto = "auto"
@@ -41,7 +41,7 @@ class What(StrEnum):
     predict = "predict"
 
 
-class Otherwise(StrEnum):
+class OnFault(StrEnum):
     """Values of `--on-bad` and `--on-lost`."""
 
     stop = "stop"
@@ -79,9 +79,9 @@ def consume(
         str, typer.Option(help="Name of the learner.", autocompletion=learner_names, show_default=False)
     ],
     what: Annotated[
-        What,
+        ConsumeMode,
         typer.Option(help="update: learn each; predict: score each; auto: learn those with a label, score the others."),
-    ] = What.auto,
+    ] = ConsumeMode.auto,
     start: Annotated[
         str,
         typer.Option("--from", help="Start of the first reading: earliest, latest, an offset or the id of an entry."),
@@ -89,11 +89,11 @@ def consume(
     scores: Annotated[str | None, typer.Option(help="Topic or stream to write every score to.")] = None,
     alerts: Annotated[str | None, typer.Option(help="Topic or stream to write the scores with label 1 to.")] = None,
     on_bad: Annotated[
-        Otherwise, typer.Option(help="If a message is no event, or is refused: stop or skip it.")
-    ] = Otherwise.stop,
+        OnFault, typer.Option(help="If a message is no event, or is refused: stop or skip it.")
+    ] = OnFault.stop,
     on_lost: Annotated[
-        Otherwise, typer.Option(help="If messages were removed before they were read: stop, or continue without them.")
-    ] = Otherwise.stop,
+        OnFault, typer.Option(help="If messages were removed before they were read: stop, or continue without them.")
+    ] = OnFault.stop,
     prefix: Annotated[
         str | None, typer.Option(help="Prefix of source names in the learner (default: kafka: or redis:).")
     ] = None,
@@ -164,9 +164,9 @@ def consume(
         plan = ConsumePlan(
             learner,
             what.value,
-            _start(start),
-            on_bad is Otherwise.skip,
-            on_lost is Otherwise.skip,
+            _start(start, entry=stream is not None),
+            on_bad is OnFault.skip,
+            on_lost is OnFault.skip,
             scores,
             alerts,
             batch,
@@ -185,15 +185,16 @@ def consume(
             print_json({"learner": learner, **counts})
 
 
-def _start(text: str) -> Start:
-    from service.connectors import number_of
+def _start(text: str, *, entry: bool) -> Start:
+    """Parse --from; `entry`: it may be the id of a stream's entry, else an offset."""
+    from service.connectors import offset_of
 
     match text:
         case "earliest" | "latest":
             return text
-    milliseconds, _, sequence = text.partition("-")
-    if milliseconds.isdecimal() and (sequence.isdecimal() or "-" not in text):
-        return number_of(text) if sequence else int(text)
+    milliseconds, dash, sequence = text.partition("-")
+    if milliseconds.isdecimal() and ((entry and sequence.isdecimal()) or not dash):
+        return offset_of(text) if entry else int(text)
     raise typer.BadParameter(
         f"{text!r}; expected earliest, latest, an offset or MILLISECONDS-SEQUENCE", param_hint="--from"
     )

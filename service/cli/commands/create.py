@@ -1,13 +1,14 @@
-"""`rarestream create` and `rarestream threshold`: a learner's settings, by shortcuts and `--set`."""
+"""`rarestream create`: a learner's settings, by shortcuts and `--set`."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from service.cli.format import format_config, format_threshold
+from service.cli.format import format_config
 from service.cli.options import (
     OBJECTIVES,
     Alerts,
@@ -25,7 +26,6 @@ from service.cli.options_service import (
     DEFAULT_URL,
     AsJson,
     Key,
-    Name,
     Url,
     algorithm_names,
     connected,
@@ -34,17 +34,19 @@ from service.cli.options_service import (
 )
 from service.text import counted
 
-__all__ = ["create", "threshold"]
+__all__ = ["create"]
 
-_SHOWN = {"algorithm": "algorithm", "features": "features", "objective": "threshold"}
-_DAY = 86_400.0  # seconds: a budget's default unit of time
+_SUMMARY = {"algorithm": "algorithm", "features": "features", "objective": "threshold"}
 
 
 def create(
     name: Annotated[str, typer.Argument(help="Name of the learner.")],
     algorithm: Annotated[
         str | None,
-        typer.Option(help="Algorithm; /v1/algorithms lists all with their parameters.", autocompletion=algorithm_names),
+        typer.Option(
+            help="Algorithm; /v1/algorithms lists all with their parameters. Default: auto.",
+            autocompletion=algorithm_names,
+        ),
     ] = None,
     features: Annotated[str | None, typer.Option(help="dense, sparse, named (hashed) or table (declared).")] = None,
     dim: Annotated[int | None, typer.Option(help="dense, sparse: number of columns. Implies dense.")] = None,
@@ -121,10 +123,12 @@ def create(
         if as_json:
             print_json(document | {"created": new})
             return
+        for warning in document["warnings"]:
+            print(f"warning: {warning['pointer'][1:]} {warning['detail']}", file=sys.stderr)
         print(f"{name} is created" if new else f"{name} exists already, with this configuration")
         for part, text_ in format_config(document["config"]):
-            if part in _SHOWN:
-                print(f"  {_SHOWN[part]:<10} {text_}")
+            if part in _SUMMARY:
+                print(f"  {_SUMMARY[part]:<10} {text_}")
         print(f"  {'position':<10} {document['position']:,} in its log, {counted(document['events'], 'event')} learnt")
         print(f"`rarestream update {name}` or `replay` teaches it, `rarestream show {name}` shows all settings")
 
@@ -140,54 +144,3 @@ def _check_features(settings: dict[str, Any], body: dict[str, Any]) -> None:
     kinds = "dense or sparse" if features.keys() == {"dim"} else "one of dense, sparse, named, table"
     option = {"fields": "--field"}.get(name := next(iter(features)), f"--{name}")
     raise typer.BadParameter(f"missing beside {option}; expected {kinds}", param_hint="--features")
-
-
-def threshold(
-    name: Name,
-    objective: Annotated[
-        str, typer.Argument(help=f"Objective of the threshold: {OBJECTIVES}.", autocompletion=objective_names)
-    ],
-    target: Target = None,
-    alerts: Alerts = None,
-    set: Set = None,
-    as_json: AsJson = False,
-    url: Url = DEFAULT_URL,
-    key: Key = None,
-) -> None:
-    """Change the threshold objective of a learner. The model is kept.
-
-    Other settings keep their values if the objective stays the same. Another
-    objective begins with its defaults.
-    """
-    with reporting():
-        from rarestream import ClientError
-        from service.cli.suggestions import settings_refused
-
-        body: dict[str, Any] = {
-            "threshold": without_empty({"objective": objective, "target": target, "alerts": alerts})
-        }
-        assign(body, set)
-        settings = body["threshold"]
-        if "rate" in settings and settings.keys().isdisjoint({"alerts", "unit_seconds"}):  # one replaces the other
-            settings |= {"alerts": None, "unit_seconds": _DAY}
-        elif "alerts" in settings and "rate" not in settings:
-            settings["rate"] = None
-        with connected(url, key) as client:
-            learner = client.learner(name)
-            before = learner.describe()["threshold"]
-            try:
-                document = learner.change(**body)
-            except ClientError as error:
-                raise settings_refused(error, objective="OBJECTIVE") from None
-        if as_json:
-            print_json(document)
-            return
-        current = document["config"]["threshold"]
-        print(f"{name} has the threshold of {format_threshold(current)}")
-        costing = f" (where {current['field']} is 1)" if current["field"] is not None else ""
-        now = document["threshold"]
-        if now is None:
-            print(f"there is none yet: {document['not_ready']}")
-        else:
-            was = "" if before is None else f"was {before:.4g} and "
-            print(f"it {was}is {now:.4g} now{costing}")

@@ -24,13 +24,14 @@ from rarestream import ClientError
 from service.cli.display import FiguresLines, LearnersDisplay
 from service.cli.options_service import open_client
 from service.cli.request_errors import RequestFailed
-from service.datasets import CardFraud, Interruption, Meter, Pace, Stopped, batches, first_day, max_events
+from service.datasets import CardFraud, batches, first_day, max_events
 from service.exits import CommandFailed, WrongUsage
+from service.pacing import Interruption, Meter, Pace, WaitInterrupted
 from service.server import CannotServe, listen, mask_passwords
 from service.server.run import Server
 from service.settings import Settings
 
-__all__ = ["GROUP", "LEARNERS", "SOURCE", "Standstill", "demo"]
+__all__ = ["GROUP", "LEARNERS", "SOURCE", "StallNotice", "demo"]
 
 logger = logging.getLogger("rarestream")  # parent of all loggers of the service
 
@@ -56,7 +57,7 @@ _HASHED: dict[str, Any] = {"kind": "named", "bits": 16, "categorical": ["hour"],
 
 LEARNERS: dict[str, dict[str, Any]] = {
     "demo-cbr": {"algorithm": "cbr", "params": {"buffer": "fifo"}, "features": _TABLE},
-    "demo-cbr-diag": {"algorithm": "cbr-diag", "features": _HASHED},
+    "demo-auto": {"features": _HASHED},
     "demo-loam-ada": {"algorithm": "loam-ada", "features": _HASHED},
     "demo-fofo": {"algorithm": "fofo", "params": {"c": 8.0, "averaging": "last"}, "features": _HASHED},
 }
@@ -106,7 +107,7 @@ def demo(settings: Settings, *, rate: float | None, events: int, console: Consol
         console.print("Stopped cleanly. The same command resumes from here.")
 
 
-class Standstill:
+class StallNotice:
     """Prints why the stream makes no progress: after a few seconds, then once per further reason. Thread-safe."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -161,8 +162,8 @@ class _Serving:
         self._stop()
 
     def _stop(self) -> None:
-        heard = _Complaints(self.complaints)
-        logger.addHandler(heard)
+        handler = _Complaints(self.complaints)
+        logger.addHandler(handler)
         self._server.should_exit = True
         try:
             self._thread.join()
@@ -170,7 +171,7 @@ class _Serving:
             self._server.force_exit = True
             self._thread.join()
         finally:
-            logger.removeHandler(heard)
+            logger.removeHandler(handler)
 
     def _serve(self) -> None:
         try:
@@ -203,7 +204,7 @@ class _DemoStream:
         self._simulation = CardFraud(change=events // 2)
         self._events = events
         self._interruption = interruption
-        self._standstill = Standstill(say)
+        self._standstill = StallNotice(say)
         self._client = open_client(
             url, None, timeout=_TIMEOUT, patience=_PATIENCE, wait=interruption.wait, notice=self._standstill.note
         )
@@ -232,7 +233,7 @@ class _DemoStream:
             with view as display:
                 complete = self._send(at, rate, display, hint)
                 display.show(self._figures(), self._meter.speed(), final=True)
-        except Stopped:
+        except WaitInterrupted:
             return False
         except ClientError as error:
             raise RequestFailed(error) from None
@@ -298,7 +299,7 @@ class _DemoStream:
     def _send_batch(self, start: int, stop: int) -> None:
         """Send events to the group. After a crash, a learner may be a batch ahead and then reports duplicates."""
         events = self._simulation.events(start, stop)
-        self._client.update_group(GROUP, next(batches(events, SOURCE, start, len(events))).body)
+        self._client.update_group(GROUP, next(batches(events, SOURCE, start, len(events))).body())
         self._standstill.over()
 
     def _figures(self) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ class UnknownKey(CommandFailed):
     exit_status = ExitStatus.NOT_FOUND
 
 
-class TakenName(CommandFailed):
+class DuplicateKeyName(CommandFailed):
     """A key of this name exists."""
 
     exit_status = ExitStatus.REFUSED
@@ -52,7 +52,7 @@ def create(
     scope: Annotated[
         list[str],
         typer.Option(
-            help="read, predict, update or admin (which includes all). Repeatable.", autocompletion=scope_names
+            help="read, predict, update, events or admin (which includes all). Repeatable.", autocompletion=scope_names
         ),
     ],
     learners: Annotated[
@@ -77,7 +77,7 @@ def create(
         with changing(keys) as stored:
             if any(entry.name == name for entry in stored):
                 way = f"revoke it first (`rarestream keys revoke {name} --keys {keys}`), or give this one another name"
-                raise TakenName(f"there is a key named {name}; {way}")
+                raise DuplicateKeyName(f"there is a key named {name}; {way}")
             entry, key = new_key(
                 name, [scope_ for scope_ in SCOPES if scope_ in scope], learners, _limits(limit or []), until
             )

@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from service.cli.options import Drop, Id, Label, Positive, RankLabels, Time, Weight, flag, parse_ranks
+from service.cli.options import Drop, Id, Label, Negative, Positive, RankLabels, Time, Weight, flag, parse_ranks
+from service.cli.options_files import with_file_options
 from service.cli.options_service import (
     DEFAULT_URL,
     AsJson,
@@ -28,43 +30,51 @@ from service.cli.options_service import (
     reporting,
 )
 from service.exits import CommandFailed, ExitStatus
+from service.refusals import blamed_events
 from service.text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from rarestream import Client
-    from service.datasets import EventChunk, RowColumns
+    from service.datasets import BadRows, FileOptions, RequestBody, RowColumns
 
 __all__ = ["labels", "predict", "update"]
 
-_SHOWN = 20  # events whose results are printed one by one
+_MAX_RESULTS = 20  # events whose results are printed one by one
 _PLAIN_EVERY = 5.0  # seconds between lines of progress
 
 Events = Annotated[
     list[str] | None,
     typer.Argument(help="Events as JSON, or files; - or nothing: standard input.", show_default=False),
 ]
-Format = Annotated[str, typer.Option(help="json, csv, tsv, libsvm or npz (default: by the name).")]
+Format = Annotated[str, typer.Option(help="json, csv, tsv, parquet, libsvm or npz (default: by the name).")]
 Size = Annotated[int, typer.Option(min=1, max=100_000, help="Maximum events per request.")]
 
 
+@with_file_options
 def update(
     name: Name,
     events: Events = None,
     format: Format = "",
     label: Label = "label",
     positive: Positive = None,
+    negative: Negative = None,
     ranks: RankLabels = None,
     drop: Drop = None,
     id: Id = None,
     time: Time = None,
     weight: Weight = None,
+    unlabelled: Annotated[
+        Literal["stop", "skip"], typer.Option(help="At a row without a label: as at a malformed one, or leave it out.")
+    ] = "stop",
     batch: Size = 1000,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     key: Key = None,
     retry_seconds: RetrySeconds = 60.0,
+    *,
+    form: FileOptions,
 ) -> None:
     """Learn labelled events: JSON, or the formats of replay.
 
@@ -78,24 +88,29 @@ def update(
     been learnt. For large files that may be interrupted, use replay.
     """
     with reporting():
-        columns = _columns(label, positive, ranks, drop, id, time, weight)
+        form = replace(form, unlabelled=unlabelled)
+        columns = _columns(label, positive, negative, ranks, drop, id, time, weight, form)
         _learn("update", name, events, format, columns, batch, as_json, url, key, retry_seconds)
 
 
+@with_file_options
 def labels(
     name: Name,
     events: Annotated[
         list[str] | None,
         typer.Argument(help="ID=LABEL, JSON, or files; - or nothing: standard input.", show_default=False),
     ] = None,
-    format: Annotated[str, typer.Option(help="json, csv or tsv (default: by the name).")] = "",
+    format: Annotated[str, typer.Option(help="json, csv, tsv or parquet (default: by the name).")] = "",
     positive: Positive = None,
+    negative: Negative = None,
     ranks: RankLabels = None,
     batch: Size = 1000,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     key: Key = None,
     retry_seconds: RetrySeconds = 60.0,
+    *,
+    form: FileOptions,
 ) -> None:
     """Send the labels of scored events, by their ids.
 
@@ -105,10 +120,11 @@ def labels(
     has a header. JSON: {"id": "tx-1", "label": 1}.
     """
     with reporting():
-        columns = _columns("label", positive, ranks, None, None, None, None)
+        columns = _columns("label", positive, negative, ranks, None, None, None, None, form)
         _learn("labels", name, events, format, columns, batch, as_json, url, key, retry_seconds)
 
 
+@with_file_options
 def predict(
     name: Name,
     events: Events = None,
@@ -127,6 +143,8 @@ def predict(
     url: Url = DEFAULT_URL,
     key: Key = None,
     retry_seconds: RetrySeconds = 60.0,
+    *,
+    form: FileOptions,
 ) -> None:
     """Score events, and print a line for each, in order.
 
@@ -140,14 +158,14 @@ def predict(
         from service.cli.score_output import CsvLines, JsonLines, ScoreWriter, TableLines
 
         out: ScoreWriter = JsonLines() if as_json else CsvLines() if as_csv else TableLines(console())
-        columns = _columns(label, None, None, drop, id, time, None)
+        columns = _columns(label, None, None, None, drop, id, time, None, form)
         with _open_sending("predict", name, events, format, columns, batch, url, key, retry_seconds) as sending:
             forgotten, away = 0, False
 
-            def score(chunk: EventChunk) -> None:
+            def score(chunk: RequestBody) -> None:
                 nonlocal forgotten, away
-                reply = sending.client.learner(name).predict_json(chunk.body, explain=explain, at_least=at_least)
-                out.write(reply["results"], chunk.first)
+                reply = sending.client.learner(name).predict_json(chunk.body(), explain=explain, at_least=at_least)
+                out.write(reply["results"], sending.answered)
                 sys.stdout.flush()  # the reader may wait for these before it sends more
                 forgotten += len({result["id"] for result in reply["results"]} - {None}) - reply["remembered"]
                 away = away or reply["stale_seconds"] > 0
@@ -168,16 +186,19 @@ def _forgotten_warning(events: int, *, away: bool) -> str:
 def _columns(
     label: str,
     positive: list[str] | None,
+    negative: list[str] | None,
     ranks: str | None,
     drop: list[str] | None,
     id: str | None,
     time: str | None,
     weight: str | None,
+    form: FileOptions,
 ) -> RowColumns:
     from service.datasets import RowColumns
 
     order = parse_ranks(ranks) if ranks is not None else ()
-    return RowColumns(label, tuple(positive or ()), order, tuple(drop or ()), id, time, weight)
+    named = tuple(positive or ()), order, tuple(drop or ())
+    return RowColumns(label, *named, id, time, weight, form, tuple(negative or ()))
 
 
 def _learn(
@@ -197,15 +218,15 @@ def _learn(
         each: list[dict[str, Any]] = []
         last = 0
 
-        def learn(chunk: EventChunk) -> None:
+        def learn(chunk: RequestBody) -> None:
             nonlocal last
-            repeatable = kind == "labels" or chunk.identified
-            reply = sending.client.learner(name).update_json(chunk.body, repeatable=repeatable, results=True)
+            repeatable = kind == "labels" or chunk.identified == chunk.count
+            reply = sending.client.learner(name).update_json(chunk.body(), repeatable=repeatable, results=True)
             for status in sums:
                 sums[status] += getattr(reply, status)
             last = reply.position
-            if sending.answered < _SHOWN:
-                each.extend(reply.results[: _SHOWN + 1])
+            if sending.answered < _MAX_RESULTS:
+                each.extend(reply.results[: _MAX_RESULTS + 1])
 
         began = time.monotonic()
         sending.run(learn, "learnt", quiet=False)
@@ -217,7 +238,7 @@ def _learn(
         return
     if not sending.answered:
         return
-    if sending.answered <= _SHOWN:
+    if sending.answered <= _MAX_RESULTS:
         _print_results(each)
     words = {"applied": "learnt", "relabelled": "corrected"}
     outcomes = [f"{count:,} {words.get(status, status)}" for status, count in sums.items() if count]
@@ -242,33 +263,39 @@ class _Sending:
     """Sends chunks one at a time; a signal waits for the response of the one in flight."""
 
     def __init__(self, notes: Console) -> None:
-        self.client: Client  # set before `run`, like `chunks`
-        self.chunks: Iterator[EventChunk]
+        self.client: Client  # set before `run`, like `chunks` and `bad`
+        self.chunks: Iterator[RequestBody]
+        self.bad: BadRows
         self.answered = 0  # events with a response
         self._notes = notes
         self._in_flight = False
         self._stopped = threading.Event()
         self.wait = self._stopped.wait
 
-    def run(self, send: Callable[[EventChunk], None], verb: str, *, quiet: bool) -> None:
+    def run(self, send: Callable[[RequestBody], None], verb: str, *, quiet: bool) -> None:
         """Send all chunks. Raises `CommandFailed`, which says how many events were answered before."""
         from rarestream import ClientError
-        from service.cli.replay_engine import numbered_rows
+        from service.cli.replay_engine import located
         from service.cli.request_errors import similar_learners
-        from service.datasets import Stopped
+        from service.datasets import REMEDY, send_accepted
+        from service.pacing import WaitInterrupted
 
-        began = shown = time.monotonic()
+        def send_part(part: RequestBody) -> None:
+            send(part)
+            self.answered += part.count
+
+        chunk: RequestBody | None = None
+        began = last_report = time.monotonic()
         live = self._notes.is_terminal and not quiet
         before = signal.signal(signal.SIGINT, self._interrupted)
         try:
             for chunk in self.chunks:
                 self._in_flight = True
-                send(chunk)
+                send_accepted(chunk, send_part, self.bad)
                 self._in_flight = False
-                self.answered += chunk.count
                 now = time.monotonic()
-                if now - shown >= (0.2 if live else _PLAIN_EVERY) and not (quiet and self._notes.is_terminal):
-                    shown = now
+                if now - last_report >= (0.2 if live else _PLAIN_EVERY) and not (quiet and self._notes.is_terminal):
+                    last_report = now
                     self._show(
                         f"{counted(self.answered, 'event')} {verb}, {self.answered / (now - began):,.0f}/s", live
                     )
@@ -276,13 +303,17 @@ class _Sending:
                     raise KeyboardInterrupt
             if not self.answered:
                 self._notes.print("no events: nothing was sent")
-        except (KeyboardInterrupt, Stopped):
+        except (KeyboardInterrupt, WaitInterrupted):
             self._notes.print(f"{counted(self.answered, 'event')} {'was' if self.answered == 1 else 'were'} {verb}")
             raise KeyboardInterrupt from None
         except (ClientError, CommandFailed) as error:
             cause = error
             if isinstance(error, ClientError):
-                cause = numbered_rows(error, self.answered, "event", similar_learners(error, self.client))
+                events = chunk.events if chunk else ()
+                hints = similar_learners(error, self.client)
+                if len(events) > 1 and blamed_events(error, len(events)):
+                    hints.append(REMEDY)
+                cause = located(error, events, hints)
             if not self.answered:
                 raise cause from None
             failed = CommandFailed(
@@ -292,7 +323,7 @@ class _Sending:
             raise failed from None
         finally:
             signal.signal(signal.SIGINT, before)
-            if live and shown != began:
+            if live and last_report != began:
                 self._show("", live)
 
     def _show(self, text: str, live: bool) -> None:
@@ -330,10 +361,12 @@ def _open_sending(
         inputs = Inputs(tuple(events or ()), kind, document, columns, format, labels)
         sending.client = client
         sending.chunks = chunks(inputs.events(), batch)
+        sending.bad = inputs.bad
         try:
-            yield sending
+            with inputs.bad:
+                yield sending
         finally:
-            for line in inputs.notes:
+            for line in [*inputs.notes, *inputs.bad.notes()]:
                 notes.print(line, markup=False, highlight=False)
 
 

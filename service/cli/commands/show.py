@@ -29,7 +29,7 @@ from service.text import counted, figure, share
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["describe_alarm", "list_learners", "show"]
+__all__ = ["describe_alarm", "describe_budget", "list_learners", "show"]
 
 Document = Mapping[str, Any]
 
@@ -133,7 +133,7 @@ def _figure_columns(rows: Sequence[Document]) -> dict[str, _ListColumn]:
         "alerts": window("alert_rate", share, _NARROW),
         "threshold": _ListColumn(lambda row: figure(row["threshold"]), _NARROW),
         "label delay": window("label_delay_median", format_duration, _WIDE),
-        "alarms": _ListColumn(lambda row: f"{sum(row['alarms'].values()):,}", _NARROW),
+        "alarms": _ListColumn(lambda row: f"{sum(row['alarms'].values()):,}"),
     }
     if any("mae" in row["window"] for row in rows):  # of ordinal learners
         columns["MAE"] = window("mae", figure)
@@ -163,15 +163,15 @@ def _list_table(
     """Return the table, with the columns that fit a terminal of this width."""
     from rich.text import Text
 
-    shown = {heading: column.text for heading, column in columns.items() if width >= column.width}
-    table = plain_table("learner", *shown, right=len(shown) - ("algorithm" in shown))
-    if left_out := [heading for heading in columns if heading not in shown]:
+    cells = {heading: column.text for heading, column in columns.items() if width >= column.width}
+    table = plain_table("learner", *cells, right=len(cells) - ("algorithm" in cells))
+    if left_out := [heading for heading in columns if heading not in cells]:
         table.caption = f"no space for {', '.join(left_out)}; --json shows all"
         table.caption_justify = "left"
     table.add_column("state", overflow="fold")
     for row in rows:
-        table.add_row(row["name"], *(text_of(row) for text_of in shown.values()), _state(row))
-    blank = [""] * len(shown)
+        table.add_row(row["name"], *(text_of(row) for text_of in cells.values()), _state(row))
+    blank = [""] * len(cells)
     for name in asleep:
         table.add_row(name, *blank, Text("asleep", "dim"))
     for name in creating:
@@ -198,6 +198,7 @@ def _state(row: Document) -> Any:
 def show(
     name: Name,
     weights: Annotated[int | None, typer.Option(min=1, max=1000, help="Number of largest weights to show.")] = None,
+    fields: Annotated[bool, flag("--fields", help="Show the fields of named events.")] = False,
     config: Annotated[bool, flag("--config", help="Print only the configuration, as JSON.")] = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
@@ -215,8 +216,10 @@ def show(
             return
         metrics, alarms = remote.metrics(), remote.alarms()
         top_weights = remote.weights(weights) if weights is not None else None
+        field_list = remote.fields() if fields or learner["config"]["features"]["kind"] == "named" else None
         if as_json:
-            more = {} if top_weights is None else {"weights": top_weights}
+            more: dict[str, Any] = {} if top_weights is None else {"weights": top_weights}
+            more |= {"fields": field_list} if fields else {}
             print_json({"learner": learner, "metrics": metrics, "alarms": alarms, **more})
             return
         from rich.text import Text
@@ -224,7 +227,11 @@ def show(
         from service.cli.display import figures_table
 
         out = console(width=_PAGE)
-        parts: list[Any] = [_about(learner, alarms), figures_table(metrics)]
+        parts: list[Any] = [_about(learner, alarms, field_list), figures_table(metrics)]
+        if learner["members"] is not None:
+            parts.append(_members_table(learner["members"]))
+        if fields and field_list is not None:
+            parts.append(_fields_table(field_list))
         if top_weights is not None:
             parts.append(_weights_table(top_weights))
             if top_weights["unnamed"]:
@@ -238,7 +245,7 @@ def show(
         print("\n".join(map(str.rstrip, written.get().splitlines())))  # tables are padded with blanks
 
 
-def _about(learner: Document, alarms: Document) -> Table:
+def _about(learner: Document, alarms: Document, fields: Document | None) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -253,21 +260,69 @@ def _about(learner: Document, alarms: Document) -> Table:
         table.add_row(what, text)
     counts = ", ".join(f"{count} of the {_ALARMS.get(kind, kind)}" for kind, count in alarms["counts"].items() if count)
     last = f"; the last {describe_alarm(alarms['alarms'][-1])}" if alarms["alarms"] else ""
-    table.add_row("alarms", (counts or "none") + last)
+    pending = sum(alarms["open"].values())
+    table.add_row("alarms", (counts or "none") + (f" ({pending:,} open)" if pending else "") + last)
+    for text in _field_warnings(fields):
+        table.add_row("fields", Text(text, "yellow"))
     return table
 
 
-_ALARMS = {"auc": "AUC", "scores": "scores"}
+def _field_warnings(fields: Document | None) -> Iterator[str]:
+    """Yield what is wrong with the fields, if anything."""
+    if fields is None:
+        return
+    if fields["absent"]:
+        yield f"no event has had {', '.join(fields['absent'])}, declared for this learner"
+    if fields["omitted"]:
+        yield f"{len(fields['fields']):,} fields are remembered, and no further ones: are values sent as names?"
+    contradicted = [field for field in fields["fields"] if field["contradictions"]]
+    if contradicted:
+        most = sorted(contradicted, key=lambda field: -field["contradictions"])[:_CONTRADICTED]
+        listed = ", ".join(f"{field['name']} ({field['contradictions']:,})" for field in most)
+        yield f"values contradict the kind of {counted(len(contradicted), 'field')}: {listed}; see --fields"
+
+
+def _fields_table(fields: Document) -> Table | str:
+    if fields["reason"] is not None:
+        return f"\nno fields: {fields['reason']}"
+    columns = ("kind", "values", "missing", "as text", "contradict", "new")
+    table = plain_table(f"field ({len(fields['fields']):,})", *columns, right=5)
+    for field in fields["fields"]:
+        kind = field["kind"] + (" (declared)" if field["declared"] else "")
+        names = ("values", "missing", "numbers_as_text", "contradictions", "new_categories")
+        table.add_row(field["name"], kind, *(f"{field[name]:,}" for name in names))
+    return table
+
+
+_CONTRADICTED = 5  # fields that the warning names
+_OF_FIELDS = {
+    "missing": "missing values",
+    "new_categories": "new categories",
+    "contradictions": "values of the wrong kind",
+}
+_ALARMS = {"auc": "AUC", "scores": "scores", "positives": "positive labels", **_OF_FIELDS}
 
 
 def describe_alarm(alarm: Document) -> str:
     """Describe an alarm in a few words."""
     before, after = alarm["before"], alarm["after"]
+    others = f" and {counted(alarm['fields'] - 1, 'other field')}" if alarm.get("fields", 0) > 1 else ""
     what = {
         "auc": f"the AUC fell from {figure(before)} to {figure(after)}",
         "scores": f"the served scores changed: {share(after)} exceed a score that {share(before)} exceeded before",
+        "positives": f"positive labels stopped arriving; before, they were {share(before)} of the events",
+        **{
+            kind: f"more {cells} of {alarm.get('field')}{others}: {share(after)} of the events, {share(before)} before"
+            for kind, cells in _OF_FIELDS.items()
+        },
     }
     return f"after {counted(alarm['events'], 'event')}: {what.get(alarm['kind'], alarm['kind'])}"
+
+
+def describe_budget(use: Document) -> str:
+    """Describe the alerts so far of a budget, by `alert_budget` of a learner's document."""
+    resets = f"; resets {use['resets_iso']}" if use["resets_iso"] else ""
+    return f"{use['alerts']:,} of {counted(round(use['limit']), 'alert')}{resets}"
 
 
 def _progress(learner: Document) -> Iterator[tuple[str, str]]:
@@ -281,13 +336,15 @@ def _progress(learner: Document) -> Iterator[tuple[str, str]]:
     if not ordinal:
         now = learner["threshold"]
         yield "threshold", "none yet" if now is None else f"probability {figure(now)}"
+    if (budget := learner.get("alert_budget")) is not None:
+        yield "budget", describe_budget(budget)
     if (fit := describe_fit(learner)) is not None:
         yield "fit", fit
     if learner["pending"] is not None:
         pending = learner["pending"]
-        gone = f"; {pending['expired']:,} expired, {pending['evicted']:,} evicted"
+        drops = f"; {pending['expired']:,} expired, {pending['evicted']:,} evicted"
         events = counted(pending["events"], "served event")
-        yield "remembered", f"{events}, for labels and corrections ({format_bytes(pending['bytes'])}){gone}"
+        yield "remembered", f"{events}, for labels and corrections ({format_bytes(pending['bytes'])}){drops}"
     if learner["queued_events"]:
         yield "queue", counted(learner["queued_events"], "event")
     snapshot = learner["snapshot"]
@@ -302,11 +359,20 @@ def _progress(learner: Document) -> Iterator[tuple[str, str]]:
         yield "source", f"{source}: {offset:,}"
 
 
+def _members_table(members: list[Document]) -> Table:
+    table = plain_table("model", "kind", "weight", "AUC", "AP", "events", right=4)
+    for member in members:
+        weight = "-" if member["weight"] is None else f"{member['weight']:+.2f}"
+        metrics = (figure(member[name]) for name in ("auc", "average_precision"))
+        table.add_row(member["name"], member["kind"], weight, *metrics, f"{member['events']:,}")
+    return table
+
+
 def _weights_table(weights: Document) -> Table | str:
     if weights["reason"] is not None:
         return f"\nno weights: {weights['reason']}"
-    shown, intercept = len(weights["weights"]), _signed(weights["intercept"])
-    table = plain_table(f"feature ({shown} of {weights['total']:,})", "weight (scaled)", right=1)
+    cells, intercept = len(weights["weights"]), _signed(weights["intercept"])
+    table = plain_table(f"feature ({cells} of {weights['total']:,})", "weight (scaled)", right=1)
     for weight in weights["weights"]:
         table.add_row(weight["name"], _signed(weight["weight"]))
     table.add_row("intercept", intercept, style="dim")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +22,8 @@ from service.cli.options_service import (
     Key,
     Name,
     Url,
+    Yes,
+    confirm,
     connected,
     console,
     plain_table,
@@ -29,8 +31,11 @@ from service.cli.options_service import (
     reporting,
     snapshot_positions,
 )
-from service.exits import CommandFailed, ExitStatus, WrongUsage
+from service.exits import CommandFailed, WrongUsage
 from service.text import counted
+
+if TYPE_CHECKING:
+    from rarestream import RemoteLearner
 
 __all__ = ["clone", "delete", "export", "import_state", "restore", "snapshot", "snapshots"]
 
@@ -38,7 +43,6 @@ _PIECE = 2**20  # bytes of a file per read
 _DASH = "-"
 _BEGINNING = b"rare"  # of an exported file (`service/engine/records/codec.py`)
 
-Yes = Annotated[bool, flag("--yes", "-y", help="Do not ask for confirmation.")]
 NewName = Annotated[str, typer.Argument(help="Name of the new learner.")]
 
 
@@ -97,7 +101,7 @@ def restore(
             at = client.learner(name).describe()["position"]
             return f"Roll {name} back from position {at:,} to {position:,}? Everything learnt after it is undone"
 
-        _confirm(yes, question, "it undoes everything learnt after the snapshot", "nothing was rolled back")
+        confirm(yes, question, "it undoes everything learnt after the snapshot", "nothing was rolled back")
         result = client.learner(name).restore(position)
         if as_json:
             print_json({"learner": name, "restored": position, **result})
@@ -136,7 +140,7 @@ def delete(
             events = client.learner(name).describe()["events"]
             return f"Delete {name}, which has learnt {counted(events, 'event')}? This cannot be undone"
 
-        _confirm(yes, question, "it deletes the learner, its log and its snapshots for good", "nothing was deleted")
+        confirm(yes, question, "it deletes the learner, its log and its snapshots for good", "nothing was deleted")
         client.delete(name)
         if as_json:
             print_json({"deleted": name})
@@ -154,7 +158,8 @@ def export(
 ) -> None:
     """Save the configuration and state of a learner to a file, for `import` on any server.
 
-    The file appears only when it is complete.
+    The file appears only when it is complete. If a record of the learner's
+    log is damaged, it has the state before that record.
     """
     with reporting(), connected(url, key) as client:
         if str(file) == _DASH:
@@ -165,6 +170,7 @@ def export(
                 raise WrongUsage("the state is binary: name a file, or pipe it to a program")
             client.learner(name).export(sys.stdout.buffer.write)
             sys.stdout.buffer.flush()
+            _warn_of_failure(client.learner(name))
             return
         path = file / f"{name}.rarestream" if file.is_dir() else file
         if path.exists() and not force:
@@ -176,10 +182,16 @@ def export(
             written = client.learner(name).export(take)
 
         _write_atomically(path, fill)
+        _warn_of_failure(client.learner(name))
         if as_json:
             print_json({"learner": name, "file": str(path), "bytes": written})
         else:
             print(f"{name} is saved to {path} ({format_bytes(written)})")
+
+
+def _warn_of_failure(learner: RemoteLearner) -> None:
+    if (failed := learner.describe()["failed"]) is not None:
+        console(stderr=True).print(f"warning: {learner.name} has failed ({failed}): the file has the state before that")
 
 
 def import_state(
@@ -198,17 +210,6 @@ def import_state(
             print_json(document)
         else:
             print(f"{name} is created from {file}: {counted(document['events'], 'event')} learnt")
-
-
-def _confirm(yes: bool, question: Callable[[], str], why: str, otherwise: str) -> None:
-    """Ask for confirmation unless --yes was given; without a terminal --yes is required."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise typer.BadParameter(f"is required without a terminal: {why}", param_hint="--yes")
-    if not typer.confirm(question(), err=True):
-        print(otherwise, file=sys.stderr)
-        raise typer.Exit(ExitStatus.FAILED)
 
 
 def _read_export(file: Path) -> Iterator[bytes]:

@@ -89,7 +89,7 @@ class WatchedLearner:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Read the learner; `plain`: draw the curve in ASCII; `width`: of a frame, None for the terminal's."""
-        from service.datasets import Meter
+        from service.pacing import Meter
 
         self.name = name
         remote = client.learner(name)
@@ -159,7 +159,7 @@ class WatchedLearner:
             low, high = self.metrics["window"]["auc_interval"]
             now.append(f"   95 % interval {figure(low)} to {figure(high)}", "not bold dim")
         body.add_row(words[0][0], now)
-        body.add_row("trend", self._drawn())
+        body.add_row("trend", self._present_curve())
         rest = Text("   ").join([Text.assemble((f"{name} ", "dim"), value) for name, value in words[1:]])
         body.add_row("", rest)
         learnt = f"{self.metrics['events']:,} learnt{self._counted()}"
@@ -184,7 +184,7 @@ class WatchedLearner:
         awaited = served["events"] - served["labelled"]
         return counted + (f", {awaited:,} scored without a label" if awaited > 0 else "")
 
-    def _drawn(self) -> _Curve:
+    def _present_curve(self) -> _Curve:
         """Return the curve up to now, as wide as the terminal allows, with its range."""
         from service.cli.format import sparkline
 
@@ -227,9 +227,10 @@ def follow(client: Client, watched: WatchedLearner, report: Callable[[str, Docum
             with client.learner(watched.name).events(last) as events:
                 for event in events:
                     if event.kind == "gone":
-                        gone = CommandFailed(str(event.data.get("detail", f"{watched.name} is gone")))
-                        gone.exit_status = ExitStatus.NOT_FOUND
-                        raise gone
+                        ended = CommandFailed(str(event.data.get("detail", f"{watched.name} is gone")))
+                        deleted = event.data.get("code") == "unknown-learner"
+                        ended.exit_status = ExitStatus.NOT_FOUND if deleted else ExitStatus.FAILED
+                        raise ended
                     watched.trouble = None
                     last, pause = event.id or last, _FIRST_PAUSE
                     watched.take(event.kind, event.data)

@@ -38,9 +38,9 @@ class Residency:
 
     async def load(self, name: str) -> None:
         """Load the learner of this name if it is evicted or in transition. Raises `ServiceError`."""
-        here = self._registry
-        while name not in here.replicas and (name in here.evicted or name in here.moving):
-            if name in here.moving:
+        registry = self._registry
+        while name not in registry.replicas and (name in registry.evicted or name in registry.moving):
+            if name in registry.moving:
                 await self.wait_for_transition(name)
             else:
                 await self.transition(name, self._load)
@@ -69,9 +69,9 @@ class Residency:
             self._loaded.clear()
 
     async def _load_now(self, name: str) -> None:
-        here = self._registry
+        registry = self._registry
         try:
-            replica, behind = await here.host(name, here.evicted[name])
+            replica, behind = await registry.host(name, registry.evicted[name])
             if behind:
                 try:
                     await replica.log.catch_up()  # before it is listed: those records were acknowledged
@@ -79,16 +79,15 @@ class Residency:
                     await replica.close(save=False)
                     raise
         except LearnerGone:
-            del here.evicted[name]
+            registry.missing[name] = registry.evicted.pop(name)
             return
         except StoreUnavailable:
             raise
         except ServiceError as error:
-            here.unavailable[name] = error
+            registry.unavailable[name] = error
             raise
-        del here.evicted[name]
-        here.unavailable.pop(name, None)
-        here.add(replica)
+        del registry.evicted[name]
+        registry.add(replica)
         self.evict_idle()
 
     async def _evict(self, name: str) -> None:
@@ -180,5 +179,5 @@ class Residency:
             await self.transition(replica.name, self._evict)
 
     def _is_evictable(self, replica: LearnerReplica) -> bool:
-        here = self._registry
-        return replica.idle and replica.name not in here.moving and here.replicas.get(replica.name) is replica
+        registry = self._registry
+        return replica.idle and replica.name not in registry.moving and registry.replicas.get(replica.name) is replica

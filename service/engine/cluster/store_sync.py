@@ -14,15 +14,17 @@ from contextlib import suppress
 
 from service.engine.cluster.placement import Placement
 from service.engine.cluster.residency import Residency
+from service.engine.node_resources import REMEDY
 from service.engine.replica_registry import Registry
-from service.errors import Damaged, LearnerGone, ServiceError, StoreError, StoreUnavailable
-from service.names import GROUP, called
+from service.errors import Damaged, LearnerGone, LearnerMissing, ServiceError, StoreError, StoreUnavailable
+from service.names import GROUP, called, called_in_full
 from service.storage import LogHead, LogNotice
 
 __all__ = ["StoreSync"]
 
 logger = logging.getLogger("rarestream.sync")
 
+_VANISHED = f"%s vanished from the store, and nobody deleted it. {REMEDY}"
 _PIECE = 1000  # logs that are checked without a pause, in about a millisecond
 _QUIET = 30.0  # times `follow_seconds`: interval of checks if the store reports every write of others
 _LONGEST_PAUSE = 5.0  # longest pause after a check, which may have compiled kernels
@@ -67,7 +69,7 @@ class StoreSync:
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:  # a bug: the node serves its learners, but reports that it is not ready
-            logger.critical("this node no longer follows the others", exc_info=error)
+            logger.critical("synchronisation with other nodes stopped", exc_info=error)
             self._registry.ready = False
 
     async def _follow_and_listen(self) -> None:
@@ -100,9 +102,11 @@ class StoreSync:
         It is if the store does not report every write, or if something is wrong. It also is now and then, because a
         cancelled request may have left its work unfinished.
         """
-        here = self._registry
-        amiss = here.unavailable or not here.ready or self._node.unreachable is not None
-        return not self._node.store.certain or bool(amiss) or now >= self._check_by
+        registry = self._registry
+        incomplete = (
+            registry.unavailable or registry.missing or not registry.ready or self._node.unreachable is not None
+        )
+        return not self._node.store.certain or bool(incomplete) or now >= self._check_by
 
     async def _next_check(self) -> bool:
         """Wait for the time of the next check; return whether an announcement requires it.
@@ -189,46 +193,59 @@ class StoreSync:
 
     async def check_heads(self) -> None:
         """Host new logs of the store, drop deleted ones, read the records of other nodes."""
-        here = self._registry
+        registry = self._registry
         heads = await self._node.call(self._node.store.heads())
         await self._drop(heads)
-        for number, (name, head) in enumerate(heads.items() if here.ready else sorted(heads.items())):
+        for number, (name, head) in enumerate(heads.items() if registry.ready else sorted(heads.items())):
             if number % _PIECE == _PIECE - 1:
                 await asyncio.sleep(0)  # let other tasks run
-            if here.is_evicted(name, head):  # most of thousands are
+            if registry.is_evicted(name, head):  # most of thousands are
                 continue
             try:
                 await self._take_in(name, head)
             except StoreUnavailable:
                 raise
+            except LearnerGone:  # deleted since these heads were read
+                continue
             except ServiceError as error:  # other learners are not affected
-                error_before = here.unavailable.get(name)
+                error_before = registry.unavailable.get(name)
                 if error_before is None or error_before.detail != error.detail:
                     logger.error("%s: %s", called(name), error.detail)
-                    here.unavailable[name] = error
+                    registry.unavailable[name] = error
             else:
-                here.unavailable.pop(name, None)
-        for name in here.unavailable.keys() - heads.keys():
-            del here.unavailable[name]
-        if not here.ready:
+                registry.unavailable.pop(name, None)
+        for name in registry.unavailable.keys() - heads.keys():
+            if not isinstance(registry.unavailable[name], LearnerMissing):
+                del registry.unavailable[name]
+        if not registry.ready:
             await self._catch_up()
-            here.ready = True
+            registry.ready = True
 
     async def _drop(self, heads: dict[str, LogHead]) -> None:
-        """Drop replicas whose logs are neither in these heads nor in the store now."""
-        here = self._registry
-        for replica in here.all():
+        """Drop replicas whose logs are neither in these heads nor in the store now, and report those that vanished."""
+        registry = self._registry
+        for replica in registry.all():
             name = replica.name
             head = heads.get(name)
             if (head is None or head.birth != replica.birth) and not await self._exists(name, replica.birth):
+                registry.missing[name] = replica.birth
                 replica.mailbox.failure = LearnerGone(f"{called(name)} was deleted")
-                here.forget(replica)
+                registry.forget(replica)
                 await replica.close(save=False)
-        gone = here.evicted.keys() - heads.keys()
-        if gone:
+        deletions = registry.evicted.keys() - heads.keys()
+        if deletions:
             fresh_heads = await self._node.call(self._node.store.heads())
-            for name in gone - fresh_heads.keys() - here.moving.keys():
-                here.evicted.pop(name, None)
+            for name in deletions - fresh_heads.keys() - registry.moving.keys():
+                birth = registry.evicted.pop(name, None)
+                if birth is not None:
+                    registry.missing[name] = birth
+        if registry.missing:
+            missing, registry.missing = registry.missing, {}
+            deleted = await self._node.call(self._node.store.deleted(list(missing.values())))
+            for name, birth in missing.items():
+                if birth not in deleted and not registry.has(name):
+                    logger.error(_VANISHED, called_in_full(name))
+                    registry.unavailable[name] = LearnerMissing(_VANISHED % called_in_full(name))
 
     async def _catch_up(self) -> None:
         """Read the logs of all replicas in parallel, at the start."""
@@ -237,45 +254,45 @@ class StoreSync:
         for replica, failure in zip(everyone, outcomes, strict=True):
             if isinstance(failure, StoreUnavailable):
                 raise failure
-            if failure is not None:  # requests for it report `failed`
+            if failure is not None and not isinstance(failure, LearnerGone):  # requests for it report `failed`
                 logger.error("%s: %s", called(replica.name), failure)
 
     async def discover(self, log: str) -> None:
         """Take in a log that another node has just created. Raises `StoreUnavailable` if the store does not answer."""
-        here = self._registry
-        if here.find(log) is not None or here.is_listed(log) or not here.ready:
+        registry = self._registry
+        if registry.find(log) is not None or registry.is_listed(log) or not registry.ready:
             return
         head = await self._node.call(self._node.store.head(log))
         if head is not None:
             await self._take_in(log, head)
-            replica = here.find(log)
+            replica = registry.find(log)
             if replica is not None:  # up to the head at the time of the request
                 await replica.log.catch_up()
 
     async def _take_in(self, log: str, head: LogHead) -> None:
         """Host the log with this head, or let its replica read new records."""
-        here = self._registry
-        replica = here.find(log)
+        registry = self._registry
+        replica = registry.find(log)
         if replica is not None:
             if replica.position != head.position and replica.failure is None and not replica.mailbox.has_jobs:
                 replica.log.follow()
             return
-        if here.is_evicted(log, head):
+        if registry.is_evicted(log, head):
             return
-        async with here.creating:  # a log in creation is in the store but not listed yet
-            replica = here.find(log)
-            if replica is None and here.is_evicted(log, head):
+        async with registry.creating:  # a log in creation is in the store but not listed yet
+            replica = registry.find(log)
+            if replica is None and registry.is_evicted(log, head):
                 return
             if replica is None:
-                here.evicted.pop(log, None)  # an earlier learner of this name
-                here.check_room()
+                registry.evicted.pop(log, None)  # an earlier learner of this name
+                registry.check_room()
                 if (self._residency.full or not self._placement.hosts(log)) and not log.startswith(GROUP):
                     # the heads may be outdated
-                    if not here.ready or (await self._exists(log, head.birth) and log not in here.replicas):
-                        here.evicted[log] = head.birth
+                    if not registry.ready or (await self._exists(log, head.birth) and log not in registry.replicas):
+                        registry.evicted[log] = head.birth
                     return
-                replica, _ = await here.host(log, head.birth)
-                here.add(replica)
+                replica, _ = await registry.host(log, head.birth)
+                registry.add(replica)
         replica.log.follow()
 
     async def _exists(self, log: str, birth: bytes) -> bool:

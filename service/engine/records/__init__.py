@@ -10,19 +10,21 @@ from service.engine.records.codec import (
     unpack_record,
     unpack_snapshot,
 )
-from service.engine.records.served_codec import pack_served, unpack_served
+from service.engine.records.served_codec import ServedColumns, pack_features, pack_served, unpack_served
 from service.engine.records.trusted_snapshots import TrustedSnapshots
 from service.engine.records.validation import check_compared, check_record, check_scaling
 
 __all__ = [
     "Created",
     "Record",
+    "ServedColumns",
     "Snapshot",
     "TrustedSnapshots",
     "check_compared",
     "check_record",
     "check_scaling",
     "config_of",
+    "pack_features",
     "pack_record",
     "pack_served",
     "pack_snapshot",

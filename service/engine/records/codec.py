@@ -12,7 +12,7 @@ import math
 import struct
 import zlib
 from collections.abc import Set
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -27,12 +27,14 @@ from learners import (
     InvalidInput,
     LabelledBatch,
     LateColumns,
+    Note,
     Rollback,
     Segment,
     ServedBatch,
     SettingsChange,
 )
 from learners.numerics import Sparse
+from learners.segments import SegmentColumns
 from service.errors import Damaged
 from service.wire.kernels import narrowed
 
@@ -42,6 +44,7 @@ __all__ = [
     "Record",
     "Snapshot",
     "config_of",
+    "pack_indices",
     "pack_record",
     "pack_snapshot",
     "unpack_record",
@@ -54,7 +57,7 @@ NOT_READABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MAGIC = b"rare"
 _VERSION = 1
 _HEADER = struct.Struct("<4sBBI")
-_CREATED, _BATCH, _RESTORED, _SNAPSHOT, _FITTED, _SERVED, _CHANGED, _COMPARED = range(1, 9)
+_CREATED, _BATCH, _RESTORED, _SNAPSHOT, _FITTED, _SERVED, _CHANGED, _COMPARED, _NOTED = range(1, 10)
 
 
 class _StoredArray(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -78,6 +81,16 @@ class _BatchParts(msgspec.Struct, forbid_unknown_fields=True):
     late: dict[str, _StoredArray] | None = None
 
 
+class _FieldBatchParts(_BatchParts, forbid_unknown_fields=True):
+    fields: list[str] = []  # new ones; without any, the bytes are those of earlier versions
+
+
+class _SegmentedBatchParts(_FieldBatchParts, forbid_unknown_fields=True):
+    segment_fields: list[str] = []
+    segment_values: list[str] = []
+    segment_codes: _StoredArray | None = None
+
+
 class _ServedParts(msgspec.Struct, forbid_unknown_fields=True):
     hashes: _StoredArray
     times: _StoredArray
@@ -86,6 +99,10 @@ class _ServedParts(msgspec.Struct, forbid_unknown_fields=True):
     probabilities: _StoredArray | None = None
     thresholds: _StoredArray | None = None
     ready: bool = True
+
+
+class _FieldServedParts(_ServedParts, forbid_unknown_fields=True):
+    fields: list[str] = []
 
 
 class _RestoredParts(msgspec.Struct, forbid_unknown_fields=True):
@@ -99,6 +116,14 @@ class _FittedParts(msgspec.Struct, forbid_unknown_fields=True):
     restores: int
     dim: int
     arrays: dict[str, _StoredArray]
+
+
+class _NoteParts(msgspec.Struct, forbid_unknown_fields=True):
+    text: str
+    time: float
+    by: str | None = None
+    key: str | None = None
+    alarm: int | None = None
 
 
 class _SnapshotParts(msgspec.Struct, forbid_unknown_fields=True):
@@ -126,9 +151,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     state: dict[str, NDArray[np.generic]]
 
 
-Record = Created | LabelledBatch | SettingsChange | ComparedBatch | FitResult | Rollback | ServedBatch
+Record = Created | LabelledBatch | SettingsChange | ComparedBatch | FitResult | Rollback | ServedBatch | Note
 
-_DTYPES = frozenset({"<f8", "<i8", "<u8", "<u4", "|i1", "|u1", "|b1"})
+_DTYPES = frozenset({"<f8", "<i8", "<u8", "<i4", "<u4", "|i1", "|u1", "|b1"})
 _INTEGERS = frozenset({"<i8", "<u4"})
 _WITH_SINGLES = _DTYPES | {"<f4"}
 _encoder = msgspec.msgpack.Encoder()
@@ -185,6 +210,11 @@ def _numpy(array: _StoredArray, what: str, dtypes: Set[str] = _DTYPES) -> NDArra
         raise Damaged(f"{what} has an array of an impossible shape: {error}") from error
 
 
+def pack_indices(indices: NDArray[np.int64]) -> NDArray[np.unsignedinteger[Any] | np.int64]:
+    """Return columns, below 2^24, as uint32; entries of fields, which are larger, as they are."""
+    return indices if indices.size and indices.max() >= 2**32 else indices.astype(np.uint32)
+
+
 def _state_of(state: dict[str, _StoredArray], what: str) -> dict[str, NDArray[np.generic]]:
     """Return the arrays that `_state` packed."""
     return {name: _numpy(array, what, _WITH_SINGLES) for name, array in state.items()}
@@ -195,7 +225,16 @@ def _state(state: dict[str, NDArray[np.generic]]) -> dict[str, _StoredArray]:
 
 
 def _batch_parts(batch: LabelledBatch) -> _BatchParts:
-    parts = _BatchParts(
+    kind: Any = partial(_FieldBatchParts, fields=list(batch.fields)) if batch.fields else _BatchParts
+    if (columns := batch.segment_values) is not None:
+        kind = partial(
+            _SegmentedBatchParts,
+            fields=list(batch.fields),
+            segment_fields=list(columns.fields),
+            segment_values=list(columns.values),
+            segment_codes=_array(columns.codes),
+        )
+    parts: _BatchParts = kind(
         labels=batch.labels.astype(np.int8).tobytes(),
         weights=_array(batch.weights),
         times=_array(batch.times),
@@ -210,13 +249,13 @@ def _batch_parts(batch: LabelledBatch) -> _BatchParts:
     rows = batch.rows
     if isinstance(rows, Sparse):
         parts.data, parts.indptr = _array(_narrow(rows.data)), _array(rows.indptr)
-        parts.indices = _array(rows.indices.astype(np.uint32))  # columns are below 2^24
+        parts.indices = _array(pack_indices(rows.indices))
     else:
         parts.x = _array(_narrow(rows))
     return parts
 
 
-def _batch(parts: _BatchParts, what: str) -> LabelledBatch:
+def _batch(parts: _SegmentedBatchParts, what: str) -> LabelledBatch:
     def floats(array: _StoredArray | None) -> NDArray[np.float64] | None:
         return None if array is None else _numpy(array, what)
 
@@ -241,21 +280,36 @@ def _batch(parts: _BatchParts, what: str) -> LabelledBatch:
             raise Damaged(f"{what} has malformed late labels")
         late = LateColumns(**{name: _numpy(column, what) for name, column in parts.late.items()})
     return LabelledBatch(
-        rows, labels, floats(parts.weights), floats(parts.times), ids, segments, floats(parts.costs), late
+        rows,
+        labels,
+        floats(parts.weights),
+        floats(parts.times),
+        ids,
+        segments,
+        floats(parts.costs),
+        late,
+        tuple(parts.fields),
+        None
+        if parts.segment_codes is None
+        else SegmentColumns(
+            tuple(parts.segment_fields), tuple(parts.segment_values), _numpy(parts.segment_codes, what)
+        ),
     )
 
 
 def _served_parts(served: ServedBatch) -> _ServedParts:
-    return _ServedParts(
+    kind: Any = partial(_FieldServedParts, fields=list(served.fields)) if served.fields else _ServedParts
+    parts: _ServedParts = kind(
         **_state({"hashes": served.hashes, "times": served.times, "scores": served.scores}),
         decisions=served.decisions.astype(np.int8).tobytes(),
         probabilities=_array(served.probabilities),
         thresholds=_array(served.thresholds),
         ready=served.ready,
     )
+    return parts
 
 
-def _served(parts: _ServedParts, what: str) -> ServedBatch:
+def _served(parts: _FieldServedParts, what: str) -> ServedBatch:
     return ServedBatch(
         _numpy(parts.hashes, what),
         _numpy(parts.times, what),
@@ -264,6 +318,7 @@ def _served(parts: _ServedParts, what: str) -> ServedBatch:
         None if parts.probabilities is None else _numpy(parts.probabilities, what),
         None if parts.thresholds is None else _numpy(parts.thresholds, what),
         parts.ready,
+        tuple(parts.fields),
     )
 
 
@@ -282,6 +337,8 @@ def pack_record(record: Record) -> bytes:
         return _frame(_COMPARED, _encoder.encode(_state(vars(record))))
     if isinstance(record, SettingsChange):
         return _frame(_CHANGED, _encoder.encode(record.parts))
+    if isinstance(record, Note):
+        return _frame(_NOTED, _encoder.encode(_NoteParts(**vars(record))))
     if isinstance(record, FitResult):
         return _frame(
             _FITTED, _encoder.encode(_FittedParts(record.events, record.restores, record.dim, _state(record.arrays)))
@@ -310,24 +367,26 @@ def unpack_record(data: bytes, what: str) -> Record:
             arrays = _state_of(fitted.arrays, what)
             return FitResult(fitted.events, fitted.restores, fitted.dim, arrays)
         if kind == _SERVED:
-            return _served(msgspec.msgpack.decode(body, type=_ServedParts), what)
+            return _served(msgspec.msgpack.decode(body, type=_FieldServedParts), what)
         if kind == _CHANGED:
             return SettingsChange(msgspec.msgpack.decode(body, type=dict[str, Any]))
+        if kind == _NOTED:
+            return Note(**msgspec.structs.asdict(msgspec.msgpack.decode(body, type=_NoteParts)))
         if kind == _COMPARED:
             columns = msgspec.msgpack.decode(body, type=dict[str, _StoredArray])
             if set(columns) != set(ComparedBatch.__annotations__):
                 raise Damaged(f"{what} is a malformed comparison")
             return ComparedBatch(**{name: _numpy(column, what) for name, column in columns.items()})
         if kind == _BATCH:
-            return _batch(msgspec.msgpack.decode(body, type=_BatchParts), what)
+            return _batch(msgspec.msgpack.decode(body, type=_SegmentedBatchParts), what)
     except NOT_READABLE as error:
         raise Damaged(f"{what} is not readable: {error}") from error
     raise Damaged(f"{what} has the unknown kind {kind}")
 
 
 def config_of(values: dict[str, Any]) -> Config | GroupConfig:
-    """Return the configuration of a learner or of a group. Raises `InvalidInput`."""
-    return GroupConfig.of(values) if "learners" in values else Config.of(values)
+    """Return the stored configuration of a learner or of a group. Raises `InvalidInput`."""
+    return GroupConfig.of(values) if "learners" in values else Config.of_stored(values)
 
 
 def pack_snapshot(position: int, config: Config | GroupConfig, state: dict[str, NDArray[np.generic]]) -> bytes:

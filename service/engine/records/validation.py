@@ -15,24 +15,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners import (
+    MAX_NOTE,
     MAX_SOURCE_NAME,
     MAX_TIME,
     MAX_WEIGHT,
+    MAX_WRITER,
     ComparedBatch,
     Config,
     FitResult,
     InvalidInput,
     LabelledBatch,
     LateColumns,
+    Note,
     Problem,
     Rollback,
     Segment,
     ServedBatch,
     SettingsChange,
     length,
+    text_fault,
 )
-from learners.features import LARGEST, MAX_COLUMNS, MAX_NONZERO, Named, Table
+from learners.features import LARGEST, MAX_COLUMNS, MAX_FIELDS, MAX_NAME, MAX_NONZERO, Named, Table, is_entry
 from learners.numerics import Rows, Sparse
+from learners.segments import MAX_SEGMENT_VALUE, UNRECORDED, SegmentColumns
 from service.errors import Damaged
 from service.storage import MAX_POSITION, RECORD_BYTES
 from service.text import counted
@@ -44,7 +49,7 @@ _LATE = LateColumns.none(0)  # has the expected dtypes
 
 
 def check_record(
-    record: LabelledBatch | SettingsChange | FitResult | Rollback | ServedBatch, config: Config, what: str
+    record: LabelledBatch | SettingsChange | FitResult | Rollback | ServedBatch | Note, config: Config, what: str
 ) -> None:
     """Refuse a record that no learner of this configuration can have logged. Raises `Damaged`. O(numbers)."""
     if isinstance(record, LabelledBatch):
@@ -55,6 +60,8 @@ def check_record(
         fault = None if 0 <= record.dim <= max(config.features.columns, MAX_COLUMNS) else f"has {record.dim} columns"
     elif isinstance(record, Rollback):
         fault = _rollback_fault(record, config)
+    elif isinstance(record, Note):
+        fault = _note_fault(record)
     else:
         return
     if fault is not None:
@@ -94,6 +101,16 @@ def _rollback_fault(restored: Rollback, config: Config) -> str | None:
     return None
 
 
+def _note_fault(note: Note) -> str | None:
+    if fault := text_fault(note.text, MAX_NOTE, empty=note.alarm is not None):
+        return f"has a note whose text {fault}"
+    if any(name is not None and text_fault(name, MAX_WRITER) for name in (note.by, note.key)):
+        return "has a note whose writer has no name"
+    if not abs(note.time) <= MAX_TIME or (note.alarm is not None and not 0 <= note.alarm <= MAX_POSITION):
+        return "has a note of an impossible time or alarm"
+    return None
+
+
 def _largest_value(config: Config) -> float:
     """Return the largest magnitude of a number in a row of features."""
     # features that share a hashed column are added up
@@ -129,7 +146,12 @@ def _batch_fault(batch: LabelledBatch, config: Config) -> str | None:
         if fault is not None:
             return fault
         rows -= int(np.count_nonzero(batch.late.bare))
-    return _segments_fault(batch.segments, n) or _rows_fault(batch.rows, rows, config)
+    return (
+        _segments_fault(batch.segments, n)
+        or _fields_fault(batch.fields, config)
+        or _segment_values_fault(batch.segment_values, n)
+        or _rows_fault(batch.rows, rows, config)
+    )
 
 
 def _late_fault(late: LateColumns, ids: tuple[str | None, ...] | None, n: int, ranks: int | None) -> str | None:
@@ -160,6 +182,28 @@ def _segments_fault(segments: tuple[Segment, ...], n: int) -> str | None:
     return None
 
 
+def _fields_fault(fields: tuple[str, ...], config: Config) -> str | None:
+    features = config.features
+    if fields and not isinstance(features, Named):
+        return "has names of fields, which this learner does not remember"
+    if len(fields) > MAX_FIELDS or any(len(name) > MAX_NAME for name in fields):
+        return f"has more than {MAX_FIELDS} names of fields, or one of more than {MAX_NAME} characters"
+    return None
+
+
+def _segment_values_fault(columns: SegmentColumns | None, n: int) -> str | None:
+    if columns is None:
+        return None
+    fields, values, codes = columns
+    if not 0 < len(set(fields)) == len(fields) or any(len(name) > MAX_NAME for name in fields):
+        return "has segment fields that no learner declares"
+    if len(set(values)) < len(values) or not all(0 < len(value) <= MAX_SEGMENT_VALUE for value in values):
+        return "has values of segments that are repeated, empty or too long"
+    if codes.dtype != np.int32 or codes.shape != (n, len(fields)) or not _in_range(codes, UNRECORDED, len(values) - 1):
+        return f"has values of segments that are not of {n} events"
+    return None
+
+
 def _rows_fault(rows: Rows, n: int, config: Config) -> str | None:
     """Return what is wrong with the rows of n events, or None."""
     features, most = config.features, _largest_value(config)
@@ -181,7 +225,10 @@ def _rows_fault(rows: Rows, n: int, config: Config) -> str | None:
         return f"has rows whose lengths are not from 0 to {MAX_NONZERO}"
     if indices.size:
         falls = np.flatnonzero(indices[1:] <= indices[:-1]) + 1  # allowed only at the beginning of a row
-        if not (indices.min() >= 0 and indices.max() < features.columns) or not np.isin(falls, ends).all():
+        possible = (indices >= 0) & (indices < features.columns)
+        if isinstance(features, Named):
+            possible |= is_entry(indices, features.columns)
+        if not possible.all() or not np.isin(falls, ends).all():
             return f"has columns that do not ascend from 0 to {features.columns - 1}"
     return None if _are_numbers(data, most) else f"has features that are not numbers of at most {most:g}"
 
@@ -190,6 +237,8 @@ def _served_fault(served: ServedBatch, config: Config) -> str | None:
     n, ranks = len(served.scores), config.labels.ranks
     if not _is_column(served.scores, n) or not _is_column(served.times, n) or not _are_times(served.times):
         return f"has scores or times that are not {n} numbers"
+    if fault := _fields_fault(served.fields, config):
+        return fault
     if served.hashes.dtype != np.uint64 or served.hashes.shape != (n,) or served.decisions.shape != (n,):
         return f"has ids or decisions that are not {n}"
     for column in (served.probabilities, served.thresholds):

@@ -18,12 +18,12 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
-from learners import BatchOutcome, FitJob, FitResult, LabelledBatch, join_outcomes
+from learners import BatchOutcome, FitJob, FitResult, LabelledBatch, Learner, join_outcomes
 from service.engine.batch_cost import memory_bytes
 from service.engine.replica.learner_machine import LearnerMachine
 from service.engine.replica.lease import Lease
 from service.engine.replica.log_follower import LogFollower
-from service.engine.replica.mailbox import Job
+from service.engine.replica.mailbox import Job, Mailbox
 from service.errors import ServiceError, StoreUnavailable, TooLarge
 
 __all__ = ["BackgroundFits"]
@@ -39,8 +39,9 @@ _PACKED_BYTES = 2**21  # of a record's columns, which take less than half a mill
 class BackgroundFits:
     """The fits of one learner, at most one at a time."""
 
-    def __init__(self, log: LogFollower[LearnerMachine], lease: Lease) -> None:
+    def __init__(self, log: LogFollower[LearnerMachine], mailbox: Mailbox, lease: Lease) -> None:
         self._log = log
+        self._mailbox = mailbox
         self._lease = lease
         self._queued = False  # a job begins one next
         self._started = False  # it has its thread: a node makes one background fit at a time
@@ -70,7 +71,7 @@ class BackgroundFits:
         if self._release_due:
             self._release_due = False
             yield Job(self._lease.release)
-        if not self._log.machine.core.fit_due:
+        if not self._learner.fit_due:
             self._since = None
         elif not self.running and not self._abandoned and time.monotonic() >= self._not_before:
             self._queued = True
@@ -90,13 +91,13 @@ class BackgroundFits:
         learnt = 0
         while learnt < len(batch) or not outcomes:
             part = batch.part(learnt, len(batch))
-            learner = self._log.machine.core
+            learner = self._learner
             if learner.fit_urgent and not learner.fit_due:
                 part = part.part(0, learner.events_until_fit(part))
             outcome: BatchOutcome = await self._log.append(part, small=memory_bytes(part) < _PACKED_BYTES)
             outcomes.append(outcome)
             learnt += len(part)
-            if self._log.machine.core.fit_urgent:
+            if self._learner.fit_urgent:
                 await self._begin()
         return join_outcomes(outcomes)
 
@@ -108,12 +109,16 @@ class BackgroundFits:
                 await asyncio.wait([task])
 
     @property
+    def _learner(self) -> Learner:
+        return self._log.machine.core
+
+    @property
     def _abandoned(self) -> bool:
-        return self._log.mailbox.abandon.is_set()
+        return self._mailbox.abandon.is_set()
 
     async def _begin(self) -> None:
         """Begin a fit if one is due; an urgent one is in the log, or refused, on return. Only in a job."""
-        learner, node = self._log.machine.core, self._log.node
+        learner, node = self._learner, self._log.node
         if self._task is not None or self._outcome is not None or not learner.fit_due:
             self._queued = False
             return
@@ -122,7 +127,7 @@ class BackgroundFits:
         try:
             if not await (self._acquire_urgently() if urgent else self._acquire()):
                 return
-            fitting = await node.in_thread(self._log.machine.core.fit_job)
+            fitting = await node.in_thread(self._learner.fit_job)
         except MemoryError:
             self._refuse("there is not enough memory for the retained events")
             return
@@ -135,7 +140,7 @@ class BackgroundFits:
         self._task.add_done_callback(self._handle_end)
         self._renewal = asyncio.create_task(self._renew(self._task), name=f"lease of {self._log.name}")
         if urgent:
-            abandon = asyncio.ensure_future(self._log.mailbox.abandon.wait())
+            abandon = asyncio.ensure_future(self._mailbox.abandon.wait())
             await asyncio.wait([self._task, abandon], return_when=asyncio.FIRST_COMPLETED)
             abandon.cancel()
             await asyncio.sleep(0)  # let `_handle_end` note the outcome
@@ -144,7 +149,7 @@ class BackgroundFits:
     async def _acquire(self) -> bool:
         """Tell whether this node makes the fit that is due; if not, it asks again after a while."""
         lease, now = self._lease, time.monotonic()
-        patience = _URGENT_PATIENCE if self._log.machine.core.fit_urgent else _PATIENCE
+        patience = _URGENT_PATIENCE if self._learner.fit_urgent else _PATIENCE
         if self._since is not None and now >= self._since + patience:
             logger.warning("no node has logged a fit of %s in time; this node makes it", self._log.name)
             return True
@@ -157,19 +162,19 @@ class BackgroundFits:
             return True
         self._since = now if self._since is None else self._since
         self._not_before = now + lease.seconds / 4
-        asyncio.get_running_loop().call_later(lease.seconds / 4, self._log.mailbox.wake)
+        asyncio.get_running_loop().call_later(lease.seconds / 4, self._mailbox.wake)
         return False
 
     async def _acquire_urgently(self) -> bool:
         """Wait until this node makes the fit, or another node's fit is in the log; tell which."""
-        abandon = self._log.mailbox.abandon
+        abandon = self._mailbox.abandon
         while not await self._acquire():
             with suppress(TimeoutError):
                 await asyncio.wait_for(abandon.wait(), _LOOK)
             if abandon.is_set():
                 return False
             await self._log.read_on()
-            if not self._log.machine.core.fit_due:
+            if not self._learner.fit_due:
                 return False
         return True
 
@@ -194,7 +199,7 @@ class BackgroundFits:
         if error is None:
             self._outcome = task.result()
             self._log_due = True
-            self._log.mailbox.wake()
+            self._mailbox.wake()
         elif isinstance(error, ValueError):
             self._refuse(str(error))
         elif isinstance(error, MemoryError):
@@ -206,16 +211,16 @@ class BackgroundFits:
     def _refuse(self, why: str) -> None:
         logger.warning("%s could not be fitted to its last events: %s", self._log.name, why)
         self.failure = why
-        self._log.machine.core.postpone_fit()
+        self._learner.postpone_fit()
         self._release_due = True  # another node may have the memory
-        self._log.mailbox.wake()
+        self._mailbox.wake()
 
     async def _append_outcome(self) -> None:
         if self._outcome is None:
             return
         try:
             await self._log.read_on()
-            if self._log.machine.core.accepts(self._outcome):  # not made by another node, not from before a roll-back
+            if self._learner.accepts(self._outcome):  # not made by another node, not from before a roll-back
                 await self._log.append(self._outcome)
         except StoreUnavailable:
             asyncio.get_running_loop().call_later(_PAUSE, self._retry)
@@ -227,4 +232,4 @@ class BackgroundFits:
     def _retry(self) -> None:
         if not self._abandoned:
             self._log_due = True
-            self._log.mailbox.wake()
+            self._mailbox.wake()

@@ -27,12 +27,13 @@ from learners import (
     Status,
 )
 from learners.numerics import Vector, hashes_of
-from service.engine.node_resources import Node, Recovered
+from service.engine.node_resources import Node, RecoveredState
 from service.engine.records import check_compared
 from service.engine.replica.label_join import ScoredEvents
 from service.engine.replica.learner_replica import LearnerReplica
+from service.engine.replica.learner_store import LearnerStore
 from service.engine.replica.lease import Lease
-from service.engine.replica.log_follower import Applied, Jumped, LogFollower
+from service.engine.replica.log_follower import LogFollower, RecordApplied, SnapshotJump
 from service.engine.replica.mailbox import Job, Mailbox
 from service.engine.replica.snapshots import Snapshots
 from service.errors import Damaged, ServiceError, SourceGap
@@ -96,7 +97,7 @@ class GroupReplica:
     """One group on this node."""
 
     def __init__(
-        self, name: str, birth: bytes, recovered: Recovered, node: Node, forget: Callable[[GroupReplica], None]
+        self, name: str, birth: bytes, recovered: RecoveredState, node: Node, forget: Callable[[GroupReplica], None]
     ) -> None:
         """Host the group that was `recovered`; `forget` is called if the store lost it."""
         assert isinstance(recovered.machine, GroupComparison)
@@ -108,10 +109,11 @@ class GroupReplica:
         self._tests: tuple[int, list[dict[str, Any]]] | None = None  # those that need no window, at a position
         self._comparing = asyncio.Lock()
         self._updating = asyncio.Lock()  # every learner of the group gets the requests in one order
-        self.mailbox = Mailbox(name, self._plan, self._report_gone)
+        self.mailbox = Mailbox(name, self._plan, self._report_deletion)
+        stored = LearnerStore(node, name, birth)
         machine = ComparisonMachine(name, recovered.machine, node)
-        self.log = LogFollower(name, birth, recovered, machine, node, self.mailbox, self._observe)
-        self.snapshots = Snapshots(self.log, Lease(node, name, birth), recovered.snapshot)
+        self.log = LogFollower(stored, recovered, machine, node, self.mailbox, self._observe)
+        self.snapshots = Snapshots(self.log, stored, Lease(stored, node.settings), recovered.snapshot)
 
     @property
     def position(self) -> int:
@@ -205,12 +207,12 @@ class GroupReplica:
     def _plan(self) -> Iterator[Job]:
         return self.snapshots.jobs()
 
-    def _report_gone(self) -> None:
+    def _report_deletion(self) -> None:
         self._forget(self)
 
-    def _observe(self, step: Applied | Jumped) -> None:
+    def _observe(self, step: RecordApplied | SnapshotJump) -> None:
         self.snapshots.observe(step)
-        if isinstance(step, Jumped):  # the cached results belong to another comparison
+        if isinstance(step, SnapshotJump):  # the cached results belong to another comparison
             self._comparison = self._tests = None
 
 
@@ -242,7 +244,8 @@ async def _scores(member: LearnerReplica, outcome: BatchOutcome, ids: tuple[str 
         return outcome.scores
     scores = outcome.scores.copy()
     identified = [i for i in again.tolist() if ids[i] is not None]
-    scores[identified] = await member.learnt_scores([ids[i] or "" for i in identified])
+    repeated = [ids[i] or "" for i in identified]
+    scores[identified] = await member.read(lambda learner: learner.learnt_scores(repeated))
     return scores
 
 

@@ -1,8 +1,10 @@
 """Records of served events that are on their way: appended past the mailbox, and not applied here yet.
 
-    appending(token) -> in flight -> next(): it follows directly, so it is applied without reading the log
-                                  -> applied(token)
-                                  -> reading(): the log was read to its end without it, so the store lost it
+Each operation is a block, so no call can be left out or come too early:
+
+    appending(token)   appends a record, which is in flight from then on; if the block fails, it leaves
+    applying(token)    applies a record, which is no longer in flight then
+    reading()          reads the log to its end; records logged before and not applied by then are lost
 
 A decision that spends from an account (a budget of alerts) has to count the records in flight: `DecisionAccount`.
 """
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -60,64 +62,43 @@ class InFlightRecords:
     def __len__(self) -> int:
         return len(self._records)
 
+    def __iter__(self) -> Iterator[InFlight]:
+        return iter(self._records.values())
+
     @contextmanager
     def appending(self, token: bytes) -> Iterator[InFlight]:
         """Hold a record in flight while the block appends it.
 
         If the block fails or its caller hangs up, nobody knows whether the record is in the log, so it leaves.
         """
-        self._records[token] = InFlight(token)
-        logged = False
+        record = self._records[token] = InFlight(token)
         try:
-            yield self._records[token]
-            logged = True
-        finally:
-            if not logged:
-                self._lose([token])
+            yield record
+        except BaseException:
+            self._lose([token])
+            raise
         self._logged += 1
-        if token in self._records:  # not applied meanwhile
-            self._records[token].ordinal = self._logged
-
-    def next(self, position: int, token: bytes) -> InFlight | None:
-        """Return the record that follows directly on the record of this token at a position."""
-        for record in self._records.values():
-            if record.position == position + 1 and record.before == token and record.record is not None:
-                return record
-        return None
-
-    def find(self, token: bytes) -> ServedBatch | None:
-        """Return the record of a token, if it is in flight and packed."""
-        record = self._records.get(token)
-        return None if record is None else record.record
-
-    def applied(self, token: bytes) -> bool:
-        """Take out a record that was applied; tell whether it was in flight."""
-        return self._records.pop(token, None) is not None
+        record.ordinal = self._logged
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
+    def applying(self, token: bytes) -> Iterator[InFlight | None]:
+        """Take the record of a token out, if there is one, once the block has applied it."""
+        yield self._records.get(token)
+        self._records.pop(token, None)
+
+    @contextmanager
+    def reading(self) -> Iterator[Callable[[], None]]:
         """Take out lost records: those logged before the block and not applied after it.
 
-        The block reads the log to its end.
+        The block reads the log to its end. It calls what it gets where it continues from a snapshot, which is perhaps
+        behind all of them.
         """
         logged = self._logged
-        yield
-        lost = [token for token, record in self._records.items() if 0 < record.ordinal <= logged]
-        if lost:
-            self._lose(lost)
-            logger.error("the store has lost %s of events that %s served", counted(len(lost), "record"), self._name)
-
-    def clear(self) -> None:
-        """Take out all records: the learner has continued from a snapshot, perhaps from behind them."""
-        self._lose(list(self._records))
-
-    def note(self, token: bytes, decided: _Decided) -> None:
-        """Note the decisions of a record."""
-        self._records[token].decided = decided
-
-    def decisions(self) -> list[_Decided]:
-        """Return the decisions of the records in flight, in order."""
-        return [record.decided for record in self._records.values() if record.decided is not None]
+        yield lambda: self._lose(list(self._records))
+        losses = [record.token for record in self if 0 < record.ordinal <= logged]
+        if losses:
+            self._lose(losses)
+            logger.error("the store has lost %s of events that %s served", counted(len(losses), "record"), self._name)
 
     def _lose(self, tokens: list[bytes]) -> None:
         for token in tokens:
@@ -134,13 +115,19 @@ class DecisionAccount:
         self._basis: tuple[LearnerView, int] | None = None  # the view and the losses that the account is for
 
     def decide(
-        self, token: bytes, present: LearnerView, ready: bool, scores: Predictions, costs: Vector | None, times: Vector
+        self,
+        record: InFlight,
+        present: LearnerView,
+        ready: bool,
+        scores: Predictions,
+        costs: Vector | None,
+        times: Vector,
     ) -> Predictions:
         """Decide for the events of a record in flight, and note it in the account.
 
         `present` is the view of this moment, `ready` whether the view that scored the events decides at all.
         """
-        decided_before = self._in_flight.decisions()
+        decided_before = [record.decided for record in self._in_flight if record.decided is not None]
         account = self._current(present, decided_before)
         newest = decided_before[-1].clocks[-1] if decided_before else math.nan
         clock = np.fmax(present.figures.clock, newest)
@@ -149,7 +136,7 @@ class DecisionAccount:
             scores = account.serve(scores.scores, costs, clocks)
         else:  # the decisions are all 0, so nothing is spent
             scores = scores._replace(decisions=np.zeros_like(scores.decisions))
-        self._in_flight.note(token, _Decided(scores, clocks, ready))
+        record.decided = _Decided(scores, clocks, ready)
         return scores
 
     def _current(self, present: LearnerView, decided_before: list[_Decided]) -> Decision:

@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from learners import BatchOutcome, LabelledBatch, LateColumns, Learner, Rollback, join_outcomes, merge_batches
 from service.engine.records import check_record, unpack_served
-from service.engine.replica.background_fits import BackgroundFits
 from service.engine.replica.label_join import join_step
 from service.engine.replica.learner_machine import LearnerMachine
+from service.engine.replica.learner_store import LearnerStore
 from service.engine.replica.lease import Lease
-from service.engine.replica.log_follower import Applied, Jumped, LogFollower
+from service.engine.replica.log_follower import LogFollower, RecordApplied, SnapshotJump
 from service.engine.replica.mailbox import Job
 from service.storage import ServedEvent
 
@@ -53,10 +53,18 @@ class _Overdue(NamedTuple):
 class LabelExpiry:
     """The label expiry of one learner."""
 
-    def __init__(self, log: LogFollower[LearnerMachine], lease: Lease, fits: BackgroundFits) -> None:
+    def __init__(
+        self,
+        log: LogFollower[LearnerMachine],
+        stored: LearnerStore,
+        lease: Lease,
+        learn: Callable[[LabelledBatch], Awaitable[BatchOutcome]],
+    ) -> None:
+        """`learn` appends a batch and learns it, in a job."""
         self._log = log
         self._lease = lease
-        self._fits = fits
+        self._learn = learn
+        self._stored = stored
         self._busy = False  # a job is queued or runs
         self._expire_due = self._report_due = self._check_due = False
         self._upto = 0  # events served up to this number are expired or labelled
@@ -72,9 +80,9 @@ class LabelExpiry:
 
     # What happens
 
-    def observe(self, step: Applied | Jumped) -> None:
+    def observe(self, step: RecordApplied | SnapshotJump) -> None:
         """Note a step of the log follower."""
-        if isinstance(step, Jumped):
+        if isinstance(step, SnapshotJump):
             self._note_jump(step.back)
             return
         if isinstance(step.record, LabelledBatch):
@@ -99,6 +107,10 @@ class LabelExpiry:
         if self._assumes and self._unchecked and not self._busy and time.monotonic() >= self._not_before:
             self._check_due = True
         return self._check_due
+
+    def unreported(self) -> set[str]:
+        """Give the ids whose labels have arrived and which the store may not know yet."""
+        return {id for _, ids in self._labelled for id in ids}
 
     def jobs(self) -> Iterator[Job]:
         """Give the job that is due."""
@@ -184,11 +196,11 @@ class LabelExpiry:
             if len(overdue.labels):
                 part, at = merge_batches(part, overdue.labels, overdue.places)
             if len(part):
-                outcomes.append((await self._fits.learn(part)).of(at))
+                outcomes.append((await self._learn(part)).of(at))
             self._upto = overdue.upto
             batch = batch.part(stop, len(batch))
         if len(batch) or not outcomes:
-            outcomes.append(await self._fits.learn(batch))
+            outcomes.append(await self._learn(batch))
         return join_outcomes(outcomes)
 
     async def flush(self) -> None:
@@ -226,28 +238,26 @@ class LabelExpiry:
         if overdue is None:
             return False
         if len(overdue.labels):
-            await self._fits.learn(overdue.labels)
+            await self._learn(overdue.labels)
         self._upto = overdue.upto
         return True
 
     async def _report(self) -> None:
         """Tell the store whose labels have arrived, and how far labels have expired."""
-        log = self._log
         if self._labelled:
             last = self._labelled[-1][0]
-            ids = [id for _, some in self._labelled for id in some]
-            await log.node.call(log.node.store.labelled(log.name, log.birth, ids))
+            ids = [id for _, batch_ids in self._labelled for id in batch_ids]
+            await self._stored.labelled(ids)
             while self._labelled and self._labelled[0][0] <= last:
                 self._unreported -= len(self._labelled.popleft()[1])
         await self._reopen()
         if self._upto > self._settled:
-            await log.node.call(log.node.store.settle(log.name, log.birth, self._upto))
+            await self._stored.settle(self._upto)
             self._settled = self._upto
 
     async def _reopen(self) -> None:
-        log = self._log
         if self._reopened:
-            await log.node.call(log.node.store.reopen(log.name, log.birth))
+            await self._stored.reopen()
             self._reopened, self._settled = 0, 0
 
     async def _find_overdue(self, batch: LabelledBatch | None) -> _Overdue | None:
@@ -260,8 +270,7 @@ class LabelExpiry:
                 return None
             await self._reopen()
             limit, position = min(_EXPIRED, join_step(learner.config)), log.position
-            call = log.node.store.expired(log.name, log.birth, float(clocks[-1]) - ttl, limit, self._upto)
-            expired = await log.node.call(call)
+            expired = await self._stored.expired(float(clocks[-1]) - ttl, limit, self._upto)
             if not expired.events:
                 return None
             await log.read_on()
@@ -293,6 +302,9 @@ class LabelExpiry:
             times + ttl,
         )
         ids = tuple(event.id for event in events)
-        batch = LabelledBatch(columns.rows, np.full(n, -1.0), None, times, ids, costs=columns.costs, late=late)
+        values = columns.segment_values
+        batch = LabelledBatch(
+            columns.rows, np.full(n, -1.0), None, times, ids, costs=columns.costs, late=late, segment_values=values
+        )
         check_record(batch, config, what)
         return batch

@@ -32,10 +32,12 @@ from learners import (
     scatter_rows,
     select_rows,
 )
-from learners.numerics import Rows, Vector, hashes_of
-from service.engine.records import check_record, pack_record, pack_served, unpack_served
+from learners.numerics import Rows, Sparse, Vector, hashes_of
+from learners.segments import SegmentColumns, join_segment_columns
+from service.engine.records import check_record, pack_features, pack_record, pack_served, unpack_served
 from service.engine.replica.in_flight import DecisionAccount, InFlight
 from service.engine.replica.learner_machine import LearnerMachine
+from service.engine.replica.learner_store import LearnerStore
 from service.engine.replica.log_follower import LogFollower
 from service.errors import QueueFull, StoreUnavailable
 from service.storage import ServedCounts, ServedEvent, ServedLimits
@@ -48,6 +50,7 @@ logger = logging.getLogger("rarestream.serving")
 _INLINE_WORK = 2**23  # multiplications of a request, some milliseconds; a thread scores larger ones
 _SERVED = 10_000  # events per record: a store handles all of them in one step
 _LARGE = 2**10  # events of a request; a thread packs larger ones
+_LARGE_KEPT = 2**14  # numbers of a request whose features are kept; a thread packs larger ones
 _JOINED = 5_000  # late labels per record, at most,
 _JOINED_BYTES = 2**25  # and bytes of their dense rows, at most
 _MAX_IN_FLIGHT = 10_000  # records that are served and not applied yet
@@ -79,11 +82,13 @@ def join_step(config: Config) -> int:
 class ServedEvents:
     """The served events of one learner."""
 
-    def __init__(self, log: LogFollower[LearnerMachine], pending: ServedCounts | None) -> None:
+    def __init__(self, log: LogFollower[LearnerMachine], stored: LearnerStore, pending: ServedCounts | None) -> None:
         """`pending`: what the store remembers."""
         self._log = log
+        self._stored = stored
         self._account = DecisionAccount(log.in_flight)
         self.pending = pending  # by the last reply of the store
+        self.features_left_out = 0  # events whose features were too large to keep, of this process
         self.named = False  # some of the events that were scored last have ids
 
     @property
@@ -126,7 +131,7 @@ class ServedEvents:
         times = np.full(len(events.ids), math.nan) if events.times is None else events.times
         times = np.where(np.isnan(times), time.time(), times)[places]
         ids = [id for id in events.ids if id is not None]
-        _ = view.not_ready  # worked out now: the view may have moved on when later parts need it
+        _ = view.not_ready  # computed now, because the view may be outdated when later parts need it
         served = last = 0
         try:
             while served < len(ids):
@@ -164,7 +169,7 @@ class ServedEvents:
         token = uuid.uuid4().bytes
         with log.in_flight.appending(token) as in_flight:
             if view.scorer.decision.depends_on_order:
-                predictions = self._account.decide(token, log.machine.view, ready, predictions, costs, part.times)
+                predictions = self._account.decide(in_flight, log.machine.view, ready, predictions, costs, part.times)
                 for column, decided in zip(scores, predictions, strict=True):
                     if column is not None and decided is not None:
                         column[places] = decided
@@ -172,12 +177,12 @@ class ServedEvents:
                 predictions = predictions._replace(
                     decisions=np.zeros_like(predictions.decisions)
                 )  # no event is called positive
-            await self._remember(events.rows, part, predictions, costs, position, in_flight, ready)
+            await self._remember(events, part, predictions, costs, position, in_flight, ready)
         return in_flight.position
 
     async def _remember(
         self,
-        rows: Rows,
+        events: Events,
         part: _Part,
         scores: Predictions,
         costs: Vector | None,
@@ -191,17 +196,28 @@ class ServedEvents:
         clock = np.fmax(log.machine.view.figures.clock, part.times.max())
         before = clock - late.label_ttl if late.unlabelled == "nothing" else -math.inf
 
-        def pack() -> tuple[ServedBatch, bytes, list[ServedEvent]]:
-            record = ServedBatch(hashes_of(part.ids), part.times, *scores, ready=ready)
-            packed = pack_served(_rows_at(rows, part.places), scores, costs, position)
+        def pack() -> tuple[ServedBatch, bytes, list[ServedEvent], int]:
+            fields = log.machine.core.new_fields(events.fields)
+            record = ServedBatch(hashes_of(part.ids), part.times, *scores, ready=ready, fields=fields)
+            carried = (
+                None if events.features is None else [pack_features(events.features[i]) for i in part.places.tolist()]
+            )
+            values = None if events.segment_values is None else events.segment_values.of(part.places)
+            packed = pack_served(_rows_at(events.rows, part.places), scores, costs, position, carried, values)
             remembered = [ServedEvent(*event) for event in zip(part.ids, part.times.tolist(), packed, strict=True)]
-            return record, pack_record(record), remembered
+            return record, pack_record(record), remembered, 0 if carried is None else carried.count(None)
 
-        record, data, remembered = await asyncio.to_thread(pack) if len(part.ids) > _LARGE else pack()
+        entries = events.rows.data.size if isinstance(events.rows, Sparse) else events.rows.size
+        large = len(part.ids) > _LARGE or (events.features is not None and entries > _LARGE_KEPT)
+        record, data, remembered, left_out = await asyncio.to_thread(pack) if large else pack()
         bounds = ServedLimits(late.max_events, late.max_bytes, before)
-        serving = log.node.store.serve(log.name, log.birth, (in_flight.token, data), after, remembered, bounds)
-        receipt = await log.node.call(serving)
+        receipt = await self._stored.serve((in_flight.token, data), after, remembered, bounds)
         self.pending = receipt.pending
+        if left_out and not self.features_left_out:
+            logger.warning(
+                "%s keeps no features of events that have over 64 KiB of them; it counts these events", log.name
+            )
+        self.features_left_out += left_out
         in_flight.record, in_flight.position, in_flight.before = record, receipt.position, receipt.before
 
     # Labels
@@ -219,10 +235,11 @@ class ServedEvents:
         places = np.flatnonzero(~events.carried)
         ids = [id for id, carried in zip(events.ids or (), events.carried, strict=True) if not carried]
         assert None not in ids
-        recall = log.node.store.recall(log.name, log.birth, [id or "" for id in ids])
-        recalled = await log.node.call(recall)
-        rows, times, late, costs = self._join(events, places, recalled, expired)
-        batch = LabelledBatch(rows, events.labels, events.weights, times, events.ids, events.segments, costs, late)
+        recalled = await self._stored.recall([id or "" for id in ids])
+        rows, times, late, costs, values = self._join(events, places, recalled, expired)
+        batch = LabelledBatch(
+            rows, events.labels, events.weights, times, events.ids, events.segments, costs, late, events.fields, values
+        )
         check_record(batch, log.machine.core.config, f"a served event of {log.name}")
         return batch, expired
 
@@ -232,7 +249,7 @@ class ServedEvents:
         places: NDArray[np.int64],
         recalled: Sequence[ServedEvent | bool | None],
         expired: NDArray[np.bool_],
-    ) -> tuple[Rows, Vector, LateColumns, Vector | None]:
+    ) -> tuple[Rows, Vector, LateColumns, Vector | None, SegmentColumns | None]:
         n = len(events.labels)
         event_times = np.full(n, math.nan) if events.times is None else events.times
         now = time.time()
@@ -268,7 +285,13 @@ class ServedEvents:
         costs[at] = columns.costs
         if events.costs is not None:
             costs[carried] = events.costs
-        return rows, times, late, costs if (costs != 1.0).any() else None
+        sizes = len(carried), len(at), 1  # the last has no values, as events of which only the id is known
+        segment_values = join_segment_columns([events.segment_values, columns.segment_values, None], sizes)
+        if segment_values is not None:
+            places_of = np.full(n, len(carried) + len(at))
+            places_of[carried], places_of[at] = np.arange(len(carried)), len(carried) + np.arange(len(at))
+            segment_values = segment_values.of(places_of)
+        return rows, times, late, costs if (costs != 1.0).any() else None, segment_values
 
 
 def _rows_at(rows: Rows, places: NDArray[np.int64]) -> Rows:

@@ -17,11 +17,13 @@ from learners import (
     LabelledBatch,
     Learner,
     LearnerView,
+    Note,
     Rollback,
     ServedBatch,
     SettingsChange,
     join_outcomes,
 )
+from learners.algorithms import size
 from service.engine.batch_cost import BatchCost, work_units
 from service.engine.node_resources import Node
 from service.engine.records import check_record
@@ -34,9 +36,9 @@ _INLINE_SECONDS = 1e-3  # work expected to be shorter than this stays on the eve
 _INLINE_NUMBERS = 2**17  # unless it has more feature values than this, whatever is expected
 _INLINE_SERVED = 2**10  # events of a record of served events; a thread applies larger ones
 _FROZEN = 2**16  # numbers of a view that take about as long to copy as a thread takes to start
-_PIECE_SECONDS = 0.2  # of a long record, after which other learners get the thread
+_PIECE_SECONDS = 0.05  # of a long record, after which other learners get the thread
 
-LearnerRecord = LabelledBatch | SettingsChange | FitResult | Rollback | ServedBatch
+LearnerRecord = LabelledBatch | SettingsChange | FitResult | Rollback | ServedBatch | Note
 
 
 class LearnerMachine:
@@ -98,7 +100,7 @@ class LearnerMachine:
             share = _PIECE_SECONDS / max(self._seconds(record), 1e-9)
             stop = min(len(record), start + max(1, int(share * len(record))))
             piece = record.part(start, stop)
-            outcomes.append(await self._node.in_thread(functools.partial(self._apply_timed, piece)))
+            outcomes.append(await self._node.in_learning_thread(functools.partial(self._apply_timed, piece)))
             start = stop
         return join_outcomes(outcomes)
 
@@ -110,7 +112,7 @@ class LearnerMachine:
     async def _freeze(self) -> None:
         """Give readers a copy of the present moment before a thread moves the learner."""
         view = self.view
-        small = view.figures.size + sum(array.size for array in view.scorer.weights) <= _FROZEN
+        small = view.figures.size + size(view.scorer.weights) <= _FROZEN
         self._view = view.frozen() if small else await self._node.in_thread(view.frozen)
 
     def _seconds(self, batch: LabelledBatch) -> float:

@@ -9,19 +9,23 @@ nodes). Updates that wait one behind the other become one record.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from learners import (
+    ABSENT_AFTER,
     CHANGEABLE,
     BatchOutcome,
+    Config,
     FitResult,
     InvalidInput,
     LabelledBatch,
@@ -33,17 +37,17 @@ from learners import (
     join_batches,
     join_outcomes,
 )
-from learners.numerics import Vector
-from service.auth import FREE, Grant
+from service.auth import UNRESTRICTED, Permissions
 from service.engine.batch_cost import memory_bytes
 from service.engine.feature_names import FeatureNames
-from service.engine.node_resources import Node, Recovered
+from service.engine.node_resources import Node, RecoveredState
 from service.engine.replica.background_fits import BackgroundFits
 from service.engine.replica.label_expiry import LabelExpiry
 from service.engine.replica.label_join import ServedEvents, join_step
 from service.engine.replica.learner_machine import LearnerMachine
+from service.engine.replica.learner_store import LearnerStore
 from service.engine.replica.lease import Lease
-from service.engine.replica.log_follower import Applied, Jumped, LogFollower
+from service.engine.replica.log_follower import LogFollower, RecordApplied, SnapshotJump
 from service.engine.replica.mailbox import Job, Mailbox, reject
 from service.engine.replica.snapshots import Snapshots, load_roll_back
 from service.errors import Invalid, QueueFull, ServiceError, SourceGap
@@ -51,6 +55,10 @@ from service.storage import ServedCounts
 from service.wire import Labelled, Learnt
 
 __all__ = ["LearnerReplica"]
+
+logger = logging.getLogger("rarestream.serving")
+
+Value = TypeVar("Value")
 
 
 class _Update(NamedTuple):
@@ -68,7 +76,7 @@ class LearnerReplica:
         self,
         name: str,
         birth: bytes,
-        recovered: Recovered,
+        recovered: RecoveredState,
         pending: ServedCounts | None,
         node: Node,
         forget: Callable[[LearnerReplica], None],
@@ -83,19 +91,23 @@ class LearnerReplica:
         self.users = 0  # requests that use it just now
         self.last_used = time.monotonic()  # when the last one released it
         self.feature_names = FeatureNames(recovered.machine.config.features)
+        self.times_ahead = 0  # times ahead of this node's clock, which became now
         self._forget = forget
-        self._alarms = recovered.machine.metrics.alarm_count
+        self._changes = recovered.machine.metrics.alarm_changes  # of alarms, that were reported
+        self._fields_checked = False  # whether declared fields that never come were looked for
+        self._fields_full = False  # whether it was reported
         self._waiting: tuple[asyncio.Future[None], deque[_Update]] | None = (
             None  # the last job that learns, its updates
         )
-        self.mailbox = Mailbox(name, self._plan, self._report_gone)
+        self.mailbox = Mailbox(name, self._plan, self._report_deletion)
+        stored = self._stored = LearnerStore(node, name, birth)
         machine = LearnerMachine(name, recovered.machine, node, self.mailbox)
-        self.log = LogFollower(name, birth, recovered, machine, node, self.mailbox, self._observe)
-        lease = self.lease = Lease(node, name, birth)
-        self.fits = BackgroundFits(self.log, lease)
-        self.served_events = ServedEvents(self.log, pending)
-        self.label_expiry = LabelExpiry(self.log, lease, self.fits)
-        self.snapshots = Snapshots(self.log, lease, recovered.snapshot, self.label_expiry)
+        self.log = LogFollower(stored, recovered, machine, node, self.mailbox, self._observe)
+        lease = self.lease = Lease(stored, node.settings)
+        self.fits = BackgroundFits(self.log, self.mailbox, lease)
+        self.served_events = ServedEvents(self.log, stored, pending)
+        self.label_expiry = LabelExpiry(self.log, stored, lease, self.fits.learn)
+        self.snapshots = Snapshots(self.log, stored, lease, recovered.snapshot, self.label_expiry)
 
     @property
     def learner(self) -> Learner:
@@ -166,50 +178,59 @@ class LearnerReplica:
         outcome = join_outcomes([part.outcome for part in learnt])
         return learnt[-1]._replace(outcome=outcome, expired=np.concatenate(expired))
 
-    async def learnt_scores(self, ids: Sequence[str]) -> Vector:
-        """Return the score that each of n ids was learnt with, (n,); NaN if the learner does not remember the id."""
-        scores: list[Vector] = []
+    def note_ahead(self, count: int) -> None:
+        """Count times that were ahead of this node's clock, and warn of the first ones."""
+        if count and not self.times_ahead:
+            logger.warning(
+                "%s: some times are ahead of this node's clock and count as now; see rarestream_times_ahead_total",
+                self.name,
+            )
+        self.times_ahead += count
 
-        async def run() -> None:
-            scores.append(self.learner.learnt_scores(ids))
+    async def read(self, value: Callable[[Learner], Value], *, in_thread: bool = False) -> Value:
+        """Return a value of the learner at rest, after the jobs that wait already; in a thread if it takes long."""
 
-        await self.mailbox.run(run)
-        return scores[0]
+        async def run() -> Value:
+            return await self.node.in_thread(lambda: value(self.learner)) if in_thread else value(self.learner)
 
-    async def change(self, values: object, grant: Grant = FREE) -> bool:
+        return await self.mailbox.run(run)
+
+    async def change(self, values: object, permissions: Permissions = UNRESTRICTED) -> bool:
         """Change settings that may change, and keep the model; tell whether anything changed.
 
         Raises `Invalid`.
         """
-        changed = False
 
-        async def run() -> None:
-            nonlocal changed
+        async def run() -> bool:
             await self.log.read_on()
-            present = self.learner.config
-            try:
-                config = present.with_changes(values)
-            except InvalidInput as error:
-                raise Invalid("the change is refused; nothing was changed", error.problems) from None
+            present, config = self.learner.config, self.changed_config(values)
             parts = {
                 name: getattr(config, name).to_json()
                 for name in CHANGEABLE
                 if getattr(config, name) != getattr(present, name)
             }
             if "late" in parts:
-                grant.check_config(config, new=False)
-            if "threshold" in parts and (problems := config.objections()):
-                raise Invalid("the change is refused; nothing was changed", problems)
+                permissions.check_config(config, new=False)
             if parts:
-                changed = True
-                await self.log.append(SettingsChange(parts))
+                await self.log.append(SettingsChange(parts), small=True, reserve=True)
+            return bool(parts)
 
-        await self.mailbox.run(run)
-        return changed
+        return await self.mailbox.run(run)
+
+    def changed_config(self, values: object) -> Config:
+        """Return the configuration that a change would lead to. Raises `Invalid`."""
+        present = self.learner.config
+        try:
+            config = present.with_changes(values)
+            if config.threshold != present.threshold and (problems := config.objections()):
+                raise InvalidInput(problems)
+        except InvalidInput as error:
+            raise Invalid("the change is refused; nothing was changed", error.problems) from None
+        return config
 
     async def restore(self, position: int) -> int:
         """Roll back to a retained snapshot, on every node, by a record of the log; return its position."""
-        record = await load_roll_back(self.node, self.name, self.birth, self.learner.config, position)
+        record = await load_roll_back(self.node, self._stored, self.learner.config, position)
 
         async def run() -> None:
             await self.log.append(record)
@@ -242,20 +263,25 @@ class LearnerReplica:
         yield from self.fits.jobs()
         yield from self.label_expiry.jobs()
 
-    def _report_gone(self) -> None:
+    def _report_deletion(self) -> None:
         self._forget(self)
 
-    def _observe(self, step: Applied | Jumped) -> None:
+    def _observe(self, step: RecordApplied | SnapshotJump) -> None:
         self.snapshots.observe(step)
         self.label_expiry.observe(step)
-        alarms = self.learner.metrics.alarm_count
-        if isinstance(step, Applied):
+        changes = self.learner.metrics.alarm_changes
+        if isinstance(step, RecordApplied):
             if isinstance(step.record, FitResult):
                 self.fits.note_fitted()
-            if step.appended_here and alarms > self._alarms:
-                for alarm in self.view.figures.alarms(self._alarms):
+            if step.appended_here and changes > self._changes:
+                for alarm in self.view.alarms(change=self._changes):
                     self.node.webhook.send(self.name, alarm)
-        self._alarms = alarms
+        self._changes = changes
+        if not self._fields_checked and self.learner.metrics.events >= ABSENT_AFTER:
+            self._fields_checked = True
+            if absent := self.view.absent_fields:
+                names = ", ".join(map(repr, absent))
+                logger.warning("no event of %s has had its declared fields %s; are they misspelt?", self.name, names)
 
     # Updates
 
@@ -287,7 +313,13 @@ class LearnerReplica:
         if not learning:
             return
         try:
-            outcome = await self.label_expiry.learn(join_batches([update.batch for update in learning]))
+            batch = join_batches([update.batch for update in learning])
+            if batch.fields:
+                batch = replace(batch, fields=self.learner.new_fields(batch.fields))
+            outcome = await self.label_expiry.learn(batch)
+            if batch.fields and not self._fields_full and self.view.fields_full:
+                self._fields_full = True
+                logger.warning("%s remembers no further fields: values of others are learnt, not counted", self.name)
         except ServiceError as error:
             self.mailbox.note_failure(error)
             for update in learning:

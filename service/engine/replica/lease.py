@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import time
 
-from service.engine.node_resources import Node
+from service.engine.replica.learner_store import LearnerStore
+from service.settings import Settings
 
 __all__ = ["Lease"]
 
@@ -21,17 +22,16 @@ _LEAST = 0.01  # a store counts milliseconds: a shorter lease would be none
 class Lease:
     """This node's lease on one log."""
 
-    def __init__(self, node: Node, name: str, birth: bytes) -> None:
-        self._node = node
-        self._name = name
-        self._birth = birth
+    def __init__(self, stored: LearnerStore, settings: Settings) -> None:
+        self._stored = stored
+        self._settings = settings
         self._ours = False  # perhaps
         self._sure_until = -math.inf  # on the monotonic clock: until then the store need not be asked
 
     @property
     def seconds(self) -> float:
         """How long it lasts; nodes that were refused ask again after a quarter of that."""
-        return min(max(self._node.settings.snapshot_seconds, _LEAST), _SECONDS)
+        return min(max(self._settings.snapshot_seconds, _LEAST), _SECONDS)
 
     async def take(self) -> bool:
         """Take or renew the lease; tell whether this node has it, for half of `seconds` at least.
@@ -40,7 +40,7 @@ class Lease:
         """
         now = time.monotonic()
         if now >= self._sure_until:
-            self._ours = await self._ask(self.seconds)
+            self._ours = await self._stored.lease(self.seconds)
             self._sure_until = now + self.seconds / 2 if self._ours else -math.inf
         return self._ours
 
@@ -48,8 +48,4 @@ class Lease:
         """Let another node have it at once. Raises `StoreError`."""
         if self._ours:
             self._ours, self._sure_until = False, -math.inf
-            await self._ask(0.0)
-
-    async def _ask(self, seconds: float) -> bool:
-        node = self._node
-        return await node.call(node.store.lease(self._name, self._birth, node.id, seconds))
+            await self._stored.lease(0.0)

@@ -23,15 +23,16 @@ from weakref import WeakMethod
 import msgspec
 
 from service.engine.batch_cost import LARGE
-from service.engine.node_resources import Node, Recovered
+from service.engine.node_resources import Node, RecoveredState
 from service.engine.records import Created, Record, pack_record, unpack_record
-from service.engine.replica.in_flight import InFlightRecords
+from service.engine.replica.in_flight import InFlight, InFlightRecords
+from service.engine.replica.learner_store import LearnerStore
 from service.engine.replica.mailbox import Mailbox
-from service.errors import Behind, BehindLog, BeyondLog, Damaged, LostRecords, StoreUnavailable, TooLarge
+from service.errors import BehindLog, BeyondLog, Damaged, LostRecords, PositionNotReached, StoreUnavailable, TooLarge
 from service.names import called
 from service.storage import RECORD_BYTES, LogEntry, SnapshotInfo
 
-__all__ = ["Applied", "Jumped", "LogFollower"]
+__all__ = ["LogFollower", "RecordApplied", "SnapshotJump"]
 
 logger = logging.getLogger("rarestream.log")
 
@@ -61,14 +62,14 @@ class Machine(Protocol):
         ...
 
 
-class Applied(NamedTuple):
+class RecordApplied(NamedTuple):
     """A step of the follower: it has applied the record at its position."""
 
     record: Any
     appended_here: bool  # by this node
 
 
-class Jumped(NamedTuple):
+class SnapshotJump(NamedTuple):
     """A step of the follower: it has continued from a snapshot."""
 
     snapshot: SnapshotInfo | None  # None: from the creation
@@ -83,23 +84,22 @@ class LogFollower(Generic[MachineT]):
 
     def __init__(
         self,
-        name: str,
-        birth: bytes,
-        recovered: Recovered,
+        stored: LearnerStore,
+        recovered: RecoveredState,
         machine: MachineT,
         node: Node,
         mailbox: Mailbox,
-        observe: Callable[[Applied | Jumped], None],
+        observe: Callable[[RecordApplied | SnapshotJump], None],
     ) -> None:
         """`observe` is a bound method, whose object the follower does not keep in memory."""
-        self.name = name
-        self.birth = birth
+        self.name = stored.name
+        self._stored = stored
         self.machine = machine
         self.position = recovered.position
         self.token = recovered.token  # of the record at the position: by it the store tells whether its log led here
         self.node = node
         self.mailbox = mailbox
-        self.in_flight = InFlightRecords(called(name))
+        self.in_flight = InFlightRecords(called(stored.name))
         self._observe = WeakMethod(observe)
         self._follow_to = 0  # a position up to which a queued job catches up, or _ANY
 
@@ -107,13 +107,11 @@ class LogFollower(Generic[MachineT]):
 
     async def digest(self) -> tuple[int, str]:
         """Return the position and the hash of the state there."""
-        digests: list[tuple[int, str]] = []
 
-        async def run() -> None:
-            digests.append((self.position, await self.node.in_thread(self.machine.core.digest)))
+        async def run() -> tuple[int, str]:
+            return self.position, await self.node.in_thread(self.machine.core.digest)
 
-        await self.mailbox.run(run)
-        return digests[0]
+        return await self.mailbox.run(run)
 
     async def catch_up(self) -> None:
         """Apply what other nodes have appended."""
@@ -136,7 +134,7 @@ class LogFollower(Generic[MachineT]):
     async def wait_for(self, position: int | None) -> None:
         """Wait until the log up to `position` is applied here, for `at_least_seconds` at most; None: no wait.
 
-        Raises `Behind` if it is not applied by then, `BeyondLog` if the log does not reach so far, or
+        Raises `PositionNotReached` if it is not applied by then, `BeyondLog` if the log does not reach so far, or
         `StoreUnavailable`.
         """
         if position is None or self.position >= position:
@@ -156,31 +154,30 @@ class LogFollower(Generic[MachineT]):
     async def _check_reached(self, position: int, seconds: float) -> None:
         """Raise the reason why a position was not reached, unless it is now."""
         try:
-            in_log = bool(await self.node.call(self.node.store.read(self.name, self.birth, position - 1, 1)))
+            in_log = bool(await self._stored.read(position - 1, 1))
         except BehindLog:  # and trimmed since
             in_log = True
         if self.position >= position:
             return
-        where = (
-            f"in {seconds:g} s {called(self.name)} has come to position {self.position} on this node, not to {position}"
-        )
-        raise Behind(where) if in_log else BeyondLog(f"{where}, which is not in its log")
+        missed = f"up to position {self.position}, not {position}, within {seconds:g} s"
+        where = f"this node has applied {called(self.name)} {missed}"
+        raise PositionNotReached(where) if in_log else BeyondLog(f"{where}: the log has no such position")
 
     # For jobs of the mailbox
 
-    async def append(self, record: Any, small: bool = False) -> Any:
+    async def append(self, record: Any, small: bool = False, reserve: bool = False) -> Any:
         """Log a record, apply everything up to it in log order, and return its outcome. Only in a job.
 
-        A `small` record is packed on the event loop, another by a thread.
+        A `small` record is packed on the event loop, another by a thread. With `reserve`, a full store takes it.
         """
         data = await self._pack(record, small)
         await self._apply_in_flight()
         token = uuid.uuid4().bytes
         try:
-            entries = await self._append(token, data)
+            entries = await self._append(token, data, reserve)
         except (BehindLog, LostRecords):  # nothing was written; catching up leads past the newest snapshot
             await self.read_on()
-            entries = await self._append(token, data)
+            entries = await self._append(token, data, reserve)
         self.node.notifier.announce(self.name, entries[-1].position)  # other nodes learn while this one does
         applied = False
         outcome = None
@@ -199,7 +196,7 @@ class LogFollower(Generic[MachineT]):
     async def read_on(self) -> None:
         """Apply what other nodes have appended. Only in a job."""
         rewinds = 0
-        with self.in_flight.reading():
+        with self.in_flight.reading() as clear:
             while True:
                 try:
                     entries = await self._read()
@@ -208,6 +205,7 @@ class LogFollower(Generic[MachineT]):
                     if rewinds > _REWINDS:
                         raise Damaged(f"{error.detail}; this repeats however often the log is read") from None
                     await self._jump(error)
+                    clear()
                     continue
                 if not entries:
                     return
@@ -216,8 +214,15 @@ class LogFollower(Generic[MachineT]):
 
     async def _apply_in_flight(self) -> None:
         """Apply what this node appended past the mailbox and what follows directly, without reading it back."""
-        while (in_flight := self.in_flight.next(self.position, self.token)) is not None:
-            await self._apply(LogEntry(in_flight.position, in_flight.token, b""), in_flight.record)
+        while (following := self._following()) is not None:
+            await self._apply(LogEntry(following.position, following.token, b""), following.record)
+
+    def _following(self) -> InFlight | None:
+        """Return the record in flight that directly follows what is applied."""
+        for record in self.in_flight:
+            if record.position == self.position + 1 and record.before == self.token and record.record is not None:
+                return record
+        return None
 
     async def _pack(self, record: Any, small: bool) -> bytes:
         try:
@@ -230,13 +235,11 @@ class LogFollower(Generic[MachineT]):
             )
         return data
 
-    async def _append(self, token: bytes, data: bytes) -> list[LogEntry]:
-        append = self.node.store.append(self.name, self.birth, [(token, data)], self.position, self.token)
-        return await self.node.call(append)
+    async def _append(self, token: bytes, data: bytes, reserve: bool) -> list[LogEntry]:
+        return await self._stored.append((token, data), self.position, self.token, reserve)
 
     async def _read(self) -> list[LogEntry]:
-        read = self.node.store.read(self.name, self.birth, self.position, _READ_ENTRIES, self.token)
-        return await self.node.call(read)
+        return await self._stored.read(self.position, _READ_ENTRIES, self.token)
 
     async def _jump(self, error: StoreUnavailable) -> None:
         """Continue from the newest snapshot: the log lacks what follows here, or has other records than were applied.
@@ -244,7 +247,7 @@ class LogFollower(Generic[MachineT]):
         The log is the truth: what the store lost is lost here too, and operators are told.
         """
         back, before = isinstance(error, LostRecords), self.position
-        recovered = await self.node.recover(self.name, self.birth)
+        recovered = await self.node.recover(self.name, self._stored.birth)
         if (
             not back and recovered.position <= before
         ):  # the log was trimmed behind a newer snapshot, which is unreadable
@@ -254,15 +257,14 @@ class LogFollower(Generic[MachineT]):
         if back:
             self.node.timings.rewound += 1
             logger.error(
-                "%s; this node had applied records up to %d and begins again from %d, by the log as it is now",
+                "%s; this node had applied records up to %d; restarting from position %d",
                 error.detail,
                 before,
                 self.position,
             )
         else:
             logger.info("%s; this node continues from %d with the snapshot at %d", error.detail, before, self.position)
-        self.in_flight.clear()
-        self._report(Jumped(recovered.snapshot, back))
+        self._report(SnapshotJump(recovered.snapshot, back))
 
     def _unpack(self, data: bytes, what: str) -> Record:
         """Unpack and check a record; `what` names it in errors. Raises `Damaged`."""
@@ -272,29 +274,32 @@ class LogFollower(Generic[MachineT]):
         return record
 
     async def _apply(self, entry: LogEntry, appended: Any = None) -> Any:
-        """Move the machine by one entry and return the outcome; `known` is its record, if this node appended it."""
+        """Move the machine by one entry and return the outcome; `appended` is its record, if this node appended it."""
         if entry.position <= self.position:
             return None
         if entry.position != self.position + 1:
             raise Damaged(f"the log of {called(self.name)} goes from {self.position} to {entry.position}")
-        record: Record | None = self.in_flight.find(entry.token) if appended is None else appended
-        if record is None:
-            unpack = functools.partial(self._unpack, entry.data, f"record {entry.position} of {called(self.name)}")
-            record = unpack() if len(entry.data) < LARGE else await self.node.in_thread(unpack)
-        if isinstance(record, Created):
+        with self.in_flight.applying(entry.token) as in_flight:
+            record = await self._record_of(entry, in_flight) if appended is None else appended
+            if isinstance(record, Created):
+                self.position, self.token = entry.position, entry.token
+                return None
+            began = perf_counter()
+            outcome = await self.machine.apply(record)
+            self.node.timings.apply.observe(perf_counter() - began)
             self.position, self.token = entry.position, entry.token
-            return None
-        began = perf_counter()
-        outcome = await self.machine.apply(record)
-        self.node.timings.apply.observe(perf_counter() - began)
-        self.position, self.token = entry.position, entry.token
-        served_here = self.in_flight.applied(entry.token)
-        if served_here:
+        if in_flight is not None:
             self.node.notifier.announce(self.name, entry.position)
-        self._report(Applied(record, appended is not None or served_here))
+        self._report(RecordApplied(record, appended is not None or in_flight is not None))
         return outcome
 
-    def _report(self, step: Applied | Jumped) -> None:
+    async def _record_of(self, entry: LogEntry, in_flight: InFlight | None) -> Record:
+        if in_flight is not None and in_flight.record is not None:
+            return in_flight.record
+        unpack = functools.partial(self._unpack, entry.data, f"record {entry.position} of {called(self.name)}")
+        return unpack() if len(entry.data) < LARGE else await self.node.in_thread(unpack)
+
+    def _report(self, step: RecordApplied | SnapshotJump) -> None:
         observe = self._observe()
         if observe is not None:
             observe(step)

@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakMethod
 
 from service.errors import Damaged, LearnerGone, ServiceError
@@ -25,7 +25,8 @@ logger = logging.getLogger("rarestream.log")
 
 STOP_SECONDS = 15.0  # grace period for the job that is running at a stop; a store call does not get more
 
-Run = Callable[[], Awaitable[None]]
+Result = TypeVar("Result")
+Run = Callable[[], Awaitable[Any]]
 
 
 class Job(NamedTuple):
@@ -37,7 +38,13 @@ class Job(NamedTuple):
 
 class _Queued(NamedTuple):
     run: Run
-    future: asyncio.Future[None]
+    future: asyncio.Future[Any]
+
+
+def _resolve(future: asyncio.Future[Any], result: Any) -> None:
+    """Give a future its result, unless its caller has hung up."""
+    if not future.done():
+        future.set_result(result)
 
 
 def reject(future: asyncio.Future[Any], error: ServiceError) -> None:
@@ -49,16 +56,16 @@ def reject(future: asyncio.Future[Any], error: ServiceError) -> None:
 class Mailbox:
     """A task with a queue of jobs, and everyone who waits for them."""
 
-    def __init__(self, name: str, plan: Callable[[], Iterable[Job]], gone: Callable[[], None]) -> None:
+    def __init__(self, name: str, plan: Callable[[], Iterable[Job]], on_fatal: Callable[[], None]) -> None:
         """Start the task for the log of this name.
 
-        `plan` returns the background work that is due. `gone` is called once if the store no longer has the log. Both
-        are bound methods of the owner, which the mailbox does not keep in memory.
+        `plan` returns the background work that is due. `on_fatal` is called once if the store no longer has the log.
+        Both are bound methods of the owner, which the mailbox does not keep in memory.
         """
         self.name = name
         self.failure: ServiceError | None = None  # why nothing can run any more; a restart may help, deleting does
         self.abandon = asyncio.Event()  # set at a stop: a long record or fit is given up half-way
-        self._plan, self._gone = WeakMethod(plan), WeakMethod(gone)
+        self._plan, self._on_fatal = WeakMethod(plan), WeakMethod(on_fatal)
         self._watchers: set[asyncio.Event] = set()
         self._queue: deque[_Queued] = deque()
         self._running: _Queued | None = None
@@ -83,7 +90,7 @@ class Mailbox:
         return bool(self._watchers)
 
     @property
-    def last(self) -> asyncio.Future[None] | None:
+    def last(self) -> asyncio.Future[Any] | None:
         """Return the future of the job at the end of the queue."""
         return self._queue[-1].future if self._queue else None
 
@@ -108,9 +115,9 @@ class Mailbox:
         if self._closing or self.task.done():
             raise self._no_longer_here()
 
-    def submit(self, run: Run, urgent: bool = False) -> asyncio.Future[None]:
-        """Queue a job for exclusive execution, an `urgent` one as the next; the future resolves when it has run."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def submit(self, run: Run, urgent: bool = False) -> asyncio.Future[Any]:
+        """Queue a job for exclusive execution, an `urgent` one as the next; the future gets what it returns."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # perhaps nobody awaits it
         job = _Queued(run, future)
         if urgent:
@@ -120,10 +127,11 @@ class Mailbox:
         self._wake.set()
         return future
 
-    async def run(self, run: Run) -> None:
-        """Queue a job and wait until it has run. A caller that hangs up does not stop it."""
+    async def run(self, run: Callable[[], Awaitable[Result]]) -> Result:
+        """Queue a job, wait until it has run, and return its result. A caller that hangs up does not stop it."""
         self.check()
-        await asyncio.shield(self.submit(run))
+        result: Result = await asyncio.shield(self.submit(run))
+        return result
 
     def wake(self) -> None:
         """Ask `plan` soon, although no job has run."""
@@ -135,9 +143,9 @@ class Mailbox:
             return
         if isinstance(error, LearnerGone):
             self.failure = error
-            gone = self._gone()
-            if gone is not None:
-                gone()
+            on_fatal = self._on_fatal()
+            if on_fatal is not None:
+                on_fatal()
             self._closing = True  # the task ends once everyone who waits has an answer
         elif isinstance(error, Damaged):
             logger.error("%s cannot continue: %s", called(self.name), error.detail)
@@ -178,13 +186,10 @@ class Mailbox:
             self._running = job = self._queue.popleft()
             try:
                 self._check_alive()
-                await job.run()
+                _resolve(job.future, await job.run())
             except ServiceError as error:
                 self.note_failure(error)
                 reject(job.future, error)
-            else:
-                if not job.future.done():
-                    job.future.set_result(None)
             self._running = None
             del job  # and its references: the next job may take long to arrive
             self._queue_due()

@@ -2,6 +2,9 @@
 
 The state is copied at rest, then packed and written behind. What is not written yet is in the log.
 
+The log is trimmed only behind the older of two snapshots that were read back and are intact, besides the new one. If
+one is damaged afterwards, the other and the log recover the learner. In a full store one intact snapshot is enough.
+
 One of the nodes that have the replica takes the snapshots: the one with the lease (`lease.py`). The others hear of each
 one (`notifier.py`) and count from there as if it were their own.
 """
@@ -9,6 +12,7 @@ one (`notifier.py`) and count from there as if it were their own.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections import deque
@@ -19,10 +23,11 @@ from learners import CHANGEABLE, ComparedBatch, Config, InvalidInput, LabelledBa
 from service.engine.node_resources import Node
 from service.engine.records import check_scaling, pack_snapshot, unpack_snapshot
 from service.engine.replica.label_expiry import LabelExpiry
+from service.engine.replica.learner_store import LearnerStore
 from service.engine.replica.lease import Lease
-from service.engine.replica.log_follower import Applied, Jumped, LogFollower
+from service.engine.replica.log_follower import LogFollower, RecordApplied, SnapshotJump
 from service.engine.replica.mailbox import STOP_SECONDS, Job
-from service.errors import Damaged, ServiceError, StoreUnavailable, UnknownSnapshot
+from service.errors import Damaged, ServiceError, StoreFull, StoreUnavailable, UnknownSnapshot
 from service.names import called
 from service.settings import Settings
 from service.storage import SnapshotInfo
@@ -32,6 +37,7 @@ __all__ = ["Snapshots", "load_roll_back"]
 logger = logging.getLogger("rarestream.snapshots")
 
 _LAST_SECONDS = 5.0  # grace period at a stop for running applications and writes
+_INTACT = 2  # snapshots that are read back before the log behind the older one is trimmed
 _RECORDS = 2**16  # whose events are counted one by one, for another node's snapshot that lies before the last of them
 
 
@@ -39,13 +45,22 @@ class Snapshots:
     """The snapshots of one replica; at most one at a time is written in the background."""
 
     def __init__(
-        self, log: LogFollower[Any], lease: Lease, newest: SnapshotInfo | None, expiry: LabelExpiry | None = None
+        self,
+        log: LogFollower[Any],
+        stored: LearnerStore,
+        lease: Lease,
+        newest: SnapshotInfo | None,
+        expiry: LabelExpiry | None = None,
     ) -> None:
         """`expiry`: it is flushed before each snapshot."""
         self._log = log
+        self._stored = stored
         self._lease = lease
         self._expiry = expiry
         self.newest = newest
+        self._intact: dict[SnapshotInfo, bool] = {}  # whether each retained snapshot that was read back is
+        if newest is not None:
+            self._intact[newest] = True
         self._events = 0  # that were learnt here, and other records,
         self._saved = 0  # and how many of these are in the newest snapshot
         self._counted: deque[tuple[int, int]] = deque(maxlen=_RECORDS)  # position, events by then; since the newest
@@ -59,9 +74,9 @@ class Snapshots:
         """Events, and other records, since the newest snapshot of this node or another."""
         return self._events - self._saved
 
-    def observe(self, step: Applied | Jumped) -> None:
+    def observe(self, step: RecordApplied | SnapshotJump) -> None:
         """Count what a record brings, or start counting from the snapshot that the log continued from."""
-        if isinstance(step, Jumped):
+        if isinstance(step, SnapshotJump):
             self.newest = step.snapshot
             self._saved = self._events
             self._counted.clear()
@@ -86,7 +101,8 @@ class Snapshots:
 
     def jobs(self) -> Iterator[Job]:
         """Give the job that takes one, if it is due by events or by time."""
-        is_due = self.overdue or self.unsaved >= self._settings.snapshot_events
+        full = self.unsaved > 0 and self._log.node.full is not None  # a snapshot lets the log go
+        is_due = full or self.overdue or self.unsaved >= self._settings.snapshot_events
         if is_due and time.monotonic() >= self._not_before and not self._queued and not self._writing:
             self._queued = True
             yield Job(self._begin, urgent=True)
@@ -114,7 +130,7 @@ class Snapshots:
             ended, _ = await asyncio.wait([saving], timeout=STOP_SECONDS)
         error = saving.exception() if ended else "the store does not answer"
         if error is not None:
-            logger.warning("no snapshot of %s at shutdown: %s", called(self._log.name), error)
+            logger.warning("cannot save a snapshot of %s at shutdown: %s", called(self._log.name), error)
 
     async def close(self) -> None:
         """Wait until the one that is being written is, or cancel it."""
@@ -166,8 +182,7 @@ class Snapshots:
 
     async def _look(self) -> None:
         """See how far the snapshots of another node are, in case this one has not heard of them."""
-        log = self._log
-        retained = await log.node.call(log.node.store.snapshots(log.name, log.birth))
+        retained = await self._stored.snapshots()
         if retained:
             self.note_foreign(retained[0])
         self._not_before = time.monotonic() + self._lease.seconds / 4
@@ -190,15 +205,62 @@ class Snapshots:
             return data, trusted.digest(data)
 
         data, digest = await log.node.by_size(size, pack_and_hash)
-        keep, trim = self._settings.snapshots_kept, self._settings.trim_log
-        info = await log.node.call(log.node.store.save(log.name, log.birth, position, data, keep, trim, token))
+        keep, trim = await self._retention(position)
+        save = functools.partial(self._stored.save, position, data, keep, trim, token)
+        try:
+            info = await save()
+        except StoreFull:
+            if not await self._make_room(position):
+                raise
+            info = await save()
         if info is None:
             await self._look()
             return
-        trusted.add(log.birth, digest)
+        trusted.add(self._stored.birth, digest)
         if self.newest is None or position >= self.newest.position:
             self._note_saved(info)
         log.node.notifier.announce(log.name, position, info)
+
+    async def _retention(self, position: int) -> tuple[int, bool]:
+        """Return how many snapshots remain beside a new one at `position`, and whether the log may be trimmed."""
+        number, intact = 1, 0
+        for info in await self._retained():
+            number += info.position != position  # else the new one replaces it
+            if info.position < position:
+                intact += await self._reads_back(info)
+            if intact == _INTACT:
+                return max(self._settings.snapshots_kept, number), self._settings.trim_log
+        return max(self._settings.snapshots_kept, number), False
+
+    async def _make_room(self, position: int) -> bool:
+        """Delete what the newest intact snapshot up to `position` makes superfluous; return whether there is one."""
+        for info in await self._retained():
+            if info.position <= position and await self._reads_back(info):
+                await self._stored.prune(info.position, self._settings.trim_log)
+                return True
+        return False
+
+    async def _retained(self) -> list[SnapshotInfo]:
+        retained = await self._stored.snapshots()
+        self._intact = {info: self._intact[info] for info in retained if info in self._intact}
+        return retained
+
+    async def _reads_back(self, info: SnapshotInfo) -> bool:
+        """Read a retained snapshot once, and tell whether it is intact."""
+        if info not in self._intact:
+            log = self._log
+            what = f"snapshot {info.position} of {called(log.name)}"
+            try:
+                stored = await self._stored.load(info.position)
+                if stored is None:  # another node has deleted it since
+                    return False
+                await log.node.by_size(info.size, functools.partial(unpack_snapshot, stored[1], what))
+            except Damaged as error:
+                logger.error("%s; an older snapshot and the log are kept instead", error.detail)
+                self._intact[info] = False
+            else:
+                self._intact[info] = True
+        return self._intact[info]
 
     @property
     def _settings(self) -> Settings:
@@ -223,20 +285,20 @@ class Snapshots:
         """Try the next one when it is due by time. Nothing is lost: the log has it all."""
         self._put_off(self._settings.snapshot_seconds)
         self._not_before = self._save_at
-        logger.warning("no snapshot of %s: %s", called(self._log.name), error.detail)
+        logger.warning("cannot save a snapshot of %s: %s", called(self._log.name), error.detail)
 
 
-async def load_roll_back(node: Node, name: str, birth: bytes, config: Config, position: int) -> Rollback:
+async def load_roll_back(node: Node, stored: LearnerStore, config: Config, position: int) -> Rollback:
     """Load the record that takes a learner of this configuration back to its snapshot at a position.
 
     Nothing may fail once the record is in the log. Raises `UnknownSnapshot`, or `Damaged` if the snapshot is of another
     learner or has no valid state. O(state).
     """
-    stored = await node.call(node.store.load(name, birth, position))
-    if stored is None:
+    loaded, name = await stored.load(position), stored.name
+    if loaded is None:
         raise UnknownSnapshot(f"{name} has no snapshot at position {position}")
     what = f"snapshot {position} of {name}"
-    snapshot = await node.in_thread(lambda: unpack_snapshot(stored[1], what))
+    snapshot = await node.in_thread(lambda: unpack_snapshot(loaded[1], what))
     then = snapshot.config
     if not isinstance(then, Config) or then.immutable_part != config.immutable_part:
         raise Damaged(f"{what} is of another configuration")

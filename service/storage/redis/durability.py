@@ -75,14 +75,14 @@ class Acks:
             return ("WAIT", self.replicas, milliseconds)
         return ("WAITAOF", 1, 0, milliseconds) if self._waitaof else SETTINGS
 
-    def instead(self, command: Command, reply: Any) -> Command | None:
+    def substitute(self, command: Command, reply: Any) -> Command | None:
         """Return the substitute command if `reply` says that the server lacks `command`, else None."""
         if command[0] != "WAITAOF" or not (isinstance(reply, ResponseError) and "unknown command" in str(reply)):
             return None
         self._waitaof = False
         return SETTINGS
 
-    def amiss(self, command: Command, reply: Any) -> str | None:
+    def fault(self, command: Command, reply: Any) -> str | None:
         """Return what is missing according to the `reply` to `command`, if anything; raise unrelated errors.
 
         Decides by the command that was sent, not by the one that would be sent now: several are under way at
@@ -100,22 +100,22 @@ class Acks:
             return None if reply >= self.replicas else few
         if command[0] == "WAITAOF":
             return None if reply[0] else SLOW_DISK.format(seconds=self._seconds)
-        wanted = {b"appendonly": b"yes", b"appendfsync": b"always", b"no-appendfsync-on-rewrite": b"no"}
-        if wanted.items() <= _settings_in(reply).items():
+        expected = {b"appendonly": b"yes", b"appendfsync": b"always", b"no-appendfsync-on-rewrite": b"no"}
+        if expected.items() <= _settings_in(reply).items():
             return None
         self._waitaof = True  # try again next time: a newer server may replace this one
         return NOT_ALWAYS
 
-    def amiss_at_start(self, command: Command, reply: Any, settings: Any) -> str | None:
-        """As `amiss`, before the first write; also looks at the reply to SETTINGS if the server shows it."""
-        if self.instead(command, reply):
-            return self.amiss(SETTINGS, settings)
+    def fault_at_start(self, command: Command, reply: Any, settings: Any) -> str | None:
+        """Return what `fault` does, before the first write; check the reply to SETTINGS too if the server shows it."""
+        if self.substitute(command, reply):
+            return self.fault(SETTINGS, settings)
         never = not isinstance(settings, RedisError) and _settings_in(settings).get(b"appendfsync") == b"no"
-        return self.amiss(command, reply) or (NEVER if never else None)
+        return self.fault(command, reply) or (NEVER if never else None)
 
     def check(self, command: Command, reply: Any) -> None:
         """Raise `StoreUnavailable` unless `reply`, to the `command` after a write, acknowledges that write."""
-        why = self.amiss(command, reply)
+        why = self.fault(command, reply)
         if why is not None:
             raise StoreUnavailable(why + UNKNOWN)
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from redis.asyncio import Redis, RedisCluster
 
+from service.storage.redis.scripts import RESERVE
+
 __all__ = ["key", "leave", "meet"]
 
 # The hash tag keeps these keys in one slot of a Cluster. They differ from the keys of every learner.
@@ -16,7 +18,9 @@ KEY = "rarestream:nodes:{nodes}:key"  # the secret with which nodes sign their r
 
 # node, address or '', milliseconds -> id and address of each live node. Atomic: a node that returns while another one
 # looks is not removed from the set.
-MEET = """
+MEET = (
+    f"""{RESERVE}"""
+    + """
 if ARGV[2] ~= '' then
   redis.call('SET', KEYS[2] .. ARGV[1], ARGV[2], 'PX', ARGV[3])
   redis.call('SADD', KEYS[1], ARGV[1])
@@ -33,6 +37,7 @@ for _, id in ipairs(redis.call('SMEMBERS', KEYS[1])) do
 end
 return alive
 """
+)
 
 
 async def meet(redis: Redis | RedisCluster, node: str, address: str | None, seconds: float) -> dict[str, str]:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from redis.asyncio import Redis, RedisCluster
 
-from service.storage.redis.scripts import Script
+from service.storage.redis.scripts import RESERVE, Script
 from service.storage.redis.topology import Servers
 from service.storage.store_protocol import NOTICES, LogNotice, merge_notices
 
@@ -29,7 +29,9 @@ LISTEN_SECONDS = 10.0  # longest blocked read: a connection that died unnoticed 
 _START = b"0-0"
 
 # keys: meta, lease; birth, node, milliseconds -> 1 if this node holds the lease, else 0
-LEASE = Script("""
+LEASE = Script(
+    RESERVE,
+    """
 if redis.call('HGET', KEYS[1], 'birth') ~= ARGV[1] then return false end
 local this, holder = ARGV[1] .. ARGV[2], redis.call('GET', KEYS[2])
 if holder and holder ~= this and string.sub(holder, 1, #ARGV[1]) == ARGV[1] then return 0 end
@@ -39,7 +41,8 @@ elseif holder then
   redis.call('DEL', KEYS[2])
 end
 return 1
-""")
+""",
+)
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(dict[str, LogNotice]).decode
@@ -68,8 +71,8 @@ async def poll(
             raise reply
     entries = streams[0][1] if streams else []
     last: bytes = entries[-1][0] if entries else after
-    lost = len(entries) >= NOTICES if after == _START else not place  # a full stream may have been trimmed
-    if lost:
+    gap = len(entries) >= NOTICES if after == _START else not place  # a full stream may have been trimmed
+    if gap:
         return (last if entries else b""), None
     try:
         return last, merge_notices(_decode(fields[b"m"]) for _, fields in entries if fields[b"n"] != node)

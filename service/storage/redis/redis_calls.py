@@ -15,9 +15,10 @@ from typing import Any, Self, TypeVar
 from redis.asyncio.sentinel import MasterNotFoundError
 from redis.exceptions import ConnectionError, RedisClusterException, RedisError, ResponseError
 
-from service.errors import Damaged, StoreUnavailable
+from service.errors import Damaged, StoreFull, StoreUnavailable
 from service.storage.redis.durability import SETTINGS, Acks, Command
 from service.storage.redis.notifications import LISTEN_SECONDS
+from service.storage.redis.scripts import RESERVE
 from service.storage.redis.server_info import INFO, eviction, refusal
 from service.storage.redis.topology import CONNECTIONS, REPLY_SECONDS, ClusterServers, servers_of
 from service.storage.store_protocol import CLOSED
@@ -29,6 +30,7 @@ logger = logging.getLogger("rarestream.store")
 T = TypeVar("T")
 
 WAITED_SECONDS = 60  # lifetime of a key that is written only to wait for its acknowledgement
+_WAIT = f"{RESERVE}redis.call('SET', KEYS[1], '', 'EX', {WAITED_SECONDS})"  # in a full Redis, too
 LOOK_SECONDS = 30.0  # interval between two looks at the durability of the servers
 
 
@@ -58,13 +60,13 @@ class RedisCalls:
         store = cls(url, acks)
         try:
             async with store._call():
-                amiss = await store._twice(store._amiss)
+                fault = await store._twice(store._fault)
                 await store._twice(store._look)
         except StoreUnavailable:  # unreachable: the first write checks
             return store
-        if amiss is not None:
+        if fault is not None:
             await store.close()
-            raise ValueError(amiss)
+            raise ValueError(fault)
         return store
 
     @asynccontextmanager
@@ -97,6 +99,8 @@ class RedisCalls:
                 text = text.replace(secret, "***")
             if "WRONGTYPE" in text:  # another program changed one of our keys
                 raise Damaged(f"Redis: {text}") from None
+            if "> 'maxmemory'" in text:
+                raise StoreFull(f"Redis has no room; delete learners, or raise its maxmemory. {text}") from None
             raise StoreUnavailable(f"Redis: {text}") from None
         except RuntimeError as error:  # in a call that is not repeated
             if not _was_closed(error):
@@ -143,7 +147,7 @@ class RedisCalls:
 
     # Durability
 
-    async def _amiss(self) -> str | None:
+    async def _fault(self) -> str | None:
         """Return why the servers cannot be the store, or cannot provide what `acks` requires, if so.
 
         `caution` covers replicas.
@@ -153,7 +157,7 @@ class RedisCalls:
             return refused
         command = self._acks.command()
         replies = await self._servers.everywhere(command, SETTINGS)
-        return next((why for reply in replies if (why := self._acks.amiss_at_start(command, *reply)) is not None), None)
+        return next((why for reply in replies if (why := self._acks.fault_at_start(command, *reply)) is not None), None)
 
     async def _infos(self) -> list[Mapping[str, Any]]:
         """Return INFO of all servers that take writes, without those that refuse it."""
@@ -177,13 +181,13 @@ class RedisCalls:
         `waited`, a key of the same slot, is always written after it. A repeated command that finds everything
         in place writes nothing itself, and an acknowledgement covers the connection's last write.
         """
-        again: Command = ("SET", waited, b"", "EX", WAITED_SECONDS)
+        again: Command = ("EVAL", _WAIT, 1, waited)
         wait = self._acks.command()
         reply, wrote, acked = await self._servers.together(key, command, again, wait)
         if isinstance(reply, Exception):
             raise reply
-        if instead := self._acks.instead(wait, acked):
-            wait = instead
+        if substitute := self._acks.substitute(wait, acked):
+            wait = substitute
             wrote, acked = await self._servers.together(key, again, wait)
         if isinstance(wrote, Exception):
             raise wrote

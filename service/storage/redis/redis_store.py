@@ -34,10 +34,25 @@ from service.names import called, called_in_full
 from service.storage.redis import membership
 from service.storage.redis.notifications import LEASE, LEASE_KEY, poll, publish
 from service.storage.redis.redis_calls import RedisCalls
-from service.storage.redis.scripts import APPEND, CREATE, DELETE, READ, RETAIN, RETAINED, TOKEN, Script
+from service.storage.redis.scripts import (
+    APPEND,
+    APPEND_IN_RESERVE,
+    CREATE,
+    DELETE,
+    DELETION,
+    PRUNE,
+    READ,
+    RETAIN,
+    RETAINED,
+    TOKEN,
+    Script,
+)
 from service.storage.redis.served_scripts import (
+    ERASE,
     EXPIRED,
+    IS_LABELLED,
     LABELLED,
+    NEWEST,
     PENDING,
     RECALL,
     REOPEN,
@@ -48,11 +63,14 @@ from service.storage.redis.served_scripts import (
     pack_ids,
     pack_time,
     recalled_in,
+    served_in,
 )
 from service.storage.store_protocol import (
     AHEAD,
     BEHIND,
-    GONE,
+    DELETIONS,
+    LOG_DELETED,
+    MAX_POSITION,
     OTHER,
     REPLY_BYTES,
     SNAPSHOT_PART,
@@ -64,6 +82,7 @@ from service.storage.store_protocol import (
     ServedCounts,
     ServedEvent,
     ServedLimits,
+    ServedPage,
     ServeReceipt,
     SnapshotInfo,
     in_steps,
@@ -86,6 +105,7 @@ DROPPED = "rarestream:{}:dropped"  # list: <number>:<id> of each tombstone, in t
 LABELS = "rarestream:{}:labels"  # set: the numbers of served events whose label arrived
 WAITED = "rarestream:{}:waited"  # written before waiting for an acknowledgement; expires soon
 LISTED_WAITED = "{rarestream:learners}:waited"  # likewise in the slot of LEARNERS
+DELETED = "{rarestream:learners}:deleted"  # sorted set: the births of the last deleted learners, by time
 PART = "rarestream:{}:part:"  # then <id>:<number>: up to SNAPSHOT_PART bytes of a snapshot
 KEYS = (META, LOG, TOKENS, SNAPSHOTS, SERVED, IDS, DROPPED, LABELS)
 
@@ -137,19 +157,19 @@ class RedisStore(RedisCalls):
         reply = await self._twice(attempt)
         return reply, attempts > 1
 
-    async def _list(self, listed: str) -> None:
-        """Add a learner to the list of learners."""
+    async def _list(self, *command: bytes | str | float) -> None:
+        """Run a command on the list of learners, or on that of deleted ones, in the same slot."""
         if self._acks.waits:
-            await self._acked(LEARNERS, LISTED_WAITED, "SADD", LEARNERS, listed)
+            await self._acked(LEARNERS, LISTED_WAITED, *command)
         else:
-            await self._redis.sadd(LEARNERS, listed)
+            await self._redis.execute_command(*command)
 
     async def create(self, learner: str, token: bytes, data: bytes) -> LogHead:
         listed = _listed(learner, token)
         async with self._call():
             # List it first, as a member that only this birth has. `heads` skips the member that a crash before the
             # script leaves behind, and no create or delete of another birth removes it.
-            await self._twice(lambda: self._list(listed))
+            await self._twice(lambda: self._list("SADD", LEARNERS, listed))
             birth, head = await self._twice(lambda: self._durably(CREATE, learner, token, data))
             if birth != token:
                 await self._twice(lambda: self._redis.srem(LEARNERS, listed))
@@ -162,10 +182,12 @@ class RedisStore(RedisCalls):
         records: Sequence[tuple[bytes, bytes]],
         after: int,
         expected_token: bytes = b"",
+        reserve: bool = False,
     ) -> list[LogEntry]:
+        script = APPEND_IN_RESERVE if reserve else APPEND
         flat = [part for record in records for part in record]
         async with self._call():
-            reply, repeated = await self._repeated(APPEND, learner, birth, after, expected_token, REPLY_BYTES, *flat)
+            reply, repeated = await self._repeated(script, learner, birth, after, expected_token, REPLY_BYTES, *flat)
         with _sure(repeated):
             head, entries = _entries(reply, learner, after)
         if after > head:
@@ -220,11 +242,18 @@ class RedisStore(RedisCalls):
 
     async def delete(self, learner: str, birth: bytes) -> None:
         async with self._call():
+            # First: a deletion without its record would look like a loss; a record without a deletion harms nothing.
+            await self._twice(lambda: self._list("EVAL", DELETION, 1, DELETED, birth, time.time(), DELETIONS))
             # Not twice: a repetition would find no learner.
             reply = await self._durably(DELETE, learner, birth, _key(PART, learner))
             # This birth is deleted now. If a crash here leaves it listed, the next delete removes it.
             await self._twice(lambda: self._redis.srem(LEARNERS, _listed(learner, birth)))
         _present(reply, learner)
+
+    async def deleted(self, births: Sequence[bytes]) -> list[bytes]:
+        async with self._call():
+            scores = await self._twice(lambda: self._redis.execute_command("ZMSCORE", DELETED, *births))
+        return [birth for birth, score in zip(births, scores, strict=True) if score is not None]
 
     async def save(
         self,
@@ -254,12 +283,18 @@ class RedisStore(RedisCalls):
                 await self._redis.unlink(*parts)
         outcome, head = _present(reply, learner)
         if outcome == b"lost":
-            raise LostRecords(_lost(learner, position, head))
+            raise LostRecords(_lost_records(learner, position, head))
         if outcome == b"late":
             raise StoreUnavailable(
                 f"sending a snapshot of {called(learner)} to Redis took more than {STAGED_SECONDS} s"
             )
         return info if outcome == b"retained" else None
+
+    async def prune(self, learner: str, birth: bytes, position: int, trim: bool) -> None:
+        async with self._call():
+            prune = partial(self._durably, PRUNE, learner, birth, position, int(trim), _key(PART, learner))
+            reply = await self._twice(prune)
+        _present(reply, learner)
 
     async def load(self, learner: str, birth: bytes, position: int | None = None) -> tuple[int, bytes] | None:
         missing = None
@@ -270,19 +305,19 @@ class RedisStore(RedisCalls):
                     retained = [snapshot for snapshot in retained if snapshot.position == position]
                 if not retained:
                     return None
-                chosen = retained[0]
-                first = f"{_key(PART, learner)}{chosen.id}:"
+                newest = retained[0]
+                first = f"{_key(PART, learner)}{newest.id}:"
                 parts = [
-                    await self._twice(partial(self._redis.get, f"{first}{number}")) for number in range(chosen.parts)
+                    await self._twice(partial(self._redis.get, f"{first}{number}")) for number in range(newest.parts)
                 ]
                 present = [part for part in parts if isinstance(part, bytes)]
-                if len(present) == chosen.parts:
-                    return chosen.position, b"".join(present)
-                if chosen.id == missing:
+                if len(present) == newest.parts:
+                    return newest.position, b"".join(present)
+                if newest.id == missing:
                     raise Damaged(
-                        f"the snapshot of {called(learner)} at {chosen.position} lacks a part; does Redis evict keys?"
+                        f"the snapshot of {called(learner)} at {newest.position} lacks a part; does Redis evict keys?"
                     )
-                missing = chosen.id  # if it was deleted since it was listed, the next list differs
+                missing = newest.id  # if it was deleted since it was listed, the next list differs
 
     async def snapshots(self, learner: str, birth: bytes) -> list[SnapshotInfo]:
         async with self._call():
@@ -333,6 +368,17 @@ class RedisStore(RedisCalls):
                 events += recalled_in(_present(reply, learner), step)
         return events
 
+    async def is_labelled(self, learner: str, birth: bytes, id: str) -> bool:
+        async with self._call():
+            reply = await self._twice(partial(self._run, IS_LABELLED, learner, birth, id))
+        return bool(_present(reply, learner))
+
+    async def served(self, learner: str, birth: bytes, limit: int, below: int = 0) -> ServedPage:
+        async with self._call():
+            arguments = REPLY_BYTES, limit, below or MAX_POSITION
+            reply = await self._twice(lambda: self._run(NEWEST, learner, birth, *arguments))
+        return served_in(_present(reply, learner))
+
     async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> ExpiredEvents:
         async with self._call():
             arguments = pack_time(before), REPLY_BYTES, limit, after
@@ -354,6 +400,11 @@ class RedisStore(RedisCalls):
             for step in in_steps(ids):
                 reply = await self._twice(partial(self._durably, LABELLED, learner, birth, pack_ids(step)))
                 _present(reply, learner)
+
+    async def erase(self, learner: str, birth: bytes, id: str) -> bool:
+        async with self._call():
+            reply, repeated = await self._repeated(ERASE, learner, birth, id)
+        return bool(_present(reply, learner)) or repeated  # the first attempt may have erased it
 
     async def pending(self, learner: str, birth: bytes) -> ServedCounts:
         async with self._call():
@@ -409,11 +460,11 @@ def _unlisted(member: str) -> tuple[str, bytes]:
 def _present(reply: Any, learner: str) -> Any:
     """Return the script's reply. Raises `LearnerGone` if the birth is not the present one."""
     if reply is None:
-        raise LearnerGone(GONE.format(log=called_in_full(learner)))
+        raise LearnerGone(LOG_DELETED.format(log=called_in_full(learner)))
     return reply
 
 
-def _lost(learner: str, position: int, head: int) -> str:
+def _lost_records(learner: str, position: int, head: int) -> str:
     """Describe that the record at a position is not the expected one."""
     return (AHEAD if position > head else OTHER).format(log=called_in_full(learner), after=position, head=head)
 
@@ -422,7 +473,7 @@ def _entries(reply: Any, learner: str, after: int) -> tuple[int, list[LogEntry]]
     """Decode the head and entries in a reply of APPEND or READ; raise if the log begins behind `after`."""
     head, trimmed, same, *flat = _present(reply, learner)
     if not same:
-        raise LostRecords(_lost(learner, after, head))
+        raise LostRecords(_lost_records(learner, after, head))
     if after < trimmed:
         raise BehindLog(BEHIND.format(log=called_in_full(learner), after=after, trimmed=trimmed))
     return head, [LogEntry(*entry) for entry in zip(flat[::3], flat[1::3], flat[2::3], strict=True)]

@@ -12,7 +12,22 @@ from __future__ import annotations
 
 from hashlib import sha1
 
-__all__ = ["APPEND", "CREATE", "DELETE", "NUMBER", "PRESENT", "READ", "RETAIN", "RETAINED", "TOKEN", "Script"]
+__all__ = [
+    "APPEND",
+    "APPEND_IN_RESERVE",
+    "CREATE",
+    "DELETE",
+    "DELETION",
+    "NUMBER",
+    "PRESENT",
+    "PRUNE",
+    "READ",
+    "RESERVE",
+    "RETAIN",
+    "RETAINED",
+    "TOKEN",
+    "Script",
+]
 
 
 class Script:
@@ -33,6 +48,9 @@ local head, trimmed = tonumber(meta[2]), tonumber(meta[3])
 NUMBER = """
 local function number(position) return string.format('%.0f', position) end
 """
+
+# A first write that is never refused and changes nothing: the small writes after it succeed even if the memory is full.
+RESERVE = "redis.call('PERSIST', KEYS[1])\n"
 
 # One by one: the number of entries that fill a reply is unknown. A step costs some microseconds.
 _GATHER = """
@@ -60,12 +78,13 @@ local function forget(prefix, snapshot)
 end
 """
 
-# token, data -> birth, head. Releases without served events do not remove them when they delete a learner.
+# token, data -> birth, head. A learner of this name that Redis evicted or lost in part may have left keys.
 CREATE = Script("""
 local meta = redis.call('HMGET', KEYS[1], 'birth', 'head')
 if meta[1] then return {meta[1], tonumber(meta[2])} end
+if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('UNLINK', KEYS[2]) end
 redis.call('XADD', KEYS[2], '1-0', 't', ARGV[1], 'd', ARGV[2])
-redis.call('UNLINK', KEYS[5], KEYS[6], KEYS[7], KEYS[8])
+redis.call('UNLINK', unpack(KEYS, 3))
 redis.call('ZADD', KEYS[3], 1, ARGV[1])
 redis.call('HSET', KEYS[1], 'birth', ARGV[1], 'head', 1, 'trimmed', 0)
 return {ARGV[1], 1}
@@ -88,7 +107,7 @@ end
 # birth, after, expected token, bytes, then token and data of each record
 #   -> head, trimmed, 1 if the expected token is at `after`, else 0; then position, token and data of each entry,
 #      without the data of the records that the caller sent
-APPEND = Script(
+_APPEND = (
     PRESENT,
     NUMBER,
     _GATHER,
@@ -113,6 +132,8 @@ gather(reply, after, math.huge, tonumber(ARGV[4]), sent)
 return reply
 """,
 )
+APPEND = Script(*_APPEND)
+APPEND_IN_RESERVE = Script(RESERVE, *_APPEND)
 
 # birth, after, expected token, bytes, limit -> as APPEND
 READ = Script(
@@ -139,6 +160,12 @@ return {head, redis.call('ZRANGEBYSCORE', KEYS[3], position, position)[1] or ''}
 """,
 )
 
+# keys: the deletions; birth, seconds since the epoch, number to keep
+DELETION = f"""
+{RESERVE}redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1])
+redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -1 - ARGV[3])
+"""
+
 # birth, prefix of part keys -> 1
 DELETE = Script(
     PRESENT,
@@ -150,6 +177,37 @@ return 1
 """,
 )
 
+_TRIM = """
+local function trim(position)
+  if position <= trimmed then return end
+  redis.call('HSET', KEYS[1], 'cut', redis.call('ZRANGEBYSCORE', KEYS[3], position, position)[1])
+  redis.call('XTRIM', KEYS[2], 'MINID', number(position + 1) .. '-0')
+  redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', number(position))
+  redis.call('HSET', KEYS[1], 'trimmed', number(position))
+end
+"""
+
+# birth, position, trim (0 or 1), prefix of part keys -> 1
+PRUNE = Script(
+    RESERVE,
+    PRESENT,
+    NUMBER,
+    _FORGET,
+    _TRIM,
+    """
+local position = tonumber(ARGV[2])
+if redis.call('HEXISTS', KEYS[4], number(position)) == 0 then return 1 end
+for _, kept in ipairs(redis.call('HKEYS', KEYS[4])) do
+  if tonumber(kept) < position then
+    forget(ARGV[4], redis.call('HGET', KEYS[4], kept))
+    redis.call('HDEL', KEYS[4], kept)
+  end
+end
+if ARGV[3] == '1' then trim(position) end
+return 1
+""",
+)
+
 # birth, position, keep, trim (0 or 1), prefix of part keys, snapshot as in its hash, id, parts, expected token
 #   -> outcome, head
 RETAIN = Script(
@@ -157,6 +215,7 @@ RETAIN = Script(
     NUMBER,
     _FORGET,
     _SAME,
+    _TRIM,
     """
 local position, keep, prefix = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5]
 if position > head or not same(position, ARGV[9]) then return {'lost', head} end
@@ -185,12 +244,7 @@ while #positions > keep do
   forget(prefix, redis.call('HGET', KEYS[4], oldest))
   redis.call('HDEL', KEYS[4], oldest)
 end
-if ARGV[4] == '1' and #positions > 0 and positions[1] > trimmed then
-  redis.call('HSET', KEYS[1], 'cut', redis.call('ZRANGEBYSCORE', KEYS[3], positions[1], positions[1])[1])
-  redis.call('XTRIM', KEYS[2], 'MINID', number(positions[1] + 1) .. '-0')
-  redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', number(positions[1]))
-  redis.call('HSET', KEYS[1], 'trimmed', number(positions[1]))
-end
+if ARGV[4] == '1' and #positions > 0 then trim(positions[1]) end
 local kept = redis.call('HGET', KEYS[4], number(position)) == ARGV[6]
 return {kept and 'retained' or 'behind', head}
 """,

@@ -23,11 +23,14 @@ from typing import Any
 import msgspec
 
 from service.storage.redis.scripts import NUMBER, PRESENT, Script
-from service.storage.store_protocol import DROPS, ExpiredEvents, ServedEvent, ServedLimits, latest
+from service.storage.store_protocol import DROPS, ExpiredEvents, ServedEvent, ServedLimits, ServedPage, latest
 
 __all__ = [
+    "ERASE",
     "EXPIRED",
+    "IS_LABELLED",
     "LABELLED",
+    "NEWEST",
     "PENDING",
     "RECALL",
     "REOPEN",
@@ -38,6 +41,7 @@ __all__ = [
     "pack_ids",
     "pack_time",
     "recalled_in",
+    "served_in",
 ]
 
 _TIME = struct.Struct("<d")  # the time precedes the data in the stream
@@ -183,6 +187,43 @@ return found
 """,
 )
 
+# birth, id -> 1 if it is stored and labelled, else 0
+IS_LABELLED = Script(
+    PRESENT,
+    """
+local at = redis.call('HGET', KEYS[6], ARGV[2])
+return at and redis.call('SISMEMBER', KEYS[8], at) or 0
+""",
+)
+
+# birth, bytes, limit, below -> 1 if there may be earlier ones; then number, 1 if labelled, id and data of each
+NEWEST = Script(
+    PRESENT,
+    NUMBER,
+    """
+local most, limit, below = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local found, sum, step, count = {0}, 0, 1, 0
+while true do
+  local newest = redis.call('XREVRANGE', KEYS[5], number(below - 1) .. '-0', '-', 'COUNT', step)
+  if #newest == 0 then return found end
+  for _, entry in ipairs(newest) do
+    local id, data = entry[2][2], entry[2][4]
+    sum = sum + #data - 8
+    if count == limit or (count > 0 and sum > most) then
+      found[1] = 1
+      return found
+    end
+    count, below = count + 1, tonumber(string.match(entry[1], '^%d+'))
+    found[#found + 1] = below
+    found[#found + 1] = redis.call('SISMEMBER', KEYS[8], number(below))
+    found[#found + 1] = id
+    found[#found + 1] = data
+  end
+  step = math.min(2 * step, 100)
+end
+""",
+)
+
 # birth, before, bytes, limit, after -> upto, 1 if the next one was too large, then id, time and data, label of each
 EXPIRED = Script(
     PRESENT,
@@ -249,6 +290,26 @@ return 1
 )
 
 
+# birth, id -> 1 if there was an event or a tombstone, else 0
+ERASE = Script(
+    PRESENT,
+    NUMBER,
+    _COUNTS,
+    _CHANGES,
+    """
+local at = redis.call('HGET', KEYS[6], ARGV[2])
+if not at then return 0 end
+take(at)
+write()
+redis.call('HDEL', KEYS[6], ARGV[2])
+-- The place of a tombstone stays, because tombstones are counted.
+local place = redis.call('LPOS', KEYS[7], at .. ':' .. ARGV[2])
+if place then redis.call('LSET', KEYS[7], place, at .. ':') end
+return 1
+""",
+)
+
+
 def pack_events(remembered: Sequence[ServedEvent], limits: ServedLimits) -> tuple[bytes, bytes]:
     """Pack the last two arguments of SERVE. Limits become doubles, which have any range."""
     events = latest(remembered)
@@ -285,6 +346,13 @@ def expired_in(reply: list[Any], limit: int) -> ExpiredEvents:
     upto, large, *flat = reply
     events = [_event_of(id.decode(), packed) for id, packed in zip(flat[::3], flat[1::3], strict=True)]
     return ExpiredEvents(upto, events, [label == 1 for label in flat[2::3]], bool(large) or len(events) == limit)
+
+
+def served_in(reply: list[Any]) -> ServedPage:
+    """Decode the reply of NEWEST."""
+    more, *flat = reply
+    events = [_event_of(id.decode(), packed) for id, packed in zip(flat[2::4], flat[3::4], strict=True)]
+    return ServedPage(events, flat[::4], [bool(labelled) for labelled in flat[1::4]], bool(more))
 
 
 def _event_of(id: str, packed: bytes) -> ServedEvent:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from service.errors import StoreUnavailable
+from service.errors import StoreFull, StoreUnavailable
 
 __all__ = ["Work", "Write", "commit", "consistent", "deliver"]
 
@@ -25,6 +25,7 @@ class Write:
     future: asyncio.Future[Any]
     outside: bool = False  # run outside of any transaction: it reads, and takes no lock that others wait for
     size: int = 0  # bytes that it adds
+    reserve: bool = False  # it may take the room that a full disk keeps in reserve
     result: Any = None
     error: Exception | None = None
 
@@ -40,6 +41,8 @@ class Write:
 
 def _unavailable(error: sqlite3.Error) -> StoreUnavailable:
     """Convert an error of SQLite, such as a full disk or a locked file; SQLite's own words say which."""
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        return StoreFull(f"the disk of the store has no room; delete learners, or free some. SQLite: {error}")
     return StoreUnavailable(f"SQLite: {error}")
 
 

@@ -16,7 +16,7 @@ from service.storage.sqlite import served_rows as served
 from service.storage.store_protocol import (
     AHEAD,
     BEHIND,
-    GONE,
+    LOG_DELETED,
     OTHER,
     REPLY_BYTES,
     LogEntry,
@@ -32,6 +32,7 @@ __all__ = [
     "fit_reply",
     "load_newest",
     "log_of",
+    "prune",
     "retain",
     "snapshot_data",
     "token_at",
@@ -49,7 +50,7 @@ class LogRow(NamedTuple):
 def log_of(db: sqlite3.Connection, learner: str, birth: bytes) -> LogRow:
     row = db.execute("SELECT id, head, trimmed FROM learner WHERE name = ? AND birth = ?", (learner, birth)).fetchone()
     if row is None:
-        raise LearnerGone(GONE.format(log=called_in_full(learner)))
+        raise LearnerGone(LOG_DELETED.format(log=called_in_full(learner)))
     return LogRow(*row)
 
 
@@ -149,6 +150,21 @@ def retain(
     )
     (oldest,) = db.execute("SELECT min(position) FROM snapshot WHERE learner = ? AND whole", (log.id,)).fetchone()
     if trim and oldest is not None:
-        db.execute("DELETE FROM entry WHERE learner = ? AND position <= ?", (log.id, oldest))
-        db.execute("UPDATE learner SET trimmed = ? WHERE id = ?", (oldest, log.id))
+        _trim(db, log.id, oldest)
     return bool(db.execute("SELECT count(*) FROM snapshot WHERE id = ?", (id,)).fetchone()[0])
+
+
+def prune(db: sqlite3.Connection, learner: str, birth: bytes, position: int, trim: bool) -> None:
+    """Delete the snapshots before a retained one, and with `trim` the log up to it."""
+    log = log_of(db, learner, birth)
+    retained = db.execute("SELECT 1 FROM snapshot WHERE learner = ? AND whole AND position = ?", (log.id, position))
+    if retained.fetchone() is None:
+        return
+    db.execute("DELETE FROM snapshot WHERE learner = ? AND whole AND position < ?", (log.id, position))
+    if trim and position > log.trimmed:
+        _trim(db, log.id, position)
+
+
+def _trim(db: sqlite3.Connection, log: int, position: int) -> None:
+    db.execute("DELETE FROM entry WHERE learner = ? AND position <= ?", (log, position))
+    db.execute("UPDATE learner SET trimmed = ? WHERE id = ?", (position, log))

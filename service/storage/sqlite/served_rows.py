@@ -14,15 +14,29 @@ from dataclasses import dataclass
 
 from service.storage.store_protocol import (
     DROPS,
+    MAX_POSITION,
     REPLY_BYTES,
     ExpiredEvents,
     ServedCounts,
     ServedEvent,
     ServedLimits,
+    ServedPage,
     latest,
 )
 
-__all__ = ["clear", "expired", "labelled", "pending", "recall", "remember", "reopen", "settle"]
+__all__ = [
+    "CLEARED",
+    "clear",
+    "erase",
+    "expired",
+    "labelled",
+    "newest",
+    "pending",
+    "recall",
+    "remember",
+    "reopen",
+    "settle",
+]
 
 CLEARED = 50_000  # rows of a deleted learner removed in one transaction: a third of a second at most
 
@@ -151,6 +165,35 @@ def expired(db: sqlite3.Connection, learner: int, before: float, limit: int, aft
     return ExpiredEvents(upto, events, has_label, large or len(events) == limit)
 
 
+def is_labelled(db: sqlite3.Connection, learner: int, id: str) -> bool:
+    """Tell whether an event that is stored has its label."""
+    query = "SELECT labelled FROM served WHERE learner = ? AND id = ? AND dropped IS NULL"
+    row = db.execute(query, (learner, id)).fetchone()
+    return row is not None and bool(row[0])
+
+
+def newest(db: sqlite3.Connection, learner: int, limit: int, below: int) -> ServedPage:
+    """List events below a number, newest served first: as many as fit in one reply."""
+    events: list[ServedEvent] = []
+    numbers: list[int] = []
+    has_label: list[bool] = []
+    size = 0
+    query = (
+        "SELECT number, labelled, id, time, data FROM served WHERE learner = ? AND dropped IS NULL AND number < ?"
+        " ORDER BY number DESC LIMIT ?"
+    )
+    with closing(db.execute(query, (learner, below or MAX_POSITION, limit + 1))) as rows:
+        for number, labelled, *row in rows:
+            event = _event_of(*row)
+            size += len(event.data)
+            if len(events) == limit or (events and size > REPLY_BYTES):
+                return ServedPage(events, numbers, has_label, more=True)
+            events.append(event)
+            numbers.append(number)
+            has_label.append(bool(labelled))
+    return ServedPage(events, numbers, has_label, more=False)
+
+
 def settle(db: sqlite3.Connection, learner: int, upto: int) -> None:
     """Move the cursor forward."""
     db.execute("UPDATE learner SET settled = max(settled, ?) WHERE id = ?", (upto, learner))
@@ -166,12 +209,31 @@ def labelled(db: sqlite3.Connection, learner: int, ids: Sequence[str]) -> None:
     db.executemany("UPDATE served SET labelled = 1 WHERE learner = ? AND id = ?", [(learner, id) for id in ids])
 
 
-def clear(db: sqlite3.Connection) -> bool:
-    """Delete some rows of deleted learners; return whether there may be more."""
+def erase(db: sqlite3.Connection, learner: int, id: str) -> bool:
+    """Delete an event or its tombstone, and overwrite its bytes; return whether there was one."""
+    query = "SELECT number, length(data) FROM served WHERE learner = ? AND id = ?"
+    row = db.execute(query, (learner, id)).fetchone()
+    if row is None:
+        return False
+    number, length = row
+    db.execute("PRAGMA secure_delete = ON")  # also of whole pages
+    try:
+        db.execute("DELETE FROM served WHERE number = ?", (number,))
+    finally:
+        db.execute("PRAGMA secure_delete = FAST")
+    if length is not None:
+        counts = _CountsRow.of(db, learner)
+        counts.drop(len(id.encode()) + length)
+        counts.put(db, learner)
+    return True
+
+
+def clear(db: sqlite3.Connection, most: int) -> bool:
+    """Delete at most `most` rows of deleted learners; return whether there may be more."""
     left = db.execute("SELECT learner FROM pending WHERE learner NOT IN (SELECT id FROM learner) LIMIT 1").fetchone()
     if left is None:
         return False
-    room = CLEARED
+    room = most
     for rows in (
         "dropped IS NULL ORDER BY number",
         "dropped IS NOT NULL ORDER BY dropped",

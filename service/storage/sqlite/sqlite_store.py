@@ -30,7 +30,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from service.errors import LostRecords, StoreError, StoreUnavailable
+from service.errors import LostRecords, StoreError, StoreFull, StoreUnavailable
 from service.names import called_in_full
 from service.storage.sqlite import served_rows as served
 from service.storage.sqlite.checkpoints import Checkpoints
@@ -41,14 +41,17 @@ from service.storage.sqlite.log import (
     fit_reply,
     load_newest,
     log_of,
+    prune,
     retain,
     snapshot_data,
     token_at,
 )
+from service.storage.sqlite.reserve import Reserve
 from service.storage.sqlite.schema import BUSY_SECONDS, connect
 from service.storage.store_protocol import (
     AHEAD,
     CLOSED,
+    DELETIONS,
     SNAPSHOT_PART,
     ExpiredEvents,
     LogEntry,
@@ -58,6 +61,7 @@ from service.storage.store_protocol import (
     ServedCounts,
     ServedEvent,
     ServedLimits,
+    ServedPage,
     ServeReceipt,
     SnapshotInfo,
     in_steps,
@@ -77,9 +81,12 @@ class SqliteStore:
     caution: str | None = None
     certain = True
 
-    def __init__(self, write: sqlite3.Connection, read: sqlite3.Connection, checkpoint: sqlite3.Connection) -> None:
+    def __init__(
+        self, write: sqlite3.Connection, read: sqlite3.Connection, checkpoint: sqlite3.Connection, reserve: Reserve
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._checkpoints = Checkpoints(checkpoint)
+        self._reserve = reserve
         self._read_connection = read
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite-reader")
         self._waiting: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
@@ -95,7 +102,8 @@ class SqliteStore:
     @classmethod
     async def open(cls, path: str | Path, busy_seconds: float = BUSY_SECONDS) -> SqliteStore:
         """Open or create the file. `StoreUnavailable` says why that failed."""
-        return cls(*await asyncio.to_thread(connect, Path(path), busy_seconds))
+        connections = await asyncio.to_thread(connect, Path(path), busy_seconds)
+        return cls(*connections, await asyncio.to_thread(Reserve, Path(path)))
 
     # The two threads
 
@@ -113,13 +121,13 @@ class SqliteStore:
             if self._calls == 0:
                 self._idle.set()
 
-    async def _write(self, work: Work[T], outside: bool = False, size: int = 0) -> T:
+    async def _write(self, work: Work[T], outside: bool = False, size: int = 0, reserve: bool = False) -> T:
         """Run `work` in the writer's next transaction, or `outside` of any; return its result once it is durable.
 
-        `size`: the bytes that it adds.
+        `size`: the bytes that it adds. `reserve`: it may take the room that a full disk keeps in reserve.
         """
         future: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.put(Write(work, future, outside, size))
+        self._waiting.put(Write(work, future, outside, size, reserve))
         return await future
 
     async def _read(self, work: Work[T]) -> T:
@@ -133,13 +141,23 @@ class SqliteStore:
                 batch = [self._waiting.get()] + [self._waiting.get() for _ in range(self._waiting.qsize())]
                 group = [write for write in batch if write is not None]
                 last = len(group) < len(batch)
-                commit(connection, group)
+                self._commit(connection, group)
                 try:
                     self._loop.call_soon_threadsafe(deliver, group)
                 except RuntimeError:  # the loop was closed before the store: no caller waits
                     self._checkpoints.close()
                     return
                 self._checkpoints.wrote(group, connection)
+
+    def _commit(self, connection: sqlite3.Connection, group: list[Write]) -> None:
+        """Commit a group; on a full disk, release the reserve for the writes that may take it."""
+        commit(connection, self._reserve.admit(group, connection))
+        refused = [write for write in group if write.reserve and isinstance(write.error, StoreFull)]
+        if refused:
+            self._reserve.release()
+            commit(connection, refused)
+            with suppress(sqlite3.Error):  # as far as it comes: it makes the WAL's room free again
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     async def close(self) -> None:
         self._closed = True
@@ -175,6 +193,7 @@ class SqliteStore:
         records: Sequence[tuple[bytes, bytes]],
         after: int,
         expected_token: bytes = b"",
+        reserve: bool = False,
     ) -> list[LogEntry]:
         def work(db: sqlite3.Connection) -> list[LogEntry]:
             log = checked_log(db, learner, birth, after, expected_token)
@@ -192,7 +211,7 @@ class SqliteStore:
             return fit_reply(added) if log.head == after else entries_after(db, log.id, after)
 
         with self._call():
-            return await self._write(work, size=sum(len(data) for _, data in records))
+            return await self._write(work, size=sum(len(data) for _, data in records), reserve=reserve)
 
     async def read(
         self, learner: str, birth: bytes, after: int, limit: int, expected_token: bytes = b""
@@ -224,12 +243,28 @@ class SqliteStore:
     async def delete(self, learner: str, birth: bytes) -> None:
         def work(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM learner WHERE id = ?", (log_of(db, learner, birth).id,))
+            number = db.execute("INSERT INTO deletion (birth) VALUES (?)", (birth,)).lastrowid
+            assert number is not None  # an INSERT sets it
+            db.execute("DELETE FROM deletion WHERE number <= ?", (number - DELETIONS,))
 
         with self._call():
-            await self._write(work)
+            await self._write(work, reserve=True)
+            rows = served.CLEARED
             with suppress(StoreError):  # the learner is deleted in any case
-                while await self._write(served.clear):
-                    pass
+                while rows:
+                    try:
+                        if not await self._write(partial(served.clear, most=rows), reserve=True):
+                            break
+                    except StoreFull:
+                        rows //= 8
+
+    async def deleted(self, births: Sequence[bytes]) -> list[bytes]:
+        def work(db: sqlite3.Connection) -> list[bytes]:
+            query = "SELECT 1 FROM deletion WHERE birth = ?"
+            return [birth for birth in births if db.execute(query, (birth,)).fetchone()]
+
+        with self._call():
+            return await self._read(work)
 
     async def save(
         self,
@@ -247,11 +282,11 @@ class SqliteStore:
             log = log_of(db, learner, birth)
             db.execute("DELETE FROM snapshot WHERE NOT whole AND time < ?", (info.time - STALE_SECONDS,))
             row = (log.id, *info)
-            begun = db.execute(
+            cursor = db.execute(
                 "INSERT INTO snapshot (learner, position, size, time, whole) VALUES (?, ?, ?, ?, 0)", row
             )
-            assert begun.lastrowid is not None  # an INSERT sets it
-            return begun.lastrowid
+            assert cursor.lastrowid is not None  # an INSERT sets it
+            return cursor.lastrowid
 
         def part(id: int, number: int) -> Work[None]:
             def work(db: sqlite3.Connection) -> None:
@@ -290,6 +325,10 @@ class SqliteStore:
                 with suppress(StoreError):  # else a later save deletes it as stale
                     await self._write(forget(id))
                 raise
+
+    async def prune(self, learner: str, birth: bytes, position: int, trim: bool) -> None:
+        with self._call():
+            await self._write(lambda db: prune(db, learner, birth, position, trim), reserve=True)
 
     async def load(self, learner: str, birth: bytes, position: int | None = None) -> tuple[int, bytes] | None:
         def work(db: sqlite3.Connection) -> tuple[int, bytes] | None:
@@ -332,7 +371,7 @@ class SqliteStore:
             return True
 
         with self._call():
-            return await self._write(work)
+            return await self._write(work, reserve=True)
 
     async def publish(self, node: bytes, moved: Mapping[str, LogNotice]) -> None:  # noqa: ARG002 (`poll` sees the writes)
         with self._call():
@@ -383,6 +422,14 @@ class SqliteStore:
         with self._call():
             return [event for step in in_steps(ids) for event in await self._read(work(step))]
 
+    async def is_labelled(self, learner: str, birth: bytes, id: str) -> bool:
+        with self._call():
+            return await self._read(lambda db: served.is_labelled(db, log_of(db, learner, birth).id, id))
+
+    async def served(self, learner: str, birth: bytes, limit: int, below: int = 0) -> ServedPage:
+        with self._call():
+            return await self._read(lambda db: served.newest(db, log_of(db, learner, birth).id, limit, below))
+
     async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> ExpiredEvents:
         with self._call():
             return await self._read(lambda db: served.expired(db, log_of(db, learner, birth).id, before, limit, after))
@@ -402,6 +449,16 @@ class SqliteStore:
         with self._call():
             for step in in_steps(ids):
                 await self._write(work(step))
+
+    async def erase(self, learner: str, birth: bytes, id: str) -> bool:
+        def empty_wal(db: sqlite3.Connection) -> None:  # earlier pages in it have the event
+            with suppress(sqlite3.Error):  # a reader that goes on for long; the next long WAL is emptied, too
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+        with self._call():
+            erased = await self._write(lambda db: served.erase(db, log_of(db, learner, birth).id, id), reserve=True)
+            await self._write(empty_wal, outside=True)
+            return erased
 
     async def pending(self, learner: str, birth: bytes) -> ServedCounts:
         with self._call():

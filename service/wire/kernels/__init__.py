@@ -1,7 +1,10 @@
-"""Compiled scanners of JSON, MessagePack heads and websocket frames."""
+"""Compiled scanners of JSON, MessagePack heads and websocket frames.
+
+Start with `json_events`, the scanner of updates; `json_text` and `floats` are its parts. `warmup` compiles all of them.
+"""
 
 from service.wire.kernels.floats import FLOATS, narrowed, widened
-from service.wire.kernels.json_events import MAX_ID, Scanned, scan
+from service.wire.kernels.json_events import MAX_ID, RefusedEvents, ScannedEvents, scan
 from service.wire.kernels.msgpack_heads import (
     COLUMNS,
     COUNT,
@@ -40,7 +43,8 @@ __all__ = [
     "SEQ",
     "TEXT",
     "WIDTH",
-    "Scanned",
+    "RefusedEvents",
+    "ScannedEvents",
     "columnar_heads",
     "heads",
     "load_kernels",

@@ -70,7 +70,7 @@ def _product(a, b):  # type: ignore[no-untyped-def]
 
 @inlined
 def _shifted(w):  # type: ignore[no-untyped-def]
-    """w > 0 shifted up until it has 64 bits, and how far; without branches, which could not be foreseen."""
+    """Shift w > 0 up until it has 64 bits; return it and the shift. Has no branches, which could not be predicted."""
     shift = np.uint64((w >> _32) == _0) << np.uint64(5)
     w = w << shift
     more = np.uint64((w >> np.uint64(48)) == _0) << np.uint64(4)
@@ -112,7 +112,7 @@ def _nearest(w, q):  # type: ignore[no-untyped-def]
 
 @inlined
 def blank(byte):  # type: ignore[no-untyped-def]
-    """Whether it is a space, as JSON has them."""
+    """Tell whether a byte is white space in JSON."""
     return byte == 32 or byte == 10 or byte == 13 or byte == 9
 
 
@@ -124,7 +124,7 @@ def _digit(body, at, stop):  # type: ignore[no-untyped-def]
 
 @inlined
 def _eight(body, at):  # type: ignore[no-untyped-def]
-    """(whether eight digits stand there, their number)."""
+    """Return whether eight digits follow, and their number."""
     a, b, c, d = body[at] ^ 48, body[at + 1] ^ 48, body[at + 2] ^ 48, body[at + 3] ^ 48
     e, f, g, h = body[at + 4] ^ 48, body[at + 5] ^ 48, body[at + 6] ^ 48, body[at + 7] ^ 48
     good = a <= 9 and b <= 9 and c <= 9 and d <= 9 and e <= 9 and f <= 9 and g <= 9 and h <= 9
@@ -136,9 +136,9 @@ def _eight(body, at):  # type: ignore[no-untyped-def]
 def decimals(body, at, stop, out, row, first, last, hard, hard_count, table):  # type: ignore[no-untyped-def]
     """Read JSON numbers with commas between them, from `at` < `stop` on, into `out[row, first]` to `out[row, last]`.
 
-    (The place behind them and any blanks there, or -1 where that is not what stands here; how many hard ones are found
-    by now): a hard one is noted as (`table`, row, column, its first byte, the one behind it) in `hard`, which has to
-    have room for it.
+    Returns the place behind them and any blanks (-1 if the bytes are something else), and the count of hard numbers so
+    far. A hard number is noted in `hard`, which must have room for it, as (`table`, row, column, its first byte, the
+    end).
     """
     k = first
     while k <= last and at >= 0:

@@ -1,6 +1,6 @@
-"""Numbers as they are in memory, single or double, to rows of float64 and back, in one pass of compiled code.
+"""Convert numbers in memory, single or double, to rows of float64 and back, in one compiled pass.
 
-NumPy warns of NaNs that signal where it converts them; to have it not do so takes longer than a small conversion.
+NumPy warns if it converts a signalling NaN. To suppress the warning takes longer than a small conversion.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FLOATS: dict[str, np.dtype[Any]] = {  # by the names that bodies have for them
 
 @bare_kernel
 def _widen(value, most, wide):  # type: ignore[no-untyped-def]
-    """Fill `wide`; whether no number is larger than `most`, nor NaN."""
+    """Fill `wide`; return whether no number exceeds `most` or is NaN."""
     good = True
     for i in range(value.shape[0]):
         x = np.float64(value[i])
@@ -36,7 +36,7 @@ def _widen(value, most, wide):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _narrow(wide, single):  # type: ignore[no-untyped-def]
-    """Fill `single`; whether all numbers are the same there."""
+    """Fill `single`; return whether all numbers keep their values."""
     same = True
     for i in range(wide.shape[0]):
         x = np.float32(wide[i])
@@ -54,9 +54,9 @@ def narrowed(wide: NDArray[np.float64]) -> NDArray[np.float32] | None:
 
 
 def widened(data: memoryview, dtype: np.dtype[Any], dim: int) -> Matrix | None:
-    """Rows of `dim` numbers as float64, in memory of their own; None where one is NaN, or beyond 1e30. O(numbers).
+    """Return rows of `dim` numbers as float64 in new memory; None if one is NaN or beyond 1e30. O(numbers).
 
-    `dtype` is one of FLOATS; `data` holds whole rows, and may begin anywhere.
+    `dtype` is one of FLOATS; `data` has whole rows, at any alignment.
     """
     value: NDArray[Any] = np.frombuffer(data, dtype)
     wide = np.empty(len(value))

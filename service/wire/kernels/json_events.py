@@ -1,12 +1,13 @@
-"""JSON bodies of dense events to columns, in one pass of compiled code over the bytes.
+"""Scan JSON bodies of dense events to columns, in one compiled pass over the bytes.
 
     {"events": [{"x": [0.5, ...], "label": 1, "weight": 2, "id": "a", "time": 1.7e9}, ...], "source": {...}}
 
-Members come in any order, with any spaces between them. Whatever is unusual (an escape or a byte beyond ASCII in a
-string, a member twice or unknown, an event without features, a malformed body, a number that is too large) makes the
-body unfit for this: the caller then reads it in another way, which says what is wrong with it, if anything is.
+Members may be in any order, with any white space. An unusual body is unfit: an escape or a byte beyond ASCII in a
+string, a repeated member, an event without features, malformed JSON. The caller then decodes it in another way. A body
+that no learner of the width takes is refused at once: another number of numbers in x, one that is too large, an unknown
+member. Only the report of its problems reads it again.
 
-Some 20 ns for a number of 17 digits; without the interpreter's lock, so that bodies are read side by side in threads.
+About 20 ns for a number of 17 digits. The interpreter's lock is released, so threads scan bodies in parallel.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from service.wire.kernels.json_text import (
     QUOTE,
     after_blanks,
     behind,
+    character_at,
     code,
     packed,
-    stands,
     text_end,
 )
 
-__all__ = ["MAX_ID", "Scanned", "scan"]
+__all__ = ["MAX_ID", "RefusedEvents", "ScannedEvents", "scan"]
 
 MAX_ID = 256  # characters
 
@@ -52,9 +53,14 @@ _FLAG, _NUMERIC = 1, 2  # true or false, and numbers: bits of the kinds of a mem
 _LONGEST_WHOLE = 18  # digits of an id that is a whole number
 _HARD, _PER_HARD = 16, 256  # numbers left to `float`: so many, and one for so many bytes, then another way is as fast
 _MINUS, _ZERO = 45, 48
+_REFUSED = -2  # instead of a number of events
 
 
-class Scanned(NamedTuple):
+class RefusedEvents(Exception):
+    """No learner of this width takes the events."""
+
+
+class ScannedEvents(NamedTuple):
     """n events as columns, n > 0."""
 
     rows: Matrix  # (n, dim)
@@ -73,7 +79,7 @@ _EVENTS_NAME, _SOURCE_NAME = code("events"), code("source")
 
 @inlined
 def _member(name):  # type: ignore[no-untyped-def]
-    """Which member of an event has this packed name."""
+    """Return the member of an event that has this packed name."""
     actual = _UNKNOWN
     if name == _NAMES[0]:
         actual = _LABEL
@@ -94,12 +100,12 @@ def _id(body, at, stop, notes, row):  # type: ignore[no-untyped-def]
     start = at
     if packed(body, at, min(stop, at + 4)) == _NULL:
         at += 4
-    elif stands(body, at, stop, QUOTE):
+    elif character_at(body, at, stop, QUOTE):
         end = text_end(body, at + 1, stop)
         notes[row, 0], notes[row, 1], notes[row, 2] = _TEXT, start + 1, end
         at = end + 1 if 0 < end - start - 1 <= MAX_ID else -1
     else:
-        if stands(body, at, stop, _MINUS):
+        if character_at(body, at, stop, _MINUS):
             at += 1
         first = at
         while at < stop and 48 <= body[at] <= 57:
@@ -107,7 +113,7 @@ def _id(body, at, stop, notes, row):  # type: ignore[no-untyped-def]
         notes[row, 0], notes[row, 1], notes[row, 2] = _WHOLE, start, at
         if not 0 < at - first <= _LONGEST_WHOLE or (body[first] == _ZERO and at - start > 1):
             at = -1
-    return at  # where a fraction or an exponent stands, this is behind no number: only a comma or an end may follow
+    return at  # a fraction or an exponent fails later: only a comma or an end may follow
 
 
 @inlined
@@ -123,7 +129,7 @@ def _number(body, at, stop, further, i, member, notes, hard_count):  # type: ign
         kind = _FLAG
     elif four == _FALSE >> 8:
         further[i, member] = 0.0
-        at = at + 5 if stands(body, at + 4, stop, 101) else -1
+        at = at + 5 if character_at(body, at + 4, stop, 101) else -1
         kind = _FLAG
     else:
         at, hard_count = decimals(body, at, stop, further, i, member, member, notes, hard_count, 1)
@@ -133,17 +139,23 @@ def _number(body, at, stop, further, i, member, notes, hard_count):  # type: ign
 
 @inlined
 def _event(body, at, stop, labelled, i, X, further, notes, hard_count):  # type: ignore[no-untyped-def]
-    """Fill row i of the columns; return the place behind the event at `at` (or -1) and the hard numbers so far."""
+    """Fill row i of the columns.
+
+    Returns the place behind the event at `at` (or -1), the hard numbers so far, and whether no learner takes it.
+    """
     further[i, _LABEL], further[i, _WEIGHT], further[i, _TIME] = np.nan, 1.0, np.nan
     row = _IDS_ROW + i
     notes[row, 0] = _NO_ID
     at = behind(body, at, stop, BEGIN)
     seen = 0
-    more = True
+    more, refused = True, False
     while more:
-        end = text_end(body, at + 1, stop) if stands(body, at, stop, QUOTE) else -1
+        end = text_end(body, at + 1, stop) if character_at(body, at, stop, QUOTE) else -1
         member = _member(packed(body, at + 1, end))
-        if member == _UNKNOWN or seen >> member & 1 or (not labelled and member <= _WEIGHT):
+        if member == _UNKNOWN or (not labelled and member <= _WEIGHT):
+            refused = end >= 0
+            end = -1
+        elif seen >> member & 1:
             end = -1
         seen |= 1 << member
         at = behind(body, end + 1, stop, COLON) if end >= 0 else -1
@@ -153,7 +165,8 @@ def _event(body, at, stop, labelled, i, X, further, notes, hard_count):  # type:
             at = behind(body, at, stop, OPEN)
             if at >= 0:
                 at, hard_count = decimals(body, at, stop, X, i, 0, X.shape[1] - 1, notes, hard_count, 0)
-            at = behind(body, at, stop, CLOSE)
+                at = behind(body, at, stop, CLOSE)
+                refused = at < 0 and hard_count < notes.shape[0]  # else the numbers may be right, but are too hard
         elif member == _ID:
             at = _id(body, at, stop, notes, row)
             notes[_GIVEN_ROW, _ID] |= notes[row, 0]
@@ -163,19 +176,21 @@ def _event(body, at, stop, labelled, i, X, further, notes, hard_count):  # type:
                 at = -1
             notes[_GIVEN_ROW, member] |= kind
         at = after_blanks(body, at, stop)
-        more = stands(body, at, stop, COMMA)
+        more = character_at(body, at, stop, COMMA)
         if more:
             at = after_blanks(body, at + 1, stop)
     good = seen >> _X & 1 == 1
-    for k in range(X.shape[1]):
-        good = good and abs(X[i, k]) <= LARGEST
-    return behind(body, at, stop, END) if good else -1, hard_count
+    if good and at >= 0:
+        for k in range(X.shape[1]):
+            good = good and abs(X[i, k]) <= LARGEST
+        refused = refused or not good
+    return behind(body, at, stop, END) if good else -1, hard_count, refused
 
 
 @inlined
 def _object_end(body, at, stop):  # type: ignore[no-untyped-def]
     """Return the place behind an object at `at` that contains no objects; or -1."""
-    at = at + 1 if stands(body, at, stop, BEGIN) else -1
+    at = at + 1 if character_at(body, at, stop, BEGIN) else -1
     while 0 <= at < stop and body[at] != END:
         end = at
         if body[at] == QUOTE:
@@ -188,24 +203,29 @@ def _object_end(body, at, stop):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _scan(body, labelled, X, further, notes):  # type: ignore[no-untyped-def]
-    """(events, -1 where the body is unfit; the end of the hard numbers in `notes`). Fills the columns."""
+    """Fill the columns; return the events and the end of the hard numbers in `notes`.
+
+    Instead of the events: 0 or -1 if the body is unfit, `_REFUSED` if no learner takes it.
+    """
     for column in range(_COLUMNS):
         notes[_GIVEN_ROW, column] = 0
     stop = len(body)
     at = behind(body, 0, stop, BEGIN)
     n, actual, sources = 0, _IDS_ROW + X.shape[0], 0
-    more = True
+    more, refused = True, False
     while more:
-        end = text_end(body, at + 1, stop) if stands(body, at, stop, QUOTE) else -1
+        end = text_end(body, at + 1, stop) if character_at(body, at, stop, QUOTE) else -1
         name = packed(body, at + 1, end)
         at = behind(body, end + 1, stop, COLON) if end >= 0 else -1
         if n == 0 and name == _EVENTS_NAME:
             at = behind(body, at, stop, OPEN)
             another = at >= 0
             while another:
-                at, actual = _event(body, at, stop, labelled, n, X, further, notes, actual)
+                at, actual, refused = _event(body, at, stop, labelled, n, X, further, notes, actual)
                 n += 1
-                another = stands(body, at, stop, COMMA) and n < X.shape[0]
+                another = character_at(body, at, stop, COMMA)
+                refused = refused or (another and n == X.shape[0])
+                another = another and n < X.shape[0]
                 if another:
                     at = after_blanks(body, at + 1, stop)
             at = behind(body, at, stop, CLOSE)
@@ -219,40 +239,48 @@ def _scan(body, labelled, X, further, notes):  # type: ignore[no-untyped-def]
                 notes[_GIVEN_ROW, _SOURCE + 1] = at
             at = after_blanks(body, at, stop)
         else:
+            unknown = name != _EVENTS_NAME and not (labelled and name == _SOURCE_NAME)
+            refused = refused or (end >= 0 and unknown)
             at = -1
-        more = stands(body, at, stop, COMMA)
+        more = character_at(body, at, stop, COMMA)
         if more:
             at = after_blanks(body, at + 1, stop)
     at = behind(body, at, stop, END)
-    return n if at == stop else -1, actual
+    if refused:
+        n = _REFUSED
+    elif at != stop:
+        n = -1
+    return n, actual
 
 
-def scan(body: bytes, dim: int, labelled: bool, most: int) -> Scanned | None:
-    """Up to `most` events of `dim` numbers each as columns, to the bit as `float` reads them; None: unfit for this.
+def scan(body: bytes, dim: int, labelled: bool, most: int) -> ScannedEvents | None:
+    """Return up to `most` events of `dim` numbers each as columns, to the bit as `float` reads them; None: unfit.
 
-    `labelled`: an event may have a label and a weight, and the body a source; else neither. Values are finite, and
-    those of x at most 1e30 in magnitude; an id is as it may be. Neither labels, weights and times nor the source are
-    looked at further. O(bytes).
+    `labelled`: an event may have a label and a weight, and the body a source; otherwise neither. Values are finite,
+    those of x at most 1e30 in magnitude, and ids are valid. Labels, weights, times and the source are not checked.
+    Raises `RefusedEvents` if no learner of this width takes the body. O(bytes).
     """
     room = min(most, len(body) // (2 * dim + 8) + 1)  # {"x":[0,0]}, is the shortest event
     rows, further = np.empty((room, dim)), np.empty((room, _FURTHER))
     hard = _IDS_ROW + room
     notes = np.empty((hard + _HARD + len(body) // _PER_HARD, _COLUMNS), dtype=np.int64)
     n, end = _scan(body, labelled, rows, further, notes)
+    if n == _REFUSED:
+        raise RefusedEvents
     if n < 1:
         return None
     if end > hard:
         for table, event, column, start, stop, _ in notes[hard:end].tolist():
             value = float(body[start:stop])
             if abs(value) > (sys.float_info.max if table else LARGEST):
-                return None
+                raise RefusedEvents
             (further if table else rows)[event, column] = value
     label, weight, time, id_kinds, start, stop = notes[_GIVEN_ROW].tolist()
     ids: tuple[str | None, ...] = (None,) * n
     if id_kinds:
         spans = notes[_IDS_ROW : _IDS_ROW + n, :3].tolist()
         ids = tuple(body[first:behind].decode() if kind else None for kind, first, behind in spans)
-    return Scanned(
+    return ScannedEvents(
         rows[:n],
         further[:n, _LABEL].copy() if labelled else None,
         further[:n, _WEIGHT].copy() if weight else None,

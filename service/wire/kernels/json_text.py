@@ -1,4 +1,4 @@
-"""Text of JSON as compiled code looks at it, byte by byte; a place of -1 is that of what was not found."""
+"""Scan JSON text byte by byte in compiled code; a place of -1 means that something was not found."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = [
     "QUOTE",
     "after_blanks",
     "behind",
+    "character_at",
     "code",
     "packed",
-    "stands",
     "text_end",
 ]
 
@@ -42,8 +42,8 @@ def after_blanks(body, at, stop):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def stands(body, at, stop, character):  # type: ignore[no-untyped-def]
-    """Whether a character stands there."""
+def character_at(body, at, stop, character):  # type: ignore[no-untyped-def]
+    """Tell whether a character is at a place."""
     return 0 <= at < stop and body[at] == character
 
 
@@ -51,15 +51,15 @@ def stands(body, at, stop, character):  # type: ignore[no-untyped-def]
 def behind(body, at, stop, character):  # type: ignore[no-untyped-def]
     """Skip blanks, a character and blanks again; return the place behind, or -1 if the character is missing."""
     at = after_blanks(body, at, stop)
-    return after_blanks(body, at + 1, stop) if stands(body, at, stop, character) else -1
+    return after_blanks(body, at + 1, stop) if character_at(body, at, stop, character) else -1
 
 
 @inlined
 def text_end(body, at, stop):  # type: ignore[no-untyped-def]
-    """Where the quote stands that ends a string of printable ASCII without escapes, which begins at `at`; else -1."""
+    """Return the place of the quote that ends a string at `at`; -1 unless it is printable ASCII without escapes."""
     while at < stop and 32 <= body[at] <= 126 and body[at] != QUOTE and body[at] != ESCAPE:
         at += 1
-    return at if stands(body, at, stop, QUOTE) else -1
+    return at if character_at(body, at, stop, QUOTE) else -1
 
 
 @inlined

@@ -1,11 +1,11 @@
-"""The heads of messages in MessagePack, and where their columns stand, in compiled code.
+"""Scan the heads of MessagePack messages and find their columns, in compiled code.
 
     {"seq", "op", "learner"?, "x": ARRAY (n, width)?, "labels"?, "weights"?, "times"?, "ids"?}     members in any order
     ARRAY {"dtype", "shape", "data"}; a column is an ARRAY of n numbers, a list of n scalars, or nil
 
-Columns are found, not read: whoever decodes them says what is wrong with a value. A message that is unusual (a member
-twice or unknown, columns of different lengths, a type that few send) is left to the caller, who reads it in another
-way. Some 0.2 us for a message: bytes of numbers are stepped over.
+Columns are found and not read: their decoder checks the values. An unusual message (a repeated or unknown member,
+columns of different lengths, a rare type) is left to the caller, who decodes it in another way. About 0.2 us for a
+message, because the bytes of numbers are skipped.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ def _number(body, at, size):  # type: ignore[no-untyped-def]
 
 @inlined
 def _sized(body, at, stop, short, fixed, first, sizes):  # type: ignore[no-untyped-def]
-    """(where the content of a value begins, its size), or (-1, 0) where it does not stand at `at` in whole.
+    """Return (start of a value's content, its size), or (-1, 0) if the value is not complete at `at`.
 
-    Of one byte the value has its size in the last bits, up to `fixed`, behind `short`; else it begins with `first` or
-    one of those behind it, and a size of 1, 2 or 4 bytes, of which it has `sizes` from the largest on.
+    A short value has its size in the last bits of its first byte: up to `fixed`, above `short`. Others begin with
+    `first` or one of the next bytes, and a size of 1, 2 or 4 bytes; it has the `sizes` largest of these.
     """
     if not 0 <= at < stop:
         return -1, np.int64(0)
@@ -85,21 +85,21 @@ def _sized(body, at, stop, short, fixed, first, sizes):  # type: ignore[no-untyp
 
 @inlined
 def _text(body, at, stop):  # type: ignore[no-untyped-def]
-    """(where a string begins, where it ends); (-1, -1) where there is none in whole."""
+    """Return (start, end) of a string; (-1, -1) unless it is complete."""
     start, size = _sized(body, at, stop, 0xA0, 0x1F, 0xD9, 3)
     return (start, start + size) if start >= 0 and start + size <= stop else (-1, -1)
 
 
 @inlined
 def _bytes(body, at, stop):  # type: ignore[no-untyped-def]
-    """Read the length of bytes."""
+    """Return (start, end) of bytes; (-1, -1) unless they are complete."""
     start, size = _sized(body, at, stop, 0x100, 0, 0xC4, 3)
     return (start, start + size) if start >= 0 and start + size <= stop else (-1, -1)
 
 
 @inlined
 def _list(body, at, stop):  # type: ignore[no-untyped-def]
-    """(where the first entry of a list stands, how many there are); (-1, 0) where there is none."""
+    """Return (place of the first entry, number of entries) of a list; (-1, 0) without one."""
     return _sized(body, at, stop, 0x90, 0x0F, 0xDC, 2)
 
 
@@ -263,9 +263,9 @@ def _columnar_heads(body, ends, rows):  # type: ignore[no-untyped-def]
 def columnar_heads(messages: Sequence[bytes]) -> NDArray[np.int64]:
     """Return the heads of n messages, (n, 21).
 
-    A head is how many events there are, 0 where it is unusual; `seq`; where the learner's name begins and ends, -1
-    where there is none; which of OPERATIONS; the width of `x`; for each of COLUMNS its kind, see DTYPES and LIST; and
-    where it begins and ends: the data of an array, the entries of a list. O(entries of lists).
+    A head has: the number of events, 0 if the message is unusual; `seq`; start and end of the learner's name, -1
+    without one; the index into OPERATIONS; the width of `x`; for each of COLUMNS its kind, see DTYPES and LIST, and
+    start and end of its data or entries. O(entries of lists).
     """
     body = b"".join(messages)
     actual = np.empty((len(messages), _HEAD), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Loads the kernels of this folder, or compiles them: where no request waits for it."""
+"""Load or compile the kernels of this folder before a request needs them."""
 
 from __future__ import annotations
 

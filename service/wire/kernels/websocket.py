@@ -1,11 +1,11 @@
-"""What one read of a websocket brings, in compiled code: whole frames, and the heads of messages in JSON.
+"""Scan what one read of a websocket brings, in compiled code: whole frames, and the heads of JSON messages.
 
-    frames  -> the payloads of those that are plain (see `ws_protocol.py`), unmasked, one behind the other
-    message -> {"seq": 7, "op": "update", "learner": "a", "events": [...]}, members in any order, spaces between them
+    frames  -> the payloads of the plain ones (see `ws_protocol.py`), unmasked, in a row
+    message -> {"seq": 7, "op": "update", "learner": "a", "events": [...]}, members in any order, with white space
 
-Of a message what stands in `events` is only counted: brackets, braces and strings end where they have to, and whoever
-decodes it says what else is wrong. A head that is unusual (a member twice or unknown, an escape in a string, no events)
-is left to the caller, who reads it in another way. Some 0.3 ns for a byte of a frame, and 0.6 ns for one of a message.
+The events of a message are only counted: brackets, braces and strings must end, and the decoder finds all other
+problems. An unusual head (a repeated or unknown member, an escape in a string, no events) is left to the caller, who
+decodes it in another way. About 0.3 ns for a byte of a frame, and 0.6 ns for one of a message.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from service.wire.kernels.json_text import (
     QUOTE,
     after_blanks,
     behind,
+    character_at,
     code,
     packed,
-    stands,
     text_end,
 )
 
@@ -54,7 +54,7 @@ _NULL = code("null")
 
 @bare_kernel
 def _payloads(data, at, largest, plain, spans):  # type: ignore[no-untyped-def]
-    """(frames, where the first stands that is not one of them); fills `plain` and `spans`."""
+    """Fill `plain` and `spans`; return the number of plain frames and the place behind them."""
     n, filled, size = 0, np.int64(0), len(data)
     more = True
     while more and n < spans.shape[0] and at + 6 <= size:
@@ -84,10 +84,10 @@ def _payloads(data, at, largest, plain, spans):  # type: ignore[no-untyped-def]
 
 
 def payloads(data: bytes, at: int, largest: int) -> tuple[bytes, list[list[int]], int]:
-    """Of the plain frames from `at` on: the payloads; (first byte, start, stop) of each; where the next frame begins.
+    """Return the payloads of the plain frames from `at` on, (first byte, start, stop) of each, and their end.
 
-    None is larger than `largest`. There are at most so many of them at once; where there is none, the next is no plain
-    one, or not whole. O(bytes).
+    None is larger than `largest`, and their number is bounded. There is none if the next frame is not plain or not
+    complete. O(bytes).
     """
     plain = np.empty(len(data) - at, dtype=np.uint8)
     spans = np.empty((_FRAMES, _SPAN), dtype=np.int64)
@@ -98,7 +98,7 @@ def payloads(data: bytes, at: int, largest: int) -> tuple[bytes, list[list[int]]
 
 @inlined
 def _special(block):  # type: ignore[no-untyped-def]
-    """Whether there may be a quote, a bracket or a brace among a block's bytes; some letters count as well."""
+    """Tell whether a block may have a quote, a bracket or a brace; some letters count as well."""
     actual = np.uint8(0)
     for k in range(_BLOCK):
         byte = block[k]
@@ -169,7 +169,7 @@ def _heads(body, ends, rows):  # type: ignore[no-untyped-def]
         rows[m, _LEARNER] = -1
         more = True
         while more:
-            end = text_end(body, at + 1, stop) if stands(body, at, stop, QUOTE) else -1
+            end = text_end(body, at + 1, stop) if character_at(body, at, stop, QUOTE) else -1
             name = packed(body, at + 1, end) if 0 < end - at - 1 <= 7 else np.int64(0)
             member = 0
             at = behind(body, end + 1, stop, COLON) if end >= 0 else -1
@@ -180,7 +180,7 @@ def _heads(body, ends, rows):  # type: ignore[no-untyped-def]
                 at, rows[m, _SEQ] = _seq(body, at, stop)
             elif name == _OP_NAME:
                 member = 2
-                end = text_end(body, at + 1, stop) if stands(body, at, stop, QUOTE) else -1
+                end = text_end(body, at + 1, stop) if character_at(body, at, stop, QUOTE) else -1
                 message = packed(body, at + 1, end) if 0 < end - at - 1 <= 7 else np.int64(0)
                 rows[m, _OPERATION] = 0 if message == _UPDATE else 1 if message == _PREDICT else 2
                 at = end + 1 if message in (_UPDATE, _PREDICT, _LABELS) else -1
@@ -197,14 +197,14 @@ def _heads(body, ends, rows):  # type: ignore[no-untyped-def]
                 if packed(body, at, min(stop, at + 4)) == _NULL:
                     at += 4
                 else:
-                    end = text_end(body, at + 1, stop) if stands(body, at, stop, QUOTE) else -1
+                    end = text_end(body, at + 1, stop) if character_at(body, at, stop, QUOTE) else -1
                     rows[m, _LEARNER], rows[m, _LEARNER_END] = at + 1, end
                     at = end + 1 if end >= 0 else -1
             if member == 0 or seen & member:
                 at = -1
             seen |= member
             at = after_blanks(body, at, stop)
-            more = stands(body, at, stop, COMMA)
+            more = character_at(body, at, stop, COMMA)
             if more:
                 at = after_blanks(body, at + 1, stop)
         at = behind(body, at, stop, END)
@@ -213,11 +213,11 @@ def _heads(body, ends, rows):  # type: ignore[no-untyped-def]
 
 
 def heads(texts: Sequence[str]) -> tuple[bytes, NDArray[np.int64]]:
-    """n messages, one behind the other, and their heads, (n, 7).
+    """Return n messages in a row, and their heads, (n, 7).
 
-    A head is how many events there are, 0 where it is unusual; `seq`; which of OPERATIONS; where the events begin and
-    end; where the name of the learner does, -1 where there is none. Raises `UnicodeEncodeError` for what no text in
-    UTF-8 holds. O(bytes).
+    A head has: the number of events, 0 if the message is unusual; `seq`; the index into OPERATIONS; start and end of
+    the events; start and end of the learner's name, -1 without one. Raises `UnicodeEncodeError` for text that UTF-8
+    cannot encode. O(bytes).
     """
     body = "".join(texts).encode()
     sizes = list(map(len, texts))

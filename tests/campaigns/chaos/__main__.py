@@ -23,13 +23,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the events and the order of the faults")
     parser.add_argument("--writers", type=int, default=6)
     parser.add_argument("--keep", type=Path, help="folder for the logs of the nodes")
-    chosen = parser.parse_args()
-    names = chosen.only or list(COURSES)
+    options = parser.parse_args()
+    names = options.only or list(COURSES)
     whole = sum(_SHARES[name] for name in names)
     good = True
     for name in names:
-        seconds = 60 * chosen.minutes * _SHARES[name] / whole
-        report = run(name, seconds, chosen.seed, chosen.writers, None if chosen.keep is None else chosen.keep / name)
+        seconds = 60 * options.minutes * _SHARES[name] / whole
+        report = run(
+            name, seconds, options.seed, options.writers, None if options.keep is None else options.keep / name
+        )
         print(*report.lines(), sep="\n", flush=True)
         good &= report.good
     raise SystemExit(0 if good else 1)

@@ -39,7 +39,7 @@ class Verdict:
     head: int = 0  # and where the log ends
     learnt: int = 0  # events
     repeated: int = 0  # times that an event stood in the log again, and was not learnt again
-    lost: list[str] = field(default_factory=list)  # acknowledged, and never learnt
+    losses: list[str] = field(default_factory=list)  # acknowledged, and never learnt
     twice: list[str] = field(default_factory=list)  # learnt more than once
     changed: list[str] = field(default_factory=list)  # learnt with other features or another label than were sent
     foreign: list[str] = field(default_factory=list)  # learnt, and never sent
@@ -65,7 +65,7 @@ async def examine(store_url: str, traffic: Traffic, history: Path | None = None)
     """
     store = await open_store(store_url)
     try:
-        return [await _verdict(store, name, traffic, history) for name in traffic.sent]
+        return [await _verdict(store, name, traffic, history) for name in traffic.sent_events]
     finally:
         await store.close()
 
@@ -101,21 +101,21 @@ async def _verdict(store: Store, name: str, traffic: Traffic, history: Path | No
         outcome = learner.apply(record)
         if isinstance(record, LabelledBatch):
             assert outcome is not None
-            _note(actual, learnt, record, outcome.applied, traffic.sent[name])
+            _note(actual, learnt, record, outcome.applied, traffic.sent_events[name])
     assert learner is not None
     acknowledged = traffic.acknowledged[name]
     actual.records, actual.library = position, (position, learner.digest())
     actual.learnt = sum(learnt.values())
-    actual.lost = [id for id in acknowledged if id not in learnt]
+    actual.losses = [id for id in acknowledged if id not in learnt]
     actual.twice = [id for id, times in learnt.items() if times > 1]
-    actual.foreign = [id for id in learnt if id not in traffic.sent[name]]
+    actual.foreign = [id for id in learnt if id not in traffic.sent_events[name]]
     actual.beyond = [id for id, item in acknowledged.items() if item.position > position]
     actual.nodes = await _report_of(name, actual.library[0], traffic.urls)
     return actual
 
 
 def _note(
-    verdict: Verdict, learnt: Counter[str], record: LabelledBatch, applied: np.ndarray, sent: dict[str, Event]
+    verdict: Verdict, learnt: Counter[str], record: LabelledBatch, applied: np.ndarray, sent_events: dict[str, Event]
 ) -> None:
     assert record.ids is not None
     assert isinstance(record.rows, np.ndarray)
@@ -125,7 +125,7 @@ def _note(
             verdict.repeated += 1
             continue
         learnt[id] += 1
-        x, label = sent.get(id, ([], 0))
+        x, label = sent_events.get(id, ([], 0))
         if record.rows[i].tolist() != x or int(record.labels[i] > 0) != label:
             verdict.changed.append(id)
 

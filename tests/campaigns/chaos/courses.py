@@ -134,7 +134,7 @@ class Report:
     @staticmethod
     def _next(ends: list[float], outcome: Acknowledged) -> float:
         """Seconds from a reply to the next of these; negative, if that came while the request was under way."""
-        return min((end - outcome.at for end in ends if end >= outcome.sent), default=math.inf)
+        return min((end - outcome.at for end in ends if end >= outcome.send_time), default=math.inf)
 
     def _outcome_of(self, verdict_: Verdict, id: str) -> Acknowledged:
         return self.traffic.acknowledged[verdict_.name][id]
@@ -142,13 +142,15 @@ class Report:
     @property
     def excused(self) -> list[str]:
         """Acknowledged, not there, as the documents say."""
-        return [id for verdict in self.verdicts for id in verdict.lost if self._excused(self._outcome_of(verdict, id))]
+        return [
+            id for verdict in self.verdicts for id in verdict.losses if self._excused(self._outcome_of(verdict, id))
+        ]
 
     @property
-    def lost(self) -> list[str]:
+    def losses(self) -> list[str]:
         """Acknowledged, not there, and not excused."""
         return [
-            id for verdict in self.verdicts for id in verdict.lost if not self._excused(self._outcome_of(verdict, id))
+            id for verdict in self.verdicts for id in verdict.losses if not self._excused(self._outcome_of(verdict, id))
         ]
 
     @property
@@ -172,7 +174,7 @@ class Report:
         ]
         agree = all(verdict.agree and verdict.whole for verdict in self.verdicts)
         untried = self.long_enough and (self.missing or (self.course.trims and not self.jumps))
-        actual = self.lost or odd or unknown or traffic.wrong or self.faults.stuck or untried
+        actual = self.losses or odd or unknown or traffic.wrong or self.faults.stuck or untried
         return self.drained and agree and not actual
 
     def lines(self) -> Iterator[str]:
@@ -212,7 +214,7 @@ class Report:
             yield (
                 f"  {verdict.name}: {verdict.records:,} records, {verdict.learnt:,} events learnt; "
                 f"{verdict.repeated:,} logged again and not learnt again; "
-                f"acknowledged and never learnt {len(verdict.lost)}, "
+                f"acknowledged and never learnt {len(verdict.losses)}, "
                 f"learnt more than once {len(verdict.twice)}, learnt with other values {len(verdict.changed)}, "
                 f"never sent {len(verdict.foreign)}; "
                 f"digests of {len(verdict.nodes)} nodes and of a library run over the log "
@@ -227,12 +229,12 @@ class Report:
                 f"fail-over, or {_UNWRITTEN:g} s before Redis was killed, as acks=memory with everysec allows"
             )
         for verdict in self.verdicts:
-            for id in verdict.lost:
+            for id in verdict.losses:
                 report = self._outcome_of(verdict, id)
                 ends = (self.faults.fail_overs, self.faults.kills)
                 fail_over, kill = (f"{self._next(ends_, report):.2f} s" for ends_ in ends)
                 when = f"{fail_over} before a fail-over, {kill} before a kill"
-                after = f"{report.at - report.sent:.2f} s after sending"
+                after = f"{report.at - report.send_time:.2f} s after sending"
                 yield f"  {verdict.name} never learnt {id}, acknowledged {when}, {after}"
         for what, actual in (("not served again", faults.stuck), ("wrong answers", traffic.wrong)):
             if actual:

@@ -84,11 +84,11 @@ class Proxy:
                 self._hit += 1
                 return
             await self._pass()
-            there, onwards = await asyncio.open_connection("127.0.0.1", self.target)
+            upstream, onwards = await asyncio.open_connection("127.0.0.1", self.target)
             self._open.add(onwards)
             try:
                 ways = [asyncio.create_task(self._pump(reader, onwards, requests=True))]
-                ways.append(asyncio.create_task(self._pump(there, writer, requests=False)))
+                ways.append(asyncio.create_task(self._pump(upstream, writer, requests=False)))
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
                 for way in ways:
                     way.cancel()

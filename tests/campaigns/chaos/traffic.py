@@ -39,7 +39,7 @@ _AGAIN = (429, 503)  # answers upon which the same is sent again
 class Acknowledged:
     """What a 200 said of an event."""
 
-    sent: float  # on the monotonic clock: when the request went out,
+    send_time: float  # on the monotonic clock: when the request went out,
     at: float  # and when its reply had come
     position: int
 
@@ -50,7 +50,7 @@ class Traffic:
 
     urls: list[str]
     seed: int
-    sent: dict[str, dict[str, Event]] = field(default_factory=lambda: {name: {} for name in CONFIGS})
+    sent_events: dict[str, dict[str, Event]] = field(default_factory=lambda: {name: {} for name in CONFIGS})
     acknowledged: dict[str, dict[str, Acknowledged]] = field(default_factory=lambda: {name: {} for name in CONFIGS})
     unknown: dict[str, Acknowledged] = field(default_factory=dict)  # served, by ids that no node knew for a label
     retries: int = 0
@@ -97,42 +97,42 @@ class Traffic:
             await asyncio.sleep(rng.uniform(0, 0.02))
 
     def _events(self, rng: random.Random, number: int, name: str) -> dict[str, Event]:
-        sent = self.sent[name]
+        sent_events = self.sent_events[name]
         events: dict[str, Event] = {}
         for _ in range(rng.choice([1, 1, 2, 5, 20])):
             label = int(rng.random() < 0.2)
-            events[f"{number}-{len(sent) + len(events)}"] = ([rng.gauss(label, 1.0) for _ in range(DIM)], label)
-        sent.update(events)
+            events[f"{number}-{len(sent_events) + len(events)}"] = ([rng.gauss(label, 1.0) for _ in range(DIM)], label)
+        sent_events.update(events)
         return events
 
     async def _update(self, http: httpx.AsyncClient, rng: random.Random, name: str, events: dict[str, Event]) -> None:
         body = [{"id": id, "x": x, "label": label} for id, (x, label) in events.items()]
-        reply, sent = await self._post(http, rng, f"{name}/update", body)
-        self._learnt(name, reply, sent)
+        reply, send_time = await self._post(http, rng, f"{name}/update", body)
+        self._learnt(name, reply, send_time)
 
     async def _served_first(
         self, http: httpx.AsyncClient, rng: random.Random, name: str, events: dict[str, Event]
     ) -> None:
         body = [{"id": id, "x": x} for id, (x, _) in events.items()]
-        reply, sent = await self._post(http, rng, f"{name}/predict", body)
+        reply, send_time = await self._post(http, rng, f"{name}/predict", body)
         if reply["remembered"] != len(events):
             # the store was away: they were scored, and are not remembered, as the reply says
             await self._update(http, rng, name, events)
             return
-        served = Acknowledged(sent, time.monotonic(), reply["position"])
+        served = Acknowledged(send_time, time.monotonic(), reply["position"])
         labels = [{"id": id, "label": label} for id, (_, label) in events.items()]
-        reply, sent = await self._post(http, rng, f"{name}/labels", labels)
+        reply, send_time = await self._post(http, rng, f"{name}/labels", labels)
         unknown = {result["id"] for result in reply["results"] if result["status"] in ("unknown", "expired")}
         self.unknown.update(dict.fromkeys(unknown, served))
-        self._learnt(name, reply, sent, unknown)
+        self._learnt(name, reply, send_time, unknown)
         if unknown:
             await self._update(http, rng, name, {id: events[id] for id in unknown})
 
-    def _learnt(self, name: str, reply: dict[str, Any], sent: float, but: Collection[str] = ()) -> None:
+    def _learnt(self, name: str, reply: dict[str, Any], send_time: float, but: Collection[str] = ()) -> None:
         now = time.monotonic()
         for result in reply["results"]:
             if result["id"] not in but:
-                self.acknowledged[name].setdefault(result["id"], Acknowledged(sent, now, reply["position"]))
+                self.acknowledged[name].setdefault(result["id"], Acknowledged(send_time, now, reply["position"]))
                 if result["status"] not in ("applied", "duplicate"):
                     self.wrong.append(f"{result['id']} of {name} is {result['status']}")
 
@@ -141,7 +141,7 @@ class Traffic:
     ) -> tuple[dict[str, Any], float]:
         """Return the reply of the first node that acknowledges it, and when it was sent to that one."""
         while True:
-            url, sent = rng.choice(self.urls), time.monotonic()
+            url, send_time = rng.choice(self.urls), time.monotonic()
             try:
                 reply = await http.post(f"{url}/v1/learners/{path}", json={"events": events})
             except httpx.TransportError as error:  # what became of it is not known; the ids will tell
@@ -151,7 +151,7 @@ class Traffic:
                 if reply.status_code == 200:
                     self.answered[url] = time.monotonic()
                     answer: dict[str, Any] = reply.json()
-                    return answer, sent
+                    return answer, send_time
                 if reply.json().get("code") == "store-unavailable":
                     self.without_store[url] = time.monotonic(), reply.json()["detail"]
                 if reply.status_code not in _AGAIN:

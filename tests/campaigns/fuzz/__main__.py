@@ -23,18 +23,18 @@ def main() -> None:
     parser.add_argument(
         "--mutations", type=int, metavar="COUNT", help="so many mutated snapshots and records of logs, and nothing else"
     )
-    chosen = parser.parse_args()
-    if chosen.mutations is not None:
-        tally, reports = mutations(chosen.mutations, chosen.seed)
+    options = parser.parse_args()
+    if options.mutations is not None:
+        tally, reports = mutations(options.mutations, options.seed)
         for report in reports:
             print(*report.lines(), sep="\n")
         print(tally)
-        raise SystemExit(0 if tally.good and tally.tried == chosen.mutations else 1)
-    names = chosen.only or list(PARTS)
+        raise SystemExit(0 if tally.good and tally.tried == options.mutations else 1)
+    names = options.only or list(PARTS)
     whole = sum(SHARES[name] for name in names)
     tried, wrong = 0, 0
     for name in names:
-        report = PARTS[name](60 * chosen.minutes * SHARES[name] / whole, chosen.seed)
+        report = PARTS[name](60 * options.minutes * SHARES[name] / whole, options.seed)
         print(*report.lines(), sep="\n", flush=True)
         tried += report.tried
         wrong += len(report.wrong) + (not report.counts)

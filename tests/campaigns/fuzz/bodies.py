@@ -149,8 +149,8 @@ async def _bodies(seconds: float, seed: int, count: int | None) -> Report:
     async with node(MemoryStore(), max_learners=100, max_body_bytes=2**20) as engine, over(engine) as http:
         for name, config in LEARNERS.items():
             (await http.put(f"/learners/{name}", json=config)).raise_for_status()
-            sent = {"events": events(name, "update")}
-            (await http.post(f"/learners/{name}/update", json=sent)).raise_for_status()
+            body = {"events": events(name, "update")}
+            (await http.post(f"/learners/{name}/update", json=body)).raise_for_status()
         files = {name: (await http.get(f"/learners/{name}/export")).content for name in LEARNERS}
         for name in LEARNERS:
             await engine.replicas[name].log.catch_up()
@@ -204,17 +204,17 @@ def _summary(reply: httpx.Response) -> bool:
 
 
 async def _stands(
-    report: Report, engine: Engine, name: str, stood: dict[str, tuple[int, str]], taken: bool, detail: str
+    report: Report, engine: Engine, name: str, stood: dict[str, tuple[int, str]], accepted: bool, detail: str
 ) -> None:
     """Check that a learner without accepted events is unchanged, and that every other state is valid."""
     replica = engine.replicas[name]
     if replica.failure is not None:
         report.fail(f"it stopped: {replica.failure.detail}: {detail}")
         return
-    if taken:  # a record of what was served is applied in its turn, after the reply
+    if accepted:  # a record of what was served is applied in its turn, after the reply
         await replica.log.catch_up()
     now = replica.position, replica.learner.digest()
-    if taken and now != stood[name]:
+    if accepted and now != stood[name]:
         try:
             check_state(replica.learner.config, {key: array.copy() for key, array in replica.learner.state().items()})
         except InvalidInput as error:

@@ -120,11 +120,11 @@ async def _dripped(report: Report, port: int, what: str, pieces: list[bytes]) ->
 
 async def _all(reader: asyncio.StreamReader) -> bytes:
     """Read up to the end."""
-    came = b""
+    reply = b""
     with suppress(ConnectionError):
         while data := await reader.read(2**16):
-            came += data
-    return came
+            reply += data
+    return reply
 
 
 def floods(seconds: float, seed: int = 0, count: int | None = None) -> Report:
@@ -179,17 +179,17 @@ def idle_websockets(seconds: float, seed: int = 0, count: int | None = None) -> 
     They are a process's of their own; the server is another, whose memory is read.
     """
     del seed  # nothing is drawn
-    wanted = count or 10_000
+    limit = count or 10_000
     report = Report("idle connections")
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # what is started here has it as well
-    if hard != resource.RLIM_INFINITY and hard < wanted + 500:
+    if hard != resource.RLIM_INFINITY and hard < limit + 500:
         report.figures["open files that the system allows"] = str(hard)
-        wanted = hard - 500
+        limit = hard - 500
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        with Process("memory:", log, ws_connections=wanted, body_seconds=5.0, log_requests="errors") as process:
-            _idle(report, process, wanted, seconds)
+        with Process("memory:", log, ws_connections=limit, body_seconds=5.0, log_requests="errors") as process:
+            _idle(report, process, limit, seconds)
             if process.stop() not in (0, -15):
                 report.fail("the server did not stop in order")
         text = log.read_text()
@@ -198,13 +198,13 @@ def idle_websockets(seconds: float, seed: int = 0, count: int | None = None) -> 
     return report
 
 
-def _idle(report: Report, process: Process, wanted: int, seconds: float) -> None:
+def _idle(report: Report, process: Process, limit: int, seconds: float) -> None:
     with httpx.Client(base_url=process.url, timeout=_PATIENCE, trust_env=False) as http:
         http.put("/v1/learners/dense", json=LEARNERS["dense"]).raise_for_status()
         before = _resident(process.pid)
         for kind in ("websocket", "silent"):
             with subprocess.Popen(
-                [sys.executable, "-m", "tests.campaigns.fuzz.idle", kind, str(process.port), str(wanted)],
+                [sys.executable, "-m", "tests.campaigns.fuzz.idle", kind, str(process.port), str(limit)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=os.environ,
@@ -214,8 +214,8 @@ def _idle(report: Report, process: Process, wanted: int, seconds: float) -> None
                 opened = json.loads(clients.stdout.readline())
                 what = {"websocket": "idle websockets", "silent": "connections that send nothing"}[kind]
                 report.counts[what, "opened"] += opened["open"]
-                if opened["open"] < wanted:
-                    report.fail(f"{what}: {opened}; {wanted} were wanted")
+                if opened["open"] < limit:
+                    report.fail(f"{what}: {opened}; {limit} were wanted")
                 if kind == "websocket":
                     each = (_resident(process.pid) - before) / max(opened["open"], 1)
                     report.figures["memory of the server for each idle websocket"] = f"{each / 1024:.1f} KiB"

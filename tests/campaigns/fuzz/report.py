@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 __all__ = ["Report", "until"]
 
-_SHOWN = 20  # of what did not hold
+_MAX_LINES = 20  # of what did not hold
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Report:
             parts = ", ".join(f"{name} {n}" for name, n in became.items())
             report.append(f"  {what:<44} {sum(became.values()):>8}  {parts}")
         report += [f"  {name:<44} {value}" for name, value in self.figures.items()]
-        report += [f"  WRONG: {item[:1000]}" for item in self.wrong[:_SHOWN]]
+        report += [f"  WRONG: {item[:1000]}" for item in self.wrong[:_MAX_LINES]]
         return report
 
 

@@ -47,8 +47,8 @@ class _Data(ABC):
             for name in ("a", "b"):
                 (await http.put(f"/learners/{name}", json=LEARNERS["dense"])).raise_for_status()
                 for step in range(3):
-                    sent = [event | {"id": f"{step}-{event['id']}"} for event in events("dense", "update")]
-                    (await http.post(f"/learners/{name}/update", json={"events": sent})).raise_for_status()
+                    body = [event | {"id": f"{step}-{event['id']}"} for event in events("dense", "update")]
+                    (await http.post(f"/learners/{name}/update", json={"events": body})).raise_for_status()
                     if step < 2:
                         (await http.post(f"/learners/{name}/snapshots")).raise_for_status()
                 request = {"events": [event | {"id": f"s-{event['id']}"} for event in events("dense", "predict")]}
@@ -214,14 +214,14 @@ async def _served(url: str) -> str:
     store: Store = await open_store(url)
     try:
         async with node(store) as engine, over(engine) as http:
-            sent = {"events": [event | {"id": f"new-{event['id']}"} for event in events("dense", "update")]}
+            body = {"events": [event | {"id": f"new-{event['id']}"} for event in events("dense", "update")]}
             labels = {"events": [event | {"id": f"s-{event['id']}"} for event in events("dense", "labels")]}
             replies: list[httpx.Response] = []
             for name in ("a", "b"):
                 path = f"/learners/{name}"
                 actual = [
                     await http.get(path),
-                    await http.post(f"{path}/update", json=sent),
+                    await http.post(f"{path}/update", json=body),
                     await http.post(f"{path}/labels", json=labels),
                     await http.post(f"{path}/predict", json={"events": events("dense", "predict")}),
                     await http.get(f"{path}/digest"),

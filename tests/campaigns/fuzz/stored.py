@@ -179,7 +179,7 @@ def _tried(report: Report, what: str, data: bytes, run: Callable[[], None]) -> b
 
 
 def records(seconds: float, seed: int = 0, count: int | None = None) -> Report:
-    """Mutated records, read and applied as by `service/engine/replica/replica.py`."""
+    """Mutated records, read and applied as by `service/engine/replica/log_follower.py`."""
     report, random = Report("records of logs"), Random(seed)
     every = subjects()
     others = [data for item in every for data in item.records.values()]
@@ -310,18 +310,18 @@ class Tally:
 
     tried: int
     refused: int  # with a message; what they were for stands where it stood, to the bit
-    taken: int  # harmless: the learner that took one is sound, shows its figures and goes on learning
+    harmless: int  # harmless: the learner that took one is sound, shows its figures and goes on learning
     wrong: list[str]
 
     @property
     def good(self) -> bool:
         """Each was refused or harmless, and most were refused."""
-        return not self.wrong and self.refused + self.taken == self.tried and self.refused > self.tried / 2
+        return not self.wrong and self.refused + self.harmless == self.tried and self.refused > self.tried / 2
 
     def __str__(self) -> str:
         return (
             f"{self.tried:,} mutated snapshots and records of logs: {self.refused:,} refused with a message and no "
-            f"trace, {self.taken:,} taken and sound, {len(self.wrong)} did not hold"
+            f"trace, {self.harmless:,} taken and sound, {len(self.wrong)} did not hold"
         )
 
 
@@ -333,9 +333,9 @@ def mutations(count: int, seed: int = 0) -> tuple[Tally, list[Report]]:
         for (what, became), n in report.counts.items():
             if what.startswith(("snapshot: ", "record: ")):  # and not what is done with it afterwards
                 actual[became] += n
-    refused, taken = actual["refused"], actual["taken"]
+    refused, harmless = actual["refused"], actual["taken"]
     wrong = [item for report in reports for item in report.wrong]
-    return Tally(refused + taken + actual["FAULT"], refused, taken, wrong), reports
+    return Tally(refused + harmless + actual["FAULT"], refused, harmless, wrong), reports
 
 
 def remembered(seconds: float, seed: int = 0, count: int | None = None) -> Report:

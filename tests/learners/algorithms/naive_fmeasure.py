@@ -31,12 +31,12 @@ def ofo_threshold(p, y):  # type: ignore[no-untyped-def]
 def omcsl(X, y, weight, *, c=2.0, learners=10, power=128, seed=0):  # type: ignore[no-untyped-def]
     """Scores, the learners' w, which of them was drawn last."""
     X = np.column_stack([X, np.ones(len(X))])
-    w, random, drawn, steps = np.zeros((learners, X.shape[1])), SplitMix(seed), 0, 0
+    w, random, draws, steps = np.zeros((learners, X.shape[1])), SplitMix(seed), 0, 0
     levels = np.arange(1, learners + 1) / (learners + 1)
     scores, calls = [], []
     for t in range(len(y)):
         values = w @ X[t]
-        scores.append(values[drawn])
+        scores.append(values[draws])
         calls.append(values >= 0)
         if weight[t] == 0:
             continue
@@ -45,8 +45,8 @@ def omcsl(X, y, weight, *, c=2.0, learners=10, power=128, seed=0):  # type: igno
         w = w + weight[t] * c / math.sqrt(steps) * np.outer(cost * (target - 1 / (1 + np.exp(-values))), X[t])
         reached = [f_measure(called, y[: t + 1]) for called in np.transpose(calls)]
         chances = np.array([(f / max(reached)) ** power if max(reached) else 1.0 for f in reached])
-        drawn = int(np.searchsorted(np.cumsum(chances), np.sum(chances) * (random.next() >> 11) / 2**53, side="right"))
-    return np.array(scores), w, drawn
+        draws = int(np.searchsorted(np.cumsum(chances), np.sum(chances) * (random.next() >> 11) / 2**53, side="right"))
+    return np.array(scores), w, draws
 
 
 def stamp(X, y, weight, *, c=1.0, level="calls", length=64):  # type: ignore[no-untyped-def]
@@ -182,13 +182,13 @@ class Budget:
                 first = 0 if self.follows else math.ceil(self.now[0][0] * 24)
                 last = 24 if units == 1 else int(before / self.unit % 1 * 24)
                 for s in range(first, last):
-                    came, usual = self.came(s), self.usual[s]
-                    self.usual[s] = came if usual is None else usual + 0.3 * (came - usual)
+                    arrivals, usual = self.arrivals(s), self.usual[s]
+                    self.usual[s] = arrivals if usual is None else usual + 0.3 * (arrivals - usual)
             self.now, self.follows = [], units == 1
         self.live = self.search()
 
-    def came(self, s):  # type: ignore[no-untyped-def]
-        return float(sum(int(gone * 24) == s for gone, _ in self.now if not math.isnan(gone)))
+    def arrivals(self, s):  # type: ignore[no-untyped-def]
+        return float(sum(int(elapsed * 24) == s for elapsed, _ in self.now if not math.isnan(elapsed)))
 
     def rest(self):  # type: ignore[no-untyped-def]
         if math.isnan(self.clock):
@@ -198,15 +198,17 @@ class Budget:
         average = 100 * self.alerts / 24 if first else sum(slots) / len(slots)
         usual = [average if first or value is None else value for value in self.usual]
         total = sum(usual)
-        gone = self.clock / self.unit % 1
-        opening = self.now[0][0] if self.now else gone
+        elapsed = self.clock / self.unit % 1
+        opening = self.now[0][0] if self.now else elapsed
 
         def between(start, stop):  # type: ignore[no-untyped-def]
             return sum(usual[s] * max(0.0, min((s + 1) / 24, stop) - max(s / 24, start)) * 24 for s in range(24))
 
-        came = sum(self.came(s) if first else min(self.came(s), 3 * usual[s] + total / 24) for s in range(24))
+        arrivals = sum(
+            self.arrivals(s) if first else min(self.arrivals(s), 3 * usual[s] + total / 24) for s in range(24)
+        )
         prior = (0.01 if first else 0.1) * total
-        return between(gone, 1.0) * (came + prior) / (between(opening, gone) + prior)
+        return between(elapsed, 1.0) * (arrivals + prior) / (between(opening, elapsed) + prior)
 
     def search(self):  # type: ignore[no-untyped-def]
         if self.rate:

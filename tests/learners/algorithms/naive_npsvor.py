@@ -28,7 +28,7 @@ def coordinate(a: float, B: float, A: float, at_rank: bool, eps: float, cap: flo
     return float(np.clip(soft, -cap, cap))
 
 
-def online(X, y, weight, *, ranks=5, C=0.25, eps=0.1, replays=4, capacity=1000, seed=0):  # type: ignore[no-untyped-def]
+def online(X, y, weight, *, ranks=5, C=0.25, C1=None, eps=0.1, replays=4, capacity=1000, seed=0):  # type: ignore[no-untyped-def]
     """Prequential values, last iterate and average (ranks, dim + 1)."""
     X = with_bias(X)
     w, average = np.zeros((ranks, X.shape[1])), np.zeros((ranks, X.shape[1]))
@@ -38,7 +38,8 @@ def online(X, y, weight, *, ranks=5, C=0.25, eps=0.1, replays=4, capacity=1000, 
     def step(x, label, cap, duals):  # type: ignore[no-untyped-def]
         for k in range(ranks):
             s = 1 if label > k + 1 else -1
-            new = coordinate(duals[k], s * (w[k] @ x), x @ x, label == k + 1, eps, cap)
+            most = cap * (C1 or C) / C if label == k + 1 else cap
+            new = coordinate(duals[k], s * (w[k] @ x), x @ x, label == k + 1, eps, most)
             w[k] += (new - duals[k]) * s * x
             duals[k] = new
 
@@ -57,19 +58,20 @@ def online(X, y, weight, *, ranks=5, C=0.25, eps=0.1, replays=4, capacity=1000, 
     return np.array(values), w, average
 
 
-def batch(X, y, weight, *, ranks=5, C=1.0, eps=0.1, bias=True, tolerance=0.1, sweeps=1000, seed=0):  # type: ignore[no-untyped-def]
+def batch(X, y, weight, *, ranks=5, C=1.0, C1=None, eps=0.1, bias=True, tolerance=0.1, sweeps=1000, seed=0):  # type: ignore[no-untyped-def]
     """Planes (ranks, dim + 1), and how often an event was shrunk: DCD-2 in the words of the module."""
-    X, caps, random = with_bias(X, float(bias)), C * weight, SplitMix(seed)
+    X, usual, random = with_bias(X, float(bias)), C * weight, SplitMix(seed)
     w, shrunk = np.zeros((ranks, X.shape[1])), 0
-    everyone = [i for i in range(len(y)) if caps[i] > 0 and X[i].any()]
+    everyone = [i for i in range(len(y)) if usual[i] > 0 and X[i].any()]
     order = list(everyone)
     for k in range(ranks):
         a, M, first, size = np.zeros(len(y)), np.inf, None, len(order)
+        caps = caps_of(y, k + 1, weight, C, C1)
         for _ in range(sweeps):
             violations, at = [], 0
             while at < size:
-                drawn = at + random.next() % (size - at)
-                order[at], order[drawn] = order[drawn], order[at]
+                index = at + random.next() % (size - at)
+                order[at], order[index] = order[index], order[at]
                 i = order[at]
                 s, at_rank = (1 if y[i] > k + 1 else -1), y[i] == k + 1
                 B = s * (w[k] @ X[i])
@@ -99,6 +101,11 @@ def batch(X, y, weight, *, ranks=5, C=1.0, eps=0.1, bias=True, tolerance=0.1, sw
                     break
                 size, M = len(order), np.inf
     return w, shrunk
+
+
+def caps_of(y: Vector, k: int, weight: Vector, C: float, C1: float | None = None) -> Vector:
+    """Return the cap of each event's dual for the plane of rank k."""
+    return weight * np.where(y == k, C if C1 is None else C1, C)
 
 
 def primal(w: Vector, X: Matrix, y: Vector, k: int, caps: Vector, eps: float) -> float:

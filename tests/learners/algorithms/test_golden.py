@@ -12,6 +12,7 @@ import pytest
 from learners import algorithms
 from learners.algorithms._scw import coefficients
 from learners.decisions import threshold
+from tests.learners.decisions.labelled_streams import as_in_the_papers
 from tests.learners.streams import as_sparse, run
 
 _DIRECTORY = Path(__file__).parent / "golden"
@@ -64,7 +65,7 @@ def test_posterior_matches_the_golden_values(name: str, sparse: bool) -> None:
 @pytest.mark.parametrize("case", _read("thresholds")["cases"], ids=lambda case: str(case["settings"]))
 def test_threshold_matches_the_golden_values(case: Any) -> None:
     document = _read("thresholds")
-    settings = threshold.Threshold.of(case["settings"])
+    settings = as_in_the_papers(**case["settings"])
     state = threshold.init(settings)
     n = len(document["y"])
     thresholds, decisions = np.empty(n), np.empty(n, dtype=np.int64)

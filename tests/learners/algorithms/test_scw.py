@@ -50,7 +50,7 @@ _wide = st.floats(1e-40, 1e68)
 )
 @example(m=0.0, v=5e-324, cap=1.0, phi=PHI)
 @example(m=-1e80, v=5e-324, cap=2.0**40, phi=PHI)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_coefficients_are_always_finite(m: float, v: float, cap: float, phi: float) -> None:
     result = coefficients(m, v, cap, phi)
     assert all(math.isfinite(value) and value >= 0 for value in result)

@@ -12,11 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.decisions import fofo_stages, threshold, threshold_kernels
-from learners.decisions.threshold import Threshold
+from learners.decisions.threshold import CAUTIOUS, Threshold
 from learners.settings import InvalidInput
 from tests.learners.algorithms import naive
 from tests.learners.algorithms import naive_fmeasure as naive_f
-from tests.learners.decisions.labelled_streams import Stream, copied, events, learnt, mixed, run, served
+from tests.learners.decisions.labelled_streams import (
+    Stream,
+    as_in_the_papers,
+    copied,
+    events,
+    learnt,
+    mixed,
+    run,
+    served,
+    undated,
+)
 from tests.learners.streams import same_bits
 
 OBJECTIVES: list[dict[str, Any]] = [
@@ -46,7 +56,7 @@ OBJECTIVES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("values", OBJECTIVES, ids=str)
 def test_matches_the_naive_version(values: dict[str, Any]) -> None:
     p, y = events(900, seed=1)
-    _, thresholds = run(Threshold(**values), p, y)
+    _, thresholds = run(as_in_the_papers(**values), p, y)
     if values["objective"] == "f1":
         expected = naive.fofo_threshold(p, y, **{name: v for name, v in values.items() if name != "objective"})
     elif values["objective"] == "f1-window":
@@ -107,16 +117,16 @@ def test_preview_equals_the_next_threshold_and_changes_nothing(values: dict[str,
 @pytest.mark.parametrize("values", OBJECTIVES, ids=str)
 def test_recording_remotely_served_events_gives_the_same_bits(values: dict[str, Any]) -> None:
     setting, stream = Threshold(**values), mixed(600, seed=6)
-    there, here = threshold.init(setting), threshold.init(setting)
+    remote, local = threshold.init(setting), threshold.init(setting)
     for start in range(0, 600, 100):
         first, later = stream.part(start, start + 40), stream.part(start + 40, start + 100)
-        for state in (there, here):
+        for state in (remote, local):
             learnt(setting, state, first)
-        predictions = served(setting, there, later)
+        predictions = served(setting, remote, later)
         for column in (later.p, predictions.decisions, later.clocks):
             column.setflags(write=False)  # as a record of the log has them
-        threshold.note(setting, here, later.p, predictions.decisions, later.clocks)
-        assert same_bits(there, here)
+        threshold.note(setting, local, later.p, predictions.decisions, later.clocks)
+        assert same_bits(remote, local)
 
 
 def test_late_labels_of_served_events_equal_immediate_labels() -> None:
@@ -225,14 +235,14 @@ def test_cost_is_minimal_by_the_bayes_rule() -> None:
     random = np.random.default_rng(0)
     p, amounts = random.random(4000), random.lognormal(1, 2, 4000)
     called = threshold.preview(setting, state, p, amounts)[1] > 0
-    lost = np.where(called, 3.0 * (1 - p), 0.5 * amounts * p)  # expected, of each event
-    assert (lost <= np.where(called, 0.5 * amounts * p, 3.0 * (1 - p)) + 1e-12).all()
+    losses = np.where(called, 3.0 * (1 - p), 0.5 * amounts * p)  # expected, of each event
+    assert (losses <= np.where(called, 0.5 * amounts * p, 3.0 * (1 - p)) + 1e-12).all()
 
 
 @pytest.mark.parametrize("values", OBJECTIVES[:8], ids=str)
 def test_starts_at_zero_and_approaches_the_optimum(values: dict[str, Any]) -> None:
     p, y = events(40_000, seed=3)
-    state, thresholds = run(Threshold(**values | ({"horizon": 40_000} if "horizon" in values else {})), p, y)
+    state, thresholds = run(as_in_the_papers(**values | ({"horizon": 40_000} if "horizon" in values else {})), p, y)
     assert thresholds[0] == 0
 
     def f1(live: float) -> float:
@@ -254,7 +264,7 @@ def test_a_young_sketch_decays_faster(memory: int | None) -> None:
 
 def test_ofo_is_half_of_the_reached_f() -> None:
     p, y = events(2000, seed=4)
-    state, thresholds = run(Threshold(objective="f1-ofo"), p, y)
+    state, thresholds = run(as_in_the_papers(objective="f1-ofo"), p, y)
     assert state.called.tolist() == [np.sum(p >= thresholds), np.sum(y[p >= thresholds] > 0)]
     assert state.live[0] == naive_f.f_measure(p >= thresholds, y) / 2
 
@@ -347,5 +357,152 @@ def test_problems_in_a_state_are_detected() -> None:
     assert wrong(called=np.array([3, 1])) == ["called"]
     assert wrong(bins=np.full((3, 256), -1.0)) == ["bins"]
     assert wrong(decided=np.array([-1])) == ["decided"]
+    assert wrong(seen=np.array([5, 3]), labels=np.array([5, 2])) == ["seen"]
     assert wrong(aim=np.array([1.5])) == ["aim"]
     assert wrong(spent=np.array([1, 2, 0])) == ["spent"]
+    assert wrong(silence=np.array([-1.0, 0.0, 0.0, 0.0, 0.0])) == ["silence"]
+    assert wrong(silence=np.array([5.0, 3.0, 0.5, 0.5, 1.5])) == ["silence"]
+
+
+# ---- Positive labels that stop arriving ------------------------------------------------------------------------------
+
+TAUGHT: list[dict[str, Any]] = [
+    {"objective": "f1"},
+    {"objective": "f1-window"},
+    {"objective": "f1-ofo"},
+    {"objective": "fbeta", "beta": 2.0},
+    {"objective": "jaccard"},
+    {"objective": "precision", "target": 0.3},
+    {"objective": "recall", "target": 0.8},
+]
+
+
+def falling(n: int, seed: int) -> Stream:
+    """Negatives alone, whose log-odds fall by 4 as those of a calibration do that learns from them."""
+    p, _ = events(n, seed, share=0.05)
+    p = np.clip(p, 1e-9, 1 - 1e-9)
+    return undated(1 / (1 + np.exp(-(np.log(p / (1 - p)) - np.linspace(0.0, 4.0, n)))), np.full(n, -1.0))
+
+
+@pytest.mark.parametrize("values", TAUGHT, ids=str)
+def test_the_share_of_alerts_stays_while_no_positive_labels_arrive(values: dict[str, Any]) -> None:
+    setting, state = Threshold(**values), threshold.init(Threshold(**values))
+    learnt(setting, state, undated(*events(20_000, 1, share=0.05)))
+    before = state.silence[2]  # of the last events: precision calls six times as many at times
+    assert state.silence[4] == 0.0
+    silent = learnt(setting, state, falling(20_000, 2)).decisions.reshape(-1, 2500).mean(axis=1)
+    assert state.silence[4] > 0.0
+    assert list(threshold.problems(setting, state)) == []
+    assert (silent > before / 2).all()
+    assert (silent < before * 2).all()
+    learnt(setting, state, undated(*events(2000, 3, share=0.05)))
+    assert state.silence[4] == 0.0
+    learnt_again, unaware = copied(state), copied(state)._replace(silence=np.zeros(5))
+    stream = undated(*events(3000, 4, share=0.05))
+    assert (
+        learnt(setting, learnt_again, stream).thresholds.tobytes()
+        == learnt(setting, unaware, stream).thresholds.tobytes()
+    )
+
+
+@pytest.mark.parametrize(
+    "values", [{"objective": "fpr", "target": 0.05}, {"objective": "fixed", "value": 0.2}], ids=str
+)
+def test_objectives_without_positives_go_on_in_a_silence(values: dict[str, Any]) -> None:
+    setting, state = Threshold(**values), threshold.init(Threshold(**values))
+    learnt(setting, state, undated(*events(20_000, 1, share=0.05)))
+    unaware, stream = copied(state), falling(2000, 2)
+    unaware.silence[0] = -1e6  # a silence that is not noticed
+    assert learnt(setting, state, stream).thresholds.tobytes() == learnt(setting, unaware, stream).thresholds.tobytes()
+    assert state.silence[4] > 0.0
+
+
+def test_positive_labels_in_batches_are_no_silence() -> None:
+    setting, state = Threshold(), threshold.init(Threshold())
+    p, _ = events(2000, 1, share=0.05)
+    for i in range(20):
+        learnt(setting, state, undated(p, np.full(2000, -1.0)))
+        assert state.silence[4] == 0.0, i
+        learnt(setting, state, undated(p[:100], np.ones(100)))
+    assert state.silence[1] == 2001
+
+
+def test_a_change_of_objective_in_a_silence_keeps_to_the_share() -> None:
+    was, now, fixed = Threshold(), Threshold("recall", target=0.8), Threshold("fixed", value=0.2)
+    state = threshold.init(was)
+    learnt(was, state, undated(*events(20_000, 1, share=0.05)))
+    learnt(was, state, falling(2000, 2))
+    changed = threshold.change_settings(was, now, state)
+    assert changed.live[0] == threshold.change_settings(was, was, state).live[0]
+    assert threshold.change_settings(was, fixed, state).live[0] == 0.2
+
+
+def test_without_alerts_before_a_silence_there_is_no_share_to_keep() -> None:
+    rare, setting = Threshold("fixed", value=1.0), Threshold("precision", target=0.3)
+    state = threshold.init(rare)
+    learnt(rare, state, undated(*events(20_000, 1, share=0.05)))
+    state = threshold.change_settings(rare, setting, state)
+    unaware, stream = copied(state), falling(2000, 2)
+    unaware.silence[0] = -1e6
+    assert learnt(setting, state, stream).thresholds.tobytes() == learnt(setting, unaware, stream).thresholds.tobytes()
+
+
+def test_a_share_of_alerts_is_estimated_only_in_states_that_have_none() -> None:
+    setting, state = Threshold("fixed", value=1.0), threshold.init(Threshold("fixed", value=1.0))
+    for stream in (undated(*events(1000, 1)), undated(*events(1000, 2))):
+        served(setting, state, stream)
+        before = copied(state)
+        threshold.resume(state)
+        assert same_bits(before, state)
+        learnt(setting, state, stream)
+    alerts, state = Threshold("f1-window"), threshold.init(Threshold("f1-window"))
+    stream = undated(*events(20_000, 1, share=0.05))
+    learnt(alerts, state, stream)
+    state.silence[:] = 0.0
+    threshold.resume(state)
+    assert state.silence[2] == state.silence[3] == pytest.approx((stream.p >= state.live[0]).mean(), rel=0.1)
+
+
+# ---- Few positive labels ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.002, 0.02, 0.3])
+@pytest.mark.parametrize("objective", CAUTIOUS)
+@pytest.mark.parametrize("late", [False, True], ids=["labels at once", "labels later"])
+def test_few_events_are_alerts_until_positive_labels_are_known(objective: str, share: float, late: bool) -> None:
+    target = {"target": 0.5} if objective in ("precision", "recall") else {}
+    setting = Threshold(objective, **target)  # type: ignore[arg-type]
+    n = int(14 / share)
+    stream, later = undated(*events(n, 1, share=share)), undated(*events(n, 2, share=share))
+    assert np.sum(stream.y > 0) < 20
+    state = threshold.init(setting)
+    alerts = learnt(setting, state, stream).decisions
+    if late:
+        alerts = np.concatenate([alerts, served(setting, state, later).decisions])
+    assert threshold.paced(setting, state)
+    limits = np.maximum(0.05, 10 * 20 / (np.arange(len(alerts)) + 200))
+    assert np.all(np.cumsum(alerts) <= np.cumsum(limits) + 9)
+    learnt(setting, state, undated(*events(int(100 / share), 3, share=share)))
+    assert not threshold.paced(setting, state)
+    before, other = copied(state), as_in_the_papers(objective=objective, **target)
+    assert same_bits(learnt(setting, state, later), learnt(other, before, later))  # type: ignore[arg-type]
+
+
+def test_positive_labels_that_come_first_raise_no_limit() -> None:
+    setting = Threshold("f1-window")
+    state = threshold.init(setting)
+    p, y = events(4000, 1, share=0.02)
+    served(setting, state, undated(p, y))
+    late = undated(p[y > 0], y[y > 0])._replace(decided=np.zeros(np.sum(y > 0), dtype=np.bool_))
+    learnt(setting, state, late.part(0, 19))
+    assert served(setting, state, undated(*events(4000, 2, share=0.02))).decisions.mean() < 0.06
+
+
+def test_labels_stay_known_when_the_model_is_fitted_anew() -> None:
+    setting = Threshold("f1-window")
+    state = threshold.init(setting)
+    learnt(setting, state, undated(*events(2000, 1)))
+    fitted = threshold.restart(setting, state)
+    assert (fitted.seen.sum(), fitted.labels.sum()) == (0, 2000)
+    assert list(threshold.problems(setting, fitted)) == []
+    assert not threshold.paced(setting, fitted)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from learners.decisions import threshold
 from learners.decisions.threshold import Threshold
 from learners.numerics.arrays import Vector
-from tests.learners.decisions.labelled_streams import events, learnt, run, undated
+from tests.learners.decisions.labelled_streams import as_in_the_papers, events, learnt, run, undated
 
 
 @pytest.mark.parametrize("target", [0.1, 0.3])
@@ -72,7 +72,7 @@ def test_only_events_relevant_to_the_target_move_the_aim() -> None:
         ("precision", 0.4): [0, 0.4, 0, 0.4 - 1],
     }
     for (objective, target), expected in steps.items():
-        setting = Threshold(objective, target=target)  # type: ignore[arg-type]
+        setting = as_in_the_papers(objective=objective, target=target)
         for i in range(4):
             state = threshold.init(setting)
             assert state.aim[0] == target
@@ -81,7 +81,7 @@ def test_only_events_relevant_to_the_target_move_the_aim() -> None:
             back = 0.95 if objective == "precision" and state.aim[0] > target else 1.0
             assert state.aim[0] - target == pytest.approx(0.005 * expected[i] * back, rel=0.06, abs=1e-15)
     for objective, target, step in (("fpr", 0.008, 0.002), ("recall", 0.996, 0.001), ("recall", 1.0, 0.0)):
-        setting = Threshold(objective, target=target)  # type: ignore[arg-type]
+        setting = as_in_the_papers(objective=objective, target=target)
         state = threshold.init(setting)
         state.live[0] = 0.5
         learnt(setting, state, undated(p, y).part(1, 4) if objective == "fpr" else undated(p, y).part(2, 3))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners.features.column_map import ColumnMap, OneHot, Renumbered, capacity_for, columns_of
+from learners.features.column_map import ColumnMap, NamedColumns, OneHot, RenumberedColumns, capacity_for, columns_of
 from learners.features.feature_kinds import Dense, SparseColumns
 from learners.features.named import Field, Named, Table
 from learners.numerics.arrays import Matrix, Sparse
@@ -52,14 +52,14 @@ def same(a: dict[str, Any], b: dict[str, Any]) -> bool:
 
 def test_each_feature_kind_has_its_stage() -> None:
     kinds = (Dense(dim=3), TABLE, Named(bits=4), SparseColumns(dim=3))
-    assert [type(columns_of(features)) for features in kinds] == [ColumnMap, OneHot, Renumbered, Renumbered]
+    assert [type(columns_of(features)) for features in kinds] == [ColumnMap, OneHot, NamedColumns, RenumberedColumns]
 
 
 def test_dense_rows_pass_unchanged() -> None:
     stage = columns_of(Dense(dim=3))
     X = np.ones((2, 3))
     assert stage.learn(X) is X
-    assert stage.look(X) is X
+    assert stage.transform(X) is X
     assert (stage.dim, stage.used, stage.state()) == (3, 3, {})
     assert stage.scaled().tolist() == [True] * 3
     assert stage.frozen() is stage
@@ -102,7 +102,9 @@ def test_one_hot_equals_the_naive_version(batches: list[list[tuple[float, ...]]]
     for batch in batches:
         X = np.array(batch)
         for i in range(len(X)):  # looked at one by one: each as if it came next
-            np.testing.assert_array_equal(stage.look(X[i : i + 1]), one_hot(X[i : i + 1], categories, moving=False))
+            np.testing.assert_array_equal(
+                stage.transform(X[i : i + 1]), one_hot(X[i : i + 1], categories, moving=False)
+            )
         np.testing.assert_array_equal(stage.learn(X), one_hot(X, categories, moving=True))
         assert stage.category_counts.tolist() == [0, len(categories["b"]), len(categories["c"]), 0]
 
@@ -129,11 +131,11 @@ def test_previewing_a_table_changes_nothing_and_a_frozen_stage_stays() -> None:
     before = {name: array.copy() for name, array in stage.state().items()}
     new = np.array([[0.0, 7.0, 9.0, 1.0]])
     frozen = stage.frozen()
-    first = stage.look(new)
+    first = stage.transform(new)
     assert same(stage.state(), before)
     np.testing.assert_array_equal(first, stage.learn(new))  # the place it would get
     stage.learn(np.array([[0.0, 1.0, 9.0, 1.0]]))
-    np.testing.assert_array_equal(frozen.look(np.array([[0.0, 1.0, 9.0, 1.0]])), first)
+    np.testing.assert_array_equal(frozen.transform(np.array([[0.0, 1.0, 9.0, 1.0]])), first)
     assert same(frozen.state(), before)
 
 
@@ -158,13 +160,13 @@ sparse_rows = st.lists(st.dictionaries(keys, st.floats(-9, 9), max_size=8), max_
 @given(st.lists(sparse_rows, min_size=1, max_size=5))
 @HALF
 def test_renumbering_matches_a_dict(batches: list[list[dict[int, float]]]) -> None:
-    stage = Renumbered(TWO_TO_24)
+    stage = RenumberedColumns(TWO_TO_24)
     places: dict[int, int] = {}
     for batch in batches:
         before = {name: array.copy() for name, array in stage.state().items()}
         unknown = 2**62
         seen = [sorted((places.get(column, unknown), column, x) for column, x in row.items()) for row in batch]
-        looked = stage.look(sparse(batch))
+        looked = stage.transform(sparse(batch))
         assert rows_of(looked) == [[(-1 if at == unknown else at, x) for at, _, x in row] for row in seen]
         assert same(stage.state(), before)
         learnt = stage.learn(sparse(batch))
@@ -180,9 +182,9 @@ def test_renumbering_matches_a_dict(batches: list[list[dict[int, float]]]) -> No
 @HALF
 def test_preview_gives_the_same_column_order_as_learning(past: list[dict[int, float]], row: dict[int, float]) -> None:
     """The sum of squares over a row is then the same to the bit, known columns or not."""
-    stage = Renumbered(TWO_TO_24)
+    stage = RenumberedColumns(TWO_TO_24)
     stage.learn(sparse(past))
-    looked, learnt = stage.look(sparse([row])), stage.learn(sparse([row]))
+    looked, learnt = stage.transform(sparse([row])), stage.learn(sparse([row]))
     assert isinstance(looked, Sparse)
     assert isinstance(learnt, Sparse)
     assert looked.data.tobytes() == learnt.data.tobytes()
@@ -194,7 +196,7 @@ def test_thousands_of_columns_in_any_batching() -> None:
     random = np.random.default_rng(0)
     pool = random.choice(2**24, 3000, replace=False)
     rows = sparse([dict.fromkeys(random.choice(pool, 12, replace=False).tolist(), 1.0) for _ in range(600)])
-    full, cut = Renumbered(TWO_TO_24), Renumbered(TWO_TO_24)
+    full, cut = RenumberedColumns(TWO_TO_24), RenumberedColumns(TWO_TO_24)
     together = full.learn(rows)
     parts = [cut.learn(piece(rows, start, stop)) for start, stop in pairwise([0, 1, 2, 50, 50, 51, 300, 600])]
     assert rows_of(together) == [row for part in parts for row in rows_of(part)]
@@ -205,19 +207,19 @@ def test_thousands_of_columns_in_any_batching() -> None:
 
 @pytest.mark.parametrize("size", [63, 64, 65, 66, 1000])
 def test_long_rows_are_sorted_like_short_ones(size: int) -> None:
-    stage, random = Renumbered(TWO_TO_24), np.random.default_rng(size)
+    stage, random = RenumberedColumns(TWO_TO_24), np.random.default_rng(size)
     order = random.permutation(size - 9).tolist()
     stage.learn(sparse([{column: 1.0} for column in order]))
     values = random.normal(size=size).tolist()
     pairs = [(place, values[column]) for place, column in enumerate(order)]
     new = list(zip(range(size - 9, size), values[-9:], strict=True))
     row = sparse([dict(enumerate(values))])
-    assert rows_of(stage.look(row)) == [pairs + [(-1, value) for _, value in new]]
+    assert rows_of(stage.transform(row)) == [pairs + [(-1, value) for _, value in new]]
     assert rows_of(stage.learn(row)) == [pairs + new]
 
 
 def test_few_possible_columns_need_little_memory() -> None:
-    stage = Renumbered(SparseColumns(dim=3))
+    stage = RenumberedColumns(SparseColumns(dim=3))
     for _ in range(50):
         stage.learn(sparse([{0: 1.0, 2: 1.0}] * 50))
     assert (stage.used, stage.dim) == (2, 64)
@@ -228,22 +230,22 @@ def test_a_restored_stage_continues_identically() -> None:
     random = np.random.default_rng(1)
     rows = sparse([dict.fromkeys(random.choice(5000, 9, replace=False).tolist(), 1.0) for _ in range(300)])
     for events_before in (0, 1, 200):
-        stage, other = Renumbered(TWO_TO_24), Renumbered(TWO_TO_24)
+        stage, other = RenumberedColumns(TWO_TO_24), RenumberedColumns(TWO_TO_24)
         stage.learn(piece(rows, 0, events_before))
         other.learn(piece(rows, 200, 300))
         other.restore(stage.state())
-        assert rows_of(other.look(rows)) == rows_of(stage.look(rows))
+        assert rows_of(other.transform(rows)) == rows_of(stage.transform(rows))
         assert rows_of(other.learn(rows)) == rows_of(stage.learn(rows))
         assert same(other.state(), stage.state())
 
 
 def test_a_frozen_stage_stays_unchanged() -> None:
-    stage = Renumbered(TWO_TO_24)
+    stage = RenumberedColumns(TWO_TO_24)
     stage.learn(sparse([{5: 1.0}]))
     frozen = stage.frozen()
     for columns in ([4], range(1000)):  # the index inserts a single column, and is rebuilt for many
         stage.learn(sparse([dict.fromkeys(columns, 1.0)]))
-        assert rows_of(frozen.look(sparse([{4: 2.0, 5: 3.0}]))) == [[(0, 3.0), (-1, 2.0)]]
+        assert rows_of(frozen.transform(sparse([{4: 2.0, 5: 3.0}]))) == [[(0, 3.0), (-1, 2.0)]]
         assert (frozen.used, frozen.dim) == (1, 64)
 
 
@@ -260,7 +262,7 @@ def test_the_capacity_depends_on_the_count_and_grows_in_small_steps() -> None:
 
 @pytest.mark.parametrize("columns", [8, 128, 129])
 def test_the_index_is_at_most_half_full(columns: int) -> None:
-    stage = Renumbered(TWO_TO_24)
+    stage = RenumberedColumns(TWO_TO_24)
     for column in range(columns):
         stage.learn(sparse([{column: 1.0}]))
         assert 2 * stage.used <= len(stage._keys)

@@ -24,7 +24,7 @@ def outcome(values: Any) -> Any:
 
 
 @given(st.lists(st.sampled_from([0.0, -0.0, 1.5, 1e15, 2e15, -1.0, 1e-300, 7.0]), max_size=5), st.booleans())
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_costs_of_an_array_equal_those_of_event_lists(column: list[float], single: bool) -> None:
     X = np.zeros((len(column), 2), dtype=np.float32 if single else np.float64)
     X[:, 1] = column

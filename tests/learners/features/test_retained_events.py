@@ -9,19 +9,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from learners.features.retained_events import Retained
+from learners.features.retained_events import EventWindow
 from learners.numerics.arrays import Rows, Sparse, Vector
 from tests.learners.streams import as_sparse, piece
 
 DIM = 3
-REPRODUCIBLY = settings(max_examples=80)
+REPRODUCIBLY = settings(max_examples=40)
 KINDS = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 
 Event = tuple[list[float], float, float]  # a dense row, its label and weight
 
 
-class Lists:
-    """The same, slow and plain: one event at a time, the oldest out while there are too many."""
+class NaiveEventWindow:
+    """A naive reference: one event at a time; the oldest leaves while there are too many."""
 
     def __init__(self, window: int, most: int, sparse: bool) -> None:
         self.window, self.most, self.sparse = window, most, sparse
@@ -46,7 +46,7 @@ def arrays(rows: Rows) -> list[Any]:
     return list(rows) if isinstance(rows, Sparse) else [rows]
 
 
-def same(retained: Retained, events: list[Event], sparse: bool) -> bool:
+def equals(retained: EventWindow, events: list[Event], sparse: bool) -> bool:
     rows, y, weight = columns_of(events, sparse)
     actual = [*arrays(retained.rows()), retained.labels(), retained.weights()]
     expected = [*arrays(rows), y, weight]
@@ -56,20 +56,20 @@ def same(retained: Retained, events: list[Event], sparse: bool) -> bool:
     )
 
 
-def retained_events(window: int, most: int, sparse: bool) -> Retained:
-    return Retained(window, most, None if sparse else DIM)
+def retained_events(window: int, most: int, sparse: bool) -> EventWindow:
+    return EventWindow(window, most, None if sparse else DIM)
 
 
-def restored(retained: Retained) -> Retained:
+def restored(retained: EventWindow) -> EventWindow:
     state = {name: array.copy() for name, array in retained.state().items()}
-    copy = Retained(retained.window, retained.most, retained.dim)
+    copy = EventWindow(retained.window, retained.most, retained.dim)
     assert {name: array.shape for name, array in state.items()} == copy.shapes(state)
     assert not len(copy)
     copy.restore(state)
     return copy
 
 
-def same_state(a: Retained, b: Retained) -> bool:
+def same_state(a: EventWindow, b: EventWindow) -> bool:
     first, other = a.state(), b.state()
     return first.keys() == other.keys() and all(
         first[name].dtype == other[name].dtype
@@ -79,7 +79,7 @@ def same_state(a: Retained, b: Retained) -> bool:
     )
 
 
-def allocated(retained: Retained) -> int:
+def allocated(retained: EventWindow) -> int:
     """Numbers of the rows that there is memory for."""
     return retained._values.room * (retained.dim or 1)
 
@@ -103,15 +103,15 @@ def test_matches_plain_lists(sparse: bool, batches: list[list[Event]], window: i
     retained, one_by_one, lists = (
         retained_events(window, most, sparse),
         retained_events(window, most, sparse),
-        Lists(window, most, sparse),
+        NaiveEventWindow(window, most, sparse),
     )
     for batch in batches:
         retained.learn(*columns_of(batch, sparse))
         for item in batch:
             lists.learn(item)
             one_by_one.learn(*columns_of([item], sparse))
-            assert same(one_by_one, lists.events, sparse)
-        assert same(retained, lists.events, sparse)
+            assert equals(one_by_one, lists.events, sparse)
+        assert equals(retained, lists.events, sparse)
         assert same_state(retained, one_by_one)
         assert same_state(retained, restored(retained))
         one_by_one = restored(one_by_one)  # continues like the original
@@ -124,13 +124,13 @@ def test_long_streams_match_plain_lists(sparse: bool) -> None:
     y, weight, rows = np.sign(random.normal(size=5000)), random.random(5000), as_sparse(X) if sparse else X
     events = list(zip(X.tolist(), y.tolist(), weight.tolist(), strict=True))
     for window, most in ((300, 10**6), (10**6, 500), (150, 270)):
-        retained, lists, start = retained_events(window, most, sparse), Lists(window, most, sparse), 0
+        retained, lists, start = retained_events(window, most, sparse), NaiveEventWindow(window, most, sparse), 0
         for size in [*random.integers(0, 40, 100).tolist(), 700, 1, 900, 3]:
             stop = start + size
             retained.learn(piece(rows, start, stop), y[start:stop], weight[start:stop])
             for event in events[start:stop]:
                 lists.learn(event)
-            assert same(retained, lists.events, sparse)
+            assert equals(retained, lists.events, sparse)
             start = stop
 
 
@@ -141,13 +141,13 @@ def test_retained_events_are_copies(sparse: bool) -> None:
     retained.learn(*columns)
     for array in [*arrays(columns[0]), *columns[1:]]:
         array[:] = 9
-    assert same(retained, [FULL, HALF], sparse)
+    assert equals(retained, [FULL, HALF], sparse)
     state = {name: array.copy() for name, array in retained.state().items()}
     copy = retained_events(5, 100, sparse)
     copy.restore(state)
     for array in state.values():
         array[:] = 9
-    assert same(copy, [FULL, HALF], sparse)
+    assert equals(copy, [FULL, HALF], sparse)
 
 
 @KINDS
@@ -159,7 +159,7 @@ def test_rows_may_start_anywhere_in_their_array(sparse: bool) -> None:
         retained.learn(rows, y[1:], weight[1:])
     else:
         retained.learn(rows[1:], y[1:], weight[1:])
-    assert same(retained, [FULL, EMPTY, FULL], sparse)
+    assert equals(retained, [FULL, EMPTY, FULL], sparse)
 
 
 @KINDS
@@ -167,11 +167,11 @@ def test_clear_removes_all_events(sparse: bool) -> None:
     retained = retained_events(50, 1000, sparse)
     retained.learn(*columns_of([FULL] * 80, sparse))
     retained.clear()
-    assert same(retained, [], sparse)
+    assert equals(retained, [], sparse)
     assert same_state(retained, retained_events(50, 1000, sparse))
     assert allocated(retained) == 0
     retained.learn(*columns_of([HALF, FULL], sparse))
-    assert same(retained, [HALF, FULL], sparse)
+    assert equals(retained, [HALF, FULL], sparse)
 
 
 @KINDS
@@ -187,7 +187,7 @@ def test_memory_is_at_most_twice_the_retained_events(sparse: bool, window: int, 
 
 
 def test_memory_depends_on_the_retained_events_and_not_on_the_window() -> None:
-    retained = Retained(10**9, 10**12, DIM)
+    retained = EventWindow(10**9, 10**12, DIM)
     retained.learn(*columns_of([FULL] * 50, False))
     assert allocated(retained) <= 64 * 2 * DIM
 
@@ -227,7 +227,7 @@ def test_shapes_of_impossible_sizes_are_empty(sizes: list[int]) -> None:
 
 def test_an_oversized_row_is_retained_alone() -> None:
     for dim, rows in ((None, as_sparse(np.ones((4, 50)))), (50, np.ones((4, 50)))):
-        retained = Retained(10, 20, dim)
+        retained = EventWindow(10, 20, dim)
         retained.learn(rows, np.array([1.0, 2.0, 3.0, 4.0]), np.ones(4))
         assert retained.labels().tolist() == [4.0]
         assert allocated(retained) <= 128 * (dim or 1)

@@ -112,9 +112,9 @@ def test_preview_equals_learning_and_changes_nothing(kind: Any, as_rows: Any, cl
     for i in range(30):
         event = piece(rows, i, i + 1)
         before = [array.copy() for array in state]
-        looked = scaling.look(options, state, event, every)
+        looked = scaling.transform(options, state, event, every)
         assert all(a.tobytes() == b.tobytes() for a, b in zip(state, before, strict=True))
-        together = scaling.look(options, state, piece(rows, i, 30), every)  # none knows of the one before it
+        together = scaling.transform(options, state, piece(rows, i, 30), every)  # none knows of the one before it
         learnt = scaling.learn(options, state, event, every)
         assert parts_of(looked)[0].tobytes() == parts_of(learnt)[0].tobytes()
         assert parts_of(together)[0].ravel()[: parts_of(learnt)[0].size].tobytes() == parts_of(learnt)[0].tobytes()
@@ -217,7 +217,7 @@ def test_unknown_columns_have_no_weight_but_count_in_a_norm() -> None:
     ):
         options = Scaling(kind)  # type: ignore[arg-type]
         state = scaling.init(options, 1)
-        assert parts_of(scaling.look(options, state, rows, every))[0].tolist() == pytest.approx(expected)
+        assert parts_of(scaling.transform(options, state, rows, every))[0].tolist() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("settings_", [{"kind": "minmax"}, {"clip": 0}, {"clip": -1.0}, {"clip": math.inf}, {"odd": 1}])

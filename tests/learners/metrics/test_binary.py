@@ -1,4 +1,4 @@
-"""The live figures as a whole: each part sees each event, and all of them are the same however the stream is cut."""
+"""The live metrics as a whole: each part sees each event, and all of them are the same however the stream is cut."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_stream_statistics_come_from_clocks_and_served_events() -> None:
     assert document["served"] == {"events": 4, "labelled": 2, "alert_rate": 0.25}
     assert (document["duplicates"], document["corrections"], document["assumed"]) == (5, 0, 1)
     assert document["clock"] == metrics.clock == 40.0
-    assert document["settings"] == {"beta": 1.0, "max_fpr": 0.05, "k": 100}
+    assert document["settings"] == {"beta": 1.0, "max_fpr": 0.05, "k": 100, "segments": []}
     window = document["window"]
     assert window["auc"] == 1.0  # NaN counts as 0
     assert (window["label_delay_median"], window["label_coverage"]) == (19.0, 0.5)
@@ -193,10 +193,10 @@ def test_a_history_point_has_the_metrics_right_after_its_event() -> None:
     assert [(point["served"], point["events"]) for point in history["points"]] == steps
     for point in history["points"][first // 64 :]:
         now = point["events"]
-        there = BinaryMetrics(100, 200.0, SETTINGS)
-        there.serve(served.hashes, served.scores, None, served.decisions, np.full(len(served.y), np.nan))
-        learn(there, events.part(0, now))
-        document = there.view().as_json()
+        restored = BinaryMetrics(100, 200.0, SETTINGS)
+        restored.serve(served.hashes, served.scores, None, served.decisions, np.full(len(served.y), np.nan))
+        learn(restored, events.part(0, now))
+        document = restored.view().as_json()
         window = document["window"]
         assert list(point) == list(HISTORY_COLUMNS)
         same = [name for name in HISTORY_COLUMNS if name in window and name != "events"]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn import metrics as sk
 
 from learners.metrics import definitions
-from learners.metrics.curves import HISTOGRAM_BINS, curves, thinned
+from learners.metrics.curves import HISTOGRAM_BINS, curves, thin
 from learners.metrics.definitions import EPSILON, RELIABILITY_BINS, MetricSettings, Undefined
 from learners.metrics.ranking import ranking_figures
 from learners.settings import InvalidInput
@@ -25,16 +25,16 @@ RANKED = ("auc", "auc_interval", "average_precision", "partial_auc", "ks", "reca
 
 
 def ranked(
-    label: NDArray[np.bool_], scores: NDArray[np.float64], chosen: MetricSettings
+    label: NDArray[np.bool_], scores: NDArray[np.float64], metric_settings: MetricSettings
 ) -> tuple[dict[str, Any], dict[str, str]]:
     undefined = Undefined("window", {})
-    result = ranking_figures(np.sort(scores[~label]), np.sort(scores[label]), chosen, undefined)
+    result = ranking_figures(np.sort(scores[~label]), np.sort(scores[label]), metric_settings, undefined)
     return result, undefined.reasons
 
 
-def check(label: NDArray[np.bool_], scores: NDArray[np.float64], chosen: MetricSettings) -> None:
-    actual, reasons = ranked(label, scores, chosen)
-    expected = exact_figures(label, scores, np.full(len(label), 0.5), label, chosen)
+def check(label: NDArray[np.bool_], scores: NDArray[np.float64], metric_settings: MetricSettings) -> None:
+    actual, reasons = ranked(label, scores, metric_settings)
+    expected = exact_figures(label, scores, np.full(len(label), 0.5), label, metric_settings)
     assert tuple(actual) == RANKED
     for name, value in actual.items():
         assert (value is None) == (expected[name] is None) == (f"/window/{name}" in reasons), name
@@ -47,7 +47,7 @@ def check(label: NDArray[np.bool_], scores: NDArray[np.float64], chosen: MetricS
     st.sampled_from([1e-9, 0.05, 0.1, 0.3, 1 / 3, 0.5, 0.999, 1.0]),
     st.integers(1, 20),
 )
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_one_merge_gives_the_metrics_of_the_definitions(rows: list[tuple[int, bool]], max_fpr: float, k: int) -> None:
     label = np.array([flag for _, flag in rows], dtype=np.bool_)
     check(label, np.array([float(level) for level, _ in rows]), MetricSettings(max_fpr=max_fpr, k=k))
@@ -90,7 +90,7 @@ def test_mcc_of_counts_with_products_beyond_integer_range() -> None:
 
 
 @given(st.lists(st.floats(0, 63, allow_subnormal=True), max_size=40), st.randoms(use_true_random=False))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_added_values_are_removed_exactly(numbers: list[float], random: Any) -> None:
     sums = np.zeros(2, dtype=np.int64)
     for x in numbers:
@@ -127,7 +127,7 @@ def test_out_of_range_settings_are_refused(bad: dict[str, float]) -> None:
 # Curves
 
 
-def drawn(label: NDArray[np.bool_], scores: NDArray[np.float64], points: int = 200) -> dict[str, Any]:
+def curve(label: NDArray[np.bool_], scores: NDArray[np.float64], points: int = 200) -> dict[str, Any]:
     called = scores >= 0
     bins = np.zeros((2, RELIABILITY_BINS), dtype=np.int64)
     bins[:, 3] = (~label).sum(), label.sum()
@@ -142,7 +142,7 @@ def test_curve_points_equal_those_of_scikit_learn(digits: int) -> None:
     random = np.random.default_rng(0)
     label = random.random(2000) < 0.2
     scores = np.round(random.normal(size=2000) + label, digits)
-    result = drawn(label, scores, 50)
+    result = curve(label, scores, 50)
     roc, pr = result["roc"], result["precision_recall"]
     fpr, tpr, thresholds = sk.roc_curve(label, scores, drop_intermediate=False)
     every = {(a, b, c) for a, b, c in zip(fpr.tolist(), tpr.tolist(), thresholds.tolist(), strict=True)}
@@ -165,7 +165,7 @@ def test_curve_points_equal_those_of_scikit_learn(digits: int) -> None:
 def test_thinning_keeps_the_corners() -> None:
     x = np.concatenate([np.zeros(100), np.linspace(0, 0.5, 100), np.full(50, 0.5), np.linspace(0.5, 1, 100)])
     y = np.concatenate([np.linspace(0, 0.6, 100), np.full(100, 0.6), np.linspace(0.6, 1, 50), np.ones(100)])
-    thinned_points = thinned(x, y, 200)
+    thinned_points = thin(x, y, 200)
     assert list(zip(x[thinned_points], y[thinned_points], strict=True)) == [
         (0, 0),
         (0, 0.6),
@@ -173,15 +173,15 @@ def test_thinning_keeps_the_corners() -> None:
         (0.5, 1),
         (1, 1),
     ]
-    assert thinned(x, y, 2).tolist() == [0, 349]
-    assert thinned(np.zeros(9), np.zeros(9), 5).tolist() == [0, 8]  # a curve that ends where it began
+    assert thin(x, y, 2).tolist() == [0, 349]
+    assert thin(np.zeros(9), np.zeros(9), 5).tolist() == [0, 8]  # a curve that ends where it began
 
 
 def test_score_bins_contain_every_event_once() -> None:
     random = np.random.default_rng(1)
     label = random.random(500) < 0.3
     scores = random.normal(size=500)
-    histogram = drawn(label, scores)["histogram"]
+    histogram = curve(label, scores)["histogram"]
     for name, part in (("negative", scores[~label]), ("positive", scores[label])):
         expected = np.histogram(part, bins=HISTOGRAM_BINS, range=(scores.min(), scores.max()))[0]
         assert sum(histogram[name]) == len(part)
@@ -199,7 +199,7 @@ def test_curves_of_abnormal_scores_are_finite(scores: list[float], kind: str) ->
     label = np.array(
         [kind == "positives" or (kind == "both" and i % 2 == 0) for i in range(len(scores))], dtype=np.bool_
     )
-    result = drawn(label, np.array(scores, dtype=np.float64))
+    result = curve(label, np.array(scores, dtype=np.float64))
     json.dumps(result, allow_nan=False)
     assert sum(result["histogram"]["negative"]) + sum(result["histogram"]["positive"]) == len(scores)
     assert result["histogram"]["edges"] == sorted(result["histogram"]["edges"])
@@ -209,7 +209,7 @@ def test_curves_of_abnormal_scores_are_finite(scores: list[float], kind: str) ->
 
 def test_calibration_curve_and_operating_point() -> None:
     label = np.arange(10) < 4
-    result = drawn(label, np.where(np.arange(10) % 2, 1.0, -1.0))
+    result = curve(label, np.where(np.arange(10) % 2, 1.0, -1.0))
     assert result["reliability"]["count"] == [0, 0, 0, 10, *[0] * 11]
     assert result["reliability"]["mean_probability"][3] == pytest.approx(0.22)
     assert result["reliability"]["share_positive"] == [None] * 3 + [0.4] + [None] * 11
@@ -217,4 +217,4 @@ def test_calibration_curve_and_operating_point() -> None:
     assert result["confusion"] == {"tp": 2, "fp": 3, "tn": 3, "fn": 2}
     assert result["operating_point"] == {"fpr": 0.5, "tpr": 0.5, "precision": 0.4}
     with pytest.raises(ValueError, match="2"):
-        drawn(label, np.zeros(10), points=1)
+        curve(label, np.zeros(10), points=1)

@@ -163,7 +163,7 @@ def test_rows_of_served_events_have_a_position_among_the_labelled_events() -> No
     st.none() | st.sampled_from([1e-320, 1e-3, 1.0, 10.0, 25.0, 64.0, 1e3, 1e308, math.inf]) | st.floats(0.5, 500),
     st.sampled_from(["events", "clock"]),
 )
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_points_are_selected_by_axis_and_range(count: int, start: Any, stop: Any, step: Any, by: Any) -> None:
     view = filled(count).view()
     expected = [
@@ -242,28 +242,31 @@ def test_frozen_rows_stay_unchanged() -> None:
     assert history.view().points()[-1]["events"] == 650
 
 
-@pytest.mark.parametrize(
-    ("name", "place", "value", "detail"),
-    [
-        ("count", 0, -1, "expected 0"),
-        ("count", 0, 2**60, "expected 0"),
-        ("count", 0, 64, "needs 1 levels"),
-        ("count", 0, 200, "needs 3 levels"),
-        ("rows", 0, 5.0, "steps in level 0"),
-        ("rows", 4 * (ROWS + 1), math.nan, "steps in level 1"),
-        ("rows", 4 * 7 + 2, 1.0, "steps in level 0"),
-        ("rows", 3, math.inf, "infinite"),
-        ("rows", 4 * 7 + 1, 1e9, "clock that goes back"),
-        ("rows", 4 * 7 + 1, math.nan, "clock that goes back"),
-    ],
-)
-def test_impossible_states_are_detected(name: str, place: int, value: float, detail: str) -> None:
+IMPOSSIBLE = [  # array, place and value; tests of wording have the sentences
+    ("count", 0, -1),
+    ("count", 0, 2**60),
+    ("count", 0, 64),
+    ("count", 0, 200),
+    ("rows", 0, 5.0),
+    ("rows", 4 * (ROWS + 1), math.nan),
+    ("rows", 4 * 7 + 2, 1.0),
+    ("rows", 3, math.inf),
+    ("rows", 4 * 7 + 1, 1e9),
+    ("rows", 4 * 7 + 1, math.nan),
+]
+
+
+def impossible(name: str, place: int, value: float) -> list[tuple[str, str]]:
+    """Return the problems of 100 rows with another value in one place."""
     history = filled(100)
     state = {key: array.copy() for key, array in history.state().items()}
     state[name].reshape(-1)[place] = value
-    ((wrong, why),) = history.problems(state)
-    assert wrong == name
-    assert detail in why
+    return list(history.problems(state))
+
+
+@pytest.mark.parametrize(("name", "place", "value"), IMPOSSIBLE)
+def test_impossible_states_are_detected(name: str, place: int, value: float) -> None:
+    assert [where for where, _ in impossible(name, place, value)] == [name]
 
 
 @pytest.mark.parametrize("moved", [0.5, 65.0, -65.0, 1e4])

@@ -1,4 +1,4 @@
-"""Live figures of ordinal learners: recomputed from scratch on the same events, a history that stays bounded."""
+"""Live metrics of ordinal learners: recomputed from scratch on the same events, a history that stays bounded."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ wild = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([0.0, -0
 
 
 @given(st.lists(st.tuples(wild, st.floats(0, 1), st.booleans(), st.booleans()), max_size=40), st.integers(1, 30))
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_any_scores_and_probabilities_are_accepted(rows: list[tuple[float, float, bool, bool]], size: int) -> None:
     table = np.array(rows, dtype=np.float64).reshape(-1, 4)
     scores, probabilities, label, called = np.ascontiguousarray(table.T)
@@ -225,12 +225,12 @@ def test_a_frozen_view_stays_and_a_live_view_follows() -> None:
     window = Window(700, None)
     feed(window, stream(1500, seed=7))
     live, frozen = window.view(), window.view().frozen()
-    before, drawn = live.figures(SETTINGS), live.curves()
+    before, curves = live.figures(SETTINGS), live.curves()
     assert frozen.figures(SETTINGS) == before
     for _ in range(3):
         feed(window, stream(300, seed=8))
         window.correct(window.events - 1, 1)
-    assert (frozen.figures(SETTINGS), frozen.curves()) == (before, drawn)
+    assert (frozen.figures(SETTINGS), frozen.curves()) == (before, curves)
     assert window.view().figures(SETTINGS) != before
 
 

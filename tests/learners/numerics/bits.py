@@ -17,7 +17,7 @@ from typing import Any, get_args
 import numpy as np
 
 from learners import algorithms
-from learners.algorithms.base import linear_scores
+from learners.algorithms import model_scores
 from learners.features import kernel_approximation
 from learners.features.kernel_approximation import Embedding
 from learners.numerics.arrays import Rows, Vector
@@ -45,7 +45,7 @@ def hashes() -> dict[str, str]:
         for precision in get_args(Precision):
             settings = Embedding.of({"kind": kind, "components": 9})
             space = kernel_approximation.fit(settings, X[:, :3], 5, precision)
-            result[f"{kind} {precision}"] = _digest([*space, kernel_approximation.look(settings, space, X[:, :3])])
+            result[f"{kind} {precision}"] = _digest([*space, kernel_approximation.transform(settings, space, X[:, :3])])
     return result
 
 
@@ -59,7 +59,7 @@ def _choices(algorithm: Any) -> Iterator[Any]:
 
 def _hash(algorithm: Any, params: Any, rows: Rows, y: Vector, precision: Precision) -> str:
     state, scores = run(algorithm, params, rows, y, weight=np.arange(len(y)) % 3 / 2.0, precision=precision)
-    return _digest([*state, scores, linear_scores(algorithm.weights(params, state), rows)])
+    return _digest([*state, scores, model_scores(algorithm.weights(params, state), rows)])
 
 
 def _digest(arrays: list[Any]) -> str:

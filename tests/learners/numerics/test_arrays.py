@@ -10,7 +10,7 @@ import pytest
 
 from learners.numerics.arrays import dot, exp, log, next_random, sigmoid
 
-SOME = [
+NUMBERS = [
     0.0,
     1.0,
     -1.0,
@@ -34,7 +34,7 @@ def relative_error(got: float, x: float, logistic: bool) -> float:
         return float(abs(Decimal(float(got)) - truth) / truth)
 
 
-@pytest.mark.parametrize("x", [*SOME, *np.random.default_rng(0).uniform(-708, 709, 100)])
+@pytest.mark.parametrize("x", [*NUMBERS, *np.random.default_rng(0).uniform(-708, 709, 100)])
 def test_exp_and_sigmoid_are_accurate_to_the_last_bits(x: float) -> None:
     assert relative_error(exp(x), x, logistic=False) < 3e-16
     assert relative_error(sigmoid(x), x, logistic=True) < 6e-16

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from numba.core import config as numba_config
 
 import learners
 from learners.numerics import jit
@@ -50,6 +51,25 @@ def test_only_our_own_old_directories_are_removed(tmp_path):
     assert all(path.exists() for path in (current, recent, *foreign))
 
 
+@jit.inlined
+def _times(x, factor):
+    return x * factor
+
+
+@jit.inlined
+def _sum_of_multiples(x):
+    total = _times(x, 2) + _times(3, x)
+    for factor in (0, 1):
+        total += _times(x, factor)
+    return total
+
+
+@pytest.mark.skipif(bool(numba_config.DISABLE_JIT), reason="kernels run as plain Python")
+def test_a_constant_argument_does_not_compile_a_function_again():
+    assert _sum_of_multiples(5) == 30
+    assert len(_times.signatures) == 1
+
+
 def directory_of(cache: Path, sources: Path) -> str:
     """Where a fresh process that imports the library from `sources` keeps its kernels."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(sources)}
@@ -62,6 +82,7 @@ def directory_of(cache: Path, sources: Path) -> str:
     return directory
 
 
+@pytest.mark.integration
 def test_an_edit_three_folders_deep_uses_a_new_cache(tmp_path):
     package = tmp_path / "learners"
     shutil.copytree(Path(learners.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -85,6 +106,7 @@ def test_the_cache_of_external_kernels_depends_on_both_source_folders(tmp_path, 
     assert jit.cache_directory(tmp_path) not in (cache, before)
 
 
+@pytest.mark.integration
 def test_an_unwritable_cache_is_replaced_by_a_temporary_private_one(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a directory")
@@ -125,7 +147,7 @@ step(done)
 """
 
 
-@pytest.mark.integration
+@pytest.mark.campaign
 def test_processes_compiling_different_types_do_not_mix_their_code(tmp_path, run):
     """Each has read the index before the other has written it: both would write the same file."""
     (tmp_path / "raced.py").write_text(
@@ -208,7 +230,7 @@ def test_one_of_several_processes_compiles_a_kernel(tmp_path, started):
     assert not list(tmp_path.rglob("*.turn"))
 
 
-@pytest.mark.integration
+@pytest.mark.campaign
 def test_a_process_waiting_for_a_stopped_compiler_compiles_itself(tmp_path, started):
     for i in range(3):
         (tmp_path / f"ready-{i}").touch()

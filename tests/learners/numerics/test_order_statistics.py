@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from learners.numerics import order_statistics
 from learners.numerics.jit import kernel
-from learners.numerics.order_statistics import WAITING, Ordered
+from learners.numerics.order_statistics import WAITING, MultisetArrays
 
-DRAWN = {
+DISTRIBUTIONS = {
     "distinct": lambda rng, n: rng.normal(size=n),
     "heavy ties": lambda rng, n: rng.integers(0, 7, n) / 7.0,
     "all equal": lambda rng, n: rng.choice([2.5], n),
@@ -24,15 +24,15 @@ DRAWN = {
 
 
 @kernel
-def moved(multiset, added, gone):
-    """All of `added` enter, then all of `gone` leave."""
+def moved(multiset, added, removals):
+    """All of `added` enter, then all of `removals` leave."""
     for x in added:
         order_statistics.enter(multiset, x)
-    for x in gone:
+    for x in removals:
         order_statistics.leave(multiset, x)
 
 
-def check(multiset: Ordered, model: list[float], probes: list[float]) -> None:
+def check(multiset: MultisetArrays, model: list[float], probes: list[float]) -> None:
     """Readers see the same before and after what waits is worked in."""
     waits = multiset.sizes.tolist()
     seen = order_statistics.values(multiset)
@@ -45,29 +45,29 @@ def check(multiset: Ordered, model: list[float], probes: list[float]) -> None:
     assert [order_statistics.counts(multiset, x) for x in probes] == quantiles
 
 
-@pytest.mark.parametrize("kind", DRAWN)
+@pytest.mark.parametrize("kind", DISTRIBUTIONS)
 @pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 127, 128, 129, 3000])
 def test_many_insertions_and_removals_match_numpy_sort(n: int, kind: str) -> None:
     rng = np.random.default_rng(n)
-    model = np.sort(DRAWN[kind](rng, n))
+    model = np.sort(DISTRIBUTIONS[kind](rng, n))
     multiset = order_statistics.ordered(model)
     for more, less in [(25, 0), (700, 90), (30, 600), (385, 385), (26, 26), (1, 1), (0, 1), (3000, 2900)]:
-        added = DRAWN[kind](rng, more)
+        added = DISTRIBUTIONS[kind](rng, more)
         multiset = order_statistics.reserved(multiset, len(model) + more, max(more, less))
         together = rng.permutation(np.concatenate([model, added]))  # added numbers may leave together with the others
-        gone, model = together[:less], np.sort(together[less:])
-        moved(multiset, added, gone)
-        check(multiset, model.tolist(), [*added[:9], *gone[:9], -np.inf, 0.0, np.inf])
+        removals, model = together[:less], np.sort(together[less:])
+        moved(multiset, added, removals)
+        check(multiset, model.tolist(), [*added[:9], *removals[:9], -np.inf, 0.0, np.inf])
 
 
-@pytest.mark.parametrize("kind", DRAWN)
+@pytest.mark.parametrize("kind", DISTRIBUTIONS)
 @pytest.mark.parametrize("n", [1, 500, 3000])
 def test_all_previous_values_can_be_removed(n: int, kind: str) -> None:
     rng = np.random.default_rng(n)
-    old, added = DRAWN[kind](rng, n), DRAWN[kind](rng, 600)
-    for gone, left in ((old, added), (np.concatenate([added, old]), added[:0]), (added, old)):
+    old, added = DISTRIBUTIONS[kind](rng, n), DISTRIBUTIONS[kind](rng, 600)
+    for removals, left in ((old, added), (np.concatenate([added, old]), added[:0]), (added, old)):
         multiset = order_statistics.reserved(order_statistics.ordered(np.sort(old)), n + 600, n + 600)
-        moved(multiset, added, gone)
+        moved(multiset, added, removals)
         check(multiset, np.sort(left).tolist(), [0.0, 2.5])
 
 
@@ -84,10 +84,10 @@ def test_a_sliding_window_equals_a_sorted_list(window: int, spread: int, step: i
         for x in part.tolist():
             bisect.insort(model, x)
             last.append(x)
-        gone = [last.popleft() for _ in range(max(0, len(last) - window))]
-        for x in gone:
+        removals = [last.popleft() for _ in range(max(0, len(last) - window))]
+        for x in removals:
             model.pop(bisect.bisect_left(model, x))
-        moved(multiset, part, np.array(gone))
+        moved(multiset, part, np.array(removals))
         if start % (step * 13) == 0:
             check(multiset, model, [part[0], part[0] - 0.01, part[0] + 0.01, -1e300, 1e300])
     check(multiset, model, stream[-20:].tolist())
@@ -96,7 +96,7 @@ def test_a_sliding_window_equals_a_sorted_list(window: int, spread: int, step: i
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(-3, 3)), max_size=200), st.integers(0, 2**32 - 1))
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_insertions_and_removals_in_any_order(steps: list[tuple[bool, int]], seed: int) -> None:
     rng = np.random.default_rng(seed)
     multiset, model = order_statistics.reserved(order_statistics.ordered(np.empty(0)), 4000, 1), []
@@ -137,9 +137,9 @@ def test_capacity_grows_with_the_members_and_is_kept() -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 255, 1024])
-@pytest.mark.parametrize("kind", DRAWN)
+@pytest.mark.parametrize("kind", DISTRIBUTIONS)
 def test_the_buffer_is_sorted(n: int, kind: str) -> None:
-    numbers = DRAWN[kind](np.random.default_rng(n), n + 3)
+    numbers = DISTRIBUTIONS[kind](np.random.default_rng(n), n + 3)
     expected = np.sort(numbers[:n])
     order_statistics._sort(numbers, n)
     assert (numbers[:n] == expected).all()

@@ -82,7 +82,7 @@ def test_the_summation_tree_is_fixed() -> None:
 
 
 @kernel
-def _some(a, n, out):  # type: ignore[no-untyped-def]
+def _first_lanes(a, n, out):  # type: ignore[no-untyped-def]
     store(out, 0, load_first(a, 0, n))
     store_first(out, 8, n, load(a, 1))
 
@@ -90,7 +90,7 @@ def _some(a, n, out):  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("n", range(1, WIDTH))
 def test_only_the_first_lanes_are_read_and_written(n: int) -> None:
     a, out = NUMBERS[:20].copy(), np.full(20, 7.0)
-    _some(a, n, out)
+    _first_lanes(a, n, out)
     assert out.tolist() == [*a[:n], *[0.0] * (8 - n), *a[1 : 1 + n], *[7.0] * (12 - n)]
 
 
@@ -180,9 +180,9 @@ def _put(a, b, out):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_stored_values_are_read_back_in_their_dtype(dtype: Any) -> None:
-    there, out = np.zeros(8, dtype=dtype), np.zeros(8)
-    _put(NUMBERS, there, out)
-    assert there.tolist() == NUMBERS[:8].astype(dtype).tolist() == out.tolist()
+    stored, out = np.zeros(8, dtype=dtype), np.zeros(8)
+    _put(NUMBERS, stored, out)
+    assert stored.tolist() == NUMBERS[:8].astype(dtype).tolist() == out.tolist()
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

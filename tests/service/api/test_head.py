@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.harness.apps import DENSE
-from tests.harness.raw import served
+from tests.harness.raw import Service, served
 
 PATHS = [
     "/",
@@ -25,8 +25,12 @@ PATHS = [
 ]
 
 
+def client_of(service: Service) -> httpx.Client:
+    return httpx.Client(base_url=f"http://127.0.0.1:{service.port}", trust_env=False, timeout=300)
+
+
 def test_head_has_the_headers_of_get_and_no_body() -> None:
-    with served() as service, httpx.Client(base_url=f"http://127.0.0.1:{service.port}", trust_env=False) as http:
+    with served() as service, client_of(service) as http:
         assert http.put("/v1/learners/a", json=DENSE).status_code == 201
         for path in PATHS:
             head = http.head(path)
@@ -44,7 +48,7 @@ def test_head_has_the_headers_of_get_and_no_body() -> None:
 
 @pytest.mark.parametrize("path", ["/v1/learners/", "/v1/health/live/?a=b%20c", "/docs/"])
 def test_a_trailing_slash_is_redirected_within_the_host(path: str) -> None:
-    with served() as service, httpx.Client(base_url=f"http://127.0.0.1:{service.port}", trust_env=False) as http:
+    with served() as service, client_of(service) as http:
         reply = http.get(path, headers={"Host": "localhost"})
         assert reply.status_code == 307
         assert reply.headers["location"] == path.replace("/?", "?").removesuffix("/")

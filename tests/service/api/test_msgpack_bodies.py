@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 import tracemalloc
 from typing import Any
 
@@ -71,7 +72,10 @@ async def state_of(http: Any, name: str) -> Any:
     return reply["position"], reply["digest"]
 
 
-@pytest.mark.parametrize(("kind", "number"), [("dense", "float32"), *((kind, "float64") for kind in LEARNERS)])
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [pytest.param("dense", "float32", marks=pytest.mark.integration), *((kind, "float64") for kind in LEARNERS)],
+)
 async def test_both_encodings_give_the_same_state_and_replies(kind, number):
     async with client() as http:
         for name in ("a", "b"):
@@ -80,8 +84,8 @@ async def test_both_encodings_give_the_same_state_and_replies(kind, number):
             events = made(kind, 60)[start : start + 20]
             source = {"name": "f", "offset": start}
             message = await http.post("/v1/learners/a/update", json={"events": events, "source": source})
-            sent = body({**columns_of(events, number), "source": source})
-            reply = await http.post("/v1/learners/b/update", content=sent, headers=HEADERS)
+            payload = body({**columns_of(events, number), "source": source})
+            reply = await http.post("/v1/learners/b/update", content=payload, headers=HEADERS)
             _agree(message.json(), unpacked(reply))
         assert await state_of(http, "a") == await state_of(http, "b")
         request = [{**item, "id": f"s{i}", "time": 1.7e9 + 70} for i, item in enumerate(bare(made(kind, 5, seed=1)))]
@@ -121,10 +125,10 @@ async def test_a_learner_that_is_not_ready_returns_no_labels_and_thresholds():
     async with client() as http:
         await http.put("/v1/learners/a", json=DENSE)
         request = [{"x": [1, i, 0]} for i in range(3)]
-        sent = body(columns_of(request))
+        payload = body(columns_of(request))
         for ready in (False, True):
             document = (await http.post("/v1/learners/a/predict", json={"events": request})).json()
-            reply = unpacked(await http.post("/v1/learners/a/predict", content=sent, headers=HEADERS))
+            reply = unpacked(await http.post("/v1/learners/a/predict", content=payload, headers=HEADERS))
             assert (reply["ready"], document["results"][0]["threshold"] is not None) == (ready, ready)
             _agree(document, reply)
             learnt = [{"x": [1, i, 0], "label": i} for i in range(2)]
@@ -137,10 +141,10 @@ async def test_numeric_ids_equal_their_digits():
             await http.put(f"/v1/learners/{name}", json=DENSE)
         events = [{"x": [1, i, 0], "label": i % 2, "id": i * 2**60} for i in range(8)]
         await http.post("/v1/learners/a/update", json={"events": events})
-        sent = {**columns_of(events), "ids": array([i * 2**60 for i in range(8)], "uint64")}
-        reply = await http.post("/v1/learners/b/update", content=body(sent), headers=HEADERS)
+        payload = {**columns_of(events), "ids": array([i * 2**60 for i in range(8)], "uint64")}
+        reply = await http.post("/v1/learners/b/update", content=body(payload), headers=HEADERS)
         assert unpacked(reply)["applied"] == 8
-        again = await http.post("/v1/learners/b/update", content=body(sent), headers=HEADERS)
+        again = await http.post("/v1/learners/b/update", content=body(payload), headers=HEADERS)
         assert unpacked(again)["duplicate"] == 8
         await http.post("/v1/learners/a/update", json={"events": events})
         assert await state_of(http, "a") == await state_of(http, "b")
@@ -180,9 +184,9 @@ async def test_openapi_describes_every_encoding():
     expected = document["components"]["schemas"]
     for operation in ("update", "labels", "predict"):
         route = document["paths"][f"/v1/learners/{{name}}/{operation}"]["post"]
-        sent, report = route["requestBody"]["content"], route["responses"]["200"]["content"]
-        assert set(sent) == set(report) == {"application/json", "application/msgpack", "application/x-ndjson"}
-        read, written = sent["application/msgpack"]["schema"]["allOf"][0], report["application/msgpack"]["schema"]
+        payload, report = route["requestBody"]["content"], route["responses"]["200"]["content"]
+        assert set(payload) == set(report) == {"application/json", "application/msgpack", "application/x-ndjson"}
+        read, written = payload["application/msgpack"]["schema"]["allOf"][0], report["application/msgpack"]["schema"]
         assert {item["$ref"].rpartition("/")[2] for item in (read, written)} <= expected.keys()
         assert "application/problem+json" in route["responses"]["406"]["content"]
         lines = route["responses"]["200"]["content"]["application/x-ndjson"]["schema"]["anyOf"]
@@ -198,8 +202,12 @@ async def test_openapi_describes_every_encoding():
 
 
 async def test_the_documented_columns_and_lines_are_accepted():
-    def packed(shown: Any) -> Any:
-        return {**shown, "data": base64.b64decode(shown["data"])} if isinstance(shown, dict) else shown
+    def packed(packed_value: Any) -> Any:
+        return (
+            {**packed_value, "data": base64.b64decode(packed_value["data"])}
+            if isinstance(packed_value, dict)
+            else packed_value
+        )
 
     async with client() as http:
         await http.put("/v1/learners/a", json=DENSE)
@@ -244,17 +252,17 @@ def batches(draw: Any) -> tuple[str, list[dict[str, Any]]]:
 
 
 @given(batch=batches(), number=st.sampled_from(["float32", "float64"]))
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_columns_of_both_encodings_are_equal_bit_for_bit(batch, number):
     kind, events = batch
     config = KINDS[kind]
     members = columns_of(events, number)
     text = json.dumps({"events": events}).encode()
-    (packed_update, its), (update, local) = (
+    (packed_update, of_update), (update, local) = (
         msgpack_decode.decode_update(body(members), config), json_decode.decode_update(text, config)
     )  # fmt: skip
     assert plain(packed_update) == plain(update)
-    assert [list(map(_list, _pair(it))) for it in its] == [list(map(_list, _pair(item))) for item in local]
+    assert [list(map(_list, _pair(it))) for it in of_update] == [list(map(_list, _pair(item))) for item in local]
     request = bare(events)
     del members["labels"]
     members.pop("weights", None)
@@ -377,7 +385,9 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
     ("sparse", csr(indices=array([1, 2, 20], "int64")), ["/csr/indices/2"]),
     ("sparse", csr(values=array([1, math.nan, math.inf], "float32")), ["/csr/values/1", "/csr/values/2"]),
     ("sparse costs", csr(indices=array([1, 3, 0], "int32"), values=array([1, -2, 3], "float32")), ["/csr/values/1"]),
-    ("named", {"features": {}, "labels": []}, ["/features"]),
+    ("named", {"features": {}, "labels": []}, ["/labels"]),
+    ("named", {"features": {}, "labels": [1, 2]}, ["/labels/1"]),
+    ("named", {"features": {}, "labels": [1, 0], "ids": ["a"]}, ["/ids"]),
     ("named", {"features": {"v": []}, "labels": []}, ["/features/v"]),
     ("named", {"features": {7: [1]}, "labels": [1]}, ["/features"]),
     ("named", {"features": {"v": [1, 2], "c": [1]}, "labels": [1, 0]}, ["/features/c"]),
@@ -437,22 +447,22 @@ async def test_signalling_nans_become_nan_without_a_warning(dtype):
 @pytest.mark.parametrize(
     ("kind", "members", "json_reply"),
     [
-        ("dense", x(dtype="float16"), "is 'float16'; expected one of float32, float64"),
-        ("dense", x(shape=[-1, 3]), "is [-1, 3]; expected 2 sizes, whole numbers of at least 0"),
-        ("dense", {**GOOD, "x": {"shape": [2, 3], "data": b""}}, "is missing; an array is a map of dtype, shape, data"),
-        ("dense", {**GOOD, "source": {"name": "a"}}, "is missing; expected a whole number from 0 to 2^53"),
-        ("dense", {**GOOD, "ids": {}}, "is {}; expected a list or an array of uint64, int64, int32: a map of dtype,"),
+        ("dense", x(dtype="float16"), "'float16'.*float32, float64"),
+        ("dense", x(shape=[-1, 3]), r"\[-1, 3\].* 2 "),
+        ("dense", {**GOOD, "x": {"shape": [2, 3], "data": b""}}, "dtype, shape, data"),
+        ("dense", {**GOOD, "source": {"name": "a"}}, "2\\^53"),
+        ("dense", {**GOOD, "ids": {}}, "{}.*uint64, int64, int32"),
         (
             "sparse",
             csr(indptr=[0, 2, 3]),
-            "is [0, 2, 3]; expected an array of int32, int64: a map of dtype, shape, data",
+            r"\[0, 2, 3\].*int32, int64",
         ),
     ],
 )
 def test_the_expected_type_is_reported(kind, members, json_reply):
     with pytest.raises(Invalid) as refused:
         msgpack_decode.decode_update(body(members), Config.of(LEARNERS[kind]))
-    assert refused.value.problems[0].detail.startswith(json_reply)
+    assert re.search(json_reply, refused.value.problems[0].detail)
 
 
 @pytest.mark.parametrize("data", [b'{"events": []}', b' [{"x": [1, 2, 3]}]', b"{", b"[\n"])
@@ -621,7 +631,7 @@ odd_members = st.dictionaries(
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(members=st.one_of(odd_members, anything), cut=st.integers(0, 200))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_any_body_is_accepted_or_refused_with_a_pointer(kind, members, cut):
     for data in (body(members), body(members)[:cut]):
         for decode in (msgpack_decode.decode_update, msgpack_decode.decode_labels, msgpack_decode.decode_events):

@@ -1,7 +1,7 @@
 """A refused body is decoded once and read once for the error report, whichever door it comes in.
 
-The fast decoding is a compiled pass. In JSON it stops at the first unusual byte, and a typed decoder reads the body
-instead. Each of these parts runs at most once.
+The fast decoding is a compiled pass. In JSON a typed decoder reads what the pass finds unusual. It does not read what
+no learner of the width takes. Each of these parts runs at most once.
 """
 
 from __future__ import annotations
@@ -36,8 +36,18 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(json_decode, name, counting)
 
+    class CountedDecoder:
+        def __init__(self, name: str) -> None:
+            self.name, self.decoder = name, getattr(json_decode, name)
+
+        def decode(self, body: bytes) -> Any:
+            counts[self.name] += 1
+            return self.decoder.decode(body)
+
     count("scan")
     count("decode_json")
+    for name in ("_update_decoder", "_predict_decoder"):
+        monkeypatch.setattr(json_decode, name, CountedDecoder(name))
     return counts
 
 
@@ -56,6 +66,24 @@ def test_a_refused_request_is_decoded_once(
     reply = service.ask(request(body, path=f"/v1/learners/fraud/{operation}", connection=connection))
     assert reply.status == 422
     assert readings == {"scan": 1, "decode_json": 1}
+
+
+@pytest.mark.parametrize("bad", ['{"x": [1, 2, 1e31]}', '{"x": [1, 2, "3"]}', '{"x": [1, 2, 3, 4]}', '{"odd": 1}'])
+@pytest.mark.parametrize("operation", ["predict", "update"])
+def test_a_bad_event_behind_good_ones_is_found_without_the_typed_decoder(
+    service: Service, readings: Counter[str], operation: str, bad: str
+) -> None:
+    label = ', "label": 1' if operation == "update" else ""
+    body = f'{{"events": [{{"x": [1, 2, 3]{label}}}, {bad}]}}'.encode()
+    reply = service.ask(request(body, path=f"/v1/learners/fraud/{operation}"))
+    assert (reply.status, reply.json["errors"][0]["pointer"].startswith("/events/1")) == (422, True)
+    assert readings == {"scan": 1, "decode_json": 1}
+
+
+def test_an_unusual_body_is_read_by_the_typed_decoder(service: Service, readings: Counter[str]) -> None:
+    body = b'{"events": [{"\\u0078": [1, 2, 3]}]}'
+    assert service.ask(request(body, path="/v1/learners/fraud/predict")).status == 200
+    assert readings == {"scan": 1, "_predict_decoder": 1}
 
 
 def test_a_body_read_completely_by_the_scanner_is_not_decoded_again(service: Service, readings: Counter[str]) -> None:

@@ -8,12 +8,13 @@ import httpx
 import numpy as np
 import pytest
 
+from learners.metrics.alarm_life import KINDS
 from service.api import overview
 from service.engine.score_threshold import score_threshold
 from service.storage.memory import MemoryStore
-from tests.harness.nodes import posted, serving
+from tests.harness.nodes import fetched, posted, serving
 from tests.harness.waiting import eventually_async
-from tests.service.engine.test_served_events import SETUPS, labelled
+from tests.service.engine.replica.test_served_events import SETUPS, labelled
 
 DENSE = SETUPS["dense"]
 
@@ -25,10 +26,7 @@ def always_new(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def listed(http: httpx.AsyncClient) -> dict[str, Any]:
-    reply = await http.get("/learners", params={"figures": "true"})
-    assert reply.status_code == 200, reply.text
-    document: dict[str, Any] = reply.json()
-    return document
+    return await fetched(http, "/learners", figures="true")
 
 
 async def test_overview_metrics_equal_those_of_the_learners() -> None:
@@ -50,7 +48,8 @@ async def test_overview_metrics_equal_those_of_the_learners() -> None:
         assert actual["algorithm"] == document["config"]["algorithm"]
         assert (actual["ready"], actual["not_ready"], actual["failed"]) == (True, None, None)
         assert actual["trend"] == [round(point["auc"], 4) for point in history["points"]]
-        assert (actual["alarms"], actual["last_alarm"]) == ({"auc": 0, "scores": 0}, None)
+        assert (actual["alarms"], actual["last_alarm"]) == (dict.fromkeys(KINDS, 0), None)
+        assert actual["open_alarms"] == 0
 
         new = report["learners"][1]
         assert new["window"]["auc"] is None

@@ -22,8 +22,8 @@ from service.telemetry.histograms import BOUNDS, Histogram
 from tests.harness.nodes import T0, app_over, node, posted, serving
 from tests.harness.scrapes import Key, families, samples, scrape
 from tests.harness.websocket import websocket
-from tests.service.api.test_metrics_routes import drifted
-from tests.service.engine.test_served_events import SETUPS, labelled, late
+from tests.service.api.routes.test_metrics_routes import drifted
+from tests.service.engine.replica.test_served_events import SETUPS, labelled, late
 
 UPDATE = {"method": "POST", "route": "/v1/learners/{name}/update"}
 
@@ -113,8 +113,8 @@ async def test_undefined_metrics_have_no_sample() -> None:
         assert new["rarestream_learner_ready"] == 0
         negatives = [item for item in labelled("dense", 1, 40) if not item["label"]]
         await posted(http, "/learners/a/update", negatives)
-        some = of("a", samples(await scrape(http)))
-        assert some["rarestream_events_total", "negative"] == len(negatives)
+        samples_of_a = of("a", samples(await scrape(http)))
+        assert samples_of_a["rarestream_events_total", "negative"] == len(negatives)
         for name in (
             "auc",
             "auc_lower",
@@ -126,9 +126,9 @@ async def test_undefined_metrics_have_no_sample() -> None:
             "label_coverage",
         ):
             assert f"rarestream_{name}_ratio" not in new
-            assert f"rarestream_{name}_ratio" not in some
-        assert "rarestream_snapshot_age_seconds" not in some
-        assert "rarestream_accuracy_ratio" in some.keys() - new.keys()
+            assert f"rarestream_{name}_ratio" not in samples_of_a
+        assert "rarestream_snapshot_age_seconds" not in samples_of_a
+        assert "rarestream_accuracy_ratio" in samples_of_a.keys() - new.keys()
 
 
 async def test_a_learner_is_exported_again_after_an_update() -> None:
@@ -142,11 +142,11 @@ async def test_a_learner_is_exported_again_after_an_update() -> None:
 
 
 def test_several_processes_export_the_longest_queue_and_newest_snapshot() -> None:
-    here = LocalStatus(7, 3, 30, False, False, 100.0, 50, (5, 50, 1, 0))
-    there = LocalStatus(9, 1, 90, True, False, 200.0, 20, (4, 40, 1, 3))
-    fresh = LocalStatus(9, 0, 0, False, True, None, 70, None)
-    together = LocalStatus(9, 3, 90, True, True, 200.0, 20, (4, 40, 1, 3))
-    assert here.merge([there, fresh]) == there.merge([fresh, here]) == together
+    local = LocalStatus(7, 3, 30, False, False, 100.0, 50, 2, 1, (5, 50, 1, 0))
+    remote = LocalStatus(9, 1, 90, True, False, 200.0, 20, 3, 4, (4, 40, 1, 3))
+    fresh = LocalStatus(9, 0, 0, False, True, None, 70, 0, 0, None)
+    together = LocalStatus(9, 3, 90, True, True, 200.0, 20, 5, 5, (4, 40, 1, 3))
+    assert local.merge([remote, fresh]) == remote.merge([fresh, local]) == together
     assert fresh.merge([]) == fresh
 
 
@@ -338,8 +338,8 @@ async def test_every_family_follows_the_naming_rules() -> None:
         strict = list(text_string_to_metric_families(generate_latest(Whole()).decode()))
         assert [item.name for item in strict] == [item.name for item in actual]
         plain = families((await app.exposition.text()).decode())
-        shown = {item.name.removesuffix("_total").removesuffix("_info") for item in plain}
-        assert shown == {item.name for item in actual}
+        names = {item.name.removesuffix("_total").removesuffix("_info") for item in plain}
+        assert names == {item.name for item in actual}
         for family in actual:
             name = family.name
             assert family.documentation.endswith(".") or not name.startswith("rarestream_")

@@ -114,6 +114,7 @@ async def test_the_pages_are_not_in_the_openapi_document(client: AsyncClient) ->
     assert (await client.get("/openapi.json")).json()["paths"] == {}
 
 
+@pytest.mark.integration
 def test_plotly_package_is_not_imported() -> None:
     seen = subprocess.run(
         [sys.executable, "-c", "import sys, service.api.static; print('plotly' in sys.modules)"],
@@ -171,14 +172,14 @@ def test_modules_import_existing_names(module: Path) -> None:
 
 def test_metrics_drawn_over_time_are_in_the_history() -> None:
     module = (DASHBOARD / "history_charts.js").read_text()
-    parts = dict(re.findall(r"^const (CLASSES|RANKS|BOTH) = \[(.*?)^\];", module, re.MULTILINE | re.DOTALL))
+    parts = dict(re.findall(r"^const (CLASSES|RANKS|COMMON) = \[(.*?)^\];", module, re.MULTILINE | re.DOTALL))
     columns = {
         name: set(re.findall(r'column: "(\w+)"', part))
         | {f"since_start_{figure}" for figure in re.findall(r'since: "(\w+)"', part)}
         for name, part in parts.items()
     }
-    assert columns["CLASSES"] | columns["BOTH"] | {"auc_low", "auc_high", "positives"} <= set(HISTORY_COLUMNS)
-    assert columns["RANKS"] | columns["BOTH"] <= set(ORDINAL_HISTORY)
+    assert columns["CLASSES"] | columns["COMMON"] | {"auc_low", "auc_high", "positives"} <= set(HISTORY_COLUMNS)
+    assert columns["RANKS"] | columns["COMMON"] <= set(ORDINAL_HISTORY)
     assert {"auc", "f1", "precision", "recall", "threshold", "since_start_auc", "since_start_f1"} <= columns["CLASSES"]
 
 
@@ -243,8 +244,8 @@ def test_line_colours_are_distinguishable_with_colour_blindness(scheme: str, eye
 def test_commands_on_the_empty_page_are_correct() -> None:
     module = (DASHBOARD / "overview.js").read_text()
     actual = dict(re.findall(r"const (curl|create) = `(.*?)`", module, re.DOTALL))
-    shown = {name: text.replace("${base}", "").replace("\\\\\n", " ") for name, text in actual.items()}
-    curl, create = (shlex.split(shown[name]) for name in ("curl", "create"))
+    texts = {name: text.replace("${base}", "").replace("\\\\\n", " ") for name, text in actual.items()}
+    curl, create = (shlex.split(texts[name]) for name in ("curl", "create"))
 
     assert curl[:3] == ["curl", "-X", "PUT"]
     assert curl[3] == "v1/learners/fraud"  # behind the page's own address
@@ -255,5 +256,5 @@ def test_commands_on_the_empty_page_are_correct() -> None:
     reply = CliRunner().invoke(command_line, [*create[1:], "--help"])  # an unknown option is an error before --help
     assert reply.exit_code == 0, reply.output
     options = dict(zip(create[3::2], create[4::2], strict=True))
-    features = {"kind": options["--features"]}
-    assert Config.of({"algorithm": options["--algorithm"], "features": features}) == over_http
+    assert options.keys() - {"--features"} == set()
+    assert Config.of({"features": {"kind": options["--features"]}}) == over_http

@@ -10,24 +10,33 @@ from pathlib import Path
 from typing import Any
 
 import httptools
+import msgspec
 import numpy as np
+import pytest
 
 from learners.config import Config
 from learners.learner import Learner
 from service.engine.records.codec import Created, pack_record, pack_snapshot
-from service.errors import ServiceError
+from service.errors import Invalid, ServiceError
 from service.server.bad_request import no_request
 from service.storage.memory import MemoryStore
+from service.wire import msgpack_decode
+from service.wire.msgpack_bounds import glance
 from tests.harness.apps import DENSE, client, events
 from tests.harness.keyring import Keyring, create_learners, keyed
 from tests.harness.msgpack_bodies import HEADERS as MSGPACK
+from tests.harness.msgpack_bodies import body
 from tests.harness.nodes import app_over, node, serving
-from tests.harness.websocket import websocket
-from tests.service.engine.test_group import MEMBERS, labelled
-from tests.service.engine.test_served_events import SETUPS
+from tests.harness.websocket import Gated, websocket
+from tests.service.api.test_msgpack_bodies import GOOD, LEARNERS, csr, x
+from tests.service.api.websocket.test_websocket import SINGLE, updates
+from tests.service.api.websocket.test_websocket import serving as serving_app
+from tests.service.engine.replica.test_group import MEMBERS, labelled
+from tests.service.engine.replica.test_served_events import SETUPS
 from tests.service.server.test_ws_protocol import BAD, read_of
 
 TITLES = {
+    "acknowledged": "The alarm is acknowledged already",
     "bad-body": "Malformed body",
     "bad-request": "Malformed HTTP request",
     "behind": "This node is behind",
@@ -49,17 +58,21 @@ TITLES = {
     "rate-limited": "The key exceeds its rate limit",
     "source-gap": "Events of the source are missing",
     "stopping": "This node is shutting down",
+    "store-full": "The store is full",
     "store-unavailable": "The store is unavailable",
     "too-large": "The body is too large",
     "too-many-failures": "Too many wrong keys",
     "too-many-streams": "Too many streams are open",
     "too-slow": "The body did not arrive in time",
     "unauthorized": "A valid API key is required",
+    "unknown-alarm": "No such alarm",
+    "unknown-event": "No such event",
     "unknown-group": "No such group",
     "unknown-learner": "No such learner",
     "unknown-snapshot": "No such snapshot",
     "unsupported-type": "The media type is not supported",
     "upgrade-required": "This path is a websocket",
+    "vanished": "The store lost the learner",
 }
 
 
@@ -102,6 +115,7 @@ PROBLEMS: list[Row] = [
         "POST", FRAUD, {}, 405, "method-not-allowed",
         "POST is no method of this path; it takes DELETE, GET, HEAD, PATCH, PUT", {},
     ),
+    ("GET", "/problems/nothing", {}, 404, "not-found", "no problem has this code; /problems lists all", {}),
     (
         "PUT", "/v1/learners/a/b", update(**DENSE), 404, "not-found",
         "there is no path /v1/learners/a/b; the API is described at /docs",
@@ -140,6 +154,23 @@ PROBLEMS: list[Row] = [
     (
         "POST", f"{FRAUD}/snapshots/99/restore", {}, 404, "unknown-snapshot",
         "fraud has no snapshot at position 99", {},
+    ),
+    (
+        "POST", f"{FRAUD}/alarms/3/acknowledge", update(), 404, "unknown-alarm",
+        "fraud has no alarm 3 among its last ones", {},
+    ),
+    (
+        "POST", f"{FRAUD}/alarms/3/acknowledge", update(note=" \a"), 422, "invalid",
+        "the acknowledgement is refused; nothing was noted", {"/note": "has control characters"},
+    ),
+    (
+        "POST", f"{FRAUD}/annotations", update(text=" ", by="x" * 101), 422, "invalid",
+        "the annotation is refused; nothing was noted",
+        {"/text": "is blank", "/by": "has 101 characters; expected at most 100"},
+    ),
+    (
+        "GET", f"{FRAUD}/events/nobody", {}, 404, "unknown-event",
+        "an event of this id was not scored, or was scored long ago", {},
     ),
     ("PUT", "/v1/learners/a b", update(**DENSE), 422, "invalid", "the name is invalid", {"/name": f"is 'a b'; {NAME}"}),
     (
@@ -299,7 +330,7 @@ PROBLEMS: list[Row] = [
     ("GET", f"{FRAUD}/metrics/stream", {}, 429, "too-many-streams", "0 streams are open, this node's limit", {}),
     (
         "GET", f"{FRAUD}?at_least=99", {}, 409, "beyond-log",
-        "in 0.01 s fraud has come to position 3 on this node, not to 99, which is not in its log", {},
+        "this node has applied fraud up to position 3, not 99, within 0.01 s: the log has no such position", {},
     ),
 ]  # fmt: skip
 
@@ -333,7 +364,7 @@ def words(problem: dict[str, Any]) -> tuple[int, str, str, dict[str, str]]:
 def compare(detail: list[Any], expected: list[Any]) -> None:
     """Compare row by row, and show all that differ."""
     pairs = zip(detail, expected, strict=True)
-    differences = [f"{row}, expected {wanted[-4:]}" for row, wanted in pairs if row != wanted]
+    differences = [f"{row}, expected {expected_row[-4:]}" for row, expected_row in pairs if row != expected_row]
     assert not differences, "\n".join(differences)
 
 
@@ -468,9 +499,9 @@ async def test_wording_of_websocket_message_errors() -> None:
         await engine.create("a", Config.of(DENSE))
         async with websocket(app) as socket:
             actual = []
-            for sent, *_ in MESSAGES:
-                socket.send({"learner": "a", **sent} if isinstance(sent, dict) else sent)
-                actual.append((sent, *words(await socket.reply())))
+            for sent_message, *_ in MESSAGES:
+                socket.send({"learner": "a", **sent_message} if isinstance(sent_message, dict) else sent_message)
+                actual.append((sent_message, *words(await socket.reply())))
             compare(actual, MESSAGES)
 
 
@@ -499,11 +530,82 @@ async def test_wording_of_websocket_close_reasons() -> None:
         actual = []
         for path, headers, query, *_ in CLOSES:
             async with websocket(app, path, headers, query=query, greeted=False) as socket:
-                sent = await socket.event()
-                while sent["type"] != "websocket.close":
-                    sent = await socket.event()
-                actual.append((path, headers, query, sent["code"], sent["reason"]))
+                sent_message = await socket.event()
+                while sent_message["type"] != "websocket.close":
+                    sent_message = await socket.event()
+                actual.append((path, headers, query, sent_message["code"], sent_message["reason"]))
         compare(actual, CLOSES)
+
+
+async def test_reasons_of_messages_beyond_the_credit() -> None:
+    for repeated, reason in (
+        (None, "more than 10 messages are unanswered"),
+        (6, "seq 6 is that of a message that is not answered yet"),
+    ):
+        store = Gated()
+        async with serving_app(store, ws_credit=10) as (app, _, _), websocket(app, SINGLE, batched=True) as socket:
+            gate = store.shut("a")
+            made = list(updates(12))
+            if repeated is not None:
+                made[8]["seq"] = made[repeated]["seq"]
+            socket.send(*made)
+            assert await socket.closed() == (1008, reason)
+            gate.set()
+
+
+# kind of features, MessagePack of an update; pointer and what is wrong
+ARRAYS: list[tuple[str, dict[str, Any], str, str]] = [
+    ("dense", x(dtype="float16"), "/x/dtype", "is 'float16'; expected one of float32, float64"),
+    ("dense", x(shape=[-1, 3]), "/x/shape", "is [-1, 3]; expected 2 sizes, whole numbers of at least 0"),
+    (
+        "dense", {**GOOD, "x": {"shape": [2, 3], "data": b""}}, "/x/dtype",
+        "is missing; an array is a map of dtype, shape, data",
+    ),
+    (
+        "dense", {**GOOD, "source": {"name": "a"}}, "/source/offset",
+        "is missing; expected a whole number from 0 to 2^53",
+    ),
+    (
+        "dense", {**GOOD, "ids": {}}, "/ids",
+        "is {}; expected a list or an array of uint64, int64, int32: a map of dtype, shape, data",
+    ),
+    (
+        "sparse", csr(indptr=[0, 2, 3]), "/csr/indptr",
+        "is [0, 2, 3]; expected an array of int32, int64: a map of dtype, shape, data",
+    ),
+]  # fmt: skip
+
+
+def test_arrays() -> None:
+    for kind, members, pointer, detail in ARRAYS:
+        with pytest.raises(Invalid) as refused:
+            msgpack_decode.decode_update(body(members), Config.of(LEARNERS[kind]))
+        assert refused.value.problems[0][:2] == (pointer, detail)
+
+
+def test_values_that_were_not_decoded() -> None:
+    values = ([1] * 600, {str(i): i for i in range(600)}, msgspec.msgpack.Ext(7, bytes(600)))
+    texts = [repr(glance(msgspec.Raw(msgspec.msgpack.encode(value)))) for value in values]
+    assert texts == ["a list of 600", "a map of 600", "604 bytes"]
+
+
+async def test_reasons_why_a_learner_has_no_weights() -> None:
+    embedding = {"kind": "nystroem", "components": 4, "warmup": 20}
+    configs = [
+        {"algorithm": "nsauc", "embedding": embedding},
+        {"algorithm": "npsvor", "params": {"ranks": 3}},
+        {"algorithm": "ranksvm", "refit_every": 500},
+    ]
+    async with client() as http:
+        reasons = []
+        for i, config in enumerate(configs):
+            await http.put(f"/v1/learners/c{i}", json={"features": DENSE["features"], **config})
+            reasons.append((await http.get(f"/v1/learners/c{i}/weights")).json()["reason"])
+    assert reasons == [
+        "nsauc scores behind a nystroem embedding: its weights belong to components, not to features",
+        "npsvor predicts ranks by 3 planes, each with its own weights",
+        "no labelled event has been learnt yet: weights need a model",
+    ]
 
 
 async def test_reason_of_a_stop() -> None:
@@ -521,12 +623,12 @@ async def test_reason_of_text_that_is_not_utf8() -> None:
 
 def test_words_about_other_protocols() -> None:
     error = httptools.HttpParserInvalidMethodError("Invalid method encountered")
-    for sent, detail in (
+    for sent_message, detail in (
         (b"\x16\x03\x01\x02\x00", "this is TLS, which this port does not speak: use http://; the connection is closed"),
         (b"PRI * HTTP/2.0\r\n\r\n", "this is HTTP/2, which this port does not speak; the connection is closed"),
         (b"nonsense\r\n\r\n", "this is not an HTTP/1.1 request: Invalid method encountered; the connection is closed"),
     ):
-        assert no_request(error, sent).detail == detail
+        assert no_request(error, sent_message).detail == detail
 
 
 def files() -> list[tuple[bytes, str]]:

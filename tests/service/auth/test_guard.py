@@ -12,22 +12,25 @@ import pytest
 from fastapi import APIRouter
 
 from service.api.app import create_app
-from service.api.routes.dependencies import Guarded
-from service.auth.guard import Exposed, Guard
+from service.api.routes.dependencies import AccessRoute
+from service.auth.guard import ExposedWithoutKeys, Guard
 from service.auth.keys import SCOPES
-from service.auth.permissions import FREE
+from service.auth.permissions import UNRESTRICTED
 from service.errors import ForeignHost, ForeignOrigin, Unauthorized
 from service.settings import Settings
+from service.wire import iso_time
 from tests.harness.apps import client, events
 from tests.harness.keyring import Keyring, authorization, bearer, create_learners, keyed
 from tests.harness.websocket import websocket
 
-OPEN = {"GET /v1/health/live", "GET /v1/health/ready"}
+OPEN = {"GET /v1/health/live", "GET /v1/health/ready", "GET /v1/version"}
 ANY = {"GET /v1/key"}
 ADMIN = {
     "PUT /v1/learners/{name}",
     "PATCH /v1/learners/{name}",
     "DELETE /v1/learners/{name}",
+    "DELETE /v1/learners/{name}/events",
+    "DELETE /v1/learners/{name}/events/{id}",
     "POST /v1/learners/{name}/clone",
     "GET /v1/learners/{name}/export",
     "POST /v1/learners/{name}/import",
@@ -36,8 +39,10 @@ ADMIN = {
     "PUT /v1/groups/{name}",
     "DELETE /v1/groups/{name}",
 }
+READ = {"POST /v1/learners/{name}/thresholds/preview"}  # and every GET
 PREDICT = {"POST /v1/learners/{name}/predict", "POST /v1/groups/{name}/predict"}
 UPDATE = {f"POST /v1/{kind}/{{name}}/{what}" for kind in ("learners", "groups") for what in ("update", "labels")}
+UPDATE |= {"POST /v1/learners/{name}/alarms/{number}/acknowledge", "POST /v1/learners/{name}/annotations"}
 
 
 DESCRIPTION = create_app(Settings(store="memory:")).openapi()
@@ -54,7 +59,14 @@ ROUTES = sorted(routes())
 
 def scope_of(route: str) -> str:
     """Return what the documents say that a route needs."""
-    for scope, actual in (("open", OPEN), ("any", ANY), ("admin", ADMIN), ("predict", PREDICT), ("update", UPDATE)):
+    for scope, actual in (
+        ("open", OPEN),
+        ("any", ANY),
+        ("admin", ADMIN),
+        ("read", READ),
+        ("predict", PREDICT),
+        ("update", UPDATE),
+    ):
         if route in actual:
             return scope
     assert route.startswith("GET "), f"{route} is new: say here and in docs/how-to/secure.md which scope it needs"
@@ -116,12 +128,20 @@ async def test_every_route_requires_a_key_with_its_scope(ring: Keyring) -> None:
 async def test_pages_and_the_openapi_document_are_public(ring: Keyring) -> None:
     ring.make("one", "read")
     async with keyed(ring) as (_, http):
-        for path in ("/", "/static/app.js", "/docs", "/openapi.json", "/v1/health/live", "/v1/health/ready"):
+        for path in (
+            "/",
+            "/static/app.js",
+            "/docs",
+            "/openapi.json",
+            "/v1/health/live",
+            "/v1/health/ready",
+            "/problems/invalid",
+        ):
             assert (await http.get(f"http://rarestream{path}")).status_code == 200, path
 
 
 def test_a_route_without_an_access_rule_is_refused() -> None:
-    router = APIRouter(route_class=Guarded)
+    router = APIRouter(route_class=AccessRoute)
     with pytest.raises(RuntimeError, match="/new"):
         router.get("/new")(lambda: None)
 
@@ -138,7 +158,7 @@ async def test_unknown_methods_and_paths_are_refused_without_a_key(ring: Keyring
 
 async def test_a_restricted_key_sees_no_other_learners_anywhere(ring: Keyring) -> None:
     root = ring.make("root", "admin")
-    some = ring.make("some", "admin", pattern="fraud-*")
+    partial = ring.make("some", "admin", pattern="fraud-*")
     async with keyed(ring) as (_, http):
         await create_learners(http, root, "fraud-a", "fraud-b", "spam")
         assert (await http.post("/learners/spam/snapshots", headers=root)).status_code == 201
@@ -151,12 +171,12 @@ async def test_a_restricted_key_sees_no_other_learners_anywhere(ring: Keyring) -
             reply = await http.put(f"/groups/{name}", json={"learners": learners}, headers=root)
             assert reply.status_code == 201, reply.text
 
-        listed = (await http.get("/learners", headers=some)).json()["learners"]
+        listed = (await http.get("/learners", headers=partial)).json()["learners"]
         assert [item["name"] for item in listed] == ["fraud-a", "fraud-b"]
-        shown = (await http.get("/learners?figures=true", headers=some)).json()["learners"]
-        assert [item["name"] for item in shown] == ["fraud-a", "fraud-b"]
-        assert [group["name"] for group in (await http.get("/groups", headers=some)).json()["groups"]] == ["fraud-g"]
-        scraped = (await http.get("http://rarestream/metrics", headers=some)).text
+        listing = (await http.get("/learners?figures=true", headers=partial)).json()["learners"]
+        assert [item["name"] for item in listing] == ["fraud-a", "fraud-b"]
+        assert [group["name"] for group in (await http.get("/groups", headers=partial)).json()["groups"]] == ["fraud-g"]
+        scraped = (await http.get("http://rarestream/metrics", headers=partial)).text
         assert 'learner="fraud-a"' in scraped
         assert "spam" not in scraped
         assert 'learner="spam"' in (await http.get("http://rarestream/metrics", headers=root)).text
@@ -166,7 +186,7 @@ async def test_a_restricted_key_sees_no_other_learners_anywhere(ring: Keyring) -
             if "{name}" not in route:
                 continue
             hidden = ("spam", "nobody") if "/learners/" in route else ("other", "fraud-mixed", "nobody")
-            replies = [await send(http, route, some, name) for name in hidden]
+            replies = [await send(http, route, partial, name) for name in hidden]
             # what is there and what is not get the same answer
             creates = route.startswith("PUT") or route.endswith("/import")
             for name, reply in zip(hidden, replies, strict=True):
@@ -178,17 +198,19 @@ async def test_a_restricted_key_sees_no_other_learners_anywhere(ring: Keyring) -
         assert (await http.get("/learners/spam/digest", headers=root)).json() == before
 
         body = {"learners": ["fraud-a", "fraud-b"]}
-        taken = await http.put("/groups/fraud-mixed", json=body, headers=some)
-        assert (taken.status_code, taken.json()["errors"]) == (409, [])  # nothing of what it is
-        mixed = await http.put("/groups/fraud-new", json={"learners": ["fraud-a", "spam"]}, headers=some)
+        accepted = await http.put("/groups/fraud-mixed", json=body, headers=partial)
+        assert (accepted.status_code, accepted.json()["errors"]) == (409, [])  # nothing of what it is
+        mixed = await http.put("/groups/fraud-new", json={"learners": ["fraud-a", "spam"]}, headers=partial)
         assert [(error["pointer"], error["code"]) for error in mixed.json()["errors"]] == [("/learners/1", "unknown")]
-        copy = await http.post("/learners/fraud-a/clone", json={"to": "spam-2"}, headers=some)
+        copy = await http.post("/learners/fraud-a/clone", json={"to": "spam-2"}, headers=partial)
         assert (copy.status_code, copy.json()["code"]) == (403, "forbidden")
-        assert (await http.post("/learners/fraud-a/clone", json={"to": "fraud-c"}, headers=some)).status_code == 201
-        assert (await http.post("/groups/fraud-g/update", json={"events": events(3)}, headers=some)).status_code == 200
-        assert (await http.delete("/groups/fraud-mixed", headers=some)).status_code == 404
-        assert (await http.delete("/groups/fraud-g", headers=some)).status_code == 204
-        assert (await http.delete("/learners/fraud-b", headers=some)).status_code == 204
+        assert (await http.post("/learners/fraud-a/clone", json={"to": "fraud-c"}, headers=partial)).status_code == 201
+        assert (
+            await http.post("/groups/fraud-g/update", json={"events": events(3)}, headers=partial)
+        ).status_code == 200
+        assert (await http.delete("/groups/fraud-mixed", headers=partial)).status_code == 404
+        assert (await http.delete("/groups/fraud-g", headers=partial)).status_code == 204
+        assert (await http.delete("/learners/fraud-b", headers=partial)).status_code == 204
 
 
 @pytest.mark.parametrize(("pattern", "name", "sees"), [
@@ -199,8 +221,8 @@ async def test_a_restricted_key_sees_no_other_learners_anywhere(ring: Keyring) -
 def test_patterns_match_whole_names(ring: Keyring, pattern: str, name: str, sees: bool) -> None:
     key = ring.make("one", "read", pattern=pattern)
     guard = Guard(Settings(store="memory:", keys=str(ring.path)))
-    grant = guard.admit([(b"authorization", key["Authorization"].encode())], "read")
-    assert grant.sees(name) == sees
+    permissions = guard.admit([(b"authorization", key["Authorization"].encode())], "read")
+    assert permissions.sees(name) == sees
 
 
 # The key itself
@@ -254,6 +276,7 @@ async def test_a_key_reports_its_permissions(ring: Keyring) -> None:
             "learners": "fraud-*",
             "limits": {**nothing, "requests_per_second": 50.0},
             "expires": end.timestamp(),
+            "expires_iso": iso_time(end.timestamp()),
         }
         assert (
             await http.get("/key", headers={**key, "authorization": key["Authorization"].lower()})
@@ -261,6 +284,7 @@ async def test_a_key_reports_its_permissions(ring: Keyring) -> None:
     async with client() as http:  # which asks for no keys
         assert (await http.get("/v1/key")).json() == {
             "name": None, "id": None, "scopes": list(SCOPES), "learners": None, "limits": nothing, "expires": None,
+            "expires_iso": None,
         }  # fmt: skip
 
 
@@ -310,7 +334,7 @@ async def test_two_authorization_headers_are_refused(ring: Keyring) -> None:
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "2001:db8::1", "::ffff:192.0.2.1", "fe80::1%eth0"])
 def test_other_machines_are_refused_without_keys(ring: Keyring, address: str) -> None:
-    with pytest.raises(Exposed):
+    with pytest.raises(ExposedWithoutKeys):
         Guard(Settings(store="memory:")).listens(address)
     report = Guard(Settings(store="memory:", insecure=True)).listens(address)
     assert report is not None
@@ -324,7 +348,7 @@ def test_other_machines_are_refused_without_keys(ring: Keyring, address: str) ->
 def test_this_machine_is_served_without_keys(address: str) -> None:
     guard = Guard(Settings(store="memory:"))
     assert guard.listens(address) is None
-    assert guard.admit([(b"host", b"localhost:8000")], "admin") is FREE
+    assert guard.admit([(b"host", b"localhost:8000")], "admin") is UNRESTRICTED
 
 
 HOSTS = {
@@ -350,11 +374,11 @@ def test_foreign_host_names_are_refused_on_loopback(host: str) -> None:
         )
     )
     named.listens("0.0.0.0")
-    for item, taken in ((guard, HOSTS.get(host, False)), (named, HOSTS.get(host) or host in ALSO)):
+    for item, accepted in ((guard, HOSTS.get(host, False)), (named, HOSTS.get(host) or host in ALSO)):
         headers = [(b"host", host.encode())] if host else []
         for _ in range(2):  # what was found good is remembered
-            if taken:
-                assert item.admit(headers, "read", changes=False) is FREE
+            if accepted:
+                assert item.admit(headers, "read", changes=False) is UNRESTRICTED
             else:
                 with pytest.raises(ForeignHost):
                     item.admit(headers, "read", changes=False)
@@ -375,24 +399,24 @@ ORIGINS = [
 ]
 
 
-@pytest.mark.parametrize(("headers", "taken"), ORIGINS, ids=lambda item: str(item))
-def test_pages_of_other_sites_change_nothing_without_keys(headers: dict[str, str], taken: bool) -> None:
+@pytest.mark.parametrize(("headers", "accepted"), ORIGINS, ids=lambda item: str(item))
+def test_pages_of_other_sites_change_nothing_without_keys(headers: dict[str, str], accepted: bool) -> None:
     guard = Guard(Settings(store="memory:", insecure=True, cors_origins="https://ours.example/"))
     guard.listens("0.0.0.0")
-    sent = [(b"host", b"rarestream:8000"), *((name.encode(), value.encode()) for name, value in headers.items())]
-    assert guard.admit(sent, "read", changes=False) is FREE  # what it is told, it cannot read
-    if taken:
-        assert guard.admit(sent, "update") is FREE
+    headers_of = [(b"host", b"rarestream:8000"), *((name.encode(), value.encode()) for name, value in headers.items())]
+    assert guard.admit(headers_of, "read", changes=False) is UNRESTRICTED  # what it is told, it cannot read
+    if accepted:
+        assert guard.admit(headers_of, "update") is UNRESTRICTED
     else:
         with pytest.raises(ForeignOrigin):
-            guard.admit(sent, "update")
+            guard.admit(headers_of, "update")
 
 
 def test_with_keys_host_and_origin_do_not_matter(ring: Keyring) -> None:
     ring.make("one", "update")
     guard = Guard(Settings(store="memory:", keys=str(ring.path)))
     guard.listens("127.0.0.1")
-    sent = [(b"host", b"evil.example"), (b"origin", b"http://evil.example"), *authorization(ring["one"])]
-    assert guard.admit(sent, "update").id == ring.id_of("one")
+    headers_of = [(b"host", b"evil.example"), (b"origin", b"http://evil.example"), *authorization(ring["one"])]
+    assert guard.admit(headers_of, "update").id == ring.id_of("one")
     with pytest.raises(Unauthorized):
-        guard.admit(sent[:2], "update")
+        guard.admit(headers_of[:2], "update")

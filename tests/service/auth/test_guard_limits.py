@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +82,9 @@ async def test_requests_per_second_are_limited_and_refusals_change_nothing(ring:
     clock = Clock()
     async with keyed(ring) as (app, http):
         app.state.guard._clock = clock
-        for grant in app.state.guard._grants.values():
-            if grant._requests is not None:
-                grant._requests._clock, grant._requests._at = clock, clock.now
+        for permissions in app.state.guard._permissions.values():
+            if permissions._requests is not None:
+                permissions._requests._clock, permissions._requests._at = clock, clock.now
         await create_learners(http, root, "a")
         before = (await http.get("/learners/a/digest", headers=root)).json()
         body = {"events": events(1, 100)}
@@ -117,13 +118,13 @@ async def test_events_per_second_are_limited_on_every_route(ring: Keyring) -> No
             },
         ),
     }
-    for door, (path, sent) in doors.items():
+    for door, (path, body) in doors.items():
         key = ring.make(door, "update", "predict", events_per_second=0.1)
         async with keyed(ring) as (_, http):
             await create_learners(http, root, "a", "b")
             assert (await http.put("/groups/g", json={"learners": ["a", "b"]}, headers=root)).status_code == 201
-            headers = {**sent.get("headers", {}), **key}
-            more = {name: value for name, value in sent.items() if name != "headers"}
+            headers = {**body.get("headers", {}), **key}
+            more = {name: value for name, value in body.items() if name != "headers"}
             # thirty at once are let through where nothing is owed, and are owed then: five minutes
             assert (await http.post(path, headers=headers, **more)).status_code == 200, door
             before = (await http.get("/learners/a/digest", headers=root)).json()
@@ -276,12 +277,12 @@ async def test_websockets_require_a_key_at_the_handshake(ring: Keyring) -> None:
 
 async def test_each_websocket_message_is_authorised_separately(ring: Keyring) -> None:
     root = ring.make("root", "admin")
-    some = ring.make("some", "predict", pattern="fraud-*")
+    partial = ring.make("some", "predict", pattern="fraud-*")
     async with keyed(ring) as (app, http):
         await create_learners(http, root, "fraud-a", "spam")
         before = (await http.get("/learners/fraud-a/digest", headers=root)).json()
         event = [{"x": [1, 2, 3]}]
-        async with websocket(app, headers=authorization(some)) as socket:
+        async with websocket(app, headers=authorization(partial)) as socket:
             socket.send({"seq": 1, "op": "predict", "learner": "fraud-a", "events": event})
             assert (await socket.reply())["status"] == 200
             socket.send({"seq": 2, "op": "update", "learner": "fraud-a", "events": events(1, 50)})
@@ -293,7 +294,7 @@ async def test_each_websocket_message_is_authorised_separately(ring: Keyring) ->
             hidden = await socket.replies(2)
             assert [item["code"] for item in hidden] == ["unknown-learner"] * 2
         for name, code in (("spam", 4404), ("nobody", 4404)):
-            async with websocket(app, f"/v1/learners/{name}/ws", authorization(some), greeted=False) as socket:
+            async with websocket(app, f"/v1/learners/{name}/ws", authorization(partial), greeted=False) as socket:
                 assert (await socket.event())["type"] == "websocket.accept"
                 assert (await socket.closed())[0] == code
         assert (await http.get("/learners/fraud-a/digest", headers=root)).json() == before
@@ -342,10 +343,10 @@ async def test_the_file_is_reloaded_when_it_changes(
     async with keyed(ring) as (app, http):
         guard = app.state.guard
         await create_learners(http, first, "a")
-        stored = guard._grants[ring.id_of("first")]
+        stored = guard._permissions[ring.id_of("first")]
         second = ring.make("second", "predict")
-        await eventually_async(lambda: len(guard._grants) == 2)
-        assert guard._grants[ring.id_of("first")] is stored  # with what it has used up
+        await eventually_async(lambda: len(guard._permissions) == 2)
+        assert guard._permissions[ring.id_of("first")] is stored  # with what it has used up
         assert (await http.get("/key", headers=second)).status_code == 200
 
         for broken in (b"{", b"", None):
@@ -370,18 +371,18 @@ async def test_the_file_is_reloaded_when_it_changes(
 
         monkeypatch.setattr(guards, "load", failing)
         third = ring.make("third", "read")  # the file does not change again
-        await eventually_async(lambda: len(guard._grants) == 3)
+        await eventually_async(lambda: len(guard._permissions) == 3)
         assert [str(error) for (error,) in logged_data(caplog, "rarestream.guard", "ERROR")] == ["unreadable"]
         assert (await http.get("/key", headers=third)).status_code == 200
         ring.drop("third")
-        await eventually_async(lambda: len(guard._grants) == 2)
+        await eventually_async(lambda: len(guard._permissions) == 2)
 
         message = {"op": "predict", "learner": "a", "events": [{"x": [1, 2, 3]}]}
         async with websocket(app, headers=authorization(second)) as socket:
             socket.send({"seq": 1, **message})
             assert (await socket.reply())["status"] == 200
             ring.drop("second")
-            await eventually_async(lambda: len(guard._grants) == 1)
+            await eventually_async(lambda: len(guard._permissions) == 1)
             assert (await http.get("/key", headers=second)).status_code == 401
             socket.send({"seq": 2, **message})
             assert (await socket.closed())[0] == 1008
@@ -392,8 +393,8 @@ async def test_streams_of_a_key_end_when_it_is_revoked(ring: Keyring, monkeypatc
     key = ring.make("one", "admin")
     async with keyed(ring) as (app, http):
         await create_learners(http, key, "a")
-        engine, grant = app.state.engine, app.state.guard._grants[ring.id_of("one")]
-        events_ = stream(learner_news(engine.replicas["a"]), 0.01, asyncio.Event(), grant)
+        engine, permissions = app.state.engine, app.state.guard._permissions[ring.id_of("one")]
+        events_ = stream(learner_news(engine.replicas["a"]), 0.01, asyncio.Event(), permissions)
         assert b"event: figures" in await anext(events_)
         app.state.guard._take([])
         async with asyncio.timeout(300):
@@ -429,3 +430,41 @@ def test_a_rate_limit_remembers_its_debt() -> None:
     assert [bucket.take(1) for _ in range(11)] == [0] * 10 + [1]
     slow = Bucket(0.5, clock)
     assert [slow.take(1), slow.take(1)] == [0, 2]
+
+
+def test_a_bucket_tells_what_is_left_in_whole_numbers() -> None:
+    clock = Clock()
+    bucket, slow, odd = Bucket(10.0, clock), Bucket(0.5, clock), Bucket(2.5, clock)
+    assert [item.quota for item in (bucket, slow, odd)] == [(10, 1), (1, 2), (2, 1)]
+    assert [item.remainder() for item in (bucket, slow, odd)] == [(10, 0), (1, 0), (2, 0)]
+    for item in (bucket, slow, odd):
+        item.take(1)
+    assert [item.remainder() for item in (bucket, slow, odd)] == [(9, 1), (0, 2), (1, 1)]
+    bucket.take(100)
+    assert bucket.remainder() == (0, 11)  # a debt of 91
+    clock.now += 10.05
+    assert bucket.remainder() == (9, 1)
+
+
+async def test_replies_tell_the_rate_limits_of_their_key(ring: Keyring) -> None:
+    root = ring.make("root", "admin")
+    limited = ring.make("both", "admin", requests_per_second=0.001, events_per_second=0.002)
+    event = {"events": [{"x": [1, 2, 3]}]}
+    lines = {"content": b'{"x": [1, 2, 3]}\n', "headers": {**limited, "content-type": "application/x-ndjson"}}
+    for path, arguments in (
+        ("/learners/a/predict", {"json": event, "headers": limited}),
+        ("/learners/a/predict", {"json": {}, "headers": limited}),
+        ("/learners/a/predict", lines),
+        ("/learners", {"headers": limited}),
+    ):
+        async with keyed(ring) as (_, http):
+            await create_learners(http, root, "a")
+            method = "GET" if path == "/learners" else "POST"
+            replies = [await http.request(method, path, **arguments) for _ in range(2)]
+            assert [replies[0].status_code < 429, replies[1].status_code] == [True, 429]
+            for reply in replies:
+                assert reply.headers["ratelimit-policy"] == '"requests";q=1;w=1000, "events";q=1;w=500'
+            rest = [re.findall(r'"(\w+)";r=(\d+)', reply.headers["ratelimit"]) for reply in replies]
+            spent = replies[0].status_code == 200 and method == "POST"
+            assert rest == [[("requests", "0"), ("events", "0" if spent else "1")]] * 2
+            assert "ratelimit" not in (await http.get("/learners", headers=root)).headers

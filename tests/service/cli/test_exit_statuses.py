@@ -8,7 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -25,16 +24,25 @@ EVENT = '{"x": [1, 2, 3], "label": 1}'
 
 # every command that calls a service, with arguments that are right
 CALLS = {
+    "algorithms": [],
     "bench": [],
     "create": ["a", "--algorithm", "cbr", "--features", "dense", "--dim", "3"],
     "list": [],
     "show": ["a"],
     "watch": ["a"],
     "threshold": ["a", "f1"],
+    "thresholds": ["a"],
+    "segments": ["a", "--by", "x"],
     "delete": ["a", "--yes"],
     "update": ["a", EVENT],
     "predict": ["a", EVENT],
     "labels": ["a", "x=1"],
+    "events": ["a"],
+    "event": ["a", "x"],
+    "erase": ["a", "x", "--yes"],
+    "alerts": ["a"],
+    "alarms": ["a"],
+    "annotate": ["a", "deployed"],
     "replay": ["rows.csv", "--learner", "a"],
     "snapshot": ["a"],
     "snapshots": ["a"],
@@ -46,7 +54,7 @@ CALLS = {
     "compare": ["g"],
     "consume": ["redis://localhost:1/0", "--stream", "s", "--learner", "a"],
 }
-LOCAL = ("serve", "demo", "warm", "keys")
+LOCAL = ("serve", "demo", "warm", "keys", "inspect", "context")
 
 
 @pytest.fixture
@@ -60,11 +68,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    folder = tmp_path_factory.mktemp("server")
-    with Process(f"sqlite:///{folder / 'store.db'}", folder / "log") as process:
-        put(process, "a")
-        yield process
+def server(server: Process) -> Process:
+    put(server, "a")
+    return server
 
 
 def put(server: Process, name: str) -> None:
@@ -84,7 +90,7 @@ def test_every_command_is_tested() -> None:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("command", CALLS)
-@pytest.mark.parametrize("url", ["ftp://x", "localhost:8000", "http://x:port", "http://x:83637"])
+@pytest.mark.parametrize("url", ["ftp://x", "localhost:port", "http://x:port", "http://x:83637"])
 def test_an_invalid_url_is_a_usage_error(command: str, url: str) -> None:
     status, output = run(command, *CALLS[command], "--url", url)
     assert (status, "--url" in output, url in output) == (
@@ -111,59 +117,60 @@ def test_unknown_options_are_usage_errors(command: str) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("list --sort size --sizes extra more", "unexpected extra argument"),
-        ("list --sort nonsense", "'nonsense' is not one of 'name',"),
-        ("list --sizes --sort auc", "does not go with --sizes"),
+        ("list --sort size --sizes extra more", "more"),
+        ("list --sort nonsense", "'nonsense'"),
+        ("list --sizes --sort auc", "--sizes"),
         ("show a --weights 0", "--weights"),
-        ("create a --param C", "is not NAME=VALUE"),
-        ("create a --label-ttl soon", "expected a number with s, m, h or d"),
-        ("create a --config none.json", "none.json: No such file or directory"),
-        ("create a --config rows.csv", "rows.csv is not JSON in UTF-8"),
-        ("threshold a", "Missing argument"),
-        ("delete a", "is required without a terminal"),
-        ("restore a 1", "is required without a terminal"),
+        ("create a --param C", "NAME=VALUE"),
+        ("create a --label-ttl soon", "'soon'"),
+        ("create a --config none.json", "none.json"),
+        ("create a --config rows.csv", "rows.csv"),
+        ("threshold a", "'objective'"),
+        ("delete a", "--yes"),
+        ("restore a 1", "--yes"),
+        ("erase a x", "--yes"),
         ("restore a first --yes", "position"),
-        ("update a none.csv", "none.csv: No such file or directory; expected JSON, a file, or -"),
+        ("update a none.csv", "none.csv: "),
         ("update a folder", "folder: "),
-        ("update a rows.csv --label fraud", "there is no column 'fraud'"),
-        ("update a rows.csv --format xml", "'xml' is not a format"),
+        ("update a rows.csv --label fraud", "'fraud'"),
+        ("update a rows.csv --format xml", "'xml'"),
         ("update a rows.csv --label p", "'1', '4'"),
         ("update a rows.csv --batch 0", "--batch"),
-        ("update a - -", "standard input can only be read once"),
-        ("update a nonsense", "nonsense: No such file"),
-        ("predict a none.json", "none.json: No such file"),
-        ("predict a [] --json --csv", "does not go with --json"),
-        ("labels a x=maybe", "the argument 'x=maybe': "),
-        ("labels a none.csv", "expected JSON, ID=LABEL, a file, or -"),
-        ("labels a x=1 --ranks low,high", "--ranks is for ordinal learners"),
-        ("replay none.csv --learner a", "none.csv: No such file"),
+        ("update a - -", "input"),
+        ("update a nonsense", "nonsense: "),
+        ("predict a none.json", "none.json: "),
+        ("predict a [] --json --csv", "--json"),
+        ("labels a x=maybe", "'x=maybe': "),
+        ("labels a none.csv", "ID=LABEL"),
+        ("labels a x=1 --ranks low,high", "--ranks"),
+        ("replay none.csv --learner a", "none.csv: "),
         ("replay rows.csv", "--learner"),
-        ("replay rows.csv --learner a --id key", "there is no column 'key'"),
-        ("replay rows.csv --learner a --drop r", "the learner takes 3 numbers; the file has 2"),
-        ("replay rows.csv --learner a --label-delay 1d", "needs --id"),
-        ("import none b", "none: No such file"),
-        ("import rows.csv b", "rows.csv is no file of `rarestream export`"),
-        ("export a rows.csv", "rows.csv exists already; --force replaces it"),
-        ("export a no/folder/state", "No such file"),
-        ("export a - --json", "does not go with -, which writes the state to standard output: name a file"),
+        ("replay rows.csv --learner a --id key", "'key'"),
+        ("replay rows.csv --learner a --drop r", "p, q"),
+        ("replay rows.csv --learner a --label-delay 1d", "--id"),
+        ("import none b", "none: "),
+        ("import rows.csv b", "rows.csv"),
+        ("export a rows.csv", "--force"),
+        ("export a no/folder/state", "no/folder/state"),
+        ("export a - --json", "--json"),
         ("bench --requests 0", "--requests"),
         ("serve --port high", "--port"),
-        ("serve --acks foo", "--acks: is 'foo'; expected memory, aof or replicas:n"),
-        ("serve --workers 2 --store memory:", "several workers need a Redis store"),
-        ("serve --host 0.0.0.0 --port 0 --store memory:", "other machines can reach it, without requiring API keys"),
-        ("serve --keys none.json --port 0 --store memory:", "cannot read the keys file none.json: No such file"),
-        ("serve --store postgres://x --port 0", "a store's URL is sqlite:///relative.db"),
-        ("demo --store postgres://x --port 0", "a store's URL is sqlite:///relative.db"),
-        ("serve --store sqlite:///none/a.db --port 0", "the directory none of the store does not exist"),
-        ("serve --store sqlite:///rows.csv --port 0", "cannot open the store rows.csv: file is not a database"),
-        ("create a --features table --field :numeric", "':numeric'; expected NAME:numeric"),
-        ("consume kafk://h/t --learner a", "expected kafka://HOST:PORT/TOPIC or redis://HOST:PORT/DB"),
-        ("consume redis://h:1/payments --stream s --learner a", "has no database 'payments'"),
-        ("consume redis://h:1/0 --stream s --learner a --from soon", "expected earliest, latest, an offset"),
-        ("consume redis://h:1/0 --stream s --learner a --what learn", "'learn' is not one of 'auto', 'update',"),
-        ("serve --log-level loud", "'loud' is not one of 'error', 'warning', 'info', 'debug'"),
+        ("serve --acks foo", "--acks: "),
+        ("serve --workers 2 --store memory:", "Redis"),
+        ("serve --host 0.0.0.0 --port 0 --store memory:", "--insecure"),
+        ("serve --keys none.json --port 0 --store memory:", "none.json: "),
+        ("serve --store postgres://x --port 0", "sqlite:///relative.db"),
+        ("demo --store postgres://x --port 0", "sqlite:///relative.db"),
+        ("serve --store sqlite:///none/a.db --port 0", "none"),
+        ("serve --store sqlite:///rows.csv --port 0", "rows.csv"),
+        ("create a --features table --field :numeric", "':numeric'"),
+        ("consume kafk://h/t --learner a", "SOURCE"),
+        ("consume redis://h:1/payments --stream s --learner a", "'payments'"),
+        ("consume redis://h:1/0 --stream s --learner a --from soon", "--from"),
+        ("consume redis://h:1/0 --stream s --learner a --what learn", "'learn'"),
+        ("serve --log-level loud", "'loud'"),
         ("demo --events 1", "--events"),
-        ("nonsense", "No such command"),
+        ("nonsense", "'nonsense'"),
     ],
 )
 def test_wrong_usage_is_a_usage_error(server: Process, command: str, message: str) -> None:
@@ -176,32 +183,26 @@ def test_wrong_usage_is_a_usage_error(server: Process, command: str, message: st
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "message"),
+    ("name", "value"),
     [
-        ("LOG_FORMAT", "yaml", "is 'yaml'; expected text or json"),
-        ("ELSEWHERE", "prox", "is 'prox'; expected proxy or redirect"),
-        ("WORKERS", "two", "is 'two'; expected a whole number"),
-        ("MAX_LEARNERS", "0", "is '0'; expected at least 1"),
-        ("BODY_SECONDS", "soon", "is 'soon'; expected a number"),
-        ("TRIM_LOG", "maybe", "is 'maybe'; expected true or false"),
-        ("ACKS", "all", "is 'all'; expected memory, aof or replicas:n, n from 1 to 99"),
-        (
-            "ADVERTISE",
-            "node-1",
-            "is 'node-1'; expected an address such as http://10.0.0.7:8000 or http://[fd00::7]:8000, without a path",
-        ),
-        ("CORS_ORIGINS", "https://a.example/b", "has 'https://a.example/b'; expected origins such as"),
-        ("WEBHOOK", "hooks.example/secret", "is not a URL to post to; expected http://... or https://... "),
+        ("LOG_FORMAT", "yaml"),
+        ("ELSEWHERE", "prox"),
+        ("WORKERS", "two"),
+        ("MAX_LEARNERS", "0"),
+        ("BODY_SECONDS", "soon"),
+        ("TRIM_LOG", "maybe"),
+        ("ACKS", "all"),
+        ("ADVERTISE", "node-1"),
+        ("CORS_ORIGINS", "https://a.example/b"),
+        ("WEBHOOK", "hooks.example/secret"),
     ],
 )
-def test_an_invalid_variable_is_a_usage_error(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
-) -> None:
+def test_an_invalid_variable_is_a_usage_error(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(f"RARESTREAM_{name}", value)
     for command in ("serve", "demo"):
         status, error = run(command)
         assert status == ExitStatus.USAGE
-        assert error.startswith(f"error: some settings are wrong: RARESTREAM_{name}: {message}"), error
+        assert f" RARESTREAM_{name}: " in error
         assert "secret" not in error
 
 
@@ -212,14 +213,17 @@ def test_other_exit_statuses(server: Process) -> None:
     assert run("import", "exported", "b", url=server.url)[0] == ExitStatus.REFUSED
     put(server, "partly")
     lines = Path("lines.jsonl")
-    lines.write_text(f"{EVENT}\n" * 2 + "nonsense\n")
-    assert run("update", "partly", "lines.jsonl", "--batch", "1", url=server.url)[0] == ExitStatus.PARTLY
+    lines.write_text(f"{EVENT}\n" * 2 + "nonsense\n")  # among the rows that are looked at before any is sent
+    assert run("update", "partly", "lines.jsonl", "--batch", "1", url=server.url)[0] == ExitStatus.USAGE
+    lines.write_text(f"{EVENT}\n" * 1200 + "nonsense\n")
+    assert run("update", "partly", "lines.jsonl", "--batch", "500", url=server.url)[0] == ExitStatus.PARTLY
     assert run("show", "nobody", url=server.url)[0] == ExitStatus.NOT_FOUND
     assert run("restore", "a", "999", "--yes", url=server.url)[0] == ExitStatus.NOT_FOUND
     assert run("list", url=f"{server.url}/elsewhere")[0] == ExitStatus.UNREACHABLE
 
 
 @pytest.mark.parametrize("buffered", ["", "1"])
+@pytest.mark.campaign
 def test_an_unwritable_output_is_reported(tmp_path: Path, buffered: str) -> None:
     keys = tmp_path / "keys.json"
     command = [sys.executable, "-m", "service", "keys"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.cli.format import format_duration, parse_duration
+from learners.decisions.threshold import Threshold
+from service.cli.format import format_duration, format_threshold, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,12 @@ def test_invalid_durations_are_refused(text: str) -> None:
 )
 def test_durations_are_formatted(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
+
+
+def test_the_settings_shown_of_an_objective_belong_to_it() -> None:
+    properties = Threshold.schema()["properties"]
+    values = dict.fromkeys(properties, 7)
+    for objective in properties["objective"]["enum"]:
+        _, *parts = format_threshold({**values, "objective": objective, "rate": None}).split()
+        for name in (pair.partition("=")[0] for pair in parts):
+            assert objective in properties[name]["x-applies-to"]["objective"]

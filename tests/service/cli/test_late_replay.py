@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,11 @@ from service.cli.late_replay import Delay, late_source, schedule
 from service.datasets.batches import RequestBody
 from tests.harness.process import Commands, Process
 from tests.harness.waiting import eventually
-from tests.service.cli.test_main import run
+from tests.service.cli.conftest import run
 
 ROWS = 600
 START = 1.5e9
 Step = tuple[str, int]  # "score" or "label", and the row
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    folder = tmp_path_factory.mktemp("server")
-    with Process(f"sqlite:///{folder / 'store.db'}", folder / "log") as process:
-        yield process
 
 
 def rows() -> list[dict[str, Any]]:
@@ -59,7 +52,13 @@ LATE = [*FLAT, "--label-delay", "1h"]
 
 
 def create(server: Process, name: str, *options: object) -> None:
-    run(server, "create", name, "--algorithm", "loam-ada", "--features", "named", "--set", "features.bits=6", *options)
+    settings = ("--set", "features.bits=6")
+    run(server, "create", name, "--algorithm", "loam-ada", "--features", "named", *settings, *options)
+
+
+def create_steady(server: Process, name: str) -> None:
+    """Create a learner whose decisions do not depend on how often an event was scored before."""
+    create(server, name, "--set", "threshold.cautious=false")
 
 
 def get(server: Process, path: str) -> Any:
@@ -75,7 +74,7 @@ def figures(server: Process, name: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def replayed(server: Process, file: Path) -> str:
     """Replay the file without interruption, with labels one hour late; return the learner."""
-    create(server, "whole")
+    create_steady(server, "whole")
     run(server, "replay", file, "--learner", "whole", *LATE)
     return "whole"
 
@@ -150,11 +149,11 @@ def test_contents_of_replay_requests() -> None:
         {"id": "b", "time": 25.0, "label": 0, "x": [2.0]},
     ]
     first, label, second, last = schedule(iter(events), Delay(12.0), "f#1", 0, 9)
-    assert [msgspec.json.decode(item.body) for item in (first, second)] == [
+    assert [msgspec.json.decode(item.body()) for item in (first, second)] == [
         {"events": [{"id": "a", "time": 10.0, "x": [1.0]}]},
         {"events": [{"id": "b", "time": 25.0, "x": [2.0]}]},
     ]
-    assert [msgspec.json.decode(item.body) for item in (label, last)] == [
+    assert [msgspec.json.decode(item.body()) for item in (label, last)] == [
         {
             "source": {"name": "f#1", "offset": 0},
             "events": [{"id": "a", "label": 1, "time": 22.0, "weight": 2.5}],
@@ -188,7 +187,7 @@ def test_labels_arrive_in_rounds() -> None:
 
 def test_a_replay_equals_sending_each_event_at_its_time(server: Process, replayed: str) -> None:
     """Compare with single events and labels at `/labels`, sent in the order of time."""
-    create(server, "by-hand")
+    create_steady(server, "by-hand")
     events = rows()
     url = f"{server.url}/v1/learners/by-hand/"
     alerts = 0
@@ -211,8 +210,9 @@ def test_a_replay_equals_sending_each_event_at_its_time(server: Process, replaye
     assert metrics["window"]["auc"] > 0.7
 
 
+@pytest.mark.campaign
 def test_the_request_size_changes_nothing(server: Process, file: Path, replayed: str) -> None:
-    create(server, "small")
+    create_steady(server, "small")
     run(server, "replay", file, "--learner", "small", *LATE, "--batch", 1)
     assert get(server, "small/digest")["digest"] == get(server, f"{replayed}/digest")["digest"]
 
@@ -220,7 +220,7 @@ def test_the_request_size_changes_nothing(server: Process, file: Path, replayed:
 def test_the_table_shows_label_statistics(server: Process, file: Path) -> None:
     create(server, "table")
     result = run(server, "replay", file, "--learner", "table", *LATE, "--label-every", "1h")
-    assert "600 rows scored\nrows 0 to 600: 600 learnt, 0 duplicates\n" in result.stderr
+    assert re.search(r"^600 .*\n.*\b0 to 600: 600\b.*\b0\b", result.stderr, re.MULTILINE)
     lines = {line.split("│")[1].strip(): line.split("│")[2:4] for line in result.stdout.splitlines() if "│" in line}
     assert [cell.strip() for cell in lines["label coverage"]] == ["100 %", "100 %"]
     median = float(lines["label delay, median"][0].split()[0])
@@ -250,7 +250,7 @@ def test_ranks_may_arrive_late(server: Process, tmp_path: Path) -> None:
 
 
 def test_a_limit_leaves_some_labels_for_later(server: Process, file: Path, replayed: str) -> None:
-    create(server, "limited")
+    create_steady(server, "limited")
     result = run(server, "replay", file, "--learner", "limited", *LATE, "--limit", 200)
     learnt = get(server, "limited")["events"]
     assert 0 < learnt < 200
@@ -262,12 +262,12 @@ def test_a_limit_leaves_some_labels_for_later(server: Process, file: Path, repla
     assert ROWS - 200 <= document["scored"] <= ROWS - 200 + 5  # those between two labels may come again
     assert figures(server, "limited") == figures(server, replayed)
     result = run(server, "replay", file, "--learner", "limited", *LATE)
-    assert "no rows" in result.stderr
+    assert f"row {ROWS}\n" in result.stderr
     assert figures(server, "limited") == figures(server, replayed)
 
 
 def test_an_interrupted_and_killed_replay_resumes(start: Commands, server: Process, file: Path, replayed: str) -> None:
-    create(server, "killed")
+    create_steady(server, "killed")
     learnt = 0
     for number, status in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
         command = ("replay", file, "--learner", "killed", "--url", server.url, *LATE, "--rate", "200", "--batch", "20")
@@ -288,17 +288,17 @@ def test_an_interrupted_and_killed_replay_resumes(start: Commands, server: Proce
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--time", "time", "--label-delay", "1h"], "--label-delay: needs --id"),
-        (["--id", "id", "--label-delay", "1h"], "--label-delay: needs --time"),
-        ([*LATE, "--wait"], "--wait: does not go with --label-delay"),
-        ([*FLAT, "--label-delay", "0d"], "--label-delay: is 0"),
-        ([*FLAT, "--label-delay", "soon"], "'--label-delay': 'soon'; expected a number with s, m, h or d"),
-        ([*FLAT, "--label-every", "1h"], "--label-every: needs --label-delay"),
+        (["--time", "time", "--label-delay", "1h"], "--label-delay: .*--id"),
+        (["--id", "id", "--label-delay", "1h"], "--label-delay: .*--time"),
+        ([*LATE, "--wait"], "--wait: .*--label-delay"),
+        ([*FLAT, "--label-delay", "0d"], "--label-delay: .*0"),
+        ([*FLAT, "--label-delay", "soon"], "--label-delay.*'soon'"),
+        ([*FLAT, "--label-every", "1h"], "--label-every: .*--label-delay"),
     ],
 )
 def test_conflicting_options_are_refused(server: Process, file: Path, options: list[str], message: str) -> None:
     text = run(server, "replay", file, "--learner", "none", *options, status=2).stderr
-    assert message in " ".join(text.replace("│", " ").split())
+    assert re.search(message, " ".join(text.replace("│", " ").split()))
 
 
 def test_a_delay_beyond_the_label_ttl_is_refused(server: Process, file: Path) -> None:
@@ -326,7 +326,7 @@ def test_a_row_without_id_or_time_is_refused(server: Process, tmp_path: Path, me
     path.write_text(json.dumps(first) + "\n" + json.dumps({**second, member: None}) + "\n")
     create(server, f"without-{member}")
     text = run(server, "replay", path, "--learner", f"without-{member}", *LATE, status=2).stderr
-    assert f"no {member};" in text
+    assert re.search(rf"line 2: .*\b{member};", text)
 
 
 def test_future_labels_are_left_for_later(server: Process, tmp_path: Path) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import httpx
 import pytest
+import typer
 
+from learners import FEATURE_KINDS
+from learners.decisions.threshold import Threshold
+from learners.features.scaling import Scaling
 from rarestream import Client, InvalidValue, RequestRefused
+from service.cli.main import app
 from service.cli.request_errors import near_names
-from service.cli.suggestions import misplaced_params, settings_refused
+from service.cli.suggestions import SHORTCUTS, misplaced_params, settings_refused
 
 CATALOGUE = {
     "parts": {
@@ -37,16 +43,13 @@ def refusal(*problems: InvalidValue) -> RequestRefused:
 @pytest.mark.parametrize(
     ("params", "hint"),
     [
-        ({"warmup": 30}, "warmup is a setting of the embedding: use --set embedding.warmup=30"),
-        ({"refit_every": 9}, "refit_every is a setting of the learner itself: use --set refit_every=9"),
-        ({"seed": 9}, "seed is a setting of the learner itself: use --seed 9"),
-        ({"objective": "f1"}, "objective is a setting of the threshold: use --threshold f1"),
-        ({"alerts": 9}, "alerts is a setting of the threshold: use --alerts 9"),
-        ({"label_ttl": 3600}, "label_ttl is a setting of late labels: use --label-ttl 3600"),
-        (
-            {"beta": 2},
-            "beta is a setting of the threshold and the figures: use --set threshold.beta=2 or --set figures.beta=2",
-        ),
+        ({"warmup": 30}, "--set embedding.warmup=30"),
+        ({"refit_every": 9}, "--set refit_every=9"),
+        ({"seed": 9}, "--seed 9"),
+        ({"objective": "f1"}, "--threshold f1"),
+        ({"alerts": 9}, "--alerts 9"),
+        ({"label_ttl": 3600}, "--label-ttl 3600"),
+        ({"beta": 2}, "--set threshold.beta=2 or --set figures.beta=2"),
         ({"nonsense": 2}, None),
     ],
 )
@@ -54,8 +57,10 @@ def test_misplaced_settings_get_a_hint(params: dict[str, Any], hint: str | None)
     unknown = [InvalidValue(f"/params/{name}", "unknown setting", "unknown", name) for name in params]
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=CATALOGUE))
     with Client("http://service", patience=0, transport=transport) as client:
-        hints = [] if hint is None else [hint]
-        assert misplaced_params({"params": params}, refusal(*unknown), client) == hints
+        (name,) = params
+        hints = misplaced_params({"params": params}, refusal(*unknown), client)
+        assert len(hints) == (hint is not None)
+        assert all(text.startswith(f"{name} ") and text.endswith(f" {hint}") for text in hints)
         invalid = [InvalidValue(f"/params/{name}", "is wrong") for name in params]  # the algorithm has it
         assert misplaced_params({"params": params}, refusal(*invalid), client) == []
         assert misplaced_params({"params": 3}, refusal(*unknown), client) == []
@@ -90,25 +95,26 @@ ALGORITHMS = {"enum": ["cbr", "cbr-diag", "lr"]}
 
 
 @pytest.mark.parametrize(
-    ("problem", "meant"),
+    ("problem", "suggestions"),
     [
-        (InvalidValue("/algorithm", "no", "invalid", "cbr-dig", ALGORITHMS), ["Did you mean --algorithm cbr-diag?"]),
-        (InvalidValue("/algorithm", "no", "invalid", "CBR", ALGORITHMS), ["Did you mean --algorithm cbr?"]),
+        (InvalidValue("/algorithm", "no", "invalid", "cbr-dig", ALGORITHMS), ["--algorithm cbr-diag"]),
+        (InvalidValue("/algorithm", "no", "invalid", "CBR", ALGORITHMS), ["--algorithm cbr"]),
         (InvalidValue("/algorithm", "no", "invalid", "forest", ALGORITHMS), []),
         (InvalidValue("/algorithm", "no", "invalid", 3, ALGORITHMS), []),
         (
             InvalidValue("/params/capcity", "no", "unknown", "capcity", {"enum": ["C", "capacity"]}),
-            ["Did you mean --param capacity?"],
+            ["--param capacity"],
         ),
         (
             InvalidValue("/threshold/bta", "no", "unknown", "bta", {"enum": ["alerts", "beta"]}),
-            ["Did you mean --set threshold.beta?"],
+            ["--set threshold.beta"],
         ),
         (InvalidValue("/window", "no", "invalid", "x", {"type": "integer"}), []),
     ],
 )
-def test_misspelled_values_get_a_suggestion(problem: InvalidValue, meant: list[str]) -> None:
-    assert str(settings_refused(refusal(problem))).splitlines()[2:] == meant
+def test_misspelled_values_get_a_suggestion(problem: InvalidValue, suggestions: list[str]) -> None:
+    hints = str(settings_refused(refusal(problem))).splitlines()[2:]
+    assert [hint[hint.index("--") :].rstrip("?") for hint in hints] == suggestions
 
 
 def test_settings_from_a_file_are_named_by_their_pointer() -> None:
@@ -138,3 +144,34 @@ def test_similar_names_are_suggested(name: str, near: list[str]) -> None:
 
 def test_a_similar_name_is_found_among_many() -> None:
     assert near_names("zebraa", [*(f"fraud-{k}" for k in range(5000)), "zebra"]) == ["zebra"]
+
+
+def help_of(pointer: str) -> str:
+    """Return the help text of the option that is the shortcut of a setting."""
+    options = typer.main.get_command(app).commands["create"].params  # type: ignore[attr-defined]
+    (text,) = (option.help for option in options if SHORTCUTS[pointer] in option.opts)
+    assert isinstance(text, str)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("pointer", "values"),
+    [
+        ("/features/kind", list(FEATURE_KINDS)),
+        ("/scaling/kind", Scaling.schema()["properties"]["kind"]["enum"]),
+        ("/threshold/objective", Threshold.schema()["properties"]["objective"]["enum"]),
+    ],
+)
+def test_the_help_of_a_shortcut_names_every_value_of_its_setting(pointer: str, values: list[str]) -> None:
+    """The command line does not import the library, so it cannot read the schemas."""
+    choices = re.sub(r"\(.*?\)|\bor\b", "", help_of(pointer).rpartition(": ")[2])
+    assert re.findall(r"[\w-]+", choices) == values
+
+
+@pytest.mark.parametrize(
+    "pointer", [name for name in SHORTCUTS if name.startswith("/features/") and name != "/features/kind"]
+)
+def test_the_help_of_a_shortcut_of_features_names_the_kinds_that_have_it(pointer: str) -> None:
+    setting = pointer.rpartition("/")[2]
+    kinds = [kind for kind, features in FEATURE_KINDS.items() if setting in features.schema()["properties"]]
+    assert help_of(pointer).partition(":")[0] == ", ".join(kinds)

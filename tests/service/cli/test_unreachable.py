@@ -89,7 +89,7 @@ def test_a_scheme_hint_replaces_the_hint_to_start_the_service(capsys: pytest.Cap
             assert caught.value.exit_code == ExitStatus.UNREACHABLE
             lines = capsys.readouterr().err.splitlines()
             assert len(lines) == 2
-            assert lines[1].endswith(f": use {use}://{url.partition('://')[2]}")
+            assert lines[1].endswith(f" {use}://{url.partition('://')[2]}")
 
 
 def test_a_refused_certificate_is_reported_with_a_remedy(
@@ -98,8 +98,8 @@ def test_a_refused_certificate_is_reported_with_a_remedy(
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     for name, ca, helps in [
-        ("rarestream.example", tmp_path / "ca.pem", "use that name in --url or RARESTREAM_URL."),
-        ("127.0.0.1", "", "RARESTREAM_CA names a file of certificates to trust besides those of the system."),
+        ("rarestream.example", tmp_path / "ca.pem", r"--url\b.*\bRARESTREAM_URL\b"),
+        ("127.0.0.1", "", r"\bRARESTREAM_CA\b"),
     ]:
         monkeypatch.setenv("RARESTREAM_CA", str(ca))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -112,7 +112,7 @@ def test_a_refused_certificate_is_reported_with_a_remedy(
         ):
             client.learners()
         assert caught.value.exit_code == ExitStatus.UNREACHABLE
-        assert capsys.readouterr().err.rstrip("\n").endswith(helps)
+        assert re.search(helps, capsys.readouterr().err.splitlines()[-1])
 
 
 def test_a_dropped_connection_is_not_mistaken_for_tls() -> None:
@@ -133,28 +133,27 @@ def test_repeated_failures_for_one_reason_are_reported_occasionally() -> None:
     ):
         client.learners()
     assert len(messages) == 1  # of many attempts
-    assert re.fullmatch(
-        rf"cannot reach {url}: .*; trying again in [\d.e-]+ s, for \d s more \(--retry-seconds\)", messages[0]
-    )
+    assert re.fullmatch(rf".* {url}: .*; .* [\d.e-]+ s, .* \d s .*\(--retry-seconds\)", messages[0])
 
 
 def test_a_slow_first_answer_is_reported_on_terminals_only() -> None:
     reply = b'{"name":"a","config":{"algorithm":"x","params":{},"features":{"kind":"dense","dim":2},"scaling":null,'
     reply += b'"embedding":null,"calibration":null,"threshold":null,"late":{"label_ttl":1,"unlabelled":"nothing"},'
-    reply += b'"refit_every":null},"position":1,"events":0}'
+    reply += b'"refit_every":null},"warnings":[],"position":1,"events":0}'
     head = b"HTTP/1.1 201 Created\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(reply)
     with answering(head + reply, pause=8.0) as port:
         url = f"http://127.0.0.1:{port}"
-        shown = in_terminal("create", "a", "--algorithm", "x", "--url", url)
-        assert shown.status == 0, shown.text
-        assert re.match(r"waiting for the service: .*compiles\s+its\s+kernels.*a is created", shown.text, re.DOTALL)
+        output = in_terminal("create", "a", "--algorithm", "x", "--url", url)
+        assert output.status == 0, output.text
         piped = subprocess.run(
             [sys.executable, "-m", "service", "create", "a", "--algorithm", "x", "--url", url],
             capture_output=True,
             text=True,
             check=True,
         )
-    assert piped.stdout.startswith("a is created\n")
+    created = piped.stdout.splitlines()[0]
+    assert created.startswith("a ")
+    assert output.text.index(created) > 0  # something is printed before
     assert piped.stderr == ""
 
 
@@ -166,8 +165,9 @@ def test_system_errors_are_put_into_plain_words() -> None:
         socket.getaddrinfo("nobody.invalid", port)
     wrapped = RuntimeError("Error 111 connecting to it.")
     wrapped.__context__ = refused.value
-    message = "nothing listens there (connection refused)"
-    assert [reason_of(item) for item in (refused.value, wrapped)] == [message, message]
+    assert reason_of(refused.value) == reason_of(wrapped)
+    assert "refused" in reason_of(wrapped)
+    assert "111" not in reason_of(wrapped)
     assert "host" in reason_of(nameless.value)
     assert "time" in reason_of(TimeoutError())
     assert reason_of(RuntimeError("closed.")) == "closed"

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -94,6 +94,7 @@ def test_labelled_messages_are_learnt_and_unlabelled_ones_scored(
     assert len(broker.messages(scores, 20)) == 20
 
 
+@pytest.mark.campaign
 def test_nothing_is_lost_or_learnt_twice_despite_kills(
     broker: KafkaBroker, target: Target, service: Process, tmp_path: Path
 ) -> None:
@@ -179,12 +180,12 @@ def test_only_the_selected_partitions_are_read(broker: KafkaBroker, target: Targ
     assert did["positions"] == {f"kafka:{target.name}/0": 10, f"kafka:{target.name}/2": 10}
     status, output = reading.fail("--partition", "3")
     assert status == 1
-    assert f"topic {target.name} has the partitions 0, 1, 2, not 3" in output
+    assert re.search(rf"{target.name} .*\b0, 1, 2\b.*\b3$", output, re.MULTILINE)
 
 
-@pytest.mark.parametrize("wanted", [[], [0]], ids=["all", "some"])
+@pytest.mark.parametrize("numbers", [[], [0]], ids=["all", "some"])
 def test_a_new_partition_is_reported(
-    broker: KafkaBroker, target: Target, wanted: list[int], monkeypatch: pytest.MonkeyPatch
+    broker: KafkaBroker, target: Target, numbers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.connectors.kafka._LOOK_SECONDS", 0.2)
     monkeypatch.setattr("service.connectors.consumer._LOOK_EVERY", 0.05)
@@ -193,21 +194,26 @@ def test_a_new_partition_is_reported(
 
     def note(text: str) -> None:
         notes.append(text)
-        if "waiting" in text:
+        if later.ident is None:
             later.start()
+
+    def added() -> list[str]:
+        return [name for text in notes for name in re.findall(r"/([12])\b", text)]
 
     def change_and_stop() -> None:
         broker.enlarge(target.name, 3)
-        time.sleep(3.0)  # several looks
+        if not numbers:
+            eventually(lambda: len(added()) == 2)
+        else:
+            time.sleep(3.0)  # several looks, which note nothing
         signal.raise_signal(signal.SIGINT)
 
     later = threading.Thread(target=change_and_stop)
-    feed = KafkaFeed(broker.address, target.name, wanted, target.name, "kafka:", Security())
+    feed = KafkaFeed(broker.address, target.name, numbers, target.name, "kafka:", Security())
     did = consume(ConsumePlan(target.name), feed, lambda wait: connected(target.url, None, wait=wait), note)
     later.join()
     assert did["positions"] == {f"kafka:{target.name}/0": 0}
-    messages = [f"kafka:{target.name}/{i} is new and is not read: restart to read it too" for i in (1, 2)]
-    assert [text for text in notes if "is new" in text] == (messages if not wanted else [])  # once
+    assert added() == ([] if numbers else ["1", "2"])  # once
 
 
 def test_a_malformed_message_stops_the_consumer_or_is_skipped(
@@ -227,11 +233,39 @@ def test_a_malformed_message_stops_the_consumer_or_is_skipped(
     assert target.get()["sources"] == {f"kafka:{target.name}/0": 5}
 
 
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+def test_compressed_topics_are_read(broker: KafkaBroker, target: Target, tmp_path: Path, compression: str) -> None:
+    broker.create(**{target.name: 1})
+    header = b"\0\0\0\0\x11"
+    values = [header + event(i) if i % 2 else event(i) for i in range(20)]
+    broker.produce(target.name, [(0, value) for value in values], compression)
+    did = consumer(broker, target, tmp_path).run()
+    assert {name: did[name] for name in ("applied", "skipped", "schema_headers")} == {
+        "applied": 20, "skipped": 0, "schema_headers": 10
+    }  # fmt: skip
+
+
 class Shortened(KafkaPartition):
     """A partition that reports its first messages as removed, which the broker of the tests cannot do."""
 
     async def bounds(self) -> OffsetRange:
         return (await super().bounds())._replace(first=12)
+
+
+def consume_shortened(broker: KafkaBroker, target: Target, note: Callable[[str], None], *, skip: bool) -> None:
+    """Consume the learner's topic, whose first messages are removed; `skip`: go on without them."""
+
+    async def run() -> None:
+        plan = ConsumePlan(target.name, skip_lost=skip, once=True)
+        with connected(target.url, None) as client, ThreadPoolExecutor(1) as threads:
+            learner = client.learner(target.name)
+            async with KafkaFeed(broker.address, target.name, [], target.name, "kafka:", Security()) as feed:
+                (original,) = feed.partitions
+                partition = Shortened(original._consumer, original._partition, "kafka:")
+                reading, stop = Reading("auto", BinaryLabels()), threading.Event()
+                await Consumption(plan, feed, partition, reading, learner, threads, stop, ReadCounts(), note).run()
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("ahead", [False, True])
@@ -246,25 +280,12 @@ def test_messages_removed_before_reading_are_reported(
     if ahead:
         assert consumer(broker, target, tmp_path, "--group", target.name).run("--what", "predict")["scored"] == 20
     notes: list[str] = []
-
-    async def run(skip: bool) -> None:
-        plan = ConsumePlan(target.name, skip_lost=skip, once=True)
-        with connected(target.url, None) as client, ThreadPoolExecutor(1) as threads:
-            learner = client.learner(target.name)
-            async with KafkaFeed(broker.address, target.name, [], target.name, "kafka:", Security()) as feed:
-                (original,) = feed.partitions
-                partition = Shortened(original._consumer, original._partition, "kafka:")
-                reading, stop = Reading("auto", BinaryLabels()), threading.Event()
-                await Consumption(
-                    plan, feed, partition, reading, learner, threads, stop, ReadCounts(), notes.append
-                ).run()
-
-    message = f"kafka:{target.name}/0: 7 messages from 5 on were removed before they were read"
-    with pytest.raises(CommandFailed, match=message):
-        asyncio.run(run(False))
+    pattern = rf"kafka:{target.name}/0: 7\b.* 5\b"
+    with pytest.raises(CommandFailed, match=pattern):
+        consume_shortened(broker, target, notes.append, skip=False)
     assert target.learnt == 5
-    asyncio.run(run(True))
-    assert notes == [message]
+    consume_shortened(broker, target, notes.append, skip=True)
+    assert [bool(re.match(pattern, note)) for note in notes] == [True]
     assert target.learnt == 13
     assert target.get()["sources"] == {f"kafka:{target.name}/0": 20}
 
@@ -275,17 +296,17 @@ class Overtaken(KafkaPartition):
     aiokafka finds the error where it keeps the responses of brokers.
     """
 
-    gone = False
+    trimmed = False
     ends: int | None = None  # where it ends then, if elsewhere
 
     async def bounds(self) -> OffsetRange:
         result = await super().bounds()
         end = self.ends or result.end
-        return OffsetRange(12, end, end) if self.gone else result
+        return OffsetRange(12, end, end) if self.trimmed else result
 
     async def read(self, most: int, seconds: float) -> list[Message]:
-        if not self.gone and (position := await self.position()) == 5:
-            self.gone = True
+        if not self.trimmed and (position := await self.position()) == 5:
+            self.trimmed = True
             fetcher = self._consumer._fetcher
             fetcher._records.pop(self._partition, None)
             fetcher._set_error(self._partition, OffsetOutOfRangeError({self._partition: position}))
@@ -313,11 +334,11 @@ def test_messages_removed_during_the_run_are_reported(
                 await Consumption(plan, feed, partition, reading, learner, threads, stop, counts, notes.append).run()
 
     source = f"kafka:{target.name}/0"
-    message = f"{source}: 7 messages from 5 on were removed before they were read"
+    message = rf"{source}: 7\b.* 5\b"
     match course:
         case "skip":
             asyncio.run(run())
-            assert notes == [message]
+            assert [bool(re.match(message, note)) for note in notes] == [True]
             assert (target.learnt, target.get()["sources"]) == (13, {source: 20})
             assert (counts.read, counts.learnt["applied"]) == (13, 13)
         case "stop":
@@ -358,16 +379,16 @@ def test_unreachable_brokers_topics_and_learners_are_named(broker: KafkaBroker, 
 
 
 @pytest.mark.parametrize(
-    ("options", "mechanism", "message"),
+    ("options", "mechanism", "variable"),
     [
-        ((), "SCRAM-SHA-512", "it does not support this login (--sasl, KAFKA_USERNAME)"),
-        (("--authentication",), "SCRAM-SHA-256", "it refuses the login (KAFKA_USERNAME, KAFKA_PASSWORD, --sasl)"),
-        (("--authentication",), "SCRAM-SHA-512", "it refuses the login (KAFKA_USERNAME, KAFKA_PASSWORD, --sasl)"),
-        (("--authentication",), "PLAIN", "no broker can be reached"),  # it closes the connection without a word
+        ((), "SCRAM-SHA-512", "KAFKA_USERNAME"),
+        (("--authentication",), "SCRAM-SHA-256", "KAFKA_PASSWORD"),
+        (("--authentication",), "SCRAM-SHA-512", "KAFKA_PASSWORD"),
+        (("--authentication",), "PLAIN", None),  # it closes the connection without a word
     ],
 )
 def test_a_refused_login_is_reported(
-    options: tuple[str, ...], mechanism: str, message: str, target: Target, tmp_path: Path
+    options: tuple[str, ...], mechanism: str, variable: str | None, target: Target, tmp_path: Path
 ) -> None:
     with KafkaBroker(*options) as refusing:
         eventually(refusing.listens)
@@ -375,7 +396,8 @@ def test_a_refused_login_is_reported(
         reading = Consumer(target, f"kafka://{refusing.address}/t", tmp_path, "--sasl", mechanism, **login)
         status, error = reading.fail()
         assert status == 1
-        assert message in error
+        assert refusing.address in error
+        assert variable in error if variable else "KAFKA_" not in error
         assert "tell-nobody" not in error
         assert "Traceback" not in error
         feed = KafkaFeed(
@@ -399,7 +421,7 @@ def test_a_missing_kafka_extra_is_reported(target: Target) -> None:
     arguments = ["consume", "kafka://127.0.0.1:1/topic", "--learner", target.name, "--url", target.url]
     completed = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
     assert completed.returncode == 1
-    assert completed.stderr.strip().endswith("pip install '.[kafka]' in the clone")
+    assert "'.[kafka]'" in completed.stderr
     assert "Traceback" not in completed.stderr
 
 

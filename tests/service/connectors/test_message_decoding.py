@@ -11,13 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.connectors.feed import Message
-from service.connectors.message_decoding import BadMessage, MessageEvent, Reading, What
+from service.connectors.message_decoding import BadMessage, MessageEvent, MessageKind, Reading
 from service.datasets.values import BinaryLabels
 
 X = b'"x": [1.5, 2]'
 
 
-def read(value: bytes | Mapping[str, str] | None, what: What = "auto", texts: frozenset[str] = frozenset()) -> Any:
+def read(
+    value: bytes | Mapping[str, str] | None, what: MessageKind = "auto", texts: frozenset[str] = frozenset()
+) -> Any:
     return Reading(what, BinaryLabels(), texts).event(Message(7, value))
 
 
@@ -34,6 +36,20 @@ def test_an_event_is_passed_on_unchanged(body: bytes, labelled: bool, id: str | 
     assert read(body) == MessageEvent(7, body, labelled, id)
 
 
+def test_the_header_of_a_schema_registry_is_skipped_counted_and_reported_once() -> None:
+    reading = Reading("auto", BinaryLabels(stream=True))
+    body = b'{"label": 1, %b}' % X
+    for start in (b"", b"\0\0\0\0\x11", b"\0\0\0\0\x12\xef\xbb\xbf", b"\0{ []"):
+        assert reading.event(Message(7, start + body)) == MessageEvent(7, body, True, None)
+    assert reading.schema_headers == 3
+    (warning,) = reading.warnings()
+    assert "17" in warning
+    assert reading.warnings() == []
+    for avro in (b"\0\0\0\0\x11\x02\x06abc", b"\0\0\0\0\x11", b"\0\0"):
+        with pytest.raises(BadMessage):
+            reading.event(Message(8, avro))
+
+
 @pytest.mark.parametrize("label", [b"null", b"1", b'{"deep": [1]}'])
 def test_unlabelled_events_carry_neither_label_nor_weight(label: bytes) -> None:
     body = b'{"id": "a", "label": %b, %b, "weight": 2}' % (label, X)
@@ -43,6 +59,14 @@ def test_unlabelled_events_carry_neither_label_nor_weight(label: bytes) -> None:
         assert read(body) == result
 
 
+@pytest.mark.parametrize("label", ["NULL", "?", "-", "pending", "", " "])
+def test_a_flat_label_for_missing_is_unlabelled(label: str) -> None:
+    result = read({"a": "1", "label": label})
+    assert (result.labelled, json.loads(result.body)) == (False, {"features": {"a": 1.0}})
+    with pytest.raises(BadMessage, match="label"):
+        read({"a": "1", "label": label}, "update")
+
+
 def test_an_empty_message_is_not_an_event() -> None:
     assert read(None) is None
 
@@ -50,12 +74,12 @@ def test_an_empty_message_is_not_an_event() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (b"", "it has no event"),
-        (b"{} {}", "it is not JSON"),
-        (b"[" * 100_000, "it is not"),
-        (b'{"id": {}, %b}' % X, "it is not an event"),
-        (b'{"id": 0.5}', "it is not an event"),
-        (b'"text"', "it is not an event"),
+        (b"", "--entry flat$"),
+        (b"{} {}", "JSON"),
+        (b"[" * 100_000, "`array`$"),
+        (b'{"id": {}, %b}' % X, r"`\$\.id`$"),
+        (b'{"id": 0.5}', r"`\$\.id`$"),
+        (b'"text"', "`str`$"),
         (b'{"features": {"a": "\xff"}, "label": 1}', "UTF-8"),
         ({"label": "maybe"}, "maybe"),
         ({"time": "yesterday"}, "yesterday"),
@@ -93,7 +117,7 @@ def test_flat_fields_become_members_and_features() -> None:
         "time": 86400.0,
         "weight": 2.0,
         "label": 1,
-        "features": {"shop": "17", "to": None, "a": "x"},
+        "features": {"shop": "17", "to": "?", "a": "x"},
     }
 
 
@@ -110,7 +134,7 @@ json_like = st.recursive(
     | st.dictionaries(st.sampled_from(["id", "label", "time", "weight"]) | st.text(), st.text()),
     st.sampled_from(["auto", "update", "predict"]),
 )
-def test_any_message_is_decoded_or_malformed(value: Any, what: What) -> None:
+def test_any_message_is_decoded_or_malformed(value: Any, what: MessageKind) -> None:
     try:
         result = read(value, what)
     except BadMessage:

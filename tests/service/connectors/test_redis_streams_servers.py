@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import redis
 
-from service.connectors.redis_streams import number_of
 from tests.harness.consumer import Consumer, Target, event
 from tests.harness.process import Process
 from tests.harness.redis_fleet import cluster, watched
@@ -48,6 +47,7 @@ def scores(client: redis.Redis) -> list[str]:
     return [json.loads(fields[b"event"])["id"] for _, fields in client.xrange("t")]
 
 
+@pytest.mark.campaign
 def test_the_consumer_follows_the_sentinels_to_the_next_master(target: Target, tmp_path: Path) -> None:
     with watched(password="hidden-one", sentinel_password="hidden-two") as fleet:
         reading = Consumer(target, fleet.url, tmp_path, "--stream", "s", "--scores", "t", "--batch", "20")
@@ -64,9 +64,9 @@ def test_the_consumer_follows_the_sentinels_to_the_next_master(target: Target, t
             fed(target, reading, client, range(1000, 1000 + EVENTS))
             assert target.learnt == 2 * EVENTS
             assert scores(client) == [f"e{EVENTS}", f"e{1000 + EVENTS}"]
-            end = number_of(client.xrevrange("s", count=1)[0][0].decode())
+            end = client.xrevrange("s", count=1)[0][0].decode()
         assert reading.stop() == 0
-        assert reading.did()["positions"] == {"redis:s": end + 1}
+        assert reading.did()["positions"] == {"redis:s": end}
         output = reading.output()
         assert f"127.0.0.1:{fleet.sentinel.port} " in output
         assert "hidden" not in output
@@ -77,6 +77,7 @@ def committed(client: redis.Redis) -> str:
     return str(client.xinfo_groups("s")[0]["last-delivered-id"].decode())
 
 
+@pytest.mark.campaign
 def test_the_consumer_survives_the_end_of_a_cluster_master(target: Target, tmp_path: Path) -> None:
     with cluster(node_timeout_ms=3000) as fleet:
         reading = Consumer(target, fleet.url, tmp_path, "--stream", "s", "--scores", "t", "--batch", "20")
@@ -115,4 +116,5 @@ def test_unreachable_sentinels_are_reported(target: Target, tmp_path: Path) -> N
     source = "redis+sentinel://127.0.0.1:1/0?master=main"
     status, error = Consumer(target, source, tmp_path, "--stream", "s", "--retry-seconds", "1").fail()
     assert status == 1
-    assert "redis+sentinel://127.0.0.1:1 cannot be reached: " in error.replace("\n", " ")
+    assert "redis+sentinel://127.0.0.1:1 " in error
+    assert "object" not in error  # nor a client's representation

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
+import json
+import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +15,10 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from service.datasets.event_inputs import Inputs, chunks
+from service.datasets.batches import chunks
+from service.datasets.event_inputs import Inputs
+from service.datasets.file_options import FileOptions
+from service.datasets.readers import open_rows
 from service.datasets.rows import ReadError
 from service.datasets.values import BinaryLabels, Ranks, RowColumns
 from service.exits import CommandFailed
@@ -40,6 +47,7 @@ JSON = {
     "a list": '[{"id": "a", "features": {"amount": 1.5}, "label": 1}]',
     "a body": '{"events": [{"id": "a", "features": {"amount": 1.5}, "label": 1}]}',
     "many lines": '[\n  {"id": "a", "features": {"amount": 1.5},\n  "label": 1}\n]\n',
+    "an event of many lines": '{\n  "id": "a", "features": {"amount": 1.5},\n  "label": 1\n}\n',
     "blank lines": '\n\n{"id": "a", "features": {"amount": 1.5}, "label": 1}\n\n',
 }
 
@@ -61,6 +69,40 @@ def test_json_of_every_form_is_read(form: str, tmp_path: Path, monkeypatch: pyte
     assert read() == [EVENT]
 
 
+ODD = {"id": 2.0, "time": 20191130, "label": "1", "weight": "2"}
+READ = {"id": "2", "time": 1575072000.0, "label": 1, "weight": 2.0}
+
+
+@pytest.mark.parametrize("command", ["update", "predict", "labels", "replay"])
+@pytest.mark.parametrize("form", ["features", "x", "indices", "flat"])
+def test_every_command_reads_members_of_json_alike(command: Any, form: str, tmp_path: Path) -> None:
+    named = {"features": {"amount": 1.5}}
+    features: dict[str, Any] = {"features": named, "x": {"x": [1.5]}, "indices": {"indices": [0], "values": [2]}}
+    row = {**ODD, **features.get(form, named["features"])}
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    columns = RowColumns(id="id", time="time", weight="weight") if form == "flat" else RowColumns()
+    if command == "replay":
+        with open_rows(path, columns) as rows:
+            (event,) = rows.events()
+    else:
+        (event,) = read(str(path), kind=command, columns=columns)
+        assert read(json.dumps(row), kind=command, columns=columns) == [event]
+    members = {"id": READ["id"], "time": READ["time"]} if command == "predict" else READ
+    expected = {} if command == "labels" else features.get(form, named)
+    assert event == {**expected, **members}
+
+
+@pytest.mark.parametrize("command", ["update", "predict", "labels"])
+@pytest.mark.parametrize("member", [{"id": 2.0**60}, {"time": "soon"}, {"weight": -1}, {"label": "maybe"}])
+def test_a_member_that_cannot_be_read_makes_a_bad_row(command: Any, member: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    good = {"id": "a", "features": {"amount": 1.5}, "label": 0}
+    path.write_text(json.dumps({**good, **member}) + "\n" + json.dumps(good) + "\n")
+    events = read(str(path), kind=command, columns=RowColumns(form=FileOptions(on_bad="skip")))
+    assert len(events) == 1 + (command == "predict" and not member.keys() & {"id", "time"})
+
+
 def test_members_of_flat_objects_become_features() -> None:
     assert read('{"amount": 1.5, "label": "1"}') == [{"features": {"amount": 1.5}, "label": 1}]
     columns = RowColumns("fraud", ("yes",), (), ("note",), "tx", "at", "w")
@@ -73,6 +115,25 @@ def test_members_of_flat_objects_become_features() -> None:
 
 def test_unlabelled_events_carry_no_label() -> None:
     assert read(JSON["an event"], kind="predict") == [{"id": "a", "features": {"amount": 1.5}}]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "amount,label\n1,0\n2,NULL\n3,\n4,1\n"),
+        ("a.jsonl", '{"amount":1,"label":0}\n{"amount":2,"label":"NULL"}\n{"amount":3}\n{"amount":4,"label":1}\n'),
+        ("a.json", '[{"amount":1,"label":0},{"features":{"amount":2},"label":null},{"amount":3,"label":null},'
+         '{"amount":4,"label":1}]'),
+    ],
+)  # fmt: skip
+def test_rows_without_a_label_can_be_left_out_of_an_update(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    inputs = Inputs([str(path)], "update", NAMED, RowColumns(form=FileOptions(unlabelled="skip", on_bad="skip")))
+    assert [(event["features"]["amount"], event["label"]) for event in inputs.events()] == [(1, 0), (4, 1)]
+    (note,) = inputs.notes
+    assert note.startswith("2 rows ")
+    assert re.search(r"\b(line [23]|event 1): ", note)
 
 
 def test_a_label_by_id_is_accepted_among_updates() -> None:
@@ -115,8 +176,7 @@ def test_files_of_numbers_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert read(str(tmp_path / "a.npz")) == [{"x": [1.0, 2.0], "label": 1}]
     assert read(str(tmp_path / "a.npz"), kind="predict") == [{"x": [1.0, 2.0]}]
     stdin(monkeypatch, (tmp_path / "a.npz").read_bytes())
-    with pytest.raises(ReadError, match="npz"):
-        read(format="npz")
+    assert read(format="npz") == [{"x": [1.0, 2.0], "label": 1}]
     (tmp_path / "a.libsvm").write_text("1 2:5\n")
     monkeypatch.setitem(NAMED, "config", {"features": {"kind": "sparse", "dim": 3}})
     assert read(str(tmp_path / "a.libsvm")) == [{"indices": [1], "values": [5.0], "label": 1}]
@@ -142,6 +202,7 @@ def test_labels_are_read_from_csv(text: str, tmp_path: Path, monkeypatch: pytest
 
 def test_labels_are_read_from_arguments() -> None:
     assert read("a=1", "x=y=0", kind="labels") == [{"id": "a", "label": 1}, {"id": "x=y", "label": 0}]
+    assert read("2.0=1", kind="labels") == [{"id": "2", "label": 1}]
     assert read('{"id": "a", "label": 1}', kind="labels") == [{"id": "a", "label": 1}]
 
 
@@ -152,28 +213,28 @@ def test_labels_may_have_times_and_ranks(tmp_path: Path) -> None:
 
 
 BAD = {
-    "[1]": "event 0: expected an event, a JSON object, not 1",
-    "{": "the argument: not JSON",
-    '{"amount": 1}': "there is no 'label'; the row has amount",
-    '{"amount": 1, "label": "maybe"}': "the labels seen are 'maybe'",
-    "nowhere.csv": "nowhere.csv: No such file",
-    "nowhere": "No such file",
+    "[1]": "event 0:.* 1$",
+    "{": "argument:.*JSON",
+    '{"amount": 1}': "line 1:.*'label'.* amount$",
+    '{"amount": 1, "label": "maybe"}': "line 1:.*'maybe'",
+    "nowhere.csv": f"^nowhere.csv: {os.strerror(errno.ENOENT)}",
+    "nowhere": f"^nowhere: {os.strerror(errno.ENOENT)}",
 }
 
 
 @pytest.mark.parametrize("value", BAD)
 def test_unreadable_events_state_the_reason(value: str) -> None:
-    with pytest.raises(ReadError, match=BAD[value].replace("[", r"\[")):
+    with pytest.raises(ReadError, match=BAD[value]):
         read(value)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,1\nb\n", "line 2: has 1 cell; expected id,label"),
-        ("a,1\nb,perhaps\n", "line 2: the labels seen are"),
-        ("a,1\n,0\n", "line 2: has no id"),
-        ("a,1,yesterday\n", "line 1: 'yesterday' is neither seconds"),
+        ("a,1\nb\n", "line 2: .*id,label"),
+        ("a,1\nb,perhaps\n", "line 2: .*'perhaps'"),
+        ("a,1\n,0\n", "line 2: .*id"),
+        ("a,1,yesterday\n", "line 1: 'yesterday'"),
         ('a,1\n"b,0\n', "line 2"),
     ],
 )
@@ -195,7 +256,7 @@ def test_unreadable_lines_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ReadError, match=r"\b2:.*UTF-8"):
         read(str(path))
     path.write_bytes(b"\xff\xfe\0\0")
-    with pytest.raises(ReadError, match="UTF-16"):
+    with pytest.raises(ReadError, match="line 1"):
         read(str(path), kind="labels", format="csv")
     packed = gzip.compress(JSON["an event"].encode())
     path.write_bytes(packed[:15] + bytes(9) + packed[24:])
@@ -213,7 +274,7 @@ def test_empty_files_and_arguments_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     for text in ("", "\n"):
         path.write_text(text)
-        with pytest.raises(ReadError, match="rows"):
+        with pytest.raises(ReadError, match=r"\brows$"):
             read(str(path), kind="labels")
     with pytest.raises(CommandFailed, match="empty"):
         read("")
@@ -231,14 +292,14 @@ def test_standard_input_is_read_once_and_not_from_a_terminal(monkeypatch: pytest
     with pytest.raises(CommandFailed, match="events"):
         read()
     stdin(monkeypatch, gzip.compress(b"x"))
-    with pytest.raises(ReadError, match="--format"):
+    with pytest.raises(ReadError, match=r"\brows$"):
         read()
 
 
 def test_chunks_are_limited_and_flag_repeatability() -> None:
     events = [{"id": str(k)} for k in range(5)] + [{"x": [1]}]
     result = list(chunks(iter(events), 2))
-    assert [(item.first, item.count, item.identified) for item in result] == [(0, 2, True), (2, 2, True), (4, 2, False)]
-    assert result[0].body == b'{"events":[{"id":"0"},{"id":"1"}]}'
+    assert [(item.offset, item.count, item.identified) for item in result] == [(0, 2, 2), (2, 2, 2), (4, 2, 1)]
+    assert result[0].body() == b'{"events":[{"id":"0"},{"id":"1"}]}'
     large = list(chunks(({"id": "x" * 2_000_000} for _ in range(5)), 1000))
     assert [item.count for item in large] == [3, 2]

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from learners.features import MISSING
+from service.datasets.bad_rows import BadRows
+from service.datasets.event_inputs import Inputs
+from service.datasets.file_options import FileOptions
 from service.datasets.readers import open_rows
 from service.datasets.rows import ReadError
-from service.datasets.values import RowColumns, identity, timestamp
+from service.datasets.values import RowColumns, identity, label_text, timestamp
 
 ODD = ["-", "$12.50", '"1,234.50"', "12%", "<NA>", "\\N", "inf", "-Infinity", "#N/A", "1_000", "NULL", "?", "n/a"]
 
@@ -17,7 +24,7 @@ ODD = ["-", "$12.50", '"1,234.50"', "12%", "<NA>", "\\N", "inf", "-Infinity", "#
 def read(path: Path, columns: RowColumns | None = None) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the events of a file, and what is said of cells that count as missing."""
     with open_rows(path, columns or RowColumns()) as rows:
-        return list(rows.events()), rows.missing_cells()
+        return list(rows.events()), rows.notes()
 
 
 def write(folder: Path, cells: list[str], name: str = "amount") -> Path:
@@ -106,9 +113,127 @@ def test_another_case_of_the_positive_label_is_refused_anywhere(tmp_path: Path, 
         read(path, RowColumns(positive=("fraud",)))
 
 
-@pytest.mark.parametrize("text", ["", "NULL", "null", "None", "nan", " ", "-", "\\N", "<NA>"])
+@pytest.mark.parametrize("label", [">50k", ">50K.", ">50K .", ">\uff15\uff10K", ">50K\u200b", "\ufeff>50K"])
+def test_a_spelling_that_looks_like_the_positive_label_is_refused(tmp_path: Path, label: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("age,label\n1,>50K\n2,<=50K\n" + f"3,{label}\n4,<=50K.\n")
+    with pytest.raises(ReadError, match=re.escape(repr(label))):
+        read(path, RowColumns(positive=(">50K",)))
+    events, _ = read(path, RowColumns(positive=(">50K", label)))
+    assert [event["label"] for event in events] == [1, 0, 1, 0]
+
+
+ROWS_OF_PYTHON = [
+    '{"amount": 1.5, "note": "NaN: Infinity, \\"x\\": NaN", "label": 0}',
+    '{"amount": NaN, "note": "b", "label": 1}',
+    '{"amount":-Infinity, "note" : NaN, "label": 0}',
+    '{"amount": Infinity, "note": "", "label": 1}',
+]
+
+
+@pytest.mark.parametrize("form", ["{}", "[{}]", '{{"events": [\n{}]}}'], ids=["lines", "list", "events"])
+def test_numbers_that_json_does_not_have_are_missing_and_counted(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(form.format(("\n" if form == "{}" else ",\n").join(ROWS_OF_PYTHON)))
+    events, notes = read(path)
+    features = [event["features"] for event in events]
+    assert [row["amount"] for row in features] == [1.5, None, None, None]
+    assert [row["note"] for row in features] == ['NaN: Infinity, "x": NaN', "b", None, ""]
+    (note,) = notes
+    assert note.startswith("4 values ")
+    assert "amount" in note
+    inputs = Inputs([str(path)], "update", None, RowColumns())
+    assert [event["features"] for event in inputs.events()] == features
+    assert inputs.notes == notes
+
+
+@pytest.mark.parametrize("line", ['{"a": nan}', '{"a": NaNs}', "{NaN: 1}", '{"a": NaN', '{"a" NaN}', "NaN"])
+def test_other_text_is_not_json(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": 1, "label": 0}\n' + line + "\n")
+    with pytest.raises(ReadError, match="line 2: not"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "NULL", "null", "None", "nan", " ", "-", "\\N", "<NA>", "(null)", "N.A.", "#N/A N/A", "nil", "--", "."]
+)
 def test_missing_ids_are_no_ids(text: str) -> None:
     assert identity(text) is None
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("column", "value"), [("when", "9999-12-31"), ("when", 4e9), ("key", "x" * 257), ("key", "a\u200bb")]
+)
+def test_a_row_whose_id_or_time_the_service_refuses_is_a_bad_row(
+    tmp_path: Path, form: str, column: str, value: Any
+) -> None:
+    path = tmp_path / f"rows.{form}"
+    rows = [{"key": f"k{i}", "when": "2026-01-05", "label": i % 2} for i in range(4)]
+    rows[2][column] = value
+    lines = [",".join(map(str, row.values())) if form == "csv" else json.dumps(row) for row in rows]
+    path.write_text("\n".join([*["key,when,label"] * (form == "csv"), *lines]))
+    columns = RowColumns(id="key", time="when")
+    with pytest.raises(ReadError, match=f"line {3 + (form == 'csv')}: the (id|time) "):
+        read(path, columns)
+    with BadRows("skip") as bad, open_rows(path, columns, bad=bad) as rows_:
+        assert [event["id"] for event in rows_.events()] == ["k0", "k1", "k3"]
+
+
+@pytest.mark.parametrize("text", ["#DIV/0!", ".", "(null)", "nil", "Undefined", "unknown", "NaT", "N.A.", "#N/A N/A"])
+def test_a_missing_text_is_missing_as_a_feature_a_label_and_an_id(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "rows.csv"
+    rows = [f"{text if i % 4 == 0 else i + 0.5},{text if i == 1 else i},{text if i == 2 else i % 2}" for i in range(40)]
+    path.write_text("\n".join(["amount,key,label", *rows]))
+    with open_rows(path, RowColumns(id="key", form=FileOptions(unlabelled="score"))) as rows_:
+        events = list(rows_.events())
+        notes = rows_.notes()
+    assert [event["features"]["amount"] for event in events] == [None if i % 4 == 0 else i + 0.5 for i in range(40)]
+    assert [i for i, event in enumerate(events) if "id" not in event] == [1]
+    assert [i for i, event in enumerate(events) if "label" not in event] == [2]
+    assert "amount: 10 " in " ".join(notes)
+
+
+def test_each_missing_text_of_the_rule_is_no_id_and_no_label() -> None:
+    assert {text for text in MISSING if identity(text) is not None or label_text(text) is not None} == set()
+
+
+@pytest.mark.parametrize("value", [2, 2.0, "2", "2.0", " 2 ", "2.00"])
+def test_spellings_of_a_whole_number_are_one_id(value: Any) -> None:
+    assert identity(value) == "2"
+
+
+@pytest.mark.parametrize("value", [2.0**53 + 2, -1.5e16, 1e300, math.inf])
+def test_an_id_that_a_float_cannot_tell_from_the_next_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match=r"2\^53"):
+        identity(value)
+    assert identity(math.nan) is None  # as data frames write null
+    assert identity(10**300) == str(10**300)
+
+
+def test_refused_rows_are_not_in_the_notes(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    good = "".join(f"{i}.5,2026-01-05,{i % 2}\n" for i in range(300))
+    path.write_text("amount,when,label\n" + "-,yesterday,\n" + good + "-,yesterday,\n" * 2 + "-,2026-01-05,1\n")
+    columns = RowColumns(time="when", form=FileOptions(unlabelled="score"))
+    with BadRows("skip") as bad, open_rows(path, columns, bad=bad) as rows:
+        assert len(list(rows.events())) == 301
+        (note,) = rows.notes()
+    assert note.startswith("amount: 1 ")
+    assert "line 305" in note
+
+
+@pytest.mark.parametrize("number", [4111111111111111, 2**53, -(2**53), -5, 0])
+def test_a_whole_number_up_to_2_53_is_one_id_as_text_and_as_a_number(number: int) -> None:
+    assert {identity(value) for value in (number, float(number), str(number), f"{number}.0")} == {str(number)}
+
+
+@pytest.mark.parametrize(
+    "text", ["02.0", "1.10", "2.5", "v2.0", "tx-1", "2.0.0", "9" * 16 + ".0", "1" * 17 + ".0", "Nan-1", "name", "Ref"]
+)
+def test_other_ids_stay(text: str) -> None:
+    assert identity(f" {text} ") == text
 
 
 @pytest.mark.parametrize(
@@ -121,13 +246,64 @@ def test_missing_ids_are_no_ids(text: str) -> None:
         ("2019-11-30T13:01:01+01:00", 1575115261.0),
         ("1575118861", 1575118861.0),
         ("20191399", 20191399.0),  # no date, so seconds
+        ("20191130130101", 1575118861.0),
+        (20191130, 1575072000.0),
+        (20191130130101, 1575118861.0),
+        ("2019/11/30 13:01:01", 1575118861.0),
+        ("1575118861500", 1575118861.5),
+        (1575118861500, 1575118861.5),
+        (1575118861500.0, 1575118861.5),
+        ("1575118861500000", 1575118861.5),
+        (1575118861500000000, 1575118861.5),
+        (-1575118861500, -1575118861500.0),
+        (31, 31.0),
+        ("43799.5", 43799.5),
     ],
 )
-def test_times_of_usual_forms(text: str, seconds: float) -> None:
+def test_times_of_usual_forms(text: Any, seconds: float) -> None:
     assert timestamp(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["4/10/2019 11:05", "31.02.2019", "20190231", "yesterday"])
+@pytest.mark.parametrize("text", ["4/10/2019 11:05", "31.02.2019", "20190231", "2019/02/31", "yesterday"])
 def test_ambiguous_or_impossible_times_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="ISO"):
+    with pytest.raises(ValueError, match=f"'{text}'.*ISO"):
         timestamp(text)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "update"])
+@pytest.mark.parametrize(
+    ("cells", "refused"),
+    [
+        (["2019", "", "2020"], True),
+        (["201911", "201912", "NULL"], True),
+        ([2019, None, 201912], True),
+        (["1899", "2019"], False),  # seconds since the beginning of the file, as those of creditcard.csv
+        (["2019.0"], False),
+        (["201913"], False),
+        ([""], False),
+    ],
+)
+def test_times_that_are_all_years_or_months_are_refused(
+    tmp_path: Path, form: str, cells: list[Any], refused: bool
+) -> None:
+    path = tmp_path / f"rows.{form.replace('update', 'jsonl')}"
+    rows = [{"when": cell, "x": 1, "label": 0} for cell in cells]
+    if form == "csv":
+        path.write_text("when,x,label\n" + "".join(f"{'' if cell is None else cell},1,0\n" for cell in cells))
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def times(format: str = "") -> list[float | None]:
+        columns = RowColumns(time="when", form=FileOptions(time_format=format))
+        if form == "update":
+            return [event.get("time") for event in Inputs([str(path)], "update", None, columns).events()]
+        with open_rows(path, columns) as read:
+            return [event.get("time") for event in read.events()]
+
+    if not refused:
+        assert times() == [float(cell) if cell else None for cell in cells]
+        return
+    with pytest.raises(ReadError, match=r"'when'.*--time-format %Y"):
+        times()
+    if all(isinstance(cell, str) and len(cell) in (0, 4) for cell in cells):
+        assert times("%Y") == [1546300800.0, None, 1577836800.0]

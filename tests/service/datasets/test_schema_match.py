@@ -40,14 +40,10 @@ def test_labels_are_read_according_to_the_learner() -> None:
 @pytest.mark.parametrize(
     ("columns", "learner", "message"),
     [
-        (
-            RowColumns(ranks=("1", "2")),
-            BINARY,
-            "--ranks is for ordinal learners; two has two classes: use --positive",
-        ),
-        (RowColumns(positive=("1",)), ORDINAL, "--positive is for learners of two classes; grades is ordinal"),
-        (RowColumns(ranks=("a", "b")), ORDINAL, "--ranks names 2 labels; grades has 3 ranks"),
-        (RowColumns(ranks=("1", "2", "1.0")), ORDINAL, "two of the ranks '1', '2', '1.0' are the same label"),
+        (RowColumns(ranks=("1", "2")), BINARY, "--ranks .*two .*--positive"),
+        (RowColumns(positive=("1",)), ORDINAL, "--positive .*grades"),
+        (RowColumns(ranks=("a", "b")), ORDINAL, r"--ranks .*2 labels.*grades .*\b3\b"),
+        (RowColumns(ranks=("1", "2", "1.0")), ORDINAL, "'1', '2', '1.0'"),
     ],
 )
 def test_label_options_that_do_not_suit_the_learner_are_refused(
@@ -75,20 +71,16 @@ def test_matching_rows_are_passed_unchanged(shape: Shape, features: dict[str, An
 @pytest.mark.parametrize(
     ("shape", "features", "message"),
     [
-        (Shape("dense", width=3), {"kind": "dense", "dim": 8}, "dense rows of 3 columns; the learner takes dense.* 8"),
-        (Shape("dense", width=3), NAMED, "the file has dense rows of 3 columns; the learner takes named features"),
-        (Shape("sparse"), TABLE, "the file has sparse rows; the learner takes table features"),
-        (Shape("sparse", width=9), {"kind": "sparse", "dim": 8}, "sparse rows of 9 columns"),
-        (Shape("sparse", width=9), {"kind": "dense", "dim": 8}, "sparse rows of 9 columns"),
-        (Shape("dense", width=9), {"kind": "sparse", "dim": 8}, "dense rows of 9 columns"),
-        (
-            COLUMNS,
-            {"kind": "sparse", "dim": 8},
-            "the file has 2 named features; the learner takes sparse features of 8",
-        ),
-        (COLUMNS, {"kind": "dense", "dim": 2}, "takes 2 numbers; country of the file are not numeric"),
-        (NUMBERS, {"kind": "dense", "dim": 3}, "takes 3 numbers; the file has 2: a, b"),
-        (Shape("named", columns=("amount", "p", "q")), TABLE, "not declare p, q; omit them with --drop p --drop q"),
+        (Shape("dense", width=3), {"kind": "dense", "dim": 8}, r"dense .*\b3\b.* dense .*\b8\b"),
+        (Shape("dense", width=3), NAMED, r"dense .*\b3\b.* named "),
+        (Shape("sparse"), TABLE, "sparse .* table "),
+        (Shape("sparse", width=9), {"kind": "sparse", "dim": 8}, r"sparse .*\b9\b.* sparse .*\b8\b"),
+        (Shape("sparse", width=9), {"kind": "dense", "dim": 8}, r"sparse .*\b9\b.* dense .*\b8\b"),
+        (Shape("dense", width=9), {"kind": "sparse", "dim": 8}, r"dense .*\b9\b.* sparse .*\b8\b"),
+        (COLUMNS, {"kind": "sparse", "dim": 8}, r"\b2 named .* sparse .*\b8\b"),
+        (COLUMNS, {"kind": "dense", "dim": 2}, r"\b2\b.* country "),
+        (NUMBERS, {"kind": "dense", "dim": 3}, r"\b3\b.*\b2: a, b"),
+        (Shape("named", columns=("amount", "p", "q")), TABLE, "--drop p --drop q"),
     ],
 )
 def test_mismatched_rows_are_refused(shape: Shape, features: dict[str, Any], message: str) -> None:
@@ -110,9 +102,9 @@ def test_named_numbers_are_ordered_by_column() -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"a": 1.0}, "has no b, as the first row has"),
-        ({"a": 1.0, "b": 2.0, "c": 3.0}, "has 3 columns; the first row has 2"),
-        ({"a": 1.0, "b": None}, "column b has no value; a dense learner takes numbers only"),
+        ({"a": 1.0}, r"\bb\b"),
+        ({"a": 1.0, "b": 2.0, "c": 3.0}, r"\b3\b.*\b2\b"),
+        ({"a": 1.0, "b": None}, r"column b\b"),
     ],
 )
 def test_named_rows_with_non_numbers_are_refused(row: dict[str, Any], message: str) -> None:
@@ -127,6 +119,15 @@ def test_sparse_rows_are_converted_to_dense_and_back() -> None:
     assert adapted(Shape("dense", width=4), {"kind": "sparse", "dim": 9}, dict(dense)) == sparse
     with pytest.raises(ValueError, match="3;"):
         adapted(Shape("sparse"), {"kind": "dense", "dim": 3}, dict(sparse))
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_an_index_beyond_the_learner_is_named_as_the_file_has_it(kind: str) -> None:
+    event = {"indices": [0, 3], "values": [1.5, -2.0], "label": 0}
+    counted_from_1 = Shape("sparse", base=1)
+    assert adapted(counted_from_1, {"kind": kind, "dim": 4}, dict(event))["label"] == 0
+    with pytest.raises(ValueError, match=r"\b4\b.*\b1\b.*\b3\b"):
+        adapted(counted_from_1, {"kind": kind, "dim": 3}, dict(event))
 
 
 def test_options_to_create_a_suitable_learner_are_suggested() -> None:

@@ -15,7 +15,7 @@ from service.engine.engine import Engine
 from service.storage.memory import MemoryStore
 from tests.harness.nodes import digest, posted, replayed, serving
 from tests.harness.waiting import eventually_async
-from tests.service.engine.test_served_events import SETUPS, event, labelled, late
+from tests.service.engine.replica.test_served_events import SETUPS, event, labelled, late
 
 REQUESTS = 40
 
@@ -51,7 +51,7 @@ async def changed(http: httpx.AsyncClient, values: dict[str, Any]) -> None:
     assert (await http.patch("/learners/a", json=values)).status_code == 200
 
 
-def some(rng: random.Random, http: httpx.AsyncClient, setup: str, start: int) -> Awaitable[Any]:
+def random_request(rng: random.Random, http: httpx.AsyncClient, setup: str, start: int) -> Awaitable[Any]:
     """Send a request about events from `start` on."""
     stop = start + rng.randrange(1, 8)
     kind = rng.choice(["update", "predict", "labels", "mixed", "change", "roll back"])
@@ -95,7 +95,7 @@ async def test_the_state_equals_a_replay_of_the_log(seed: int) -> None:
         under_way: list[asyncio.Future[Any]] = []
         for _ in range(REQUESTS):
             start += rng.randrange(3)
-            request = some(rng, http, setup, start + rng.randrange(60))
+            request = random_request(rng, http, setup, start + rng.randrange(60))
             under_way.append(asyncio.ensure_future(request))
             if rng.random() < 0.5:
                 await asyncio.gather(*under_way)
@@ -118,16 +118,16 @@ async def test_two_nodes_agree(seed: int) -> None:
     store = MemoryStore()
     options = {"snapshot_events": rng.choice([5, 100_000]), "trim_log": False, "follow_seconds": 0.01}
     async with (
-        serving(store, **options) as (here, first),
-        serving(MemoryStore(like=store), **options) as (there, second),
+        serving(store, **options) as (local, first),
+        serving(MemoryStore(like=store), **options) as (remote, second),
     ):
-        for http in (here, there):
+        for http in (local, remote):
             assert (await http.put("/learners/a", json=settings)).status_code in (200, 201)
         start = 0
         under_way: list[asyncio.Future[Any]] = []
         for _ in range(REQUESTS):
             start += rng.randrange(3)
-            request = some(rng, rng.choice([here, there]), setup, start + rng.randrange(60))
+            request = random_request(rng, rng.choice([local, remote]), setup, start + rng.randrange(60))
             under_way.append(asyncio.ensure_future(request))
             if rng.random() < 0.4:
                 await asyncio.gather(*under_way)
@@ -136,6 +136,6 @@ async def test_two_nodes_agree(seed: int) -> None:
         await at_rest(first)
         await at_rest(second)
         await first.get("a").log.catch_up()  # what the other has assumed since
-        assert await digest(here) == await digest(there) == await replayed(store)
+        assert await digest(local) == await digest(remote) == await replayed(store)
         assert not first.get("a").served_events.busy
         assert not second.get("a").served_events.busy

@@ -22,8 +22,9 @@ from service.errors import StoreUnavailable
 from service.storage.memory import MemoryStore
 from service.storage.store_protocol import LogHead
 from tests.harness.apps import DENSE, client, events
-from tests.harness.nodes import T0, digest, posted, serving
+from tests.harness.nodes import T0, digest, node, over, posted, serving
 from tests.harness.process import Process
+from tests.harness.waiting import eventually_async
 
 URL = "/v1/learners"
 SETUPS: dict[str, dict[str, Any]] = {
@@ -55,14 +56,15 @@ def timed(count: int, start: int = 0) -> list[dict[str, Any]]:
 
 async def fitted(engine: Engine) -> None:
     """Wait until no fit of a is running."""
-    while engine.get("a").fits.running:  # noqa: ASYNC110 (there is no event of it)
-        await asyncio.sleep(0.01)
+    await eventually_async(lambda: not engine.get("a").fits.running)
 
 
 # Clones
 
 
-@pytest.mark.parametrize("setup", SETUPS)
+@pytest.mark.parametrize(
+    "setup", [pytest.param(name, marks=[pytest.mark.integration] * (name == "single")) for name in SETUPS]
+)
 async def test_a_clone_copies_the_state_and_evolves_separately(setup):
     async with serving(MemoryStore()) as (http, engine):
         await http.put("/learners/a", json=SETUPS[setup])
@@ -244,6 +246,7 @@ async def test_concurrent_clones_to_one_name_create_one_learner(http):
     assert await digest_of(http, "b") == await digest_of(http, "a")
 
 
+@pytest.mark.integration
 def test_clones_survive_kill_9(tmp_path: Path) -> None:
     process = Process(f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log")
     with process, httpx.Client(base_url=f"{process.url}{URL}", timeout=300, trust_env=False) as http:
@@ -257,6 +260,7 @@ def test_clones_survive_kill_9(tmp_path: Path) -> None:
         assert len(document) == 1
 
 
+@pytest.mark.campaign  # `test_clones_survive_kill_9` kills once
 def test_clones_interrupted_by_kill_9_are_complete_or_absent(tmp_path: Path) -> None:
     process = Process(f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log")
     chance = random.Random(0)
@@ -305,6 +309,25 @@ async def test_an_export_can_be_imported_elsewhere(http):
         assert (conflict.status_code, conflict.json()["code"]) == (409, "name-taken")
 
 
+async def test_an_export_of_a_learner_whose_log_is_damaged_has_what_can_be_read():
+    store = MemoryStore()
+    async with node(store) as engine, over(engine) as http:
+        replica, _ = await engine.create("a", Config.of(DENSE))
+        (await http.post("/learners/a/update", json={"events": events(40)})).raise_for_status()
+        before = (await http.get("/learners/a/digest")).json()
+        await store.append("a", replica.birth, [(b"t" * 16, b"rubbish")], replica.position)
+        for _ in range(2):
+            assert (await http.post("/learners/a/update", json={"events": events(1)})).json()["code"] == "damaged"
+            assert (await http.post("/learners/a/clone", json={"to": "c"})).json()["code"] == "damaged"
+            exported = (await http.get("/learners/a/export")).raise_for_status()
+        headers = {"content-type": "application/octet-stream"}
+        (await http.post("/learners/b/import", content=exported.content, headers=headers)).raise_for_status()
+        assert (await http.get("/learners/b/digest")).json()["digest"] == before["digest"]
+        assert f"a-{before['position']}." in exported.headers["content-disposition"]
+        assert (await http.get("/learners/a")).json()["failed"]
+        assert (await http.post("/learners/b/update", json={"events": events(1)})).status_code == 200
+
+
 async def test_invalid_import_files_are_refused(http):
     good = (await http.get(f"{URL}/a/export")).content
     snapshot: Snapshot = unpack_snapshot(good, "file")
@@ -337,12 +360,12 @@ async def test_invalid_import_files_are_refused(http):
 
 async def test_an_invalid_name_and_an_invalid_file_are_refused_immediately(http):
     good = (await http.get(f"{URL}/a/export")).content
-    both = await http.post(f"{URL}/no name/import", content=good[:-1])
+    reply = await http.post(f"{URL}/no name/import", content=good[:-1])
     name = await http.post(f"{URL}/no name/import", content=good)
-    assert (both.status_code, name.status_code) == (422, 422)
-    assert "checksum" in both.json()["detail"]
+    assert (reply.status_code, name.status_code) == (422, 422)
+    assert "checksum" in reply.json()["detail"]
     assert "checksum" not in name.json()["detail"]
-    assert both.json()["errors"] == name.json()["errors"]
+    assert reply.json()["errors"] == name.json()["errors"]
     assert [error["pointer"] for error in name.json()["errors"]] == ["/name"]
     assert [error["name"] for error in (await http.get(URL)).json()["learners"]] == ["a"]
 
@@ -466,10 +489,10 @@ async def test_names_of_table_columns(http):
     [
         (
             {"algorithm": "nsauc", "embedding": {"kind": "nystroem", "components": 4, "warmup": 20}},
-            "a nystroem",
+            "nystroem",
         ),
-        ({"algorithm": "npsvor", "params": {"ranks": 3}}, "predicts ranks by"),
-        ({"algorithm": "ranksvm", "refit_every": 500}, "weights need a model"),
+        ({"algorithm": "npsvor", "params": {"ranks": 3}}, "npsvor"),
+        ({"algorithm": "ranksvm", "refit_every": 500}, "model"),
     ],
 )
 async def test_learners_without_weights_state_the_reason(http, config, message):

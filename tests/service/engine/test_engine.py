@@ -114,38 +114,38 @@ async def test_concurrent_updates_share_records_and_get_their_own_replies(store)
 
 async def test_two_nodes_on_one_store_hold_the_same_bits(store):
     async with engine(store, follow_seconds=0.05) as first, engine(store, follow_seconds=0.05) as second:
-        here, new = await first.create("a", Config.of(DENSE))
-        there, again = await second.create("a", Config.of(DENSE))
+        local, new = await first.create("a", Config.of(DENSE))
+        remote, again = await second.create("a", Config.of(DENSE))
         assert (new, again) == (True, False)
-        await asyncio.gather(*((here if i % 2 else there).label(batch_of(2, 2 * i)) for i in range(60)))
-        await asyncio.gather(here.log.catch_up(), there.log.catch_up())
-        assert await here.log.digest() == await there.log.digest()
-        assert here.view.figures.counts.sum() == 120
+        await asyncio.gather(*((local if i % 2 else remote).label(batch_of(2, 2 * i)) for i in range(60)))
+        await asyncio.gather(local.log.catch_up(), remote.log.catch_up())
+        assert await local.log.digest() == await remote.log.digest()
+        assert local.view.figures.counts.sum() == 120
         with pytest.raises(NameTaken):
             await second.create("a", Config.of(CONFIGS["cbr"]))
 
 
 async def test_a_node_follows_creations_appends_and_deletions_of_others(store):
     async with engine(store, follow_seconds=0.02) as first, engine(store, follow_seconds=0.02) as second:
-        here, _ = await first.create("a", Config.of(DENSE))
-        await here.label(batch_of(20))
-        await eventually_async(lambda: "a" in second.replicas and second.replicas["a"].position == here.position)
-        assert await second.get("a").log.digest() == await here.log.digest()
+        local, _ = await first.create("a", Config.of(DENSE))
+        await local.label(batch_of(20))
+        await eventually_async(lambda: "a" in second.replicas and second.replicas["a"].position == local.position)
+        assert await second.get("a").log.digest() == await local.log.digest()
         await second.delete("a")
         await eventually_async(lambda: "a" not in first.replicas)
         with pytest.raises(LearnerGone):
-            await here.label(batch_of(1))
+            await local.label(batch_of(1))
         with pytest.raises(UnknownLearner):
             first.get("a")
 
 
 async def test_a_learner_just_created_on_another_node_is_found_immediately(store):
     async with engine(store, follow_seconds=60) as first, engine(store, follow_seconds=60) as second:
-        here, _ = await first.create("a", Config.of(DENSE))
-        await here.label(batch_of(20))
-        there = await second.load("a")
-        await there.log.catch_up()
-        assert await there.log.digest() == await here.log.digest()
+        local, _ = await first.create("a", Config.of(DENSE))
+        await local.label(batch_of(20))
+        remote = await second.load("a")
+        await remote.log.catch_up()
+        assert await remote.log.digest() == await local.log.digest()
         await second.delete("a")
         failures = await asyncio.gather(*(second.load("a") for _ in range(50)), return_exceptions=True)
         assert all(isinstance(failure, UnknownLearner) for failure in failures)
@@ -171,30 +171,30 @@ async def test_a_node_behind_a_trimmed_log_resumes_from_the_snapshot(store):
     async with engine(store, follow_seconds=60) as behind, engine(store, follow_seconds=60, snapshots_kept=1) as ahead:
         late, _ = await behind.create("a", Config.of(DENSE))
         await ahead.create("a", Config.of(DENSE))
-        there = ahead.get("a")
+        remote = ahead.get("a")
         for i in range(4):
-            await there.label(batch_of(5, 5 * i))
-        await there.snapshots.save()
+            await remote.label(batch_of(5, 5 * i))
+            await remote.snapshots.save()
         with pytest.raises(BehindLog):
-            await store.read("a", there.birth, 1, 10)
+            await store.read("a", remote.birth, 1, 10)
         await late.label(batch_of(5, 20))
-        await there.log.catch_up()
-        assert await late.log.digest() == await there.log.digest()
+        await remote.log.catch_up()
+        assert await late.log.digest() == await remote.log.digest()
         assert await digest(late) == library(DENSE, 25)
 
 
 async def test_a_restore_rolls_back_every_node_and_survives_a_restart(store):
     async with engine(store, follow_seconds=60) as first, engine(store, follow_seconds=60) as second:
-        here, _ = await first.create("a", Config.of(DENSE))
-        there, _ = await second.create("a", Config.of(DENSE))
-        await here.label(batch_of(10))
-        info = await here.snapshots.save()
-        await here.label(batch_of(10, 10))
-        await here.restore(info.position)
-        await there.log.catch_up()
-        assert await there.log.digest() == await here.log.digest()
-        assert await digest(here) == library(DENSE, 10)
-        await here.label(batch_of(5, 10))
+        local, _ = await first.create("a", Config.of(DENSE))
+        remote, _ = await second.create("a", Config.of(DENSE))
+        await local.label(batch_of(10))
+        info = await local.snapshots.save()
+        await local.label(batch_of(10, 10))
+        await local.restore(info.position)
+        await remote.log.catch_up()
+        assert await remote.log.digest() == await local.log.digest()
+        assert await digest(local) == library(DENSE, 10)
+        await local.label(batch_of(5, 10))
     async with engine(store) as node:
         assert await digest(node.get("a")) == library(DENSE, 15)
 
@@ -252,15 +252,15 @@ async def test_no_metrics_are_computed_during_recovery(store, monkeypatch):
 async def test_another_node_takes_a_snapshot_during_recovery(store, step, monkeypatch):
     """Without a snapshot, this node reads the log, which another node trims after a first snapshot."""
     async with engine(store, follow_seconds=60) as ahead:
-        there, _ = await ahead.create("a", Config.of(DENSE))
-        await there.label(batch_of(10))
+        remote, _ = await ahead.create("a", Config.of(DENSE))
+        await remote.label(batch_of(10))
         original, answers = getattr(store, step), []
 
         async def late(name: str, birth: bytes) -> Any:
             result = await original(name, birth)
             answers.append(result)
             if len(answers) == 1:
-                await there.snapshots.save()
+                await remote.snapshots.save()
             return result
 
         async def unreadable(*_: Any) -> Any:
@@ -270,7 +270,7 @@ async def test_another_node_takes_a_snapshot_during_recovery(store, step, monkey
             monkeypatch.setattr(store, "load_newest", unreadable)
         setattr(store, step, late)
         async with engine(store, follow_seconds=60) as behind:
-            assert await behind.get("a").log.digest() == await there.log.digest()
+            assert await behind.get("a").log.digest() == await remote.log.digest()
         assert answers[0] == [] if step == "snapshots" else answers[0].snapshot is None
 
 
@@ -290,14 +290,14 @@ async def test_a_clean_shutdown_takes_a_last_snapshot(tmp_path):
 
 async def test_snapshots_follow_events_and_time_and_their_number_is_limited(store, monkeypatch):
     monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.2)  # that of the first node ends some time after it
-    async with engine(store, snapshot_events=10, snapshot_seconds=3600, snapshots_kept=2) as node:
+    async with engine(store, snapshot_events=10, snapshot_seconds=3600, snapshots_kept=3) as node:
         replica, _ = await node.create("a", Config.of(DENSE))
         for i in range(6):
             position = (await replica.label(batch_of(10, 10 * i))).position
             await eventually_async(
                 lambda at=position: replica.snapshots.newest is not None and replica.snapshots.newest.position == at
             )
-        assert len(await store.snapshots("a", replica.birth)) == 2
+        assert len(await store.snapshots("a", replica.birth)) == 3
     async with engine(store, snapshot_seconds=0.05, follow_seconds=0.02) as node:
         replica = node.get("a")
         await replica.label(batch_of(1, 60))
@@ -312,11 +312,11 @@ class Failing(MemoryStore):
     before = after = False
 
     async def append(
-        self, learner: str, birth: bytes, records: Any, after: int, known_token: bytes = b""
+        self, learner: str, birth: bytes, records: Any, after: int, known_token: bytes = b"", reserve: bool = False
     ) -> list[LogEntry]:
         if self.before:
             raise StoreUnavailable("away")
-        entries = await super().append(learner, birth, records, after, known_token)
+        entries = await super().append(learner, birth, records, after, known_token, reserve)
         if self.after:
             raise StoreUnavailable("the answer was lost")
         return entries

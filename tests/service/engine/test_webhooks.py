@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,9 +20,9 @@ from tests.harness.log_records import logged_data
 from tests.harness.nodes import T0, node, serving
 from tests.harness.process import free_port
 from tests.harness.waiting import eventually_async
-from tests.service.api.test_metrics_routes import DENSE, DRIFTED, drifted
+from tests.service.api.routes.test_metrics_routes import DENSE, DRIFTED, drifted
 
-ALARM = {"number": 0, "kind": "auc", "events": 5, "clock": None, "before": 0.9, "after": 0.5}
+ALARM = {"number": 0, "kind": "auc", "events": 5, "clock": None, "before": 0.9, "after": 0.5, "state": "open"}
 
 
 class Receiver:
@@ -28,6 +30,7 @@ class Receiver:
 
     def __init__(self, answers: list[int]) -> None:
         self.got: list[dict[str, Any]] = []
+        self.signatures: list[tuple[str, str, bytes]] = []  # time, signature and body of each post that has them
         self.answers = answers
         self.url = ""
 
@@ -38,7 +41,11 @@ class Receiver:
                 assert lines[0].split()[:2] == ["post", "/alarms?key=secret"]
                 assert "content-type: application/json" in lines
                 size = next(int(line.split(":")[1]) for line in lines if line.startswith("content-length"))
-                self.got.append(json.loads(await reader.readexactly(size)))
+                body = await reader.readexactly(size)
+                self.got.append(json.loads(body))
+                headers = dict(line.split(": ", 1) for line in lines[1:] if ": " in line)
+                if "x-rarestream-signature" in headers:
+                    self.signatures.append((headers["x-rarestream-timestamp"], headers["x-rarestream-signature"], body))
                 status = self.answers.pop(0) if self.answers else 200
                 writer.write(f"HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n".encode())
                 await writer.drain()
@@ -64,8 +71,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def closed(webhook: Webhook) -> None:
-    """Wait until the queue is empty."""
-    await eventually_async(lambda: webhook._alarms.empty())
+    """Wait until nothing waits to be sent."""
+    await eventually_async(lambda: webhook.waiting == 0)
     await webhook.close()
 
 
@@ -143,7 +150,7 @@ async def test_without_an_address_alarms_are_logged(caplog: pytest.LogCaptureFix
     webhook = Webhook(None)
     webhook.send("a", ALARM)
     await webhook.close()
-    assert logged_data(caplog, "rarestream.webhook", "WARNING") == [("a", "auc", 5)]
+    assert logged_data(caplog, "rarestream.webhook", "WARNING") == [("a", "auc", 5, "open")]
 
 
 async def test_alarms_beyond_the_queue_limit_are_only_logged(
@@ -164,3 +171,43 @@ async def test_a_failing_address_blocks_nothing() -> None:
         await drifted(http)
         await engine.get("a").log.catch_up()
         assert (await http.get("/learners/a/alarms")).json()["counts"]["scores"] == 1
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_each_attempt_is_signed_and_alarms_are_counted() -> None:
+    async with receiver(503, 200, *[400] * 5) as received:
+        webhook = Webhook(received.url, "secret")
+        for number in range(3):
+            webhook.send("a", {**ALARM, "number": number})
+        await eventually_async(lambda: webhook.deliveries == 2)
+        assert (webhook.losses, webhook.waiting) == (1, 0)
+        await webhook.close()
+    assert len(received.signatures) == len(received.got) == 8
+    for moment, signature, body in received.signatures:
+        mac = hmac.new(b"secret", f"{moment}.".encode() + body, hashlib.sha256)
+        assert signature == f"v1={mac.hexdigest()}"
+
+
+async def test_without_a_secret_nothing_is_signed() -> None:
+    async with receiver() as received:
+        webhook = Webhook(received.url)
+        webhook.send("a", ALARM)
+        await eventually_async(lambda: webhook.deliveries == 1)
+        await webhook.close()
+    assert received.signatures == []
+
+
+async def test_a_sentence_for_slack_has_no_markup_of_fields() -> None:
+    async with receiver() as received:
+        webhook = Webhook(received.url, form="slack")
+        webhook.send("a", {**ALARM, "kind": "missing", "field": "<!channel> & co"})
+        await eventually_async(lambda: webhook.deliveries == 1)
+        await webhook.close()
+    (message,) = received.got
+    assert message.keys() == {"text"}
+    assert "&lt;!channel&gt; &amp; co" in message["text"]
+
+
+def test_a_receiver_that_is_away_for_an_hour_gets_its_alarms() -> None:
+    assert sum(webhooks._PAUSES) > 86_400
+    assert max(webhooks._PAUSES) <= 600

@@ -17,6 +17,7 @@ from service.errors import ServiceError
 from service.server.http_protocol import HttpProtocol
 from service.wire.content_negotiation import JSON
 from tests.harness.pipe import Pipe
+from tests.harness.waiting import eventually_async
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -270,17 +271,17 @@ class Slow:
         self.protocol = HttpProtocol(config, ServerState(), {})
         self.protocol.connection_made(self.pipe)
 
-    async def closed(self, *pieces: bytes) -> bool:
-        """Whether the connection comes to its end, with one of these pieces sent now and then."""
-        for _ in range(400):
-            if self.pipe.closed:
-                self.protocol.connection_lost(None)
-                return True
-            if pieces:
-                self.protocol.data_received(pieces[0])
-                pieces = pieces[1:]
-            await asyncio.sleep(0.01)
-        return False
+    async def wait_closed(self, *pieces: bytes) -> None:
+        """Wait until the server closes the connection, and send it a piece at each look."""
+        rest = list(pieces)
+
+        def ended() -> bool:
+            if rest and not self.pipe.closed:
+                self.protocol.data_received(rest.pop(0))
+            return self.pipe.closed
+
+        await eventually_async(ended)
+        self.protocol.connection_lost(None)
 
 
 class Patient:
@@ -307,7 +308,7 @@ class Patient:
 )
 async def test_a_stalled_client_is_dropped(pieces: list[bytes]) -> None:
     slow = Slow(complete_reply(b"abc"))
-    assert await slow.closed(*pieces)
+    await slow.wait_closed(*pieces)
 
 
 async def test_a_long_running_request_is_awaited() -> None:
@@ -323,7 +324,7 @@ async def test_a_long_running_request_is_awaited() -> None:
     assert not slow.pipe.closed
     requested.set()
     await slow.pipe.until(1)
-    assert await slow.closed()
+    await slow.wait_closed()
 
 
 @pytest.mark.parametrize("size", [1000, 2**14, 2**20])

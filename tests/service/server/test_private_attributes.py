@@ -1,4 +1,4 @@
-"""The private attributes of uvicorn, websockets, numba and llvmlite that this project builds on.
+"""The private attributes of uvicorn, websockets, numba, llvmlite and scikit-learn that this project builds on.
 
 pyproject.toml bounds these packages from above, because a minor release may change any name below. Raise a bound only
 when this file, the tests of the protocols and the tests of the kernels pass with the new release.
@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numba
+import numpy as np
 import pytest
 import uvicorn
 from llvmlite import ir
@@ -23,6 +24,7 @@ from numba.core.caching import FunctionCache
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.typing.templates import ConcreteTemplate
 from numba.extending import models
+from sklearn.ensemble import HistGradientBoostingClassifier
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -45,17 +47,17 @@ from service.server.ws_protocol import WebSocketProtocol
 from tests.harness.pipe import Pipe
 
 HTTP = """
-    _should_upgrade _unset_keepalive_if_required _unsupported_upgrade_warning client connection_lost connection_made
-    cycle data_received expect_100_continue flow handle_websocket_upgrade headers limit_concurrency loop on_body
-    on_headers_complete on_message_begin on_message_complete on_response_complete parser pause_writing pipeline
-    resume_writing scope server_state shutdown tasks timeout_keep_alive timeout_keep_alive_handler
-    timeout_keep_alive_task transport url
+    _unset_keepalive_if_required app_state client config connection_lost connection_made connections cycle data_received
+    expect_100_continue flow headers limit_concurrency loop on_body on_headers_complete on_message_begin
+    on_message_complete on_response_complete parser pause_writing pipeline resume_writing scope server_state shutdown
+    tasks timeout_keep_alive timeout_keep_alive_handler timeout_keep_alive_task transport url ws_protocol_class
 """
-FLOW = "resume_reading"
+FLOW = "read_paused resume_reading"
 WEBSOCKET = """
-    close_sent close_timeout config conn curr_msg_data_type data_received disconnected frames handle_connect
-    handle_events handle_parser_exception handshake_complete handshake_initiated initial_response keepalive_timeout loop
-    on_task_complete queue read_paused receive response scope send send_receive_event_to_app transport writable
+    close_sent close_timeout config conn curr_msg_data_type data_received disconnected frames handle_bytes
+    handle_connect handle_cont handle_events handle_parser_exception handle_text handshake_complete initial_response
+    keepalive_timeout loop on_task_complete queue read_paused receive response scope send send_receive_event_to_app
+    transport writable
 """
 SERVER = "capture_signals force_exit run server_state shutdown startup"
 WORKER = "config on_tick server_state should_exit startup"
@@ -213,6 +215,7 @@ def test_numba_has_the_names_used_by_the_kernels() -> None:
         if compiled is not app_in_a_file:  # it is that where kernels run as plain Python
             assert hasattr(compiled, "_cache")
             assert list(inspect.signature(compiled.compile).parameters) == ["sig"]
+            assert list(inspect.signature(compiled.get_call_template).parameters) == ["args", "kws"]
     assert hasattr(FunctionCache(app_in_a_file)._impl, "filename_base")
     assert list(inspect.signature(FunctionCache._load_overload).parameters) == ["self", "sig", "target_context"]
     assert list(inspect.signature(FunctionCache._save_overload).parameters) == ["self", "sig", "data"]
@@ -226,3 +229,13 @@ def test_llvmlite_emits_vectors_of_eight_numbers() -> None:
     assert str(vector) == "<8 x double>"
     assert "<8 x double>" in str(ir.Constant(vector, [0.0] * 8))
     assert "undef" in str(ir.Constant(vector, ir.Undefined))
+
+
+def test_scikit_learn_has_the_nodes_of_boosted_trees() -> None:
+    X = np.arange(40.0)[:, None]
+    machine = HistGradientBoostingClassifier(max_iter=2, early_stopping=False, min_samples_leaf=5)
+    machine.fit(X, X[:, 0] > 20)
+    assert machine._baseline_prediction.shape == (1, 1)
+    assert [len(predictors) for predictors in machine._predictors] == [1, 1]
+    names = {"is_leaf", "left", "right", "feature_idx", "missing_go_to_left", "num_threshold", "value", "gain"}
+    assert names <= set(machine._predictors[0][0].nodes.dtype.names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import http.client
 import json
 import os
@@ -67,7 +68,7 @@ def served(tmp_path: Path, ring: Keyring) -> Iterator[Process]:
 def test_the_service_refuses_public_addresses_without_keys(host: str) -> None:
     completed = command("serve", "--host", host, "--port", "0", "--store", "memory:")
     assert completed.returncode == 2
-    assert re.match(rf"error: the service would listen on {host}, where other machines can reach it", completed.stderr)
+    assert f" {host}, " in completed.stderr
     assert "rarestream keys create --keys FILE" in completed.stderr
     assert "--insecure" in completed.stderr
 
@@ -97,7 +98,7 @@ def test_keys_allow_listening_on_every_address(tmp_path: Path, ring: Keyring) ->
 
 def test_the_demo_needs_no_keys(ring: Keyring) -> None:
     completed = command("demo", "--port", "0", "--store", "memory:", RARESTREAM_KEYS=str(ring.path))
-    assert (completed.returncode, "unset RARESTREAM_KEYS" in completed.stderr) == (2, True)
+    assert (completed.returncode, "RARESTREAM_KEYS" in completed.stderr) == (2, True)
 
 
 def test_without_keys_foreign_host_names_and_pages_are_refused(tmp_path: Path) -> None:
@@ -211,9 +212,9 @@ def test_commands_need_only_their_own_scope_with_json(served: Process, ring: Key
     table = tmp_path / "cards.csv"
     table.write_text("amount,kind,label\n12.5,7,1\n")  # whether 7 is a number, or a name, only the learner knows
     refused = command("update", "cards", str(table), **learns)
-    assert (refused.returncode, "scope read" in refused.stderr) == (2, True)
+    assert (refused.returncode, re.search(r"\bread\b", refused.stderr) is not None) == (2, True)
     other = command("predict", "cards", flat % (6, 0), **learns)
-    assert (other.returncode, "predict scope" in other.stderr) == (5, True)
+    assert (other.returncode, re.search(r"\bpredict\b", other.stderr) is not None) == (5, True)
 
 
 def test_a_revoked_key_expires_within_seconds(served: Process, ring: Keyring) -> None:
@@ -259,7 +260,7 @@ def test_https_uses_the_configured_certificate(tmp_path: Path, ring: Keyring, mo
         assert command("list", RARESTREAM_CA=str(trusted), **environment).returncode == 0
         assert command("list", **environment).returncode == 3  # nobody it trusts
         wrong = command("list", RARESTREAM_CA=str(ring.path), **environment)
-        assert (wrong.returncode, "RARESTREAM_CA is" in wrong.stderr) == (2, True)
+        assert (wrong.returncode, "RARESTREAM_CA" in wrong.stderr) == (2, True)
         with connect_tls(process.port, context) as secured:
             assert secured.version() in ("TLSv1.2", "TLSv1.3")
         old = ssl.create_default_context(cafile=str(trusted))
@@ -281,9 +282,9 @@ def connect_tls(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
 @pytest.mark.parametrize(
     ("option", "expected"),
     [
-        ({"tls_key": "nowhere.pem"}, "tls_key is set, but tls_certificate is not"),
-        ({"tls_certificate": "nowhere.pem"}, "No such file"),
-        ({"tls_certificate": __file__}, "TLS with"),
+        ({"tls_key": "nowhere.pem"}, "tls_key .*tls_certificate"),
+        ({"tls_certificate": "nowhere.pem"}, rf"nowhere\.pem\b.*{os.strerror(errno.ENOENT)}"),
+        ({"tls_certificate": __file__}, re.escape(__file__)),
     ],
 )
 def test_invalid_tls_files_are_reported_at_the_start(option: dict[str, str], expected: str) -> None:
@@ -352,6 +353,6 @@ def test_no_module_executes_received_or_stored_data() -> None:
 def test_settings_never_show_a_key(ring: Keyring) -> None:
     app = create_app(Settings(store="memory:", keys=str(ring.path)))
     secret = ring.secret("root").split("_")[2]
-    for item in (app.state.settings, app.state.guard, *app.state.guard._grants.values()):
+    for item in (app.state.settings, app.state.guard, *app.state.guard._permissions.values()):
         assert secret not in repr(item)
         assert secret not in str(getattr(item, "__dict__", item))

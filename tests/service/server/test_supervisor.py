@@ -23,7 +23,7 @@ import pytest
 from service.settings import Settings
 from tests.campaigns.rolling import campaign
 from tests.harness.apps import DENSE, events
-from tests.harness.process import Process
+from tests.harness.process import READY, REPLACEMENT, RESTART_FAILURE, Process
 from tests.harness.redis_server import RedisServer
 from tests.harness.scrapes import samples
 from tests.harness.waiting import eventually
@@ -57,7 +57,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def service(redis: RedisServer, log: Path) -> Iterator[Process]:
     """Three workers over Redis, with the learner `a`, which all of them have."""
     with Process(redis.url, log, workers=WORKERS, log_format="json") as process:
-        process.wait_for("rarestream is ready")
+        process.wait_for(READY)
         assert httpx.put(f"{process.url}/v1/learners/a", json=DENSE, timeout=300, trust_env=False).status_code == 201
         with connections(process) as clients:
             eventually(lambda: all(item.get("/v1/learners/a").status_code == 200 for item in clients))
@@ -91,7 +91,7 @@ def connections(process: Process) -> Iterator[list[httpx.Client]]:
         raise AssertionError(f"of 100 connections all went to the workers {sorted(collected)}")
 
 
-def gone(pid: int) -> bool:
+def has_exited(pid: int) -> bool:
     """Whether there is no such process, or only what is left of one that nobody has asked after."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
@@ -217,17 +217,18 @@ def test_a_killed_worker_is_restarted(service: Process, log: Path) -> None:
         eventually(lambda: "SIGKILL" in log.read_text())
         for start in range(300, 320):  # the others go on
             assert http.post("/v1/learners/a/update", json={"events": events(1, start)}).status_code == 200
-    service.wait_for("ready again")
+    service.wait_for(REPLACEMENT)
     after = service.children()
     assert len(after) == WORKERS
     assert set(before) - set(after) == {victim}
     assert len(answered(service)) <= WORKERS  # all of them answer a scrape
 
 
+@pytest.mark.campaign
 def test_workers_paused_together_continue(redis: RedisServer, tmp_path: Path) -> None:
     """As a container is paused, or a machine sleeps: the supervisor stands still as well."""
     with Process(redis.url, tmp_path / "log", workers=2, worker_seconds=12) as service:
-        service.wait_for("rarestream is ready")
+        service.wait_for(READY)
         all_of_them = [service.pid, *service.children()]
         for pid in all_of_them:
             os.kill(pid, signal.SIGSTOP)
@@ -240,18 +241,19 @@ def test_workers_paused_together_continue(redis: RedisServer, tmp_path: Path) ->
         assert [service.pid, *service.children()] == all_of_them
 
 
+@pytest.mark.campaign
 def test_workers_run_the_code_that_started_them(
     redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not of another copy that is installed."""
-    here = Path(__file__).parents[3]
+    folder = Path(__file__).parents[3]
     for package in ("rarestream", "learners", "service"):
-        shutil.copytree(here / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(folder / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     version = tmp_path / "rarestream" / "__init__.py"
     version.write_text(re.sub(r'__version__ = ".*"', '__version__ = "0.0.0+copy"', version.read_text()))
     monkeypatch.chdir(tmp_path)
     service = Process(redis.url, tmp_path / "log", workers=2)
-    service.environment["PYTHONPATH"] = str(here)  # there for all, behind the folder in which one starts
+    service.environment["PYTHONPATH"] = str(folder)  # there for all, behind the folder in which one starts
     with service:
         report = httpx.get(f"{service.url}/metrics", timeout=300, trust_env=False).text
     assert 'version="0.0.0+copy"' in report
@@ -265,17 +267,18 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(short)
 
 
+@pytest.mark.campaign
 def test_a_replacement_that_fails_to_start_keeps_the_old_worker(
     redis: RedisServer, tmp_path: Path, temporary: Path
 ) -> None:
     """None can start any more, because the directory that they share is not where it was."""
     with Process(redis.url, tmp_path / "log", workers=2) as service:
-        service.wait_for("rarestream is ready")
+        service.wait_for(READY)
         before = service.children()
         (shared,) = temporary.iterdir()
         shared.rename(temporary / "elsewhere")
         service.hang_up()
-        service.wait_for("abandoning")
+        service.wait_for(RESTART_FAILURE)
         assert service.children() == before
         assert httpx.get(f"{service.url}/v1/health/live", timeout=300, trust_env=False).status_code == 200
         os.kill(before[1], signal.SIGKILL)
@@ -283,7 +286,7 @@ def test_a_replacement_that_fails_to_start_keeps_the_old_worker(
     log_text = (tmp_path / "log").read_text()
     assert len(re.findall(rf"^error: .*{shared}\b", log_text, re.MULTILINE)) == 6
     assert re.search(r"^error: worker \d .*\b6\b.*\b1$", log_text, re.MULTILINE)
-    eventually(lambda: all(map(gone, before)))
+    eventually(lambda: all(map(has_exited, before)))
 
 
 @contextmanager
@@ -297,19 +300,20 @@ def no_descriptors(pid: int) -> Iterator[None]:
     resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
 
 
+@pytest.mark.campaign
 def test_a_failed_fork_keeps_the_other_workers(redis: RedisServer, tmp_path: Path) -> None:
     with Process(redis.url, tmp_path / "log", workers=2) as service:
-        service.wait_for("rarestream is ready")
+        service.wait_for(READY)
         before = service.children()
         with no_descriptors(service.pid):
             service.hang_up()
-            service.wait_for("abandoning")
+            service.wait_for(RESTART_FAILURE)
             assert service.children() == before
             os.kill(before[0], signal.SIGKILL)
             service.wait_for("in 0.4 s")
             assert service.children() == before[1:]
             assert httpx.get(f"{service.url}/v1/health/live", timeout=300, trust_env=False).status_code == 200
-        service.wait_for("ready again")
+        service.wait_for(REPLACEMENT)
         assert len(service.children()) == 2
         assert service.stop() == -signal.SIGTERM
 
@@ -325,13 +329,13 @@ def test_the_service_ends_if_no_worker_can_be_started(redis: RedisServer) -> Non
 
 def test_a_killed_supervisor_leaves_no_workers(redis: RedisServer, tmp_path: Path, temporary: Path) -> None:
     with Process(redis.url, tmp_path / "log", workers=2, log_requests="errors") as service:
-        service.wait_for("rarestream is ready")
+        service.wait_for(READY)
         workers = service.children()
         assert len(workers) == 2
         (shared,) = temporary.iterdir()
         assert shared.stat().st_mode & 0o777 == 0o700
         service.kill()
-        eventually(lambda: all(map(gone, workers)))
+        eventually(lambda: all(map(has_exited, workers)))
     assert list(temporary.iterdir()) == []
     log_text = (tmp_path / "log").read_text()
     assert len(re.findall(r" ERROR +worker=\d rarestream\.workers: ", log_text)) == 2
@@ -347,7 +351,7 @@ def test_a_service_stopped_before_it_is_ready_ends(redis: RedisServer, tmp_path:
         assert service.stop() == -signal.SIGTERM
     finally:
         service.kill()
-    assert all(map(gone, workers))
+    assert all(map(has_exited, workers))
 
 
 @pytest.mark.parametrize("store", ["memory:", "sqlite:///{}/store.db"])
@@ -378,24 +382,30 @@ def test_shutdown_is_announced_and_answers_requests_in_progress(tmp_path: Path) 
         socket.create_connection(("127.0.0.1", service.port), timeout=300) as connection,
         connection.makefile("rb") as reply,
     ):
-        os.kill(service.pid, signal.SIGTERM)
-        head = b""
-        while b"connection: close" not in head:  # each request is answered, up to the last that this one takes
+
+        def answer() -> bytes:
             connection.sendall(b"GET /v1/health/live HTTP/1.1\r\nHost: here\r\n\r\n")
             head = b"".join(iter(reply.readline, b"\r\n")).lower()
             assert head.startswith(b"http/1.1 200")
             (length,) = re.findall(rb"content-length: (\d+)", head)
             assert json.loads(reply.read(int(length)))["status"] == "ok"
+            return head
+
+        answer()  # the service has accepted the connection
+        os.kill(service.pid, signal.SIGTERM)
+        while b"connection: close" not in answer():  # each request is answered, up to the last that this one takes
+            pass
         assert reply.read() == b""
         assert service.ended() == -signal.SIGTERM
 
 
+@pytest.mark.campaign
 def test_a_rolling_restart_under_load_loses_nothing(tmp_path: Path) -> None:
     with (
         RedisServer() as redis,  # its own: the workers of the other tests would trim the log that is read at the end
         Process(redis.url, tmp_path / "log", workers=4, trim_log=False, log_requests="errors") as service,
     ):
-        service.wait_for("rarestream is ready")
+        service.wait_for(READY)
         result = campaign(service, redis.url, seconds=9, restarts=1, workers=4)
     assert result.good, str(result)
     assert result.requests["update"] > 20

@@ -29,12 +29,12 @@ async def test_written_data_is_present_after_reopening(open_again: Opener) -> No
 async def test_close_completes_started_calls(open_again: Opener) -> None:
     store = await open_again()
     await filled(store, 3)
-    begun = [asyncio.create_task(store.append("a", BIRTH, [record(number)], 3)) for number in range(4, 44)]
-    begun.append(asyncio.create_task(store.save("a", BIRTH, 3, b"three", 1, trim=False)))  # several steps
+    appends = [asyncio.create_task(store.append("a", BIRTH, [record(number)], 3)) for number in range(4, 44)]
+    appends.append(asyncio.create_task(store.save("a", BIRTH, 3, b"three", 1, trim=False)))  # several steps
     await asyncio.sleep(0)  # each has run up to its first wait
     await store.close()
-    assert all(task.done() for task in begun)
-    await asyncio.gather(*begun)
+    assert all(task.done() for task in appends)
+    await asyncio.gather(*appends)
     again = await open_again()
     assert await again.heads() == {"a": LogHead(BIRTH, 43)}
     assert await again.load("a", BIRTH) == (3, b"three")

@@ -19,6 +19,7 @@ from service.storage.store_protocol import (
     ServedCounts,
     ServedEvent,
     ServedLimits,
+    ServedPage,
     ServeReceipt,
     Store,
 )
@@ -205,6 +206,62 @@ async def test_expired_is_limited_in_bytes(store: Store, monkeypatch: pytest.Mon
     assert actual.events == events(4, 6)
     await store.settle("a", BIRTH, actual.upto)
     assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(6, size=50)]  # one always
+
+
+async def test_served_lists_the_newest_first_in_pages(store: Store) -> None:
+    await served(store, events(0, 6))
+    await serve(store, 3, [event(2), event(6)], bounds(events=6))  # 2 is served again, 0 is dropped
+    expected = [event(number) for number in (6, 2, 5, 4, 3, 1)]
+    assert await store.served("a", BIRTH, 9) == ServedPage(expected, [8, 7, 6, 5, 4, 2], [False] * 6, more=False)
+    assert await store.served("a", BIRTH, 6) == ServedPage(expected, [8, 7, 6, 5, 4, 2], [False] * 6, more=False)
+    pages = [await store.served("a", BIRTH, 4)]
+    await serve(store, 4, events(7, 9))
+    await store.labelled("a", BIRTH, [event(1).id])
+    pages.append(await store.served("a", BIRTH, 4, pages[0].numbers[-1]))  # whatever came since
+    assert [page.events for page in pages] == [expected[:4], expected[4:]]
+    assert [page.more for page in pages] == [True, False]
+    assert [page.labelled for page in pages] == [[False] * 4, [False, True]]
+    assert [number for number in range(10) if await store.is_labelled("a", BIRTH, event(number).id)] == [1]
+    await serve(store, 5, [event(1)])
+    assert not await store.is_labelled("a", BIRTH, event(1).id)
+    assert await store.served("a", BIRTH, 9, pages[1].numbers[-1]) == ServedPage([], [], [], more=False)
+    with pytest.raises(LearnerGone):
+        await store.served("a", token(99), 9)
+    with pytest.raises(LearnerGone):
+        await store.is_labelled("a", token(99), event(1).id)
+
+
+async def test_an_erased_event_is_as_if_it_had_never_been_served(store: Store) -> None:
+    await served(store, events(0, 6))
+    await serve(store, 3, [], bounds(events=4))  # 0 and 1 leave tombstones
+    await store.labelled("a", BIRTH, ["2", "3"])
+    before = await store.pending("a", BIRTH)
+    assert [await store.erase("a", BIRTH, id) for id in ("2", "2", "0", "0", "9", "4")] == [1, 0, 1, 0, 0, 1]
+    assert await store.recall("a", BIRTH, ids(0, 6)) == [None, True, None, event(3), None, event(5)]
+    assert not await store.is_labelled("a", BIRTH, "2")
+    assert (await store.served("a", BIRTH, 9)).events == [event(5), event(3)]
+    assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(3), event(5)]
+    after = await store.pending("a", BIRTH)
+    assert after == before._replace(events=2, bytes=before.bytes - 2 * 11)
+    await serve(store, 4, [event(2), event(0)])
+    assert await store.recall("a", BIRTH, ["0", "2"]) == [event(0), event(2)]
+    assert (await store.served("a", BIRTH, 1)).labelled == [False]
+    assert len(await whole_log(store)) == 4
+    with pytest.raises(LearnerGone):
+        await store.erase("a", token(99), "3")
+
+
+async def test_a_page_of_served_events_is_limited_in_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (memory, sqlite_served, redis):
+        monkeypatch.setattr(module, "REPLY_BYTES", 40)
+    await served(store, [event(0, size=50), *events(1, 7)])
+    first = await store.served("a", BIRTH, 9)
+    assert first.events == events(3, 7)[::-1]  # to the byte
+    second = await store.served("a", BIRTH, 9, first.numbers[-1])
+    assert second.events == events(1, 3)[::-1]
+    assert await store.served("a", BIRTH, 9, second.numbers[-1]) == ServedPage(
+        [event(0, size=50)], [1], [False], more=False
+    )
 
 
 async def test_settled_events_stay_but_are_not_returned_again(store: Store) -> None:

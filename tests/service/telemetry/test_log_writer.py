@@ -20,7 +20,7 @@ from service.errors import StoreUnavailable
 from service.telemetry import log_writer
 from service.telemetry.log_writer import Entry, LineWriter, configure, in_json, in_text
 from tests.harness.apps import DENSE
-from tests.harness.process import Process
+from tests.harness.process import READY, Process
 
 SECRET = "4111-1111"  # stands in what is logged, where no line may have it
 URL = "/v1/learners/fraud"
@@ -229,7 +229,7 @@ def breaking(request: bytes, kind: bytes = b"application/json") -> bytes:
     return request + head + kind + b"\r\n\r\n1\r\n{\r\nno size\r\n"
 
 
-SENT = (
+REQUESTS = (
     b"nonsense\r\n\r\n",
     breaking(f"POST {URL}/update".encode()),
     breaking(f"POST {URL}/update".encode(), b"application/x-ndjson"),
@@ -238,10 +238,10 @@ SENT = (
 )
 
 
-def refused(port: int, sent: bytes) -> str:
+def refused(port: int, request: bytes) -> str:
     """Return the id of the request in the refusal that a connection gets which sends this."""
     with socket.create_connection(("127.0.0.1", port), timeout=300) as connection:
-        connection.sendall(sent)
+        connection.sendall(request)
         read = b"".join(iter(lambda: connection.recv(2**16), b""))
     document: dict[str, str] = json.loads(read.partition(b"\r\n\r\n")[2])
     return document["request_id"]
@@ -255,7 +255,7 @@ async def test_the_server_writes_only_json_lines_including_its_last_one(tmp_path
         with Process(f"sqlite:///{tmp_path / 'store.db'}", log, log_format="json") as process:
             httpx.put(f"{process.url}{URL}", json=DENSE, trust_env=False, timeout=300)
             httpx.get(f"{process.url}/v1/nothing?{SECRET}", trust_env=False, timeout=300)
-            report.extend(refused(process.port, sent) for sent in SENT)
+            report.extend(refused(process.port, request) for request in REQUESTS)
             return process.stop()
 
     assert await asyncio.to_thread(run) == -15
@@ -277,5 +277,5 @@ async def test_the_server_writes_only_json_lines_including_its_last_one(tmp_path
     assert ["HTTP/1.1" in line["reason"] for line in lines if "reason" in line] == [True]
     assert (lines[-1]["logger"], lines[-1]["level"]) == ("rarestream.server", "info")
     assert all(line["logger"].startswith("rarestream.") for line in lines)  # uvicorn does not say it again
-    assert any(line["message"].startswith("rarestream is ready") for line in lines)
+    assert any(line["message"].startswith(READY) for line in lines)
     assert SECRET not in text

@@ -21,8 +21,9 @@ from service.telemetry.log_writer import LineWriter, configure, current_request
 from service.telemetry.request_log import Access
 from tests.harness.apps import DENSE, events
 from tests.harness.keyring import Keyring
+from tests.harness.raw import request, served
 from tests.harness.websocket import websocket
-from tests.service.api.test_asgi import ask, scope_of
+from tests.service.api.fast_path.test_asgi import ask, scope_of
 
 SECRET = "4111-1111"  # stands in what clients send, where no line may have it
 URL = "/v1/learners/fraud"
@@ -103,6 +104,40 @@ async def test_every_request_has_one_line_with_the_id_of_its_reply() -> None:
         "/static/{name}",
     ]
     assert SECRET not in sink.stream.getvalue().decode()
+
+
+TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+async def test_lines_have_the_trace_of_the_request() -> None:
+    good = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
+    body = {"events": [{"x": [1, 2, 3]}]}
+    async with logged() as (app, http, sink):
+        await http.get(URL, headers=good)
+        await http.post(f"{URL}/predict", json=body, headers=good)
+        await http.post(f"{URL}/predict", json={}, headers=good)
+        async with websocket(app, f"{URL}/ws", [(b"traceparent", good["traceparent"].encode())]):
+            pass
+        for wrong in (
+            *("", TRACE, f"ff-{TRACE}-{PARENT}-01", f"00-{'0' * 32}-{PARENT}-01", f"00-{TRACE}-{'0' * 16}-01"),
+            *(f"00-{TRACE.upper()}-{PARENT}-01", f"00-{TRACE}-{PARENT}-01 forged=1"),
+        ):
+            await http.get(URL, headers={"traceparent": wrong})
+        await http.get(URL, headers=[*good.items(), *good.items()])
+    traces = [(line.get("trace_id"), line.get("parent_id")) for line in sink.lines()[1:]]
+    assert traces == [(TRACE, PARENT)] * 4 + [(None, None)] * 8
+
+
+def test_inline_replies_log_their_own_trace() -> None:
+    sink = Sink()
+    with served(sink.writer) as service:
+        connection = service.connect()
+        with service.over_asgi(0):
+            for trace in (TRACE, TRACE[::-1], None):
+                headers = {} if trace is None else {"traceparent": f"00-{trace}-{PARENT}-00"}
+                assert connection.ask(request(**headers)).status == 200
+    lines = [line for line in sink.lines() if line.get("route", "").endswith("/predict")]
+    assert [line.get("trace_id") for line in lines] == [TRACE, TRACE[::-1], None]
 
 
 async def test_the_line_of_a_refused_request_names_its_key(tmp_path: Path) -> None:
@@ -187,8 +222,8 @@ async def test_a_websocket_has_one_line_when_it_ends() -> None:
             assert (await missing.event())["type"] == "websocket.accept"
             await missing.closed()
     opened, other, unknown = sink.lines()[1:]
-    shown = {name: opened[name] for name in ("method", "route", "status", "learner", "messages", "refused")}
-    assert shown == {
+    line = {name: opened[name] for name in ("method", "route", "status", "learner", "messages", "refused")}
+    assert line == {
         "method": "WEBSOCKET",
         "route": "/v1/learners/{name}/ws",
         "status": 101,
@@ -263,7 +298,7 @@ async def test_requests_beyond_the_log_rate_are_counted(monkeypatch: pytest.Monk
     scope = scope_of(f"{URL}/predict")
 
     def path_asked(status: int = 200) -> None:
-        item.hot("predict", status, now, scope, "id", "fraud", 10, 1)
+        item.count("predict", status, now, scope, "id", "fraud", 10, 1)
 
     report: list[str] = []
     monkeypatch.setattr(request_log.logger, "warning", lambda message, *values: report.append(message % values))
@@ -278,14 +313,12 @@ async def test_requests_beyond_the_log_rate_are_counted(monkeypatch: pytest.Monk
     now += 0.25
     path_asked()
     path_asked()
-    first = "5 requests before this one were not logged: too many in a second"
-    assert (item.left_out, report) == (7, [first])
+    assert (item.left_out, [text.split()[0] for text in report]) == (7, ["5"])
     now += 0.5
     path_asked()
     now += 0.5
     path_asked()
-    second = "1 requests before this one were not logged: too many in a second"
-    assert report == [first, second]  # once a second
+    assert [text.split()[0] for text in report] == ["5", "1"]  # once a second
     assert [line["status"] for line in sink.lines()] == [200, 422, 422, 200, 200, 200]
     assert sum(histogram.count for histogram in item.requests.values()) == 13
 
@@ -300,7 +333,7 @@ async def test_a_tenth_of_the_inline_requests_per_second_is_logged_immediately(
     scope = scope_of(f"{URL}/predict")
     lines: list[int] = []  # after each request
     for count in range(1, 2001):  # of two seconds
-        item.hot("predict", 200, now, scope, "id", "fraud", 10, 1)
+        item.count("predict", 200, now, scope, "id", "fraud", 10, 1)
         lines.append(count - item.left_out)
         now += 0.001
     assert lines[9] == 10  # at once
@@ -311,7 +344,7 @@ async def test_a_tenth_of_the_inline_requests_per_second_is_logged_immediately(
 
     failed = Access(Settings(store="memory:", log_lines_per_second=100), sink.writer)
     for _ in range(150):
-        failed.hot("predict", 422, now, scope, "id", "fraud", 10, 1)
+        failed.count("predict", 422, now, scope, "id", "fraud", 10, 1)
     assert failed.left_out in (50, 51)  # what fails has all of a second at once
 
 

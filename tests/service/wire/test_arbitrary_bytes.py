@@ -58,7 +58,7 @@ blobs = numbers | st.binary(max_size=48) | st.binary(min_size=2, max_size=2)
 stored = st.tuples(st.sampled_from(DTYPES), shapes, blobs).map(list) | st.builds(
     lambda data: ["<f8", [len(data) // 8], data], numbers
 )
-sent = st.fixed_dictionaries({"dtype": st.sampled_from(DTYPES), "shape": shapes, "data": blobs}) | st.builds(
+columns = st.fixed_dictionaries({"dtype": st.sampled_from(DTYPES), "shape": shapes, "data": blobs}) | st.builds(
     lambda data: {"dtype": "float64", "shape": [len(data) // 16, 2], "data": data[: len(data) // 16 * 16]}, numbers
 )
 
@@ -149,11 +149,11 @@ READERS: dict[str, Callable[[bytes, Config], tuple[Any, Any]]] = {
 def test_arbitrary_bodies_are_decoded_or_refused(reader: str, kind: str, data: st.DataObject) -> None:
     binary = reader.startswith("columnar")
     if binary:
-        body = data.draw((maps(BODY, sent) | values).map(packed) | st.binary(max_size=60))
+        body = data.draw((maps(BODY, columns) | values).map(packed) | st.binary(max_size=60))
     else:
         rows = st.lists(maps(BODY, st.lists(st.floats(allow_nan=False), max_size=3)), max_size=3)
-        shown = st.fixed_dictionaries({"events": rows | values}) | maps(BODY, rows) | values
-        body = data.draw(shown.map(as_json) | st.binary(max_size=60))
+        bodies = st.fixed_dictionaries({"events": rows | values}) | maps(BODY, rows) | values
+        body = data.draw(bodies.map(as_json) | st.binary(max_size=60))
     read, refusal = tried(READERS[reader], body, CONFIGS[kind])
     if refusal is not None:
         assert isinstance(refusal, (BadBody, Invalid))
@@ -168,7 +168,7 @@ def test_arbitrary_bodies_are_decoded_or_refused(reader: str, kind: str, data: s
 
 @ONCE
 @given(
-    maps(BODY, sent).map(packed)
+    maps(BODY, columns).map(packed)
     | st.binary(max_size=60)
     | maps(BODY, values).map(lambda value: as_json(value).decode("utf-8", "replace"))
     | st.text(max_size=60)

@@ -18,7 +18,7 @@ from learners.records import LabelledBatch, Rollback, Segment
 from service.engine.records.codec import Created, pack_record, pack_snapshot, unpack_record, unpack_snapshot
 from service.errors import BadBody, Damaged, Invalid
 from service.wire import json_decode
-from service.wire.json_errors import Precise
+from service.wire.json_errors import ErrorReport
 from tests.harness.apps import DENSE
 
 
@@ -99,12 +99,12 @@ def plain(batch: Any) -> Any:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(body=bodies)
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_the_fast_and_the_precise_decoder_agree(kind, body):
     text = json.dumps(body).encode()
     fast = outcome_of(lambda: json_decode.decode_update(text, KINDS[kind])[0])
     slow = outcome_of(
-        lambda: json_decode.precisely_labelled(Precise(KINDS[kind], "update"), json_decode.decode_json(text))[0]
+        lambda: json_decode.labelled_by_report(ErrorReport(KINDS[kind], "update"), json_decode.decode_json(text))[0]
     )
     assert plain(fast) == plain(slow) != "unexplained"
 
@@ -197,6 +197,6 @@ def test_duplicate_members_are_refused_in_settings_but_not_in_events() -> None:
         b'{"events": [], "events": [{"label": 1, "x": [3, 4]}]}',
     ):
         labelled, _ = json_decode.decode_update(body, KINDS["dense"])
-        slow, _ = json_decode.precisely_labelled(Precise(KINDS["dense"], "update"), json_decode.decode_json(body))
+        slow, _ = json_decode.labelled_by_report(ErrorReport(KINDS["dense"], "update"), json_decode.decode_json(body))
         assert plain(labelled) == plain(slow)
         assert (labelled.rows.tolist(), labelled.labels.tolist()) == ([[3.0, 4.0]], [1.0])

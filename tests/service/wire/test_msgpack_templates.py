@@ -14,7 +14,7 @@ from service.wire.msgpack_templates import in_parts
 seqs = st.integers(0, 2**53) | st.integers(0, 300)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     st.lists(st.tuples(seqs, st.sampled_from([1, 1, 1, 2, 3, 200]), st.integers(0, 300)), min_size=1, max_size=20),
     st.integers(0, 2**32),

@@ -33,24 +33,13 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
-{{/* Of a pod, whose user and group is given. */}}
-{{- define "rarestream.user" -}}
-runAsNonRoot: true
-runAsUser: {{ . }}
-runAsGroup: {{ . }}
-fsGroup: {{ . }}
-fsGroupChangePolicy: OnRootMismatch
-seccompProfile:
-  type: RuntimeDefault
-{{- end }}
-
 {{/* What the schema cannot say in words that help. Values that contradict each other end the rendering here. */}}
 {{- define "rarestream.check" -}}
 {{- $keys := or .Values.keys.existingSecret .Values.keys.file -}}
 {{- if and .Values.insecure $keys }}
 {{- fail "insecure: true serves without keys, and keys are given: leave one of them out" }}
 {{- else if not (or .Values.insecure $keys) }}
-{{- fail "no API keys: give keys.existingSecret or keys.file, or set insecure: true to serve whoever reaches it" }}
+{{- fail "no API keys: set keys.existingSecret or keys.file; insecure: true serves everybody without a key" }}
 {{- end }}
 {{- if and .Values.keys.existingSecret .Values.keys.file }}
 {{- fail "keys.existingSecret and keys.file: give one of them" }}

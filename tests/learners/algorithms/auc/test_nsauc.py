@@ -107,18 +107,18 @@ def test_a_larger_weight_makes_a_larger_step() -> None:
 
 def test_pairs_are_drawn_uniformly() -> None:
     """Each stored negative is a unit row, so it lowers a separate weight as often as it is drawn."""
-    stored, drawn = 5, 40_000
+    stored, draws = 5, 40_000
     X = np.vstack([np.eye(stored), np.zeros((1, stored))])
     y = np.array([-1.0] * stored + [1.0])
     state = nsauc.init(nsauc.Params(), stored, 3)
     weight = np.full(1, 1e-9)  # so small that no pair comes near its margin: every one makes its step
     params = nsauc.Params(lam=2.0**-40, pairs=1000)
     nsauc.learn(params, state, X[:stored], y[:stored], np.ones(stored), np.empty(stored))
-    for _ in range(drawn // params.pairs):
+    for _ in range(draws // params.pairs):
         nsauc.learn(params, state, X[stored:], y[stored:], weight, np.empty(1))
-    assert state.steps[0] == drawn
+    assert state.steps[0] == draws
     shares = state.w / state.w.sum()
-    np.testing.assert_allclose(shares, 1 / stored, atol=4 * np.sqrt(0.16 / drawn))
+    np.testing.assert_allclose(shares, 1 / stored, atol=4 * np.sqrt(0.16 / draws))
 
 
 # Another algorithm behind an embedding

@@ -47,15 +47,15 @@ def test_posterior_equals_that_of_fofo(algorithm: Any) -> None:
 def test_omcsl_matches_the_naive_version(values: dict[str, Any], dim: int, density: float, weighted: bool) -> None:
     X, y = stream(150, dim, seed=dim, share=0.15, density=density)
     weight = _weights(len(y), weighted)
-    expected, w, drawn = naive_f.omcsl(X, y, weight, **values, seed=5)
+    expected, w, draws = naive_f.omcsl(X, y, weight, **values, seed=5)
     for rows in (X, as_sparse(X)):
         params = omcsl.Params(**values)
         state, scores = run(omcsl, params, rows, y, weight=weight, dim=dim, seed=5)
         np.testing.assert_allclose(scores, expected, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(np.column_stack([state.w, state.bias]), w, rtol=1e-9, atol=1e-12)
-        assert state.drawn.tolist() == [drawn]
+        assert state.drawn.tolist() == [draws]
         linear = omcsl.weights(params, state)
-        assert [*linear.w, *linear.bias] == [*state.w[drawn], state.bias[drawn]]
+        assert [*linear.w, *linear.bias] == [*state.w[draws], state.bias[draws]]
 
 
 def test_omcsl_counts_the_decisions_of_each_learner() -> None:
@@ -73,11 +73,11 @@ def test_omcsl_draws_in_proportion_to_f_or_uniformly_without_one() -> None:
     rows, tiny = np.array([[1.0]]), np.full(1, 1e-300)  # a step too small to change what the learners call
 
     def shares(label: float) -> Vector:
-        drawn = np.zeros(4)
+        draws = np.zeros(4)
         for _ in range(4000):
             omcsl.learn(params, state, rows, np.array([label]), tiny, np.empty(1))
-            drawn[state.drawn[0]] += 1 / 4000
-        return drawn
+            draws[state.drawn[0]] += 1 / 4000
+        return draws
 
     state.bias[:] = -1.0
     np.testing.assert_allclose(shares(-1.0), 0.25, atol=0.03)

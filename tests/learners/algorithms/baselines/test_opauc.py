@@ -122,6 +122,18 @@ def test_opaucs_equals_opauc_while_all_columns_fit() -> None:
         np.testing.assert_allclose(state.w, expected.w, rtol=1e-8, atol=1e-10)
 
 
+def test_opaucs_takes_columns_that_never_occur_together_as_uncorrelated() -> None:
+    random = np.random.default_rng(3)
+    X = np.eye(6)[random.integers(0, 6, 400)]
+    y = np.where(random.random(400) < 0.3, 1.0, -1.0)
+    state, scores = run(opaucs, opaucs.Params(tau=5), X, y)
+    _, _, _, gamma = naive_auc.opauc(X, y, np.ones(400))
+    assert not state.kept.any()
+    assert all(covariance[0, 1] < -0.01 for covariance in gamma)  # -c_0 c_1, which OPAUC uses
+    _, right = run(opauc, opauc.Params(), X, y)
+    assert np.abs(scores - right).max() > 1e-4
+
+
 def test_opaucs_finds_the_largest_entries_even_if_they_start_late() -> None:
     random = np.random.default_rng(0)
     X = random.normal(size=(2000, 40))

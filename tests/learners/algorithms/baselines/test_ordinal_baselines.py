@@ -1,7 +1,8 @@
-"""The ordinal baselines svc, svr and redsvm: against their duals solved by SciPy, scikit-learn, and at their edges."""
+"""The ordinal baselines svc, svr, redsvm, svor: against their duals by SciPy, scikit-learn, and at their edges."""
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any
 
@@ -14,7 +15,7 @@ from sklearn.svm import LinearSVC, LinearSVR
 
 from learners.algorithms import _liblinear
 from learners.algorithms.base import linear_scores
-from learners.algorithms.baselines import redsvm, svc, svr
+from learners.algorithms.baselines import redsvm, svc, svor, svr
 from learners.numerics.arrays import Matrix, Rows, Vector
 from learners.settings import InvalidInput
 from tests.learners.streams import as_sparse, same_bits
@@ -77,15 +78,39 @@ CASES = pytest.mark.parametrize(
 )
 
 
+@functools.cache  # both kinds of rows share it
+def _svc_dual(rank: int, C: float, scaling: float, ranks: int) -> Vector:
+    X, y = _events(40, 3, ranks, seed=ranks, density=0.8)
+    wide = np.column_stack([X, np.full(40, scaling)])
+    return _hinge(wide, np.where(y == rank, 1.0, -1.0), C * _shares(40))
+
+
+@functools.cache
+def _svr_dual(eps: float, C: float, scaling: float, ranks: int) -> Vector:
+    X, y = _events(40, 3, ranks, seed=ranks, density=0.8)
+    return _insensitive(np.column_stack([X, np.full(40, scaling)]), y, C * _shares(40), eps)
+
+
+@functools.cache
+def _redsvm_dual(C: float, scaling: float, ranks: int) -> Vector:
+    X, y = _events(40, 3, ranks, seed=ranks, density=0.8)
+    extended = [
+        (np.concatenate([x, [-scaling if level == k else 0.0 for level in range(1, ranks)]]), 1.0 if r > k else -1.0, c)
+        for x, r, c in zip(X, y, C * _shares(40), strict=True)
+        for k in range(1, ranks)
+    ]
+    rows, z, cap = (np.array(part) for part in zip(*extended, strict=True))
+    return _hinge(rows, z, cap)
+
+
 @CASES
 @KINDS
 def test_svc_equals_its_dual(convert: Any, C: float, scaling: float, ranks: int) -> None:
     X, y = _events(40, 3, ranks, seed=ranks, density=0.8)
     params = svc.Params(ranks=ranks, C=C, intercept_scaling=scaling, **EXACT)
     state = _fit(svc, params, convert(X), 3, y, _shares(40))
-    wide = np.column_stack([X, np.full(40, scaling)])
     for k in range(ranks):
-        w = _hinge(wide, np.where(y == k + 1, 1.0, -1.0), C * _shares(40))
+        w = _svc_dual(k + 1, C, scaling, ranks)
         np.testing.assert_allclose(state.w[k], w[:-1], atol=2e-5)
         np.testing.assert_allclose(state.bias[k], scaling * w[-1], atol=2e-5)
 
@@ -97,7 +122,7 @@ def test_svr_equals_its_dual(convert: Any, eps: float, C: float, scaling: float,
     X, y = _events(40, 3, ranks, seed=ranks, density=0.8)
     params = svr.Params(ranks=ranks, C=C, intercept_scaling=scaling, eps=eps, **EXACT)
     state = _fit(svr, params, convert(X), 3, y, _shares(40))
-    w = _insensitive(np.column_stack([X, np.full(40, scaling)]), y, C * _shares(40), eps)
+    w = _svr_dual(eps, C, scaling, ranks)
     np.testing.assert_allclose(state.w, w[:-1], atol=2e-5)
     np.testing.assert_allclose(state.bias, scaling * w[-1:], atol=2e-5)
 
@@ -108,16 +133,66 @@ def test_redsvm_equals_the_dual_of_its_extended_examples(convert: Any, C: float,
     X, y = _events(40, 3, ranks, seed=ranks, density=0.8)
     params = redsvm.Params(ranks=ranks, C=C, intercept_scaling=scaling, **EXACT)
     state = _fit(redsvm, params, convert(X), 3, y, _shares(40))
-    extended = [
-        (np.concatenate([x, [-scaling if level == k else 0.0 for level in range(1, ranks)]]), 1.0 if r > k else -1.0, c)
-        for x, r, c in zip(X, y, C * _shares(40), strict=True)
-        for k in range(1, ranks)
-    ]
-    rows, z, cap = (np.array(part) for part in zip(*extended, strict=True))
-    w = _hinge(rows, z, cap)
+    w = _redsvm_dual(C, scaling, ranks)
     np.testing.assert_allclose(state.w, w[:3], atol=2e-5)
     np.testing.assert_allclose(state.theta, scaling * w[3:], atol=2e-5)
     assert (np.diff(state.theta) > -1e-6).all()
+
+
+@pytest.mark.parametrize(
+    ("C", "ranks"),
+    [pytest.param(1.0, 5, marks=pytest.mark.long), (0.1, 3), pytest.param(4.0, 4, marks=pytest.mark.long), (0.5, 2)],
+)
+@KINDS
+def test_svor_equals_its_dual(convert: Any, C: float, ranks: int) -> None:
+    X, y = _events(40, 3, ranks, seed=ranks, density=0.8)
+    caps = C * _shares(40)
+    above = np.where(y[:, None] > np.arange(1, ranks), 1.0, -1.0)  # (n, ranks - 1)
+    state = _fit(svor, svor.Params(ranks=ranks, C=C, **EXACT), convert(X), 3, y, _shares(40))
+    loss = np.maximum(0, 1 - above * ((X @ state.w)[:, None] - state.theta))
+    value = state.w @ state.w / 2 + caps @ loss.sum(axis=1)
+    z = above.ravel()
+    signed = np.repeat(X, ranks - 1, axis=0) * z[:, None]
+    sums = z * np.tile(np.eye(ranks - 1), 40)  # (ranks - 1, n (ranks - 1)): what must be 0 for each threshold
+    dual = optimize.minimize(
+        lambda a: ((a @ signed) @ (a @ signed) / 2 - a.sum(), signed @ (a @ signed) - 1),
+        np.zeros(len(z)),
+        jac=True,
+        method="SLSQP",
+        bounds=[(0.0, cap) for cap in np.repeat(caps, ranks - 1)],
+        constraints={"type": "eq", "fun": lambda a: sums @ a, "jac": lambda _: sums},
+        options={"ftol": 1e-14, "maxiter": 3000},
+    )
+    assert value == pytest.approx(-dual.fun, rel=1e-6)
+    np.testing.assert_allclose(state.w, dual.x @ signed, atol=1e-3)
+    assert (np.diff(state.theta) > -1e-6).all()
+
+
+@KINDS
+def test_moving_all_events_moves_the_thresholds_of_svor_alone(convert: Any) -> None:
+    X, y = _events(40, 3, 3, seed=3)
+    params = svor.Params(ranks=3, C=0.1, **EXACT)
+    state, moved = (_fit(svor, params, convert(rows), 3, y) for rows in (X, X + 1.0))
+    np.testing.assert_allclose(moved.w, state.w, atol=1e-6)
+    np.testing.assert_allclose(moved.theta, state.theta + state.w.sum(), atol=1e-6)
+    few, again = (_fit(svor, svor.Params(ranks=3, sweeps=3), convert(X), 3, y) for _ in range(2))
+    assert same_bits(few, again)
+    assert few.sweeps.tolist() == [3]
+
+
+@pytest.mark.parametrize("present", [(2, 4), (1, 5), (3, 4, 5)], ids=str)
+def test_svor_handles_missing_ranks(present: tuple[int, ...]) -> None:
+    X, index = _events(90, 4, len(present), seed=9)
+    y = np.array(present, dtype=np.float64)[index.astype(int) - 1]
+    params = svor.Params()
+    state = _fit(svor, params, X, 4, y)
+    assert (np.diff(state.theta) > -0.01).all()
+    decided = svor.decide(params, _values(svor, params, state, X))
+    assert np.abs(decided.ranks - y).mean() < 0.7 * np.abs(np.median(y) - y).mean()
+    assert decided.scores == pytest.approx(X @ state.w - state.theta[2])
+    for labels in (np.full(90, 3.0), np.append(y[1:], 6.0)):
+        with pytest.raises(ValueError, match="rank"):
+            _fit(svor, params, X, 4, labels)
 
 
 def test_decisions_equal_scikit_learn() -> None:
@@ -128,12 +203,12 @@ def test_decisions_equal_scikit_learn() -> None:
     decided = svc.decide(params, _values(svc, params, _fit(svc, params, X, 4, y), unseen))
     assert decided.ranks.tolist() == machine.predict(unseen).astype(int).tolist()
     regression = LinearSVR(epsilon=0.1, tol=1e-4, random_state=0, max_iter=100_000).fit(X, y)
-    wanted = regression.predict(unseen)
-    assert wanted.max() > 5.5  # so that clipping matters
+    expected = regression.predict(unseen)
+    assert expected.max() > 5.5  # so that clipping matters
     settings_of = svr.Params(sweeps=100_000)
     ranked = svr.decide(settings_of, _values(svr, settings_of, _fit(svr, settings_of, X, 4, y), unseen))
-    np.testing.assert_allclose(ranked.scores, wanted, rtol=1e-12, atol=1e-12)
-    assert ranked.ranks.tolist() == np.clip(np.rint(wanted), 1, 5).astype(int).tolist()
+    np.testing.assert_allclose(ranked.scores, expected, rtol=1e-12, atol=1e-12)
+    assert ranked.ranks.tolist() == np.clip(np.rint(expected), 1, 5).astype(int).tolist()
 
 
 def test_svc_decides_by_the_largest_plane() -> None:
@@ -283,8 +358,8 @@ def test_missing_ranks_are_handled(algorithm: Any, present: tuple[int, ...]) -> 
         between = set(range(present[0], present[-1])) - set(present)
         for k in between:
             assert state.theta[k - 1] == pytest.approx(state.theta[k - 2], abs=1e-6)
-    here = algorithm.decide(params, _values(algorithm, params, state, X))
-    assert np.abs(here.ranks - y).mean() < 0.7 * np.abs(np.median(y) - y).mean()
+    ranks = algorithm.decide(params, _values(algorithm, params, state, X))
+    assert np.abs(ranks.ranks - y).mean() < 0.7 * np.abs(np.median(y) - y).mean()
 
 
 def test_svc_with_missing_ranks_equals_svc_of_fewer_classes() -> None:
@@ -373,7 +448,7 @@ _EVENTS = st.lists(
     scaling=st.sampled_from([2.0**-10, 1.0, 2.0**10]),
     tolerance=st.sampled_from([1e-12, 1.0]),
 )
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_finite_at_extreme_values(algorithm: Any, events: Any, C: float, scaling: float, tolerance: float) -> None:
     X: Matrix = np.array([x for x, _, _ in events])
     y = np.array([rank for _, rank, _ in events], dtype=np.float64)

@@ -171,7 +171,7 @@ def test_rbf_ranksvm_equals_the_kernel_machine() -> None:
     X, y = rings(80, seed=10)
     settings = kernel_approximation.Embedding.of({**rbf_ranksvm.TRAITS.defaults["embedding"], "width": 1.0})
     space = kernel_approximation.fit(settings, X, 0)
-    phi = kernel_approximation.look(settings, space, X)
+    phi = kernel_approximation.transform(settings, space, X)
     state = fitted(rbf_ranksvm, phi, phi.shape[1], y, C=100.0, tolerance=1e-9)
     expected = kernel_expansion(X, y, 1.0, 100.0)
     # scores of the two differ by nothing but the eigenvalues that the embedding drops
@@ -181,7 +181,7 @@ def test_rbf_ranksvm_equals_the_kernel_machine() -> None:
 def test_rbf_ranksvm_ranks_data_beyond_linear_rankers() -> None:
     X, y = rings(400, seed=11)
     settings = kernel_approximation.Embedding.of(rbf_ranksvm.TRAITS.defaults["embedding"])
-    phi = kernel_approximation.look(settings, kernel_approximation.fit(settings, X[:200], 0), X)
+    phi = kernel_approximation.transform(settings, kernel_approximation.fit(settings, X[:200], 0), X)
     state = fitted(rbf_ranksvm, phi[:200], phi.shape[1], y[:200])
     assert auc(phi[200:] @ state.w, y[200:]) > 0.98
     assert auc(X[200:] @ fitted(ranksvm, X[:200], 2, y[:200]).w, y[200:]) < 0.7

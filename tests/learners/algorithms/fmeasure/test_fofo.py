@@ -31,5 +31,5 @@ def test_probabilities_are_calibrated() -> None:
     _, scores = run(fofo, fofo.Params(), X, y)
     p = 1 / (1 + np.exp(-scores[2000:]))
     for low, high in ((0.0, 0.02), (0.02, 0.1), (0.1, 0.4), (0.4, 1.0)):
-        chosen = (p >= low) & (p < high)
-        assert abs(p[chosen].mean() - np.mean(y[2000:][chosen] > 0)) < 0.02
+        mask = (p >= low) & (p < high)
+        assert abs(p[mask].mean() - np.mean(y[2000:][mask] > 0)) < 0.02

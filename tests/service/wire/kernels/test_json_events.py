@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.errors import BadBody, Invalid
 from service.wire import json_decode
-from service.wire.json_errors import Precise
+from service.wire.json_errors import ErrorReport
 from service.wire.kernels.decimals import decimals
-from service.wire.kernels.json_events import scan
+from service.wire.kernels.json_events import RefusedEvents, scan
 from tests.service.wire.test_json_decode import config_of, plain
 
 TWO = config_of(kind="dense", dim=2)
@@ -61,19 +63,19 @@ written = st.builds(
 
 
 @given(st.lists(floats, min_size=1, max_size=20))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_floats_written_by_python_are_read_back_bit_for_bit(values):
     same([repr(value) for value in values])
 
 
 @given(st.lists(written, min_size=1, max_size=20))
-@settings(max_examples=500)
+@settings(max_examples=150)
 def test_any_decimal_is_read_like_float_reads_it(texts):
     same(texts)
 
 
 @given(floats, st.integers(-3, 3))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_decimals_between_two_floats_are_rounded_like_float(value, away):
     """The digits of the middle between neighbours, in full and cut to as many as are read here."""
     above = math.nextafter(value, math.inf)
@@ -137,35 +139,49 @@ def test_hard_numbers_are_read_up_to_a_limit():
 # Bodies
 
 
-ODD_BODIES = [
+UNUSUAL_BODIES = [
     "", "{}", "[]", "null", '{"events":[]}', '{"events":{}}', '{"events":[{}]}', '{"events":[{"x":[1,2]}]',
-    '{"events":[{"x":[1,2]}]}}', '{"events":[{"x":[1,2]},]}', '{"events":[{"x":[1,2],}]}', '{"events":[{"x":[1 2]}]}',
-    '{"events":[{"x":[1,2,3]}]}', '{"events":[{"x":[1]}]}', '{"events":[{"x":[1,2],"x":[1,2]}]}',
-    '{"events":[{"x":[1,2]}],"events":[{"x":[1,2]}]}', '{"events":[{"x":null}]}', '{"events":[{"x":[1,2],"odd":1}]}',
-    '{"events":[{"x":[1e31,2]}]}', '{"events":[{"x":[1e999,2]}]}', '{"events":[{"x":[1,NaN]}]}',
+    '{"events":[{"x":[1,2]}]}}', '{"events":[{"x":[1,2]},]}', '{"events":[{"x":[1,2],}]}',
+    '{"events":[{"x":[1,2],"x":[1,2]}]}', '{"events":[{"x":[1,2]}],"events":[{"x":[1,2]}]}', '{"events":[{"x":null}]}',
     '{"events":[{"x":[1,2],"id":""}]}', '{"events":[{"x":[1,2],"id":1.5}]}', '{"events":[{"x":[1,2],"id":1e3}]}',
     '{"events":[{"x":[1,2],"id":01}]}', '{"events":[{"x":[1,2],"id":-0}]}', '{"events":[{"x":[1,2],"id":true}]}',
     '{"events":[{"x":[1,2],"id":"a\\u0041"}]}', '{"events":[{"x":[1,2],"id":"\u00e9"}]}',
     '{"events":[{"x":[1,2],"id":"' + "a" * 257 + '"}]}', '{"events":[{"x":[1,2],"id":"a\u007f"}]}',
     '{"events":[{"x":[1,2],"id":123456789012345678901}]}', '{"events":[{"x":[1,2],"time":true}]}',
+    '{"e\\u0076ents":[{"x":[1,2]}]}', '{"events":[{"\\u0078":[1,2]}]}', '{"events" [{"x":[1,2]}]}',
+    '{"events":[{"x"[1,2]}]}',
+]  # fmt: skip
+
+REFUSED_BODIES = [
+    '{"events":[{"x":[1 2]}]}', '{"events":[{"x":[1,2,3]}]}', '{"events":[{"x":[1]}]}', '{"events":[{"x":[]}]}',
+    '{"events":[{"x":[1,2],"odd":1}]}', '{"events":[{"x":[1e31,2]}]}', '{"events":[{"x":[1e999,2]}]}',
+    '{"events":[{"x":[1,NaN]}]}', '{"events":[{"x":[tru,2]}]}', '{"events":[{"x":[1,"2"]}]}',
     '{"events":[{"x":[1,2],"label":1}]}', '{"events":[{"x":[1,2],"weight":1}]}',
-    '{"events":[{"x":[1,2]}],"source":null}',
-    '{"e\\u0076ents":[{"x":[1,2]}]}', '{"events":[{"x":[tru,2]}]}',
-    '{"events" [{"x":[1,2]}]}', '{"events":[{"x"[1,2]}]}',
+    '{"events":[{"x":[1,2]}],"source":null}', '{"odd":1,"events":[{"x":[1,2]}]}',
+    '{"events":[{"x":[1,2]},{"x":[1]}]}',
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ODD_BODIES)
+@pytest.mark.parametrize("text", UNUSUAL_BODIES)
 def test_an_unusual_body_is_left_to_the_decoder(text):
     assert scan(text.encode(), 2, False, 1000) is None
 
 
-def test_truncated_bodies_are_refused():
+@pytest.mark.parametrize("text", REFUSED_BODIES)
+def test_what_no_learner_takes_is_refused(text):
+    with pytest.raises(RefusedEvents):
+        scan(text.encode(), 2, False, 1000)
+    with pytest.raises((Invalid, BadBody)):
+        json_decode.decode_events(text.encode(), TWO)
+
+
+def test_truncated_bodies_have_no_columns():
     body = (
         b'{"events": [{"x": [1.5, -2e3], "label": false, "id": "a", "time": 5}], "source": {"name": "", "offset": 3}}'
     )
     for stop in range(len(body)):
-        assert scan(body[:stop], 2, True, 1000) is None
+        with suppress(RefusedEvents):
+            assert scan(body[:stop], 2, True, 1000) is None
     assert scan(body, 2, True, 1000) is not None
 
 
@@ -189,7 +205,8 @@ def test_columns_of_a_body_are_read():
 
 def test_the_number_of_events_is_limited():
     body = ('{"events":[' + ",".join(['{"x":[1,2]}'] * 5) + "]}").encode()
-    assert scan(body, 2, False, 4) is None
+    with pytest.raises(RefusedEvents):
+        scan(body, 2, False, 4)
     assert scan(body, 2, False, 5) is not None
 
 
@@ -207,16 +224,16 @@ spaces = st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\t: ")])
 
 
 @given(st.lists(event, min_size=1, max_size=4), sources, spaces, st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_the_scanner_and_the_precise_decoder_give_the_same_columns(events, source, separators, ascii_only):
     body: dict[str, Any] = {"events": events} if source is None else {"source": source, "events": events}
     text = json.dumps(body, separators=separators, ensure_ascii=ascii_only).encode()
-    taken = json_decode._scanned_update
+    scanned = json_decode._scanned_update
     try:
-        fast = taken(text, TWO)
+        fast = scanned(text, TWO)
     except json_decode._NOT_FAST:
         fast = None
     if fast is not None:
-        slow = json_decode.precisely_labelled(Precise(TWO, "update"), json_decode.decode_json(text))
+        slow = json_decode.labelled_by_report(ErrorReport(TWO, "update"), json_decode.decode_json(text))
         assert plain(fast[0]) == plain(slow[0])
         assert fast[0].rows.tobytes() == slow[0].rows.tobytes()  # type: ignore[union-attr]

@@ -95,14 +95,14 @@ def members(messages: list[bytes]) -> list[dict[str, Any] | None]:
     return output
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(usual(), min_size=1, max_size=5))
 def test_usual_messages_are_read_like_by_any_decoder(messages: list[dict[str, Any]]) -> None:
-    there = [{name: value for name, value in message.items() if value is not None} for message in messages]
-    assert members([pack(message) for message in messages]) == there
+    present = [{name: value for name, value in message.items() if value is not None} for message in messages]
+    assert members([pack(message) for message in messages]) == present
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(usual(), st.data())
 def test_a_truncated_message_is_refused_without_affecting_its_neighbours(
     message: dict[str, Any], data: st.DataObject
@@ -113,7 +113,7 @@ def test_a_truncated_message_is_refused_without_affecting_its_neighbours(
     assert (before, none, behind) == (USUAL, None, USUAL)
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(usual(), st.data())
 def test_corrupted_messages_are_read_like_by_another_decoder_or_refused(
     message: dict[str, Any], data: st.DataObject

@@ -60,13 +60,13 @@ def members(texts: list[str]) -> list[dict[str, Any] | None]:
     return output
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(written, min_size=1, max_size=5))
 def test_usual_messages_are_read_like_json(texts: list[str]) -> None:
     assert members(texts) == [{"learner": None, **json.loads(text)} for text in texts]
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(written, st.data())
 def test_a_truncated_message_is_refused_without_affecting_its_neighbours(text: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(text) - 1))
@@ -144,7 +144,7 @@ def test_adjacent_messages_of_one_kind_become_one_request_within_the_limit() -> 
 plain = st.tuples(st.sampled_from([Opcode.TEXT, Opcode.BINARY]), st.binary(max_size=200) | st.just(bytes(70_000)))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(plain, max_size=6), st.integers(0, 300), st.integers(0, 5))
 def test_payloads_are_those_of_complete_frames(value: list[tuple[Opcode, bytes]], cut: int, before: int) -> None:
     frames_ = [Frame(opcode, payload).serialize(mask=True) for opcode, payload in value]

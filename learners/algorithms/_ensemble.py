@@ -1,0 +1,105 @@
+"""Score by several models of the same rows and a combination of their scores."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.algorithms import _crosses, _members, _mix
+from learners.algorithms._trees import Trees, attributions, tree_scores
+from learners.algorithms.base import Linear, linear_scores
+from learners.numerics import Matrix, Rows, Sparse, Vector, length
+
+__all__ = ["MEMBERS", "Ensemble", "Parts", "ensemble_members", "ensemble_parts", "ensemble_scores"]
+
+MEMBERS = {  # in the order of the combination
+    "cbr-diag": "linear ranker",
+    "loam-ada": "linear ranker",
+    "fofo": "logistic regression",
+    "bins": "logistic regression over bins",
+    "pairs": "logistic regression over pairs of bins",
+    "gbdt": "boosted trees",
+}
+
+
+class Ensemble(NamedTuple):
+    """What scores events: the models in the order of the combination."""
+
+    linear: tuple[Linear, ...]  # one without columns scores 0
+    crosses: _crosses.Crosses
+    trees: Trees
+    mix: _mix.MixState
+    members: _members.MemberCounts
+
+
+def _scores(ensemble: Ensemble, rows: Rows) -> Matrix:
+    """Return the score of each model, (n, models)."""
+    scores = np.zeros((length(rows), len(ensemble.mix.mean)))
+    for k, linear in enumerate(ensemble.linear):
+        if len(linear.w):
+            scores[:, k] = linear_scores(linear, rows)
+    scores[:, -3], scores[:, -2] = _crosses.cross_scores(ensemble.crosses, rows)
+    if len(ensemble.trees.starts):
+        scores[:, -1] = tree_scores(ensemble.trees, rows)
+    return scores
+
+
+def ensemble_scores(ensemble: Ensemble, rows: Rows) -> Vector:
+    """Score each row, (n,)."""
+    return _mix.mix(ensemble.mix, _scores(ensemble, rows))
+
+
+def ensemble_members(ensemble: Ensemble) -> list[_members.Member]:
+    """Return the models that score already, and last the combination. O(bins)."""
+    bins = ensemble.members.bins.sum(axis=0, dtype=np.int64)
+    weights = np.where(ensemble.mix.variance > 0.0, ensemble.mix.factors[:-1], 0.0).tolist()
+    scoring = [*(len(linear.w) > 0 for linear in ensemble.linear), True, True, len(ensemble.trees.starts) > 0]
+    members = [
+        _members.Member(name, kind, weight, counts)
+        for (name, kind), weight, counts, scores in zip(MEMBERS.items(), weights, bins[:-1], scoring, strict=True)
+        if scores
+    ]
+    return [*members, _members.Member("auto", "combination", None, bins[-1])]
+
+
+class Parts(NamedTuple):
+    """The scores of n rows as sums: intercept + the parts of the row's numbers + absent."""
+
+    intercepts: Vector  # (n,)
+    numbers: Vector  # in the order of the rows' numbers
+    absent: Vector  # (n,) of columns that a sparse row lacks
+
+
+def ensemble_parts(ensemble: Ensemble, rows: Rows) -> Parts:
+    """Attribute the score of each row to its numbers.
+
+    Each model counts by its factor; the part of a limited score is smaller in proportion. A pair of columns counts half
+    for each, and trees by `attributions`, so the parts are Shapley values of each model.
+    """
+    slopes, intercepts = _mix.shares(ensemble.mix, _scores(ensemble, rows))
+    if isinstance(rows, Sparse):
+        data, indices = rows.data, rows.indices
+        row = np.repeat(np.arange(length(rows)), np.diff(rows.indptr))
+    else:
+        data, indices = rows.ravel(), np.tile(np.arange(rows.shape[1]), len(rows))
+        row = np.repeat(np.arange(len(rows)), rows.shape[1])
+    present_columns = indices >= 0
+    main, total, by_trees = (slopes[:, -k].copy() for k in (3, 2, 1))
+    parts = _crosses.attribute(ensemble.crosses, rows, main, total)
+    intercepts = intercepts + (main + total) * ensemble.crosses.bias[0]
+    for k, linear in enumerate(ensemble.linear):
+        if len(linear.w):
+            parts[present_columns] += (slopes[row, k] * data * linear.w[indices])[present_columns]
+            intercepts = intercepts + slopes[:, k] * linear.bias[0]
+    absent = np.zeros(length(rows))
+    trees = ensemble.trees
+    if len(trees.starts):
+        columns = trees.columns
+        expected, values = attributions(trees, rows, np.arange(len(columns)), len(columns))
+        place = np.minimum(np.searchsorted(columns, indices), len(columns) - 1)
+        read = columns[place] == indices
+        parts[read] += by_trees[row[read]] * values[row[read], place[read]]
+        present = np.bincount(row[read], values[row[read], place[read]], len(absent))
+        intercepts, absent = intercepts + by_trees * expected, by_trees * (values.sum(axis=1) - present)
+    return Parts(intercepts, parts, absent)

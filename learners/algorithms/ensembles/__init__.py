@@ -1,0 +1,1 @@
+"""Ensembles: combinations of several models, learnt online."""

@@ -1,0 +1,206 @@
+"""The rule that turns a value of a named event into what is learnt. It stands here once, for every door.
+
+A value is a number, a text, a boolean, a list or null, as JSON has them. Names and texts are trimmed and in Unicode's
+form NFC. An empty text is null. The table of the rule is in docs/reference/learners.md.
+
+    read_text         a text of any field
+    declared_number   a value of a field that is declared numeric
+    column_number     a text of a field that holds numbers, undeclared: what is no number there is missing
+    cell_value        a text of a door that has nothing but text, so that numbers are text, too: files and flat messages
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+from learners.features.feature_kinds import LARGEST, number_fault
+
+__all__ = [
+    "EXACT",
+    "MISSING",
+    "ValueKind",
+    "cell_value",
+    "column_number",
+    "declared_number",
+    "is_missing",
+    "is_plain",
+    "name_reason",
+    "normalised",
+    "read_declared",
+    "read_text",
+    "sent_as",
+    "signed_log",
+    "spelt_boolean",
+    "spelt_number",
+    "value_of",
+]
+
+EXACT = 2**53  # whole numbers beyond it are names, because float64 cannot tell them apart
+_EXACT_DIGITS = 16  # of 2^53
+MISSING = frozenset(
+    {
+        *("nan", "na", "n/a", "n.a.", "<na>", "#n/a", "#na", "#n/a n/a", "nat", "null", "(null)", "none", "nil"),
+        *("undefined", "unknown", "missing", "?", "-", "--", ".", "\\n"),
+        *("#null!", "#ref!", "#value!", "#num!", "#name?", "#div/0!"),  # errors of spreadsheets
+    }
+)
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?P<fraction>\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
+# the most frequent numbers, of which none is a name
+is_plain = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]+)?", re.ASCII).fullmatch
+_NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.ASCII | re.IGNORECASE)
+_BEGINS_NUMBER = frozenset("0123456789+-.")
+_BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+
+
+class ValueKind(IntEnum):
+    """How a value was sent. The numbers are part of the stored format."""
+
+    NUMBER = 1
+    WHOLE_TEXT = 2  # a text that spells a whole number
+    NUMBER_TEXT = 3  # a text that spells a number with a fraction or an exponent
+    BOOLEAN = 4
+    TEXT = 5
+    MISSING_TEXT = 6  # a text such as NA, which is missing if the field has numbers, else a category
+    LIST = 7  # or the words of a text field
+
+
+_NUMBERS = (ValueKind.NUMBER, ValueKind.WHOLE_TEXT, ValueKind.NUMBER_TEXT, ValueKind.BOOLEAN)  # in fields of numbers
+_FRACTION, _WHOLE_NUMBER = ValueKind.NUMBER_TEXT, ValueKind.WHOLE_TEXT
+
+
+def normalised(text: str) -> str:
+    """Trim a text and bring it to Unicode's form NFC. O(characters)."""
+    trimmed = text.strip()
+    return trimmed if trimmed.isascii() else unicodedata.normalize("NFC", trimmed)
+
+
+def value_of(event: Mapping[Any, Any], name: str) -> Any:
+    """Return the value of a field of an event, None without one; the name may be spelt otherwise. O(fields) then."""
+    if name in event:
+        return event[name]
+    name = normalised(name)
+    return next((value for other, value in event.items() if normalised(str(other)) == name), None)
+
+
+def name_reason(text: str) -> str | None:
+    """Say why a trimmed text that spells a whole number is a name; None if it is a number, or spells none."""
+    if not _WHOLE.fullmatch(text):
+        return None
+    digits = text.lstrip("+-")
+    if digits[0] == "0" and len(digits) > 1:
+        return "has a leading zero"
+    return "is beyond 2^53" if len(digits) > _EXACT_DIGITS or int(digits) > EXACT else None
+
+
+def _number_of_text(text: str) -> float | None:
+    """Read a decimal number of at most `LARGEST` in magnitude; None if the text spells none."""
+    if text[:1] not in _BEGINS_NUMBER or not _NUMBER.fullmatch(text):
+        return None
+    value = float(text)
+    return value if abs(value) <= LARGEST else None
+
+
+def read_text(text: str) -> tuple[ValueKind, float, str]:
+    """Return how a text reads, its number (0 or 1 for a boolean, 0 for a name), and the normalised text.
+
+    Whole numbers with leading zeros or beyond 2^53 are names. An empty text is missing at any field.
+    """
+    if is_plain(text):
+        return _FRACTION if "." in text else _WHOLE_NUMBER, float(text), text
+    text = normalised(text)
+    if not text:
+        return ValueKind.TEXT, 0.0, text
+    value = _number_of_text(text)
+    if value is not None:
+        if not _WHOLE.fullmatch(text):
+            return ValueKind.NUMBER_TEXT, value, text
+        return (ValueKind.TEXT, 0.0, text) if name_reason(text) else (ValueKind.WHOLE_TEXT, value, text)
+    if text in _BOOLEANS:
+        return ValueKind.BOOLEAN, float(_BOOLEANS[text]), text
+    return ValueKind.MISSING_TEXT if text.lower() in MISSING or _is_infinite(text) else ValueKind.TEXT, 0.0, text
+
+
+def is_missing(text: str) -> bool:
+    """Tell whether a text is missing in a field of numbers."""
+    kind, _, text = read_text(text)
+    return not text or kind == ValueKind.MISSING_TEXT
+
+
+def sent_as(value: Any) -> ValueKind | None:
+    """Return how a value of an undeclared field is sent; None if it is missing at any field."""
+    if isinstance(value, str):
+        kind, _, text = read_text(value)
+        return kind if text else None
+    if value is None or isinstance(value, bool):
+        return None if value is None else ValueKind.BOOLEAN
+    if isinstance(value, int):
+        return ValueKind.TEXT if abs(value) > EXACT else ValueKind.NUMBER
+    return ValueKind.NUMBER if isinstance(value, float) else ValueKind.LIST
+
+
+def _is_infinite(text: str) -> bool:
+    """Tell whether a text spells no finite float64; a whole number is a name."""
+    if _NOT_FINITE.fullmatch(text):
+        return True
+    return _NUMBER.fullmatch(text) is not None and not _WHOLE.fullmatch(text) and math.isinf(float(text))
+
+
+def read_declared(text: str) -> tuple[ValueKind, float, str]:
+    """Return the same of a text in a field that is declared numeric: any whole number is a number there."""
+    kind, number, text = read_text(text)
+    if kind == ValueKind.TEXT and (value := _number_of_text(text)) is not None:
+        return ValueKind.NUMBER_TEXT, value, text
+    return kind, number, text
+
+
+def declared_number(value: Any) -> float | None:
+    """Return the number of a value in a field that is declared numeric; None if it is missing.
+
+    Raises ValueError if it is neither.
+    """
+    if isinstance(value, str):
+        kind, number, text = read_declared(value)
+        if kind in _NUMBERS:
+            return number
+        if not text or kind == ValueKind.MISSING_TEXT:
+            return None
+    elif value is None or isinstance(value, bool):
+        return None if value is None else float(value)
+    if fault := number_fault(value):
+        raise ValueError(f"{fault} or null")
+    return float(value)
+
+
+def column_number(text: str) -> float | None:
+    """Return the number of a text in an undeclared field of numbers; None if nothing is learnt of it."""
+    kind, number, _ = read_text(text)
+    return number if kind in _NUMBERS else None
+
+
+def cell_value(text: str) -> float | str:
+    """Return the value of a text of a door that has nothing but text: the number that it spells, or the text."""
+    kind, number, _ = read_text(text)
+    return number if kind in (ValueKind.WHOLE_TEXT, ValueKind.NUMBER_TEXT) else text
+
+
+def spelt_boolean(value: float) -> str:
+    """Spell a boolean as a category."""
+    return "true" if value else "false"
+
+
+def signed_log(value: float) -> float:
+    """Return sign(v) log(1 + |v|)."""
+    return math.copysign(math.log1p(abs(value)), value)
+
+
+def spelt_number(value: Any) -> str:
+    """Spell a number as a category: 17, 17.0 and "17" are the category 17."""
+    if isinstance(value, int):
+        return str(value)
+    return str(int(value)) if math.isfinite(value) and value == int(value) else repr(float(value))
