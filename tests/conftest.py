@@ -2,6 +2,7 @@
 
 - `pytest` runs the plain tier in minutes.
 - `pytest -m "integration or not integration"` adds the tests marked `integration`: programs, browsers, brokers, fleets.
+- `pytest tests/smoke` runs one test of each real part; these are `integration`, too.
 - `python -m tests.campaigns` runs the folder `campaigns` (kills, chaos, fuzzing, many nodes, images) and the tests that
   are marked `campaign`: they take long, and stand beside their smaller relatives.
 
@@ -13,9 +14,11 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import re
 import signal
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 # Set before anything imports NumPy; processes that tests start inherit it. The tests' matrices are small: on a busy
 # machine the threads of BLAS and OpenMP would spin while they wait for each other, for ten times the arithmetic's time.
@@ -29,103 +32,7 @@ pytest_plugins = ["tests.harness.fixtures"]
 
 PLAIN = "not integration"  # the `-m` of pyproject.toml
 TESTS = Path(__file__).parent
-# Folders and files of which every test is `integration`: they start processes, or repeat what smaller tests hold.
-INTEGRATION = (
-    "benchmarks",
-    "compatibility/test_stores.py",
-    "compatibility/test_streams.py",
-    "dashboard",
-    "deploy",
-    "docs/test_console.py",
-    "docs/test_deploy.py",
-    "docs/test_examples.py",
-    "docs/test_kubernetes_commands.py",
-    "docs/test_requests.py",
-    "docs/test_sessions.py",
-    "learners/algorithms/trees/test_gbdt.py",
-    "learners/features/test_field_quality.py",
-    "learners/features/test_retained_events.py",
-    "learners/metrics/test_history_steps.py",
-    "learners/metrics/test_restored_metrics.py",
-    "learners/metrics/test_stream_stats.py",
-    "learners/test_deduplication.py",
-    "learners/test_explain.py",
-    "learners/test_fitting.py",
-    "learners/test_float32.py",
-    "learners/test_guard_pages.py",
-    "learners/test_learner_states.py",
-    "learners/test_records.py",
-    "learners/test_relabelling.py",
-    "learners/test_state_checks.py",
-    "rarestream/test_client.py",
-    "rarestream/test_encode.py",
-    "rarestream/test_stream_session.py",
-    "rarestream/test_tls_stream.py",
-    "rarestream/test_wording.py",
-    "service/api/fast_path/test_inline_updates.py",
-    "service/api/fast_path/test_ndjson_process.py",
-    "service/api/fast_path/test_ndjson_stream.py",
-    "service/api/routes/test_fields.py",
-    "service/api/routes/test_metrics_routes.py",
-    "service/api/routes/test_served_list.py",
-    "service/api/test_forwarding.py",
-    "service/api/test_msgpack_bodies.py",
-    "service/api/test_msgpack_doors.py",
-    "service/api/test_prometheus.py",
-    "service/api/test_scenarios.py",
-    "service/api/websocket/test_websocket_process.py",
-    "service/cli/commands/test_commands.py",
-    "service/cli/commands/test_compare.py",
-    "service/cli/commands/test_demo.py",
-    "service/cli/commands/test_incidents.py",
-    "service/cli/commands/test_list.py",
-    "service/cli/commands/test_replay.py",
-    "service/cli/commands/test_replay_ordinal.py",
-    "service/cli/commands/test_replay_wait.py",
-    "service/cli/commands/test_scored_events.py",
-    "service/cli/commands/test_segments.py",
-    "service/cli/commands/test_thresholds.py",
-    "service/cli/test_exit_statuses.py",
-    "service/cli/test_json_output.py",
-    "service/cli/test_late_replay.py",
-    "service/cli/test_main.py",
-    "service/cli/test_unreachable.py",
-    "service/cli/test_wording.py",
-    "service/connectors/test_kafka.py",
-    "service/connectors/test_redis_streams.py",
-    "service/connectors/test_redis_streams_servers.py",
-    "service/connectors/test_refused_messages.py",
-    "service/connectors/test_wording.py",
-    "service/datasets/test_card_fraud.py",
-    "service/datasets/test_files_as_written.py",
-    "service/datasets/test_parquet.py",
-    "service/datasets/test_readers.py",
-    "service/engine/cluster",
-    "service/engine/replica",
-    "service/engine/test_arbitrary_requests.py",
-    "service/engine/test_copies.py",
-    "service/engine/test_feature_names.py",
-    "service/engine/test_float32_learners.py",
-    "service/engine/test_lost_records.py",
-    "service/engine/test_webhooks.py",
-    "service/server/test_fair_scheduling.py",
-    "service/server/test_hanging_workers.py",
-    "service/server/test_security.py",
-    "service/server/test_shutdown.py",
-    "service/server/test_supervisor.py",
-    "service/server/test_upgrades.py",
-    "service/storage/redis/test_redis_cluster.py",
-    "service/storage/redis/test_redis_durability.py",
-    "service/storage/redis/test_redis_failover.py",
-    "service/storage/redis/test_redis_tls.py",
-    "service/storage/test_store_model.py",
-    "service/test_doors.py",
-    "service/test_refused_parts.py",
-    "service/wire/kernels/test_msgpack_heads.py",
-    "service/wire/test_arbitrary_bytes.py",
-    "service/wire/test_compression.py",
-    "test_language.py",
-)
+INTEGRATION = re.compile(r"^pytestmark = .*\bintegration\b", re.MULTILINE)  # how a file says that all its tests are
 
 # The order of files, by the start of their names; all others come last. See `pytest_collection_modifyitems`.
 ORDER = (
@@ -157,13 +64,21 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 def pytest_configure(config: pytest.Config) -> None:
     """Run named files whole, and allow plain-Python kernels to wrap around 2^64 as machine code does."""
     named = config.args_source is pytest.Config.ArgsSource.ARGS
-    if named and "-m" not in config.invocation_params.args and not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        config.option.markexpr = config.workerinput["markexpr"]
+    elif named and "-m" not in config.invocation_params.args:
         config.option.markexpr = ""
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         for operation in ("add", "multiply"):
             config.addinivalue_line(
                 "filterwarnings", f"ignore:overflow encountered in scalar {operation}:RuntimeWarning"
             )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give xdist's processes the marks that this run selects."""
+    node.workerinput["markexpr"] = node.config.option.markexpr
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -173,12 +88,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import what the plain tier leaves out."""
-    return True if config.option.markexpr == PLAIN and _integration(collection_path) else None
+    """Do not even import what the plain tier leaves out: it may need packages that the extra `test` lacks."""
+    if config.option.markexpr != PLAIN or not collection_path.name.startswith("test_") or collection_path.is_dir():
+        return None
+    return True if INTEGRATION.search(collection_path.read_text()) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests of `INTEGRATION`, and repetitions with other stores than the one in memory; leave campaigns out.
+    """Mark repetitions with other stores than the one in memory; leave campaigns out.
 
     The stores' own tests, and the engine's recovery, have every kind of store in the plain tier. What else runs with
     several kinds has SQLite in `integration`, and Redis in the campaigns.
@@ -193,7 +110,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         repeated = kind if not _every_store(item.path) else ""
         if repeated == "redis":
             item.add_marker(pytest.mark.campaign)
-        elif repeated == "sqlite" or _integration(item.path):
+        elif repeated == "sqlite":
             item.add_marker(pytest.mark.integration)
     if "campaign" not in config.option.markexpr:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("campaign")])
@@ -216,10 +133,6 @@ def pytest_collection_finish() -> None:
 
 def _every_store(path: Path) -> bool:
     return _relative(path).startswith(("service/storage", "service/engine/test_engine", "service/server"))
-
-
-def _integration(path: Path) -> bool:
-    return _relative(path).startswith(INTEGRATION)
 
 
 @functools.cache

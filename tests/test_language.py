@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("rarestream", "learners", "service")
 FOLDERS = ("rarestream", "learners", "service", "benchmarks", "docker", "tests")

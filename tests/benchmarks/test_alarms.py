@@ -12,6 +12,8 @@ from sklearn.metrics import roc_auc_score
 from benchmarks import alarm_streams, alarms
 from benchmarks.alarm_streams import SETTINGS, Effort
 
+pytestmark = pytest.mark.integration
+
 TINY = Effort(streams=2, powers=2, positives=200, most_positives=400, stationary=2, events=3000, seconds=0.0)
 
 

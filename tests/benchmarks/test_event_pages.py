@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks.event_pages import REQUESTS, main
 
+pytestmark = pytest.mark.integration
+
 
 def test_each_request_is_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = tmp_path / "figures.json"

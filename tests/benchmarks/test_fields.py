@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from benchmarks.fields import main
+
+pytestmark = pytest.mark.integration
 
 
 def test_the_program_saves_the_cost_with_and_without_fields(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks.figures import main
 
+pytestmark = pytest.mark.integration
+
 
 def test_the_program_prints_and_saves_a_row_per_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["--quick", "--json", str(tmp_path / "out" / "figures.json")])

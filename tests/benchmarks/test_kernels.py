@@ -12,6 +12,8 @@ import pytest
 from benchmarks import kernels, native, targets
 from learners.numerics.arrays import Sparse
 
+pytestmark = pytest.mark.integration
+
 
 def test_the_program_measures_and_writes_its_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

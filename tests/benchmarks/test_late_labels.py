@@ -16,6 +16,8 @@ import pytest
 from benchmarks import late_labels
 from benchmarks.late_labels import DAY, Stream
 
+pytestmark = pytest.mark.integration
+
 FIRST = datetime(2018, 4, 1, tzinfo=UTC).timestamp()
 NAMES = (
     "TRANSACTION_ID,TX_DATETIME,CUSTOMER_ID,TERMINAL_ID,TX_AMOUNT,TX_TIME_SECONDS,TX_TIME_DAYS,label,TX_FRAUD_SCENARIO"

@@ -11,6 +11,8 @@ import pytest
 from benchmarks.papers.misses import main
 from tests.benchmarks.made import binary, ordinal, write_dense
 
+pytestmark = pytest.mark.integration
+
 
 def test_each_experiment_prints_an_auc_for_each_variant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_dense(tmp_path, "cod-rna", *binary(150, 8))

@@ -27,6 +27,8 @@ from learners.features import kernel_approximation
 from learners.numerics.arrays import Matrix
 from tests.benchmarks.made import binary, ordinal, write_dense, write_sparse
 
+pytestmark = pytest.mark.integration
+
 TINY = Protocol("ranking", scaling="unit", sparse_scaling="unit", trials=2, folds=2, tuning_folds=2)
 UNI_EXP = Method("Uni-Exp", "uni-exp", {"eta": powers(-4, 4, 4)})
 FIGURE = {("toy [1]", "Uni-Exp"): Printed(0.5, 0.01, 0.005)}

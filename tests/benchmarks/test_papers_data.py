@@ -16,6 +16,8 @@ from learners.numerics.arrays import Matrix, Sparse
 from tests.benchmarks.made import binary, ordinal, write_dense, write_sparse
 from tests.learners.streams import as_sparse
 
+pytestmark = pytest.mark.integration
+
 Y = np.where(np.random.default_rng(3).random(203) < 0.1, 1.0, -1.0)
 
 

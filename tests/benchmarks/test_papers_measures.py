@@ -10,6 +10,8 @@ from benchmarks.papers import measures
 from benchmarks.papers.figures import Printed
 from benchmarks.papers.report import Row, order, ranks
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.mark.parametrize("seed", range(6))
 def test_auc_equals_scikit_learn(seed: int) -> None:

@@ -10,6 +10,8 @@ import pytest
 from benchmarks import precision
 from benchmarks.precision import Case, measure
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.mark.parametrize("case", [Case("loam-ilsc", 8), Case("fofo", 1000, sparse=True)])
 def test_both_precisions_learn_the_same_stream(case: Case) -> None:

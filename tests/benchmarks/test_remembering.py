@@ -10,6 +10,8 @@ import pytest
 
 from benchmarks import remembering
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 def test_the_program_measures_its_own_store(

@@ -15,6 +15,8 @@ from benchmarks.service.__main__ import CASES, main
 from benchmarks.service.rounds import Case, Run
 from tests.benchmarks.made import binary, write_dense
 
+pytestmark = pytest.mark.integration
+
 
 def run(case: str, folder: Path) -> dict[str, Any]:
     """Return the document of a quick run of one case."""

@@ -23,6 +23,8 @@ from benchmarks.service.http_load import LoadFailed
 from benchmarks.service.socket_load import BINARY, TEXT, frame
 from tests.benchmarks.made import binary, write_dense
 
+pytestmark = pytest.mark.integration
+
 
 @contextmanager
 def looping(start: Callable[[], Awaitable[asyncio.Server | Server]]) -> Iterator[int]:

@@ -19,6 +19,8 @@ from benchmarks.service.processors import Cores, choose, cpu_seconds, pinned, re
 from benchmarks.service.report import print_case
 from benchmarks.service.rounds import Case, Sample, Verdict, contest, sample
 
+pytestmark = pytest.mark.integration
+
 
 def sample_of(answered: int, server: float = 1.0, p99: float = 2.0) -> Sample:
     return Sample(answered, 10 * answered, 2.0, server, 0.5, (1.0, p99, 3.0))

@@ -16,6 +16,8 @@ from benchmarks.papers.datasets import Task, make
 from benchmarks.thresholds import OBJECTIVES, compared, decided, made_up_clocks, main, thin
 from tests.benchmarks.made import binary, write_dense, write_sparse
 
+pytestmark = pytest.mark.integration
+
 
 def stream(n: int, levels: int | None = None, share: float = 0.2) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities (n,), on so many levels, and labels."""

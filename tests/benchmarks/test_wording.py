@@ -25,6 +25,8 @@ from tests.benchmarks.test_alarms import TINY
 from tests.benchmarks.test_papers import FIGURE, SMALL
 from tests.benchmarks.test_service_load import http, messages, posted, socket
 
+pytestmark = pytest.mark.integration
+
 # ---- The service -----------------------------------------------------------------------------------------------------
 
 

@@ -45,6 +45,8 @@ NAMED = {
     "python -m tests.campaigns.fuzz --mutations 10000": ("--mutations 60", "^60 mutated .* 0 did not hold"),
     "python -m tests.campaigns.fuzz --minutes 10": ("--minutes 0.05 --only rows", "tried in all, 0 did not hold"),
     "python -m tests.campaigns.chaos --minutes 20": ("--minutes 0.1 --only aof", "(?s)TOO SHORT for .*everything held"),
+    "python -m tests.flaky --runs 5 --busy 6 smoke": ("--runs 1 --busy 1", "^run 1 of 1: 0 failed"),
+    "python -m tests.flaky": None,  # all tests, five times
     "python -m tests.campaigns": None,  # runs this file, too
     "python -m tests.deploy.helm FOLDER": None,  # a download: by itself below
 }

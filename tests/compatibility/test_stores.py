@@ -15,6 +15,8 @@ from tests.compatibility.serving import serve
 from tests.compatibility.stores import SETTINGS, load, proceed
 from tests.harness.redis_server import RedisServer
 
+pytestmark = pytest.mark.integration
+
 RECORDED = read_json("stores.json.xz")
 
 

@@ -18,6 +18,8 @@ from tests.compatibility.served import run_served, served_cases
 from tests.compatibility.serving import Service, serve
 from tests.compatibility.streams import cases, machine, run
 
+pytestmark = pytest.mark.integration
+
 RECORDED = read_json("streams.json")
 STREAMS = {case["name"]: case for case in cases()}
 SERVED = {case["name"]: case for case in served_cases()}

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 expect = pytest.importorskip("playwright.async_api").expect
 
+pytestmark = pytest.mark.integration
+
 LOOKS = pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
 
 

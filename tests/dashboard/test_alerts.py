@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 expect = pytest.importorskip("playwright.async_api").expect
 
+pytestmark = pytest.mark.integration
+
 CONFIG: dict[str, Any] = {
     "algorithm": "cbr-diag",
     "features": {"kind": "named", "categorical": ["card"], "log": ["amount"]},

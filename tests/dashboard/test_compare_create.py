@@ -14,6 +14,8 @@ from tests.dashboard.serving import Serving, Stream
 
 expect = pytest.importorskip("playwright.async_api").expect
 
+pytestmark = pytest.mark.integration
+
 
 def in_order(*numbers: str) -> re.Pattern[str]:
     """Return the pattern of a text that has these numbers, in this order, and no others; an empty text has none."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 expect = pytest.importorskip("playwright.async_api").expect
 
+pytestmark = pytest.mark.integration
+
 EVENTS = ".tiles [data-key='/events'] dd > span"
 UNAUTHORISED = {"title": "Unauthorized", "status": 401, "code": "no-key", "detail": "a key is needed", "errors": []}
 

@@ -17,7 +17,7 @@ from tests.dashboard.serving import COLUMNS, Serving, events
 from tests.harness.process import Process
 from tests.harness.redis_server import RedisServer
 
-pytestmark = pytest.mark.campaign
+pytestmark = [pytest.mark.integration, pytest.mark.campaign]
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 expect = pytest.importorskip("playwright.async_api").expect
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def service(served: Serving) -> Serving:

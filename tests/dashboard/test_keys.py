@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 expect = pytest.importorskip("playwright.async_api").expect
 
+pytestmark = pytest.mark.integration
+
 CHANGES = "[data-action], [data-panel=snapshots] button"  # of a learner, by a key with the scope admin
 SCORE, CREATE = ".scoring [type=submit]", ".create [type=submit]"
 IMPORT, GROUP = ".importing button", ".title button"

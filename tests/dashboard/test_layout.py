@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 expect = pytest.importorskip("playwright.async_api").expect
 
+pytestmark = pytest.mark.integration
+
 
 # Of each grid of charts, how far each row ends before the grid does, in pixels
 HOLES = """() => [...document.querySelectorAll('.charts')].flatMap((grid) => {

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 expect = pytest.importorskip("playwright.async_api").expect
 
+pytestmark = pytest.mark.integration
+
 DRIFTED = 21 * 512  # served events after which another distribution of scores is found
 
 

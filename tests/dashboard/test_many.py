@@ -9,7 +9,7 @@ import pytest
 from tests.dashboard.conftest import Opener
 from tests.dashboard.serving import Serving, events
 
-pytestmark = pytest.mark.campaign
+pytestmark = [pytest.mark.integration, pytest.mark.campaign]
 
 expect = pytest.importorskip("playwright.async_api").expect
 

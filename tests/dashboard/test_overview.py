@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 expect = pytest.importorskip("playwright.async_api").expect
 
+pytestmark = pytest.mark.integration
+
 MANY = 30
 NOTHING = "\N{EN DASH}"  # stands for what is undefined
 NONE = ".message:has([data-command])"  # that there are no learners, and how to create one

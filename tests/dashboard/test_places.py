@@ -12,6 +12,8 @@ from tests.dashboard.serving import T0, Serving
 
 expect = pytest.importorskip("playwright.async_api").expect
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def service(served: Serving) -> Serving:

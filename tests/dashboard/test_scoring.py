@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 expect = pytest.importorskip("playwright.async_api").expect
 
+pytestmark = pytest.mark.integration
+
 
 def area(page: Page) -> Locator:
     return page.locator(".scoring textarea")

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 expect = pytest.importorskip("playwright.async_api").expect
 
+pytestmark = pytest.mark.integration
+
 NAMED = {"kind": "named", "bits": 10}
 COUNTRIES = ["DE", "<b>FR</b>", "日本", None]
 

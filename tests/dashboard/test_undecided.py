@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 expect = pytest.importorskip("playwright.async_api").expect
 
+pytestmark = pytest.mark.integration
+
 NOTHING = "\N{EN DASH}"
 FIGURES = ("f1", "fbeta", "precision_at_k")
 REASONS = {  # by pointer: the page shows what the service says

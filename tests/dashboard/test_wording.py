@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 expect = pytest.importorskip("playwright.async_api").expect
 
+pytestmark = pytest.mark.integration
+
 
 def pair(a: str, b: str, verdict: str | None, a_better: float, b_better: float) -> dict[str, object]:
     """Return the test of a pair, decided at event 10 if there is a verdict."""

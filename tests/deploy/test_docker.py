@@ -35,6 +35,8 @@ from tests.docs.documents import ROOT
 from tests.harness.process import free_port
 from tests.harness.redis_server import REDIS
 
+pytestmark = pytest.mark.integration
+
 DOCKER = ROOT / "docker"
 DOCUMENT: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text())
 COMPOSE: dict[str, Any] = DOCUMENT["services"]

@@ -31,6 +31,8 @@ from tests.deploy.helm import (
 )
 from tests.deploy.image import instructions
 
+pytestmark = pytest.mark.integration
+
 OPERATOR = {"ServiceMonitor", "PrometheusRule"}  # of the Prometheus operator; Kubernetes has no schemas of them
 
 

@@ -14,6 +14,8 @@ from service.settings import Settings
 from tests.deploy.helm import CHART, LEAST, environment, helm, node, template, with_helm
 from tests.deploy.helm_schema import CHART_SETTINGS, PATH, at_least, at_most, of_settings, written
 
+pytestmark = pytest.mark.integration
+
 SCHEMA: dict[str, dict[str, Any]] = of_settings()["properties"]
 LOOSE = {"HOSTS", "WEBHOOK_SECRET"}  # any text
 VALUES = (CHART / "values.yaml").read_text()

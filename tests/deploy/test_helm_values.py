@@ -13,6 +13,8 @@ import yaml
 from rarestream import __version__
 from tests.deploy.helm import CASES, CHART, KEYED, LEAST, PASSWORD, SPREAD, helm, template, with_helm
 
+pytestmark = pytest.mark.integration
+
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 

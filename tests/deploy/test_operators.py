@@ -35,6 +35,8 @@ from tests.harness.nodes import T0, posted
 from tests.harness.websocket import websocket
 from tests.service.engine.replica.test_served_events import SETUPS, labelled
 
+pytestmark = pytest.mark.integration
+
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROMETHEUS = DEPLOY / "prometheus"
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "rarestream.json").read_text())

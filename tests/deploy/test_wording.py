@@ -14,6 +14,8 @@ from rarestream import __version__
 from tests.deploy.helm import CHART, KEYED, LEAST, PASSWORD, SPREAD, helm, template, with_helm
 from tests.docs.documents import ROOT
 
+pytestmark = pytest.mark.integration
+
 ONE_STORE = "store.existingSecret, store.url and redis.enabled: give one of them"
 REFUSALS: list[tuple[tuple[str, ...], str]] = [
     ((), "no API keys: set keys.existingSecret or keys.file; insecure: true serves everybody without a key"),

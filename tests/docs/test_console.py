@@ -28,7 +28,7 @@ from tests.harness.redis_fleet import cluster, watched
 from tests.harness.redis_server import RedisServer
 from tests.harness.waiting import eventually
 
-pytestmark = pytest.mark.campaign
+pytestmark = [pytest.mark.integration, pytest.mark.campaign]
 
 LATER = "2999-11-22"  # in place of a key's last day, which comes
 

@@ -25,6 +25,8 @@ from tests.docs.command_lines import parse
 from tests.docs.consoles import Console
 from tests.docs.documents import ROOT, block, commands, instead
 
+pytestmark = pytest.mark.integration
+
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())
 IMAGE = f"rarestream:{__version__}"
 

@@ -14,6 +14,8 @@ import pytest
 from tests.docs.documents import ROOT
 from tests.harness.process import Process
 
+pytestmark = pytest.mark.integration
+
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 

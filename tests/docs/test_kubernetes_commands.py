@@ -14,6 +14,8 @@ from tests.deploy.helm import PASSWORD, with_helm
 from tests.docs.consoles import Console
 from tests.docs.documents import ROOT, block, commands
 
+pytestmark = pytest.mark.integration
+
 TRIAL = commands(block("docs/how-to/containers.md", "$ helm install"))
 PRODUCTION = commands(block("docs/how-to/containers.md", "$ kubectl create namespace"))
 VALUES = block("docs/how-to/containers.md", "# scores.yaml").text

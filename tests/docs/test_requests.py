@@ -16,6 +16,8 @@ from tests.docs.documents import DOCUMENTS, ROOT, Block, block, blocks, inline, 
 from tests.docs.sessions import RUN, Session
 from tests.harness.waiting import eventually
 
+pytestmark = pytest.mark.integration
+
 API = ROOT / "docs" / "reference" / "http-api.md"
 
 

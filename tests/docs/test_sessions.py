@@ -14,6 +14,8 @@ import pytest
 from tests.docs.documents import DOCUMENTS, ROOT, Block, block, blocks
 from tests.docs.sessions import RUN, Differs, Session, compare
 
+pytestmark = pytest.mark.integration
+
 # Blocks that nothing can carry out: how each begins, and why. Every other block is run here, or read by a test.
 NOTHING_TO_RUN = {
     ("README.md", "update ---> decode once"): "a diagram of what happens to a request",

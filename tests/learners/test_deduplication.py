@@ -14,6 +14,8 @@ from learners.numerics.hash_table import hashes_of
 from learners.records import LateColumns, Segment, Status
 from tests.learners.naive_pipeline import Recent
 
+pytestmark = pytest.mark.integration
+
 
 class Event(NamedTuple):
     """Input of the table of ids."""

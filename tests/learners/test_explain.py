@@ -20,6 +20,8 @@ from learners.settings import Problem
 from tests.learners import naive_pipeline as slow
 from tests.learners.pipelines import FEATURES, PIPELINES, Pipeline, events, parametrize
 
+pytestmark = pytest.mark.integration
+
 EVERYTHING = MAX_FEATURES
 SCALINGS = ("none", "unit", "standard", "maxabs")
 EMBEDDINGS: list[dict[str, Any]] = [

@@ -18,6 +18,8 @@ from learners.records import FitResult, LabelledBatch, Rollback
 from tests.learners.pipelines import PIPELINES, Pipeline, batch, copied, events, parametrize
 from tests.learners.streams import auc
 
+pytestmark = pytest.mark.integration
+
 FITTED = [pipeline for pipeline in PIPELINES if pipeline.batch or "embedding" in pipeline.traits.defaults]
 EACH = parametrize(FITTED)
 EMBEDDED = ("nsauc", "noam", "nsolam", "nsvmsgd2", "nbauc", "rbf-ranksvm")

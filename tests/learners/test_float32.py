@@ -27,6 +27,8 @@ from tests.learners.numerics.bits import hashes
 from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, copied, events
 from tests.learners.streams import as_sparse, auc, labels_for, run, stream
 
+pytestmark = pytest.mark.integration
+
 LARGEST = float(np.finfo(np.float32).max)
 
 NAMED = pytest.mark.parametrize(

@@ -11,6 +11,8 @@ import pytest
 
 from tests.learners.guard_pages import fenced
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[2]
 PLACES = [
     # 11 columns: one whole load and a rest

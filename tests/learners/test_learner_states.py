@@ -13,6 +13,8 @@ from learners.learner import check_state
 from learners.records import Rollback
 from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, bits, copied, crossed, cut, stream
 
+pytestmark = pytest.mark.integration
+
 UNTOLD = ("fits.restores", "life.rollbacks", "life.journal")  # a roll-back gives the digest back that the state had
 
 

@@ -41,6 +41,8 @@ from tests.learners.late_labels import (
 )
 from tests.learners.pipelines import Pipeline, batch, bits, copied, events
 
+pytestmark = pytest.mark.integration
+
 APPLIED, DUPLICATE, RELABELLED, UNKNOWN = Status.APPLIED, Status.DUPLICATE, Status.RELABELLED, Status.UNKNOWN
 
 

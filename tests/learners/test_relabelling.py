@@ -33,6 +33,8 @@ from tests.learners.late_labels import (
 )
 from tests.learners.pipelines import Pipeline, batch, events
 
+pytestmark = pytest.mark.integration
+
 APPLIED, DUPLICATE, RELABELLED, UNKNOWN = Status.APPLIED, Status.DUPLICATE, Status.RELABELLED, Status.UNKNOWN
 # what a learner has learnt, without the account of its decisions
 LEARNT = ("algorithm.", "columns.", "embedding.", "scaling.", "calibration.", "retained.")

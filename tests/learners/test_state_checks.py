@@ -23,7 +23,7 @@ from learners.records import LabelledBatch, ServedBatch
 from learners.state_checks import check_values
 from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, batch, copied, crossed, events, stream
 
-pytestmark = pytest.mark.long  # and only compiled code would go beyond an array's end
+pytestmark = [pytest.mark.integration, pytest.mark.long]  # and only compiled code would go beyond an array's end
 
 # unsigned: random state, hashes of ids (0 is refused), and bytes of names (only UTF-8 is accepted)
 FREE = ("algorithm.rng", "ids.ring", "metrics.traffic_ids", "sources.names")

@@ -25,6 +25,8 @@ from rarestream import (
 from tests.harness.clients import KINDS, client, lossy
 from tests.harness.process import Process
 
+pytestmark = pytest.mark.integration
+
 DENSE: dict[str, Any] = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 3}, "window": 200}
 NAMED: dict[str, Any] = {"algorithm": "cbr-diag", "features": {"kind": "named", "categorical": ["shop"]}}
 SPARSE: dict[str, Any] = {"algorithm": "cbr-diag", "features": {"kind": "sparse", "dim": 40}}

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from rarestream import EventBatch, RequestBounds
 from rarestream.client.encode import encode_labelled, encode_unlabelled
 
+pytestmark = pytest.mark.integration
+
 X = np.arange(6.0).reshape(3, 2)
 Y = [0, 1, 0]
 IDS = ["a", "b", "c"]

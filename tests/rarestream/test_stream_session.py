@@ -22,6 +22,8 @@ from rarestream.client.stream_session import StreamSession
 from tests.harness.clients import KINDS, client
 from tests.harness.process import Process
 
+pytestmark = pytest.mark.integration
+
 DENSE: dict[str, Any] = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 3}}
 N = 60
 RNG = np.random.default_rng(5)

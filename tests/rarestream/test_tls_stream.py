@@ -23,6 +23,8 @@ from websockets.sync.server import ServerConnection, serve
 
 from rarestream.client.tls_stream import SecuredSocket, StreamConnection
 
+pytestmark = pytest.mark.integration
+
 Serve = Callable[[ssl.SSLSocket], None]
 _PATIENCE = 60.0  # seconds
 

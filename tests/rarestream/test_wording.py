@@ -36,6 +36,8 @@ from tests.rarestream.test_client_calls import (
 )
 from tests.rarestream.test_stream_session import ask, scored, session
 
+pytestmark = pytest.mark.integration
+
 NUMBERS = [7, 9, 11]
 NOT_REPEATED = (
     "; the request may or may not have been applied, and was not sent again; "

@@ -37,6 +37,8 @@ from tests.harness.msgpack_bodies import HEADERS, columns_of
 from tests.harness.nodes import app_over, digest, node, over
 from tests.harness.websocket import Websocket, websocket
 
+pytestmark = pytest.mark.integration
+
 FEATURES: dict[str, dict[str, Any]] = {
     "new": {"kind": "named", "bits": 16},
     "categorical": {"kind": "named", "bits": 16, "categorical": ["f"]},

@@ -30,6 +30,8 @@ from tests.harness.msgpack_bodies import HEADERS, plain
 from tests.harness.nodes import app_over, digest, node, serving
 from tests.harness.websocket import websocket
 
+pytestmark = pytest.mark.integration
+
 NAMED = {"algorithm": "cbr-diag", "features": {"kind": "named"}, "window": 50, "seed": 3}
 
 # Requests: a bad event refuses its request as a whole

@@ -15,6 +15,8 @@ from learners import InvalidInput, Learner, create, restore
 from learners.features import field_quality
 from learners.features.field_quality import BLOCK, QUALITY_KINDS, FieldAlarm
 
+pytestmark = pytest.mark.integration
+
 FEWEST = 24  # blocks before an alarm
 STEADY = (FEWEST + 1) * BLOCK + 100  # events before a change
 Blocks = list[list[list[int]]]  # of each block, of each field, the counts of each kind

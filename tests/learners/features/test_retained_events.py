@@ -13,6 +13,8 @@ from learners.features.retained_events import EventWindow
 from learners.numerics.arrays import Rows, Sparse, Vector
 from tests.learners.streams import as_sparse, piece
 
+pytestmark = pytest.mark.integration
+
 DIM = 3
 REPRODUCIBLY = settings(max_examples=40)
 KINDS = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])

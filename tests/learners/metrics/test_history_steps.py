@@ -21,6 +21,8 @@ from learners.metrics.binary import HISTORY_COLUMNS, BinaryMetrics
 from learners.metrics.ordinal import ORDINAL_HISTORY, RankMetrics
 from learners.numerics.hash_table import hashes_of
 
+pytestmark = pytest.mark.integration
+
 SINCE = "since_start_"
 STRIDE = 64  # of any window up to 4096
 N = 330

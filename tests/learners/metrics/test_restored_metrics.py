@@ -13,6 +13,8 @@ from learners.metrics.binary import HISTORY_COLUMNS
 from learners.metrics.ordinal import ORDINAL_HISTORY
 from tests.learners.test_state_checks import changed, kinds, learnt, refused
 
+pytestmark = pytest.mark.integration
+
 FLOATS = (np.nan, np.inf, -np.inf, -1.0, 0.5, 2.0, 1e300)
 COUNTS = (-1, 1, 1000, 2**53, 2**62)
 SHARES = ("auc", "average_precision", "f1", "precision", "recall", "alert_rate", "accuracy", "label_coverage")

@@ -18,6 +18,8 @@ from learners.metrics.label_delays import DELAY_BINS, DELAY_ERROR, MAX_DELAY
 from learners.metrics.stream_stats import StreamStats
 from learners.numerics.hash_table import hashes_of
 
+pytestmark = pytest.mark.integration
+
 State = dict[str, NDArray[Any]]
 
 

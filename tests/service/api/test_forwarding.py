@@ -26,6 +26,8 @@ from tests.harness.redis_server import RedisServer
 from tests.harness.waiting import eventually
 from tests.service.engine.cluster.test_placement import CONFIG, event
 
+pytestmark = pytest.mark.integration
+
 JSON = {"content-type": "application/json"}
 NAMES = [f"learner-{i}" for i in range(100)]
 

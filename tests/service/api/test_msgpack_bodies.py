@@ -22,6 +22,8 @@ from tests.harness.apps import DENSE, client
 from tests.harness.msgpack_bodies import HEADERS, array, body, columns_of, unpacked
 from tests.service.wire.test_json_decode import KINDS, plain
 
+pytestmark = pytest.mark.integration
+
 NAMED = {"kind": "named", "bits": 8, "text": ["t"], "categorical": ["c"], "log": ["v"]}
 TABLE = {"kind": "table", "fields": [{"name": "v", "kind": "numeric"}, {"name": "c", "kind": "categorical"}]}
 LEARNERS: dict[str, dict[str, Any]] = {

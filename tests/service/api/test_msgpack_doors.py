@@ -15,6 +15,8 @@ from tests.harness.nodes import app_over, node
 from tests.harness.websocket import websocket
 from tests.service.api.test_msgpack_bodies import LEARNERS, bare, made
 
+pytestmark = pytest.mark.integration
+
 MISSING = {"decision": -128, "label": -128, "rank": -128}  # what stands for null in columns of small integers
 COLUMNS = {
     "score": "scores",

@@ -25,6 +25,8 @@ from tests.harness.websocket import websocket
 from tests.service.api.routes.test_metrics_routes import drifted
 from tests.service.engine.replica.test_served_events import SETUPS, labelled, late
 
+pytestmark = pytest.mark.integration
+
 UPDATE = {"method": "POST", "route": "/v1/learners/{name}/update"}
 
 

@@ -13,6 +13,8 @@ from learners import create
 from service.api.schemas import examples
 from tests.harness.apps import client
 
+pytestmark = pytest.mark.integration
+
 TABLE = [
     {"name": "amount", "kind": "numeric", "log": True},
     {"name": "country", "kind": "categorical", "categories": 3},

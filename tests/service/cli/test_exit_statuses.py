@@ -20,6 +20,8 @@ from service.exits import ExitStatus
 from tests.harness.apps import DENSE
 from tests.harness.process import Process
 
+pytestmark = pytest.mark.integration
+
 EVENT = '{"x": [1, 2, 3], "label": 1}'
 
 # every command that calls a service, with arguments that are right

@@ -21,6 +21,8 @@ from service.cli.main import app
 from tests.harness.process import Commands
 from tests.harness.redis_server import RedisServer
 
+pytestmark = pytest.mark.integration
+
 
 def leaves(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
     """Yield every leaf command by its full name."""

@@ -23,6 +23,8 @@ from tests.harness.process import Commands, Process
 from tests.harness.waiting import eventually
 from tests.service.cli.conftest import run
 
+pytestmark = pytest.mark.integration
+
 ROWS = 600
 START = 1.5e9
 Step = tuple[str, int]  # "score" or "label", and the row

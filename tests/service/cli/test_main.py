@@ -29,6 +29,8 @@ from service.server.listen import CannotListen, listen, mask_passwords, process_
 from tests.harness.process import Commands, Process
 from tests.service.cli.conftest import run
 
+pytestmark = pytest.mark.integration
+
 
 def config(server: Process, name: str) -> dict[str, Any]:
     document = httpx.get(f"{server.url}/v1/learners/{name}", trust_env=False, timeout=300).raise_for_status().json()

@@ -28,6 +28,8 @@ from service.exits import ExitStatus
 from tests.harness.process import free_port
 from tests.harness.terminal import in_terminal
 
+pytestmark = pytest.mark.integration
+
 
 @contextmanager
 def answering(reply: bytes, context: ssl.SSLContext | None = None, pause: float = 0.0) -> Iterator[int]:

@@ -37,6 +37,8 @@ from tests.service.datasets.test_schema_match import BINARY, NUMBERS, ORDINAL
 from tests.service.datasets.test_schema_match import COLUMNS as NAMES
 from tests.service.datasets.test_schema_match import TABLE as DECLARED
 
+pytestmark = pytest.mark.integration
+
 DENSE_FEATURES = ("--features", "dense", "--dim", "3")
 ROWS = "a,b,label\n" + "1,2,0\n3,4,1\n" * 10
 GOOD, BAD = {"x": [1, 2, 3], "label": 1}, {"x": [1, 2], "label": 1}

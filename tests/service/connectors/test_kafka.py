@@ -32,6 +32,8 @@ from tests.harness.kafka_broker import KafkaBroker
 from tests.harness.process import Process
 from tests.harness.waiting import eventually
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[KafkaBroker]:

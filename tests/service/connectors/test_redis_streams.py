@@ -22,6 +22,8 @@ from tests.harness.process import Process
 from tests.harness.redis_server import REDIS, VALKEY, RedisServer
 from tests.harness.waiting import eventually
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def streams() -> Iterator[RedisServer]:

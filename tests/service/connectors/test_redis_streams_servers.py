@@ -15,6 +15,8 @@ from tests.harness.process import Process
 from tests.harness.redis_fleet import cluster, watched
 from tests.harness.waiting import eventually
 
+pytestmark = pytest.mark.integration
+
 EVENTS = 300  # before a server ends, and after
 
 

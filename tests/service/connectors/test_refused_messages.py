@@ -23,6 +23,8 @@ from service.datasets.values import BinaryLabels
 from tests.harness.consumer import Target
 from tests.harness.process import Process
 
+pytestmark = pytest.mark.integration
+
 NAMED = {"algorithm": "cbr-diag", "features": {"kind": "named"}, "window": 100, "seed": 7}
 Value = bytes | Mapping[str, str] | None
 

@@ -32,6 +32,8 @@ from tests.harness.waiting import eventually, eventually_async
 from tests.service.connectors.test_kafka import consume_shortened
 from tests.service.connectors.test_redis_streams import trimmed
 
+pytestmark = pytest.mark.integration
+
 NAMED = CONFIG | {"algorithm": "cbr-diag", "features": {"kind": "named"}}
 WRONG: list[bytes | None] = [event(1), b"{}", b"?", event(3, x=["much"]), event(2)]
 NO_LABEL, NO_JSON = "it has no label", "it is not JSON: JSON is malformed: invalid character (byte 0)"

@@ -14,6 +14,8 @@ from sklearn.preprocessing import StandardScaler
 from service.cli.commands.demo import LEARNERS
 from service.datasets.card_fraud import CardFraud, first_day, max_events
 
+pytestmark = pytest.mark.integration
+
 CHANGE = 40_000
 EVENTS = 80_000
 

@@ -18,6 +18,8 @@ from service.datasets.readers import open_rows
 from service.datasets.rows import ReadError
 from service.datasets.values import RowColumns, timestamp
 
+pytestmark = pytest.mark.integration
+
 
 class Reading:
     """What a file gives: events, their labels, and what is said before and after the first row."""

@@ -23,6 +23,8 @@ from service.datasets.readers import format_of, open_rows
 from service.datasets.rows import ReadError
 from service.datasets.values import BinaryLabels, RowColumns
 
+pytestmark = pytest.mark.integration
+
 UTC = datetime.UTC
 
 

@@ -32,6 +32,8 @@ from service.datasets.readers import format_of, open_rows, resolve_format
 from service.datasets.rows import ReadError
 from service.datasets.values import BinaryLabels, RowColumns
 
+pytestmark = pytest.mark.integration
+
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:

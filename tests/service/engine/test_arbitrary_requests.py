@@ -17,6 +17,8 @@ from tests.harness.nodes import digest, posted, replayed, serving
 from tests.harness.waiting import eventually_async
 from tests.service.engine.replica.test_served_events import SETUPS, event, labelled, late
 
+pytestmark = pytest.mark.integration
+
 REQUESTS = 40
 
 

@@ -26,6 +26,8 @@ from tests.harness.nodes import T0, digest, node, over, posted, serving
 from tests.harness.process import Process
 from tests.harness.waiting import eventually_async
 
+pytestmark = pytest.mark.integration
+
 URL = "/v1/learners"
 SETUPS: dict[str, dict[str, Any]] = {
     "dense": DENSE,

@@ -27,6 +27,8 @@ from tests.harness.nodes import app_over, digest, fetched, posted, serving
 from tests.harness.websocket import websocket
 from tests.service.api.fast_path.test_inline import request, served
 
+pytestmark = pytest.mark.integration
+
 NAMED: dict[str, Any] = {"algorithm": "fofo", "features": {"kind": "named"}, "scaling": {"kind": "none"}}
 FIELDS = [{"name": "amount", "kind": "numeric"}, {"name": "country", "kind": "categorical", "categories": 3}]
 TABLE: dict[str, Any] = {"algorithm": "cbr", "features": {"kind": "table", "fields": FIELDS}}

@@ -12,6 +12,8 @@ from learners.config import Config
 from service.engine.records.codec import pack_snapshot, unpack_snapshot
 from tests.harness.apps import DENSE, client, events
 
+pytestmark = pytest.mark.integration
+
 SINGLE: dict[str, Any] = {**DENSE, "algorithm": "cbr", "precision": "float32"}
 URL = "/v1/learners/half"
 

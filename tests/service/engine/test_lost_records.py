@@ -23,6 +23,8 @@ from tests.harness.redis_server import RedisServer
 from tests.harness.store_records import BIRTH, filled, record, token, whole_log
 from tests.harness.waiting import eventually, eventually_async
 
+pytestmark = pytest.mark.integration
+
 DENSE = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 3}}
 
 # What every store says of it

@@ -22,6 +22,8 @@ from tests.harness.process import free_port
 from tests.harness.waiting import eventually_async
 from tests.service.api.routes.test_metrics_routes import DENSE, DRIFTED, drifted
 
+pytestmark = pytest.mark.integration
+
 ALARM = {"number": 0, "kind": "auc", "events": 5, "clock": None, "before": 0.9, "after": 0.5, "state": "open"}
 
 

@@ -22,6 +22,8 @@ from tests.harness.pipe import Pipe
 from tests.harness.raw import request
 from tests.service.server.test_upgrades import handshake
 
+pytestmark = pytest.mark.integration
+
 URL = "/v1/learners/a"
 PREDICT = request(b'{"events":[{"x":[1,2,3]}]}', f"{URL}/predict")
 GET = request(b"", "/v1/learners", "GET")

@@ -16,6 +16,8 @@ from tests.harness.redis_server import RedisServer
 from tests.harness.waiting import eventually
 from tests.service.server.test_supervisor import lines
 
+pytestmark = pytest.mark.integration
+
 HANG = Path(__file__).parent / "hang"
 
 

@@ -31,6 +31,8 @@ from tests.harness.keyring import Keyring, bearer
 from tests.harness.process import Process
 from tests.harness.waiting import eventually
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[3]
 PREDICT = {"events": [{"x": [1, 2, 3]}]}
 

@@ -15,7 +15,7 @@ import pytest
 from tests.harness.apps import DENSE, events
 from tests.harness.process import Process
 
-pytestmark = pytest.mark.campaign
+pytestmark = [pytest.mark.integration, pytest.mark.campaign]
 
 BODY = json.dumps({"events": events(3)}).encode()
 HEAD = b"POST /v1/learners/a/update HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -29,6 +29,8 @@ from tests.harness.scrapes import samples
 from tests.harness.waiting import eventually
 from tests.service.api.test_prometheus import key
 
+pytestmark = pytest.mark.integration
+
 WORKERS = 3
 ALONE = (  # what the expressions of the dashboard and of the alerts match by the instance has one series
     "rarestream_build_info",

@@ -18,6 +18,8 @@ from tests.docs.documents import ROOT
 from tests.harness.raw import BODY, URL, Connection, Service, request, served
 from tests.harness.waiting import eventually
 
+pytestmark = pytest.mark.integration
+
 HANDSHAKE = {
     "connection": "Upgrade",
     "upgrade": "websocket",

@@ -34,6 +34,8 @@ from service.storage.store_protocol import (
 )
 from tests.harness.store_records import token
 
+pytestmark = pytest.mark.integration
+
 ABSENT = LogHead(token(99), 0)
 
 learners = st.sampled_from(["a", "b"])

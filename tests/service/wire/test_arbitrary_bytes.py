@@ -26,6 +26,8 @@ from service.engine.records.validation import check_record
 from service.errors import BadBody, Damaged, Invalid, ServiceError
 from service.wire import json_decode, msgpack_decode
 
+pytestmark = pytest.mark.integration
+
 CONFIGS = {
     kind: Config.of({"algorithm": "loam-ada", "features": features})
     for kind, features in {

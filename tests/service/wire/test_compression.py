@@ -20,6 +20,8 @@ from service.wire.compression import expanded
 from tests.harness.apps import DENSE, client, events
 from tests.harness.msgpack_bodies import HEADERS, array, body, unpacked
 
+pytestmark = pytest.mark.integration
+
 zstd = compression.zstd  # of the standard library or its backport
 
 COMPRESS: dict[str, Any] = {"gzip": gzip.compress, "zstd": zstd.compress, "identity": bytes}

@@ -14,6 +14,8 @@ from learners.algorithms._trees import chosen_columns, columns_of_rows, tree_pro
 from learners.algorithms.trees import gbdt
 from tests.learners.streams import as_sparse, same_bits, stream
 
+pytestmark = pytest.mark.integration
+
 
 def of_the_library(params: gbdt.Params, X: Any, y: Any, weight: Any) -> HistGradientBoostingClassifier:
     machine = HistGradientBoostingClassifier(

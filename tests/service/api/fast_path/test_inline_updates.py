@@ -15,6 +15,8 @@ from tests.harness.apps import events
 from tests.harness.raw import BODY, PATIENCE, URL, Service, request, served
 from tests.harness.waiting import eventually, eventually_async
 
+pytestmark = pytest.mark.integration
+
 UPDATE = f"{URL}/update"
 
 

@@ -7,9 +7,12 @@ import socket
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.harness.apps import DENSE, events
 from tests.harness.process import Process
+
+pytestmark = pytest.mark.integration
 
 HEAD = (
     b"POST /v1/learners/a/update HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"

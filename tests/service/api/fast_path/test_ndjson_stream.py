@@ -29,6 +29,8 @@ from service.wire import ndjson
 from tests.harness.apps import DENSE, client, events
 from tests.service.api.test_msgpack_bodies import LEARNERS, bare, made
 
+pytestmark = pytest.mark.integration
+
 HEADERS = {"content-type": "application/x-ndjson"}
 EVENTS = 50_000
 

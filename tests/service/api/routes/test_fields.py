@@ -27,6 +27,8 @@ from tests.harness.msgpack_bodies import HEADERS, columns_of
 from tests.harness.nodes import app_over, node
 from tests.harness.websocket import websocket
 
+pytestmark = pytest.mark.integration
+
 CONFIG: dict[str, Any] = {
     "algorithm": "cbr-diag",
     "features": {"kind": "named", "bits": 16, "categorical": ["shop"], "log": ["fee"], "text": ["body"]},

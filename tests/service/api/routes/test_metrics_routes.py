@@ -24,6 +24,8 @@ from tests.harness.process import Process
 from tests.harness.waiting import eventually_async
 from tests.service.engine.replica.test_served_events import SETUPS, event, labelled
 
+pytestmark = pytest.mark.integration
+
 STEP = 64  # events between two rows of the history
 DENSE = SETUPS["dense"]
 

@@ -16,6 +16,8 @@ from tests.harness.keyring import Keyring, keyed
 from tests.harness.nodes import T0, fetched, posted, serving
 from tests.service.engine.replica.test_served_events import EACH, SETUPS, event, label_of, labelled, late
 
+pytestmark = pytest.mark.integration
+
 DENSE = SETUPS["dense"]
 
 

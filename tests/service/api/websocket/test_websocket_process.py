@@ -24,6 +24,8 @@ from tests.harness.process import Process
 from tests.harness.waiting import eventually
 from tests.service.api.websocket.test_websocket import columns
 
+pytestmark = pytest.mark.integration
+
 SETTINGS: dict[str, Any] = {"ws_credit": 64, "ws_message_bytes": 2**17, "ws_stall_seconds": 0.5}
 
 

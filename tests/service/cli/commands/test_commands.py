@@ -41,6 +41,8 @@ from tests.harness.threads import in_thread
 from tests.harness.waiting import eventually
 from tests.service.cli.conftest import run
 
+pytestmark = pytest.mark.integration
+
 NAMED: dict[str, Any] = {"algorithm": "cbr-diag", "features": {"kind": "named", "bits": 12, "log": ["amount"]}}
 
 

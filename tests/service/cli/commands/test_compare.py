@@ -13,6 +13,8 @@ from service.exits import ExitStatus
 from tests.harness.process import Process
 from tests.service.cli.conftest import run
 
+pytestmark = pytest.mark.integration
+
 DENSE = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 1}}
 
 

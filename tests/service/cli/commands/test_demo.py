@@ -23,6 +23,8 @@ from service.datasets.card_fraud import CardFraud
 from tests.harness.process import Commands
 from tests.service.cli.test_request_errors import Time
 
+pytestmark = pytest.mark.integration
+
 Demo = Callable[..., subprocess.Popen[str]]
 
 

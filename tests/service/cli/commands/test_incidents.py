@@ -10,6 +10,8 @@ from tests.harness.process import Process
 from tests.service.cli.commands.test_commands import document, run
 from tests.service.cli.commands.test_scored_events import learner
 
+pytestmark = pytest.mark.integration
+
 CONFIG = {"algorithm": "cbr-diag", "features": {"kind": "dense", "dim": 1}}
 
 

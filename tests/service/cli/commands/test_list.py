@@ -18,6 +18,8 @@ from tests.harness.process import Process
 from tests.harness.terminal import in_terminal
 from tests.service.cli.conftest import run
 
+pytestmark = pytest.mark.integration
+
 LEARNERS = 300
 
 

@@ -27,6 +27,8 @@ from service.pacing import Interruption
 from tests.harness.process import Commands, Process
 from tests.harness.waiting import eventually
 
+pytestmark = pytest.mark.integration
+
 ROWS = 3000
 CONFIG = {"algorithm": "cbr-diag", "features": {"kind": "named", "bits": 10}, "params": {"buffer": "reservoir"}}
 

@@ -14,6 +14,8 @@ from learners import create
 from tests.harness.process import Process
 from tests.service.cli.conftest import run
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture
 def arrays(tmp_path: Path) -> Path:

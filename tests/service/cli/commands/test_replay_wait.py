@@ -15,6 +15,8 @@ from service.datasets.packed_text import File
 from service.datasets.values import RowColumns
 from service.pacing import Interruption
 
+pytestmark = pytest.mark.integration
+
 
 class Fitting:
     """A service whose learner is fitted after each update, until `looks` reads of it; None: forever.

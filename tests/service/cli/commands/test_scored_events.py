@@ -15,6 +15,8 @@ from tests.harness.process import Process
 from tests.service.cli.commands.test_commands import document
 from tests.service.cli.conftest import run
 
+pytestmark = pytest.mark.integration
+
 CONFIG: dict[str, Any] = {
     "algorithm": "cbr-diag",
     "features": {"kind": "named", "bits": 12, "text": ["note"]},

@@ -13,6 +13,8 @@ from tests.service.cli.commands.test_commands import document
 from tests.service.cli.commands.test_scored_events import event, learner
 from tests.service.cli.conftest import run
 
+pytestmark = pytest.mark.integration
+
 CONFIG: dict[str, Any] = {
     "algorithm": "cbr-diag",
     "features": {"kind": "named", "bits": 12},

@@ -17,6 +17,8 @@ from tests.harness.nodes import digest, node, posted, serving
 from tests.harness.waiting import eventually_async
 from tests.service.storage.test_full_stores import metrics
 
+pytestmark = pytest.mark.integration
+
 URL = "/learners/a/update"
 
 

@@ -32,6 +32,8 @@ from tests.harness.redis_server import RedisServer
 from tests.harness.waiting import eventually, eventually_async
 from tests.service.api.test_sse import Live
 
+pytestmark = pytest.mark.integration
+
 NAMES = [f"learner-{i}" for i in range(12)]
 CONFIG = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 2}}
 

@@ -20,6 +20,8 @@ from tests.harness.fixtures import Opener
 from tests.harness.nodes import T0, digest, posted, replayed, serving
 from tests.harness.waiting import eventually_async
 
+pytestmark = pytest.mark.integration
+
 CONFIG = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 2}, "window": 100, "late": {"label_ttl": 3600}}
 NAMES = [f"l{i}" for i in range(6)]
 

@@ -25,6 +25,8 @@ from tests.harness.waiting import eventually_async
 from tests.harness.websocket import websocket
 from tests.service.engine.test_engine import batch_of
 
+pytestmark = pytest.mark.integration
+
 SLOW = {"follow_seconds": 3600}  # nothing is found by looking
 
 

@@ -19,6 +19,8 @@ from tests.harness.store_records import whole_log
 from tests.harness.waiting import eventually_async
 from tests.service.engine.replica.test_served_events import SETUPS, labelled
 
+pytestmark = pytest.mark.integration
+
 ALERTS = 7
 DAY = 86_400.0
 START = (T0 // DAY + 2) * DAY  # a unit's first second

@@ -31,6 +31,8 @@ from tests.harness.store_records import whole_log
 from tests.harness.waiting import eventually_async
 from tests.service.engine.test_engine import engine
 
+pytestmark = pytest.mark.integration
+
 FEATURES = {"kind": "dense", "dim": 3}
 SETUPS: dict[str, dict[str, Any]] = {
     "nsauc": {"algorithm": "nsauc", "features": FEATURES, "embedding": {"components": 10, "warmup": 40}},

@@ -20,6 +20,8 @@ from tests.harness.store_records import whole_log
 from tests.harness.waiting import eventually_async
 from tests.service.engine.replica.test_served_events import SETUPS
 
+pytestmark = pytest.mark.integration
+
 MEMBERS: dict[str, dict[str, Any]] = {  # two kinds of features that take the same events
     "one": {**SETUPS["table"], "window": 1000},
     "two": {**SETUPS["named"], "window": 1000},

@@ -12,6 +12,8 @@ from service.storage.memory import MemoryStore
 from tests.harness.nodes import posted, serving
 from tests.service.engine.replica.test_group import MEMBERS, URL, Failing, created, event, labelled
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.mark.parametrize("after", [False, True], ids=["not written", "written"])
 @pytest.mark.parametrize("log", ["one", "two", "three", "@g"])

@@ -15,6 +15,8 @@ from service.engine.replica.in_flight import DecisionAccount, InFlightRecords
 from service.errors import StoreUnavailable
 from tests.harness.log_records import logged_data
 
+pytestmark = pytest.mark.integration
+
 T0 = 1_700_000_000.0
 DAY = 86_400.0
 LATE = (T0 // DAY + 3) * DAY - 1.0  # the last second of a day: little is to come, so alerts are given freely

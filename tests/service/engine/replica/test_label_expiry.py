@@ -19,6 +19,8 @@ from tests.harness.scrapes import samples, scrape
 from tests.harness.waiting import eventually_async
 from tests.service.engine.replica.test_served_events import SETUPS, event, labelled, late
 
+pytestmark = pytest.mark.integration
+
 TTL = 1000.0  # seconds: 100 events
 
 

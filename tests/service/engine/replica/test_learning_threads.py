@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
+
 from learners.config import Config
 from service.storage.memory import MemoryStore
 from tests.harness.apps import DENSE
 from tests.harness.nodes import node
 from tests.service.engine.test_engine import batch_of
+
+pytestmark = pytest.mark.integration
 
 
 async def test_packing_and_light_updates_do_not_wait_for_heavy_learners() -> None:

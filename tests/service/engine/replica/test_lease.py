@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from service.storage.store_protocol import Store
 from tests.harness.nodes import serving
+
+pytestmark = pytest.mark.integration
 
 CONFIG = {"algorithm": "cbr", "features": {"kind": "dense", "dim": 2}}
 

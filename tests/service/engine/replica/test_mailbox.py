@@ -10,6 +10,8 @@ import pytest
 from service.engine.replica.mailbox import Job, Mailbox
 from service.errors import Damaged, LearnerGone, ServiceError, StoreUnavailable
 
+pytestmark = pytest.mark.integration
+
 
 class Owner:
     """An owner that plans the background work of its mailbox."""

@@ -19,6 +19,8 @@ from service.storage.store_protocol import Store
 from tests.harness.nodes import T0, digest, posted, replayed, serving
 from tests.harness.websocket import Gated
 
+pytestmark = pytest.mark.integration
+
 VECTOR = {"kind": "dense", "dim": 3}
 FIELDS = [{"name": "amount", "kind": "numeric"}, {"name": "shop", "kind": "categorical", "categories": 4}]
 SETUPS: dict[str, dict[str, Any]] = {

@@ -14,6 +14,8 @@ from service.storage.store_protocol import Store
 from tests.harness.nodes import digest, posted, replayed, serving
 from tests.service.engine.replica.test_served_events import SETUPS, event, labelled, late
 
+pytestmark = pytest.mark.integration
+
 NAMED = {**SETUPS["named"], "window": 500}
 CHANGES: dict[str, dict[str, Any]] = {
     "precision": {"threshold": {"objective": "precision", "target": 0.9}},

@@ -16,6 +16,8 @@ from tests.harness.store_records import BIRTH, UNBOUNDED, event, events, filled,
 from tests.harness.waiting import eventually
 from tests.service.storage.redis.test_redis_failover import in_time
 
+pytestmark = pytest.mark.integration
+
 NAMES = "abcdef"
 
 

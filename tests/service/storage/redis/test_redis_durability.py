@@ -27,6 +27,8 @@ from tests.harness.redis_server import REDIS, VALKEY, RedisServer
 from tests.harness.store_records import BIRTH, UNBOUNDED, events, filled, record, whole_log
 from tests.harness.waiting import eventually, eventually_async
 
+pytestmark = pytest.mark.integration
+
 SHORT = "?socket_timeout=3"  # an acknowledgement is waited for over half of it
 
 

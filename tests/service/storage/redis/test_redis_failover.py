@@ -17,6 +17,8 @@ from tests.harness.redis_server import REDIS, VALKEY
 from tests.harness.store_records import BIRTH, filled, record, token, whole_log
 from tests.harness.waiting import eventually, eventually_async
 
+pytestmark = pytest.mark.integration
+
 T = TypeVar("T")
 
 

@@ -17,7 +17,8 @@ from tests.harness.redis_server import DEBIAN, Certificate, RedisServer
 from tests.harness.store_records import BIRTH, filled, record, whole_log
 from tests.service.storage.redis.test_redis_failover import append, in_time
 
-pytestmark = pytest.mark.skipif(not os.access(DEBIAN, os.X_OK), reason="no redis-server that has TLS (Debian's has)")
+with_tls = pytest.mark.skipif(not os.access(DEBIAN, os.X_OK), reason="no redis-server that has TLS (Debian's has)")
+pytestmark = [pytest.mark.integration, with_tls]
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,8 @@ from service.wire.kernels.msgpack_heads import (
 )
 from service.wire.kernels.websocket import MAX_SEQ, OPERATIONS
 
+pytestmark = pytest.mark.integration
+
 pack = msgspec.msgpack.encode
 
 
