@@ -34,6 +34,7 @@ logger = logging.getLogger("rarestream.http")
 _HEAD_SECONDS = 30.0  # allowed for a head, unless the application sets it
 _PIECE = 4096  # bytes parsed in a turn, and more of a body: about 30 of the shortest predictions, a millisecond or two
 _STALL_SECONDS = 30.0  # without reading after which a client is dropped
+_END_SECONDS = 0.5  # for the client to see the end of an idle connection; what it sent meanwhile is read and dropped
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -421,6 +422,18 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport.close()
         self._drop_unread(-1)
 
+    def _end_idle(self) -> None:
+        """Tell the client that nothing more comes, and close a little later.
+
+        Closing while a request is on its way would reset the connection. So the client sees an orderly end instead.
+        """
+        self._over = True
+        if self._plain.can_write_eof():
+            self._plain.write_eof()
+            self.loop.call_later(_END_SECONDS, self._close)
+        else:  # TLS has an end of its own
+            self._close()
+
     def _drop_unread(self, left: int) -> None:
         """Drop the connection unless the client has read since `left` bytes were unsent."""
         now = self._plain.get_write_buffer_size()
@@ -456,7 +469,10 @@ class HttpProtocol(HttpToolsProtocol):
         """Answer a request that has begun to arrive, then close the connection."""
         if self._parsed_head is not None:
             self._to_application()
-        super().shutdown()
+        if self.cycle is None or self.cycle.response_complete:
+            self._end_idle()
+        else:
+            super().shutdown()
 
     # A reply at once
 
@@ -520,7 +536,7 @@ class HttpProtocol(HttpToolsProtocol):
         elif left > 0:
             self._set_timer(left)
         elif not self.transport.is_closing():
-            self._close()
+            self._end_idle()
 
     def _set_timer(self, seconds: float) -> None:
         self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)

@@ -37,7 +37,7 @@ def test_the_program_measures_and_writes_its_results(
     assert figures["served"][3]["found"] == 1.0
     assert {row["alarms"] for row in figures["steady fields"]} == {0}  # too short for any
     assert [row["found"] for row in figures["worse fields"][:3]] == [1.0, 1.0, 1.0]
-    assert all(0 < row["median"] <= row["most"] <= 2 * 512 for row in figures["worse fields"])
+    assert all(0 < row["median"] <= row["most"] <= 8 * 512 for row in figures["worse fields"])
     assert all(row["median"] > 0 for row in figures["costs"])
     printed = capsys.readouterr().out
     rows = {"equals": "setting", "served": "change", "steady fields": "stream", "worse fields": "change"}

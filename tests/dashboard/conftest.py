@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 
 from tests.dashboard.serving import Serving
+from tests.harness.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, ConsoleMessage, Error, Page, Request, Route
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Opener", "chromium"]
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_PATIENCE = 120_000  # milliseconds to wait for an element: no limit on speed, only an end
+_PATIENCE = 1000 * PATIENCE  # milliseconds to wait for an element
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -32,6 +32,9 @@ class Pipe(asyncio.Transport):
             self.grown.clear()
             await asyncio.wait_for(self.grown.wait(), 300)
 
+    def can_write_eof(self) -> bool:
+        return False
+
     def close(self) -> None:
         self.closed = True
 

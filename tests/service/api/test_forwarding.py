@@ -115,7 +115,7 @@ def test_a_host_failure_is_logged_once(redis: RedisServer, tmp_path: Path) -> No
         speaker = threading.Thread(target=answers, args=(listener,), daemon=True)
         speaker.start()
         eventually(lambda: http.get(f"/learners/{name}").text == "answered")
-        pattern = rf"INFO +rarestream\.forwarding: {address}\b.*? ([0-9]+) request"
+        pattern = rf"INFO +rarestream\.forwarding: {address}\b.*? ([0-9]+) unanswered request"
         again = eventually(lambda: re.findall(pattern, log.read_text()))  # a thread writes the log
         assert int(again[0]) >= 4
         report = re.split(pattern, log.read_text())[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -399,6 +400,31 @@ async def test_a_client_reading_nothing_of_a_long_reply_is_dropped(monkeypatch: 
         await over.wait()
         writer.close()
         assert b"200 OK" in await reader.readline()
+
+
+@pytest.mark.parametrize("ending", ["shutdown", "timeout_keep_alive_handler"])
+async def test_a_request_that_meets_the_end_of_an_idle_connection_sees_no_reset(ending: str) -> None:
+    config = Config(complete_reply(b"abc"), lifespan="off", log_config=None, http=HttpProtocol, ws="none")
+    config.load()
+    protocols: list[HttpProtocol] = []
+
+    def connected() -> HttpProtocol:
+        protocols.append(HttpProtocol(config, ServerState(), {}))
+        return protocols[0]
+
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(connected, "127.0.0.1", 0)
+    async with server, asyncio.timeout(300):
+        with socket.create_connection(server.sockets[0].getsockname()[:2]) as client:
+            client.setblocking(False)
+            await loop.sock_sendall(client, GET)
+            while b"abc" not in await loop.sock_recv(client, 1000):
+                pass
+            client.send(GET)  # the server's loop has not read it yet
+            getattr(protocols[0], ending)()
+            assert await loop.sock_recv(client, 1000) == b""
+            client.send(GET)  # the client has not looked yet
+            assert await loop.sock_recv(client, 1000) == b""
 
 
 async def test_a_client_that_reads_slowly_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
