@@ -277,9 +277,10 @@ class Store(Protocol):
     async def lease(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
         """Acquire or extend the lease on a learner's snapshots for some seconds; return whether it is held.
 
-        0 seconds release it. At most one node holds a lease, until it expires or is released. The lease of
-        another node is never changed. It only saves repeated work: two nodes that save the same snapshot do no
-        harm.
+        0 seconds release it. At most one node holds a lease, until it expires or is released. The lease of another
+        node is not changed before. A lease that its holder does not renew is free for a node that has asked for it for
+        as long as it lasts, by that node's monotonic clock, however wall clocks step. It only saves repeated work: two
+        nodes that save the same snapshot do no harm.
         """
         ...
 

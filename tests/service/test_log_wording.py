@@ -35,6 +35,7 @@ from service.server.listen import announce, warn
 from service.server.worker_process import show_stacks
 from service.settings import Settings
 from service.storage.memory import MemoryStore
+from service.storage.redis.leases import LeaseWatch
 from service.storage.sqlite import checkpoints
 from service.storage.store_protocol import URL_FORMS
 from service.telemetry.log_writer import LineWriter, configure
@@ -181,6 +182,10 @@ async def store_away_while_serving(_: Scenario) -> None:
         store.failing = ("save", "serve", "deregister")
         await posted(http, "/learners/a/predict", [{"id": "q", "x": [1, 2, 3]}])
         await engine.get("a").close(save=True)
+
+
+async def lease_that_nobody_renewed(_: Scenario) -> None:
+    LeaseWatch().note("a", b"", b"of a dead node", 0, 10.0)
 
 
 async def declared_fields_that_never_come(_: Scenario) -> None:
@@ -404,6 +409,12 @@ LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
         (
             "rarestream.serving", "WARNING",
             "a: some times are ahead of this node's clock and count as now; see rarestream_times_ahead_total",
+        ),
+    ]),
+    (lease_that_nobody_renewed, [
+        (
+            "rarestream.store", "WARNING",
+            "the learner a: took over a lease that nobody renewed; the clock of Redis was set back, or runs slowly",
         ),
     ]),
     (declared_fields_that_never_come, [

@@ -1,11 +1,9 @@
-"""How nodes notify each other over Redis: publications, and leases.
+"""How nodes notify each other over Redis.
 
 Publications are one stream for all learners, in its own slot, of about a thousand entries: the node and its notices.
 The stream is in the append-only file like everything else, but nothing relies on it: a node that misses something finds
 it when it next looks at all heads. If a node's cursor is no longer in the stream, because the stream was trimmed,
 flushed or belongs to another server, the node learns that any log may have changed.
-
-A lease is a key that expires. Its value begins with the learner's birth, so a learner that is created anew is free.
 """
 
 from __future__ import annotations
@@ -16,33 +14,15 @@ from typing import Any
 import msgspec
 from redis.asyncio import Redis, RedisCluster
 
-from service.storage.redis.scripts import RESERVE, Script
 from service.storage.redis.topology import Servers
 from service.storage.store_protocol import NOTICES, LogNotice, merge_notices
 
-__all__ = ["LEASE", "LEASE_KEY", "LISTEN_SECONDS", "PUBLICATIONS", "poll", "publish"]
+__all__ = ["LISTEN_SECONDS", "PUBLICATIONS", "poll", "publish"]
 
 PUBLICATIONS = "rarestream:bell"  # stream: n = node, m = notices (MessagePack)
-LEASE_KEY = "rarestream:{}:claim"  # {} as in `redis_store.KEYS`; value: birth and node of the holder
 LISTEN_SECONDS = 10.0  # longest blocked read: a connection that died unnoticed is detected soon after
 
 _START = b"0-0"
-
-# keys: meta, lease; birth, node, milliseconds -> 1 if this node holds the lease, else 0
-LEASE = Script(
-    RESERVE,
-    """
-if redis.call('HGET', KEYS[1], 'birth') ~= ARGV[1] then return false end
-local this, holder = ARGV[1] .. ARGV[2], redis.call('GET', KEYS[2])
-if holder and holder ~= this and string.sub(holder, 1, #ARGV[1]) == ARGV[1] then return 0 end
-if tonumber(ARGV[3]) > 0 then
-  redis.call('SET', KEYS[2], this, 'PX', ARGV[3])
-elseif holder then
-  redis.call('DEL', KEYS[2])
-end
-return 1
-""",
-)
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(dict[str, LogNotice]).decode

@@ -17,6 +17,7 @@ from redis.exceptions import ConnectionError, RedisClusterException, RedisError,
 
 from service.errors import Damaged, StoreFull, StoreUnavailable
 from service.storage.redis.durability import SETTINGS, Acks, Command
+from service.storage.redis.leases import LeaseWatch
 from service.storage.redis.notifications import LISTEN_SECONDS
 from service.storage.redis.scripts import RESERVE
 from service.storage.redis.server_info import INFO, eviction, refusal
@@ -48,6 +49,7 @@ class RedisCalls:
         self._room = asyncio.Semaphore(options.get("max_connections", CONNECTIONS))
         self.caution: str | None = None
         self.certain = False
+        self.leases = LeaseWatch()
         self._look_at = 0.0  # time of the next look at the servers
         self._calls = 0
         self._idle = asyncio.Event()

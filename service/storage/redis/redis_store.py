@@ -32,7 +32,8 @@ from redis.exceptions import NoScriptError
 from service.errors import BehindLog, Damaged, LearnerGone, LostRecords, StoreUnavailable
 from service.names import called, called_in_full
 from service.storage.redis import membership
-from service.storage.redis.notifications import LEASE, LEASE_KEY, poll, publish
+from service.storage.redis.leases import LEASE, LEASE_KEY, lease_tail
+from service.storage.redis.notifications import poll, publish
 from service.storage.redis.redis_calls import RedisCalls
 from service.storage.redis.scripts import (
     APPEND,
@@ -328,10 +329,13 @@ class RedisStore(RedisCalls):
         return await load_newest_stepwise(self, learner, birth)
 
     async def lease(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
+        overdue, tail = self.leases.overdue(learner), lease_tail(seconds)
+        arguments = birth, node, round(1000 * seconds), tail, overdue
         async with self._call():
-            lease = partial(self._run, LEASE, learner, birth, node, round(1000 * seconds), named=(META, LEASE_KEY))
-            reply = await self._twice(lease)
-        return bool(_present(reply, learner))
+            reply = await self._twice(lambda: self._run(LEASE, learner, *arguments, named=(META, LEASE_KEY)))
+        value: bytes = _present(reply, learner)
+        self.leases.note(learner, value, overdue, len(birth) + len(node) + len(tail), seconds)
+        return not value
 
     async def publish(self, node: bytes, moved: Mapping[str, LogNotice]) -> None:
         async with self._call():

@@ -87,7 +87,7 @@ LEASE = (  # added by schema version 4: which node saves a learner's snapshots
     CREATE TABLE claim (
         learner INTEGER PRIMARY KEY REFERENCES learner ON DELETE CASCADE,
         node BLOB NOT NULL,
-        since REAL NOT NULL,                  -- by the machine's clock, which may be set back
+        since REAL NOT NULL,                  -- by the machine's monotonic clock, which starts anew with it
         seconds REAL NOT NULL
     )""",
 )

@@ -363,7 +363,7 @@ class SqliteStore:
     async def lease(self, learner: str, birth: bytes, node: bytes, seconds: float) -> bool:
         def work(db: sqlite3.Connection) -> bool:
             log = log_of(db, learner, birth)
-            now = time.time()
+            now = time.monotonic()
             held_by_other = "SELECT 1 FROM claim WHERE learner = ? AND node != ? AND ? >= since AND ? < since + seconds"
             if db.execute(held_by_other, (log.id, node, now, now)).fetchone():
                 return False

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from service.errors import LearnerGone, StoreUnavailable
+from service.storage.redis.leases import LEASE_KEY, LeaseWatch
 from service.storage.redis.redis_store import RedisStore
 from service.storage.store_protocol import NOTICES, LogNotice, SnapshotInfo, Store
 from tests.harness.fixtures import Opener
@@ -166,3 +167,45 @@ async def test_leases_are_per_learner_and_creation(store: Store) -> None:
     with pytest.raises(LearnerGone):
         await store.lease("a", BIRTH, LOCAL, 60.0)
     assert await store.lease("a", token(50), REMOTE, 60.0)
+
+
+async def test_a_step_of_the_machine_clock_makes_no_lease_longer(
+    open_again: Opener, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await open_again(), await open_again()
+    await filled(first, 2)
+    assert await first.lease("a", BIRTH, LOCAL, 0.2)
+    step_clock_back(request, kind, monkeypatch)
+    assert await eventually_async(lambda: second.lease("a", BIRTH, REMOTE, 60.0))
+    assert not await first.lease("a", BIRTH, LOCAL, 0.2)
+
+
+async def test_a_lease_that_is_renewed_is_never_taken(redis_server: RedisServer) -> None:
+    first, second = RedisStore(redis_server.url), RedisStore(redis_server.url)
+    now = 0.0
+    second.leases = LeaseWatch(lambda: now)
+    try:
+        await filled(first, 2)
+        for _ in range(5):  # it lasts 10 s, and the other node asks later than that
+            assert await first.lease("a", BIRTH, LOCAL, 10.0)
+            now += 11.0
+            assert not await second.lease("a", BIRTH, REMOTE, 1.0)
+        now += 9.0
+        assert not await second.lease("a", BIRTH, REMOTE, 1.0)  # its own lease is shorter
+        now += 2.0
+        assert not await second.lease("a", BIRTH, REMOTE, 0.0)  # it has none to let go of
+        assert await second.lease("a", BIRTH, REMOTE, 1.0)
+        assert not await first.lease("a", BIRTH, LOCAL, 10.0)
+    finally:
+        await first.close()
+        await second.close()
+
+
+def step_clock_back(request: pytest.FixtureRequest, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Step the clock that a kind of store counts leases by back by two hours."""
+    if kind == "redis":  # a key with an expiry time lasts as much longer
+        server = request.getfixturevalue("redis_server")
+        assert server.command("PEXPIRE", LEASE_KEY.format("{a}"), 7_200_000) == 1
+    else:
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() - 7200.0)
