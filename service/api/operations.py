@@ -10,7 +10,7 @@ body for several learners. Log, state and digest do not depend on the door or th
 from __future__ import annotations
 
 import asyncio
-import time
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learners import Config, InvalidInput, LearnerView, Predictions, ScoreExplanation, explain_scores
+from service import clock
 from service.engine import LARGE, run_by_size
 from service.engine.replica import LearnerReplica, ScoredEvents
 from service.errors import Invalid
@@ -69,10 +70,13 @@ class Scored(NamedTuple):
 Result = Scored | Learnt
 
 
-def prepare(operation: Operation, body: bytes, config: Config, coding: Coding) -> Request:
+def prepare(
+    operation: Operation, body: bytes, config: Config, coding: Coding, newest: Callable[[], float] = lambda: math.nan
+) -> Request:
     """Decode a body as a learner of this configuration takes it. Raises `BadBody` or `Invalid`, with every problem.
 
     Times ahead of this node's clock become now, so that no event moves a learner's clock beyond it. The log has now.
+    If the node is behind, they become the learner's clock, `newest`: else the events would be too old when they arrive.
     """
     events: Events | Labelled
     if operation == "predict":
@@ -84,9 +88,10 @@ def prepare(operation: Operation, body: bytes, config: Config, coding: Coding) -
         events, carried = decode(body, config)
     ahead = 0
     if events.times is not None:
-        now = time.time()
-        ahead = int(np.count_nonzero(events.times > now + _SKEW))
-        events = events._replace(times=np.minimum(events.times, now))
+        now = clock.now()
+        if (events.times > now).any():
+            ahead = int(np.count_nonzero(events.times > now + _SKEW))
+            events = events._replace(times=np.minimum(events.times, np.fmax(now, newest())))
     return Request(operation, events, carried, len(body), ahead)
 
 
@@ -103,9 +108,9 @@ async def prepare_for(
     """
     config = learner.learner.config
     if len(body) < LARGE:
-        request = prepare(operation, body, config, coding)
+        request = prepare(operation, body, config, coding, learner.newest_time)
     else:
-        request = await asyncio.to_thread(prepare, operation, body, config, coding)
+        request = await asyncio.to_thread(prepare, operation, body, config, coding, learner.newest_time)
     if spend is not None:
         spend(request.event_count)
     await admit_by_size(learner, request)

@@ -24,6 +24,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 from fastapi import APIRouter, Depends
@@ -213,6 +214,8 @@ _TOGETHER: dict[str, Callable[[list[float]], float]] = {
     "rarestream_store_full": max,
     "rarestream_store_up": min,
     "rarestream_store_stale_seconds": max,
+    "rarestream_clock_offset_seconds": partial(max, key=abs),
+    "rarestream_store_clock_offset_seconds": partial(max, key=abs),
 }
 
 
@@ -289,6 +292,11 @@ def _node(state: AppState) -> Iterator[Metric]:
     yield _gauge("rarestream_store_full", "1 while the store has no room.", float(engine.node.full is not None))
     yield _gauge("rarestream_store_up", "1 while the store answers.", float(engine.node.unreachable is None))
     yield _gauge("rarestream_store_stale_seconds", "How long the store has not answered.", engine.node.stale_seconds)
+    check = engine.node.clock_check
+    ahead = "By how much this node's clock is ahead of the time that counts, as after a step; 0: it counts itself."
+    yield _gauge("rarestream_clock_offset_seconds", ahead, check.offset)
+    ahead = "By how much this node's clock is ahead of the store's, if the store has its own."
+    yield _gauge("rarestream_store_clock_offset_seconds", ahead, check.store_offset)
     yield _gauge("rarestream_websockets", "Websockets that are open.", len(state.websockets))
     yield _gauge("rarestream_streams", "Open streams of live metrics.", state.streams)
     webhook = engine.node.webhook

@@ -21,6 +21,7 @@ from learners import Config, GroupComparison, GroupConfig, InvalidInput, Learner
 from learners.features import Dense
 from learners.numerics import hashes_of
 from service.engine.batch_cost import LARGE
+from service.engine.clock_check import ClockCheck
 from service.engine.cluster.notifier import Notifier
 from service.engine.records import (
     Created,
@@ -35,7 +36,17 @@ from service.engine.webhooks import Webhook
 from service.errors import BehindLog, Damaged, LostRecords, StoreFull, StoreUnavailable
 from service.names import called
 from service.settings import Settings
-from service.storage import OPERATIONS, UNREADABLE, LogEntry, ServedCounts, SnapshotInfo, Store, checked, damaged
+from service.storage import (
+    OPERATIONS,
+    UNREADABLE,
+    LogEntry,
+    ServedCounts,
+    SharedStore,
+    SnapshotInfo,
+    Store,
+    checked,
+    damaged,
+)
 from service.telemetry import NodeTimings
 from service.wire.kernels import load_kernels
 
@@ -77,6 +88,7 @@ class Node:
         self.notifier = Notifier(store, self.id)
         self.webhook = Webhook(settings.webhook, settings.webhook_secret, settings.webhook_format)
         self.timings = NodeTimings(OPERATIONS)
+        self.clock_check = ClockCheck()
         self.trusted_snapshots = TrustedSnapshots(settings.max_learners)
         self._reached = time.monotonic()
         self._unreachable: str | None = None
@@ -121,6 +133,12 @@ class Node:
         if operation in _GROWING:
             self.full = None
         return result
+
+    async def check_clock(self) -> None:
+        """Compare this node's clock with the store's, if the store has its own. Raises `StoreUnavailable`."""
+        if isinstance(self.store, SharedStore):
+            began = time.monotonic()
+            self.clock_check.compare(await self.call(self.store.time()), time.monotonic() - began)
 
     @property
     def stale_seconds(self) -> float:

@@ -416,6 +416,10 @@ class SharedStore(Store, Protocol):
         """Report that this node is no longer alive."""
         ...
 
+    async def time(self) -> float:
+        """Return the time of day by the store's own clock, in seconds since the epoch."""
+        ...
+
     async def key(self, proposal: bytes) -> bytes:
         """Return the secret that all nodes over this store share; store `proposal` if there is none.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from learners import MAX_TIME, MAX_WEIGHT, Config, InvalidInput, Segment, show
 from learners.features import Dense, Features
 from learners.numerics import Rows, Vector
+from service import clock
 from service.errors import BadBody
 from service.wire.iso_times import parse_time
 from service.wire.json_errors import AHEAD, MAX_EVENTS, TOP, ErrorReport, good_id, segments_of, source_problems
@@ -354,14 +354,14 @@ def _past(times: Vector | None) -> Vector | None:
 
 def latest_time() -> float:
     """Return the largest time that an event may have now."""
-    return time.time() + AHEAD
+    return clock.now() + AHEAD
 
 
 def with_clock(times: Vector | None, n: int, config: Config) -> Vector | None:
     """Return the times of n labelled events, (n,); if the learner needs a clock, missing ones become now."""
     if not config.uses_clock:
         return times
-    now = time.time()
+    now = clock.now()
     return np.full(n, now) if times is None else np.where(np.isnan(times), now, times)
 
 

@@ -5,7 +5,6 @@ It is slow: `json_decode.py` uses it only for bodies that its fast decoders refu
 
 from __future__ import annotations
 
-import time
 from typing import Any, Literal
 
 from learners import (
@@ -21,8 +20,9 @@ from learners import (
     show,
 )
 from learners.features import MAX_PROBLEMS
+from service import clock
 from service.errors import Invalid
-from service.wire.iso_times import ISO_SCHEMA, parse_time
+from service.wire.iso_times import ISO_SCHEMA, iso_time, parse_time
 from service.wire.kernels import MAX_ID
 
 __all__ = [
@@ -30,18 +30,17 @@ __all__ = [
     "ID_SCHEMA",
     "MAX_EVENTS",
     "MAX_OFFSET",
-    "TIME_WORDS",
     "TOP",
     "ErrorReport",
     "good_id",
     "segments_of",
     "source_problems",
+    "time_words",
 ]
 
 MAX_EVENTS = 100_000  # of one request: its reply is bounded, too
 MAX_OFFSET = 2**53
 _SOURCE = ("name", "offset", "offsets", "after")  # members
-TIME_WORDS = "seconds since the epoch or an ISO 8601 time, at most a day ahead of now"
 AHEAD = 86_400.0  # seconds that a time may lie ahead of this node's: a clock that runs fast, not an error of units
 
 ID_SCHEMA = {"anyOf": [{"type": "string", "minLength": 1, "maxLength": MAX_ID}, {"type": "integer"}]}
@@ -52,6 +51,12 @@ _MEMBERS = {
 }
 _CARRIED = ("x", "indices", "values", "features")
 TOP = ("id", "x", "indices", "values", "features", "label", "weight", "time")
+
+
+def time_words(latest: float) -> str:
+    """Return what a time must be, given the largest one: it names this node's clock, which may be wrong."""
+    shows = iso_time(latest - AHEAD) or f"{latest - AHEAD:.0f}"
+    return f"seconds since the epoch or an ISO 8601 time, at most a day ahead of this node's clock, which shows {shows}"
 
 
 def good_id(text: str) -> bool:
@@ -216,7 +221,7 @@ class ErrorReport:
             self._check_texts(i, event["features"])
         if self.what != "predict":
             self._check_label(i, event)
-        limits = {"time": (-MAX_TIME, time.time() + AHEAD)}
+        limits = {"time": (-MAX_TIME, clock.now() + AHEAD)}
         if self.what != "predict":
             limits["weight"] = (0.0, MAX_WEIGHT)
         for member, (least, most) in limits.items():
@@ -228,7 +233,7 @@ class ErrorReport:
                 expected: dict[str, Any] = {"type": "number", "minimum": least, "maximum": most}
                 words = f"a number from {least:g} to {most:g}"
                 if member == "time":
-                    words, expected = TIME_WORDS, {"anyOf": [expected, ISO_SCHEMA]}
+                    words, expected = time_words(most), {"anyOf": [expected, ISO_SCHEMA]}
                 self._note(i, Problem.mismatch(f"/{member}", value, words, expected))
 
     def _check_texts(self, i: int, features: dict[str, Any]) -> None:

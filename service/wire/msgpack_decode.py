@@ -34,7 +34,7 @@ from service.errors import BadBody
 from service.wire.coding import Coding
 from service.wire.iso_times import ISO_SCHEMA, parse_time
 from service.wire.json_decode import latest_time, with_clock
-from service.wire.json_errors import ID_SCHEMA, TIME_WORDS, good_id, segments_of, source_problems
+from service.wire.json_errors import ID_SCHEMA, good_id, segments_of, source_problems, time_words
 from service.wire.kernels import FLOATS, MAX_ID
 from service.wire.msgpack_bounds import glance, length, members, opened
 from service.wire.msgpack_decode_dense import are_ids, dense_events
@@ -195,7 +195,7 @@ class _Body(Members):
         latest = latest_time()
         good = ~((times < -MAX_TIME) | (times > latest))
         expected = {"type": "number", "minimum": -MAX_TIME, "maximum": latest}
-        self.within("/times", times, good, TIME_WORDS, {"anyOf": [expected, ISO_SCHEMA]})
+        self.within("/times", times, good, time_words(latest), {"anyOf": [expected, ISO_SCHEMA]})
         return times
 
     def ids(self, n: int, needed: bool = False) -> tuple[str | None, ...] | None:

@@ -1,4 +1,4 @@
-"""Fixtures: commands, a Redis server, and every kind of store."""
+"""Fixtures: commands, a Redis server, every kind of store, and the clocks of a machine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from service import clock
 from service.storage.memory import MemoryStore
 from service.storage.open_store import open_store
 from service.storage.store_protocol import Store
@@ -15,6 +16,33 @@ from tests.harness.process import Commands
 from tests.harness.redis_server import RedisServer
 
 Opener = Callable[[], Awaitable[Store]]
+START = 1_800_000_000.0  # 2027-01-15, 08:00 UTC
+
+
+class Machine:
+    """The clocks of a machine; both stand still between calls."""
+
+    def __init__(self) -> None:
+        self.time = START  # of day
+        self.elapsed = 1000.0  # on the monotonic clock
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.time += seconds
+        self.elapsed += seconds
+
+    def step(self, seconds: float) -> None:
+        """Set the time of day forward, or back."""
+        self.time += seconds
+
+    @property
+    def even(self) -> float:
+        """The time of day without steps, as another machine shows it."""
+        return START + (self.elapsed - 1000.0)
+
+    def clock(self) -> clock.Clock:
+        """Return the clock of a process that starts now."""
+        return clock.Clock(lambda: self.time, lambda: self.elapsed)
 
 
 @pytest.fixture
@@ -67,6 +95,14 @@ async def open_again(kind: str, tmp_path: Path, request: pytest.FixtureRequest) 
 async def store(open_again: Opener) -> Store:
     """Return an empty store of each kind."""
     return await open_again()
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Return the clocks by which this process dates events, from now on."""
+    machine = Machine()
+    monkeypatch.setattr("service.clock.CLOCK", machine.clock())
+    return machine
 
 
 @pytest.fixture

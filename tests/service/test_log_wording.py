@@ -27,6 +27,7 @@ import pytest
 from learners import algorithms
 from learners.config import Config
 from service.api.body import Disconnected, read_in_time
+from service.engine.clock_check import ClockCheck
 from service.engine.node_resources import Node
 from service.engine.replica.in_flight import InFlightRecords
 from service.engine.webhooks import Webhook
@@ -41,6 +42,7 @@ from service.storage.store_protocol import URL_FORMS
 from service.telemetry.log_writer import LineWriter, configure
 from service.telemetry.request_log import _Allowance
 from tests.harness.apps import DENSE, events
+from tests.harness.fixtures import Machine
 from tests.harness.keyring import Keyring, keyed
 from tests.harness.nodes import app_over, node, posted, serving
 from tests.harness.process import Process, free_port
@@ -182,6 +184,19 @@ async def store_away_while_serving(_: Scenario) -> None:
         store.failing = ("save", "serve", "deregister")
         await posted(http, "/learners/a/predict", [{"id": "q", "x": [1, 2, 3]}])
         await engine.get("a").close(save=True)
+
+
+async def wrong_clocks(scenario: Scenario) -> None:
+    machine, checked = Machine(), ClockCheck()
+    scenario.patch.setattr("service.clock.CLOCK", machine.clock())
+    for step in (3 * 86_400.0, -3 * 86_400.0):
+        machine.step(step)
+        for _ in range(2):
+            checked.report()
+    checked.note_newest(machine.time + 7200.0, "a")
+    checked.report()
+    checked.compare(machine.time - 90.0, 0.0)
+    checked.report()
 
 
 async def lease_that_nobody_renewed(_: Scenario) -> None:
@@ -409,6 +424,24 @@ LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
         (
             "rarestream.serving", "WARNING",
             "a: some times are ahead of this node's clock and count as now; see rarestream_times_ahead_total",
+        ),
+    ]),
+    (wrong_clocks, [
+        (
+            "rarestream.clock", "ERROR",
+            "this node's clock is 3 days, 0:00:00 ahead of the time that it showed, plus the time since; times of "
+            "events go on without that, so nothing expires early. Set the clock right; if it is right now, restart "
+            "the service",
+        ),
+        ("rarestream.clock", "WARNING", "this node's clock is right again; times of events follow it"),
+        (
+            "rarestream.clock", "ERROR",
+            "this node's clock is 2:00:00 behind the newest event of a; set the clock that is wrong",
+        ),
+        (
+            "rarestream.clock", "ERROR",
+            "this node's clock is 0:01:30 ahead of the store's clock; times of events go on without that, so nothing "
+            "expires early. Set the clock right",
         ),
     ]),
     (lease_that_nobody_renewed, [

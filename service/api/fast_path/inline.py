@@ -203,7 +203,7 @@ class InlinePath:
             return None
         learner, scope = admitted
         try:
-            request = prepare(head.operation, body, learner.learner.config, head.read)
+            request = prepare(head.operation, body, learner.learner.config, head.read, learner.newest_time)
         except ServiceError as error:
             own_id = request_id(head.request_id)
             status, code, reply = _refusal(error, own_id)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
 import msgspec
+import numpy as np
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import JSONResponse
 
@@ -162,6 +163,10 @@ async def _prepare(
 
     Raises `BadBody`, `Invalid` or `RateLimited`: the body is refused as a whole.
     """
+
+    def newest() -> float:  # a time that no member has passed may move none
+        return float(np.min([member.newest_time() for member in members.values()]))
+
     decoded: dict[tuple[object, ...], Request] = {}
     requests: dict[str, Request] = {}
     for name, member in members.items():
@@ -170,7 +175,7 @@ async def _prepare(
         key = (config.features, config.params if config.features.sparse else None, field, config.uses_clock)
         if key not in decoded:
             try:
-                decoded[key] = await asyncio.to_thread(prepare, operation, body, config, JSON)
+                decoded[key] = await asyncio.to_thread(prepare, operation, body, config, JSON, newest)
             except Invalid as error:
                 raise Invalid(f"{name}: {error.detail}", error.problems) from None
         requests[name] = decoded[key]

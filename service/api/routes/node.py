@@ -176,7 +176,8 @@ async def nodes(
 def _health(engine: Engine) -> dict[str, Any]:
     status = "ok"
     unavailable = len(engine.registry.unavailable)
-    details = [engine.node.unreachable, engine.node.full, engine.node.store.caution]
+    wrong_clock = engine.node.clock_check.problem
+    details = [engine.node.unreachable, engine.node.full, engine.node.store.caution, wrong_clock]
     if unavailable:
         details.append(
             f"learners or groups that cannot be recovered: {unavailable}. GET /v1/learners says which and why"
@@ -187,7 +188,7 @@ def _health(engine: Engine) -> dict[str, Any]:
         status = "starting"
     elif engine.node.full is not None:
         status = "store-full"
-    elif unavailable:
+    elif unavailable or wrong_clock:
         status = "degraded"
     return {
         "status": status,

@@ -10,7 +10,6 @@ of events with features may be in flight, because the learner learns them in the
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import accumulate
@@ -172,7 +171,7 @@ def _count_remembered(learner: LearnerReplica, events: Events, counts: Sequence[
     named = [[i for i in range(part.start, part.stop) if events.ids[i] is not None] for part in parts]
     if not total or sum(map(len, named)) == total:
         return [len(places) if total else 0 for places in named]
-    now = time.time()
+    now = learner.served_events.present_time()
     times = np.full(len(events.ids), now) if events.times is None else np.nan_to_num(events.times, nan=now)
     return [
         learner.served_events.count_remembered([str(events.ids[i]) for i in places], times[places]) if places else 0

@@ -52,6 +52,7 @@ class StoreSync:
         The start does not fail if the store is away: the node is not ready until it is back.
         """
         try:
+            await self._node.check_clock()  # before any event gets a time
             await self._placement.update_membership(alive=False)  # the heartbeats begin when it is ready
             await self.check_heads()
         except StoreUnavailable as error:
@@ -137,6 +138,7 @@ class StoreSync:
             announced = await self._next_check()
             began = time.monotonic()
             try:
+                await self._node.check_clock()
                 if announced or failures != self._node.timings.failures or self._is_check_due(began):
                     await self.check_heads()
                     self._check_by = time.monotonic() + _QUIET * self._node.settings.follow_seconds
@@ -155,6 +157,7 @@ class StoreSync:
                     failures = self._node.timings.failures
                     self._all_follow()
             self._all_tick()
+            self._check_newest()
             self._residency.evict_idle()
             self._check_seconds = time.monotonic() - began
 
@@ -167,6 +170,12 @@ class StoreSync:
     def _all_tick(self) -> None:
         for replica in self._registry.all():
             replica.tick()
+
+    def _check_newest(self) -> None:
+        """Hold this node's clock against the newest event, and log what differs."""
+        times = [(replica.newest_time(), name) for name, replica in self._registry.replicas.items()]
+        self._node.clock_check.note_newest(*max((pair for pair in times if pair[0] == pair[0]), default=(0.0, "")))
+        self._node.clock_check.report()
 
     async def _send_heartbeats(self) -> None:
         """Send heartbeats and read the live nodes, however long anything else takes."""

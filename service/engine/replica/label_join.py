@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,6 +33,7 @@ from learners import (
 )
 from learners.numerics import Rows, Sparse, Vector, hashes_of
 from learners.segments import SegmentColumns, join_segment_columns
+from service import clock
 from service.engine.records import check_record, pack_features, pack_record, pack_served, unpack_served
 from service.engine.replica.in_flight import DecisionAccount, InFlight
 from service.engine.replica.learner_machine import LearnerMachine
@@ -129,7 +129,7 @@ class ServedEvents:
             raise QueueFull(f"{len(log.in_flight)} requests were served that {log.name} has not applied yet")
         places = np.array([i for i, id in enumerate(events.ids) if id is not None])
         times = np.full(len(events.ids), math.nan) if events.times is None else events.times
-        times = np.where(np.isnan(times), time.time(), times)[places]
+        times = np.where(np.isnan(times), self.present_time(), times)[places]
         ids = [id for id in events.ids if id is not None]
         _ = view.not_ready  # computed now, because the view may be outdated when later parts need it
         served = last = 0
@@ -145,6 +145,10 @@ class ServedEvents:
         return ScoredEvents(
             view, scores, position, self.count_remembered(ids[:served], times[:served]) if served else 0
         )
+
+    def present_time(self) -> float:
+        """Return the time of an event that arrives now: this node's clock, or the learner's if the node is behind."""
+        return float(np.fmax(clock.now(), self._log.machine.view.figures.clock))
 
     def count_remembered(self, ids: Sequence[str], times: Vector) -> int:
         """Count the events just served that are remembered: the last of each id, within the bounds."""
@@ -252,7 +256,7 @@ class ServedEvents:
     ) -> tuple[Rows, Vector, LateColumns, Vector | None, SegmentColumns | None]:
         n = len(events.labels)
         event_times = np.full(n, math.nan) if events.times is None else events.times
-        now = time.time()
+        now = clock.now()
         labelled = np.where(events.carried, math.nan, np.where(np.isnan(event_times), now, event_times))
         config = self._log.machine.core.config
         assumed = config.late.unlabelled == "negative"  # then a label that is late corrects

@@ -136,6 +136,10 @@ class LearnerReplica:
         in_progress = mailbox.busy or mailbox.watched or self.fits.running or self.served_events.busy
         return not self.users and mailbox.failure is None and not in_progress
 
+    def newest_time(self) -> float:
+        """Return the learner's clock: the largest time of any event or label so far; NaN if there is none."""
+        return self.learner.metrics.clock
+
     # For callers
 
     def update(self, batch: LabelledBatch) -> asyncio.Future[Learnt]:

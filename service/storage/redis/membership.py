@@ -9,7 +9,7 @@ from redis.asyncio import Redis, RedisCluster
 
 from service.storage.redis.scripts import RESERVE
 
-__all__ = ["key", "leave", "meet"]
+__all__ = ["key", "leave", "meet", "time"]
 
 # The hash tag keeps these keys in one slot of a Cluster. They differ from the keys of every learner.
 IDS = "rarestream:nodes:{nodes}"  # set of the ids; some nodes may be dead
@@ -54,6 +54,12 @@ async def leave(redis: Redis | RedisCluster, node: str) -> None:
         pipe.delete(NODE + node)
         pipe.srem(IDS, node)
         await pipe.execute()
+
+
+async def time(redis: Redis | RedisCluster) -> float:
+    """Implement `SharedStore.time`: by the server that has the keys of the live nodes."""
+    seconds, micro = await redis.eval("return redis.call('TIME')", 1, IDS)
+    return int(seconds) + int(micro) / 1e6
 
 
 async def key(redis: Redis | RedisCluster, proposal: bytes) -> bytes:

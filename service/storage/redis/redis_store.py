@@ -423,6 +423,10 @@ class RedisStore(RedisCalls):
         async with self._call():
             await self._twice(lambda: membership.leave(self._redis, node))
 
+    async def time(self) -> float:
+        async with self._call():
+            return await self._twice(lambda: membership.time(self._redis))
+
     async def key(self, proposal: bytes) -> bytes:
         async with self._call():
             return await self._twice(lambda: membership.key(self._redis, proposal))
