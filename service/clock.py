@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 __all__ = ["CLOCK", "STEP_SECONDS", "Clock", "Line", "now"]
@@ -37,9 +38,9 @@ def _machine_time() -> float:
     return time.time()
 
 
-def _elapsed_time() -> float:
-    """Return the monotonic time; on Linux with the time that the machine slept, which is no step."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+_elapsed_time = time.monotonic
+if hasattr(time, "CLOCK_BOOTTIME"):  # on Linux: with the time that the machine slept, which is no step
+    _elapsed_time = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
 class Clock:

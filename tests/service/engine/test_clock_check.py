@@ -20,6 +20,7 @@ from service.storage.store_protocol import SharedStore, Store
 from tests.harness.fixtures import START, Machine
 from tests.harness.msgpack_bodies import HEADERS, body, columns_of
 from tests.harness.nodes import app_over, digest, posted, replayed, serving
+from tests.harness.raw import URL, request, served
 from tests.harness.redis_server import RedisServer
 from tests.harness.scrapes import samples, scrape
 from tests.harness.websocket import websocket
@@ -137,6 +138,18 @@ async def test_no_door_moves_a_learner_beyond_this_node(machine: Machine, door: 
         assert engine.get("a").newest_time() == START + 1.0
         assert engine.get("a").times_ahead == 1
         assert engine.get("a").learner.state()["threshold.clock"].tolist() == [START + 1.0]
+
+
+def test_the_inline_path_moves_no_learner_beyond_this_node(machine: Machine) -> None:
+    with served() as service:
+        for operation in ("update", "predict"):
+            with service.over_asgi(0):
+                ahead = {"x": [1, 2, 3], "time": START + 23 * 3600} | ({"label": 1} if operation == "update" else {})
+                reply = service.ask(request(json.dumps({"events": [ahead]}).encode(), f"{URL}/{operation}"))
+            assert reply.status == 200
+        metrics = service.http("GET", f"{URL}/metrics").json()
+        assert metrics["clock"] == machine.time
+        assert 'times_ahead_total{learner="fraud"} 2.0' in service.http("GET", "/metrics").text
 
 
 async def send_ahead(http: httpx.AsyncClient, engine: Engine, door: str, moment: float) -> None:
