@@ -40,6 +40,8 @@ ALONE = (  # what the expressions of the dashboard and of the alerts match by th
     "rarestream_node_ready",
     "rarestream_store_up",
     "rarestream_store_stale_seconds",
+    "rarestream_clock_offset_seconds",
+    "rarestream_store_clock_offset_seconds",
     "rarestream_learners_left_out",
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from service.errors import StoreUnavailable
 from service.storage.open_store import open_store
 from service.storage.redis.redis_store import DELETED
-from service.storage.store_protocol import LogEntry, LogHead, Store
+from service.storage.store_protocol import LogEntry, LogHead, SharedStore, Store
 from tests.harness.redis_fleet import Cluster, cluster, slot_of
 from tests.harness.redis_server import RedisServer
 from tests.harness.store_records import BIRTH, UNBOUNDED, event, events, filled, log_after, record, whole_log
@@ -62,6 +63,12 @@ async def test_learners_are_spread_and_every_operation_works_on_each_node(store:
     assert await store.heads() == {}
     left = [key for server in running.masters for key in server.key_names() if not key.endswith(":waited")]
     assert left == [DELETED]  # the records of the deletions
+
+
+async def test_a_node_of_the_cluster_tells_the_time(store: Store) -> None:
+    assert isinstance(store, SharedStore)
+    before = time.time()
+    assert before - 1 <= await store.time() <= time.time() + 1
 
 
 async def test_heads_lists_many_learners(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
