@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -16,11 +17,14 @@ from service.engine.engine import Engine
 from service.errors import BeyondLog, LearnerGone, PositionNotReached, StoreUnavailable
 from service.settings import Settings
 from service.storage.memory import MemoryStore
+from service.storage.redis.leases import LEASE_KEY
+from service.storage.redis.redis_store import RedisStore
 from service.storage.store_protocol import LogHead, LogNotice, Store
 from tests.harness.apps import DENSE, events
 from tests.harness.fixtures import Opener
 from tests.harness.log_records import logged_data
 from tests.harness.nodes import app_over, digest, node, posted, serving
+from tests.harness.redis_server import RedisServer
 from tests.harness.waiting import eventually_async
 from tests.harness.websocket import websocket
 from tests.service.engine.test_engine import batch_of
@@ -233,6 +237,24 @@ async def test_another_node_takes_snapshots_if_the_lease_holder_is_gone(open_aga
         position = (await remote.label(batch_of(20, 10))).position
         await eventually_async(lambda: remote.mailbox.wake() or remote.snapshots.newest is not None)
         await eventually_async(lambda: (remote.mailbox.wake() or remote.snapshots.newest.position) == position)
+
+
+async def test_snapshots_go_on_if_the_clock_of_redis_steps_back_during_the_lease_of_a_dead_node(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.5)
+    async with node(RedisStore(redis_server.url), follow_seconds=0.05, snapshot_events=10) as engine:
+        replica, _ = await engine.create("a", Config.of(DENSE))
+        store = engine.node.store
+        assert isinstance(store, RedisStore)
+        assert await store.lease("a", replica.birth, b"another node, 16", 10.0)
+        assert redis_server.command("PEXPIRE", LEASE_KEY.format("{a}"), 7_205_000) == 1
+        start = time.monotonic()
+        monkeypatch.setattr(store.leases, "_clock", lambda: start)
+        await replica.label(batch_of(10))
+        assert not await replica.lease.take()
+        monkeypatch.setattr(store.leases, "_clock", lambda: start + 10.1)
+        await eventually_async(lambda: replica.mailbox.wake() or replica.snapshots.newest is not None)
 
 
 async def test_a_snapshot_ahead_of_this_node_counts_from_its_position(open_again: Opener) -> None:
