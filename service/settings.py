@@ -9,9 +9,10 @@ from typing import Literal
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-__all__ = ["ACKS", "Settings", "node_address"]
+__all__ = ["ACKS", "PREFIX", "Settings", "node_address"]
 
 ACKS = r"^(memory|aof|replicas:[1-9][0-9]?)$"  # see `service.storage.redis.durability`
+PREFIX = r"^[A-Za-z0-9._-]{1,64}$"  # see `service.storage.redis.key_names`
 
 
 def node_address(text: str) -> str:
@@ -48,6 +49,10 @@ class Settings(BaseSettings):
     store: str = Field(
         default="sqlite:///rarestream.db",
         description="where logs and snapshots are stored: sqlite:///path, redis://..., or memory: for tests",
+    )
+    store_prefix: str | None = Field(
+        default=None,
+        description="first part of all keys in Redis, rarestream if unset; with different ones, services share a Redis",
     )
     acks: str = Field(
         default="memory",
@@ -191,6 +196,13 @@ class Settings(BaseSettings):
             if item.strip() and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/?#@]+/?", item.strip()):
                 raise ValueError(f"has {item.strip()!r}; expected origins such as https://example.com, without a path")
         return origins
+
+    @field_validator("store_prefix")
+    @classmethod
+    def _check_prefix(cls, prefix: str | None) -> str | None:
+        if prefix is not None and not re.fullmatch(PREFIX, prefix):
+            raise ValueError(f"is {prefix!r}; expected up to 64 letters, digits, dots, dashes or underscores")
+        return prefix
 
     @field_validator("acks")
     @classmethod

@@ -181,7 +181,7 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        engine = Engine(await open_store(settings.store, settings.acks), settings)
+        engine = Engine(await open_store(settings.store, settings.acks, settings.store_prefix), settings)
         state.start(engine)
         inline.engine = None if engine.placement.spread else engine  # otherwise another node may host the learner
         await engine.start()

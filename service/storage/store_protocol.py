@@ -27,6 +27,7 @@ __all__ = [
     "SharedStore",
     "SnapshotInfo",
     "Store",
+    "UnknownOption",
 ]
 
 MAX_POSITION = 2**53  # a whole number that every JSON parser and Lua read exactly
@@ -50,6 +51,15 @@ LOG_DELETED = "{log} was deleted, or deleted and created anew"
 BEHIND = "position {after} of {log} is behind its log, which was trimmed up to {trimmed}"
 AHEAD = "position {after} of {log} is ahead of its log, which ends at {head}: the store lost records"
 OTHER = "record {after} in the log of {log} was replaced by another one: the store lost records"
+
+
+class UnknownOption(ValueError):
+    """The URL of a store has an option that it does not take."""
+
+    def __init__(self, name: str, accepted: Sequence[str] = ()) -> None:
+        """`name`: '' if it is not to be shown. `accepted`: the options that such a URL takes."""
+        takes = f"it takes {', '.join(accepted)}" if accepted else "it takes none"
+        super().__init__(f"the store's URL has the unknown option {name or '(not shown)'}; {takes}. {URL_FORMS}")
 
 
 class LogEntry(NamedTuple):

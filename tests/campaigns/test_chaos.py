@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from service.storage.open_store import open_store
-from service.storage.redis.redis_store import LOG
+from service.storage.redis.key_names import LOG, KeyNames
 from tests.campaigns.chaos.checks import Verdict
 from tests.campaigns.chaos.cluster import Cluster
 from tests.campaigns.chaos.courses import COURSES, Report, run
@@ -116,7 +116,7 @@ def test_every_fault_belongs_to_a_scenario(tmp_path: Path) -> None:
 
 async def test_the_append_only_file_contains_trimmed_entries(tmp_path: Path) -> None:
     file = tmp_path / "appendonly.aof"
-    key = LOG.format("{a}")
+    key = KeyNames().of("a", LOG)
     with RedisServer(dir=str(tmp_path), auto_aof_rewrite_percentage="0") as server:
         store = await open_store(server.url)
         try:
@@ -124,7 +124,7 @@ async def test_the_append_only_file_contains_trimmed_entries(tmp_path: Path) -> 
             await store.save("a", BIRTH, 4, b"four", 1, trim=True)
             assert await log_after(store, 4) == log[4:]
             assert list(entries(file, key)) == log
-            assert list(entries(file, LOG.format("{b}"))) == []
+            assert list(entries(file, KeyNames().of("b", LOG))) == []
         finally:
             await store.close()
         server.restart()

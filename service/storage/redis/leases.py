@@ -18,11 +18,9 @@ from typing import NamedTuple
 from service.names import called_in_full
 from service.storage.redis.scripts import RESERVE, Script
 
-__all__ = ["LEASE", "LEASE_KEY", "LeaseWatch", "lease_tail"]
+__all__ = ["LEASE", "LeaseWatch", "lease_tail"]
 
 logger = logging.getLogger("rarestream.store")
-
-LEASE_KEY = "rarestream:{}:claim"  # {} as in `redis_store.KEYS`; value: birth and node of the holder, and the tail
 
 _TAIL = struct.Struct(">16sd")  # token of the renewal, seconds of the lease
 _WATCHED = 10_000  # learners whose leases of other nodes are watched; the node asks for each of them again soon

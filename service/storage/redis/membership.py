@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from redis.asyncio import Redis, RedisCluster
 
+from service.storage.redis.key_names import KeyNames
 from service.storage.redis.scripts import RESERVE
 
 __all__ = ["key", "leave", "meet", "time"]
-
-# The hash tag keeps these keys in one slot of a Cluster. They differ from the keys of every learner.
-IDS = "rarestream:nodes:{nodes}"  # set of the ids; some nodes may be dead
-NODE = "rarestream:node:{nodes}:"  # then the id: the node's address
-KEY = "rarestream:nodes:{nodes}:key"  # the secret with which nodes sign their requests to each other
 
 # node, address or '', milliseconds -> id and address of each live node. Atomic: a node that returns while another one
 # looks is not removed from the set.
@@ -40,32 +36,34 @@ return alive
 )
 
 
-async def meet(redis: Redis | RedisCluster, node: str, address: str | None, seconds: float) -> dict[str, str]:
+async def meet(
+    redis: Redis | RedisCluster, keys: KeyNames, node: str, address: str | None, seconds: float
+) -> dict[str, str]:
     """Implement `SharedStore.meet`, in one round trip."""
     milliseconds = max(1, int(seconds * 1000))
-    reply = await redis.eval(MEET, 2, IDS, NODE, node, "" if address is None else address, milliseconds)
+    reply = await redis.eval(MEET, 2, keys.nodes, keys.node, node, "" if address is None else address, milliseconds)
     flat = [part.decode() for part in reply]
     return dict(sorted(zip(flat[::2], flat[1::2], strict=True)))
 
 
-async def leave(redis: Redis | RedisCluster, node: str) -> None:
+async def leave(redis: Redis | RedisCluster, keys: KeyNames, node: str) -> None:
     """Implement `SharedStore.leave`."""
     async with redis.pipeline(transaction=False) as pipe:
-        pipe.delete(NODE + node)
-        pipe.srem(IDS, node)
+        pipe.delete(keys.node + node)
+        pipe.srem(keys.nodes, node)
         await pipe.execute()
 
 
-async def time(redis: Redis | RedisCluster) -> float:
+async def time(redis: Redis | RedisCluster, keys: KeyNames) -> float:
     """Implement `SharedStore.time`: by the server that has the keys of the live nodes."""
-    seconds, micro = await redis.eval("return redis.call('TIME')", 1, IDS)
+    seconds, micro = await redis.eval("return redis.call('TIME')", 1, keys.nodes)
     return int(seconds) + int(micro) / 1e6
 
 
-async def key(redis: Redis | RedisCluster, proposal: bytes) -> bytes:
+async def key(redis: Redis | RedisCluster, keys: KeyNames, proposal: bytes) -> bytes:
     """Implement `SharedStore.key`, in one round trip."""
     async with redis.pipeline(transaction=False) as pipe:
-        pipe.set(KEY, proposal, nx=True)
-        pipe.get(KEY)
+        pipe.set(keys.secret, proposal, nx=True)
+        pipe.get(keys.secret)
         secret: bytes = (await pipe.execute())[-1]
     return secret

@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 from redis.asyncio import Redis, RedisCluster
 
+from service.storage.redis.key_names import KeyNames
 from service.storage.redis.topology import Servers
 from service.storage.store_protocol import NOTICES, LogNotice, merge_notices
 
-__all__ = ["LISTEN_SECONDS", "PUBLICATIONS", "poll", "publish"]
+__all__ = ["LISTEN_SECONDS", "poll", "publish"]
 
-PUBLICATIONS = "rarestream:bell"  # stream: n = node, m = notices (MessagePack)
 LISTEN_SECONDS = 10.0  # longest blocked read: a connection that died unnoticed is detected soon after
 
 _START = b"0-0"
@@ -28,23 +28,23 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(dict[str, LogNotice]).decode
 
 
-async def publish(redis: Redis | RedisCluster, node: bytes, moved: Mapping[str, LogNotice]) -> None:
+async def publish(redis: Redis | RedisCluster, keys: KeyNames, node: bytes, moved: Mapping[str, LogNotice]) -> None:
     """Add an entry to the stream."""
-    await redis.xadd(PUBLICATIONS, {"n": node, "m": _encode(moved)}, maxlen=NOTICES, approximate=True)
+    await redis.xadd(keys.publications, {"n": node, "m": _encode(moved)}, maxlen=NOTICES, approximate=True)
 
 
 async def poll(
-    servers: Servers, node: bytes, after: bytes, seconds: float
+    servers: Servers, keys: KeyNames, node: bytes, after: bytes, seconds: float
 ) -> tuple[bytes, dict[str, LogNotice] | None]:
     """Implement `Store.poll`. Needs `servers` of its own, with a reply time-out above `LISTEN_SECONDS`."""
     if not after:
-        newest: Any = await servers.client.xrevrange(PUBLICATIONS, count=1)
+        newest: Any = await servers.client.xrevrange(keys.publications, count=1)
         return (newest[0][0] if newest else _START), None
     block = max(1, int(1000 * min(seconds, LISTEN_SECONDS)))  # 0 would be forever
     streams, place = await servers.together(
-        PUBLICATIONS,
-        ("XREAD", "BLOCK", block, "STREAMS", PUBLICATIONS, after),
-        ("XRANGE", PUBLICATIONS, after, after),  # runs after the read
+        keys.publications,
+        ("XREAD", "BLOCK", block, "STREAMS", keys.publications, after),
+        ("XRANGE", keys.publications, after, after),  # runs after the read
     )
     for reply in (streams, place):
         if isinstance(reply, Exception):

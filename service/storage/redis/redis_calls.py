@@ -17,6 +17,7 @@ from redis.exceptions import ConnectionError, RedisClusterException, RedisError,
 
 from service.errors import Damaged, StoreFull, StoreUnavailable
 from service.storage.redis.durability import SETTINGS, Acks, Command
+from service.storage.redis.key_names import KeyNames, prefix_of
 from service.storage.redis.leases import LeaseWatch
 from service.storage.redis.notifications import LISTEN_SECONDS
 from service.storage.redis.scripts import RESERVE
@@ -38,11 +39,15 @@ LOOK_SECONDS = 30.0  # interval between two looks at the durability of the serve
 class RedisCalls:
     """Calls to one logical Redis. Connects with the first call, not before."""
 
-    def __init__(self, url: str, acks: str = "memory") -> None:
-        """Parse `url` (see `topology`) and `acks` (see `durability`); a `ValueError` never shows the URL."""
-        self._servers, options = servers_of(url)
+    def __init__(self, url: str, acks: str = "memory", prefix: str | None = None) -> None:
+        """Parse `url` (see `topology`), `acks` (see `durability`) and the setting `prefix` (see `key_names`).
+
+        A `ValueError` never shows the URL.
+        """
+        self._servers, options = servers_of(url, further=("prefix",))
+        self._keys = KeyNames(prefix_of(options.get("prefix"), prefix))
         self._redis = self._servers.client
-        self._listening, _ = servers_of(url, LISTEN_SECONDS)
+        self._listening, _ = servers_of(url, LISTEN_SECONDS, further=("prefix",))
         self._secrets = [value for name, value in options.items() if name.endswith("password") and value]
         self._reply_seconds: float = options.get("socket_timeout") or REPLY_SECONDS
         self._acks = Acks(acks, self._reply_seconds)
@@ -57,9 +62,9 @@ class RedisCalls:
         self._closed = False
 
     @classmethod
-    async def open(cls, url: str, acks: str) -> Self:
+    async def open(cls, url: str, acks: str, prefix: str | None = None) -> Self:
         """Construct the store; raise `ValueError` if Redis answers but cannot be the store or provide `acks`."""
-        store = cls(url, acks)
+        store = cls(url, acks, prefix)
         try:
             async with store._call():
                 fault = await store._twice(store._fault)

@@ -32,7 +32,8 @@ from redis.exceptions import NoScriptError
 from service.errors import BehindLog, Damaged, LearnerGone, LostRecords, StoreUnavailable
 from service.names import called, called_in_full
 from service.storage.redis import membership
-from service.storage.redis.leases import LEASE, LEASE_KEY, lease_tail
+from service.storage.redis.key_names import KEYS, LEASE_KEY, META, PART, WAITED
+from service.storage.redis.leases import LEASE, lease_tail
 from service.storage.redis.notifications import poll, publish
 from service.storage.redis.redis_calls import RedisCalls
 from service.storage.redis.scripts import (
@@ -92,24 +93,6 @@ from service.storage.store_protocol import (
 
 __all__ = ["RedisStore"]
 
-# Every key. {} stands for the learner's name, percent-encoded, in braces: the hash tag.
-LEARNERS = "rarestream:learners"  # set of <birth in hex>:<name>: every learner, and possibly deleted ones
-META = (
-    "rarestream:{}:meta"  # hash: birth, head, trimmed, cut: the token there; served, bytes, expired, evicted, settled
-)
-LOG = "rarestream:{}:log"  # stream: <position>-0, t = token, d = data
-TOKENS = "rarestream:{}:tokens"  # sorted set: the tokens in the log, by position
-SNAPSHOTS = "rarestream:{}:snapshots"  # hash: position -> "<id> <parts> <size> <time>"
-SERVED = "rarestream:{}:served"  # stream: <number>-0, i = id, d = time (a double, little-endian) and data
-IDS = "rarestream:{}:ids"  # hash: id -> number of the served event or tombstone
-DROPPED = "rarestream:{}:dropped"  # list: <number>:<id> of each tombstone, in the order of dropping
-LABELS = "rarestream:{}:labels"  # set: the numbers of served events whose label arrived
-WAITED = "rarestream:{}:waited"  # written before waiting for an acknowledgement; expires soon
-LISTED_WAITED = "{rarestream:learners}:waited"  # likewise in the slot of LEARNERS
-DELETED = "{rarestream:learners}:deleted"  # sorted set: the births of the last deleted learners, by time
-PART = "rarestream:{}:part:"  # then <id>:<number>: up to SNAPSHOT_PART bytes of a snapshot
-KEYS = (META, LOG, TOKENS, SNAPSHOTS, SERVED, IDS, DROPPED, LABELS)
-
 STAGED_SECONDS = 3600  # lifetime of the parts of an incomplete snapshot
 LISTED = 1000  # learners looked up in one round trip
 
@@ -129,7 +112,7 @@ class RedisStore(RedisCalls):
 
     async def _run(self, script: Script, learner: str, *args: bytes | str | int, named: Sequence[str] = KEYS) -> Any:
         """Run a script on the learner's keys; return None if the birth is not the present one."""
-        keys = [_key(key, learner) for key in named]
+        keys = [self._keys.of(learner, key) for key in named]
         try:
             return await self._redis.evalsha(script.sha, len(keys), *keys, *args)
         except NoScriptError:  # Redis was restarted
@@ -139,8 +122,8 @@ class RedisStore(RedisCalls):
         """Run a script as `_run` does; its writes, or the writes that it found, are durable on return."""
         if not self._acks.waits:
             return await self._run(script, learner, *args)
-        keys = [_key(key, learner) for key in KEYS]
-        waited = _key(WAITED, learner)
+        keys = [self._keys.of(learner, key) for key in KEYS]
+        waited = self._keys.of(learner, WAITED)
         try:
             return await self._acked(keys[0], waited, "EVALSHA", script.sha, len(keys), *keys, *args)
         except NoScriptError:
@@ -161,7 +144,7 @@ class RedisStore(RedisCalls):
     async def _list(self, *command: bytes | str | float) -> None:
         """Run a command on the list of learners, or on that of deleted ones, in the same slot."""
         if self._acks.waits:
-            await self._acked(LEARNERS, LISTED_WAITED, *command)
+            await self._acked(self._keys.learners, self._keys.listed_waited, *command)
         else:
             await self._redis.execute_command(*command)
 
@@ -170,10 +153,10 @@ class RedisStore(RedisCalls):
         async with self._call():
             # List it first, as a member that only this birth has. `heads` skips the member that a crash before the
             # script leaves behind, and no create or delete of another birth removes it.
-            await self._twice(lambda: self._list("SADD", LEARNERS, listed))
+            await self._twice(lambda: self._list("SADD", self._keys.learners, listed))
             birth, head = await self._twice(lambda: self._durably(CREATE, learner, token, data))
             if birth != token:
-                await self._twice(lambda: self._redis.srem(LEARNERS, listed))
+                await self._twice(lambda: self._redis.srem(self._keys.learners, listed))
         return LogHead(birth, head)
 
     async def append(
@@ -217,14 +200,14 @@ class RedisStore(RedisCalls):
 
     async def head(self, learner: str) -> LogHead | None:
         async with self._call():
-            birth, head = await self._twice(lambda: self._redis.hmget(_key(META, learner), ["birth", "head"]))
+            birth, head = await self._twice(lambda: self._redis.hmget(self._keys.of(learner, META), ["birth", "head"]))
         return None if birth is None else LogHead(birth, int(head))
 
     async def heads(self) -> dict[str, LogHead]:
         heads: dict[str, LogHead] = {}
         async with self._call():
             await self._twice(self._look)
-            members = await self._twice(lambda: self._redis.smembers(LEARNERS))
+            members = await self._twice(lambda: self._redis.smembers(self._keys.learners))
             listed = [_unlisted(member.decode()) for member in members if isinstance(member, bytes)]
             for start in range(0, len(listed), LISTED):
                 heads |= await self._twice(partial(self._heads, listed[start : start + LISTED]))
@@ -233,7 +216,7 @@ class RedisStore(RedisCalls):
     async def _heads(self, listed: list[tuple[str, bytes]]) -> dict[str, LogHead]:
         async with self._redis.pipeline(transaction=False) as pipe:
             for learner, _ in listed:
-                pipe.hmget(_key(META, learner), ["birth", "head"])
+                pipe.hmget(self._keys.of(learner, META), ["birth", "head"])
             rows = await pipe.execute()
         return {
             learner: LogHead(birth, int(head))
@@ -244,16 +227,18 @@ class RedisStore(RedisCalls):
     async def delete(self, learner: str, birth: bytes) -> None:
         async with self._call():
             # First: a deletion without its record would look like a loss; a record without a deletion harms nothing.
-            await self._twice(lambda: self._list("EVAL", DELETION, 1, DELETED, birth, time.time(), DELETIONS))
+            await self._twice(
+                lambda: self._list("EVAL", DELETION, 1, self._keys.deleted, birth, time.time(), DELETIONS)
+            )
             # Not twice: a repetition would find no learner.
-            reply = await self._durably(DELETE, learner, birth, _key(PART, learner))
+            reply = await self._durably(DELETE, learner, birth, self._keys.of(learner, PART))
             # This birth is deleted now. If a crash here leaves it listed, the next delete removes it.
-            await self._twice(lambda: self._redis.srem(LEARNERS, _listed(learner, birth)))
+            await self._twice(lambda: self._redis.srem(self._keys.learners, _listed(learner, birth)))
         _present(reply, learner)
 
     async def deleted(self, births: Sequence[bytes]) -> list[bytes]:
         async with self._call():
-            scores = await self._twice(lambda: self._redis.execute_command("ZMSCORE", DELETED, *births))
+            scores = await self._twice(lambda: self._redis.execute_command("ZMSCORE", self._keys.deleted, *births))
         return [birth for birth, score in zip(births, scores, strict=True) if score is not None]
 
     async def save(
@@ -267,7 +252,7 @@ class RedisStore(RedisCalls):
         expected_token: bytes = b"",
     ) -> SnapshotInfo | None:
         id = secrets.token_hex(8)
-        prefix = _key(PART, learner)
+        prefix = self._keys.of(learner, PART)
         parts = {
             f"{prefix}{id}:{number}": memoryview(snapshot)[start : start + SNAPSHOT_PART]
             for number, start in enumerate(range(0, len(snapshot), SNAPSHOT_PART))
@@ -293,7 +278,7 @@ class RedisStore(RedisCalls):
 
     async def prune(self, learner: str, birth: bytes, position: int, trim: bool) -> None:
         async with self._call():
-            prune = partial(self._durably, PRUNE, learner, birth, position, int(trim), _key(PART, learner))
+            prune = partial(self._durably, PRUNE, learner, birth, position, int(trim), self._keys.of(learner, PART))
             reply = await self._twice(prune)
         _present(reply, learner)
 
@@ -307,7 +292,7 @@ class RedisStore(RedisCalls):
                 if not retained:
                     return None
                 newest = retained[0]
-                first = f"{_key(PART, learner)}{newest.id}:"
+                first = f"{self._keys.of(learner, PART)}{newest.id}:"
                 parts = [
                     await self._twice(partial(self._redis.get, f"{first}{number}")) for number in range(newest.parts)
                 ]
@@ -339,11 +324,11 @@ class RedisStore(RedisCalls):
 
     async def publish(self, node: bytes, moved: Mapping[str, LogNotice]) -> None:
         async with self._call():
-            await self._twice(lambda: publish(self._redis, node, moved))
+            await self._twice(lambda: publish(self._redis, self._keys, node, moved))
 
     async def poll(self, node: bytes, after: bytes, seconds: float) -> tuple[bytes, dict[str, LogNotice] | None]:
         async with self._call(listening=True):
-            return await poll(self._listening, node, after, seconds)
+            return await poll(self._listening, self._keys, node, after, seconds)
 
     async def serve(
         self,
@@ -417,19 +402,19 @@ class RedisStore(RedisCalls):
 
     async def meet(self, node: str, address: str | None, seconds: float) -> dict[str, str]:
         async with self._call():
-            return await self._twice(lambda: membership.meet(self._redis, node, address, seconds))
+            return await self._twice(lambda: membership.meet(self._redis, self._keys, node, address, seconds))
 
     async def leave(self, node: str) -> None:
         async with self._call():
-            await self._twice(lambda: membership.leave(self._redis, node))
+            await self._twice(lambda: membership.leave(self._redis, self._keys, node))
 
     async def time(self) -> float:
         async with self._call():
-            return await self._twice(lambda: membership.time(self._redis))
+            return await self._twice(lambda: membership.time(self._redis, self._keys))
 
     async def key(self, proposal: bytes) -> bytes:
         async with self._call():
-            return await self._twice(lambda: membership.key(self._redis, proposal))
+            return await self._twice(lambda: membership.key(self._redis, self._keys, proposal))
 
     async def _retained(self, learner: str, birth: bytes) -> list[_SnapshotRow]:
         """Read the hash of snapshots, newest first."""
@@ -450,10 +435,6 @@ def _sure(repeated: bool) -> Iterator[None]:
         if repeated:
             raise StoreUnavailable(behind.detail) from None
         raise
-
-
-def _key(key: str, learner: str) -> str:
-    return key.format(f"{{{quote(learner, safe='')}}}")
 
 
 def _listed(learner: str, birth: bytes) -> str:

@@ -4,7 +4,7 @@
     redis+sentinel://[user:password@]host:port,host:port/db?master=name[&sentinel_username=..][&sentinel_password=..]
     redis+cluster://[user:password@]host:port,host:port
 
-`rediss` in place of `redis` means TLS, also to the Sentinels. All forms take redis-py's options, such as
+`rediss` in place of `redis` means TLS, also to the Sentinels. All forms take options of redis-py, such as
 `?socket_timeout=10`, the seconds of a reply and of the wait for a free connection.
 
 Sentinel: every new connection asks for the master and checks its role. If the master changed, or a server turns out to
@@ -36,7 +36,7 @@ from redis.exceptions import (
 )
 
 from service.storage.redis.durability import Command
-from service.storage.store_protocol import URL_FORMS
+from service.storage.store_protocol import URL_FORMS, UnknownOption
 
 __all__ = ["CONNECTIONS", "Servers", "servers_of"]
 
@@ -44,6 +44,15 @@ CONNECT_SECONDS = 2.0
 REPLY_SECONDS = 5.0  # for one command, and for a free connection
 CONNECTIONS = 64  # most calls at once; the others wait
 SENTINEL_OPTIONS = ("master", "sentinel_username", "sentinel_password")  # options that redis-py does not have
+OPTIONS = (  # of redis-py, in all forms
+    *("username", "password", "db", "client_name", "protocol", "max_connections", "socket_timeout"),
+    *("socket_connect_timeout", "socket_keepalive", "socket_read_size", "health_check_interval"),
+)
+TLS_OPTIONS = (  # of redis-py, with TLS
+    *("ssl_keyfile", "ssl_certfile", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_data", "ssl_check_hostname"),
+    *("ssl_min_version", "ssl_ciphers", "ssl_include_verify_flags", "ssl_exclude_verify_flags"),
+)
+TLS_OPTIONS_BESIDE_CLUSTER = ("ssl_ca_path", "ssl_password")
 PORTS = {"": 6379, "sentinel": 26379, "cluster": 6379}
 
 
@@ -69,23 +78,37 @@ class Servers(Protocol):
         ...
 
 
-def servers_of(url: str, patience: float = 0.0) -> tuple[Servers, dict[str, Any]]:
+def servers_of(url: str, patience: float = 0.0, further: Sequence[str] = ()) -> tuple[Servers, dict[str, Any]]:
     """Parse a URL into its servers and its options with defaults; nothing is connected yet.
 
-    `patience`: seconds added to the reply time-out. A `ValueError` lists the forms, and never shows the URL.
+    `patience`: seconds added to the reply time-out. `further`: options that the caller reads, beside those of redis-py.
+    A `ValueError` names an unknown option, or lists the forms. It never shows the URL.
     """
     try:
-        return _servers_of(url, patience)
+        return _servers_of(url, patience, further)
+    except UnknownOption:
+        raise
     except (ValueError, TypeError, RedisError, RedisClusterException):
         raise ValueError(f"the Redis URL or one of its options cannot be read; {URL_FORMS}") from None
 
 
-def _servers_of(url: str, patience: float) -> tuple[Servers, dict[str, Any]]:
+def _accepted(kind: str, *, tls: bool) -> tuple[str, ...]:
+    """Return the options of this kind of URL."""
+    tls_options = (*TLS_OPTIONS, *(() if kind == "cluster" else TLS_OPTIONS_BESIDE_CLUSTER)) if tls else ()
+    return (*OPTIONS, *tls_options, *(SENTINEL_OPTIONS if kind == "sentinel" else ()))
+
+
+def _servers_of(url: str, patience: float, further: Sequence[str]) -> tuple[Servers, dict[str, Any]]:
     parts = urlsplit(url)
     scheme, _, kind = parts.scheme.partition("+")
     if not re.fullmatch("/?|/[0-9]+", parts.path):  # redis-py would take database 0
         raise ValueError
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    callers = {name: query.pop(name) for name in further if name in query}
+    accepted = _accepted(kind, tls=scheme == "rediss")
+    for name in query:
+        if name not in accepted:
+            raise UnknownOption("" if "@" in parts.query else name, (*further, *accepted))  # @: part of a password
     sentinel: dict[str, str] = {name: query.pop(name) for name in SENTINEL_OPTIONS if name in query}
     user, at, places = parts.netloc.rpartition("@")
     hosts = [_host(place, PORTS[kind]) for place in places.split(",")]
@@ -102,20 +125,23 @@ def _servers_of(url: str, patience: float) -> tuple[Servers, dict[str, Any]]:
     connection: type[Connection] = options.pop("connection_class", Connection)
     for name in ("host", "port"):
         options.pop(name, None)
-    # An unknown option raises here; this connection stays closed.
+    # A value that cannot be read raises here; this connection stays closed.
     connection(**{name: value for name, value in options.items() if name != "max_connections"})
     tls = connection is SSLConnection
     if (kind == "sentinel") != ("master" in sentinel) or (sentinel.keys() - {"master"} and kind != "sentinel"):
         raise ValueError
     if kind == "sentinel":
-        return SentinelServers(hosts, sentinel, options, tls), {**options, **sentinel}
+        return SentinelServers(hosts, sentinel, options, tls), {**options, **sentinel, **callers}
     if kind == "cluster":
         if options.pop("db", 0):
             raise ValueError
-        return ClusterServers(hosts, options, tls), options
+        return ClusterServers(hosts, options, tls), {**options, **callers}
     if len(hosts) > 1:
         raise ValueError
-    return OneServer(ConnectionPool(connection, host=hosts[0][0], port=hosts[0][1], **options)), options
+    return OneServer(ConnectionPool(connection, host=hosts[0][0], port=hosts[0][1], **options)), {
+        **options,
+        **callers,
+    }
 
 
 def _host(place: str, port: int) -> tuple[str, int]:

@@ -20,7 +20,7 @@ from learners.learner import Learner
 from learners.records import LabelledBatch
 from service.engine.records.codec import Created, unpack_record
 from service.storage.open_store import open_store
-from service.storage.redis.redis_store import LOG
+from service.storage.redis.key_names import LOG, KeyNames
 from service.storage.store_protocol import LogEntry, Store
 from tests.campaigns.chaos.history import entries
 from tests.campaigns.chaos.traffic import Event, Traffic
@@ -79,7 +79,7 @@ async def _read(store: Store, name: str, birth: bytes) -> AsyncIterator[LogEntry
 
 
 async def _appended(history: Path, name: str) -> AsyncIterator[LogEntry]:
-    for entry in entries(history, LOG.format(f"{{{name}}}")):
+    for entry in entries(history, KeyNames().of(name, LOG)):
         yield entry
 
 

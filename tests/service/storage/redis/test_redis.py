@@ -11,7 +11,8 @@ import pytest
 
 from service.errors import BehindLog, Damaged, LearnerGone, LostRecords, StoreUnavailable
 from service.storage.open_store import open_store
-from service.storage.redis.redis_store import DELETED, RedisStore
+from service.storage.redis.key_names import KeyNames
+from service.storage.redis.redis_store import RedisStore
 from service.storage.store_protocol import LogEntry, LogHead, ServedCounts, ServedLimits
 from tests.harness.redis_server import RedisServer
 from tests.harness.store_records import BIRTH, UNBOUNDED, events, filled, record, token, whole_log
@@ -203,7 +204,7 @@ async def test_a_delete_with_a_lost_reply_differs_from_a_foreign_delete(
     assert await store.heads() == {}
     with pytest.raises(LearnerGone):
         await store.delete("a", BIRTH)
-    assert redis_server.key_names() == {DELETED}
+    assert redis_server.key_names() == {KeyNames().deleted}
 
 
 async def test_a_hanging_redis_is_unavailable(store: RedisStore, redis_server: RedisServer) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from service.errors import StoreUnavailable
 from service.storage.open_store import open_store
-from service.storage.redis.redis_store import DELETED
+from service.storage.redis.key_names import KeyNames
 from service.storage.store_protocol import LogEntry, LogHead, SharedStore, Store
 from tests.harness.redis_fleet import Cluster, cluster, slot_of
 from tests.harness.redis_server import RedisServer
@@ -62,7 +62,31 @@ async def test_learners_are_spread_and_every_operation_works_on_each_node(store:
         await store.delete(name, BIRTH)
     assert await store.heads() == {}
     left = [key for server in running.masters for key in server.key_names() if not key.endswith(":waited")]
-    assert left == [DELETED]  # the records of the deletions
+    assert left == [KeyNames().deleted]  # the records of the deletions
+
+
+async def test_a_prefix_keeps_the_hash_tags(running: Cluster) -> None:
+    first = await open_store(f"{running.url}?prefix=staging")
+    second = await open_store(running.url, "aof", "production")
+    try:
+        for store in (first, second):
+            for name in NAMES:
+                await filled(store, 3, name)
+                await store.serve(name, BIRTH, record(4), 1, events(0, 5), UNBOUNDED)
+                await store.save(name, BIRTH, 2, b"two", 2, trim=True)
+        for name in NAMES:
+            await first.delete(name, BIRTH)
+        assert await first.heads() == {}
+        assert await second.heads() == {name: LogHead(BIRTH, 4) for name in NAMES}
+        assert await second.deleted([BIRTH]) == []
+        for name in NAMES:
+            await second.delete(name, BIRTH)
+        for server in running.masters:  # of acks=aof: a slot with keys cannot be moved
+            for key in server.key_names():
+                server.command("DEL", key)
+    finally:
+        for store in (first, second):
+            await store.close()
 
 
 async def test_a_node_of_the_cluster_tells_the_time(store: Store) -> None:

@@ -12,7 +12,8 @@ from redis.exceptions import ConnectionError
 
 from service.errors import LearnerGone, StoreUnavailable
 from service.storage.redis import redis_store as redis
-from service.storage.redis.redis_store import DELETED, LEARNERS, STAGED_SECONDS, RedisStore
+from service.storage.redis.key_names import KeyNames
+from service.storage.redis.redis_store import STAGED_SECONDS, RedisStore
 from service.storage.redis.scripts import RETAIN, Script
 from service.storage.store_protocol import LogHead, ServedCounts, ServedLimits
 from tests.harness.redis_server import RedisServer
@@ -35,11 +36,11 @@ async def test_all_keys_of_a_learner_are_in_one_slot(
         await store.save(name, BIRTH, 4, b"in parts", 2, trim=False)
         await store.serve(name, BIRTH, record(6), 1, events(0, 5), ServedLimits(3, 99, -math.inf))
         await store.labelled(name, BIRTH, ["4"])
-        local = redis_server.key_names() - {LEARNERS}
+        local = redis_server.key_names() - {KeyNames().learners}
         assert len(local) == 8 + 3
         assert len({key_slot(key.encode()) for key in local}) == 1
         await store.delete(name, BIRTH)
-        assert redis_server.key_names() == {DELETED}
+        assert redis_server.key_names() == {KeyNames().deleted}
         redis_server.flush()
 
 
@@ -114,13 +115,13 @@ async def test_parts_of_an_incomplete_snapshot_expire(
 async def test_a_crash_during_creation_does_not_prevent_a_new_creation(
     store: RedisStore, redis_server: RedisServer
 ) -> None:
-    redis_server.command("SADD", LEARNERS, f"{token(5).hex()}:a")  # listed, and then the node died
+    redis_server.command("SADD", KeyNames().learners, f"{token(5).hex()}:a")  # listed, and then the node died
     assert await store.heads() == {}
     assert await store.create("a", BIRTH, b"") == LogHead(BIRTH, 1)
     assert await store.heads() == {"a": LogHead(BIRTH, 1)}
     assert await store.create("b", token(6), b"") == LogHead(token(6), 1)
     assert await store.create("b", token(7), b"") == LogHead(token(6), 1)
-    assert redis_server.command("SCARD", LEARNERS) == 3  # the loser of a race has gone
+    assert redis_server.command("SCARD", KeyNames().learners) == 3  # the loser of a race has gone
 
 
 async def test_heads_reads_many_learners_in_steps(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
