@@ -212,6 +212,8 @@ _TOGETHER: dict[str, Callable[[list[float]], float]] = {
     "rarestream_body_limit_bytes": sum,
     "rarestream_node_ready": min,
     "rarestream_store_full": max,
+    "rarestream_store_fault": max,
+    "rarestream_store_caution": max,
     "rarestream_store_up": min,
     "rarestream_store_stale_seconds": max,
     "rarestream_clock_offset_seconds": partial(max, key=abs),
@@ -290,6 +292,9 @@ def _node(state: AppState) -> Iterator[Metric]:
     yield _gauge("rarestream_groups", "Groups of this node.", len(engine.groups))
     yield _gauge("rarestream_node_ready", "1 once every learner is here, and while the store answers.", _ready(engine))
     yield _gauge("rarestream_store_full", "1 while the store has no room.", float(engine.node.full is not None))
+    store = engine.node.store
+    yield _gauge("rarestream_store_fault", "1 while the store may delete any key.", float(store.fault is not None))
+    yield _gauge("rarestream_store_caution", "1 while health warns of the store.", float(store.caution is not None))
     yield _gauge("rarestream_store_up", "1 while the store answers.", float(engine.node.unreachable is None))
     yield _gauge("rarestream_store_stale_seconds", "How long the store has not answered.", engine.node.stale_seconds)
     check = engine.node.clock_check

@@ -209,6 +209,7 @@ class MemoryStore:
     """Implements `Store` except for durability. `like` shares the data of another one, as two nodes share one Redis."""
 
     caution: str | None = None
+    fault: str | None = None
     certain = False
 
     def __init__(self, like: MemoryStore | None = None) -> None:

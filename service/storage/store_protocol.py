@@ -175,6 +175,7 @@ class Store(Protocol):
     """
 
     caution: str | None  # warning for operators about the store's durability
+    fault: str | None  # why the store may delete acknowledged data while it runs, and what to do
     certain: bool  # whether `poll` notices all writes of other nodes, even if they publish nothing
 
     async def create(self, learner: str, token: bytes, data: bytes) -> LogHead:

@@ -176,8 +176,8 @@ async def nodes(
 def _health(engine: Engine) -> dict[str, Any]:
     status = "ok"
     unavailable = len(engine.registry.unavailable)
-    wrong_clock = engine.node.clock_check.problem
-    details = [engine.node.unreachable, engine.node.full, engine.node.store.caution, wrong_clock]
+    store, wrong_clock = engine.node.store, engine.node.clock_check.problem
+    details = [engine.node.unreachable, engine.node.full, store.fault, store.caution, wrong_clock]
     if unavailable:
         details.append(
             f"learners or groups that cannot be recovered: {unavailable}. GET /v1/learners says which and why"
@@ -188,7 +188,7 @@ def _health(engine: Engine) -> dict[str, Any]:
         status = "starting"
     elif engine.node.full is not None:
         status = "store-full"
-    elif unavailable or wrong_clock:
+    elif unavailable or store.fault is not None or wrong_clock:
         status = "degraded"
     return {
         "status": status,

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 WAITED_SECONDS = 60  # lifetime of a key that is written only to wait for its acknowledgement
 _WAIT = f"{RESERVE}redis.call('SET', KEYS[1], '', 'EX', {WAITED_SECONDS})"  # in a full Redis, too
-LOOK_SECONDS = 30.0  # interval between two looks at the durability of the servers
+LOOK_SECONDS = 2.0  # interval between two looks at the settings and the durability of the servers
 
 
 class RedisCalls:
@@ -53,6 +53,7 @@ class RedisCalls:
         self._acks = Acks(acks, self._reply_seconds)
         self._room = asyncio.Semaphore(options.get("max_connections", CONNECTIONS))
         self.caution: str | None = None
+        self.fault: str | None = None
         self.certain = False
         self.leases = LeaseWatch()
         self._look_at = 0.0  # time of the next look at the servers
@@ -172,15 +173,21 @@ class RedisCalls:
         return [info for (info,) in replies if isinstance(info, Mapping)]
 
     async def _look(self) -> None:
-        """Check now and then whether the servers keep what they acknowledge; log a changed warning."""
+        """Check now and then whether the servers keep what they acknowledge; log what changed."""
         if time.monotonic() < self._look_at:
             return
         infos = await self._infos()
         self._look_at = time.monotonic() + LOOK_SECONDS
-        cautions = filter(None, (eviction(infos), self._acks.caution(infos)))
-        before, self.caution = self.caution, "; ".join(cautions) or None
-        if self.caution is not None and self.caution != before:
+        faulty, cautious = self.fault, self.caution
+        self.fault = refusal(infos, cluster=isinstance(self._servers, ClusterServers))
+        cautions = (None if self.fault else eviction(infos), self._acks.caution(infos))
+        self.caution = "; ".join(filter(None, cautions)) or None
+        if self.fault not in (None, faulty):
+            logger.error("%s", self.fault)
+        if self.caution not in (None, cautious):
             logger.warning("%s", self.caution)
+        if (faulty and not self.fault) or (cautious and not self.caution):
+            logger.info("this Redis is set up well again: %s", self.fault or self.caution or "nothing is missing")
 
     async def _acked(self, key: str, waited: str, *command: Any) -> Any:
         """Run a command on `key` and return its reply once its write is acknowledged as `acks` requires.

@@ -1,6 +1,6 @@
 """The atomic steps of the Redis store, in Lua for Redis 6.2 or newer.
 
-Each script works on one learner's keys, in the order of `redis_store.KEYS`: meta, log, tokens, snapshots, served, ids,
+Each script works on one learner's keys, in the order of `key_names.KEYS`: meta, log, tokens, snapshots, served, ids,
 dropped, labels. ARGV[1] is the birth that the caller expects. If it is not the present one, the script changes nothing
 and returns nil. `served_scripts` has the scripts on served events.
 

@@ -79,6 +79,7 @@ class SqliteStore:
     """The store in one SQLite file. Create it with `open`."""
 
     caution: str | None = None
+    fault: str | None = None
     certain = True
 
     def __init__(

@@ -19,7 +19,7 @@ from starlette.types import Message
 
 from service.api.forwarded_body import ForwardedBody
 from service.engine.cluster.placement import _weight
-from service.storage.redis.membership import IDS, NODE
+from service.storage.redis.key_names import KeyNames
 from tests.harness.keyring import Keyring
 from tests.harness.process import LIVE_NODES, Process
 from tests.harness.redis_server import RedisServer
@@ -57,8 +57,8 @@ def with_silent(
         address = f"http://127.0.0.1:{open_one.getsockname()[1]}"
         name = next(name for name in NAMES if _weight(address, name) > _weight(node.url, name))
         assert http.put(f"/learners/{name}", json=CONFIG).status_code == 201
-        redis.command("SET", f"{NODE}silent", address)
-        redis.command("SADD", IDS, "silent")
+        redis.command("SET", f"{KeyNames().node}silent", address)
+        redis.command("SADD", KeyNames().nodes, "silent")
         eventually(lambda: name in http.get("/learners").json()["asleep"])  # after some time, because others host it
         yield http, address, name
 
@@ -86,7 +86,7 @@ def test_a_removed_host_is_not_awaited(redis: RedisServer, tmp_path: Path) -> No
         waiting = threads.submit(http.post, f"/learners/{name}/update", json={"events": [event(1)]})
         assert http.get("/nodes").json()["nodes"].count(address) == 1
         assert wait([waiting], timeout=1.0).not_done
-        redis.command("DEL", f"{NODE}silent")
+        redis.command("DEL", f"{KeyNames().node}silent")
         assert waiting.result(60).json()["code"] == "host-unavailable"
         assert http.post(f"/learners/{name}/update", json={"events": [event(1)]}).json()["applied"] == 1
 
@@ -246,8 +246,8 @@ def test_a_forwarded_request_is_counted_on_the_answering_node(redis: RedisServer
         name = next(name for name in NAMES if all(_weight(absent, name) > _weight(other, name) for other in others))
         with httpx.Client(base_url=f"{local.url}/v1", timeout=300, trust_env=False) as http:
             assert http.put(f"/learners/{name}", json=CONFIG, headers=admin).status_code == 201
-            redis.command("SET", f"{NODE}gone", absent)
-            redis.command("SADD", IDS, "gone")
+            redis.command("SET", f"{KeyNames().node}gone", absent)
+            redis.command("SADD", KeyNames().nodes, "gone")
             local.wait_for(absent)
             eventually(lambda: name in http.get("/learners", headers=admin).json()["asleep"])
             predict = {"events": [{"x": [1, 2]}]}

@@ -8,7 +8,8 @@ import time
 import pytest
 
 from service.errors import LearnerGone, StoreUnavailable
-from service.storage.redis.leases import LEASE_KEY, LeaseWatch
+from service.storage.redis.key_names import LEASE_KEY, KeyNames
+from service.storage.redis.leases import LeaseWatch
 from service.storage.redis.redis_store import RedisStore
 from service.storage.store_protocol import NOTICES, LogNotice, SnapshotInfo, Store
 from tests.harness.fixtures import Opener
@@ -205,7 +206,7 @@ def step_clock_back(request: pytest.FixtureRequest, kind: str, monkeypatch: pyte
     """Step the clock that a kind of store counts leases by back by two hours."""
     if kind == "redis":  # a key with an expiry time lasts as much longer
         server = request.getfixturevalue("redis_server")
-        assert server.command("PEXPIRE", LEASE_KEY.format("{a}"), 7_200_000) == 1
+        assert server.command("PEXPIRE", KeyNames().of("a", LEASE_KEY), 7_200_000) == 1
     else:
         real = time.time
         monkeypatch.setattr(time, "time", lambda: real() - 7200.0)

@@ -25,7 +25,7 @@ from service.engine.node_resources import Node
 from service.settings import Settings
 from service.storage.memory import MemoryStore
 from service.storage.open_store import open_store
-from service.storage.redis.membership import IDS, KEY, NODE
+from service.storage.redis.key_names import KeyNames
 from tests.harness.keyring import Keyring
 from tests.harness.process import LIVE_NODES, Process
 from tests.harness.redis_server import RedisServer
@@ -111,7 +111,7 @@ async def test_nodes_share_a_key_and_restore_it_to_the_store(placed: Placed, red
     await second.update_membership()
     await first.update_membership()
     assert first.keys == second.keys == (key,)
-    redis_server.command("SET", KEY, b"another store's")
+    redis_server.command("SET", KeyNames().secret, b"another store's")
     await first.update_membership()
     assert first.keys == (b"another store's", key)  # of nodes that have not heard of it yet
     await second.update_membership()
@@ -171,8 +171,8 @@ async def test_a_registered_address_that_is_invalid_is_ignored(placed: Placed, r
     """Another release may have registered it."""
     item = await placed("http://10.0.0.0:8000")
     for number, address in enumerate(("http://fd00::7:8000", "http://a:99999", "")):
-        redis_server.command("SET", f"{NODE}{number}", address)
-        redis_server.command("SADD", IDS, str(number))
+        redis_server.command("SET", f"{KeyNames().node}{number}", address)
+        redis_server.command("SADD", KeyNames().nodes, str(number))
     await item.update_membership()
     assert item.addresses == ("http://10.0.0.0:8000",)
 
@@ -214,7 +214,7 @@ class Spread:
 
     def mark(self, node: int, target: str) -> str:
         """Return the header that a node sends with a forwarded GET."""
-        key = self.redis.command("GET", KEY)
+        key = self.redis.command("GET", KeyNames().secret)
         assert isinstance(key, bytes)
         return _mark(key, self.nodes[node].url, "GET", target).decode()
 

@@ -17,7 +17,7 @@ from service.engine.engine import Engine
 from service.errors import BeyondLog, LearnerGone, PositionNotReached, StoreUnavailable
 from service.settings import Settings
 from service.storage.memory import MemoryStore
-from service.storage.redis.leases import LEASE_KEY
+from service.storage.redis.key_names import LEASE_KEY, KeyNames
 from service.storage.redis.redis_store import RedisStore
 from service.storage.store_protocol import LogHead, LogNotice, Store
 from tests.harness.apps import DENSE, events
@@ -248,7 +248,7 @@ async def test_snapshots_go_on_if_the_clock_of_redis_steps_back_during_the_lease
         store = engine.node.store
         assert isinstance(store, RedisStore)
         assert await store.lease("a", replica.birth, b"another node, 16", 10.0)
-        assert redis_server.command("PEXPIRE", LEASE_KEY.format("{a}"), 7_205_000) == 1
+        assert redis_server.command("PEXPIRE", KeyNames().of("a", LEASE_KEY), 7_205_000) == 1
         start = time.monotonic()
         monkeypatch.setattr(store.leases, "_clock", lambda: start)
         await replica.label(batch_of(10))
