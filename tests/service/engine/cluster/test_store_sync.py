@@ -243,10 +243,9 @@ async def test_snapshots_go_on_if_the_clock_of_redis_steps_back_during_the_lease
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.engine.replica.lease._SECONDS", 0.5)
-    async with node(RedisStore(redis_server.url), follow_seconds=0.05, snapshot_events=10) as engine:
+    store = RedisStore(redis_server.url)
+    async with node(store, follow_seconds=0.05, snapshot_events=10) as engine:
         replica, _ = await engine.create("a", Config.of(DENSE))
-        store = engine.node.store
-        assert isinstance(store, RedisStore)
         assert await store.lease("a", replica.birth, b"another node, 16", 10.0)
         assert redis_server.command("PEXPIRE", KeyNames().of("a", LEASE_KEY), 7_205_000) == 1
         start = time.monotonic()
@@ -255,6 +254,7 @@ async def test_snapshots_go_on_if_the_clock_of_redis_steps_back_during_the_lease
         assert not await replica.lease.take()
         monkeypatch.setattr(store.leases, "_clock", lambda: start + 10.1)
         await eventually_async(lambda: replica.mailbox.wake() or replica.snapshots.newest is not None)
+    await store.close()
 
 
 async def test_a_snapshot_ahead_of_this_node_counts_from_its_position(open_again: Opener) -> None:
