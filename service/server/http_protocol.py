@@ -207,6 +207,8 @@ class HttpProtocol(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             if not (self._between or self._in_head):
                 self._break_off(breaks_off(error))
+            elif isinstance(error.__context__, ServiceError):  # of `on_headers_complete`
+                self._refuse(error.__context__)
             elif self._in_head and self._head_bytes > HEAD_BYTES:
                 self._refuse(too_large())
             else:
@@ -245,6 +247,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Choose between the inline path and ASGI by the complete head; the body follows."""
+        if [name for name, _ in self.headers].count(b"host") > 1:  # who reads which is not known (RFC 9112, 3.2)
+            raise BadRequest("the request has several Host headers; the connection is closed")
         if self._head_bytes > HEAD_BYTES:
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > HEAD_BYTES:
@@ -252,7 +256,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._wants_upgrade = self.parser.should_upgrade()
         if self._wants_upgrade:
             if self.parser.get_method() == b"CONNECT":
-                raise BadRequest("CONNECT is a request to a proxy")
+                raise BadRequest("CONNECT is a request to a proxy; the connection is closed")
             return  # `_parse` decides
         self._parsed_head = self._request_head()
         if self._parsed_head is None:
@@ -553,6 +557,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _open_websocket(self, rest: bytes) -> None:
         """Leave the connection to the websocket's protocol, with the bytes that came behind the head."""
+        parsed = httptools.parse_url(self.url)  # it may be absolute, with scheme and host
+        target = (parsed.path or b"/") + (b"" if parsed.query is None else b"?" + parsed.query)
         self._upgraded, self._waits_since = True, None
         if self._head_timer is not None:
             self._head_timer.cancel()
@@ -564,4 +570,4 @@ class HttpProtocol(HttpToolsProtocol):
         transport.set_protocol(websocket)
         transport.resume_reading()  # which a turn may have paused
         websocket.connection_made(transport)
-        websocket.open(self.url, self.headers, rest)
+        websocket.open(target, self.headers, rest, self._access)

@@ -17,14 +17,19 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, cast
 
+import msgspec
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.datastructures import Headers
 from websockets.frames import CloseCode, Frame
-from websockets.http11 import Request
+from websockets.http11 import Request, Response
 from websockets.protocol import State
+from websockets.server import ServerProtocol
 
 from service.api.websocket import EXTENSION, Message, Transport
+from service.errors import BadRequest, ServiceError, Stopping
+from service.telemetry import Access
+from service.wire import PROBLEM, headers_of, heading_of, request_id
 from service.wire.kernels import BINARY, MASKED, TEXT, payloads
 
 __all__ = ["WebSocketProtocol"]
@@ -33,11 +38,37 @@ __all__ = ["WebSocketProtocol"]
 _MESSAGE = "rarestream.receive"  # type of our events in the queue; all others are ASGI's
 
 
+class _Handshake(ServerProtocol):
+    """The library's side of a connection, whose own refusals are problem documents; it would send plain text."""
+
+    access: Access | None = None
+    client: tuple[str, int] | None = None
+    headers: Sequence[tuple[bytes, bytes]] = ()  # of the handshake
+
+    def reject(self, status: Any, text: str) -> Response:
+        """Return the refusal of a malformed handshake, or of one that met a fault of ours."""
+        reason = text.partition("\n")[0].rstrip(".")
+        return self.refusal(BadRequest(reason) if int(status) < 500 else ServiceError(_FAULT))
+
+    def refusal(self, error: ServiceError) -> Response:
+        """Return the reply to a handshake that is refused by an error, and count it."""
+        own_id = request_id(heading_of(self.headers).request_id)
+        if self.access is not None:
+            self.access.unread(error, own_id, self.client)
+        response = super().reject(error.status, msgspec.json.encode(error.document(own_id)).decode())
+        del response.headers["Content-Type"]
+        response.headers.update({"Content-Type": PROBLEM, "X-Request-ID": own_id, **headers_of(error)})
+        return response
+
+
 class WebSocketProtocol(WebSocketsSansIOProtocol):
     """One connection, which is aborted if the peer does not read what was written before a close."""
 
+    conn: _Handshake
+
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self.conn = _Handshake(max_size=self.config.ws_max_size, logger=self.conn.logger)
         self._headers: list[tuple[bytes, bytes]] = []  # of the handshake
         self._target = ""  # of the handshake, with its query
         self._in_step = True  # the library has parsed whole frames, except for
@@ -45,12 +76,15 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._frame_start = b""  # the start of a frame whose length has not arrived
         self._rest: deque[Message] = deque()  # taken from the queue, not received yet
 
-    def open(self, target: bytes, headers: list[tuple[bytes, bytes]], data: bytes) -> None:
-        """Begin with a handshake whose head is parsed, and the bytes behind it.
+    def open(
+        self, target: bytes, headers: list[tuple[bytes, bytes]], data: bytes, access: Access | None = None
+    ) -> None:
+        """Begin with a handshake whose head is parsed, and the bytes behind it. `access` counts a refusal.
 
         The library's parser would refuse heads that HTTP requests may have, so it is shown an empty one.
         """
         self._target, self._headers = target.decode("ascii"), headers
+        self.conn.headers, self.conn.client, self.conn.access = headers, self.client, access
         super().data_received(_EMPTY_HEAD)
         if data:
             self.data_received(data)
@@ -241,6 +275,20 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     # The end
 
+    def refuse(self, error: ServiceError) -> None:
+        """Refuse a handshake that the application has not answered."""
+        if self.handshake_complete or self.disconnected or self.close_sent:
+            return
+        self.conn.send_response(self.conn.refusal(error))
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.disconnected = True  # what the application sends finds the client gone
+        self.transport.close()
+
+    def shutdown(self) -> None:
+        """End the websocket, because the server stops."""
+        self.refuse(Stopping("this node stops"))
+        super().shutdown()
+
     def keepalive_timeout(self) -> None:
         """Close, because no pong arrived in time."""
         super().keepalive_timeout()
@@ -256,6 +304,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.loop.call_later(self.close_timeout, self.transport.abort)
 
 
+_FAULT = "an error of the service's own; it was logged"
 _EMPTY_HEAD = b"GET / HTTP/1.1\r\n\r\n"
 _EXTRA = {MASKED | 126: 2, MASKED | 127: 8}  # bytes of the extended length
 _OPCODES = frozenset({0, 1, 2, 8, 9, 10})

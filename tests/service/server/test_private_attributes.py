@@ -54,10 +54,10 @@ HTTP = """
 """
 FLOW = "read_paused resume_reading"
 WEBSOCKET = """
-    close_sent close_timeout config conn curr_msg_data_type data_received disconnected frames handle_bytes
+    client close_sent close_timeout config conn curr_msg_data_type data_received disconnected frames handle_bytes
     handle_connect handle_cont handle_events handle_parser_exception handle_text handshake_complete initial_response
     keepalive_timeout loop on_task_complete queue read_paused receive response scope send send_receive_event_to_app
-    transport writable
+    shutdown transport writable
 """
 SERVER = "capture_signals force_exit run server_state shutdown startup"
 WORKER = "config on_tick server_state should_exit startup"
@@ -68,7 +68,7 @@ CACHE = "_impl _load_overload _save_overload cache_path"
 CYCLE = "disconnected keep_alive message_event more_body response_complete scope"
 CONFIG = "access_log http_protocol_class load loaded_app ssl ws_max_size"
 STATE = "connections default_headers tasks total_requests"
-CONNECTION = "current_size send_close state"  # of `WebSocketsSansIOProtocol.conn`
+CONNECTION = "current_size data_to_send logger reject send_close send_response state"  # of the websocket's `conn`
 BUILDER = """
     add bitcast extract_element extract_value fadd fcmp_ordered fdiv fmul fpext fptrunc fsub gep icmp_signed
     insert_element load module mul select shuffle_vector store call

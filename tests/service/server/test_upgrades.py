@@ -65,10 +65,65 @@ def test_handshakes_may_have_any_head_of_http(service: Service, headers: dict[st
     assert status_of(service.connect(), handshake(f"{URL}/ws", **headers)) == 101
 
 
-def test_a_malformed_handshake_is_refused(service: Service) -> None:
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"sec_websocket_key": "short"}, "Sec-WebSocket-Key"),
+        ({"sec_websocket_key": ""}, "Sec-WebSocket-Key"),
+        ({"sec_websocket_version": "8"}, "Sec-WebSocket-Version"),
+    ],
+)
+def test_a_malformed_handshake_is_refused_with_a_problem_document(
+    service: Service, headers: dict[str, str], expected: str
+) -> None:
     connection = service.connect()
-    assert status_of(connection, handshake(sec_websocket_key="short")) == 400
-    assert b"Sec-WebSocket-Key" in connection.socket.makefile("rb").read()  # up to the close
+    connection.send(handshake(x_request_id="mine", **headers))
+    head, _, body = connection.socket.makefile("rb").read().partition(b"\r\n\r\n")  # up to the close
+    document = json.loads(body)
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"\r\ncontent-type: application/problem+json" in head.lower()
+    assert (document["status"], document["code"], document["request_id"]) == (400, "bad-request", "mine")
+    assert expected in document["detail"]
+    assert ("other", "other", 400) in service.app.access.requests
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("http://localhost/v1/ws", 101),
+        ("http://localhost:8000/v1/ws?", 101),
+        (f"http://127.0.0.1{URL}/ws", 101),
+        (f"ws://localhost{URL}/ws", 101),
+        ("http://localhost/v1/nothing", 404),
+        ("http://localhost", 404),
+        ("http://[/v1/ws", 400),
+    ],
+)
+def test_a_handshake_may_name_the_host_in_its_target(service: Service, path: str, status: int) -> None:
+    assert status_of(service.connect(), handshake(path)) == status
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        request(),
+        request(b"", "/v1/learners", "GET"),
+        request(b"", "/v1/nothing", "GET"),
+        handshake(),
+        handshake(upgrade="h2c"),
+        handshake(f"{URL}/predict", "POST", BODY),
+    ],
+)
+@pytest.mark.parametrize("second", [b"localhost", b"elsewhere.example", b""])
+def test_two_host_headers_are_refused(service: Service, data: bytes, second: bytes) -> None:
+    start, _, rest = data.partition(b"\r\n")
+    for again in (b"Host: %b\r\n" % second, b"hOST:%b\r\n" % second):
+        connection = service.connect()
+        reply = connection.ask(start + b"\r\n" + again + rest)
+        assert (reply.status, reply.header("content-type")) == (400, "application/problem+json")
+        assert reply.json["code"] == "bad-request"
+        assert "Host" in reply.json["detail"]
+        assert connection.ended()
 
 
 def test_a_handshake_may_have_a_long_path(service: Service) -> None:
