@@ -146,7 +146,7 @@ class Engine:
     def _check_available(self, log: str) -> None:
         """Raise the error that keeps this node from knowing whether such a log exists."""
         if log in self.registry.unavailable:
-            raise self.registry.unavailable[log]
+            raise self.registry.unavailable[log].with_traceback(None)  # see `Mailbox._check_alive`
         if not self.registry.ready:
             raise StoreUnavailable("this node has not loaded its learners yet")
 
@@ -186,6 +186,7 @@ class Engine:
         `StoreError`.
         """
         async with self._creation(name):
+            self.registry.check_not_lost(name)
             replica = await self._find(name)
             new = replica is None
             if replica is None:
@@ -261,6 +262,7 @@ class Engine:
         if problems:
             raise Invalid("the group is refused; nothing was created", problems)
         async with self.registry.creating:
+            self.registry.check_not_lost(GROUP + name)
             group = self.groups.get(name)
             new = group is None
             if group is None:
@@ -323,8 +325,8 @@ class Engine:
     async def _delete_evicted(self, name: str) -> None:
         try:
             await self._delete_log(name, self.evicted[name])
-        except LearnerGone:
-            self.registry.missing[name] = self.evicted.pop(name)
+        except LearnerGone as error:
+            await self.registry.drop_evicted(name, error)
             raise
         del self.evicted[name]
         self.registry.unavailable.pop(name, None)

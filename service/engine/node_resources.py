@@ -33,8 +33,8 @@ from service.engine.records import (
     unpack_snapshot,
 )
 from service.engine.webhooks import Webhook
-from service.errors import BehindLog, Damaged, LostRecords, StoreFull, StoreUnavailable
-from service.names import called
+from service.errors import BehindLog, Damaged, LearnerGone, LearnerMissing, LostRecords, StoreFull, StoreUnavailable
+from service.names import called, called_in_full
 from service.settings import Settings
 from service.storage import (
     OPERATIONS,
@@ -50,11 +50,13 @@ from service.storage import (
 from service.telemetry import NodeTimings
 from service.wire.kernels import load_kernels
 
-__all__ = ["BACKGROUND", "REMEDY", "Node"]
+__all__ = ["BACKGROUND", "Node", "loss_of"]
 
 BACKGROUND = "rarestream background"  # name of the threads that outlive their node
 
-REMEDY = (
+_LOST_SECONDS = 600.0  # how long health tells of lost records
+
+_REMEDY = (
     "Restore a backup of the store; or delete the learner, create it anew and replay its events"  # for a lost learner
 )
 
@@ -78,6 +80,11 @@ class RecoveredState(NamedTuple):
     pending: ServedCounts | None  # its predictions awaiting a label; None: unknown
 
 
+def loss_of(log: str) -> LearnerMissing:
+    """Return the error of a log that the store no longer has though nobody deleted it."""
+    return LearnerMissing(f"{called_in_full(log)} vanished from the store, and nobody deleted it. {_REMEDY}")
+
+
 class Node:
     """One process over one store."""
 
@@ -92,6 +99,9 @@ class Node:
         self.trusted_snapshots = TrustedSnapshots(settings.max_learners)
         self._reached = time.monotonic()
         self._unreachable: str | None = None
+        self._rewinds: dict[
+            str, float
+        ] = {}  # logs whose records the store lost, and the monotonic time of the last loss
         self.full: str | None = None  # why the store has no room; None: the last call that needs room succeeded
         self._learning = ThreadPoolExecutor(settings.threads, thread_name_prefix="learn")
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="pack")
@@ -149,6 +159,26 @@ class Node:
     def unreachable(self) -> str | None:
         """Why the store does not answer, or None."""
         return self._unreachable
+
+    def note_rewind(self, log: str) -> None:
+        """Count that the store lost records of a log that this node had applied."""
+        self.timings.rewound += 1
+        self._rewinds[log] = time.monotonic()
+
+    @property
+    def rewinds(self) -> int:
+        """The number of logs of which the store lost records lately."""
+        since = time.monotonic() - _LOST_SECONDS
+        return sum(moment > since for moment in self._rewinds.values())
+
+    async def explain_loss(self, log: str, birth: bytes, error: LearnerGone) -> LearnerGone | LearnerMissing:
+        """Return the error of a log that the store no longer has: deleted as `error` says, or lost by the store.
+
+        Raises `StoreUnavailable` if the store cannot tell.
+        """
+        if await self.call(self.store.deleted([birth])):
+            return error
+        return loss_of(log)
 
     async def in_thread(self, call: Callable[[], Result]) -> Result:
         """Run a call that packs, reads or copies in a thread, which learning does not keep busy."""
@@ -248,7 +278,7 @@ class Node:
                 if await self.call(self.store.snapshots(name, birth)) != retained:
                     continue  # another node took a snapshot and trimmed the log in between
                 why = "; ".join(reasons) or "its log has no beginning"
-                raise Damaged(f"cannot recover {called(name)}: {why}. {REMEDY}") from None
+                raise Damaged(f"cannot recover {called(name)}: {why}. {_REMEDY}") from None
             self._log_skipped(reasons)
             return RecoveredState(machine, 1, None, birth, behind=True, pending=None)
 

@@ -7,17 +7,20 @@ no learner's name begins with @.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 from learners import GroupComparison
 from service.auth import Permissions
 from service.engine.node_resources import Node
 from service.engine.replica import GroupReplica, LearnerReplica
-from service.errors import LimitReached, ServiceError
+from service.errors import LearnerGone, LearnerMissing, LimitReached, ServiceError
 from service.names import GROUP
 from service.storage import LogHead
 
 __all__ = ["Registry"]
+
+logger = logging.getLogger("rarestream.sync")
 
 
 class Registry:
@@ -30,7 +33,6 @@ class Registry:
         self.groups: dict[str, GroupReplica] = {}
         self.moving: dict[str, asyncio.Future[None]] = {}  # learners that are being evicted, loaded or deleted
         self.unavailable: dict[str, ServiceError] = {}  # logs that cannot be hosted, and why
-        self.missing: dict[str, bytes] = {}  # births of logs that the store no longer has: deleted, or vanished
         self.ready = False  # whether every learner of the store is listed
         self.creating = asyncio.Lock()  # locked during a creation, while a log is in the store but not listed yet
 
@@ -100,10 +102,34 @@ class Registry:
         self.unavailable.pop(replica.name, None)
 
     def _miss(self, replica: LearnerReplica | GroupReplica) -> None:
-        """Remove a replica whose log the store no longer has; the next check of the store finds out why."""
+        """Remove a replica whose log the store no longer has."""
         if self.find(replica.name) is replica:
-            self.missing[replica.name] = replica.birth
             self.forget(replica)
+            if isinstance(replica.failure, LearnerMissing):
+                self.report_loss(replica.name, replica.failure)
+
+    def report_loss(self, log: str, error: LearnerMissing) -> None:
+        """List a log that the store lost as unavailable, until it is deleted or back."""
+        if self.find(log) is None and log not in self.evicted and log not in self.unavailable:
+            logger.error("%s", error.detail)
+            self.unavailable[log] = error
+
+    async def drop_evicted(self, name: str, error: LearnerGone | LearnerMissing) -> None:
+        """Drop an evicted learner that the store no longer has. Raises `StoreUnavailable` if the store cannot tell."""
+        if isinstance(error, LearnerGone):
+            error = await self.node.explain_loss(name, self.evicted[name], error)
+        del self.evicted[name]
+        if isinstance(error, LearnerMissing):
+            self.report_loss(name, error)
+
+    def check_not_lost(self, log: str) -> None:
+        """Check that the store has not lost a log of this name: it is not created anew before somebody deletes it.
+
+        Raises `LearnerMissing`.
+        """
+        error = self.unavailable.get(log)
+        if isinstance(error, LearnerMissing):
+            raise error.with_traceback(None)
 
     def forget(self, replica: LearnerReplica | GroupReplica) -> None:
         """Remove a replica from the list."""

@@ -20,6 +20,7 @@ from service.api import schemas
 from service.api.routes.dependencies import ANY, OPEN, READ, AccessRoute, KeyPermissions, TheEngine, problems
 from service.engine import Engine
 from service.names import check_name
+from service.text import counted
 from service.wire import iso_time
 
 __all__ = ["health", "router"]
@@ -176,8 +177,14 @@ async def nodes(
 def _health(engine: Engine) -> dict[str, Any]:
     status = "ok"
     unavailable = len(engine.registry.unavailable)
-    store, wrong_clock = engine.node.store, engine.node.clock_check.problem
-    details = [engine.node.unreachable, engine.node.full, store.fault, store.caution, wrong_clock]
+    node = engine.node
+    rewinds, wrong_clock = node.rewinds, node.clock_check.problem
+    details = [node.unreachable, node.full, node.store.fault, node.store.caution, wrong_clock]
+    if rewinds:
+        details.append(
+            f"the store lost acknowledged records of {counted(rewinds, 'log')} in the last ten minutes. "
+            "The log says which and how far; send the events since then again"
+        )
     if unavailable:
         details.append(
             f"learners or groups that cannot be recovered: {unavailable}. GET /v1/learners says which and why"
@@ -186,9 +193,9 @@ def _health(engine: Engine) -> dict[str, Any]:
         status = "store-unavailable"
     elif not engine.ready:
         status = "starting"
-    elif engine.node.full is not None:
+    elif node.full is not None:
         status = "store-full"
-    elif unavailable or store.fault is not None or wrong_clock:
+    elif unavailable or rewinds or wrong_clock or node.store.fault is not None:
         status = "degraded"
     return {
         "status": status,

@@ -16,7 +16,7 @@ from operator import attrgetter
 from service.engine.cluster.placement import Placement
 from service.engine.replica import LearnerReplica
 from service.engine.replica_registry import Registry
-from service.errors import LearnerGone, ServiceError, StoreUnavailable
+from service.errors import LearnerGone, LearnerMissing, ServiceError, StoreUnavailable
 
 __all__ = ["Residency"]
 
@@ -78,8 +78,8 @@ class Residency:
                 except ServiceError:
                     await replica.close(save=False)
                     raise
-        except LearnerGone:
-            registry.missing[name] = registry.evicted.pop(name)
+        except (LearnerGone, LearnerMissing) as error:
+            await registry.drop_evicted(name, error)
             return
         except StoreUnavailable:
             raise

@@ -14,17 +14,16 @@ from contextlib import suppress
 
 from service.engine.cluster.placement import Placement
 from service.engine.cluster.residency import Residency
-from service.engine.node_resources import REMEDY
+from service.engine.node_resources import loss_of
 from service.engine.replica_registry import Registry
 from service.errors import Damaged, LearnerGone, LearnerMissing, ServiceError, StoreError, StoreUnavailable
-from service.names import GROUP, called, called_in_full
+from service.names import GROUP, called
 from service.storage import LogHead, LogNotice
 
 __all__ = ["StoreSync"]
 
 logger = logging.getLogger("rarestream.sync")
 
-_VANISHED = f"%s vanished from the store, and nobody deleted it. {REMEDY}"
 _PIECE = 1000  # logs that are checked without a pause, in about a millisecond
 _QUIET = 30.0  # times `follow_seconds`: interval of checks if the store reports every write of others
 _LONGEST_PAUSE = 5.0  # longest pause after a check, which may have compiled kernels
@@ -104,9 +103,7 @@ class StoreSync:
         cancelled request may have left its work unfinished.
         """
         registry = self._registry
-        incomplete = (
-            registry.unavailable or registry.missing or not registry.ready or self._node.unreachable is not None
-        )
+        incomplete = registry.unavailable or not registry.ready or self._node.unreachable is not None
         return not self._node.store.certain or bool(incomplete) or now >= self._check_by
 
     async def _next_check(self) -> bool:
@@ -231,30 +228,37 @@ class StoreSync:
             registry.ready = True
 
     async def _drop(self, heads: dict[str, LogHead]) -> None:
-        """Drop replicas whose logs are neither in these heads nor in the store now, and report those that vanished."""
+        """Drop what is neither in these heads nor in the store now: it was deleted, or is reported as lost."""
         registry = self._registry
+        births: dict[str, bytes] = {}
         for replica in registry.all():
-            name = replica.name
-            head = heads.get(name)
-            if (head is None or head.birth != replica.birth) and not await self._exists(name, replica.birth):
-                registry.missing[name] = replica.birth
-                replica.mailbox.failure = LearnerGone(f"{called(name)} was deleted")
-                registry.forget(replica)
-                await replica.close(save=False)
-        deletions = registry.evicted.keys() - heads.keys()
-        if deletions:
+            head = heads.get(replica.name)
+            if (head is None or head.birth != replica.birth) and not await self._exists(replica.name, replica.birth):
+                births[replica.name] = replica.birth
+        absent = registry.evicted.keys() - heads.keys()
+        if absent:
             fresh_heads = await self._node.call(self._node.store.heads())
-            for name in deletions - fresh_heads.keys() - registry.moving.keys():
-                birth = registry.evicted.pop(name, None)
-                if birth is not None:
-                    registry.missing[name] = birth
-        if registry.missing:
-            missing, registry.missing = registry.missing, {}
-            deleted = await self._node.call(self._node.store.deleted(list(missing.values())))
-            for name, birth in missing.items():
-                if birth not in deleted and not registry.has(name):
-                    logger.error(_VANISHED, called_in_full(name))
-                    registry.unavailable[name] = LearnerMissing(_VANISHED % called_in_full(name))
+            for name in absent - fresh_heads.keys() - registry.moving.keys():
+                if name in registry.evicted:
+                    births[name] = registry.evicted[name]
+        if not births:
+            return
+        deleted = await self._node.call(self._node.store.deleted(list(births.values())))
+        for name, birth in births.items():
+            await self._drop_log(name, birth, deleted=birth in deleted)
+
+    async def _drop_log(self, name: str, birth: bytes, *, deleted: bool) -> None:
+        registry = self._registry
+        error = LearnerGone(f"{called(name)} was deleted") if deleted else loss_of(name)
+        if registry.evicted.get(name) == birth:
+            del registry.evicted[name]
+        replica = registry.find(name)
+        if replica is not None and replica.birth == birth:
+            replica.mailbox.failure = error
+            registry.forget(replica)
+            await replica.close(save=False)
+        if isinstance(error, LearnerMissing):
+            registry.report_loss(name, error)
 
     async def _catch_up(self) -> None:
         """Read the logs of all replicas in parallel, at the start."""

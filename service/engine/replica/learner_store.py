@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 from service.engine.node_resources import Node
+from service.errors import LearnerGone
 from service.storage import (
     ExpiredEvents,
     LogEntry,
@@ -19,6 +21,8 @@ from service.storage import (
 
 __all__ = ["LearnerStore"]
 
+Result = TypeVar("Result")
+
 
 class LearnerStore:
     """What the store has of one learner or group."""
@@ -29,6 +33,13 @@ class LearnerStore:
         self._node = node
         self._store = node.store
 
+    async def _call(self, request: Coroutine[Any, Any, Result]) -> Result:
+        """Await a call of the store; if the store no longer has the log, find out whether it was deleted or lost."""
+        try:
+            return await self._node.call(request)
+        except LearnerGone as error:
+            raise await self._node.explain_loss(self.name, self.birth, error) from None
+
     # The log
 
     async def append(
@@ -36,11 +47,11 @@ class LearnerStore:
     ) -> list[LogEntry]:
         """Append a record; return every entry after `after`."""
         append = self._store.append(self.name, self.birth, [record], after, expected_token, reserve)
-        return await self._node.call(append)
+        return await self._call(append)
 
     async def read(self, after: int, limit: int, expected_token: bytes = b"") -> list[LogEntry]:
         """Return up to `limit` entries after `after`."""
-        return await self._node.call(self._store.read(self.name, self.birth, after, limit, expected_token))
+        return await self._call(self._store.read(self.name, self.birth, after, limit, expected_token))
 
     # Snapshots
 
@@ -49,23 +60,23 @@ class LearnerStore:
     ) -> SnapshotInfo | None:
         """Store a snapshot, and delete all but the newest `keep`."""
         save = self._store.save(self.name, self.birth, position, snapshot, keep, trim, expected_token)
-        return await self._node.call(save)
+        return await self._call(save)
 
     async def snapshots(self) -> list[SnapshotInfo]:
         """List the retained snapshots, newest first."""
-        return await self._node.call(self._store.snapshots(self.name, self.birth))
+        return await self._call(self._store.snapshots(self.name, self.birth))
 
     async def load(self, position: int) -> tuple[int, bytes] | None:
         """Load the snapshot at a position."""
-        return await self._node.call(self._store.load(self.name, self.birth, position))
+        return await self._call(self._store.load(self.name, self.birth, position))
 
     async def prune(self, position: int, trim: bool) -> None:
         """Delete the snapshots before a position, and with `trim` the log up to there."""
-        await self._node.call(self._store.prune(self.name, self.birth, position, trim))
+        await self._call(self._store.prune(self.name, self.birth, position, trim))
 
     async def lease(self, seconds: float) -> bool:
         """Acquire, extend or release this node's lease."""
-        return await self._node.call(self._store.lease(self.name, self.birth, self._node.id, seconds))
+        return await self._call(self._store.lease(self.name, self.birth, self._node.id, seconds))
 
     # Served events
 
@@ -73,24 +84,24 @@ class LearnerStore:
         self, record: tuple[bytes, bytes], after: int, remembered: Sequence[ServedEvent], limits: ServedLimits
     ) -> ServeReceipt:
         """Append a record and store served events, in one atomic step."""
-        return await self._node.call(self._store.serve(self.name, self.birth, record, after, remembered, limits))
+        return await self._call(self._store.serve(self.name, self.birth, record, after, remembered, limits))
 
     async def recall(self, ids: Sequence[str]) -> list[ServedEvent | bool | None]:
         """Look up served events by id."""
-        return await self._node.call(self._store.recall(self.name, self.birth, ids))
+        return await self._call(self._store.recall(self.name, self.birth, ids))
 
     async def expired(self, before: float, limit: int, after: int) -> ExpiredEvents:
         """List served events that expired."""
-        return await self._node.call(self._store.expired(self.name, self.birth, before, limit, after))
+        return await self._call(self._store.expired(self.name, self.birth, before, limit, after))
 
     async def labelled(self, ids: Sequence[str]) -> None:
         """Record that the labels of these events arrived."""
-        await self._node.call(self._store.labelled(self.name, self.birth, ids))
+        await self._call(self._store.labelled(self.name, self.birth, ids))
 
     async def settle(self, upto: int) -> None:
         """Move the cursor of expired events forward."""
-        await self._node.call(self._store.settle(self.name, self.birth, upto))
+        await self._call(self._store.settle(self.name, self.birth, upto))
 
     async def reopen(self) -> None:
         """Move the cursor of expired events back to the beginning."""
-        await self._node.call(self._store.reopen(self.name, self.birth))
+        await self._call(self._store.reopen(self.name, self.birth))

@@ -255,7 +255,7 @@ class LogFollower(Generic[MachineT]):
         self.machine.replace(recovered.machine)
         self.position, self.token = recovered.position, recovered.token
         if back:
-            self.node.timings.rewound += 1
+            self.node.note_rewind(self.name)
             logger.error(
                 "%s; this node had applied records up to %d; restarting from position %d",
                 error.detail,

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakMethod
 
-from service.errors import Damaged, LearnerGone, ServiceError
+from service.errors import Damaged, LearnerGone, LearnerMissing, ServiceError
 from service.names import called
 
 __all__ = ["STOP_SECONDS", "Job", "Mailbox", "reject"]
@@ -141,7 +141,8 @@ class Mailbox:
         """Decide by the error of a job whether further jobs can run."""
         if error is self.failure:
             return
-        if isinstance(error, LearnerGone):
+        error.with_traceback(None)  # its frames would keep the replica in memory
+        if isinstance(error, (LearnerGone, LearnerMissing)):
             self.failure = error
             on_fatal = self._on_fatal()
             if on_fatal is not None:
@@ -172,7 +173,7 @@ class Mailbox:
 
     def _check_alive(self) -> None:
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)  # else it would keep the frames of all requests that it ended
 
     async def _run(self) -> None:
         while True:

@@ -9,11 +9,13 @@ import pytest
 
 from service.engine.engine import Engine
 from service.storage.memory import MemoryStore
+from service.storage.open_store import open_store
 from service.storage.store_protocol import LogHead, Store
 from tests.harness.apps import DENSE, events
 from tests.harness.fixtures import Opener
 from tests.harness.log_records import logged_data
 from tests.harness.nodes import digest, node, posted, serving
+from tests.harness.redis_server import RedisServer
 from tests.harness.waiting import eventually_async
 from tests.service.storage.test_full_stores import metrics
 
@@ -48,7 +50,9 @@ async def test_a_learner_that_vanished_is_an_error(
             await engine.residency.evict(engine.get("a"))
         await vanish(store, "a")
         if noticed != "by a check":
-            assert (await http.post(URL, json={"events": events(3)})).status_code == 404
+            reply = await http.post(URL, json={"events": events(3)})
+            assert (reply.status_code, reply.json()["code"]) == (500, "vanished")
+            assert (await http.get("/health/ready")).json()["status"] == "degraded"  # before any check
         await engine.sync.check_heads()
         assert [re.findall(r"\b(?:group|learner) \w+", str(name)) for (name,) in errors(caplog)] == [["learner a"]]
         reply = await http.get("/learners/a")
@@ -64,15 +68,88 @@ async def test_a_learner_that_vanished_is_an_error(
         assert (await http.get("/health/ready")).json()["status"] == "ok"
 
 
-async def test_a_learner_that_vanished_is_created_anew(open_again: Opener) -> None:
+@pytest.mark.parametrize("noticed", ["by a check", "by a request"])
+async def test_a_learner_that_vanished_is_created_anew_only_after_a_deletion(open_again: Opener, noticed: str) -> None:
+    """Else a client that creates its learner at each start would hide the loss."""
     store = await open_again()
     async with serving(store, follow_seconds=3600) as (http, engine):
         assert (await http.put("/learners/a", json=DENSE)).status_code == 201
         await vanish(store, "a")
-        await engine.sync.check_heads()
+        if noticed == "by a check":
+            await engine.sync.check_heads()
+        for reply in (
+            await http.post(URL, json={"events": events(3)}),
+            await http.put("/learners/a", json=DENSE),
+            await http.post(URL, json={"events": events(3)}),
+        ):
+            assert (reply.status_code, reply.json()["code"]) == (500, "vanished")
+        assert await store.heads() == {}
+        assert (await http.delete("/learners/a")).status_code == 204
+        assert (await http.get("/health/ready")).json()["status"] == "ok"
         assert (await http.put("/learners/a", json=DENSE)).status_code == 201
         assert (await http.get("/learners/a")).status_code == 200
         await engine.sync.check_heads()
+        assert (await http.get("/health/ready")).json()["status"] == "ok"
+
+
+@pytest.mark.parametrize("loss", ["FLUSHALL", "DEL of its keys", "an old dump"])
+async def test_what_redis_forgot_is_reported(
+    redis_server: RedisServer, loss: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = await open_store(redis_server.url)
+    async with serving(store, follow_seconds=3600) as (http, engine):
+        dump = {key: redis_server.command("DUMP", key) for key in redis_server.key_names()}
+        assert (await http.put("/learners/a", json=DENSE)).status_code == 201
+        await posted(http, URL, events(20))
+        if loss == "DEL of its keys":
+            redis_server.command("DEL", *(key for key in redis_server.key_names() if "{a}" in key))
+        else:
+            redis_server.flush()
+        if loss == "an old dump":  # of before the creation
+            for key, value in dump.items():
+                redis_server.command("RESTORE", key, 0, value)  # type: ignore[arg-type]
+        reply = await http.post(URL, json={"events": events(3)})
+        assert (reply.status_code, reply.json()["code"]) == (500, "vanished")
+        assert await store.heads() == {}
+        assert len(errors(caplog)) == 1
+        health = (await http.get("/health/ready")).json()
+        assert (health["status"], health["unavailable"]) == ("degraded", 1)
+        assert b'rarestream_learners{state="unavailable"} 1.0' in await metrics(engine)
+
+
+async def test_a_learner_that_is_back_is_served_again(open_again: Opener) -> None:
+    """As after a backup of the store was restored while the service runs."""
+    store = await open_again()
+    async with serving(store, follow_seconds=3600) as (http, engine):
+        assert (await http.put("/learners/a", json=DENSE)).status_code == 201
+        (head,) = (await store.heads()).values()
+        (creation,) = await store.read("a", head.birth, 0, 9)
+        await posted(http, URL, events(20))
+        await vanish(store, "a")
+        await engine.sync.check_heads()
+        assert (await http.get("/health/ready")).json()["unavailable"] == 1
+        await store.create("a", creation.token, creation.data)
+        await engine.sync.check_heads()
+        assert (await http.get("/health/ready")).json()["unavailable"] == 0
+        await posted(http, URL, events(20))
+
+
+async def test_lost_records_are_in_health_for_ten_minutes(open_again: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store goes back in time: it has an older log of the same learner."""
+    store = await open_again()
+    async with serving(store, follow_seconds=3600) as (http, engine):
+        assert (await http.put("/learners/a", json=DENSE)).status_code == 201
+        (head,) = (await store.heads()).values()
+        (creation,) = await store.read("a", head.birth, 0, 9)
+        await posted(http, URL, events(20))
+        await vanish(store, "a")
+        await store.create("a", creation.token, creation.data)
+        await posted(http, URL, events(5))
+        health = await http.get("/health/ready")
+        assert (health.status_code, health.json()["status"]) == (200, "degraded")
+        assert "lost acknowledged records of 1 log in the last ten minutes" in health.json()["detail"]
+        assert b"rarestream_log_rewound_total 1.0" in await metrics(engine)
+        monkeypatch.setattr("service.engine.node_resources._LOST_SECONDS", 0.0)
         assert (await http.get("/health/ready")).json()["status"] == "ok"
 
 
