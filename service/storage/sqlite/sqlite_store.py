@@ -34,6 +34,7 @@ from service.errors import LostRecords, StoreError, StoreFull, StoreUnavailable
 from service.names import called_in_full
 from service.storage.sqlite import served_rows as served
 from service.storage.sqlite.checkpoints import Checkpoints
+from service.storage.sqlite.file_identity import FileIdentity
 from service.storage.sqlite.group_commit import Work, Write, commit, consistent, deliver
 from service.storage.sqlite.log import (
     checked_log,
@@ -83,10 +84,16 @@ class SqliteStore:
     certain = True
 
     def __init__(
-        self, write: sqlite3.Connection, read: sqlite3.Connection, checkpoint: sqlite3.Connection, reserve: Reserve
+        self,
+        write: sqlite3.Connection,
+        read: sqlite3.Connection,
+        checkpoint: sqlite3.Connection,
+        identity: FileIdentity,
+        reserve: Reserve,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._checkpoints = Checkpoints(checkpoint)
+        self._identity = identity
         self._reserve = reserve
         self._read_connection = read
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite-reader")
@@ -104,7 +111,8 @@ class SqliteStore:
     async def open(cls, path: str | Path, busy_seconds: float = BUSY_SECONDS) -> SqliteStore:
         """Open or create the file. `StoreUnavailable` says why that failed."""
         connections = await asyncio.to_thread(connect, Path(path), busy_seconds)
-        return cls(*connections, await asyncio.to_thread(Reserve, Path(path)))
+        identity = await asyncio.to_thread(FileIdentity, Path(path))
+        return cls(*connections, identity, await asyncio.to_thread(Reserve, Path(path)))
 
     # The two threads
 
@@ -132,7 +140,11 @@ class SqliteStore:
         return await future
 
     async def _read(self, work: Work[T]) -> T:
-        return await self._loop.run_in_executor(self._reader, consistent, self._read_connection, work)
+        def run() -> T:
+            self._identity.check()
+            return consistent(self._read_connection, work)
+
+        return await self._loop.run_in_executor(self._reader, run)
 
     def _write_groups(self, connection: sqlite3.Connection) -> None:
         """Run the writer thread: commit all waiting writes as a group, until None arrives."""
@@ -152,6 +164,12 @@ class SqliteStore:
 
     def _commit(self, connection: sqlite3.Connection, group: list[Write]) -> None:
         """Commit a group; on a full disk, release the reserve for the writes that may take it."""
+        try:
+            self._identity.check()
+        except StoreUnavailable as error:
+            for write in group:
+                write.error = error
+            return
         commit(connection, self._reserve.admit(group, connection))
         refused = [write for write in group if write.reserve and isinstance(write.error, StoreFull)]
         if refused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,6 +116,29 @@ async def test_what_redis_forgot_is_reported(
         health = (await http.get("/health/ready")).json()
         assert (health["status"], health["unavailable"]) == ("degraded", 1)
         assert b'rarestream_learners{state="unavailable"} 1.0' in await metrics(engine)
+
+
+async def test_a_file_that_was_moved_away_is_in_health(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with serving(await open_store(f"sqlite:///{path}"), follow_seconds=0.05) as (http, _):
+
+        async def ready() -> bool:
+            return (await http.get("/health/ready")).status_code == 200
+
+        async def away() -> bool:
+            return not await ready()
+
+        assert (await http.put("/learners/a", json=DENSE)).status_code == 201
+        path.rename(tmp_path / "away")
+        await eventually_async(away, "health without an update")
+        health = (await http.get("/health/ready")).json()
+        assert health["status"] == "store-unavailable"
+        assert "was moved or deleted while the service runs" in health["detail"]
+        reply = await http.post(URL, json={"events": events(3)})
+        assert (reply.status_code, reply.json()["code"]) == (503, "store-unavailable")
+        (tmp_path / "away").rename(path)
+        await eventually_async(ready, "the file that is back")
+        assert (await posted(http, URL, events(3)))["applied"] == 3
 
 
 async def test_a_learner_that_is_back_is_served_again(open_again: Opener) -> None:

@@ -436,3 +436,38 @@ async def test_a_version_1_file_is_migrated(path: Path) -> None:
     finally:
         for store in stores:
             await store.close()
+
+
+# A file that goes away while it is open
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+@pytest.mark.parametrize("event", ["moved", "deleted", "replaced"])
+async def test_a_file_that_was_moved_away_is_reported_and_takes_nothing(
+    tmp_path: Path, event: str, suffix: str
+) -> None:
+    path = tmp_path / "store.db"
+    store = await SqliteStore.open(path)
+    try:
+        await filled(store, 3)
+        file, away = tmp_path / f"store.db{suffix}", tmp_path / "away"
+        file.rename(away)
+        if event == "deleted":
+            away.unlink()
+        if event == "replaced":
+            file.write_bytes(away.read_bytes())
+        what = "replaced" if event == "replaced" else "moved or deleted"
+        for call in (
+            store.append("a", BIRTH, [record(4)], 3),
+            store.head("a"),
+            store.heads(),
+            store.delete("a", BIRTH),
+        ):
+            with pytest.raises(StoreUnavailable, match=f"store.db{suffix} of the store was {what} while the service"):
+                await call
+        if event != "deleted":
+            away.rename(file)  # the same file
+            await store.append("a", BIRTH, [record(4)], 3)
+            assert await store.heads() == {"a": LogHead(BIRTH, 4)}
+    finally:
+        await store.close()
