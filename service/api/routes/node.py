@@ -189,7 +189,7 @@ def _health(engine: Engine) -> dict[str, Any]:
         details.append(
             f"learners or groups that cannot be recovered: {unavailable}. GET /v1/learners says which and why"
         )
-    if engine.node.unreachable is not None:
+    if node.unreachable is not None:
         status = "store-unavailable"
     elif not engine.ready:
         status = "starting"
@@ -202,5 +202,5 @@ def _health(engine: Engine) -> dict[str, Any]:
         "detail": "; ".join(filter(None, details)) or None,
         "learners": engine.learners,
         "unavailable": unavailable,
-        "stale_seconds": engine.node.stale_seconds,
+        "stale_seconds": node.stale_seconds,
     }
