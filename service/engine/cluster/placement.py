@@ -28,6 +28,7 @@ __all__ = ["Placement"]
 logger = logging.getLogger("rarestream.placement")
 
 ALIVE = 5.0  # times `follow_seconds`: how long a silent node counts as alive
+LEAST_ALIVE = 5.0  # seconds that it counts as alive at least: a busy machine may stop a process for some
 _SETTLING = 10.0  # times `follow_seconds` after a change: learners are still served at their old places
 _CACHED = 100_000  # names in the cache of places
 
@@ -44,7 +45,7 @@ class Placement:
         self.id = secrets.token_hex(8)
         self.keys: tuple[bytes, ...] = ()  # secrets of the nodes: the current one and the one before it
         self.addresses: tuple[str, ...] = ()  # of the live nodes
-        self._seconds = max(1.0, ALIVE * settings.follow_seconds)
+        self._seconds = max(LEAST_ALIVE, ALIVE * settings.follow_seconds)
         self._lenient_until = -math.inf  # on the monotonic clock; inf: the store does not answer
         self._places: dict[str, tuple[str, ...]] = {}
         self._settling = _SETTLING * settings.follow_seconds
@@ -102,9 +103,19 @@ class Placement:
         return True
 
     async def wait_until_gone(self, address: str) -> None:
-        """Wait until no live node has this address."""
-        while address in self.addresses:
-            await self._change.wait()
+        """Wait until no live node has this address, and none comes back within the time of a silent one.
+
+        A busy node may miss its heartbeats while it still works on a request.
+        """
+        while True:
+            while address in self.addresses:
+                await self._change.wait()
+            try:
+                async with asyncio.timeout(self._seconds):
+                    while address not in self.addresses:
+                        await self._change.wait()
+            except TimeoutError:
+                return
 
     async def leave(self) -> None:
         """Deregister this node. Raises `StoreUnavailable`."""
