@@ -200,6 +200,7 @@ class Session:
         for shell in self._shells:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(shell.pid, signal.SIGKILL)
+            shell.wait()
 
 
 def programs(folder: Path) -> Path:
