@@ -58,7 +58,7 @@ class Settings(BaseSettings):
         default="memory",
         description="when Redis acknowledges an event: memory (received), aof (on disk) or replicas:n (on n replicas)",
     )
-    host: str = Field(default="127.0.0.1", description="address to listen on")
+    host: str = Field(default="127.0.0.1", description="address to listen on; `::`: every IPv6 and IPv4 address")
     port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     keys: str | None = Field(default=None, description="file of API keys; without it requests need no key")
     insecure: bool = Field(default=False, description="allow listening beyond loopback without API keys")

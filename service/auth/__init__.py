@@ -1,5 +1,6 @@
 """Who may do what: keys, permissions, and the guard in front of every request. Start with `guard`."""
 
+from service.auth.addresses import plain_address
 from service.auth.guard import Guard
 from service.auth.keys import LIMITS, SCOPES, Key, Limits, Scope, changing, load, new_key
 from service.auth.permissions import NEEDED, UNRESTRICTED, Permissions
@@ -17,4 +18,5 @@ __all__ = [
     "changing",
     "load",
     "new_key",
+    "plain_address",
 ]

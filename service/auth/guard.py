@@ -21,7 +21,6 @@ import logging
 import os
 import re
 import secrets
-import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from service.auth.addresses import network_of, parse_address
 from service.auth.keys import BadKeys, Key, Scope, load
 from service.auth.permissions import UNRESTRICTED, Bucket, Permissions
 from service.errors import ForeignHost, ForeignOrigin, TooManyFailures, Unauthorized
@@ -218,7 +218,7 @@ class Guard:
 
     def _failed(self, client: Sequence[object] | None) -> None:
         """Count a wrong key of an address. Raises `TooManyFailures` if there were too many in a short time."""
-        address = _network(str(client[0])) if client else ""
+        address = network_of(str(client[0])) if client else ""
         bucket = self._failures.get(address)
         if bucket is None:
             bucket = self._failures[address] = Bucket(_FORGIVEN, self._clock, _BURST)
@@ -233,7 +233,7 @@ class Guard:
         """Raise `ForeignHost` if the host name is not one of this node. IP addresses are accepted."""
         host = _host_of(header)
         local = host in self._own_hosts or host.endswith(".localhost")
-        expected = not header or local or _address(host) is not None
+        expected = not header or local or parse_address(host) is not None
         if not expected and not any(re.fullmatch(translate(item), host) for item in self._hosts or ()):
             report = host[:100] or "none that can be read"
             raise ForeignHost(f"the Host is {report!r}; the setting hosts (RARESTREAM_HOSTS) lists the accepted names")
@@ -315,25 +315,8 @@ def _host_of(header: bytes) -> str:
     return text.partition(":")[0].rstrip(".")
 
 
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(text)
-    except ValueError:
-        return None
-
-
 def _loopback(address: str) -> bool:
     """Return whether only this machine can reach an IP address."""
     actual = ipaddress.ip_address(address.partition("%")[0])
     mapped = actual.ipv4_mapped if isinstance(actual, ipaddress.IPv6Address) else None
     return (mapped or actual).is_loopback
-
-
-def _network(address: str) -> str:
-    """Return what counts as one client: an IPv4 address, or an IPv6 /64."""
-    actual = _address(address)
-    if isinstance(actual, ipaddress.IPv6Address):
-        if actual.ipv4_mapped is not None:
-            return str(actual.ipv4_mapped)
-        return socket.inet_ntop(socket.AF_INET6, actual.packed[:8] + bytes(8))
-    return address

@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.api import BODY_BREAKS, BODY_ENDS
 from service.api.fast_path import InlinePath, PendingUpdate, RequestHead
+from service.auth import plain_address
 from service.errors import BadRequest, ServiceError
 from service.server.bad_request import HEAD_BYTES, breaks_off, endless, no_request, refusal, too_large
 from service.server.http_transport import FairScheduler, Flow, InlineCycle, JoiningTransport
@@ -92,6 +93,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._plain = transport
         self._joining = JoiningTransport(transport)
         self.transport = cast(asyncio.Transport, self._joining)
+        if self.client is not None:
+            self.client = (plain_address(self.client[0]), self.client[1])
         self._peer = {"client": self.client}
         self._proxied = self.client is not None and self.client[0] in self._trusted
         self._wait_for_head()
@@ -570,4 +573,5 @@ class HttpProtocol(HttpToolsProtocol):
         transport.set_protocol(websocket)
         transport.resume_reading()  # which a turn may have paused
         websocket.connection_made(transport)
+        websocket.client = self.client
         websocket.open(target, self.headers, rest, self._access)

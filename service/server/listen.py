@@ -49,10 +49,11 @@ class WrongSettings(CannotServe):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open a listening socket; port 0 takes a free port. Raises `CannotListen`."""
+    """Open a listening socket; port 0 takes a free port. `::` takes IPv4 connections, too. Raises `CannotListen`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    dual_stack = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
-        return socket.create_server((host, port), family=family, backlog=2048)
+        return socket.create_server((host, port), family=family, backlog=2048, dualstack_ipv6=dual_stack)
     except OSError as error:
         reason = error.strerror or str(error)
         if error.errno == errno.EADDRINUSE:

@@ -23,14 +23,17 @@ from tests.harness.waiting import eventually_async
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
-async def replied(app: Application, *requests: bytes) -> list[bytes]:
-    """Return what is written, write by write, to a client of HTTP that sends these requests."""
+async def replied(app: Application, *requests: bytes, peer: tuple[Any, ...] | None = None) -> list[bytes]:
+    """Return what is written, write by write, to a client of HTTP at an address that sends these requests."""
     writes: list[bytes] = []
 
     class Noting(Pipe):
         def write(self, data: Any) -> None:
             writes.append(bytes(data))
             super().write(data)
+
+        def get_extra_info(self, name: str, default: Any = None) -> Any:
+            return peer if name == "peername" else default
 
     config = Config(
         app, lifespan="off", log_config=None, http=HttpProtocol, ws="none", server_header=False, date_header=False
@@ -441,3 +444,14 @@ async def test_a_client_that_reads_slowly_is_kept(monkeypatch: pytest.MonkeyPatc
     slow.protocol._look_at_unread(left)
     assert slow.pipe.aborted.is_set()
     slow.protocol.connection_lost(None)
+
+
+async def test_the_application_sees_the_ipv4_address_of_a_client_that_a_socket_for_both_families_accepted() -> None:
+    clients: list[Any] = []
+
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
+        clients.append(scope["client"])
+        await complete_reply(b"abc")(scope, _receive, send)
+
+    await replied(app, GET, peer=("::ffff:192.0.2.1", 50_000))
+    assert clients == [("192.0.2.1", 50_000)]
