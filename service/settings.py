@@ -102,7 +102,16 @@ class Settings(BaseSettings):
         default=128 * 2**20, ge=1024, description="most bytes of request bodies in progress"
     )
     body_seconds: float = Field(
-        default=30.0, gt=0, description="seconds allowed for the headers and for the body of a request"
+        default=30.0,
+        gt=0,
+        description="seconds allowed for the headers and for the body of a request, and until a new connection is "
+        "authenticated",
+    )
+    max_handshakes: int = Field(
+        default=256,
+        ge=1,
+        description="most connections of one address that are not authenticated yet, per process; the oldest is "
+        "closed for the next",
     )
     keep_alive_seconds: int = Field(
         default=75,

@@ -32,7 +32,7 @@ from service.api.prometheus import Exposition
 from service.api.schemas import bodies
 from service.api.state import AppState
 from service.api.websocket import Sockets
-from service.auth import Guard
+from service.auth import Guard, Handshakes
 from service.engine import Engine, import_limits
 from service.errors import Invalid, ServiceError
 from service.settings import Settings
@@ -210,6 +210,7 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
         imports=Bodies(import_limits(settings)),
         closing=closing,
         forwarding=Forwarding(settings, guard, access, request_bodies, closing),
+        handshakes=Handshakes(settings),
     )
     inline, exposition = InlinePath(request_bodies, access, guard), Exposition(state)
     app.state.shared = state

@@ -207,6 +207,7 @@ _TOGETHER: dict[str, Callable[[list[float]], float]] = {
     "rarestream_workers": sum,
     "rarestream_websockets": sum,
     "rarestream_streams": sum,
+    "rarestream_handshakes": sum,
     "rarestream_webhook_waiting": sum,
     "rarestream_body_bytes": sum,
     "rarestream_body_limit_bytes": sum,
@@ -304,6 +305,14 @@ def _node(state: AppState) -> Iterator[Metric]:
     yield _gauge("rarestream_store_clock_offset_seconds", ahead, check.store_offset)
     yield _gauge("rarestream_websockets", "Websockets that are open.", len(state.websockets))
     yield _gauge("rarestream_streams", "Open streams of live metrics.", state.streams)
+    handshakes = state.handshakes
+    yield _gauge("rarestream_handshakes", "Connections that are not authenticated yet.", len(handshakes))
+    closed = CounterMetricFamily(
+        "rarestream_connections_closed", "Connections closed for want of room or time.", labels=["reason"]
+    )
+    for reason, count in handshakes.closed.items():
+        closed.add_metric([reason], count)
+    yield closed
     webhook = engine.node.webhook
     posts = CounterMetricFamily("rarestream_webhook_alarms", "Alarms for the webhook.", labels=["outcome"])
     posts.add_metric(["delivered"], webhook.deliveries)

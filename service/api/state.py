@@ -11,7 +11,7 @@ from starlette.types import Scope
 from service.api.body import Bodies
 from service.api.forwarding import Forwarding
 from service.api.overview import Overview
-from service.auth import Guard
+from service.auth import Guard, Handshakes
 from service.engine import Engine
 from service.settings import Settings
 from service.telemetry import Access
@@ -37,6 +37,7 @@ class AppState:
     imports: Bodies  # bodies of `/import`, which may be larger
     closing: asyncio.Event  # set once the server shuts down
     forwarding: Forwarding
+    handshakes: Handshakes
     overview: Overview = field(default_factory=Overview)
     websockets: set[OpenWebsocket] = field(default_factory=set)
     streams: int = 0  # open streams of server-sent events

@@ -2,15 +2,19 @@
 
 from service.auth.addresses import plain_address
 from service.auth.guard import Guard
+from service.auth.handshakes import GRACE, Handshake, Handshakes
 from service.auth.keys import LIMITS, SCOPES, Key, Limits, Scope, changing, load, new_key
 from service.auth.permissions import NEEDED, UNRESTRICTED, Permissions
 
 __all__ = [
+    "GRACE",
     "LIMITS",
     "NEEDED",
     "SCOPES",
     "UNRESTRICTED",
     "Guard",
+    "Handshake",
+    "Handshakes",
     "Key",
     "Limits",
     "Permissions",

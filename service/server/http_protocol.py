@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Container
 from typing import Any, cast
 
@@ -20,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.api import BODY_BREAKS, BODY_ENDS
 from service.api.fast_path import InlinePath, PendingUpdate, RequestHead
-from service.auth import plain_address
+from service.auth import Handshake, plain_address
 from service.errors import BadRequest, ServiceError
 from service.server.bad_request import HEAD_BYTES, breaks_off, endless, no_request, refusal, too_large
 from service.server.http_transport import FairScheduler, Flow, InlineCycle, JoiningTransport
@@ -45,9 +46,10 @@ class HttpProtocol(HttpToolsProtocol):
     Replies go out in the order of their requests.
     """
 
-    def __init__(self, config: Config, *args: Any, **kwargs: Any) -> None:
-        """Take the arguments of uvicorn's protocol."""
+    def __init__(self, config: Config, *args: Any, handshake: Handshake | None = None, **kwargs: Any) -> None:
+        """Take the arguments of uvicorn's protocol; `handshake`: None if it has no deadline."""
         super().__init__(config, *args, **kwargs)
+        self._handshake = handshake  # None once the client is authenticated
         app: Any = config.loaded_app
         self._trusted: Container[str] = ()  # proxies whose headers name the client
         if isinstance(app, ProxyHeadersMiddleware):
@@ -64,6 +66,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._declined = False  # the inline path has declined the request
         self._last: RequestHead | None = None  # of the last request in this read that was answered inline
         self._answered_at = 0.0  # time of the last inline reply, by the loop's clock
+        self._active_at = self.loop.time()  # time of the accept, or of the last reply of ASGI
         self._in_head = False  # a part of the next head has arrived
         self._head_bytes = 0  # of the head or of chunk framing so far
         self._waits_since: float | None = None  # start of waiting for a head or an inline body; None: busy
@@ -96,6 +99,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self.client is not None:
             self.client = (plain_address(self.client[0]), self.client[1])
         self._peer = {"client": self.client}
+        if self._handshake is not None:
+            self._handshake.connection = self
         self._proxied = self.client is not None and self.client[0] in self._trusted
         self._wait_for_head()
 
@@ -105,6 +110,7 @@ class HttpProtocol(HttpToolsProtocol):
             if timer is not None:
                 timer.cancel()
         self._unparsed = None
+        self._finish_handshake()
         if self._parsed_head is not None:  # in its body: that is counted, and told
             self._to_application()
         super().connection_lost(exc)
@@ -348,6 +354,46 @@ class HttpProtocol(HttpToolsProtocol):
         if body:
             super().on_body(body)
 
+    # The handshake
+
+    @property
+    def authenticated(self) -> bool:
+        """Tell whether a request came with a key or, if none is needed, was complete."""
+        if self._handshake is None:
+            return True
+        if not self._handshake.keyed:
+            return self._requests > 0
+        scope: Any = getattr(self.cycle, "scope", None)
+        return self._parsed_head is not None or (scope is not None and "key" in scope["state"])
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._plain.abort()
+
+    @property
+    def receiving(self) -> bool:
+        """Tell whether a part of a request has arrived, or none yet."""
+        return not (self._between and self._requests)
+
+    def expire_handshake(self) -> None:
+        """Close the connection, after the reply to a request that is being answered."""
+        if self.cycle is not None and not self._replied():
+            self.cycle.keep_alive = False
+        elif self.receiving:
+            self._close()
+        elif not self._over:
+            self._end_idle()
+
+    def _finish_handshake(self) -> None:
+        if self._handshake is not None:
+            self._handshake.finish()
+            self._handshake = None
+
+    @property
+    def idle_since(self) -> float:
+        """The loop's time of the accept or the last reply; infinite while a request arrives or is being answered."""
+        return max(self._active_at, self._answered_at) if self._between and self._replied() else math.inf
+
     # Heads that do not come
 
     def _mind_head(self) -> None:
@@ -490,6 +536,8 @@ class HttpProtocol(HttpToolsProtocol):
         outcome = self._inline.answer(head, body, self._peer)
         if outcome is None:
             return False
+        if self._handshake is not None:
+            self._finish_handshake()
         if isinstance(outcome, PendingUpdate):
             self._wait_for(outcome)
             return True
@@ -553,6 +601,9 @@ class HttpProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Finish a reply of ASGI; flush the head of a reply without a body."""
         self._joining.release()
+        self._active_at = self.loop.time()
+        if self._handshake is not None and self.authenticated:
+            self._finish_handshake()
         super().on_response_complete()
         self._refuse_in_turn()
         if self.transport.is_closing():
@@ -574,4 +625,7 @@ class HttpProtocol(HttpToolsProtocol):
         transport.resume_reading()  # which a turn may have paused
         websocket.connection_made(transport)
         websocket.client = self.client
+        if self._handshake is not None:
+            websocket.handshake, self._handshake.connection = self._handshake, websocket
+            self._handshake = None
         websocket.open(target, self.headers, rest, self._access)

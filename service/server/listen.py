@@ -18,6 +18,7 @@ from service.exits import CommandFailed, ExitStatus
 from service.settings import Settings
 
 __all__ = [
+    "NOBODY",
     "CannotListen",
     "CannotServe",
     "WrongSettings",
@@ -31,6 +32,7 @@ __all__ = [
 
 logger = logging.getLogger("rarestream.server")
 
+NOBODY = 2**62  # connections of a process that accepts none, as the other processes of the port see it
 _IMPORTED = time.monotonic()
 
 

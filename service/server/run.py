@@ -16,15 +16,17 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 
 import uvicorn
 
 from service.api import Application, create_app
+from service.auth import Handshake
 from service.engine import BACKGROUND
 from service.errors import ServiceError, WrongStore
 from service.exits import CommandFailed, WrongUsage
+from service.server.acceptor import Acceptor
 from service.server.http_protocol import HttpProtocol
 from service.server.listen import CannotServe, WrongSettings, announce, listen, url_of, warn
 from service.server.ws_protocol import WebSocketProtocol
@@ -137,6 +139,9 @@ class Server(uvicorn.Server):
             listener.close()
             raise
         self._running = AsyncExitStack()  # the app between its start and its end
+        self._counts: MutableSequence[int] | memoryview = [0]  # connections of each process behind the port
+        self._place = 0  # of this one
+        self._acceptor: Acceptor | None = None
         self._listener = listener
         self._lines = lines
         self._ready = ready
@@ -179,12 +184,34 @@ class Server(uvicorn.Server):
 
     async def _open(self, sockets: list[socket.socket] | None) -> None:
         """Accept connections, once the app has started."""
-        await super().startup(sockets)
+        await super().startup([])
+        assert sockets is not None
+        (listener,) = sockets
+        self._acceptor = Acceptor(
+            listener,
+            self.server_state.connections,
+            self._protocol,
+            self._app.state.handshakes,
+            self._counts,
+            self._place,
+            self.config.ssl,
+        )
+
+    def _protocol(self, handshake: Handshake) -> asyncio.Protocol:
+        """Return the protocol of a new connection."""
+        return HttpProtocol(self.config, self.server_state, self.lifespan.state, handshake=handshake)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Mind the deadlines of handshakes and publish the number of connections, ten times a second."""
+        self._app.state.handshakes.expire()
+        if self._acceptor is not None:
+            self._acceptor.count()
+        return await super().on_tick(counter)
 
     def _close(self, sockets: list[socket.socket] | None) -> None:
         """Accept no more connections."""
-        for server in self.servers:
-            server.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
         for listener in sockets or []:
             listener.close()
 

@@ -34,16 +34,15 @@ from pathlib import Path
 from typing import Any
 
 from service.exits import ExitStatus
-from service.server.listen import CannotServe, WrongSettings, announce, listen, url_of, warn
+from service.server.listen import NOBODY, CannotServe, WrongSettings, announce, listen, url_of, warn
 from service.server.worker_process import Start, WorkerProcess, show_stacks
 from service.settings import Settings
 from service.telemetry import LineWriter, Stream, configure
 
-__all__ = ["NOBODY", "Supervisor", "connection_counts", "one_at_a_time", "supervise"]
+__all__ = ["Supervisor", "connection_counts", "one_at_a_time", "supervise"]
 
 logger = logging.getLogger("rarestream.workers")
 
-NOBODY = 2**62  # connections of a process that accepts none, as the others see it
 _SETTLED = 10.0  # seconds of service after which an exit does not count with the one before
 _MOST = 5  # exits in a row after which a worker is restarted
 _FIRST, _LONGEST = 0.1, 10.0  # seconds of back-off: after the first exit, and at most

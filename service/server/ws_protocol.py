@@ -27,6 +27,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from service.api.websocket import EXTENSION, Message, Transport
+from service.auth import Handshake
 from service.errors import BadRequest, ServiceError, Stopping
 from service.telemetry import Access
 from service.wire import PROBLEM, headers_of, heading_of, request_id
@@ -38,7 +39,7 @@ __all__ = ["WebSocketProtocol"]
 _MESSAGE = "rarestream.receive"  # type of our events in the queue; all others are ASGI's
 
 
-class _Handshake(ServerProtocol):
+class _ServerSide(ServerProtocol):
     """The library's side of a connection, whose own refusals are problem documents; it would send plain text."""
 
     access: Access | None = None
@@ -64,11 +65,12 @@ class _Handshake(ServerProtocol):
 class WebSocketProtocol(WebSocketsSansIOProtocol):
     """One connection, which is aborted if the peer does not read what was written before a close."""
 
-    conn: _Handshake
+    conn: _ServerSide
+    handshake: Handshake | None = None  # None once it is complete, or if it has no deadline
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.conn = _Handshake(max_size=self.config.ws_max_size, logger=self.conn.logger)
+        self.conn = _ServerSide(max_size=self.config.ws_max_size, logger=self.conn.logger)
         self._headers: list[tuple[bytes, bytes]] = []  # of the handshake
         self._target = ""  # of the handshake, with its query
         self._in_step = True  # the library has parsed whole frames, except for
@@ -251,6 +253,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         await super().send(message)
         if self.close_sent and self.initial_response is not None:
             self.handshake_complete = True  # uvicorn does not set it, and would log a fault
+        if self.handshake is not None and self.handshake_complete:
+            self._finish_handshake()
 
     async def write_messages(self, messages: Sequence[bytes], binary: bool) -> None:
         """Send messages in one write, once the peer has read enough of the earlier ones.
@@ -272,6 +276,30 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
                 parts.append(_LONGEST(opcode, 127, size))
             parts.append(message)
         self.transport.write(b"".join(parts))
+
+    # The handshake
+
+    @property
+    def authenticated(self) -> bool:
+        """Tell whether the handshake is complete, for which a key was needed if keys are."""
+        return self.handshake_complete
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self.transport.abort()
+
+    expire_handshake = abort
+    receiving = True
+
+    def _finish_handshake(self) -> None:
+        if self.handshake is not None:
+            self.handshake.finish()
+            self.handshake = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the handshake, too."""
+        self._finish_handshake()
+        super().connection_lost(exc)
 
     # The end
 

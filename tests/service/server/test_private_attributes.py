@@ -54,13 +54,13 @@ HTTP = """
 """
 FLOW = "read_paused resume_reading"
 WEBSOCKET = """
-    client close_sent close_timeout config conn curr_msg_data_type data_received disconnected frames handle_bytes
-    handle_connect handle_cont handle_events handle_parser_exception handle_text handshake_complete initial_response
-    keepalive_timeout loop on_task_complete queue read_paused receive response scope send send_receive_event_to_app
-    shutdown transport writable
+    client close_sent close_timeout config conn connection_lost curr_msg_data_type data_received disconnected frames
+    handle_bytes handle_connect handle_cont handle_events handle_parser_exception handle_text handshake_complete
+    initial_response keepalive_timeout loop on_task_complete queue read_paused receive response scope send
+    send_receive_event_to_app shutdown transport writable
 """
-SERVER = "capture_signals force_exit run server_state shutdown startup"
-WORKER = "config on_tick server_state should_exit startup"
+SERVER = "capture_signals config force_exit on_tick run server_state shutdown startup"
+WORKER = "should_exit startup"
 STREAM = "close protocol send socket"
 CACHE = "_impl _load_overload _save_overload cache_path"
 
@@ -191,7 +191,6 @@ def test_uvicorn_behaves_as_our_protocols_expect() -> None:
     assert list(inspect.signature(HttpToolsProtocol).parameters)[:1] == ["config"]
     assert config().loaded_app.__class__ is ProxyHeadersMiddleware
     assert State.OPEN in State
-    assert "self.servers" in inspect.getsource(uvicorn.Server.startup)
     assert "self.lifespan" in inspect.getsource(uvicorn.Server._serve)
 
 
