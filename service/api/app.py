@@ -185,7 +185,7 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
         state.start(engine)
         inline.engine = None if engine.placement.spread else engine  # otherwise another node may host the learner
         await engine.start()
-        watching = asyncio.create_task(guard.watch(), name="watch the keys file")
+        watching = engine.node.background.keep("watch the keys file", guard.watch)
         yield
         inline.engine = None
         watching.cancel()

@@ -313,6 +313,10 @@ def _node(state: AppState) -> Iterator[Metric]:
     for reason, count in handshakes.closed.items():
         closed.add_metric([reason], count)
     yield closed
+    errors = CounterMetricFamily("rarestream_task_errors", "Background tasks ended by an error.", labels=["task"])
+    for task, count in engine.node.background.errors.items():
+        errors.add_metric([task], count)
+    yield errors
     webhook = engine.node.webhook
     posts = CounterMetricFamily("rarestream_webhook_alarms", "Alarms for the webhook.", labels=["outcome"])
     posts.add_metric(["delivered"], webhook.deliveries)

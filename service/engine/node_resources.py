@@ -47,7 +47,7 @@ from service.storage import (
     checked,
     damaged,
 )
-from service.telemetry import NodeTimings
+from service.telemetry import BackgroundTasks, NodeTimings
 from service.wire.kernels import load_kernels
 
 __all__ = ["BACKGROUND", "Node", "loss_of"]
@@ -92,8 +92,11 @@ class Node:
         self.store = store
         self.settings = settings
         self.id = uuid.uuid4().bytes  # of this process, until it ends
-        self.notifier = Notifier(store, self.id)
-        self.webhook = Webhook(settings.webhook, settings.webhook_secret, settings.webhook_format)
+        self.background = BackgroundTasks()
+        self.notifier = Notifier(store, self.id, self.background)
+        self.webhook = Webhook(
+            settings.webhook, settings.webhook_secret, settings.webhook_format, background=self.background
+        )
         self.timings = NodeTimings(OPERATIONS)
         self.clock_check = ClockCheck()
         self.trusted_snapshots = TrustedSnapshots(settings.max_learners)

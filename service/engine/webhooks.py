@@ -21,6 +21,7 @@ from typing import Any, Literal
 import httpx
 import msgspec
 
+from service.telemetry import BackgroundTasks
 from service.text import counted
 
 __all__ = ["Webhook", "WebhookFormat"]
@@ -34,20 +35,37 @@ _REFUSALS = 4  # retries of a request that the receiver refuses
 _LATER = (408, 425, 429)  # statuses of the client's errors that are no refusals
 _WAITING = 1000  # alarms in the queue; further ones are only logged
 _SECONDS = 10.0  # time-out of one attempt
+_UNUSABLE = (
+    "RARESTREAM_WEBHOOK is set, but the network's settings in the environment cannot be used ({error}): correct "
+    "NO_PROXY, HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE or SSL_CERT_DIR; IPv6 addresses in NO_PROXY have no "
+    "brackets"
+)
 
 
 class Webhook:
     """Sends alarms to one address, in order, in the background."""
 
-    def __init__(self, url: str | None, secret: str | None = None, form: WebhookFormat = "json") -> None:
-        """`url`: None only logs the alarms. `secret`: None signs nothing."""
+    def __init__(
+        self,
+        url: str | None,
+        secret: str | None = None,
+        form: WebhookFormat = "json",
+        background: BackgroundTasks | None = None,
+    ) -> None:
+        """`url`: None only logs the alarms. `secret`: None signs nothing.
+
+        Raises `ValueError` if the environment's settings of the network, such as NO_PROXY, prevent any post.
+        """
+        self._background = background or BackgroundTasks()
+        if url is not None:
+            _client()  # tried now, because the first alarm may be days away
         self._url = url
         self._secret = secret
         self._form = form
         self.deliveries = 0
         self.losses = 0  # given up, or left out because the queue was full
         self._alarms: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_WAITING)
-        self._sending = False
+        self._current: dict[str, Any] | None = None  # the alarm that is being sent
         self._task: asyncio.Task[None] | None = None
 
     def send(self, learner: str, alarm: dict[str, Any]) -> None:
@@ -63,12 +81,12 @@ class Webhook:
             logger.error("an alarm of %s is not sent: the queue of %d alarms is full", learner, _WAITING)
             return
         if self._task is None:
-            self._task = asyncio.create_task(self._send_all(), name="webhook")
+            self._task = self._background.keep("post alarms", self._send_all)
 
     @property
     def waiting(self) -> int:
         """Alarms that are not delivered yet, the one that is being sent included."""
-        return self._alarms.qsize() + self._sending
+        return self._alarms.qsize() + (self._current is not None)
 
     async def close(self) -> None:
         """Send no more."""
@@ -79,12 +97,12 @@ class Webhook:
             await asyncio.wait([self._task])
 
     async def _send_all(self) -> None:
-        async with httpx.AsyncClient(timeout=_SECONDS) as client:
+        async with _client() as client:
             while True:
-                alarm = await self._alarms.get()
-                self._sending = True
-                await self._send(client, alarm)
-                self._sending = False
+                if self._current is None:  # else the task ended by an error, and has started again
+                    self._current = await self._alarms.get()
+                await self._send(client, self._current)
+                self._current = None
 
     async def _send(self, client: httpx.AsyncClient, alarm: dict[str, Any]) -> None:
         assert self._url is not None
@@ -118,6 +136,14 @@ class Webhook:
             mac = hmac.new(self._secret.encode(), f"{moment}.".encode() + body, hashlib.sha256)
             headers |= {"x-rarestream-timestamp": moment, "x-rarestream-signature": f"v1={mac.hexdigest()}"}
         return headers
+
+
+def _client() -> httpx.AsyncClient:
+    """Return the client that posts. Raises `ValueError` if the settings in the environment cannot be used."""
+    try:
+        return httpx.AsyncClient(timeout=_SECONDS)
+    except (httpx.InvalidURL, ValueError, ImportError, OSError) as error:
+        raise ValueError(_UNUSABLE.format(error=f"{type(error).__name__}: {error}")) from None
 
 
 def _sentence(alarm: dict[str, Any]) -> str:

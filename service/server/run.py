@@ -165,7 +165,8 @@ class Server(uvicorn.Server):
         except ValueError as error:  # a malformed store URL
             raise WrongUsage(f"the service cannot start: {error}") from error
         await self._open(sockets)
-        self._announcing = asyncio.create_task(self._announce(), name="announce when ready")
+        announcing = asyncio.create_task(self._announce(), name="announce when ready")
+        self._announcing = self._app.state.engine.node.background.watch(announcing, "announce that it is ready")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish the open requests, then end the app: last snapshots, the store closed."""

@@ -24,7 +24,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from service.telemetry import LineWriter
+from service.telemetry import BackgroundTasks, LineWriter
 
 __all__ = ["HEARTBEAT_EVERY", "Heartbeat", "Start", "WorkerProcess", "show_stacks"]
 
@@ -115,7 +115,7 @@ class WorkerProcess:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(channel, self._receive)
         self._loop.add_reader(stacks, self._gather)
-        self._watching = asyncio.create_task(self._watch(), name=f"watch worker {number}")
+        self._watching = BackgroundTasks().keep(f"watch worker {number}", self._watch)
 
     @classmethod
     async def started(

@@ -178,8 +178,8 @@ def _health(engine: Engine) -> dict[str, Any]:
     status = "ok"
     unavailable = len(engine.registry.unavailable)
     node = engine.node
-    rewinds, wrong_clock = node.rewinds, node.clock_check.problem
-    details = [node.unreachable, node.full, node.store.fault, node.store.caution, wrong_clock]
+    rewinds, wrong_clock, trouble = node.rewinds, node.clock_check.problem, node.background.trouble
+    details = [node.unreachable, node.full, node.store.fault, node.store.caution, wrong_clock, trouble]
     if rewinds:
         details.append(
             f"the store lost acknowledged records of {counted(rewinds, 'log')} in the last ten minutes. "
@@ -195,7 +195,7 @@ def _health(engine: Engine) -> dict[str, Any]:
         status = "starting"
     elif node.full is not None:
         status = "store-full"
-    elif unavailable or rewinds or wrong_clock or node.store.fault is not None:
+    elif unavailable or rewinds or wrong_clock or trouble or node.store.fault is not None:
         status = "degraded"
     return {
         "status": status,

@@ -90,7 +90,8 @@ class Connection:
             self._access.websocket(self._scope, self._name, began, closed=refusal[0])
             return
         self._state.websockets.add(self)
-        watch = asyncio.create_task(self._watch(), name="watch over a websocket")
+        watching = asyncio.create_task(self._watch(), name="watch over a websocket")
+        watch = self._state.engine.node.background.watch(watching, "watch websockets")
         try:
             hello = {"type": "hello", "credit": self._credit, "max_bytes": self._settings.ws_message_bytes}
             await self._written(self._write([msgspec.json.encode(hello)], False))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from service.errors import StoreError
 from service.storage import LogNotice, SnapshotInfo, Store
+from service.telemetry import BackgroundTasks
 
 __all__ = ["Notifier"]
 
@@ -23,8 +24,9 @@ _PAUSE = 0.02  # seconds between two announcements of a node, and between two po
 class Notifier:
     """The notifier of one node."""
 
-    def __init__(self, store: Store, node: bytes) -> None:
+    def __init__(self, store: Store, node: bytes, background: BackgroundTasks) -> None:
         """`node`: the sender of announcements in the store."""
+        self._background = background
         self._store = store
         self._node = node
         self._moves: dict[str, LogNotice] = {}  # not announced yet
@@ -40,7 +42,8 @@ class Notifier:
         before = self._moves.get(log)
         self._moves[log] = move if before is None else move.merge(before)
         if self._publishing is None:
-            self._publishing = asyncio.create_task(self._publish_all(), name="notify")
+            publishing = asyncio.create_task(self._publish_all(), name="notify")
+            self._publishing = self._background.watch(publishing, "announce records")
 
     async def subscribe(self, callback: Callable[[dict[str, LogNotice] | None], None], seconds: float) -> None:
         """Call back with the announcements of other nodes, by log, until cancelled; None: any log may have moved.

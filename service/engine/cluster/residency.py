@@ -114,7 +114,8 @@ class Residency:
         """Start a round of evictions if it is necessary."""
         over = self._over > 0 or any(self._foreign())
         if over and (self.eviction is None or self.eviction.done()):
-            self.eviction = asyncio.create_task(self._evict_round(), name="rest")
+            round_ = asyncio.create_task(self._evict_round(), name="rest")
+            self.eviction = self._registry.node.background.watch(round_, "evict learners")
             self.eviction.add_done_callback(self._notify)
 
     def _foreign(self) -> Iterator[LearnerReplica]:

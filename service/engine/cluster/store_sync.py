@@ -57,20 +57,13 @@ class StoreSync:
         except StoreUnavailable as error:
             logger.warning("waiting for the store: %s", error.detail)
             self._next_warning = time.monotonic() + _WARN_SECONDS
-        self.task = asyncio.create_task(self._follow_and_listen(), name="follow")
-        self.task.add_done_callback(self._ended)
+        self.task = self._node.background.keep("follow the store", self._follow_and_listen)
 
     async def stop(self) -> None:
         """Stop following."""
         if self.task is not None:
             self.task.cancel()
             await asyncio.wait([self.task])
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:  # a bug: the node serves its learners, but reports that it is not ready
-            logger.critical("synchronisation with other nodes stopped", exc_info=error)
-            self._registry.ready = False
 
     async def _follow_and_listen(self) -> None:
         """Subscribe to announcements, and check all heads now and then."""

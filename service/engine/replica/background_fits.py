@@ -138,7 +138,8 @@ class BackgroundFits:
             node.in_background(lambda: self._run(fitting), urgent=urgent), name=f"fit of {self._log.name}"
         )
         self._task.add_done_callback(self._handle_end)
-        self._renewal = asyncio.create_task(self._renew(self._task), name=f"lease of {self._log.name}")
+        renewal = asyncio.create_task(self._renew(self._task), name=f"lease of {self._log.name}")
+        self._renewal = node.background.watch(renewal, "renew leases")
         if urgent:
             abandon = asyncio.ensure_future(self._mailbox.abandon.wait())
             await asyncio.wait([self._task, abandon], return_when=asyncio.FIRST_COMPLETED)

@@ -178,7 +178,8 @@ class Snapshots:
             except ServiceError as error:
                 self._note_failure(error)
 
-        self._saving = asyncio.create_task(write(), name=f"snapshot of {self._log.name}")
+        saving = asyncio.create_task(write(), name=f"snapshot of {self._log.name}")
+        self._saving = self._log.node.background.watch(saving, "save snapshots")
 
     async def _look(self) -> None:
         """See how far the snapshots of another node are, in case this one has not heard of them."""

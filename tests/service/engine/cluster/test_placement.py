@@ -104,7 +104,7 @@ async def test_a_node_that_comes_back_was_not_gone(placed: Placed, monkeypatch: 
     local, remote = [await placed(f"http://10.0.0.{i}:8000", 1, 60.0) for i in range(2)]
     await remote.update_membership()
     await local.update_membership()
-    gone = asyncio.create_task(local.wait_until_gone(remote.address))
+    departure = asyncio.create_task(local.wait_until_gone(remote.address))
     for _ in range(2):  # too busy for a heartbeat, then back in time
         await remote.leave()
         assert await local.update_membership()
@@ -112,11 +112,11 @@ async def test_a_node_that_comes_back_was_not_gone(placed: Placed, monkeypatch: 
         await remote.update_membership()
         assert await local.update_membership()
         await asyncio.sleep(0)
-        assert not gone.done()
+        assert not departure.done()
     monkeypatch.setattr(local, "_seconds", 0.0)
     await remote.leave()
     assert await local.update_membership()
-    await gone
+    await departure
 
 
 async def test_nodes_share_a_key_and_restore_it_to_the_store(placed: Placed, redis_server: RedisServer) -> None:
