@@ -151,22 +151,6 @@ async def test_a_learner_just_created_on_another_node_is_found_immediately(store
         assert all(isinstance(failure, UnknownLearner) for failure in failures)
 
 
-async def test_concurrent_lookups_of_unknown_learners_share_a_store_query(monkeypatch):
-    async with engine(MemoryStore(), follow_seconds=60) as node:
-        looks = 0
-        heads = node.node.store.heads
-
-        async def counted():
-            nonlocal looks
-            looks += 1
-            return await heads()
-
-        monkeypatch.setattr(node.node.store, "heads", counted)
-        failures = await asyncio.gather(*(node.load(f"no-{n}") for n in range(500)), return_exceptions=True)
-        assert all(isinstance(failure, UnknownLearner) for failure in failures)
-        assert looks == 1
-
-
 async def test_a_node_behind_a_trimmed_log_resumes_from_the_snapshot(store):
     async with engine(store, follow_seconds=60) as behind, engine(store, follow_seconds=60, snapshots_kept=1) as ahead:
         late, _ = await behind.create("a", Config.of(DENSE))

@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.api.fast_path import inline
 from service.api.fast_path.inline import InlinePath
@@ -67,13 +66,6 @@ def test_an_inline_reply_equals_that_over_asgi(shared: Service, body: bytes, hea
             assert reply.header("x-request-id") == "mine"
     local = {reply.header("x-request-id") for reply in (*replies, closed)}
     assert len(local) == (1 if "x_request_id" in headers else 3)
-
-
-def test_a_server_without_our_protocol_gives_the_same_replies(shared: Service) -> None:
-    with served(uvicorn={"http": HttpToolsProtocol}) as service:
-        with service.over_asgi(1):
-            reply = service.ask(request())
-        assert (reply.status, reply.body) == (200, shared.ask(request()).body)
 
 
 @pytest.mark.parametrize(
