@@ -71,6 +71,7 @@ class _Hello(msgspec.Struct, tag_field="type", tag="hello"):
 
 class _AnswerHead(msgspec.Struct):
     seq: int
+    parts: int = 0  # messages that follow and are the reply together; 0: this is the reply
     code: str | None = None  # of an error
     status: Any = None
 
@@ -85,6 +86,8 @@ class StreamSession:
         self._max_bytes = 0
         self._next = 0
         self._unanswered: dict[int, PendingReply[Any]] = {}
+        self._parts: list[bytes] = []  # of a reply that is not complete
+        self._missing = 0  # parts of it
         self._failed: list[PendingReply[Any]] = []  # refused; the caller has not seen it
         self.error: StreamBroken | None = None
 
@@ -136,11 +139,23 @@ class StreamSession:
         return message, pending
 
     def receive(self, message: str | bytes) -> None:
-        """Settle the request that a message answers. Raises `OutcomeUnknown` if it is no answer."""
+        """Settle the request that a message answers, or take a part of a large answer.
+
+        Raises `OutcomeUnknown` if it is no answer.
+        """
         try:
             if not isinstance(message, bytes):
                 raise ValueError("text instead of MessagePack")
+            if self._missing:
+                self._parts.append(message)
+                self._missing -= 1
+                if self._missing:
+                    return
+                message, self._parts = b"".join(self._parts), []
             head = msgspec.msgpack.decode(message, type=_AnswerHead)
+            if head.parts:
+                self._missing = head.parts
+                return
             if head.code is not None and not isinstance(head.status, int):
                 raise ValueError("an error without its status")
             pending = self._unanswered.pop(head.seq)

@@ -79,6 +79,28 @@ def test_in_flight_requests_stay_within_window_and_credit(window: int, credit: i
     assert stream.free
 
 
+def test_a_large_answer_comes_in_parts() -> None:
+    stream = session()
+    _, first = stream.predict(X[:1], None, None, None)
+    _, second = stream.predict(X[:1], None, None, None)
+    reply = scored(0, 0.5)
+    for message in (msgspec.msgpack.encode({"seq": 0, "parts": 3}), reply[:10], reply[10:20]):
+        stream.receive(message)
+        assert not first.answered
+    stream.receive(reply[20:])
+    stream.receive(scored(1))
+    assert first.take().scores[0] == 0.5
+    assert second.answered
+
+
+def test_text_among_the_parts_of_an_answer_is_refused() -> None:
+    stream = session()
+    stream.predict(X[:1], None, None, None)
+    stream.receive(msgspec.msgpack.encode({"seq": 0, "parts": 2}))
+    with pytest.raises(OutcomeUnknown):
+        stream.receive("text")
+
+
 def test_each_message_contains_the_body_and_its_head() -> None:
     stream = session()
     message, _ = stream.update(EventBatch(X[:2], Y[:2], ["a", "b"]), ("file", 5))

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from learners import ABSENT, Problem
 from service.api.state import AppState
 from service.api.websocket.learner_queue import LearnerQueue
-from service.api.websocket.messages import BINARY, MessageBatch, count_new_seqs, read
+from service.api.websocket.messages import BINARY, MAX_PART, MessageBatch, count_new_seqs, read
 from service.api.websocket.transport import EXTENSION, Transport
 from service.auth import NEEDED, Permissions
 from service.engine.replica import LearnerReplica
@@ -74,6 +74,7 @@ class Connection:
         self._refused = 0  # messages answered with an error
         self._leaving = False  # no more messages are accepted
         self._over = False  # nothing more is sent
+        self._writing = asyncio.Lock()  # for servers without `Transport`
         self._sending = 0  # writes in progress, which wait for the client to read
         self._writes = 0  # completed
         self._failing: asyncio.Task[None] | None = None
@@ -274,6 +275,8 @@ class Connection:
 
     async def reply(self, batch: MessageBatch, replies: Sequence[bytes], status: int = 200) -> None:
         """Send the replies to the messages of a batch, in order."""
+        if max(map(len, replies), default=0) > MAX_PART:
+            replies = batch.form.split_replies(batch.seqs, replies)
         if not self._over:
             await self._written(self._write(replies, batch.form is BINARY))
         self._unanswered -= len(batch)
@@ -326,11 +329,12 @@ class Connection:
             self._writes += 1
 
     async def _write_each(self, messages: Sequence[bytes], binary: bool) -> None:
-        """Write like `Transport.write`, for servers without it."""
-        for message in messages:
-            if not self._over:
-                content = {"bytes": message} if binary else {"text": message.decode()}
-                await self._send({"type": "websocket.send", **content})
+        """Write like `Transport.write`, for servers without it: no other message goes between these."""
+        async with self._writing:
+            for message in messages:
+                if not self._over:
+                    content = {"bytes": message} if binary else {"text": message.decode()}
+                    await self._send({"type": "websocket.send", **content})
 
     async def _watch(self) -> None:
         """Drop a client if no write has completed for long. Servers without `Transport` have their own means."""

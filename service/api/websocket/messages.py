@@ -47,7 +47,19 @@ from service.wire.kernels import (
     heads,
 )
 
-__all__ = ["BINARY", "MAX_SEQ", "TEXT", "MessageBatch", "MessageForm", "count_new_seqs", "join_body", "read"]
+__all__ = [
+    "BINARY",
+    "MAX_PART",
+    "MAX_SEQ",
+    "TEXT",
+    "MessageBatch",
+    "MessageForm",
+    "count_new_seqs",
+    "join_body",
+    "read",
+]
+
+MAX_PART = 2**19  # bytes of a message to the client; many close the connection at one of over 1 MiB
 
 _HEAD = ("seq", "op", "learner", "explain", "at_least")
 _OF_PREDICT = {"explain": (MAX_FEATURES, str(MAX_FEATURES)), "at_least": (MAX_POSITION, "2^53")}  # largest values
@@ -110,6 +122,28 @@ class MessageForm:
     def encode_reply(self, seq: int | None, reply: bytes) -> bytes:
         """Encode a reply of the coding as a message. In binary `status` is a column of the reply itself."""
         return self._merge(self.encode({"seq": seq} if self is BINARY else {"seq": seq, "status": 200}), reply)
+
+    def split_replies(self, seqs: Sequence[int | None], replies: Sequence[bytes]) -> list[bytes]:
+        """Split replies of over `MAX_PART` into parts, behind a message with their number."""
+        messages: list[bytes] = []
+        for seq, reply in zip(seqs, replies, strict=True):
+            if len(reply) > MAX_PART:
+                parts = self._parts(reply)
+                messages += [self.encode({"seq": seq, "parts": len(parts)}), *parts]
+            else:
+                messages.append(reply)
+        return messages
+
+    def _parts(self, reply: bytes) -> list[bytes]:
+        """Split a reply; text is not split within a character, because each message must be UTF-8."""
+        parts, start = [], 0
+        while start < len(reply):
+            stop = start + MAX_PART
+            while self is TEXT and stop < len(reply) and reply[stop] & 0xC0 == 0x80:
+                stop -= 1
+            parts.append(reply[start:stop])
+            start = stop
+        return parts
 
     def encode_problem(self, seq: int | None, error: ServiceError) -> bytes:
         """Encode an error with the members of problem+json; its `code` distinguishes it from a result."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 from websockets.frames import Frame, Opcode
 from websockets.sync.client import connect
@@ -256,13 +257,24 @@ def test_an_idle_websocket_keeps_no_message_in_memory(service: Service) -> None:
     del connections
 
 
-def test_the_documented_client_takes_large_replies(service: Service) -> None:
+@pytest.mark.parametrize("binary", [False, True])
+def test_clients_with_their_default_limit_get_large_replies_in_parts(service: Service, binary: bool) -> None:
     (snippet,) = (line for line in API.read_text().splitlines() if line.startswith("with connect("))
-    assert "max_size=None" in snippet
-    url = f"ws://127.0.0.1:{service.port}{URL}/ws"
-    with connect(url, max_size=None) as client:
+    assert "max_size" not in snippet
+    protocol: Any = msgspec.msgpack if binary else msgspec.json
+    events = [{"x": [1, 2, 3]}] * 20_000
+    rows = {"dtype": "float32", "shape": [100_000, 3], "data": bytes(1_200_000)}
+    request: dict[str, Any] = {"seq": 8, "op": "predict", **({"x": rows} if binary else {"events": events})}
+    message = protocol.encode(request)
+    with connect(f"ws://127.0.0.1:{service.port}{URL}/ws") as client:
         assert json.loads(client.recv())["type"] == "hello"
-        client.send(json.dumps({"seq": 1, "op": "update", "events": [{"x": [1, 2, 3], "label": 1}] * 20_000}))
-        reply = client.recv()
-    assert len(reply) > 2**20
-    assert json.loads(reply)["applied"] == 20_000
+        client.send(message if binary else message.decode())
+        head = protocol.decode(client.recv())
+        parts: list[Any] = [client.recv() for _ in range(head["parts"])]
+        client.send(json.dumps({"seq": 9, "op": "predict", "events": events[:1]}))
+        assert json.loads(client.recv())["seq"] == 9
+    assert head == {"seq": 8, "parts": len(parts)}
+    encoded = [part if isinstance(part, bytes) else part.encode() for part in parts]
+    assert max(map(len, encoded)) <= 2**19
+    reply = protocol.decode(b"".join(encoded))
+    assert reply["seq"] == 8
