@@ -2,7 +2,7 @@
 
     python -m benchmarks.service [--case NAME ...] [--peers] [--quick] [--json FILE] [--datasets DIR]
 
-Cases: predict, update, ingest, socket, reading, fairness, memory, workers, and with --peers also what other programs
+Cases: predict, update, ingest, socket, reading, fair, memory, workers, and with --peers also what other programs
 make of one stream.
 Contestants are measured in turn, A B A B; figures are medians over the rounds. They say little on a machine that does
 anything else meanwhile.
@@ -39,7 +39,7 @@ CASES = {
     "ingest": ingest.measure,
     "socket": pipelined.measure,
     "reading": reading.measure,
-    "fairness": fairness.measure,
+    "fair": fairness.measure,
     "memory": many.measure,
     "workers": workers.measure,
     "peers": peers.measure,

@@ -156,12 +156,12 @@ class Node:
     @property
     def stale_seconds(self) -> float:
         """Seconds since the last answer of the store; 0 while it answers."""
-        return 0.0 if self._unreachable is None else time.monotonic() - self._reached
+        return 0.0 if self.unreachable is None else time.monotonic() - self._reached
 
     @property
     def unreachable(self) -> str | None:
         """Why the store does not answer, or None."""
-        return self._unreachable
+        return self._unreachable or self.store.stall
 
     def note_rewind(self, log: str) -> None:
         """Count that the store lost records of a log that this node had applied."""

@@ -210,6 +210,7 @@ class MemoryStore:
 
     caution: str | None = None
     fault: str | None = None
+    stall: str | None = None
     certain = False
 
     def __init__(self, like: MemoryStore | None = None) -> None:

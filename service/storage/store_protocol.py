@@ -178,6 +178,11 @@ class Store(Protocol):
     fault: str | None  # why the store may delete acknowledged data while it runs, and what to do
     certain: bool  # whether `poll` notices all writes of other nodes, even if they publish nothing
 
+    @property
+    def stall(self) -> str | None:
+        """Why calls wait, and what to do, if the store answers none of them."""
+        ...
+
     async def create(self, learner: str, token: bytes, data: bytes) -> LogHead:
         """Start a log with its creation record, durable on return; if the name exists, return its present head.
 

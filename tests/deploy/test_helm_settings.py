@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from service.settings import Settings
 from tests.deploy.helm import CHART, LEAST, environment, helm, node, template, with_helm
-from tests.deploy.helm_schema import CHART_SETTINGS, PATH, at_least, at_most, of_settings, written
+from tests.deploy.helm_schema import CHART_SETTINGS, at_least, at_most, of_settings
 
 pytestmark = pytest.mark.integration
 
@@ -38,10 +38,6 @@ def served(name: str, value: str) -> bool:
     except ValidationError:
         return False
     return True
-
-
-def test_the_schema_matches_the_settings() -> None:
-    assert PATH.read_text() == written(), "`python -m tests.deploy.helm_schema` writes it anew"
 
 
 def test_the_schema_has_exactly_the_settings() -> None:

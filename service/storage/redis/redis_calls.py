@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 
 from redis.asyncio.sentinel import MasterNotFoundError
 from redis.exceptions import ConnectionError, RedisClusterException, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from service.errors import Damaged, StoreFull, StoreUnavailable
 from service.storage.redis.durability import SETTINGS, Acks, Command
@@ -22,6 +23,7 @@ from service.storage.redis.leases import LeaseWatch
 from service.storage.redis.notifications import LISTEN_SECONDS
 from service.storage.redis.scripts import RESERVE
 from service.storage.redis.server_info import INFO, eviction, refusal
+from service.storage.redis.stall_watch import StallWatch
 from service.storage.redis.topology import CONNECTIONS, REPLY_SECONDS, ClusterServers, servers_of
 from service.storage.store_protocol import CLOSED
 
@@ -33,6 +35,7 @@ T = TypeVar("T")
 
 WAITED_SECONDS = 60  # lifetime of a key that is written only to wait for its acknowledgement
 _WAIT = f"{RESERVE}redis.call('SET', KEYS[1], '', 'EX', {WAITED_SECONDS})"  # in a full Redis, too
+_PATIENCE = 0.4  # of the time-out of a reply: without any answer for as long, all calls are given up
 LOOK_SECONDS = 2.0  # interval between two looks at the settings and the durability of the servers
 
 
@@ -51,6 +54,7 @@ class RedisCalls:
         self._secrets = [value for name, value in options.items() if name.endswith("password") and value]
         self._reply_seconds: float = options.get("socket_timeout") or REPLY_SECONDS
         self._acks = Acks(acks, self._reply_seconds)
+        self._watch = StallWatch(_PATIENCE * self._reply_seconds, lambda: self._listening.everywhere(("PING",)))
         self._room = asyncio.Semaphore(options.get("max_connections", CONNECTIONS))
         self.caution: str | None = None
         self.fault: str | None = None
@@ -93,11 +97,15 @@ class RedisCalls:
             if listening:
                 yield
             else:
-                await self._enter()
-                try:
-                    yield
-                finally:
-                    self._room.release()
+                async with asyncio.timeout(None) as limit:
+                    with self._watch.call(limit):
+                        await self._enter()
+                        try:
+                            yield
+                        finally:
+                            self._room.release()
+        except TimeoutError:
+            raise StoreUnavailable(self.stall or "Redis: no call was answered in time") from None
         except (RedisError, RedisClusterException) as error:
             # Unreachable, loading, read-only, out of memory, a wrong password, ...: its own words say which.
             # Not `from error`: a server without AUTH repeats the password in its reply.
@@ -122,6 +130,17 @@ class RedisCalls:
             if task and task.cancelling() > cancelled:
                 raise asyncio.CancelledError
 
+    @property
+    def stall(self) -> str | None:
+        """Why calls wait, and what to do, if Redis answers none of them."""
+        seconds = self._watch.stall_seconds
+        if seconds is None:
+            return None
+        return (
+            f"Redis has answered nothing for {seconds:.0f} s or more. Is it stopped, unreachable, out of processor "
+            "time, in a slow command or waiting for its disk? INFO, SLOWLOG GET and its log tell"
+        )
+
     async def _enter(self) -> None:
         """Wait until a connection is free for this call."""
         if not self._room.locked():
@@ -131,10 +150,11 @@ class RedisCalls:
             async with asyncio.timeout(self._reply_seconds):
                 await self._room.acquire()
         except TimeoutError:
-            raise StoreUnavailable("Redis: too many calls in progress; none finished in time") from None
+            raise RedisTimeoutError("too many calls in progress; none finished in time") from None
 
     async def close(self) -> None:
         self._closed = True
+        self._watch.close()
         await self._listening.close()  # ends the blocked poll, if there is one
         await self._idle.wait()
         await self._servers.close()

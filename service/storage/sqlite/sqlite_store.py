@@ -81,6 +81,7 @@ class SqliteStore:
 
     caution: str | None = None
     fault: str | None = None
+    stall: str | None = None
     certain = True
 
     def __init__(
