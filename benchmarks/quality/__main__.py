@@ -3,9 +3,10 @@
     python -m benchmarks.quality --datasets DIR [--peers] [--only ijcnn1 ...] [--events N] [--out DIR]
     python -m benchmarks.quality --stream FILE --label COLUMN [--peers]
 
-Each contestant scores an event before its label is known. The table has AUC and average precision of the last half,
-and the gap of `auto` to the best peer with its bootstrap interval. `--out` gets every figure as JSON, the table as
-Markdown, and a picture. A contestant's scores are kept there, and a second run goes on where the first stopped.
+Each contestant scores an event before its label is known. The first table has AUC and average precision of the last
+half, and the gap of `auto` to the best peer with its bootstrap interval; the second one has all figures of `auto`.
+`--out` gets every figure as JSON, the tables as Markdown, and a picture. A contestant's scores are kept there, and a
+second run goes on where the first stopped.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.progress import Progress, TaskID, TimeElapsedColumn
 
 from benchmarks.quality.contestants import OURS, PEERS, Outcome
-from benchmarks.quality.scoring import Quality, interval, judge
+from benchmarks.quality.scoring import interval, judge
 from benchmarks.quality.streams import STREAMS, Stream, read, read_file
 
 Row = dict[str, Any]
@@ -42,23 +45,27 @@ def main(arguments: list[str] | None = None) -> int:
     contestants = options.contestants or [*OURS, *(PEERS if options.peers else ())]
     options.out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
-    for name in options.only or STREAMS if options.stream is None else [str(options.stream)]:
-        stream = (
-            read(name, options.datasets) if options.stream is None else read_file(options.stream, options.label)
-        ).first(options.events)
-        rows += _run(stream, contestants, options.out)
-        table = _table(rows)
-        (options.out / "table.md").write_text(table)
-        (options.out / "figures.json").write_text(json.dumps(rows, indent=1))
-    print(_table(rows))
+    names = (options.only or list(STREAMS)) if options.stream is None else [str(options.stream)]
+    with Progress(*Progress.get_default_columns(), TimeElapsedColumn(), console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=len(names) * len(contestants))
+        for name in names:
+            progress.update(task, description=name)
+            stream = (
+                read(name, options.datasets) if options.stream is None else read_file(options.stream, options.label)
+            ).first(options.events)
+            rows += _run(stream, contestants, options.out, progress, task)
+            (options.out / "table.md").write_text(_tables(rows))
+            (options.out / "figures.json").write_text(json.dumps(rows, indent=1))
+    print(_tables(rows))
     _picture(rows, options.out / "gaps.png")
     return 0
 
 
-def _run(stream: Stream, contestants: list[str], folder: Path) -> list[Row]:
+def _run(stream: Stream, contestants: list[str], folder: Path, progress: Progress, task: TaskID) -> list[Row]:
     half = slice(len(stream) // 2, None)
     outcomes: dict[str, Outcome] = {}
-    for name in contestants:
+    for number, name in enumerate(contestants):
+        progress.update(task, description=f"{stream.name}: {name}", advance=number > 0)
         file = folder / f"{stream.name}-{len(stream)}-{name}.npz"
         if file.exists():
             with np.load(file) as arrays:
@@ -66,11 +73,15 @@ def _run(stream: Stream, contestants: list[str], folder: Path) -> list[Row]:
             continue
         try:
             outcomes[name] = ({**OURS, **PEERS})[name](stream)
+        except ModuleNotFoundError as error:
+            progress.console.print(f"{name} is left out: {error}; pip install '.[bench,peers]'", markup=False)
+            continue
         except (ValueError, TypeError) as error:  # the contestant does not take such events
-            print(f"{stream.name}: {name}: {error}", file=sys.stderr)
+            progress.console.print(f"{stream.name}: {name}: {error}", markup=False)
             continue
         fields = {field: value for field, value in outcomes[name]._asdict().items() if value is not None}
         np.savez(file, **fields)
+    progress.advance(task)
     rows: list[Row] = []
     for name, outcome in outcomes.items():
         if not np.isfinite(outcome.scores).all():
@@ -84,8 +95,10 @@ def _run(stream: Stream, contestants: list[str], folder: Path) -> list[Row]:
             for part in (slice(None), half)
         ]
         row = {"stream": stream.name, "contestant": name, "events": len(stream), "seconds": float(outcome.seconds)}
+        row["positive"] = [float(stream.positive.mean()), float(stream.positive[half].mean())]
         rows.append({**row, "whole": parts[0]._asdict(), "half": parts[1]._asdict()})
-        print(f"{stream.name:20} {name:14} {_figures(parts[1])}  {outcome.seconds:.0f} s", file=sys.stderr, flush=True)
+        figures = "  ".join(f"{field} {value:.4f}" for field, value in parts[1]._asdict().items())
+        progress.console.print(f"{stream.name:20} {name:14} {figures}  {outcome.seconds:.0f} s", highlight=False)
     peers = [row for row in rows if row["contestant"] in PEERS]
     if peers and "auto" in outcomes:
         best = max(peers, key=lambda row: row["half"]["auc"])["contestant"]
@@ -94,11 +107,23 @@ def _run(stream: Stream, contestants: list[str], folder: Path) -> list[Row]:
     return rows
 
 
-def _figures(quality: Quality) -> str:
-    return "  ".join(f"{name} {value:.4f}" for name, value in quality._asdict().items())
+def _tables(rows: list[Row]) -> str:
+    return "\n".join([_comparison(rows), _figures_of_auto(rows)])
 
 
-def _table(rows: list[Row]) -> str:
+def _figures_of_auto(rows: list[Row]) -> str:
+    """Return a Markdown table of all figures of `auto`: of the whole stream / of its last half."""
+    named = {"auc": "AUC", "ap": "AP", "recall": "recall at 1 % FPR", "f1": "F1", "alerts": "alert rate", "ece": "ECE"}
+    lines = [f"| stream | positive | {' | '.join(named.values())} |", "|---" * (len(named) + 2) + "|"]
+    for row in rows:
+        if row["contestant"] == "auto":
+            cells = [f"{row['whole'][name]:.3f} / {row['half'][name]:.3f}" for name in named]
+            shares = f"{row['positive'][0]:.3f} / {row['positive'][1]:.3f}"
+            lines.append(f"| {row['stream']} | {shares} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _comparison(rows: list[Row]) -> str:
     """Return a Markdown table: a stream in a row, a contestant in a column, AUC / AP of the last half."""
     names = list(dict.fromkeys(row["contestant"] for row in rows))
     lines = [f"| stream | {' | '.join(names)} | auto - best peer |", "|---" * (len(names) + 2) + "|"]

@@ -90,7 +90,10 @@ OURS: dict[str, Callable[[Stream], Outcome]] = {
 
 
 def _table(stream: Stream) -> tuple[Any, list[int]]:
-    """Return the events as numbers for trees and linear models, and which columns are categories."""
+    """Return the events as numbers for trees and linear models, and which columns are categories.
+
+    A missing number is NaN, and a missing category -1.
+    """
     if not isinstance(stream.events, pd.DataFrame):
         return stream.events, []
     categories = [
@@ -119,10 +122,10 @@ def _wide(stream: Stream) -> Any:
     table, categories = _table(stream)
     if not categories:
         return table
-    numbers = np.delete(table, categories, axis=1)
+    numbers = np.nan_to_num(np.delete(table, categories, axis=1))
     parts = [csr_matrix(numbers)]
     for place in categories:
-        codes = table[:, place].astype(int)
+        codes = table[:, place].astype(int) + 1
         ones = np.ones(len(codes)), (np.arange(len(codes)), codes)
         parts.append(csr_matrix(ones, shape=(len(codes), int(codes.max()) + 1)))
     return hstack(parts).tocsr()
@@ -184,9 +187,11 @@ def _named(stream: Stream, place: int) -> dict[Any, float]:
         event = {}
         texts = stream.features.get("text", ())
         for name, value in stream.events.iloc[place].items():
+            if pd.isna(value):
+                continue
             if name in texts:
                 event.update(dict.fromkeys(str(value).lower().split(), 1.0))
-            elif isinstance(value, str) or name in stream.features.get("categorical", ()):
+            elif isinstance(value, (str, bool)) or name in stream.features.get("categorical", ()):
                 event[f"{name}={value}"] = 1.0
             else:
                 event[name] = float(value)

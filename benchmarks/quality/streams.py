@@ -11,9 +11,12 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_matrix, issparse
 
+from service.datasets.card_fraud import CardFraud
+
 __all__ = ["STREAMS", "Stream", "read", "read_file"]
 
 _WEEK = 7 * 86_400.0
+_DEMO_EVENTS = 200_000
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,9 @@ class Stream:
     def rows(self, start: int, stop: int) -> Any:
         """Return events as a learner takes them."""
         part = self.events[start:stop]
-        return part.to_dict("records") if isinstance(part, pd.DataFrame) else part
+        if not isinstance(part, pd.DataFrame):
+            return part
+        return part.astype(object).where(part.notna(), None).to_dict("records")
 
     def first(self, count: int | None) -> Stream:
         """Return the stream of the first events."""
@@ -78,6 +83,15 @@ def _messages(folder: Path) -> Stream:
     return Stream("sms_spam", frame, positive, {"kind": "named", "text": list(frame.columns)})
 
 
+def _demo(folder: Path) -> Stream:  # noqa: ARG001 (it needs no file)
+    """Return the stream of `rarestream demo`, whose fraud changes at event 100,000."""
+    events = CardFraud(change=_DEMO_EVENTS // 2).events(0, _DEMO_EVENTS)
+    frame = pd.DataFrame([event["features"] for event in events])
+    positive = np.array([event["label"] == 1 for event in events])
+    times = np.array([event["time"] for event in events])
+    return Stream("demo", frame, positive, {"kind": "named"}, times)
+
+
 def _numbers(file: str, positive: int, shuffle: bool = False) -> Callable[[Path], Stream]:
     return lambda folder: Stream(file, *_arrays(folder, file, positive, shuffle))
 
@@ -85,6 +99,7 @@ def _numbers(file: str, positive: int, shuffle: bool = False) -> Callable[[Path]
 STREAMS: dict[str, Callable[[Path], Stream]] = {
     "card_sim": lambda folder: _card(folder, 0.0),
     "card_sim_week": lambda folder: _card(folder, _WEEK),
+    "demo": _demo,
     "bank_additional": _bank,
     "sms_spam": _messages,
     "reuters21578_tfidf": _numbers("reuters21578_tfidf", 2),

@@ -24,6 +24,11 @@ LINES = {
     "python -m benchmarks.papers --datasets DIR --quick": ("--workers 1", "Written: .*cbr3-quick.json"),
     "python -m benchmarks.papers --datasets DIR --table cbr3": ("--workers 1", "hold and .* figures of the paper"),
     "python -m benchmarks.papers.misses --datasets DIR": ("", r"usps .*, NBAUC, .*: 0\.\d+"),
+    "python -m benchmarks.quality --datasets DIR --peers": (
+        "--only heart --contestants cbr-diag sgd --out OUT",
+        r"\| heart \| 0\.",
+    ),
+    "python -m benchmarks.quality --stream FILE --label COLUMN": ("--contestants cbr-diag", r"\| FILE \| 0\."),
     "python -m benchmarks.kernels": ("--quick --algorithm fofo", r"(?s)online algorithms: ns per event.* fofo +\d"),
     "python -m benchmarks.precision": ("--quick", "loam-ilsc"),
     "python -m benchmarks.thresholds --datasets DIR": ("--quick", r"w8a \[1\]"),
@@ -38,6 +43,10 @@ LINES = {
 }
 # The same of those that the text names; None: what carries them out.
 NAMED = {
+    "python -m benchmarks.quality --datasets DIR --peers --out FOLDER": (
+        "--only heart --contestants cbr-diag sgd",
+        r"\| heart \| 0\.",
+    ),
     "python -m benchmarks.papers --datasets DIR": ("--quick --only heart --workers 1", "Written: .*cbr4-quick.json"),
     "python -m tests.campaigns.kill --kills 300": ("--kills 2", "^2 kills, .* 0 lost"),
     "python -m tests.campaigns.rolling": ("--seconds 3 --workers 2", "^2 workers replaced"),
@@ -46,7 +55,6 @@ NAMED = {
     "python -m tests.campaigns.fuzz --minutes 10": ("--minutes 0.05 --only rows", "tried in all, 0 did not hold"),
     "python -m tests.campaigns.chaos --minutes 20": ("--minutes 0.1 --only aof", "(?s)TOO SHORT for .*everything held"),
     "python -m tests.flaky --runs 5 --busy 6 smoke": ("--runs 1 --busy 1", "^run 1 of 1: 0 failed"),
-    "python -m tests.flaky": None,  # all tests, five times
     "python -m tests.campaigns": None,  # runs this file, too
     "python -m tests.deploy.helm FOLDER": None,  # a download: by itself below
 }
@@ -60,7 +68,7 @@ TEXTS = [*DOCUMENTS, ROOT / "deploy" / "prometheus" / "README.md", *(ROOT / "ben
 
 
 def data(folder: Path) -> None:
-    """DIR: a set for each program that asks for some."""
+    """DIR: a set for each program that asks for some; and FILE beside it."""
     folder.mkdir()
     write_dense(folder, "heart", *binary(90, 4))
     X, y = binary(400, 54, seed=1, labels=(2, 7))
@@ -70,6 +78,9 @@ def data(folder: Path) -> None:
     write_dense(folder, "usps_test", *ordinal(150, 8, ranks=10, seed=1))
     write_sparse(folder, "w8a", *binary(200, 20, seed=2, share=0.2))
     write_payments(folder, 12, 60)
+    numbers, labels = binary(200, 2, seed=3)
+    lines = (f"{a},{b},{label}" for (a, b), label in zip(numbers, labels, strict=True))
+    folder.with_name("FILE").write_text("\n".join(["first,second,COLUMN", *lines]))
 
 
 def printed(command: str, more: str, folder: Path) -> str:
