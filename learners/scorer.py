@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithms import Ensemble, Linear, ScoringModel, Trees, copied, ensemble_members, model_scores
+from learners.algorithms import (
+    Ensemble,
+    Linear,
+    ScoringModel,
+    Trees,
+    copied,
+    ensemble_members,
+    ensemble_weights,
+    model_scores,
+)
 from learners.config import Config
 from learners.decision import BinaryDecision, Decision, Predictions
 from learners.decisions import Threshold, dense_inputs, score_dense
@@ -169,6 +178,11 @@ class LearnerView:
             figures = {"auc": auc, "average_precision": average_precision, "events": int(bins.sum())}
             members.append({"name": name, "kind": kind, "weight": weight, **figures})
         return members
+
+    @property
+    def member_weights(self) -> dict[str, float] | None:
+        """The weights of `members` alone, by name; None for one model."""
+        return ensemble_weights(self.scorer.weights) if isinstance(self.scorer.weights, Ensemble) else None
 
     @property
     def changes(self) -> int:

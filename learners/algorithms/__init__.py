@@ -7,7 +7,7 @@ an underscore hold steps that several algorithms share. `scoring` scores rows by
 """
 
 from learners.algorithms import registry
-from learners.algorithms._ensemble import Ensemble, ensemble_members, ensemble_parts
+from learners.algorithms._ensemble import Ensemble, ensemble_members, ensemble_parts, ensemble_weights
 from learners.algorithms._trees import Trees, attributions
 from learners.algorithms.base import (
     Algorithm,
@@ -43,6 +43,7 @@ __all__ = [
     "describe",
     "ensemble_members",
     "ensemble_parts",
+    "ensemble_weights",
     "is_baseline",
     "linear_scores",
     "model_scores",

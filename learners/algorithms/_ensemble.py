@@ -11,7 +11,7 @@ from learners.algorithms._trees import Trees, attributions, tree_scores
 from learners.algorithms.base import Linear, linear_scores
 from learners.numerics import Matrix, Rows, Sparse, Vector, length
 
-__all__ = ["MEMBERS", "Ensemble", "Parts", "ensemble_members", "ensemble_parts", "ensemble_scores"]
+__all__ = ["MEMBERS", "Ensemble", "Parts", "ensemble_members", "ensemble_parts", "ensemble_scores", "ensemble_weights"]
 
 MEMBERS = {  # in the order of the combination
     "cbr-diag": "linear ranker",
@@ -50,17 +50,19 @@ def ensemble_scores(ensemble: Ensemble, rows: Rows) -> Vector:
     return _mix.mix(ensemble.mix, _scores(ensemble, rows))
 
 
-def ensemble_members(ensemble: Ensemble) -> list[_members.Member]:
-    """Return the models that score already, and last the combination. O(bins)."""
-    bins = ensemble.members.bins.sum(axis=0, dtype=np.int64)
+def ensemble_weights(ensemble: Ensemble) -> dict[str, float]:
+    """Return what one standard deviation of its score adds to the log-odds, of each model that scores already."""
     weights = np.where(ensemble.mix.variance > 0.0, ensemble.mix.factors[:-1], 0.0).tolist()
     scoring = [*(len(linear.w) > 0 for linear in ensemble.linear), True, True, len(ensemble.trees.starts) > 0]
-    members = [
-        _members.Member(name, kind, weight, counts)
-        for (name, kind), weight, counts, scores in zip(MEMBERS.items(), weights, bins[:-1], scoring, strict=True)
-        if scores
-    ]
-    return [*members, _members.Member("auto", "combination", None, bins[-1])]
+    return {name: weight for name, weight, scores in zip(MEMBERS, weights, scoring, strict=True) if scores}
+
+
+def ensemble_members(ensemble: Ensemble) -> list[_members.Member]:
+    """Return the models that score already, and last the combination. O(bins)."""
+    bins = dict(zip([*MEMBERS, "auto"], ensemble.members.bins.sum(axis=0, dtype=np.int64), strict=True))
+    weights = ensemble_weights(ensemble)
+    members = [_members.Member(name, MEMBERS[name], weight, bins[name]) for name, weight in weights.items()]
+    return [*members, _members.Member("auto", "combination", None, bins["auto"])]
 
 
 class Parts(NamedTuple):

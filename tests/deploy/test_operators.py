@@ -85,7 +85,7 @@ async def _scrape() -> str:
             fitted = {"algorithm": "ranksvm", "features": {"kind": "dense", "dim": 3}}
             for name, config in {"dense": SETUPS["dense"], "ordinal": SETUPS["ordinal"], "fitted": fitted}.items():
                 assert (await http.put(f"/learners/{name}", json=config)).status_code == 201
-            await http.put("/learners/named", json={"algorithm": "fofo", "features": {"kind": "named"}})
+            await http.put("/learners/named", json={"features": {"kind": "named"}})
             named = [{"features": {"fee": 1.5}, "label": 0}, {"features": {"shop": "a"}, "label": 1}]
             await posted(http, "/learners/named/update", named)
             for name in ("dense", "ordinal"):

@@ -107,6 +107,19 @@ async def test_a_learner_exports_its_counters_and_live_metrics() -> None:
         assert of("ordinal", samples(await scrape(http))) == {}
 
 
+async def test_each_model_of_auto_has_its_weight() -> None:
+    async with serving(MemoryStore()) as (http, _):
+        await http.put("/learners/a", json={"features": {"kind": "dense", "dim": 3}})
+        events = [{"x": [i % 2, i % 3, 1], "label": i % 2} for i in range(20)]
+        assert (await http.post("/learners/a/update", json={"events": events})).status_code == 200
+        exported = of("a", samples(await scrape(http)))
+        *members, combination = (await http.get("/learners/a")).json()["members"]
+        assert combination["weight"] is None
+        assert len(members) == 5
+        for member in members:
+            assert exported["rarestream_member_weight", member["name"]] == member["weight"]
+
+
 async def test_undefined_metrics_have_no_sample() -> None:
     async with serving(MemoryStore()) as (http, _):
         await http.put("/learners/a", json=SETUPS["dense"])
