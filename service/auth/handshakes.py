@@ -161,5 +161,5 @@ _REPORTS: dict[Reason, tuple[int, str]] = {
     "deadline": (logging.INFO, "not authenticated within {seconds:g} s (body_seconds)"),
     "address": (logging.WARNING, "one address has {most} that are not authenticated (max_handshakes)"),
     "descriptors": (logging.WARNING, "not authenticated, and file descriptors run short (ulimit -n)"),
-    "idle": (logging.WARNING, "idle, and file descriptors run short (ulimit -n)"),
+    "idle": (logging.WARNING, "idle or slow, and file descriptors run short (ulimit -n)"),
 }

@@ -42,7 +42,7 @@ class Acceptor:
     So a process that has more connections than another waits for a millisecond before it accepts.
 
     If all descriptors for connections are in use, a connection that is not authenticated is closed for the next one,
-    or else the one that was idle for longest.
+    or else the one whose client has owed a request, or the rest of one, for longest.
     """
 
     def __init__(

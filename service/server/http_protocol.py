@@ -66,7 +66,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._declined = False  # the inline path has declined the request
         self._last: RequestHead | None = None  # of the last request in this read that was answered inline
         self._answered_at = 0.0  # time of the last inline reply, by the loop's clock
-        self._active_at = self.loop.time()  # time of the accept, or of the last reply of ASGI
+        self._active_at = self.loop.time()  # time of the accept, or of the last request or reply of ASGI
         self._in_head = False  # a part of the next head has arrived
         self._head_bytes = 0  # of the head or of chunk framing so far
         self._waits_since: float | None = None  # start of waiting for a head or an inline body; None: busy
@@ -343,6 +343,7 @@ class HttpProtocol(HttpToolsProtocol):
         since = None if self._parsed_head is None else self._waits_since
         url, headers, expect = self.url, self.headers, self.expect_100_continue
         body, self._parsed_head, self._body = self._body, None, b""
+        self._active_at = self.loop.time()
         self._unset_keepalive_if_required()  # that of a reply to what came before it in the same piece
         super().on_message_begin()
         if since is not None:
@@ -391,8 +392,14 @@ class HttpProtocol(HttpToolsProtocol):
 
     @property
     def idle_since(self) -> float:
-        """The loop's time of the accept or the last reply; infinite while a request arrives or is being answered."""
-        return max(self._active_at, self._answered_at) if self._between and self._replied() else math.inf
+        """The loop's time since which the client owes a request or the rest of one; infinite while one is answered.
+
+        Busy are also NDJSON bodies, whose replies begin while they arrive.
+        """
+        receiving = not self.pipeline and getattr(self.cycle, "more_body", False) and not self.cycle.response_started
+        if not (receiving or self._replied()):
+            return math.inf
+        return max(self._active_at, self._answered_at, self._waits_since or 0.0)
 
     # Heads that do not come
 

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from service.settings import Settings
+from tests.harness.apps import DENSE
 from tests.harness.keyring import Keyring
 from tests.harness.process import Process
 from tests.harness.threads import in_thread
@@ -24,9 +25,13 @@ from tests.service.server.test_upgrades import CHUNKS, handshake
 pytestmark = pytest.mark.integration
 
 HALF = b"POST /v1/learners/fraud/predict HTTP/1.1\r\nHost: local"
+LIVE = b"GET /v1/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+CHUNKED = b"POST /v1/learners/fraud/predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"
 HOSTILE = {
     "nothing": b"",
     "half a head": HALF,
+    "a request and half a head": LIVE + HALF,
+    "a request and a part of a body": LIVE + CHUNKED,
     "an upgrade with a part of its body": handshake(body=b"abc").replace(b"length: 3", b"length: 1000"),
 }
 
@@ -61,6 +66,8 @@ def test_others_are_answered_beside_500_hostile_connections_with_256_descriptors
         {"keys": ring.path} if keyed else {}
     )
     with Process("memory:", tmp_path / "log", **settings) as service, ExitStack() as sockets:
+        reply = httpx.put(f"{service.url}/v1/learners/fraud", json=DENSE, headers=headers, timeout=300, trust_env=False)
+        assert reply.status_code == 201
         resource.prlimit(service.pid, resource.RLIMIT_NOFILE, (256, 256))
         for _ in range(500):
             connection = sockets.enter_context(connected(service.port))
