@@ -54,7 +54,7 @@ __all__ = ["BACKGROUND", "Node", "loss_of"]
 
 BACKGROUND = "rarestream background"  # name of the threads that outlive their node
 
-_LOST_SECONDS = 600.0  # how long health tells of lost records
+_RECENT_SECONDS = 600.0  # how long health tells of lost records and damaged snapshots
 
 _REMEDY = (
     "Restore a backup of the store; or delete the learner, create it anew and replay its events"  # for a lost learner
@@ -80,6 +80,11 @@ class RecoveredState(NamedTuple):
     pending: ServedCounts | None  # its predictions awaiting a label; None: unknown
 
 
+def _recent(moments: dict[str, float]) -> int:
+    since = time.monotonic() - _RECENT_SECONDS
+    return sum(moment > since for moment in moments.values())
+
+
 def loss_of(log: str) -> LearnerMissing:
     """Return the error of a log that the store no longer has though nobody deleted it."""
     return LearnerMissing(f"{called_in_full(log)} vanished from the store, and nobody deleted it. {_REMEDY}")
@@ -102,9 +107,8 @@ class Node:
         self.trusted_snapshots = TrustedSnapshots(settings.max_learners)
         self._reached = time.monotonic()
         self._unreachable: str | None = None
-        self._rewinds: dict[
-            str, float
-        ] = {}  # logs whose records the store lost, and the monotonic time of the last loss
+        self._rewinds: dict[str, float] = {}  # logs whose records the store lost -> monotonic time of the last loss
+        self._damages: dict[str, float] = {}  # logs of which a snapshot is damaged -> monotonic time of the last report
         self.full: str | None = None  # why the store has no room; None: the last call that needs room succeeded
         self._learning = ThreadPoolExecutor(settings.threads, thread_name_prefix="learn")
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="pack")
@@ -168,11 +172,20 @@ class Node:
         self.timings.rewound += 1
         self._rewinds[log] = time.monotonic()
 
+    def note_damage(self, log: str, reason: str) -> None:
+        """Report a damaged snapshot of a log that goes on without it."""
+        logger.error("%s; an older snapshot and the log serve instead. Check the disk of the store", reason)
+        self._damages[log] = time.monotonic()
+
     @property
     def rewinds(self) -> int:
         """The number of logs of which the store lost records lately."""
-        since = time.monotonic() - _LOST_SECONDS
-        return sum(moment > since for moment in self._rewinds.values())
+        return _recent(self._rewinds)
+
+    @property
+    def damages(self) -> int:
+        """The number of logs of which a damaged snapshot was read lately."""
+        return _recent(self._damages)
 
     async def explain_loss(self, log: str, birth: bytes, error: LearnerGone) -> LearnerGone | LearnerMissing:
         """Return the error of a log that the store no longer has: deleted as `error` says, or lost by the store.
@@ -273,7 +286,7 @@ class Node:
                 except Damaged as error:
                     reasons.append(error.detail)
                     continue
-                self._log_skipped(reasons)
+                self._note_damages(name, reasons)
                 return RecoveredState(machine, info.position, info, token, behind=True, pending=None)
             try:
                 machine = await self._read_creation(name, birth)
@@ -282,7 +295,7 @@ class Node:
                     continue  # another node took a snapshot and trimmed the log in between
                 why = "; ".join(reasons) or "its log has no beginning"
                 raise Damaged(f"cannot recover {called(name)}: {why}. {_REMEDY}") from None
-            self._log_skipped(reasons)
+            self._note_damages(name, reasons)
             return RecoveredState(machine, 1, None, birth, behind=True, pending=None)
 
     async def _read_creation(self, name: str, birth: bytes) -> Learner | GroupComparison:
@@ -305,9 +318,9 @@ class Node:
         except InvalidInput as error:
             raise Damaged(f"this release does not know the configuration of {called(name)}: {error}") from error
 
-    def _log_skipped(self, reasons: list[str]) -> None:
+    def _note_damages(self, name: str, reasons: list[str]) -> None:
         for reason in reasons:
-            logger.error("%s; using an older snapshot and the log instead", reason)
+            self.note_damage(name, reason)
 
     async def _read_snapshot(self, name: str, birth: bytes, data: bytes, position: int) -> Learner | GroupComparison:
         """Return the machine of a snapshot. Raises `Damaged`."""

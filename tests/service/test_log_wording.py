@@ -474,11 +474,16 @@ LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
     (snapshot_that_cannot_be_read, [
         (
             "rarestream.node", "ERROR",
-            "snapshot 2 of a is cut short: 7 bytes; using an older snapshot and the log instead",
+            "snapshot 2 of a is cut short: 7 bytes; an older snapshot and the log serve instead. Check the disk of the "
+            "store",
         ),
     ]),
     (record_that_cannot_be_read, [
-        ("rarestream.log", "ERROR", "a cannot continue: record 2 of a is cut short: 7 bytes"),
+        (
+            "rarestream.log", "ERROR",
+            "a cannot continue: record 2 of a is cut short: 7 bytes. Export it: the file has the state before that. "
+            "Import it under another name, and send the events since then",
+        ),
     ]),
     (log_that_lost_records, [
         (

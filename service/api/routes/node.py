@@ -180,6 +180,17 @@ def _health(engine: Engine) -> dict[str, Any]:
     node = engine.node
     rewinds, wrong_clock, trouble = node.rewinds, node.clock_check.problem, node.background.trouble
     details = [node.unreachable, node.full, node.store.fault, node.store.caution, wrong_clock, trouble]
+    if node.damages:
+        details.append(
+            f"damaged snapshots of {counted(node.damages, 'log')} in the last ten minutes: older ones and the log "
+            "serve instead. Check the disk of the store"
+        )
+    failed = sum(replica.failure is not None for replica in engine.registry.all())
+    if failed:
+        details.append(
+            f"learners or groups that cannot continue: {failed}. `failed` in GET /v1/learners or /v1/groups says why, "
+            "and what to do"
+        )
     if rewinds:
         details.append(
             f"the store lost acknowledged records of {counted(rewinds, 'log')} in the last ten minutes. "
@@ -195,7 +206,7 @@ def _health(engine: Engine) -> dict[str, Any]:
         status = "starting"
     elif node.full is not None:
         status = "store-full"
-    elif unavailable or rewinds or wrong_clock or trouble or node.store.fault is not None:
+    elif unavailable or failed or rewinds or node.damages or wrong_clock or trouble or node.store.fault is not None:
         status = "degraded"
     return {
         "status": status,

@@ -53,8 +53,9 @@ class Health(Document):
     """Whether the node can take updates."""
 
     status: Literal["ok", "degraded", "store-full", "starting", "store-unavailable"] = Field(
-        description="degraded: the store lost records or may delete some, learners cannot be recovered, a "
-        "clock is wrong, or a background task ended by an error. store-full: no update can be stored"
+        description="degraded: the store lost records or may delete some, learners cannot be recovered or cannot "
+        "continue, a snapshot is damaged, a clock is wrong, or a background task ended by an error. store-full: no "
+        "update can be stored"
     )
     detail: str | None = None
     learners: int

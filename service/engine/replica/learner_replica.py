@@ -325,9 +325,9 @@ class LearnerReplica:
                 self._fields_full = True
                 logger.warning("%s remembers no further fields: values of others are learnt, not counted", self.name)
         except ServiceError as error:
-            self.mailbox.note_failure(error)
+            reason = self.mailbox.note_failure(error)
             for update in learning:
-                reject(update.future, error)
+                reject(update.future, reason)
         else:
             self._answer(learning, outcome)
 

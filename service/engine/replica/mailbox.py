@@ -17,13 +17,18 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakMethod
 
 from service.errors import Damaged, LearnerGone, LearnerMissing, ServiceError
-from service.names import called
+from service.names import GROUP, called
 
 __all__ = ["STOP_SECONDS", "Job", "Mailbox", "reject"]
 
 logger = logging.getLogger("rarestream.log")
 
 STOP_SECONDS = 15.0  # grace period for the job that is running at a stop; a store call does not get more
+
+_REMEDY = (  # for a log that cannot be read on
+    "Export it: the file has the state before that. Import it under another name, and send the events since then"
+)
+_GROUP_REMEDY = "Delete it, and create it anew"
 
 Result = TypeVar("Result")
 Run = Callable[[], Awaitable[Any]]
@@ -137,10 +142,10 @@ class Mailbox:
         """Ask `plan` soon, although no job has run."""
         self._wake.set()
 
-    def note_failure(self, error: ServiceError) -> None:
-        """Decide by the error of a job whether further jobs can run."""
+    def note_failure(self, error: ServiceError) -> ServiceError:
+        """Decide by the error of a job whether further jobs can run; return the error for its callers."""
         if error is self.failure:
-            return
+            return error
         error.with_traceback(None)  # its frames would keep the replica in memory
         if isinstance(error, (LearnerGone, LearnerMissing)):
             self.failure = error
@@ -149,9 +154,11 @@ class Mailbox:
                 on_fatal()
             self._closing = True  # the task ends once everyone who waits has an answer
         elif isinstance(error, Damaged):
+            error = Damaged(f"{error.detail}. {_GROUP_REMEDY if self.name.startswith(GROUP) else _REMEDY}")
             logger.error("%s cannot continue: %s", called(self.name), error.detail)
             self.failure = error
             self.notify()
+        return error
 
     async def close(self) -> None:
         """Run what waits, then end the task; a job that takes long is given up half-way."""
@@ -189,8 +196,7 @@ class Mailbox:
                 self._check_alive()
                 _resolve(job.future, await job.run())
             except ServiceError as error:
-                self.note_failure(error)
-                reject(job.future, error)
+                reject(job.future, self.note_failure(error))
             self._running = None
             del job  # and its references: the next job may take long to arrive
             self._queue_due()

@@ -257,7 +257,7 @@ class Snapshots:
                     return False
                 await log.node.by_size(info.size, functools.partial(unpack_snapshot, stored[1], what))
             except Damaged as error:
-                logger.error("%s; an older snapshot and the log are kept instead", error.detail)
+                log.node.note_damage(log.name, error.detail)
                 self._intact[info] = False
             else:
                 self._intact[info] = True

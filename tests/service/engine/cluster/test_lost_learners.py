@@ -173,7 +173,7 @@ async def test_lost_records_are_in_health_for_ten_minutes(open_again: Opener, mo
         assert (health.status_code, health.json()["status"]) == (200, "degraded")
         assert "lost acknowledged records of 1 log in the last ten minutes" in health.json()["detail"]
         assert b"rarestream_log_rewound_total 1.0" in await metrics(engine)
-        monkeypatch.setattr("service.engine.node_resources._LOST_SECONDS", 0.0)
+        monkeypatch.setattr("service.engine.node_resources._RECENT_SECONDS", 0.0)
         assert (await http.get("/health/ready")).json()["status"] == "ok"
 
 
@@ -240,7 +240,9 @@ async def saved(http: Any, times: int) -> list[int]:
 
 @pytest.mark.parametrize("limit", [1, 3])
 @pytest.mark.parametrize("snapshots", [1, 2, 3, 4, 6])
-async def test_a_damaged_newest_snapshot_loses_nothing(open_again: Opener, snapshots: int, limit: int) -> None:
+async def test_a_damaged_newest_snapshot_loses_nothing(
+    open_again: Opener, snapshots: int, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serving(await open_again(), snapshots_kept=limit) as (http, engine):
         assert (await http.put("/learners/a", json=DENSE)).status_code == 201
         positions = await saved(http, snapshots)
@@ -249,6 +251,10 @@ async def test_a_damaged_newest_snapshot_loses_nothing(open_again: Opener, snaps
         await damage(await open_again(), engine, positions[-1])
     async with serving(await open_again(), snapshots_kept=limit) as (http, _):
         assert await digest(http) == before
+        health = (await http.get("/health/ready")).json()
+        assert (health["status"], health["unavailable"]) == ("degraded", 0)
+        assert "damaged snapshots of 1 log in the last ten minutes" in health["detail"]
+        monkeypatch.setattr("service.engine.node_resources._RECENT_SECONDS", 0.0)
         assert (await http.get("/health/ready")).json()["status"] == "ok"
 
 
@@ -271,9 +277,29 @@ async def test_the_log_is_trimmed_behind_the_older_of_two_intact_snapshots(
         await damage(store, engine, p3)
         p4, p5 = await saved(http, 2)
         assert await retained() == [p2, p3, p4, p5]  # p3 does not count
-        assert logged_data(caplog, "rarestream.snapshots", "ERROR") != []
+        assert logged_data(caplog, "rarestream.node", "ERROR") != []
         (p6,) = await saved(http, 1)
         assert await retained() == [p4, p5, p6]
+
+
+async def test_a_learner_whose_log_is_damaged_is_in_health(open_again: Opener) -> None:
+    async with serving(await open_again()) as (http, engine):
+        assert (await http.put("/learners/a", json=DENSE)).status_code == 201
+        birth = engine.get("a").birth
+        (position,) = await saved(http, 1)
+    store = await open_again()
+    await store.append("a", birth, [(bytes(16), b"no record")], position)
+    async with serving(await open_again()) as (http, _):
+        reply = await http.post(URL, json={"events": events(3)})
+        assert (reply.status_code, reply.json()["code"]) == (500, "damaged")
+        assert "Export it" in reply.json()["detail"]
+        assert (await http.get("/learners/a")).json()["failed"] == reply.json()["detail"]
+        health = await http.get("/health/ready")
+        assert (health.status_code, health.json()["status"], health.json()["unavailable"]) == (200, "degraded", 0)
+        assert "learners or groups that cannot continue: 1" in health.json()["detail"]
+        assert (await http.get("/learners/a/export")).status_code == 200
+        assert (await http.delete("/learners/a")).status_code == 204
+        assert (await http.get("/health/ready")).json()["status"] == "ok"
 
 
 async def test_a_learner_whose_snapshots_are_all_damaged_is_reported(open_again: Opener) -> None:

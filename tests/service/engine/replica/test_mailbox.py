@@ -91,7 +91,9 @@ async def test_fatal_errors_stop_the_mailbox(owner: Owner, error: ServiceError, 
         second = owner.mailbox.submit(owner.job("b").run)
         outcomes = await asyncio.gather(first, second, return_exceptions=True)
         await asyncio.wait_for(changed.wait(), 10)
-    assert outcomes == [error, error]
+    assert outcomes == [owner.mailbox.failure] * 2
+    assert str(outcomes[0]).startswith(error.detail)
+    assert type(outcomes[0]) is type(error)
     assert owner.deletions == deletions
     assert owner.order == ["a begins"]
     with pytest.raises(type(error)):
