@@ -358,3 +358,8 @@ class LearnerMissing(Damaged):
     """The store no longer has the learner, and no record of its deletion."""
 
     code, title = "vanished", "The store lost the learner"
+
+    def __init__(self, detail: str, birth: bytes) -> None:
+        """Create the error; `birth` is that of the lost log."""
+        super().__init__(detail)
+        self.birth = birth

@@ -16,7 +16,7 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 from numpy import generic
@@ -29,7 +29,16 @@ from service.engine.node_resources import Node
 from service.engine.records import Created, pack_record
 from service.engine.replica import GroupReplica, LearnerReplica
 from service.engine.replica_registry import Registry
-from service.errors import Invalid, LearnerGone, NameTaken, StoreUnavailable, TooLarge, UnknownGroup, UnknownLearner
+from service.errors import (
+    Invalid,
+    LearnerGone,
+    LearnerMissing,
+    NameTaken,
+    StoreUnavailable,
+    TooLarge,
+    UnknownGroup,
+    UnknownLearner,
+)
 from service.names import GROUP, called
 from service.settings import Settings
 from service.storage import RECORD_BYTES, Store
@@ -186,7 +195,7 @@ class Engine:
         `StoreError`.
         """
         async with self._creation(name):
-            self.registry.check_not_lost(name)
+            await self.registry.check_not_lost(name)
             replica = await self._find(name)
             new = replica is None
             if replica is None:
@@ -262,7 +271,7 @@ class Engine:
         if problems:
             raise Invalid("the group is refused; nothing was created", problems)
         async with self.registry.creating:
-            self.registry.check_not_lost(GROUP + name)
+            await self.registry.check_not_lost(GROUP + name)
             group = self.groups.get(name)
             new = group is None
             if group is None:
@@ -338,9 +347,13 @@ class Engine:
 
     async def _delete(self, log: str, find: Callable[[], LearnerReplica | GroupReplica]) -> None:
         if log in self.registry.unavailable:
+            error = self.registry.unavailable[log]
             head = await self.node.call(self.node.store.head(log))
             if head is not None:
                 await self._delete_log(log, head.birth)
+            elif isinstance(error, LearnerMissing):
+                with suppress(LearnerGone):  # the store records the deletion, for other nodes and the next start
+                    await self._delete_log(log, error.birth)
             self.registry.unavailable.pop(log, None)
             return
         replica = find()

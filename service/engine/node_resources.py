@@ -85,9 +85,9 @@ def _recent(moments: dict[str, float]) -> int:
     return sum(moment > since for moment in moments.values())
 
 
-def loss_of(log: str) -> LearnerMissing:
+def loss_of(log: str, birth: bytes) -> LearnerMissing:
     """Return the error of a log that the store no longer has though nobody deleted it."""
-    return LearnerMissing(f"{called_in_full(log)} vanished from the store, and nobody deleted it. {_REMEDY}")
+    return LearnerMissing(f"{called_in_full(log)} vanished from the store, and nobody deleted it. {_REMEDY}", birth)
 
 
 class Node:
@@ -194,7 +194,7 @@ class Node:
         """
         if await self.call(self.store.deleted([birth])):
             return error
-        return loss_of(log)
+        return loss_of(log, birth)
 
     async def in_thread(self, call: Callable[[], Result]) -> Result:
         """Run a call that packs, reads or copies in a thread, which learning does not keep busy."""

@@ -122,14 +122,23 @@ class Registry:
         if isinstance(error, LearnerMissing):
             self.report_loss(name, error)
 
-    def check_not_lost(self, log: str) -> None:
+    async def check_not_lost(self, log: str) -> None:
         """Check that the store has not lost a log of this name: it is not created anew before somebody deletes it.
 
-        Raises `LearnerMissing`.
+        Raises `LearnerMissing`, or `StoreUnavailable`.
         """
+        await self.drop_deleted_losses()
         error = self.unavailable.get(log)
         if isinstance(error, LearnerMissing):
             raise error.with_traceback(None)
+
+    async def drop_deleted_losses(self) -> None:
+        """Drop the lost logs that were deleted since, here or by another node. Raises `StoreUnavailable`."""
+        births = {log: error.birth for log, error in self.unavailable.items() if isinstance(error, LearnerMissing)}
+        if births:
+            deleted = await self.node.call(self.node.store.deleted(list(births.values())))
+            for log in [log for log, birth in births.items() if birth in deleted]:
+                self.unavailable.pop(log, None)
 
     def forget(self, replica: LearnerReplica | GroupReplica) -> None:
         """Remove a replica from the list."""

@@ -282,9 +282,13 @@ class MemoryStore:
         self._check_open()
         return {learner: LogHead(log.birth, log.head) for learner, log in self._logs.items()}
 
+    async def lost(self) -> dict[str, bytes]:
+        return {}  # the list is made of the logs
+
     async def delete(self, learner: str, birth: bytes) -> None:
-        self._log(learner, birth)
+        self._check_open()
         self._deleted.append(birth)
+        self._log(learner, birth)
         del self._logs[learner]
 
     async def deleted(self, births: Sequence[bytes]) -> list[bytes]:

@@ -238,8 +238,15 @@ class Store(Protocol):
         """Return the end of every learner's log, by name."""
         ...
 
+    async def lost(self) -> dict[str, bytes]:
+        """Return the births of logs that the store still lists, but has not, though nobody deleted them, by name."""
+        ...
+
     async def delete(self, learner: str, birth: bytes) -> None:
-        """Remove the log, the snapshots and the served events, durable on return. Works on a full store."""
+        """Remove the log, the snapshots and the served events, durable on return. Works on a full store.
+
+        If the store has no such log, records the deletion all the same, and raises `LearnerGone`.
+        """
         ...
 
     async def deleted(self, births: Sequence[bytes]) -> list[bytes]:

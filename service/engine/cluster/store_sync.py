@@ -195,6 +195,10 @@ class StoreSync:
         registry = self._registry
         heads = await self._node.call(self._node.store.heads())
         await self._drop(heads)
+        await registry.drop_deleted_losses()
+        if not registry.ready:  # later losses are noticed by what this node has
+            for name, birth in (await self._node.call(self._node.store.lost())).items():
+                registry.report_loss(name, loss_of(name, birth))
         for number, (name, head) in enumerate(heads.items() if registry.ready else sorted(heads.items())):
             if number % _PIECE == _PIECE - 1:
                 await asyncio.sleep(0)  # let other tasks run
@@ -242,7 +246,7 @@ class StoreSync:
 
     async def _drop_log(self, name: str, birth: bytes, *, deleted: bool) -> None:
         registry = self._registry
-        error = LearnerGone(f"{called(name)} was deleted") if deleted else loss_of(name)
+        error = LearnerGone(f"{called(name)} was deleted") if deleted else loss_of(name, birth)
         if registry.evicted.get(name) == birth:
             del registry.evicted[name]
         replica = registry.find(name)

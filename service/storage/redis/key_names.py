@@ -59,6 +59,7 @@ class KeyNames:
         self.learners = (
             f"{self.prefix}:learners"  # set of <birth in hex>:<name>: every learner, and possibly deleted ones
         )
+        self.creating = f"{{{self.learners}}}:creating"  # set of those of `learners` that may have no log yet
         self.listed_waited = f"{{{self.learners}}}:waited"  # as WAITED, in the slot of `learners`
         self.deleted = f"{{{self.learners}}}:deleted"  # sorted set: the births of the last deleted learners, by time
         self.publications = f"{self.prefix}:bell"  # stream: n = node, m = notices (MessagePack)

@@ -42,6 +42,7 @@ from service.storage.redis.scripts import (
     CREATE,
     DELETE,
     DELETION,
+    LISTING,
     PRUNE,
     READ,
     RETAIN,
@@ -152,11 +153,12 @@ class RedisStore(RedisCalls):
         listed = _listed(learner, token)
         async with self._call():
             # List it first, as a member that only this birth has. `heads` skips the member that a crash before the
-            # script leaves behind, and no create or delete of another birth removes it.
-            await self._twice(lambda: self._list("SADD", self._keys.learners, listed))
+            # script leaves behind, and no create or delete of another birth removes it. Nor is it lost for `lost`.
+            await self._twice(lambda: self._list("EVAL", LISTING, 2, self._keys.creating, self._keys.learners, listed))
             birth, head = await self._twice(lambda: self._durably(CREATE, learner, token, data))
             if birth != token:
                 await self._twice(lambda: self._redis.srem(self._keys.learners, listed))
+            await self._twice(lambda: self._redis.srem(self._keys.creating, listed))
         return LogHead(birth, head)
 
     async def append(
@@ -223,6 +225,16 @@ class RedisStore(RedisCalls):
             for (learner, born), (birth, head) in zip(listed, rows, strict=True)
             if birth == born  # else an unfinished create or delete
         }
+
+    async def lost(self) -> dict[str, bytes]:
+        async with self._call():
+            members = await self._twice(lambda: self._redis.smembers(self._keys.learners))
+            creating = await self._twice(lambda: self._redis.smembers(self._keys.creating))
+        heads = await self.heads()  # after the list: what was in creation has its log, or is in `creating`
+        listed = [_unlisted(member.decode()) for member in members - creating if isinstance(member, bytes)]
+        births = {learner: birth for learner, birth in listed if learner not in heads}
+        deleted = await self.deleted(list(births.values())) if births else []
+        return {learner: birth for learner, birth in births.items() if birth not in deleted}
 
     async def delete(self, learner: str, birth: bytes) -> None:
         async with self._call():

@@ -18,6 +18,7 @@ __all__ = [
     "CREATE",
     "DELETE",
     "DELETION",
+    "LISTING",
     "NUMBER",
     "PRESENT",
     "PRUNE",
@@ -76,6 +77,12 @@ local function forget(prefix, snapshot)
   local id, parts = string.match(snapshot, '^(%S+) (%d+)')
   for part = 0, tonumber(parts) - 1 do redis.call('UNLINK', prefix .. id .. ':' .. part) end
 end
+"""
+
+# keys: creating, learners; member
+LISTING = """
+redis.call('SADD', KEYS[1], ARGV[1])
+redis.call('SADD', KEYS[2], ARGV[1])
 """
 
 # token, data -> birth, head. A learner of this name that Redis evicted or lost in part may have left keys.

@@ -30,7 +30,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from service.errors import LostRecords, StoreError, StoreFull, StoreUnavailable
+from service.errors import LearnerGone, LostRecords, StoreError, StoreFull, StoreUnavailable
 from service.names import called_in_full
 from service.storage.sqlite import served_rows as served
 from service.storage.sqlite.checkpoints import Checkpoints
@@ -53,6 +53,7 @@ from service.storage.store_protocol import (
     AHEAD,
     CLOSED,
     DELETIONS,
+    LOG_DELETED,
     SNAPSHOT_PART,
     ExpiredEvents,
     LogEntry,
@@ -260,15 +261,20 @@ class SqliteStore:
         with self._call():
             return await self._read(work)
 
+    async def lost(self) -> dict[str, bytes]:
+        return {}  # the list is made of the logs
+
     async def delete(self, learner: str, birth: bytes) -> None:
-        def work(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM learner WHERE id = ?", (log_of(db, learner, birth).id,))
-            number = db.execute("INSERT INTO deletion (birth) VALUES (?)", (birth,)).lastrowid
+        def work(db: sqlite3.Connection) -> int:
+            removed = db.execute("DELETE FROM learner WHERE name = ? AND birth = ?", (learner, birth)).rowcount
+            number = db.execute("INSERT OR REPLACE INTO deletion (birth) VALUES (?)", (birth,)).lastrowid
             assert number is not None  # an INSERT sets it
             db.execute("DELETE FROM deletion WHERE number <= ?", (number - DELETIONS,))
+            return removed
 
         with self._call():
-            await self._write(work, reserve=True)
+            if not await self._write(work, reserve=True):
+                raise LearnerGone(LOG_DELETED.format(log=called_in_full(learner)))
             rows = served.CLEARED
             with suppress(StoreError):  # the learner is deleted in any case
                 while rows:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from service.engine.engine import Engine
+from service.errors import StoreUnavailable
 from service.storage.memory import MemoryStore
 from service.storage.open_store import open_store
 from service.storage.store_protocol import LogHead, Store
@@ -33,6 +34,16 @@ async def vanish(store: Store, name: str) -> None:
         await store._redis.delete(f"rarestream:{{{name}}}:meta")
     else:
         await store._write(lambda db: db.execute("DELETE FROM learner WHERE name = ?", (name,)).rowcount)  # type: ignore[attr-defined]
+
+
+async def vanish_everywhere(store: Store, name: str, *engines: Engine) -> None:
+    """Remove a learner from the store after all nodes have met it, and let them notice."""
+    for engine in engines:
+        await engine.sync.check_heads()
+    await vanish(store, name)
+    for engine in engines:
+        await engine.sync.check_heads()
+        assert name in engine.registry.unavailable
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[Any]:
@@ -116,6 +127,65 @@ async def test_what_redis_forgot_is_reported(
         health = (await http.get("/health/ready")).json()
         assert (health["status"], health["unavailable"]) == ("degraded", 1)
         assert b'rarestream_learners{state="unavailable"} 1.0' in await metrics(engine)
+
+
+async def test_a_deletion_by_another_node_ends_the_report(open_again: Opener) -> None:
+    store = await open_again()
+    async with (
+        serving(store, follow_seconds=3600) as (http, engine),
+        serving(await open_again(), follow_seconds=3600) as (other_http, other),
+    ):
+        for name in "ab":
+            assert (await http.put(f"/learners/{name}", json=DENSE)).status_code == 201
+            await vanish_everywhere(store, name, engine, other)
+        assert (await http.delete("/learners/a")).status_code == 204
+        assert (await other_http.put("/learners/a", json=DENSE)).status_code == 201  # at once
+        assert (await http.delete("/learners/b")).status_code == 204
+        for each, nodes_http in ((engine, http), (other, other_http)):
+            await each.sync.check_heads()
+            assert (await nodes_http.get("/health/ready")).json()["status"] == "ok"
+
+
+async def test_a_restart_reports_what_redis_lost(redis_server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    """Else it would end the alarm, and the next `PUT` create the learner anew."""
+    redis_server.flush()
+    async with serving(await open_store(redis_server.url)) as (http, _):
+        for name in "abc":
+            assert (await http.put(f"/learners/{name}", json=DENSE)).status_code == 201
+        assert (await http.delete("/learners/c")).status_code == 204
+    redis_server.command("DEL", "rarestream:{a}:meta")
+    for _ in range(2):
+        async with serving(await open_store(redis_server.url)) as (http, engine):
+            assert (await http.get("/health/ready")).json()["status"] == "degraded"
+            assert list((await http.get("/learners")).json()["unavailable"]) == ["a"]
+            reply = await http.put("/learners/a", json=DENSE)
+            assert (reply.status_code, reply.json()["code"]) == (500, "vanished")
+    assert len(errors(caplog)) == 2
+    async with serving(await open_store(redis_server.url)) as (http, _):
+        assert (await http.delete("/learners/a")).status_code == 204
+        assert (await http.get("/health/ready")).json()["status"] == "ok"
+    async with serving(await open_store(redis_server.url)) as (http, engine):
+        assert (await http.get("/health/ready")).json()["status"] == "ok"
+        assert list(engine.replicas) == ["b"]
+        assert (await http.put("/learners/a", json=DENSE)).status_code == 201
+
+
+async def test_a_creation_that_was_cut_off_is_no_loss(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis_server.flush()
+    store = await open_store(redis_server.url)
+
+    async def cut_off(*_: object) -> None:
+        raise StoreUnavailable("cut off")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "_durably", cut_off)
+        with pytest.raises(StoreUnavailable):
+            await store.create("a", bytes(16), b"data")
+    async with serving(store) as (http, _):
+        assert (await http.get("/health/ready")).json()["status"] == "ok"
+        assert (await http.put("/learners/a", json=DENSE)).status_code == 201
 
 
 async def test_a_file_that_was_moved_away_is_in_health(tmp_path: Path) -> None:
