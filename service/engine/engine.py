@@ -306,7 +306,7 @@ class Engine:
         data = pack_record(record) if state is None else await self.node.in_thread(lambda: pack_record(record))
         if len(data) > RECORD_BYTES:
             raise TooLarge(f"the state has {len(data)} bytes; a record of the store has at most {RECORD_BYTES}")
-        head = await self.node.call(self.node.store.create(log, token, data))
+        head = await self.node.call(self.node.store.create(log, token, data), len(data))
         if head.birth == token:
             self.node.notifier.announce(log, head.position)
         slow = asyncio.get_running_loop().call_later(_SLOW, logger.info, _COMPILING, log.removeprefix(GROUP))

@@ -64,7 +64,6 @@ logger = logging.getLogger("rarestream.node")
 
 _LOWEST_PRIORITY = 19  # of Linux
 _THREADS = 2  # for calls that pack, read or copy
-_GROWING = frozenset({"create", "append", "serve", "save"})  # calls of the store that need room
 
 Result = TypeVar("Result")
 
@@ -109,7 +108,8 @@ class Node:
         self._unreachable: str | None = None
         self._rewinds: dict[str, float] = {}  # logs whose records the store lost -> monotonic time of the last loss
         self._damages: dict[str, float] = {}  # logs of which a snapshot is damaged -> monotonic time of the last report
-        self.full: str | None = None  # why the store has no room; None: the last call that needs room succeeded
+        self.full: str | None = None  # why the store has no room; None: it has
+        self._refused_size = 0  # bytes of the smallest call that it had no room for
         self._learning = ThreadPoolExecutor(settings.threads, thread_name_prefix="learn")
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="pack")
         self._urgent, self._patient = asyncio.Semaphore(1), asyncio.Semaphore(1)  # threads for long work
@@ -122,8 +122,12 @@ class Node:
         self._learning.shutdown()
         self._threads.shutdown()
 
-    async def call(self, request: Coroutine[Any, Any, Result]) -> Result:
-        """Await a call of the store; record whether it answered, and how long it took."""
+    async def call(self, request: Coroutine[Any, Any, Result], size: int = 0) -> Result:
+        """Await a call of the store; record whether it answered, and how long it took.
+
+        `size`: the bytes that it adds; 0 if it may take the room that a full store keeps in reserve. A store that
+        refused a call is full until it takes one as large.
+        """
         operation: str = getattr(request, "__name__", "")  # a coroutine has the name of its method
         began = time.perf_counter()
         try:
@@ -137,7 +141,9 @@ class Node:
         except StoreFull as error:
             if self.full is None:
                 logger.error("%s", error.detail)
+                self._refused_size = size
             self._reached, self._unreachable, self.full = time.monotonic(), None, error.detail
+            self._refused_size = min(self._refused_size, size)
             self.timings.failed(operation)
             raise
         except StoreUnavailable as error:
@@ -147,7 +153,8 @@ class Node:
         finally:
             self.timings.called(operation, began)
         self._reached, self._unreachable = time.monotonic(), None
-        if operation in _GROWING:
+        if self.full is not None and size > 0 and size >= self._refused_size:
+            logger.info("the store has room again")
             self.full = None
         return result
 

@@ -282,7 +282,7 @@ class MemoryStore:
         self._check_open()
         return {learner: LogHead(log.birth, log.head) for learner, log in self._logs.items()}
 
-    async def lost(self) -> dict[str, bytes]:
+    async def losses(self) -> dict[str, bytes]:
         return {}  # the list is made of the logs
 
     async def delete(self, learner: str, birth: bytes) -> None:

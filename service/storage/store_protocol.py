@@ -238,7 +238,7 @@ class Store(Protocol):
         """Return the end of every learner's log, by name."""
         ...
 
-    async def lost(self) -> dict[str, bytes]:
+    async def losses(self) -> dict[str, bytes]:
         """Return the births of logs that the store still lists, but has not, though nobody deleted them, by name."""
         ...
 

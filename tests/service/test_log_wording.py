@@ -53,6 +53,7 @@ from tests.service.engine.replica.test_background_fits import SETUPS
 from tests.service.engine.test_engine import batch_of
 from tests.service.server.test_hanging_workers import Hanging
 from tests.service.server.test_supervisor import no_descriptors
+from tests.service.storage.test_full_stores import FullStore
 
 ALARM = {"kind": "auc", "events": 5, "state": "open"}
 Patch = pytest.MonkeyPatch
@@ -174,6 +175,24 @@ async def store_away_at_the_start(scenario: Scenario) -> None:
     scenario.patch.setattr(Node, "stale_seconds", 61.0)
     async with node(store, follow_seconds=0.01):
         await eventually_async(lambda: len(scenario.caplog.records) > 1)
+
+
+async def store_away_for_a_while(scenario: Scenario) -> None:
+    store = Away()
+    async with node(store, follow_seconds=0.01):
+        store.failing = ("heads", "head")
+        await scenario.logged("WARNING")
+        store.failing = ()
+        await scenario.logged("INFO")
+
+
+async def store_without_room_for_a_while(_: Scenario) -> None:
+    store = FullStore()
+    async with serving(store, snapshot_seconds=3600, snapshot_events=10**9) as (http, _):
+        await http.put("/learners/a", json=DENSE)
+        for room in (0, 0, 10**9):
+            store.room = room
+            await http.post("/learners/a/update", json={"events": events(20)})
 
 
 async def store_away_while_serving(_: Scenario) -> None:
@@ -413,6 +432,14 @@ LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
     (store_away_at_the_start, [
         ("rarestream.sync", "WARNING", "waiting for the store: unreachable"),
         ("rarestream.sync", "WARNING", "still waiting for the store, which has not answered for 61 s: unreachable"),
+    ]),
+    (store_away_for_a_while, [
+        ("rarestream.sync", "WARNING", "waiting for the store: unreachable"),
+        ("rarestream.sync", "INFO", "the store answers again"),
+    ]),
+    (store_without_room_for_a_while, [
+        ("rarestream.node", "ERROR", "no room"),
+        ("rarestream.node", "INFO", "the store has room again"),
     ]),
     (features_too_large_to_keep, [
         (

@@ -55,8 +55,7 @@ class StoreSync:
             await self._placement.update_membership(alive=False)  # the heartbeats begin when it is ready
             await self.check_heads()
         except StoreUnavailable as error:
-            logger.warning("waiting for the store: %s", error.detail)
-            self._next_warning = time.monotonic() + _WARN_SECONDS
+            self._warn_store_away(error)
         self.task = self._node.background.keep("follow the store", self._follow_and_listen)
 
     async def stop(self) -> None:
@@ -113,14 +112,16 @@ class StoreSync:
         return announced
 
     def _warn_store_away(self, error: StoreUnavailable) -> None:
-        """Warn that the store does not answer: after a while, and then now and then."""
+        """Warn that the store does not answer: at once, and then now and then."""
         now = time.monotonic()
         if self._next_warning is None:
-            self._next_warning = now + _WARN_SECONDS
-        elif now >= self._next_warning:
-            self._next_warning = now + _WARN_SECONDS
+            logger.warning("waiting for the store: %s", error.detail)
+        elif now < self._next_warning:
+            return
+        else:
             seconds = self._node.stale_seconds
             logger.warning("still waiting for the store, which has not answered for %.0f s: %s", seconds, error.detail)
+        self._next_warning = now + _WARN_SECONDS
 
     async def _follow(self) -> None:
         failures = 0
@@ -141,6 +142,8 @@ class StoreSync:
                 self._check_by = 0.0
                 logger.error("cannot follow the other nodes: %s", error.detail)
             else:
+                if self._next_warning is not None:
+                    logger.info("the store answers again")
                 self._next_warning = None
                 if failures != self._node.timings.failures:
                     # a server that lacks records may have taken over: every replica compares
@@ -197,7 +200,7 @@ class StoreSync:
         await self._drop(heads)
         await registry.drop_deleted_losses()
         if not registry.ready:  # later losses are noticed by what this node has
-            for name, birth in (await self._node.call(self._node.store.lost())).items():
+            for name, birth in (await self._node.call(self._node.store.losses())).items():
                 registry.report_loss(name, loss_of(name, birth))
         for number, (name, head) in enumerate(heads.items() if registry.ready else sorted(heads.items())):
             if number % _PIECE == _PIECE - 1:

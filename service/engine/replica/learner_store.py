@@ -33,10 +33,10 @@ class LearnerStore:
         self._node = node
         self._store = node.store
 
-    async def _call(self, request: Coroutine[Any, Any, Result]) -> Result:
+    async def _call(self, request: Coroutine[Any, Any, Result], size: int = 0) -> Result:
         """Await a call of the store; if the store no longer has the log, find out whether it was deleted or lost."""
         try:
-            return await self._node.call(request)
+            return await self._node.call(request, size)
         except LearnerGone as error:
             raise await self._node.explain_loss(self.name, self.birth, error) from None
 
@@ -47,7 +47,7 @@ class LearnerStore:
     ) -> list[LogEntry]:
         """Append a record; return every entry after `after`."""
         append = self._store.append(self.name, self.birth, [record], after, expected_token, reserve)
-        return await self._call(append)
+        return await self._call(append, 0 if reserve else len(record[1]))
 
     async def read(self, after: int, limit: int, expected_token: bytes = b"") -> list[LogEntry]:
         """Return up to `limit` entries after `after`."""
@@ -60,7 +60,7 @@ class LearnerStore:
     ) -> SnapshotInfo | None:
         """Store a snapshot, and delete all but the newest `keep`."""
         save = self._store.save(self.name, self.birth, position, snapshot, keep, trim, expected_token)
-        return await self._call(save)
+        return await self._call(save, len(snapshot))
 
     async def snapshots(self) -> list[SnapshotInfo]:
         """List the retained snapshots, newest first."""
@@ -84,7 +84,8 @@ class LearnerStore:
         self, record: tuple[bytes, bytes], after: int, remembered: Sequence[ServedEvent], limits: ServedLimits
     ) -> ServeReceipt:
         """Append a record and store served events, in one atomic step."""
-        return await self._call(self._store.serve(self.name, self.birth, record, after, remembered, limits))
+        serve = self._store.serve(self.name, self.birth, record, after, remembered, limits)
+        return await self._call(serve, len(record[1]) + sum(len(event.data) for event in remembered))
 
     async def recall(self, ids: Sequence[str]) -> list[ServedEvent | bool | None]:
         """Look up served events by id."""

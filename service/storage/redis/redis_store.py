@@ -153,7 +153,7 @@ class RedisStore(RedisCalls):
         listed = _listed(learner, token)
         async with self._call():
             # List it first, as a member that only this birth has. `heads` skips the member that a crash before the
-            # script leaves behind, and no create or delete of another birth removes it. Nor is it lost for `lost`.
+            # script leaves behind, and no create or delete of another birth removes it. Nor does `losses` report it.
             await self._twice(lambda: self._list("EVAL", LISTING, 2, self._keys.creating, self._keys.learners, listed))
             birth, head = await self._twice(lambda: self._durably(CREATE, learner, token, data))
             if birth != token:
@@ -226,7 +226,7 @@ class RedisStore(RedisCalls):
             if birth == born  # else an unfinished create or delete
         }
 
-    async def lost(self) -> dict[str, bytes]:
+    async def losses(self) -> dict[str, bytes]:
         async with self._call():
             members = await self._twice(lambda: self._redis.smembers(self._keys.learners))
             creating = await self._twice(lambda: self._redis.smembers(self._keys.creating))

@@ -261,7 +261,7 @@ class SqliteStore:
         with self._call():
             return await self._read(work)
 
-    async def lost(self) -> dict[str, bytes]:
+    async def losses(self) -> dict[str, bytes]:
         return {}  # the list is made of the logs
 
     async def delete(self, learner: str, birth: bytes) -> None:

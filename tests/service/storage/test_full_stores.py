@@ -137,7 +137,7 @@ async def test_a_learner_on_a_full_store_is_changed_and_deleted_and_others_go_on
         assert (await http.delete("/learners/b")).status_code == 204
         if kind == "redis":
             request.getfixturevalue("redis_server").command("CONFIG", "SET", "maxmemory", 2**30)
-        assert (await update("a", 20)).status_code == 200
+        assert (await update("a")).status_code == 200
         assert engine.node.full is None
 
 
@@ -182,7 +182,12 @@ async def test_a_full_store_is_reported_and_older_snapshots_and_the_log_make_roo
         replica = engine.get("a")
         assert [info.position for info in await store.snapshots("a", replica.birth)] == [before[0]]
         assert await store.read("a", replica.birth, before[0], 9) == []
+        change = {"threshold": {"objective": "recall", "target": 0.9}}
+        assert (await http.patch("/learners/a", json=change)).status_code == 200  # from the reserve
+        assert (await http.get("/health/ready")).json()["status"] == "store-full"
         store.room = 10**6
+        await posted(http, "/learners/a/update", events(1))  # fits where others do not
+        assert (await http.get("/health/ready")).json()["status"] == "store-full"
         await posted(http, "/learners/a/update", events(500))
         assert (await http.get("/health/ready")).json()["status"] == "ok"
         assert b"rarestream_store_full 0.0" in await metrics(engine)
