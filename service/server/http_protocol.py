@@ -12,6 +12,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Container
+from time import perf_counter
 from typing import Any, cast
 
 import httptools
@@ -24,7 +25,7 @@ from service.api.fast_path import InlinePath, PendingUpdate, RequestHead
 from service.auth import Handshake, plain_address
 from service.errors import BadRequest, ServiceError
 from service.server.bad_request import HEAD_BYTES, breaks_off, endless, no_request, refusal, too_large
-from service.server.http_transport import FairScheduler, Flow, InlineCycle, JoiningTransport
+from service.server.http_transport import LARGE, FairScheduler, Flow, InlineCycle, JoiningTransport
 from service.server.ws_protocol import WebSocketProtocol
 from service.telemetry import Access
 from service.wire import request_id
@@ -35,6 +36,7 @@ logger = logging.getLogger("rarestream.http")
 
 _HEAD_SECONDS = 30.0  # allowed for a head, unless the application sets it
 _PIECE = 4096  # bytes parsed in a turn, and more of a body: about 30 of the shortest predictions, a millisecond or two
+_TURN = 0.001  # seconds after which a turn parses no more of a body: small chunks take much more time than their bytes
 _STALL_SECONDS = 30.0  # without reading after which a client is dropped
 _END_SECONDS = 0.5  # for the client to see the end of an idle connection; what it sent meanwhile is read and dropped
 
@@ -132,15 +134,18 @@ class HttpProtocol(HttpToolsProtocol):
         rest: memoryview | None = memoryview(data)
         if len(data) <= _PIECE or not self._scheduler.busy:  # else behind the others that sent as much
             rest = self._take_turn(memoryview(data))
-        if rest:
+        if rest or (rest is not None and len(data) > LARGE):
             self._wait_for_turn(rest)
         elif inline is not None and self._last is not None:
             inline.remember(data, self._last)
 
     def _take_turn(self, data: memoryview) -> memoryview | None:
-        """Parse a piece, or more of them until a request is complete; return the rest."""
+        """Parse a piece, or more of them until a request is complete or the time is up; return the rest."""
         began, piece = self._requests, _PIECE
+        until = perf_counter() + _TURN
         while data and began == self._requests and not (self._over or self._upgraded):
+            if piece > _PIECE and not self._in_head and perf_counter() >= until:
+                break
             size = max(piece, self._missing_bytes())
             self._parse_piece(bytes(data[:size]))
             data, piece = data[size:], 2 * piece  # a chunked body takes few pieces

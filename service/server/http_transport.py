@@ -10,7 +10,9 @@ from weakref import WeakKeyDictionary
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
-__all__ = ["FairScheduler", "Flow", "InlineCycle", "JoiningTransport"]
+__all__ = ["LARGE", "FairScheduler", "Flow", "InlineCycle", "JoiningTransport"]
+
+LARGE = 2**16  # bytes of a read after which others have their turns; libuv may follow it by 31 more of 250 kB
 
 
 class JoiningTransport:

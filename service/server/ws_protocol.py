@@ -5,8 +5,11 @@
 
 A plain message is one masked frame, not too large, and complete in one read; nearly all are. The library parses the
 others: fragments, pings, closes, malformed frames, frames that continue in the next read, and everything once a close
-is in progress. It always gets a frame to its end, so its state is as if it had parsed every frame. The application has
-the extension `rarestream.transport` in its scope: it reads and writes many messages at once; ASGI cannot.
+is in progress. It always gets a frame to its end, so its state is as if it had parsed every frame. It is slow, so it
+parses for a millisecond in a turn (`http_transport.py`), and nothing is read before the rest is parsed.
+
+The application has the extension `rarestream.transport` in its scope: it reads and writes many messages at once; ASGI
+cannot.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any, cast
 
 import msgspec
@@ -29,6 +33,7 @@ from websockets.server import ServerProtocol
 from service.api.websocket import EXTENSION, Message, Transport
 from service.auth import Handshake
 from service.errors import BadRequest, ServiceError, Stopping
+from service.server.http_transport import LARGE, FairScheduler
 from service.telemetry import Access
 from service.wire import PROBLEM, headers_of, heading_of, request_id
 from service.wire.kernels import BINARY, MASKED, TEXT, payloads
@@ -36,6 +41,8 @@ from service.wire.kernels import BINARY, MASKED, TEXT, payloads
 __all__ = ["WebSocketProtocol"]
 
 
+_PIECE = 512  # bytes that the library parses at a time, if it parses all: up to 85 frames
+_TURN = 0.001  # seconds after which the rest of the received bytes waits for the connection's next turn
 _MESSAGE = "rarestream.receive"  # type of our events in the queue; all others are ASGI's
 
 
@@ -77,6 +84,9 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._owed = 0  # these missing bytes of the last frame
         self._frame_start = b""  # the start of a frame whose length has not arrived
         self._rest: deque[Message] = deque()  # taken from the queue, not received yet
+        self._unparsed = b""  # bytes that wait for the connection's turn
+        self._queued = False  # for a turn
+        self._scheduler = FairScheduler.of(self.loop)
 
     def open(
         self, target: bytes, headers: list[tuple[bytes, bytes]], data: bytes, access: Access | None = None
@@ -94,16 +104,48 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     # Incoming messages
 
     def data_received(self, data: bytes) -> None:
-        """Parse received bytes."""
-        if self._in_step and self.conn.state is State.OPEN:
-            self._frames(data)
-            return
-        self._in_step = False  # these are frames before the handshake's end, or a close is under way
-        super().data_received(self._frame_start + data)
-        self._frame_start = b""
+        """Parse received bytes. What takes longer than a turn waits for further ones."""
+        self._unparsed += data
+        if not self._queued:
+            self._parse_on()
 
-    def _frames(self, data: bytes) -> None:
+    def _parse_on(self) -> None:
+        """Parse bytes for a turn. Nothing more is read until all are parsed."""
+        data, self._unparsed = self._unparsed, b""
+        self._unparsed = self._parse(data)
+        if self._unparsed or len(data) > LARGE:
+            self._pause()
+            self._queue_turn()
+
+    def _queue_turn(self) -> None:
+        if not self._queued:
+            self._queued = True
+            self._scheduler.queue(self._turn)
+
+    def _turn(self) -> None:
+        """Parse some of the bytes that wait, unless the application has to take messages first."""
+        self._queued = False
+        if self.queue.empty() or self.close_sent:  # else `_resume` queues again
+            self._parse_on()
+            self._resume()
+
+    def _parse(self, data: bytes) -> bytes:
+        """Parse bytes for the time of a turn; return the rest."""
+        if self._in_step and self.conn.state is State.OPEN:
+            return self._frames(data)
+        self._in_step = False  # these are frames before the handshake's end, or a close is under way
+        data, self._frame_start = self._frame_start + data, b""
+        until = perf_counter() + _TURN
+        while data and not self.transport.is_closing():
+            super().data_received(data[:_PIECE])
+            data = data[_PIECE:]
+            if perf_counter() >= until:
+                return data
+        return b""
+
+    def _frames(self, data: bytes) -> bytes:
         """Frames, the first and the last of which may be here in part. What is behind a close is not looked at."""
+        until = perf_counter() + _TURN
         if self._frame_start:
             data, self._frame_start = self._frame_start + data, b""
         at = min(self._owed, len(data))
@@ -114,6 +156,9 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             at = self._plain(data, at)
             if at < len(data):
                 at = self._other(data, at)
+            if perf_counter() >= until and self.conn.state is State.OPEN:
+                return data[at:]
+        return b""
 
     def _plain(self, data: bytes, at: int) -> int:
         """Deliver the messages that are there from `at` on, up to what is no plain frame; where that begins."""
@@ -161,6 +206,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if not messages:
             return
         self.queue.put_nowait(cast(Any, {"type": _MESSAGE, "messages": messages}))
+        self._pause()
+
+    def _pause(self) -> None:
+        """Read nothing until `_resume`."""
         if not self.read_paused:
             self.read_paused = True
             self.transport.pause_reading()
@@ -230,8 +279,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         return messages
 
     def _resume(self) -> None:
-        """Resume reading if no message waits for the application."""
-        if self.read_paused and self.queue.empty():
+        """Resume reading if no message waits for the application, and no bytes for their turn."""
+        if self._unparsed:
+            self._queue_turn()
+        elif self.read_paused and self.queue.empty():
             self.read_paused = False
             self.transport.resume_reading()
 
@@ -298,6 +349,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the handshake, too."""
+        self._unparsed = b""
         self._finish_handshake()
         super().connection_lost(exc)
 

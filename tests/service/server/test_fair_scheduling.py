@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -127,6 +128,7 @@ async def test_a_large_body_takes_few_pieces(chunked: bool, monkeypatch: pytest.
         )
         data = request(b"", f"{URL}/predict", transfer_encoding="chunked")
         data = data.replace(b"content-length: 0\r\n", b"") + framed + b"0\r\n\r\n"
+    monkeypatch.setattr("service.server.http_protocol.perf_counter", lambda: 0.0)  # a turn is never over by its time
     pieces: list[int] = []
     parse = HttpProtocol._parse_piece
 
@@ -139,6 +141,22 @@ async def test_a_large_body_takes_few_pieces(chunked: bool, monkeypatch: pytest.
         protocol.data_received(data + PREDICT)
         await turns(lambda: replies(pipe) == 2, lambda: None)
         assert len(pieces) <= (8 if chunked else 3)
+
+
+async def test_a_body_of_small_chunks_is_parsed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr("service.server.http_protocol.perf_counter", lambda: next(seconds))  # each turn is over at once
+    body = b'{"events":[{"x":[1,2,3]}]}' + 30_000 * b" "
+    framed = b"".join(b"1\r\n%c\r\n" % byte for byte in body)
+    data = request(b"", f"{URL}/predict", transfer_encoding="chunked").replace(b"content-length: 0\r\n", b"")
+    async with connections(2) as [(protocol, pipe), (other, others_pipe)]:
+        protocol.data_received(data + framed + b"0\r\n\r\n")
+        assert pipe.paused  # nothing more is read meanwhile
+        other.data_received(PREDICT)
+        await turns(lambda: replies(others_pipe) == 1, lambda: None)
+        assert replies(pipe) == 0
+        await turns(lambda: replies(pipe) == 1, lambda: None)
+        assert not pipe.paused
 
 
 async def test_bytes_behind_a_handshake_in_a_later_piece_reach_the_websocket() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -50,6 +51,37 @@ async def connected(app: Application, **settings: Any) -> tuple[WebSocketProtoco
 def ended(protocol: WebSocketProtocol) -> None:
     """Note that the connection is lost."""
     protocol.connection_lost(ConnectionResetError())
+
+
+@pytest.mark.parametrize("closing", [False, True])
+async def test_frames_that_the_library_parses_are_parsed_some_in_each_iteration(
+    closing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr("service.server.ws_protocol.perf_counter", lambda: next(seconds))  # each turn is over at once
+    protocol, pipe = await connected(Reader())
+    if closing:
+        protocol.conn.send_close(1000)
+    pings = [b"%03d" % number for number in range(1000)]
+    data = b"".join(frame_bytes(Opcode.PING, ping) for ping in pings)
+    protocol.data_received(data)
+    pongs = [len(frames(bytes(pipe.written)))]
+    assert pipe.paused  # nothing more is read meanwhile
+    while pipe.paused:
+        await asyncio.sleep(0)
+        pongs.append(len(frames(bytes(pipe.written))))
+    assert max(after - before for before, after in itertools.pairwise([0, *pongs])) <= 512 // 9 + 1
+    assert [payload for opcode, payload in frames(bytes(pipe.written)) if opcode == Opcode.PONG] == pings
+    ended(protocol)
+
+
+async def test_others_have_their_turns_after_a_large_read() -> None:
+    protocol, pipe = await connected(Reader())
+    protocol.data_received(frame_bytes(Opcode.TEXT, 2**17 * b"a", fin=False))
+    assert pipe.paused
+    await asyncio.sleep(0)
+    assert not pipe.paused
+    ended(protocol)
 
 
 def frames(data: bytes) -> list[tuple[Opcode, bytes]]:
