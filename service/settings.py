@@ -151,8 +151,10 @@ class Settings(BaseSettings):
     at_least_seconds: float = Field(
         default=5.0, gt=0, description="most seconds that a request waits for the position in `at_least`"
     )
-    max_streams: int = Field(default=256, ge=0, description="most open streams of live metrics")
-    ws_connections: int = Field(default=256, ge=0, description="most open websockets")
+    max_streams: int = Field(
+        default=256, ge=0, description="most open streams of live metrics; at most a quarter of ulimit -n"
+    )
+    ws_connections: int = Field(default=256, ge=0, description="most open websockets; at most a quarter of ulimit -n")
     ws_credit: int = Field(default=1024, ge=1, description="most unanswered messages per websocket")
     ws_message_bytes: int = Field(default=4 * 2**20, ge=1024, description="most bytes of a websocket message")
     ws_stall_seconds: float = Field(

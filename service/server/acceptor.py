@@ -16,8 +16,9 @@ from typing import Any
 from service.auth import GRACE, Handshake, Handshakes
 from service.server.http_protocol import HttpProtocol
 from service.server.listen import NOBODY
+from service.settings import Settings
 
-__all__ = ["Acceptor", "capacity"]
+__all__ = ["Acceptor", "capacity", "limit_connections"]
 
 logger = logging.getLogger("rarestream.connections")
 
@@ -33,6 +34,21 @@ def capacity() -> int:
     """Return how many connections this process may have open, by its limit of file descriptors."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if limit == resource.RLIM_INFINITY else max(1, limit - max(_SPARE, limit // 4))
+
+
+def limit_connections(settings: Settings) -> Settings:
+    """Return settings with at most a quarter of the file descriptors for websockets, and for streams of live metrics.
+
+    They stay open for long, so requests would find none left.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = {name: getattr(settings, name) for name in ("ws_connections", "max_streams")}
+    lower = {name: limit // 4 for name, count in most.items() if limit != resource.RLIM_INFINITY and count > limit // 4}
+    for name, count in lower.items():
+        logger.warning(
+            "%s is %d, not %d: the limit of file descriptors (ulimit -n) is %d", name, count, most[name], limit
+        )
+    return settings.model_copy(update=lower)
 
 
 class Acceptor:

@@ -26,7 +26,7 @@ from service.auth import Handshake
 from service.engine import BACKGROUND
 from service.errors import ServiceError, WrongStore
 from service.exits import CommandFailed, WrongUsage
-from service.server.acceptor import Acceptor
+from service.server.acceptor import Acceptor, limit_connections
 from service.server.http_protocol import HttpProtocol
 from service.server.listen import CannotServe, WrongSettings, announce, listen, url_of, warn
 from service.server.ws_protocol import WebSocketProtocol
@@ -131,6 +131,7 @@ class Server(uvicorn.Server):
         """
         host = listener.getsockname()[0]
         try:
+            settings = limit_connections(settings)
             self._app = create_app(settings, lines)
             guard = self._app.state.guard
             self.warning = guard.listens(host)  # for the operator, if any

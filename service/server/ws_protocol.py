@@ -225,9 +225,13 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         event.data = b""
 
     def handle_cont(self, event: Frame) -> None:
-        """Take a further frame of a message, likewise."""
-        super().handle_cont(event)
+        """Take a further frame of a message, likewise; in one buffer, because a message may have millions of frames."""
+        if not isinstance(self.frames[0], bytearray):
+            self.frames = [cast(Any, bytearray(self.frames[0]))]
+        self.frames[0] += event.data
         event.data = b""
+        if event.fin:
+            self.send_receive_event_to_app()
 
     def send_receive_event_to_app(self) -> None:
         """Deliver a message that the library has parsed."""

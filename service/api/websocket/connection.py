@@ -41,6 +41,7 @@ _LATER = 1013
 NO_LEARNER = 4404
 
 _MAX_REASON = 123  # bytes of a close frame
+_TURN = 0.001  # seconds after which other connections have their turns: a read may hold thousands of messages
 
 
 class Connection:
@@ -111,8 +112,11 @@ class Connection:
 
         In a function of its own, so that an idle websocket keeps no message in memory.
         """
-        now = perf_counter()
+        now = turn = perf_counter()
         for batch in self._batches(messages):
+            if perf_counter() - turn > _TURN:
+                await asyncio.sleep(0)
+                turn = perf_counter()
             if self._leaving:
                 break
             batch.arrivals = [(now, len(batch))]

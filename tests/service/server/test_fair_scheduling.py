@@ -39,13 +39,13 @@ class Reading(Pipe):
 
 
 @asynccontextmanager
-async def connections(count: int) -> AsyncIterator[list[tuple[HttpProtocol, Pipe]]]:
+async def connections(count: int, ws: Any = "none") -> AsyncIterator[list[tuple[HttpProtocol, Pipe]]]:
     """Open connections to one node, without sockets."""
     async with running(MemoryStore()) as engine:
         async with over(engine) as http:
             assert (await http.put("/learners/a", json=DENSE)).status_code == 201
             await posted(http, "/learners/a/update", events(20))
-        config = Config(app_over(engine), lifespan="off", log_config=None, http=HttpProtocol, ws="none")
+        config = Config(app_over(engine), lifespan="off", log_config=None, http=HttpProtocol, ws=ws)
         config.load()
         state, opened = ServerState(), []
         for _ in range(count):
@@ -179,3 +179,17 @@ async def test_bytes_behind_a_handshake_in_a_later_piece_reach_the_websocket() -
     await turns(lambda: len(seen) == 300, lambda: None)
     assert [int(text) for text in seen] == list(range(300))
     assert not pipe.paused
+
+
+async def test_messages_of_one_read_that_are_refused_leave_others_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr("service.api.websocket.connection.perf_counter", lambda: next(seconds))  # each turn is over
+    async with connections(1, WebSocketProtocol) as [(protocol, pipe)]:
+        pipe.set_protocol = lambda _: None  # type: ignore[method-assign]
+        protocol.data_received(handshake(f"{URL}/ws"))
+        await turns(lambda: b"hello" in pipe.written, lambda: None)
+        refused = [Frame(Opcode.TEXT, b'{"seq":%d,"op":"x"}' % seq).serialize(mask=True) for seq in range(300)]
+        protocol.data_received(b"".join(refused))
+        counts = [0]
+        await turns(lambda: counts[-1] == 300, lambda: counts.append(pipe.written.count(b'"code":"invalid"')))
+        assert max(after - before for before, after in itertools.pairwise(counts)) <= 2

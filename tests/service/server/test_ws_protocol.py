@@ -21,6 +21,7 @@ from websockets.streams import StreamReader
 from service.api.websocket.transport import EXTENSION, Transport
 from service.server.ws_protocol import WebSocketProtocol
 from tests.harness.pipe import Pipe
+from tests.harness.waiting import eventually_async
 
 HANDSHAKE = [
     (b"host", b"here"),
@@ -72,6 +73,19 @@ async def test_frames_that_the_library_parses_are_parsed_some_in_each_iteration(
         pongs.append(len(frames(bytes(pipe.written))))
     assert max(after - before for before, after in itertools.pairwise([0, *pongs])) <= 512 // 9 + 1
     assert [payload for opcode, payload in frames(bytes(pipe.written)) if opcode == Opcode.PONG] == pings
+    ended(protocol)
+
+
+async def test_small_fragments_of_a_message_take_no_more_memory_than_their_bytes() -> None:
+    reader = Reader()
+    protocol, pipe = await connected(reader)
+    protocol.data_received(frame_bytes(Opcode.TEXT, b"a", fin=False))
+    for _ in range(2000):
+        protocol.data_received(frame_bytes(Opcode.CONT, b"", fin=False) + frame_bytes(Opcode.CONT, b"b", fin=False))
+    assert len(protocol.frames) == 1
+    protocol.data_received(frame_bytes(Opcode.CONT, b"c"))
+    await eventually_async(lambda: reader.read == ["a" + 2000 * "b" + "c"])
+    assert not pipe.paused
     ended(protocol)
 
 
