@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from service.api.health import health_of
 from service.auth import UNRESTRICTED, Permissions
 from service.engine import LARGE_WINDOW, Engine
 from service.engine.replica import LearnerReplica
@@ -146,7 +147,7 @@ class Overview:
             "creating": _creating(engine, permissions),
             "unavailable": left_out,
         }
-        return {**rows, "loaded": engine.ready}
+        return {**rows, "loaded": engine.ready, "trouble": health_of(engine)["detail"]}
 
     async def _figures(self, replica: LearnerReplica) -> dict[str, Any]:
         cached = self._rows.get(replica)

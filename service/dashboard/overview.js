@@ -89,8 +89,10 @@ class Overview {
     this.listed = el("div", { class: "listed", hidden: true }, this.tools, this.table, this.none);
     this.empty = empty();
     this.empty.hidden = true;
+    this.trouble = el("p", { class: "panel trouble", role: "alert", hidden: true });
     main.append(
       el("h1", { class: "unseen", text: "Learners" }),
+      this.trouble,
       this.waiting,
       this.empty,
       this.groups.element,
@@ -147,6 +149,8 @@ class Overview {
     this.#listing = listing;
     this.#time = at;
     if (this.#settled === null) this.#settle();
+    write(this.trouble, listing.trouble ?? "");
+    this.trouble.hidden = !listing.trouble;
     const rows = listing.learners.map((row) => ({
       ...row,
       asleep: false,

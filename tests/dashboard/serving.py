@@ -22,7 +22,8 @@ class Serving:
     """A process of the service, and a client of it."""
 
     def __init__(self, folder: Path, **settings: object) -> None:
-        self.process = Process(f"sqlite:///{folder / 'store.db'}", folder / "log", **settings)
+        self.database = folder / "store.db"
+        self.process = Process(f"sqlite:///{self.database}", folder / "log", **settings)
         self.url = self.process.url
         self.http = httpx.Client(base_url=f"{self.url}/v1", timeout=300, trust_env=False)
         self._event_counts: dict[str, int] = {}

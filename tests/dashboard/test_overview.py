@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -186,6 +188,20 @@ async def test_one_stream_serves_any_number_of_learners(learners: Serving, visit
     await expect(rows).to_have_count(5)  # what is deleted leaves
     paths = [path for path in visit.requests if path.startswith("/v1")]
     assert sorted(paths) == ["/v1/key", "/v1/stream"]
+
+
+async def test_what_is_wrong_with_the_store_is_above_the_table(learners: Serving, visit: Opener) -> None:
+    learners.create("lost")
+    page = await visit(learners.url)
+    trouble = page.locator(".trouble[role=alert]")
+    await expect(row(page, "lost")).to_be_visible()
+    await expect(trouble).to_be_hidden()
+    with closing(sqlite3.connect(learners.database)) as database, database:
+        database.execute("DELETE FROM learner WHERE name = 'lost'")
+    await expect(trouble).to_contain_text("learners or groups that cannot be recovered: 1")
+    await expect(row(page, "lost")).to_contain_text("vanished from the store")
+    learners.http.delete("/learners/lost").raise_for_status()
+    await expect(trouble).to_be_hidden()
 
 
 async def test_groups_are_shown_side_by_side(learners: Serving, visit: Opener) -> None:

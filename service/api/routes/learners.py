@@ -151,7 +151,8 @@ async def figures_of_all(
     others = await _gather_others(request, permissions, {"figures": "true", **page.query})
     local = await overview.document(engine, permissions)
     merged = page.cut(_merge_lists(local, others), "learners", more=_any_more(others))
-    return {**merged, "creating": _merge_creations(local, others), "loaded": local["loaded"]}
+    creating = _merge_creations(local, others)
+    return {**merged, "creating": creating, "loaded": local["loaded"], "trouble": local["trouble"]}
 
 
 async def _gather_others(request: Request, permissions: Permissions, query: dict[str, str]) -> list[dict[str, Any]]:

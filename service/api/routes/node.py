@@ -17,10 +17,9 @@ from learners.features import Embedding, LateLabels, Scaling
 from learners.metrics import MetricSettings
 from rarestream import __version__
 from service.api import schemas
+from service.api.health import health_of
 from service.api.routes.dependencies import ANY, OPEN, READ, AccessRoute, KeyPermissions, TheEngine, problems
-from service.engine import Engine
 from service.names import check_name
-from service.text import counted
 from service.wire import iso_time
 
 __all__ = ["health", "router"]
@@ -124,7 +123,7 @@ async def version() -> JSONResponse:
 )
 async def live(engine: TheEngine) -> JSONResponse:
     """Answer 200 while the event loop runs."""
-    return JSONResponse(_health(engine))
+    return JSONResponse(health_of(engine))
 
 
 @health.get(
@@ -140,7 +139,7 @@ async def ready(engine: TheEngine) -> JSONResponse:
 
     A full store, and learners that cannot be recovered, change only the status: deletions and other learners go on.
     """
-    health = _health(engine)
+    health = health_of(engine)
     return JSONResponse(health, status_code=503 if health["status"] in ("starting", "store-unavailable") else 200)
 
 
@@ -172,46 +171,3 @@ async def nodes(
             "hosts": None if learner is None else list(placement.places(learner)),
         }
     )
-
-
-def _health(engine: Engine) -> dict[str, Any]:
-    status = "ok"
-    unavailable = len(engine.registry.unavailable)
-    node = engine.node
-    rewinds, wrong_clock, trouble = node.rewinds, node.clock_check.problem, node.background.trouble
-    details = [node.unreachable, node.full, node.store.fault, node.store.caution, wrong_clock, trouble]
-    if node.damages:
-        details.append(
-            f"damaged snapshots of {counted(node.damages, 'log')} in the last ten minutes: older ones and the log "
-            "serve instead. Check the disk of the store"
-        )
-    failed = sum(replica.failure is not None for replica in engine.registry.all())
-    if failed:
-        details.append(
-            f"learners or groups that cannot continue: {failed}. `failed` in GET /v1/learners or /v1/groups says why, "
-            "and what to do"
-        )
-    if rewinds:
-        details.append(
-            f"the store lost acknowledged records of {counted(rewinds, 'log')} in the last ten minutes. "
-            "The log says which and how far; send the events since then again"
-        )
-    if unavailable:
-        details.append(
-            f"learners or groups that cannot be recovered: {unavailable}. GET /v1/learners says which and why"
-        )
-    if node.unreachable is not None:
-        status = "store-unavailable"
-    elif not engine.ready:
-        status = "starting"
-    elif node.full is not None:
-        status = "store-full"
-    elif unavailable or failed or rewinds or node.damages or wrong_clock or trouble or node.store.fault is not None:
-        status = "degraded"
-    return {
-        "status": status,
-        "detail": "; ".join(filter(None, details)) or None,
-        "learners": engine.learners,
-        "unavailable": unavailable,
-        "stale_seconds": node.stale_seconds,
-    }

@@ -139,6 +139,7 @@ class LearnerFigureList(Document):
     unavailable: dict[str, str] = Field(description="learners that cannot be recovered, and why")
     cursor: str | None = Field(description="for the next page; null after the last")
     loaded: bool = Field(description="whether this node knows what the store holds; false while it starts")
+    trouble: str | None = Field(description="`detail` of this node's health: what is wrong with it or its store")
 
 
 class Confusion(Document):

@@ -1,0 +1,54 @@
+"""What is wrong with this node and its store, for the health routes and the page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.engine import Engine
+from service.text import counted
+
+__all__ = ["health_of"]
+
+
+def health_of(engine: Engine) -> dict[str, Any]:
+    """Return the document `Health`. O(learners in memory)."""
+    status = "ok"
+    unavailable = len(engine.registry.unavailable)
+    node = engine.node
+    rewinds, wrong_clock, trouble = node.rewinds, node.clock_check.problem, node.background.trouble
+    details = [node.unreachable, node.full, node.store.fault, node.store.caution, wrong_clock, trouble]
+    if node.damages:
+        details.append(
+            f"damaged snapshots of {counted(node.damages, 'log')} in the last ten minutes: older ones and the log "
+            "serve instead. Check the disk of the store"
+        )
+    failed = sum(replica.failure is not None for replica in engine.registry.all())
+    if failed:
+        details.append(
+            f"learners or groups that cannot continue: {failed}. `failed` in GET /v1/learners or /v1/groups says why, "
+            "and what to do"
+        )
+    if rewinds:
+        details.append(
+            f"the store lost acknowledged records of {counted(rewinds, 'log')} in the last ten minutes. "
+            "The log says which and how far; send the events since then again"
+        )
+    if unavailable:
+        details.append(
+            f"learners or groups that cannot be recovered: {unavailable}. GET /v1/learners says which and why"
+        )
+    if node.unreachable is not None:
+        status = "store-unavailable"
+    elif not engine.ready:
+        status = "starting"
+    elif node.full is not None:
+        status = "store-full"
+    elif unavailable or failed or rewinds or node.damages or wrong_clock or trouble or node.store.fault is not None:
+        status = "degraded"
+    return {
+        "status": status,
+        "detail": "; ".join(filter(None, details)) or None,
+        "learners": engine.learners,
+        "unavailable": unavailable,
+        "stale_seconds": node.stale_seconds,
+    }
