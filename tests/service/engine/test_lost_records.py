@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -26,6 +27,15 @@ from tests.harness.waiting import eventually, eventually_async
 pytestmark = pytest.mark.integration
 
 DENSE = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 3}}
+
+
+@asynccontextmanager
+async def following_by_hand(store: Store, **settings: Any) -> AsyncIterator[tuple[httpx.AsyncClient, Engine]]:
+    """Run a node that follows the store by `caught_up` only, so that a test decides who notices a loss."""
+    async with serving(store, **settings) as (http, node):
+        await node.sync.stop()
+        yield http, node
+
 
 # What every store says of it
 
@@ -150,7 +160,10 @@ async def test_a_node_ahead_of_the_log_restarts_from_the_log(
 ) -> None:
     """Either nobody has appended since, or another node has, up to this node's position or beyond."""
     first, second = RedisStore(redis_server.url), RedisStore(redis_server.url)
-    async with serving(first, trim_log=False) as (http, node), serving(second, trim_log=False) as (other, peer):
+    async with (
+        following_by_hand(first, trim_log=False) as (http, node),
+        following_by_hand(second, trim_log=False) as (other, peer),
+    ):
         assert (await http.put("/learners/a", json=DENSE)).status_code == 201
         await posted(http, URL, events(0, 20))
         backup = copied(redis_server)
@@ -187,7 +200,7 @@ async def caught_up(engine: Engine) -> None:
 
 async def test_a_snapshot_of_lost_records_is_not_kept(redis_server: RedisServer) -> None:
     first, second = RedisStore(redis_server.url), RedisStore(redis_server.url)
-    async with serving(first) as (http, node), serving(second) as (other, peer):
+    async with following_by_hand(first) as (http, node), following_by_hand(second) as (other, peer):
         assert (await http.put("/learners/a", json=DENSE)).status_code == 201
         await posted(http, URL, events(0, 20))
         backup = copied(redis_server)
@@ -215,7 +228,7 @@ async def test_lost_served_events_are_released(
     """If the next record was applied already, the node begins again; else no record follows."""
     store = RedisStore(redis_server.url)
     budget = {**DENSE, "threshold": {"objective": "budget", "alerts": 7}}
-    async with serving(store) as (http, node):
+    async with following_by_hand(store) as (http, node):
         assert (await http.put("/learners/a", json=budget)).status_code == 201
         await posted(http, URL, events(0, 20))
         replica, serve, backup = node.get("a"), store.serve, copied(redis_server)
@@ -244,7 +257,7 @@ async def test_lost_served_events_are_released(
 async def test_a_group_ahead_of_its_log_restarts_too(redis_server: RedisServer) -> None:
     first, second = RedisStore(redis_server.url), RedisStore(redis_server.url)
     group = "/groups/g/update"
-    async with serving(first) as (http, node), serving(second) as (_, peer):
+    async with following_by_hand(first) as (http, node), following_by_hand(second) as (_, peer):
         for name in ("a", "b"):
             assert (await http.put(f"/learners/{name}", json=DENSE)).status_code == 201
         assert (await http.put("/groups/g", json={"learners": ["a", "b"]})).status_code == 201
