@@ -22,6 +22,6 @@ def test_websockets_and_streams_take_a_quarter_of_the_descriptors_each(
     with caplog.at_level(logging.WARNING, "rarestream.connections"):
         limited = limit_connections(Settings(ws_connections=256, max_streams=100))
     assert (limited.ws_connections, limited.max_streams) == (websockets, streams)
-    said = " ".join(caplog.messages)
-    assert ("ws_connections is" in said) is (websockets < 256)
-    assert ("max_streams is" in said) is (streams < 100)
+    warnings = " ".join(caplog.messages)
+    assert ("ws_connections is" in warnings) is (websockets < 256)
+    assert ("max_streams is" in warnings) is (streams < 100)
