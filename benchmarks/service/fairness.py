@@ -31,9 +31,11 @@ __all__ = ["measure"]
 
 TAIL, UPLOAD_TAIL, LEARNING_TAIL = 20.0, 60.0, 250.0  # milliseconds: p99 of an answer meanwhile
 PREDICTS, GETS, LINES, MANY, UPLOADS, HEAVY = 20_000, 2_000, 5_000, 30, 10, 3
+PINGS, CHUNKS = 40_000, 200_000
 DOCUMENT = b"GET /v1/algorithms HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"  # 130 kB
 BODY = 16 * 2**20  # bytes of a body, uncompressed: the default of RARESTREAM_MAX_BODY_BYTES
 WIDE, BATCH = 300, 1000  # columns of the heavy learners, and events of their updates
+_PING = 9  # opcode of a frame
 WINDOW = 1000  # messages of a websocket under way, or its credit
 
 
@@ -70,7 +72,9 @@ def _predicts(run: Run, server: Server) -> dict[str, tuple[float, Measure]]:
         f"{many} pipeline predicts, and never read": beside(_shout, pipelined, many),
         "1 pipelines GETs of 130 kB, and reads": beside(_talk, DOCUMENT * run.few(GETS, 5)),
         "1 floods a websocket with predicts": beside(_flood, f"{other}/ws", {"seq": FIRST, "op": "predict", **row}),
+        "1 floods a websocket with pings": beside(_talk, socket_load.frame(b"", _PING) * PINGS, _handshake(other)),
         "1 streams NDJSON to another learner": beside(_talk, lines, stream_head),
+        "1 streams NDJSON in chunks of one byte": beside(_talk, b"1\r\n\n\r\n" * CHUNKS, stream_head),
         f"{UPLOADS} upload gzip bodies of 16 MiB": beside(
             _talk, _gzip(f"{other}/update", run.few(BODY, 2**14)), b"", UPLOADS, bound=UPLOAD_TAIL
         ),
@@ -119,6 +123,14 @@ def _ndjson(path: str, count: int) -> tuple[bytes, bytes]:
         "transfer-encoding: chunked\r\n\r\n"
     )
     return head.encode(), b"%x\r\n%b\r\n" % (len(lines), lines)
+
+
+def _handshake(path: str) -> bytes:
+    """Return the head that opens a websocket of a learner."""
+    return (
+        f"GET {path}/ws HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+        "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    ).encode()
 
 
 def _gzip(path: str, size: int) -> bytes:
@@ -174,7 +186,7 @@ def _send(connection: socket.socket, data: bytes) -> None:
 
 def _read(connection: socket.socket) -> None:
     status = connection.recv(12, socket.MSG_WAITALL)
-    if status not in (b"HTTP/1.1 200", b"HTTP/1.1 429"):  # the queue may be full
+    if status not in (b"HTTP/1.1 200", b"HTTP/1.1 101", b"HTTP/1.1 429"):  # the queue may be full
         raise RuntimeError(f"the server answered {status.decode()}")
     while connection.recv(2**20):
         pass

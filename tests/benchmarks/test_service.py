@@ -55,6 +55,20 @@ EXPECTED = {
         for server in ("rarestream predict", "echo", "rarestream update, sqlite", "rarestream update, no log")
         for coding in ("JSON", "MessagePack")
     },
+    "fair": {
+        "alone",
+        "1 pipelines predicts, and reads",
+        "2 pipeline predicts, and read",
+        "2 pipeline predicts, and never read",
+        "1 pipelines GETs of 130 kB, and reads",
+        "1 floods a websocket with predicts",
+        "1 floods a websocket with pings",
+        "1 streams NDJSON to another learner",
+        "1 streams NDJSON in chunks of one byte",
+        "10 upload gzip bodies of 16 MiB",
+        "light learner, alone",
+        "light learner, 3 heavy ones learn",
+    },
     "reading": {"nothing learns", "cbr learns flat out"},
     "workers": {
         f"{job}, {processes}"
@@ -62,7 +76,7 @@ EXPECTED = {
         for processes in ("1 process", "2 processes", "4 processes")
     },
 }
-VERDICTS = {"workers": 0, "predict": 8, "update": 4, "ingest": 4, "socket": 4, "reading": 1}
+VERDICTS = {"fair": 12, "workers": 0, "predict": 8, "update": 4, "ingest": 4, "socket": 4, "reading": 1}
 
 
 def check_contest(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
