@@ -181,7 +181,7 @@ class LearnerView:
 
     @property
     def member_weights(self) -> dict[str, float] | None:
-        """The weights of `members` alone, by name; None for one model."""
+        """The weights of the models of an ensemble, by name; None for other algorithms."""
         return ensemble_weights(self.scorer.weights) if isinstance(self.scorer.weights, Ensemble) else None
 
     @property

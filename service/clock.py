@@ -7,7 +7,7 @@ A learner's clock never goes back. So one request while the machine's clock is d
 label, and would hold an alert budget for days. Therefore a step by more than a minute does not count until the clock is
 right again, or until `service.engine.clock_check` finds that the store's clock confirms it.
 
-Nothing else in the service dates events and labels. The clock is one of the process, as the machine has only one.
+Nothing else in the service gives events and labels a time. A process has one clock, `CLOCK`, as the machine has.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-__all__ = ["CLOCK", "STEP_SECONDS", "Clock", "Line", "now"]
+__all__ = ["CLOCK", "STEP_SECONDS", "Clock", "ReferenceTime", "now"]
 
 STEP_SECONDS = 60.0  # a longer step of a clock, or difference of two clocks, does not count
-_SLEW = 1e-3  # seconds per second by which the machine's clock may be corrected in passing
+_SLEW = 1e-3  # seconds per second by which the machine's clock may be corrected gradually
 
 
-class Line(NamedTuple):
+class ReferenceTime(NamedTuple):
     """A time of day that goes on by the monotonic clock."""
 
     time: float
@@ -53,34 +53,36 @@ class Clock:
         self.machine = machine
         self.elapsed = elapsed
         self.offset = 0.0  # seconds by which the machine's clock is ahead of the time that counts; 0: it counts itself
-        self._counting = self._even = Line(machine(), elapsed())  # the time that counts; the machine's, without a step
+        self._steady = ReferenceTime(machine(), elapsed())  # the machine's time, without a step
+        self._reference = self._steady  # the time that counts
 
     def now(self) -> float:
         """Return the time of day that counts, in seconds since the epoch."""
         machine, elapsed = self.machine(), self.elapsed()
-        expected = self._counting.at(elapsed)
+        expected = self._reference.at(elapsed)
         offset = machine - expected
         if abs(offset) > STEP_SECONDS:
             self.offset = offset
             return expected
         self.offset = 0.0
-        slewed = _SLEW * (elapsed - self._counting.elapsed)
+        slewed = _SLEW * (elapsed - self._reference.elapsed)
         if slewed > _SLEW:  # once a second
-            self._counting = self._even = Line(expected + min(max(offset, -slewed), slewed), elapsed)
+            corrected = expected + min(max(offset, -slewed), slewed)
+            self._reference = self._steady = ReferenceTime(corrected, elapsed)
         return machine
 
     @property
     def stepped(self) -> bool:
-        """Whether the machine's clock has stepped since it counted last, or since the start."""
-        return abs(self.machine() - self._even.at(self.elapsed())) > STEP_SECONDS
+        """Whether the machine's clock has stepped since it was last in use, or since the start."""
+        return abs(self.machine() - self._steady.at(self.elapsed())) > STEP_SECONDS
 
     def count_from(self, time: float) -> None:
         """Let another time of day count from now on, until the machine's clock agrees with it."""
-        self._counting = Line(time, self.elapsed())
+        self._reference = ReferenceTime(time, self.elapsed())
 
     def accept(self) -> None:
         """Let the machine's clock count as it is."""
-        self._counting = self._even = Line(self.machine(), self.elapsed())
+        self._reference = self._steady = ReferenceTime(self.machine(), self.elapsed())
 
 
 CLOCK = Clock()  # of this process

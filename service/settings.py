@@ -52,7 +52,8 @@ class Settings(BaseSettings):
     )
     store_prefix: str | None = Field(
         default=None,
-        description="first part of all keys in Redis, rarestream if unset; with different ones, services share a Redis",
+        description="prefix of all keys in Redis, rarestream if unset; services with different prefixes can share one "
+        "Redis",
     )
     acks: str = Field(
         default="memory",
@@ -110,8 +111,7 @@ class Settings(BaseSettings):
     max_handshakes: int = Field(
         default=256,
         ge=1,
-        description="most connections of one address that are not authenticated yet, per process; the oldest is "
-        "closed for the next",
+        description="most unauthenticated connections of one address, per process; a further one closes the oldest",
     )
     keep_alive_seconds: int = Field(
         default=75,

@@ -4,7 +4,7 @@
     python -m benchmarks.quality --stream FILE --label COLUMN [--peers]
 
 Each contestant scores an event before its label is known. The first table has AUC and average precision of the last
-half, and the gap of `auto` to the best peer with its bootstrap interval; the second one has all figures of `auto`.
+half, and the gap of `auto` to the best peer with its bootstrap interval. The second one has all figures of `auto`.
 `--out` gets every figure as JSON, the tables as Markdown, and a picture. A contestant's scores are kept there, and a
 second run goes on where the first stopped.
 """
@@ -74,7 +74,7 @@ def _run(stream: Stream, contestants: list[str], folder: Path, progress: Progres
         try:
             outcomes[name] = ({**OURS, **PEERS})[name](stream)
         except ModuleNotFoundError as error:
-            progress.console.print(f"{name} is left out: {error}; pip install '.[bench,peers]'", markup=False)
+            progress.console.print(f"{name} is left out ({error}): pip install '.[bench,peers]'", markup=False)
             continue
         except (ValueError, TypeError) as error:  # the contestant does not take such events
             progress.console.print(f"{stream.name}: {name}: {error}", markup=False)
@@ -113,11 +113,11 @@ def _tables(rows: list[Row]) -> str:
 
 def _figures_of_auto(rows: list[Row]) -> str:
     """Return a Markdown table of all figures of `auto`: of the whole stream / of its last half."""
-    named = {"auc": "AUC", "ap": "AP", "recall": "recall at 1 % FPR", "f1": "F1", "alerts": "alert rate", "ece": "ECE"}
-    lines = [f"| stream | positive | {' | '.join(named.values())} |", "|---" * (len(named) + 2) + "|"]
+    titles = {"auc": "AUC", "ap": "AP", "recall": "recall at 1 % FPR", "f1": "F1", "alerts": "alert rate", "ece": "ECE"}
+    lines = [f"| stream | positive | {' | '.join(titles.values())} |", "|---" * (len(titles) + 2) + "|"]
     for row in rows:
         if row["contestant"] == "auto":
-            cells = [f"{row['whole'][name]:.3f} / {row['half'][name]:.3f}" for name in named]
+            cells = [f"{row['whole'][name]:.3f} / {row['half'][name]:.3f}" for name in titles]
             shares = f"{row['positive'][0]:.3f} / {row['positive'][1]:.3f}"
             lines.append(f"| {row['stream']} | {shares} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

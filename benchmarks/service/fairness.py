@@ -1,4 +1,4 @@
-"""Do other clients wait for one that does not? A client that asks for one answer after the other, beside crowds.
+"""Measures how long a client waits for each answer beside crowds of clients that send without waiting.
 
 `/predict` beside clients that send as fast as the server takes it: pipelined predicts on one connection or on 30;
 predicts on 30 connections that never read; GETs of a large document; messages of a websocket; an NDJSON stream; and ten
@@ -50,7 +50,7 @@ def measure(run: Run) -> Case:
         Verdict(f"p99, ms: {name}", result.median(name, lambda item: item.p99), bound, "at most")
         for name, bound in bounds.items()
     ]
-    return Case("/predict of one client beside others that do not wait", result.rows(), verdicts)
+    return Case("/predict of one client beside clients that do not wait", result.rows(), verdicts)
 
 
 def _predicts(run: Run, server: Server) -> dict[str, tuple[float, Measure]]:

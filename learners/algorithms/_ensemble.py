@@ -51,7 +51,7 @@ def ensemble_scores(ensemble: Ensemble, rows: Rows) -> Vector:
 
 
 def ensemble_weights(ensemble: Ensemble) -> dict[str, float]:
-    """Return what one standard deviation of its score adds to the log-odds, of each model that scores already."""
+    """Return the weight of each model that scores already: log-odds per standard deviation of its score."""
     weights = np.where(ensemble.mix.variance > 0.0, ensemble.mix.factors[:-1], 0.0).tolist()
     scoring = [*(len(linear.w) > 0 for linear in ensemble.linear), True, True, len(ensemble.trees.starts) > 0]
     return {name: weight for name, weight, scores in zip(MEMBERS, weights, scoring, strict=True) if scores}

@@ -71,7 +71,7 @@ class _Hello(msgspec.Struct, tag_field="type", tag="hello"):
 
 class _AnswerHead(msgspec.Struct):
     seq: int
-    parts: int = 0  # messages that follow and are the reply together; 0: this is the reply
+    parts: int = 0  # of the reply, in as many messages that follow; 0: this is the reply
     code: str | None = None  # of an error
     status: Any = None
 
@@ -87,7 +87,7 @@ class StreamSession:
         self._next = 0
         self._unanswered: dict[int, PendingReply[Any]] = {}
         self._parts: list[bytes] = []  # of a reply that is not complete
-        self._missing = 0  # parts of it
+        self._missing_parts = 0  # of it
         self._failed: list[PendingReply[Any]] = []  # refused; the caller has not seen it
         self.error: StreamBroken | None = None
 
@@ -146,15 +146,15 @@ class StreamSession:
         try:
             if not isinstance(message, bytes):
                 raise ValueError("text instead of MessagePack")
-            if self._missing:
+            if self._missing_parts:
                 self._parts.append(message)
-                self._missing -= 1
-                if self._missing:
+                self._missing_parts -= 1
+                if self._missing_parts:
                     return
                 message, self._parts = b"".join(self._parts), []
             head = msgspec.msgpack.decode(message, type=_AnswerHead)
             if head.parts:
-                self._missing = head.parts
+                self._missing_parts = head.parts
                 return
             if head.code is not None and not isinstance(head.status, int):
                 raise ValueError("an error without its status")

@@ -1,4 +1,4 @@
-"""What is wrong with this node and its store, for the health routes and the page."""
+"""Describes what is wrong with this node and its store, for the health routes and the dashboard."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ def health_of(engine: Engine) -> dict[str, Any]:
     status = "ok"
     unavailable = len(engine.registry.unavailable)
     node = engine.node
-    rewinds, wrong_clock, trouble = node.rewinds, node.clock_check.problem, node.background.trouble
+    rewinds, damages = node.rewinds, node.damaged_logs
+    wrong_clock, trouble = node.clock_check.problem, node.background.trouble
     details = [node.unreachable, node.full, node.store.fault, node.store.caution, wrong_clock, trouble]
-    if node.damages:
+    if damages:
         details.append(
-            f"damaged snapshots of {counted(node.damages, 'log')} in the last ten minutes: older ones and the log "
-            "serve instead. Check the disk of the store"
+            f"damaged snapshots of {counted(damages, 'log')} in the last ten minutes: older ones and the log "
+            "are used instead. Check the disk of the store"
         )
     failed = sum(replica.failure is not None for replica in engine.registry.all())
     if failed:
@@ -43,7 +44,7 @@ def health_of(engine: Engine) -> dict[str, Any]:
         status = "starting"
     elif node.full is not None:
         status = "store-full"
-    elif unavailable or failed or rewinds or node.damages or wrong_clock or trouble or node.store.fault is not None:
+    elif unavailable or failed or rewinds or damages or wrong_clock or trouble or node.store.fault is not None:
         status = "degraded"
     return {
         "status": status,

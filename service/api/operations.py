@@ -75,8 +75,8 @@ def prepare(
 ) -> Request:
     """Decode a body as a learner of this configuration takes it. Raises `BadBody` or `Invalid`, with every problem.
 
-    Times ahead of this node's clock become now, so that no event moves a learner's clock beyond it. The log has now.
-    If the node is behind, they become the learner's clock, `newest`: else the events would be too old when they arrive.
+    Times ahead of this node's clock become now, in the log too, so that no event moves a learner's clock beyond it. If
+    the node is behind, they become the learner's clock, `newest`: else the events would be too old when they arrive.
     """
     events: Events | Labelled
     if operation == "predict":

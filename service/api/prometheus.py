@@ -299,16 +299,16 @@ def _node(state: AppState) -> Iterator[Metric]:
     yield _gauge("rarestream_store_up", "1 while the store answers.", float(engine.node.unreachable is None))
     yield _gauge("rarestream_store_stale_seconds", "How long the store has not answered.", engine.node.stale_seconds)
     check = engine.node.clock_check
-    ahead = "By how much this node's clock is ahead of the time that counts, as after a step; 0: it counts itself."
-    yield _gauge("rarestream_clock_offset_seconds", ahead, check.offset)
-    ahead = "By how much this node's clock is ahead of the store's, if the store has its own."
-    yield _gauge("rarestream_store_clock_offset_seconds", ahead, check.store_offset)
+    meaning = "Seconds that this node's clock is ahead of the time that it gives to events, for example after a step."
+    yield _gauge("rarestream_clock_offset_seconds", meaning, check.offset)
+    meaning = "Seconds that this node's clock is ahead of the store's clock; 0 if the store has none."
+    yield _gauge("rarestream_store_clock_offset_seconds", meaning, check.store_offset)
     yield _gauge("rarestream_websockets", "Websockets that are open.", len(state.websockets))
     yield _gauge("rarestream_streams", "Open streams of live metrics.", state.streams)
     handshakes = state.handshakes
     yield _gauge("rarestream_handshakes", "Connections that are not authenticated yet.", len(handshakes))
     closed = CounterMetricFamily(
-        "rarestream_connections_closed", "Connections closed for want of room or time.", labels=["reason"]
+        "rarestream_connections_closed", "Connections closed because of a deadline or a limit.", labels=["reason"]
     )
     for reason, count in handshakes.closed.items():
         closed.add_metric([reason], count)

@@ -58,7 +58,7 @@ _FAMILIES = (
     ("rarestream_label_delay_p90_seconds", "gauge", "90th percentile of the time from an event to its label."),
     ("rarestream_label_coverage_ratio", "gauge", "Share of the last served events whose label has arrived."),
     ("rarestream_threshold_ratio", "gauge", "Threshold on the probability, as it is served."),
-    ("rarestream_member_weight", "gauge", "Log-odds for a standard deviation of the score, by model of auto."),
+    ("rarestream_member_weight", "gauge", "Log-odds per standard deviation of the score, by model of auto."),
     ("rarestream_clock_timestamp_seconds", "gauge", "Largest time of an event or label, seconds since the epoch."),
     ("rarestream_times_ahead", "counter", "Times of events or labels ahead of the node's clock, which counted as now."),
     ("rarestream_learner_ready", "gauge", "1 if the learner is ready: both classes were seen, and any fit has run."),

@@ -21,7 +21,7 @@ def parse_address(text: str) -> IPAddress | None:
 
 
 def plain_address(address: str) -> str:
-    """Return the IPv4 address of a client whose connection a socket for both families accepted."""
+    """Return an address as it is shown: an IPv4-mapped IPv6 address, of a dual-stack socket, as its IPv4 address."""
     return address.removeprefix(_MAPPED) if "." in address else address
 
 

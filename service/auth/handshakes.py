@@ -8,7 +8,7 @@ no room for others:
     address        one address has `max_handshakes`; the oldest is closed for the next, after a reply in progress
     descriptors    the process runs short of file descriptors; the address with most handshakes loses its oldest
 
-The connections of a proxy have the proxy's address. They leave with their first request, so it may open any number.
+The connections of a proxy have its address. They count only until their first request, so it may open any number.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from service.auth.addresses import network_of
 from service.settings import Settings
 from service.text import counted
 
-__all__ = ["GRACE", "Handshake", "Handshakes", "UnknownClient"]
+__all__ = ["GRACE", "Handshake", "Handshakes", "UnauthenticatedConnection"]
 
 logger = logging.getLogger("rarestream.connections")
 
 Reason = Literal["deadline", "address", "descriptors", "idle"]
 
-GRACE = 0.25  # seconds in which no connection is closed for want of descriptors: others wait for so long
-_APART = 1.0  # seconds between two reports in the log
+GRACE = 0.25  # seconds in which a new connection is not closed, even if descriptors run short
+_REPORT_SECONDS = 1.0  # seconds between two reports in the log
 
 
-class UnknownClient(Protocol):
+class UnauthenticatedConnection(Protocol):
     """A connection in its handshake."""
 
     @property
@@ -54,14 +54,16 @@ class UnknownClient(Protocol):
 class Handshake:
     """The handshake of one connection."""
 
-    __slots__ = ("_all", "address", "connection", "keyed", "since")
+    __slots__ = ("_all", "address", "connection", "needs_key", "since")
 
-    def __init__(self, handshakes: Handshakes, address: str, connection: UnknownClient, since: float) -> None:
+    def __init__(
+        self, handshakes: Handshakes, address: str, connection: UnauthenticatedConnection, since: float
+    ) -> None:
         self._all = handshakes
         self.address = address  # or network
         self.connection = connection
         self.since = since
-        self.keyed = handshakes.keyed  # whether requests need a key
+        self.needs_key = handshakes.needs_key  # whether requests need a key
 
     def finish(self) -> None:
         """End the handshake: the client is authenticated or gone."""
@@ -73,7 +75,7 @@ class Handshakes:
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         """Take the bounds of the settings. `clock` gives the seconds that deadlines are counted by."""
-        self.keyed = settings.keys is not None
+        self.needs_key = settings.keys is not None
         self.seconds = settings.body_seconds
         self.closed: dict[Reason, int] = {"deadline": 0, "address": 0, "descriptors": 0, "idle": 0}
         self._most = settings.max_handshakes
@@ -87,7 +89,7 @@ class Handshakes:
         """Count the connections that are not authenticated yet."""
         return sum(not handshake.connection.authenticated for handshake in self._open)
 
-    def begin(self, address: str, connection: UnknownClient) -> Handshake:
+    def begin(self, address: str, connection: UnauthenticatedConnection) -> Handshake:
         """Begin the handshake of a connection from an address."""
         network = network_of(address)
         same = self._by_address.setdefault(network, {})
@@ -125,7 +127,7 @@ class Handshakes:
         while self._open and (oldest := next(iter(self._open))).since + self.seconds <= now:
             self._close(oldest, "deadline")
         if self._unreported and now >= self._report_at:
-            self._report_at = now + _APART
+            self._report_at = now + _REPORT_SECONDS
             self._report()
 
     def count(self, reason: Reason, address: str) -> None:
@@ -153,13 +155,14 @@ class Handshakes:
                 most = max(counts, key=counts.__getitem__)
                 total = counted(sum(counts.values()), "connection")
                 text = why.format(seconds=self.seconds, most=self._most)
-                logger.log(level, "closed %s, %d of %s: %s; %d are open", total, counts[most], most, text, len(self))
+                logger.log(level, _REPORT, total, counts[most], most, text, len(self))
         self._unreported.clear()
 
 
+_REPORT = "closed %s (%d from %s): %s; %d unauthenticated connections are open"
 _REPORTS: dict[Reason, tuple[int, str]] = {
     "deadline": (logging.INFO, "not authenticated within {seconds:g} s (body_seconds)"),
-    "address": (logging.WARNING, "one address has {most} that are not authenticated (max_handshakes)"),
+    "address": (logging.WARNING, "one address has {most} unauthenticated connections (max_handshakes)"),
     "descriptors": (logging.WARNING, "not authenticated, and file descriptors run short (ulimit -n)"),
     "idle": (logging.WARNING, "idle or slow, and file descriptors run short (ulimit -n)"),
 }

@@ -15,23 +15,23 @@ import logging
 from datetime import timedelta
 
 from service import clock
-from service.clock import STEP_SECONDS, Line
+from service.clock import STEP_SECONDS, ReferenceTime
 
 __all__ = ["ClockCheck"]
 
 logger = logging.getLogger("rarestream.clock")
 
-_SET_NODE = "times of events go on without that, so nothing expires early. Set the clock right"
-_RESTART = f"{_SET_NODE}; if it is right now, restart the service"
-_SET_WRONG = "set the clock that is wrong"
+_CORRECT_NODE = "times of events do not follow it, so nothing expires early. Correct the clock"
+_RESTART = f"{_CORRECT_NODE}; if it is right now, restart the service"
+_CORRECT_EITHER = "correct the clock that is wrong"
 
 
 class ClockCheck:
-    """What this node knows of its clock."""
+    """Compares the clock of this node with others."""
 
     def __init__(self) -> None:
         self.store_offset = 0.0  # seconds by which the machine's clock is ahead of the store's; 0: unknown
-        self._store: Line | None = None  # the store's clock, as read before the machine's clock stepped
+        self._store: ReferenceTime | None = None  # the store's clock, as read before the machine's clock stepped
         self._newest = 0.0  # largest time of an event or label of the learners in memory,
         self._name = ""  # and the learner that has it
         self._reported: str | None = None  # what differs, as logged
@@ -46,7 +46,7 @@ class ClockCheck:
         if not local.stepped:
             if self._store is None and self.store_offset > STEP_SECONDS:
                 local.count_from(store_time)
-            self._store = Line(store_time, elapsed)
+            self._store = ReferenceTime(store_time, elapsed)
         if local.offset and self._store is not None and abs(machine - self._store.at(elapsed)) < STEP_SECONDS:
             local.accept()
 
@@ -56,21 +56,21 @@ class ClockCheck:
 
     def report(self) -> None:
         """Log what differs if it is not logged yet."""
-        different = self._different()
-        what = None if different is None else different[0]
+        difference = self._difference()
+        what = None if difference is None else difference[0]
         if what == self._reported:
             return
         self._reported = what
-        if different is None:
+        if difference is None:
             logger.warning("this node's clock is right again; times of events follow it")
         else:
-            logger.error("%s", _describe(*different))
+            logger.error("%s", _describe(*difference))
 
     @property
     def problem(self) -> str | None:
         """What is wrong with this node's clock, and what to do; None if nothing is known."""
-        different = self._different()
-        return None if different is None else _describe(*different)
+        difference = self._difference()
+        return None if difference is None else _describe(*difference)
 
     @property
     def offset(self) -> float:
@@ -78,15 +78,15 @@ class ClockCheck:
         clock.now()
         return clock.CLOCK.offset
 
-    def _different(self) -> tuple[str, float, str] | None:
+    def _difference(self) -> tuple[str, float, str] | None:
         """Return from what the machine's clock differs, by how many seconds it is ahead, and what to do."""
         now, offset = clock.now(), clock.CLOCK.offset
         if abs(self.store_offset) > STEP_SECONDS:
-            return "the store's clock", self.store_offset, _SET_NODE if offset else _SET_WRONG
+            return "the store's clock", self.store_offset, _CORRECT_NODE if offset else _CORRECT_EITHER
         if offset:
-            return "the time that it showed, plus the time since", offset, _RESTART
+            return "the time expected by the monotonic clock", offset, _RESTART
         if self._newest - now > STEP_SECONDS:
-            return f"the newest event of {self._name}", now - self._newest, _SET_WRONG
+            return f"the newest event of {self._name}", now - self._newest, _CORRECT_EITHER
         return None
 
 

@@ -54,7 +54,7 @@ __all__ = ["BACKGROUND", "Node", "loss_of"]
 
 BACKGROUND = "rarestream background"  # name of the threads that outlive their node
 
-_RECENT_SECONDS = 600.0  # how long health tells of lost records and damaged snapshots
+_RECENT_SECONDS = 600.0  # how long health reports lost records and damaged snapshots
 
 _REMEDY = (
     "Restore a backup of the store; or delete the learner, create it anew and replay its events"  # for a lost learner
@@ -79,7 +79,7 @@ class RecoveredState(NamedTuple):
     pending: ServedCounts | None  # its predictions awaiting a label; None: unknown
 
 
-def _recent(moments: dict[str, float]) -> int:
+def _count_recent(moments: dict[str, float]) -> int:
     since = time.monotonic() - _RECENT_SECONDS
     return sum(moment > since for moment in moments.values())
 
@@ -181,18 +181,18 @@ class Node:
 
     def note_damage(self, log: str, reason: str) -> None:
         """Report a damaged snapshot of a log that goes on without it."""
-        logger.error("%s; an older snapshot and the log serve instead. Check the disk of the store", reason)
+        logger.error("%s; an older snapshot and the log are used instead. Check the disk of the store", reason)
         self._damages[log] = time.monotonic()
 
     @property
     def rewinds(self) -> int:
         """The number of logs of which the store lost records lately."""
-        return _recent(self._rewinds)
+        return _count_recent(self._rewinds)
 
     @property
-    def damages(self) -> int:
+    def damaged_logs(self) -> int:
         """The number of logs of which a damaged snapshot was read lately."""
-        return _recent(self._damages)
+        return _count_recent(self._damages)
 
     async def explain_loss(self, log: str, birth: bytes, error: LearnerGone) -> LearnerGone | LearnerMissing:
         """Return the error of a log that the store no longer has: deleted as `error` says, or lost by the store.

@@ -36,7 +36,7 @@ _LATER = (408, 425, 429)  # statuses of the client's errors that are no refusals
 _WAITING = 1000  # alarms in the queue; further ones are only logged
 _SECONDS = 10.0  # time-out of one attempt
 _UNUSABLE = (
-    "RARESTREAM_WEBHOOK is set, but the network's settings in the environment cannot be used ({error}): correct "
+    "RARESTREAM_WEBHOOK is set, but the network settings in the environment cannot be used ({error}): correct "
     "NO_PROXY, HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE or SSL_CERT_DIR; IPv6 addresses in NO_PROXY have no "
     "brackets"
 )
@@ -54,7 +54,7 @@ class Webhook:
     ) -> None:
         """`url`: None only logs the alarms. `secret`: None signs nothing.
 
-        Raises `ValueError` if the environment's settings of the network, such as NO_PROXY, prevent any post.
+        Raises `ValueError` if network settings in the environment, such as NO_PROXY, prevent any post.
         """
         self._background = background or BackgroundTasks()
         if url is not None:

@@ -156,7 +156,10 @@ class Acceptor:
         self._full_since = self._full_since or now
         if now - self._full_since > _FULL:
             self._full_since = now
-            logger.error("cannot accept connections: %d are in use, as many as ulimit -n allows", self.count())
+            logger.error(
+                "cannot accept connections: %d are in use; raise the limit of file descriptors (ulimit -n)",
+                self.count(),
+            )
 
     async def _connect(self, connection: socket.socket, handshake: Handshake) -> None:
         """Connect the socket with a protocol; with TLS, once both sides have agreed on keys."""

@@ -261,7 +261,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Choose between the inline path and ASGI by the complete head; the body follows."""
-        if [name for name, _ in self.headers].count(b"host") > 1:  # who reads which is not known (RFC 9112, 3.2)
+        if [name for name, _ in self.headers].count(b"host") > 1:  # programs may read different ones (RFC 9112, 3.2)
             raise BadRequest("the request has several Host headers; the connection is closed")
         if self._head_bytes > HEAD_BYTES:
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
@@ -367,7 +367,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Tell whether a request came with a key or, if none is needed, was complete."""
         if self._handshake is None:
             return True
-        if not self._handshake.keyed:
+        if not self._handshake.needs_key:
             return self._requests > 0
         scope: Any = getattr(self.cycle, "scope", None)
         return self._parsed_head is not None or (scope is not None and "key" in scope["state"])
@@ -378,7 +378,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     @property
     def receiving(self) -> bool:
-        """Tell whether a part of a request has arrived, or none yet."""
+        """Tell whether a request is still arriving, also the first one, of which nothing has arrived."""
         return not (self._between and self._requests)
 
     def expire_handshake(self) -> None:
@@ -399,7 +399,7 @@ class HttpProtocol(HttpToolsProtocol):
     def idle_since(self) -> float:
         """The loop's time since which the client owes a request or the rest of one; infinite while one is answered.
 
-        Busy are also NDJSON bodies, whose replies begin while they arrive.
+        NDJSON bodies count as answered, too: their replies begin while they arrive.
         """
         receiving = not self.pipeline and getattr(self.cycle, "more_body", False) and not self.cycle.response_started
         if not (receiving or self._replied()):

@@ -204,7 +204,7 @@ class Server(uvicorn.Server):
         return HttpProtocol(self.config, self.server_state, self.lifespan.state, handshake=handshake)
 
     async def on_tick(self, counter: int) -> bool:
-        """Mind the deadlines of handshakes and publish the number of connections, ten times a second."""
+        """Close overdue handshakes and publish the number of connections, ten times a second."""
         self._app.state.handshakes.expire()
         if self._acceptor is not None:
             self._acceptor.count()

@@ -47,14 +47,14 @@ _MESSAGE = "rarestream.receive"  # type of our events in the queue; all others a
 
 
 class _ServerSide(ServerProtocol):
-    """The library's side of a connection, whose own refusals are problem documents; it would send plain text."""
+    """The library's side of a connection, but its refusals are problem documents instead of plain text."""
 
     access: Access | None = None
     client: tuple[str, int] | None = None
     headers: Sequence[tuple[bytes, bytes]] = ()  # of the handshake
 
     def reject(self, status: Any, text: str) -> Response:
-        """Return the refusal of a malformed handshake, or of one that met a fault of ours."""
+        """Return the refusal of a malformed handshake, or of one that ended by an internal error."""
         reason = text.partition("\n")[0].rstrip(".")
         return self.refusal(BadRequest(reason) if int(status) < 500 else ServiceError(_FAULT))
 

@@ -239,7 +239,7 @@ class Store(Protocol):
         ...
 
     async def losses(self) -> dict[str, bytes]:
-        """Return the births of logs that the store still lists, but has not, though nobody deleted them, by name."""
+        """Return the births, by name, of logs that the store lists but no longer has, though nobody deleted them."""
         ...
 
     async def delete(self, learner: str, birth: bytes) -> None:

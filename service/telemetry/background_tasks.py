@@ -1,4 +1,4 @@
-"""Keeps the background tasks of a process running: none ends by an error without a line, and without a new start.
+"""Keeps the background tasks of a process running: an error is logged, and the task starts again.
 
 keep(name, run)    a task for as long as the process: started again after an error, with growing pauses
 watch(task)        a task that ends by itself: its error is reported; what started it starts the next one
@@ -20,7 +20,7 @@ __all__ = ["BackgroundTasks"]
 logger = logging.getLogger("rarestream.tasks")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 60.0  # seconds before a new start
-_REPORTED_SECONDS = 600.0  # how long health tells of an error
+_REPORTED_SECONDS = 600.0  # how long health reports an error
 
 Result = TypeVar("Result")
 
@@ -60,12 +60,12 @@ class BackgroundTasks:
     def watch(self, task: asyncio.Task[Result], name: str) -> asyncio.Task[Result]:
         """Report the error of a task if it ends by one; return the task."""
 
-        def ended(task: asyncio.Task[Result]) -> None:
+        def report(task: asyncio.Task[Result]) -> None:
             error = None if task.cancelled() else task.exception()
             if error is not None:
                 self._note(name, error, "starts again when it is due")
 
-        task.add_done_callback(ended)
+        task.add_done_callback(report)
         return task
 
     @property

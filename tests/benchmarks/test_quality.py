@@ -19,14 +19,14 @@ from tests.benchmarks.made import binary, write_dense, write_sparse
 pytestmark = pytest.mark.integration
 
 
-def made(events: Any, positive: list[bool], **more: Any) -> Stream:
+def stream_of(events: Any, positive: list[bool], **more: Any) -> Stream:
     return Stream("made", events, np.array(positive), {"kind": "dense", "dim": 1}, **more)
 
 
 def test_labels_that_come_late_are_learnt_after_their_time() -> None:
-    stream = made(np.zeros((6, 1)), [True, False] * 3, times=np.arange(6.0), delay=2.0)
+    stream = stream_of(np.zeros((6, 1)), [True, False] * 3, times=np.arange(6.0), delay=2.0)
     assert list(steps(stream, 2)) == [(0, 2, 0), (2, 4, 2), (4, 6, 4)]
-    assert list(steps(made(np.zeros((3, 1)), [True, False, True]), 2)) == [(0, 2, 2), (2, 3, 3)]
+    assert list(steps(stream_of(np.zeros((3, 1)), [True, False, True]), 2)) == [(0, 2, 2), (2, 3, 3)]
 
 
 def test_figures_of_a_perfect_ranking_that_alerts_too_often() -> None:
@@ -43,7 +43,7 @@ def test_figures_of_a_perfect_ranking_that_alerts_too_often() -> None:
 
 def test_missing_values_of_named_events_are_none() -> None:
     frame = pd.DataFrame({"amount": [1.0, np.nan], "country": ["DE", None]})
-    assert made(frame, [True, False]).rows(0, 2) == [
+    assert stream_of(frame, [True, False]).rows(0, 2) == [
         {"amount": 1.0, "country": "DE"},
         {"amount": None, "country": None},
     ]

@@ -206,16 +206,16 @@ async def store_away_while_serving(_: Scenario) -> None:
 
 
 async def wrong_clocks(scenario: Scenario) -> None:
-    machine, checked = Machine(), ClockCheck()
+    machine, check = Machine(), ClockCheck()
     scenario.patch.setattr("service.clock.CLOCK", machine.clock())
     for step in (3 * 86_400.0, -3 * 86_400.0):
         machine.step(step)
         for _ in range(2):
-            checked.report()
-    checked.note_newest(machine.time + 7200.0, "a")
-    checked.report()
-    checked.compare(machine.time - 90.0, 0.0)
-    checked.report()
+            check.report()
+    check.note_newest(machine.time + 7200.0, "a")
+    check.report()
+    check.compare(machine.time - 90.0, 0.0)
+    check.report()
 
 
 async def lease_that_nobody_renewed(_: Scenario) -> None:
@@ -456,19 +456,18 @@ LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
     (wrong_clocks, [
         (
             "rarestream.clock", "ERROR",
-            "this node's clock is 3 days, 0:00:00 ahead of the time that it showed, plus the time since; times of "
-            "events go on without that, so nothing expires early. Set the clock right; if it is right now, restart "
-            "the service",
+            "this node's clock is 3 days, 0:00:00 ahead of the time expected by the monotonic clock; times of events "
+            "do not follow it, so nothing expires early. Correct the clock; if it is right now, restart the service",
         ),
         ("rarestream.clock", "WARNING", "this node's clock is right again; times of events follow it"),
         (
             "rarestream.clock", "ERROR",
-            "this node's clock is 2:00:00 behind the newest event of a; set the clock that is wrong",
+            "this node's clock is 2:00:00 behind the newest event of a; correct the clock that is wrong",
         ),
         (
             "rarestream.clock", "ERROR",
-            "this node's clock is 0:01:30 ahead of the store's clock; times of events go on without that, so nothing "
-            "expires early. Set the clock right",
+            "this node's clock is 0:01:30 ahead of the store's clock; times of events do not follow it, so nothing "
+            "expires early. Correct the clock",
         ),
     ]),
     (lease_that_nobody_renewed, [
@@ -501,8 +500,8 @@ LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
     (snapshot_that_cannot_be_read, [
         (
             "rarestream.node", "ERROR",
-            "snapshot 2 of a is cut short: 7 bytes; an older snapshot and the log serve instead. Check the disk of the "
-            "store",
+            "snapshot 2 of a is cut short: 7 bytes; an older snapshot and the log are used instead. Check the disk of "
+            "the store",
         ),
     ]),
     (record_that_cannot_be_read, [

@@ -164,7 +164,7 @@ async def _prepare(
     Raises `BadBody`, `Invalid` or `RateLimited`: the body is refused as a whole.
     """
 
-    def newest() -> float:  # a time that no member has passed may move none
+    def newest() -> float:  # the earliest clock of the members: it moves none of them
         return float(np.min([member.newest_time() for member in members.values()]))
 
     decoded: dict[tuple[object, ...], Request] = {}

@@ -165,7 +165,7 @@ class StoreSync:
             replica.tick()
 
     def _check_newest(self) -> None:
-        """Hold this node's clock against the newest event, and log what differs."""
+        """Compare this node's clock with the newest event, and log what differs."""
         times = [(replica.newest_time(), name) for name, replica in self._registry.replicas.items()]
         self._node.clock_check.note_newest(*max((pair for pair in times if pair[0] == pair[0]), default=(0.0, "")))
         self._node.clock_check.report()
@@ -199,7 +199,7 @@ class StoreSync:
         heads = await self._node.call(self._node.store.heads())
         await self._drop(heads)
         await registry.drop_deleted_losses()
-        if not registry.ready:  # later losses are noticed by what this node has
+        if not registry.ready:  # later, this node has what the store loses
             for name, birth in (await self._node.call(self._node.store.losses())).items():
                 registry.report_loss(name, loss_of(name, birth))
         for number, (name, head) in enumerate(heads.items() if registry.ready else sorted(heads.items())):

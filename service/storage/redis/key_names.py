@@ -27,7 +27,7 @@ __all__ = [
     "prefix_of",
 ]
 
-USUAL = "rarestream"
+DEFAULT_PREFIX = "rarestream"
 
 # What a learner has, each with the name of the learner as hash tag: see `KeyNames.of`.
 META = "meta"  # hash: birth, head, trimmed, cut: the token there; served, bytes, expired, evicted, settled
@@ -54,7 +54,7 @@ _MALFORMED = (
 class KeyNames:
     """The names of the keys of one service. Its learners' keys share a hash tag: they are in one slot of a Cluster."""
 
-    def __init__(self, prefix: str = USUAL) -> None:
+    def __init__(self, prefix: str = DEFAULT_PREFIX) -> None:
         self.prefix = prefix
         self.learners = (
             f"{self.prefix}:learners"  # set of <birth in hex>:<name>: every learner, and possibly deleted ones
@@ -77,7 +77,7 @@ def prefix_of(option: str | None, setting: str | None) -> str:
     """Return the prefix that the option of the URL, the setting, or neither names. Raises `ValueError`."""
     if option is not None and setting not in (None, option):
         raise ValueError(_TWICE.format(url=option, setting=setting))
-    prefix = option if option is not None else setting if setting is not None else USUAL
+    prefix = option if option is not None else setting if setting is not None else DEFAULT_PREFIX
     if not re.fullmatch(PREFIX, prefix):
         raise ValueError(_MALFORMED.format(prefix=prefix))
     return prefix

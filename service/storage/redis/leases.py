@@ -1,4 +1,4 @@
-"""Leases on Redis: a key with a time to live, and a watch on it that no clock of a machine can lengthen.
+"""Leases on Redis: a key with a time to live, and a watch on it that does not depend on wall clocks.
 
 The key's value begins with the learner's birth, so a learner that is created anew is free. It ends with a token that
 changes with each renewal, and with the lease's duration. Redis counts the time to live by its wall clock. If that is
@@ -48,30 +48,30 @@ def lease_tail(seconds: float) -> bytes:
     return _TAIL.pack(os.urandom(16), seconds)
 
 
-class _Sight(NamedTuple):
+class _Sighting(NamedTuple):
     value: bytes
     since: float  # by the clock of the watch
     seconds: float  # that the lease lasts
 
 
 class LeaseWatch:
-    """Since when this process sees the present leases of other nodes."""
+    """Notes since when this process has seen the present leases of other nodes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._sights: dict[str, _Sight] = {}
+        self._sightings: dict[str, _Sighting] = {}
 
     def overdue(self, learner: str) -> bytes:
         """Return the value of a lease that its holder has not renewed in time; empty if there is none."""
-        sight = self._sights.get(learner)
-        return sight.value if sight is not None and self._clock() - sight.since > sight.seconds else b""
+        sighting = self._sightings.get(learner)
+        return sighting.value if sighting is not None and self._clock() - sighting.since > sighting.seconds else b""
 
     def note(self, learner: str, value: bytes, overdue: bytes, expected_size: int, seconds: float) -> None:
         """Note the value of another node's lease; empty if this node holds it now.
 
         A value of another size than `expected_size` is of an earlier release: its lease lasts for `seconds`.
         """
-        before = self._sights.pop(learner, None)
+        before = self._sightings.pop(learner, None)
         if not value:
             if overdue:
                 logger.warning(
@@ -82,7 +82,7 @@ class LeaseWatch:
         if before is None or before.value != value:
             if len(value) == expected_size:
                 seconds = _TAIL.unpack(value[-_TAIL.size :])[1]
-            before = _Sight(value, self._clock(), seconds)
-        self._sights[learner] = before
-        if len(self._sights) > _WATCHED:
-            del self._sights[next(iter(self._sights))]
+            before = _Sighting(value, self._clock(), seconds)
+        self._sightings[learner] = before
+        if len(self._sightings) > _WATCHED:
+            del self._sightings[next(iter(self._sightings))]

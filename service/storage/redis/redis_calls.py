@@ -137,8 +137,8 @@ class RedisCalls:
         if seconds is None:
             return None
         return (
-            f"Redis has answered nothing for {seconds:.0f} s or more. Is it stopped, unreachable, out of processor "
-            "time, in a slow command or waiting for its disk? INFO, SLOWLOG GET and its log tell"
+            f"Redis has answered nothing for {seconds:.0f} s or more. Check whether it is stopped, unreachable, out "
+            "of processor time, in a slow command or waiting for its disk: see INFO, SLOWLOG GET and its log"
         )
 
     async def _enter(self) -> None:
@@ -198,16 +198,16 @@ class RedisCalls:
             return
         infos = await self._infos()
         self._look_at = time.monotonic() + LOOK_SECONDS
-        faulty, cautious = self.fault, self.caution
+        fault_before, caution_before = self.fault, self.caution
         self.fault = refusal(infos, cluster=isinstance(self._servers, ClusterServers))
         cautions = (None if self.fault else eviction(infos), self._acks.caution(infos))
         self.caution = "; ".join(filter(None, cautions)) or None
-        if self.fault not in (None, faulty):
+        if self.fault not in (None, fault_before):
             logger.error("%s", self.fault)
-        if self.caution not in (None, cautious):
+        if self.caution not in (None, caution_before):
             logger.warning("%s", self.caution)
-        if (faulty and not self.fault) or (cautious and not self.caution):
-            logger.info("this Redis is set up well again: %s", self.fault or self.caution or "nothing is missing")
+        if (fault_before and not self.fault) or (caution_before and not self.caution):
+            logger.info("a problem of this Redis is solved; remaining: %s", self.fault or self.caution or "none")
 
     async def _acked(self, key: str, waited: str, *command: Any) -> Any:
         """Run a command on `key` and return its reply once its write is acknowledged as `acks` requires.

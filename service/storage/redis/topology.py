@@ -92,7 +92,7 @@ def servers_of(url: str, patience: float = 0.0, further: Sequence[str] = ()) -> 
         raise ValueError(f"the Redis URL or one of its options cannot be read; {URL_FORMS}") from None
 
 
-def _accepted(kind: str, *, tls: bool) -> tuple[str, ...]:
+def _accepted_options(kind: str, *, tls: bool) -> tuple[str, ...]:
     """Return the options of this kind of URL."""
     tls_options = (*TLS_OPTIONS, *(() if kind == "cluster" else TLS_OPTIONS_BESIDE_CLUSTER)) if tls else ()
     return (*OPTIONS, *tls_options, *(SENTINEL_OPTIONS if kind == "sentinel" else ()))
@@ -105,7 +105,7 @@ def _servers_of(url: str, patience: float, further: Sequence[str]) -> tuple[Serv
         raise ValueError
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     callers = {name: query.pop(name) for name in further if name in query}
-    accepted = _accepted(kind, tls=scheme == "rediss")
+    accepted = _accepted_options(kind, tls=scheme == "rediss")
     for name in query:
         if name not in accepted:
             raise UnknownOption("" if "@" in parts.query else name, (*further, *accepted))  # @: part of a password

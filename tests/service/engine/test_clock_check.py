@@ -234,40 +234,40 @@ def starting(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Callable[[flo
 def test_a_node_starts_with_the_earlier_time(
     starting: Callable[[float], ClockCheck], ahead: float, counts: float
 ) -> None:
-    checked = starting(ahead)
-    checked.compare(START, 0.0)
+    clock_check = starting(ahead)
+    clock_check.compare(START, 0.0)
     assert clock.now() == START + counts
-    assert (checked.problem is None) == (abs(ahead) < STEP_SECONDS)
-    assert checked.store_offset == ahead
+    assert (clock_check.problem is None) == (abs(ahead) < STEP_SECONDS)
+    assert clock_check.store_offset == ahead
 
 
 @pytest.mark.parametrize("corrected", ["node", "store"])
 def test_times_follow_the_machine_once_the_wrong_clock_is_corrected(
     machine: Machine, starting: Callable[[float], ClockCheck], corrected: str
 ) -> None:
-    checked = starting(3 * DAY)
-    checked.compare(START, 0.0)
+    clock_check = starting(3 * DAY)
+    clock_check.compare(START, 0.0)
     machine.wait(10.0)
     if corrected == "node":
         machine.step(-3 * DAY)
-    checked.compare(machine.time, 0.0)
+    clock_check.compare(machine.time, 0.0)
     assert clock.now() == machine.time
-    assert checked.problem is None
+    assert clock_check.problem is None
 
 
 def test_the_store_confirms_a_step_that_only_this_node_made(
     machine: Machine, starting: Callable[[float], ClockCheck]
 ) -> None:
     """As of a machine that was paused, or whose clock was wrong when the service started."""
-    checked = starting(-2 * DAY)
-    checked.compare(START, 0.0)
-    assert "is 2 days, 0:00:00 behind the store's clock" in str(checked.problem)
+    clock_check = starting(-2 * DAY)
+    clock_check.compare(START, 0.0)
+    assert "is 2 days, 0:00:00 behind the store's clock" in str(clock_check.problem)
     machine.wait(10.0)
     machine.step(2 * DAY)
     assert clock.now() == START - 2 * DAY + 10.0  # until the store confirms it
-    checked.compare(machine.time, 0.0)
+    clock_check.compare(machine.time, 0.0)
     assert clock.now() == machine.time
-    assert checked.problem is None
+    assert clock_check.problem is None
 
 
 @STEPS
@@ -275,31 +275,31 @@ def test_a_step_of_the_store_with_this_node_confirms_nothing(
     machine: Machine, starting: Callable[[float], ClockCheck], step: float
 ) -> None:
     """Both may run on one machine."""
-    checked = starting(0.0)
-    checked.compare(START, 0.0)
+    clock_check = starting(0.0)
+    clock_check.compare(START, 0.0)
     machine.step(step)
     for _ in range(3):
         machine.wait(10.0)
-        checked.compare(machine.time, 0.0)
+        clock_check.compare(machine.time, 0.0)
         assert clock.now() == machine.time - step
-        assert "restart the service" in str(checked.problem)
+        assert "restart the service" in str(clock_check.problem)
     machine.step(-step)
-    checked.compare(machine.time, 0.0)
-    assert checked.problem is None
+    clock_check.compare(machine.time, 0.0)
+    assert clock_check.problem is None
 
 
 def test_a_step_of_the_store_alone_is_only_reported(machine: Machine, starting: Callable[[float], ClockCheck]) -> None:
-    checked = starting(0.0)
-    checked.compare(START, 0.0)
-    checked.compare(START - 7200.0, 0.0)
+    clock_check = starting(0.0)
+    clock_check.compare(START, 0.0)
+    clock_check.compare(START - 7200.0, 0.0)
     assert clock.now() == machine.time
-    assert "is 2:00:00 ahead of the store's clock" in str(checked.problem)
+    assert "is 2:00:00 ahead of the store's clock" in str(clock_check.problem)
 
 
 def test_a_slow_reply_of_the_store_is_no_difference(starting: Callable[[float], ClockCheck]) -> None:
-    checked = starting(90.0)
-    checked.compare(START, 80.0)
-    assert (checked.store_offset, checked.problem) == (10.0, None)
+    clock_check = starting(90.0)
+    clock_check.compare(START, 80.0)
+    assert (clock_check.store_offset, clock_check.problem) == (10.0, None)
 
 
 async def test_redis_tells_its_time_and_a_node_starts_with_it(
@@ -317,7 +317,7 @@ async def test_redis_tells_its_time_and_a_node_starts_with_it(
             assert before - 1 <= engine.get("a").newest_time() <= time.time() + 1
             health = (await http.get("/health/ready")).json()
             assert health["status"] == "degraded"
-            assert "ahead of the store's clock; times of events go on without that" in health["detail"]
+            assert "ahead of the store's clock; times of events do not follow it" in health["detail"]
             ahead[0] = 0.0
             await check(engine)
             assert (await http.get("/health/ready")).json()["status"] == "ok"

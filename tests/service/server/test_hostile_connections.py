@@ -39,7 +39,7 @@ HOSTILE = {
 REASONS = ("deadline", "address", "descriptors", "idle")
 
 
-def connected(port: int) -> socket.socket:
+def connect(port: int) -> socket.socket:
     """Connect to the service."""
     return socket.create_connection(("127.0.0.1", port), timeout=300)
 
@@ -70,7 +70,7 @@ def test_others_are_answered_beside_500_hostile_connections_with_256_descriptors
         assert reply.status_code == 201
         resource.prlimit(service.pid, resource.RLIMIT_NOFILE, (256, 256))
         for _ in range(500):
-            connection = sockets.enter_context(connected(service.port))
+            connection = sockets.enter_context(connect(service.port))
             if start:
                 connection.sendall(start)
         with httpx.Client(base_url=service.url, headers=headers, timeout=300, trust_env=False) as client:
@@ -103,7 +103,7 @@ def test_every_handshake_without_a_key_ends_by_its_deadline(start: bytes, tmp_pa
     ring = Keyring(tmp_path)
     ring.make("root", "admin")
     settings = Settings(store="memory:", keys=str(ring.path), body_seconds=0.5)
-    with in_thread(settings) as running, connected(running.port) as connection:
+    with in_thread(settings) as running, connect(running.port) as connection:
         connection.sendall(start)
         received = connection.makefile("rb").read()  # up to the close
     assert b" 200 " not in received

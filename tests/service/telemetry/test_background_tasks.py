@@ -131,7 +131,7 @@ async def test_settings_of_the_network_are_tried_at_the_start(
 ) -> None:
     monkeypatch.setenv(variable, value)
     Engine(MemoryStore(), Settings())  # nothing is posted
-    with pytest.raises(ValueError, match=r"RARESTREAM_WEBHOOK is set, but the network's settings .* correct NO_PROXY"):
+    with pytest.raises(ValueError, match=r"RARESTREAM_WEBHOOK is set, but the network settings .* correct NO_PROXY"):
         Engine(MemoryStore(), Settings(webhook="http://127.0.0.1:1/x"))
 
 

@@ -20,7 +20,7 @@ from tests.harness.redis_server import RedisServer
 from tests.harness.store_records import BIRTH, event, filled, record
 from tests.harness.waiting import eventually_async
 
-WHOLE = {  # what a service without a prefix has always written
+DEFAULT_KEYS = {  # what a service without a prefix has always written
     "rarestream:learners",
     "rarestream:bell",
     "rarestream:nodes:{nodes}",
@@ -55,7 +55,7 @@ async def test_keys_without_a_prefix_are_those_of_all_releases(redis_server: Red
         await use_everything(store)
         names = {key for key in redis_server.key_names() if ":part:" not in key}
         waited = {f"rarestream:{{{name}}}:waited" for name in ("a%2Fb", "gone")} | {"{rarestream:learners}:waited"}
-        assert names == WHOLE | (waited if acks != "memory" else set())
+        assert names == DEFAULT_KEYS | (waited if acks != "memory" else set())
     finally:
         await store.close()
 
@@ -65,7 +65,7 @@ async def test_every_key_has_the_prefix_and_hash_tags_hold(redis_server: RedisSe
     try:
         await use_everything(store)
         names = redis_server.key_names()
-        changed = {key.replace("rarestream", "staging") for key in WHOLE}
+        changed = {key.replace("rarestream", "staging") for key in DEFAULT_KEYS}
         assert {key for key in names if ":part:" not in key} == changed
         assert all(key.startswith(("staging:", "{staging:")) for key in names)
         assert len({key_slot(key.encode()) for key in names if "{a%2Fb}" in key}) == 1

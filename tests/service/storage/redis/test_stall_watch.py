@@ -1,4 +1,4 @@
-"""A Redis that answers nothing: all calls are given up together, and it is said before that."""
+"""A Redis that answers nothing: it is reported, and then all calls are given up together."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def refusal() -> None:
     raise LookupError
 
 
-async def watched(watch: StallWatch, call: Callable[[], Awaitable[None]] = silence) -> None:
+async def make_call(watch: StallWatch, call: Callable[[], Awaitable[None]] = silence) -> None:
     """Make a call."""
     with suppress(LookupError):
         async with asyncio.timeout(None) as limit:
@@ -40,7 +40,7 @@ async def watched(watch: StallWatch, call: Callable[[], Awaitable[None]] = silen
                 await call()
 
 
-async def ticked(watch: StallWatch, count: int) -> None:
+async def tick(watch: StallWatch, count: int) -> None:
     """Let some ticks pass."""
     for _ in range(count):
         watch._tick()
@@ -51,11 +51,11 @@ async def ticked(watch: StallWatch, count: int) -> None:
 async def test_all_calls_are_given_up_together() -> None:
     watch = StallWatch(0.4, silence)
     assert watch.stall_seconds is None
-    outcomes = await asyncio.gather(*(watched(watch) for _ in range(3)), return_exceptions=True)
+    outcomes = await asyncio.gather(*(make_call(watch) for _ in range(3)), return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [TimeoutError] * 3
     assert watch.stall_seconds == pytest.approx(0.2)
     with pytest.raises(TimeoutError):
-        await watched(watch)
+        await make_call(watch)
     watch.close()
 
 
@@ -63,18 +63,18 @@ async def test_all_calls_are_given_up_together() -> None:
 async def test_any_answer_ends_a_stall(call: Callable[[], Awaitable[None]]) -> None:
     watch = StallWatch(0.2, silence)
     with pytest.raises(TimeoutError):
-        await watched(watch)
+        await make_call(watch)
     assert watch.stall_seconds is not None
-    await watched(watch, call)
+    await make_call(watch, call)
     assert watch.stall_seconds is None
     watch.close()
 
 
-async def test_a_stall_is_told_before_calls_are_given_up() -> None:
+async def test_a_stall_is_reported_before_calls_are_given_up() -> None:
     watch = StallWatch(60.0, silence)
-    waiting = asyncio.create_task(watched(watch))
+    waiting = asyncio.create_task(make_call(watch))
     await asyncio.sleep(0)
-    await ticked(watch, 300)
+    await tick(watch, 300)
     assert watch.stall_seconds == pytest.approx(30.0)
     assert not waiting.done()
     watch.close()
@@ -85,9 +85,9 @@ async def test_a_stall_is_told_before_calls_are_given_up() -> None:
 async def test_a_long_call_is_not_given_up_while_redis_answers() -> None:
     """As a wait for replicas, or a call of many commands."""
     watch = StallWatch(0.8, answer)
-    waiting = asyncio.create_task(watched(watch))
+    waiting = asyncio.create_task(make_call(watch))
     await asyncio.sleep(0)
-    await ticked(watch, 50)
+    await tick(watch, 50)
     assert watch.stall_seconds is None
     assert not waiting.done()
     waiting.cancel()
@@ -96,7 +96,7 @@ async def test_a_long_call_is_not_given_up_while_redis_answers() -> None:
 
 async def test_time_without_calls_is_no_stall() -> None:
     watch = StallWatch(0.2, silence)
-    await ticked(watch, 50)
+    await tick(watch, 50)
     assert watch.stall_seconds is None
 
 
