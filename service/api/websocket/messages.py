@@ -9,7 +9,7 @@ get alone. Nothing here depends on the content of events.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from itertools import groupby
 from typing import Any, cast
 
@@ -283,23 +283,25 @@ def join_body(batch: MessageBatch) -> bytes:
 _UNUSUAL = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
-def read(messages: Sequence[str | bytes]) -> list[MessageBatch]:
-    """Parse the heads of messages into batches, in order. Bodies are not decoded; a bad head sets the `error`."""
-    batches: list[MessageBatch] = []
+def read(messages: Sequence[str | bytes]) -> Iterator[MessageBatch]:
+    """Parse the heads of messages into batches, in order. Bodies are not decoded; a bad head sets the `error`.
+
+    Messages of unusual form are parsed when their batch is taken, because each takes long.
+    """
     for kind, group in groupby(messages, type):
         messages_of_kind: list[Any] = list(group)
-        batches += _texts(messages_of_kind) if kind is str else _binaries(messages_of_kind)
-    return batches
+        yield from _texts(messages_of_kind) if kind is str else _binaries(messages_of_kind)
 
 
-def _form_batches(heads: Iterable[_Head | str | bytes]) -> list[MessageBatch]:
+def _form_batches(heads: Iterable[_Head | str | bytes]) -> Iterator[MessageBatch]:
     """Form batches of messages, of which those of the usual form come as parsed heads."""
-    batches: list[MessageBatch] = []
     last: MessageBatch | None = None
     for head in heads:
         if isinstance(head, (str, bytes)):
-            batches.append(_members(head))
-            last = None
+            if last is not None:
+                yield last
+                last = None
+            yield _members(head)
             continue
         form, size, seq, learner, operation, kind, count, content = head
         if last is not None and kind == last.kind and learner == last.learner and last.size + size <= _MAX_BATCH:
@@ -308,9 +310,11 @@ def _form_batches(heads: Iterable[_Head | str | bytes]) -> list[MessageBatch]:
             last.counts.append(count)
             last.contents.append(content)
         else:
+            if last is not None:
+                yield last
             last = MessageBatch(form, size, [seq], learner, operation, kind, [count], [content])
-            batches.append(last)
-    return batches
+    if last is not None:
+        yield last
 
 
 _Head = tuple[
@@ -318,7 +322,7 @@ _Head = tuple[
 ]  # the first members of a batch of one message
 
 
-def _texts(messages: Sequence[str]) -> list[MessageBatch]:
+def _texts(messages: Sequence[str]) -> Iterable[MessageBatch]:
     try:
         body, rows = heads(messages)
     except UnicodeEncodeError:  # in one of them
@@ -343,7 +347,7 @@ def _text_head(message: str, body: bytes, row: Sequence[int]) -> _Head | str:
     return TEXT, size, seq, learner, operation, operation, count, body[start:stop]
 
 
-def _binaries(messages: Sequence[bytes]) -> list[MessageBatch]:
+def _binaries(messages: Sequence[bytes]) -> Iterable[MessageBatch]:
     rows = columnar_heads(messages)
     parsed = rows.tolist()
     counts = rows[:, COUNT].tolist()
