@@ -187,7 +187,7 @@ class HttpProtocol(HttpToolsProtocol):
         rest = self._take_turn(data)
         if rest:
             self._wait_for_turn(rest)
-        elif not self.flow.read_paused and not self._over and not self.transport.is_closing():
+        elif not (self._upgraded or self.flow.read_paused or self._over or self.transport.is_closing()):
             self._plain.resume_reading()
 
     def _parse_piece(self, data: bytes) -> None:

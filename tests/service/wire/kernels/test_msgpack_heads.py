@@ -218,7 +218,7 @@ def test_messages_of_one_kind_become_one_request_and_one_body() -> None:
     ],
 )
 def test_messages_of_different_kinds_become_separate_requests(other: dict[str, Any]) -> None:
-    requests = frames.read([pack(USUAL), pack({**USUAL, **other, "seq": 6}), pack({**USUAL, "seq": 7})])
+    requests = list(frames.read([pack(USUAL), pack({**USUAL, **other, "seq": 6}), pack({**USUAL, "seq": 7})]))
     assert [request.seqs for request in requests] == [[5], [6], [7]]
 
 
@@ -226,7 +226,7 @@ def test_a_request_uses_no_more_memory_than_its_size() -> None:
     """Whatever else came in the same read; a list's entries count more, as they are objects once they are read."""
     large = pack({**USUAL, "learner": "a", "x": array("float32", [100, 300]), "labels": None, "ids": None})
     small = pack({**USUAL, "learner": "b", "x": array("float32", [100, 5]), "labels": None, "ids": None})
-    requests = frames.read([large, small])
+    requests = list(frames.read([large, small]))
     assert [request.size for request in requests] == [len(large), len(small)]
     assert [sum(len(message) for message, _ in request.contents) for request in requests] == [len(large), len(small)]
     (listed,) = frames.read([pack({**USUAL, "ids": ["a", "b"]})])

@@ -117,7 +117,7 @@ def test_an_unencodable_message_does_not_affect_its_neighbours() -> None:
     odd = USUAL.replace("label", "\ud800")
     with pytest.raises(UnicodeEncodeError):
         heads([odd])
-    requests = messages.read([USUAL, odd])
+    requests = list(messages.read([USUAL, odd]))
     assert [request.seqs for request in requests] == [[5], [None]]
     assert isinstance(requests[1].error, BadBody)
 
@@ -128,14 +128,14 @@ def test_adjacent_messages_of_one_kind_become_one_request_within_the_limit() -> 
 
     texts = [text(0), text(1), text(2, "predict"), text(3), text(4, learner='"a"'), text(5, learner='"a"'), "nonsense"]
     texts += [text(6), text(7, size=100_000), text(8), text(9, size=100_000), text(10)]
-    requests = messages.read(texts)
+    requests = list(messages.read(texts))
     assert [request.seqs for request in requests] == [[0, 1], [2], [3], [4, 5], [None], [6, 7, 8], [9, 10]]
     assert [request.learner for request in requests] == [None, None, None, "a", None, None, None]
     assert [request.counts for request in requests[:4]] == [[2, 2], [2], [2], [2, 2]]
     assert join_body(requests[0]) == b'{"events":[{}, "",{}, ""]}'
     assert [join_body(item) for item in requests[3].each()] == [b'{"events":[{}, ""]}'] * 2
     assert sum(item.size for item in requests[5].each()) == requests[5].size
-    assert messages.read([text(i) for i in range(3000)])[0].form is TEXT  # too many for one: as many as have room
+    assert next(messages.read([text(i) for i in range(3000)])).form is TEXT  # too many for one: as many as have room
     assert sum(map(len, messages.read([text(i) for i in range(3000)]))) == 3000
 
 
