@@ -193,3 +193,21 @@ async def test_messages_of_one_read_that_are_refused_leave_others_their_turns(mo
         counts = [0]
         await turns(lambda: counts[-1] == 300, lambda: counts.append(pipe.written.count(b'"code":"invalid"')))
         assert max(after - before for before, after in itertools.pairwise(counts)) <= 2
+
+
+async def test_a_handshake_in_a_later_turn_leaves_reading_to_the_websocket(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr("service.server.ws_protocol.perf_counter", lambda: next(seconds))  # each turn is over at once
+    async with connections(1, WebSocketProtocol) as [(protocol, pipe)]:
+        pipe.set_protocol = lambda _: None  # type: ignore[method-assign]
+        protocol._scheduler.queue(lambda: None)  # so the handshake waits for its turn
+        protocol.data_received(handshake(f"{URL}/ws") + 2000 * Frame(Opcode.PING, b"").serialize(mask=True))
+        assert not protocol._upgraded
+        await turns(lambda: protocol._upgraded, lambda: None)
+        waiting: list[bool] = []
+        await turns(
+            lambda: not protocol._websocket._unparsed,
+            lambda: waiting.append(bool(protocol._websocket._unparsed) and not pipe.paused),
+        )
+        assert len(waiting) > 10
+        assert not any(waiting)
