@@ -20,7 +20,7 @@ from typing import NamedTuple
 __all__ = ["CLOCK", "STEP_SECONDS", "Clock", "ReferenceTime", "now"]
 
 STEP_SECONDS = 60.0  # a longer step of a clock, or difference of two clocks, does not count
-_SLEW = 1e-3  # seconds per second by which the machine's clock may be corrected gradually
+_SLEW = 1e-3  # largest gradual correction of a machine's clock, in seconds per second
 
 
 class ReferenceTime(NamedTuple):

@@ -29,7 +29,7 @@ logger = logging.getLogger("rarestream.connections")
 
 Reason = Literal["deadline", "address", "descriptors", "idle"]
 
-GRACE = 0.25  # seconds in which a new connection is not closed, even if descriptors run short
+GRACE = 0.25  # seconds for which a new connection stays open, even if descriptors run short
 _REPORT_SECONDS = 1.0  # seconds between two reports in the log
 
 

@@ -106,7 +106,9 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse received bytes. What takes longer than a turn waits for further ones."""
         self._unparsed += data
-        if not self._queued:
+        if self._queued:
+            self._pause()  # the library resumes reading when it sends a close
+        else:
             self._parse_on()
 
     def _parse_on(self) -> None:
@@ -282,11 +284,20 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         messages: list[Message] = event.get("messages", [])
         return messages
 
+    async def wait_for_turn(self) -> None:
+        """Wait for a turn among the connections that have much to do."""
+        turn = asyncio.Event()
+        self._scheduler.queue(turn.set)
+        await turn.wait()
+
     def _resume(self) -> None:
-        """Resume reading if no message waits for the application, and no bytes for their turn."""
+        """Resume reading if no bytes wait for their turn, and no message for the application.
+
+        After a close the application takes no messages.
+        """
         if self._unparsed:
             self._queue_turn()
-        elif self.read_paused and self.queue.empty():
+        elif self.read_paused and (self.queue.empty() or self.close_sent):
             self.read_paused = False
             self.transport.resume_reading()
 
@@ -299,7 +310,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         super().handle_connect(event)
         if self.response.status_code == 101:
             self.scope["headers"] = self._headers
-            transport = Transport(self.read_messages, self.write_messages, self.transport.abort)
+            transport = Transport(self.read_messages, self.write_messages, self.wait_for_turn, self.transport.abort)
             extensions = cast(dict[str, object], self.scope["extensions"])  # of ASGI, whose values are dictionaries
             extensions[EXTENSION] = transport
 

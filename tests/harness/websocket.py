@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import msgpack
@@ -113,7 +114,7 @@ async def websocket(
     scope |= {"asgi": {"version": "3.0", "spec_version": "2.4"}, "subprotocols": [], "root_path": root}
     scope |= {"extensions": {name: {} for name in extensions}}
     if batched:
-        scope["extensions"][EXTENSION] = Transport(end.read, end.write, lambda: None)
+        scope["extensions"][EXTENSION] = Transport(end.read, end.write, partial(asyncio.sleep, 0), lambda: None)
     serving = asyncio.create_task(app(scope, end.to_server.get, send))
     if greeted:
         assert (await end.event())["type"] == "websocket.accept"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Iterator, Sequence
+from functools import partial
 from time import perf_counter
 from urllib.parse import parse_qsl
 
@@ -66,6 +67,7 @@ class Connection:
         self._receive = receive
         self._send = send
         self._read = self._read_each if self._transport is None else self._transport.read
+        self._turn = partial(asyncio.sleep, 0) if self._transport is None else self._transport.turn
         self._write = self._write_each if self._transport is None else self._transport.write
         self._queues: dict[str, LearnerQueue] = {}
         self._unanswered = 0  # messages
@@ -112,11 +114,11 @@ class Connection:
 
         In a function of its own, so that an idle websocket keeps no message in memory.
         """
-        now = turn = perf_counter()
+        now = began = perf_counter()
         for batch in self._batches(messages):
-            if perf_counter() - turn > _TURN:
-                await asyncio.sleep(0)
-                turn = perf_counter()
+            if perf_counter() - began > _TURN:
+                await self._turn()
+                began = perf_counter()
             if self._leaving:
                 break
             batch.arrivals = [(now, len(batch))]

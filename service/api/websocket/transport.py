@@ -18,4 +18,5 @@ class Transport(NamedTuple):
 
     read: Callable[[], Awaitable[Sequence[Message]]]  # all messages that arrived; none: the connection ended
     write: Callable[[Sequence[bytes], bool], Awaitable[None]]  # messages, and whether they are binary
+    turn: Callable[[], Awaitable[None]]  # wait for the connection's turn among those that have much to do
     abort: Callable[[], None]  # end the connection at once, without sending what is buffered

@@ -76,6 +76,22 @@ async def test_frames_that_the_library_parses_are_parsed_some_in_each_iteration(
     ended(protocol)
 
 
+async def test_nothing_is_read_behind_a_close_while_bytes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr("service.server.ws_protocol.perf_counter", lambda: next(seconds))  # each turn is over at once
+    protocol, pipe = await connected(Reader())
+    flood = 1000 * frame_bytes(Opcode.PING, b"")
+    protocol.data_received(frame_bytes(Opcode.TEXT, b"a") + flood)
+    await protocol.send({"type": "websocket.close", "code": 1000})
+    protocol.data_received(flood)
+    assert pipe.paused
+    while pipe.paused:
+        assert len(protocol._unparsed) < 2 * len(flood)
+        await asyncio.sleep(0)
+    assert not protocol._unparsed
+    ended(protocol)
+
+
 async def test_small_fragments_of_a_message_take_no_more_memory_than_their_bytes() -> None:
     reader = Reader()
     protocol, pipe = await connected(reader)
