@@ -42,6 +42,7 @@ __all__ = ["WebSocketProtocol"]
 
 
 _PIECE = 512  # bytes that the library parses at a time, if it parses all: up to 85 frames
+_MESSAGES = 1024  # of a turn, or a few more: their heads are parsed all at once
 _TURN = 0.001  # seconds after which the rest of the received bytes waits for the connection's next turn
 _MESSAGE = "rarestream.receive"  # type of our events in the queue; all others are ASGI's
 
@@ -154,36 +155,36 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if at:
             self._owed -= at
             super().data_received(data[:at])
+        count = 0  # of messages
         while at < len(data) and self.conn.state is State.OPEN:
-            at = self._plain(data, at)
-            if at < len(data):
+            spans: list[list[int]] = []
+            if self.conn.current_size is None:  # else a message has come in part
+                plain, spans, at = payloads(data, at, self.config.ws_max_size)
+                self._deliver_plain(plain, spans)
+            if not spans:
                 at = self._other(data, at)
-            if perf_counter() >= until and self.conn.state is State.OPEN:
+            count += len(spans)
+            if (count >= _MESSAGES or perf_counter() >= until) and self.conn.state is State.OPEN:
                 return data[at:]
         return b""
 
-    def _plain(self, data: bytes, at: int) -> int:
-        """Deliver the messages that are there from `at` on, up to what is no plain frame; where that begins."""
+    def _deliver_plain(self, plain: bytes, spans: list[list[int]]) -> None:
+        """Deliver the payloads of plain frames."""
         messages: list[Message] = []
-        complete = self.conn.current_size is None  # else a message has come in part
-        while complete and at < len(data):
-            plain, spans, at = payloads(data, at, self.config.ws_max_size)
-            text = plain.decode("ascii") if plain.isascii() else None
-            for first, start, stop in spans:
-                if first == BINARY:
-                    messages.append(plain[start:stop])
-                elif text is not None:
-                    messages.append(text[start:stop])
-                else:
-                    try:
-                        messages.append(plain[start:stop].decode())
-                    except UnicodeDecodeError as error:
-                        self._deliver(messages)
-                        self._no_text(error)
-                        return len(data)
-            complete = bool(spans)
+        text = plain.decode("ascii") if plain.isascii() else None
+        for first, start, stop in spans:
+            if first == BINARY:
+                messages.append(plain[start:stop])
+            elif text is not None:
+                messages.append(text[start:stop])
+            else:
+                try:
+                    messages.append(plain[start:stop].decode())
+                except UnicodeDecodeError as error:
+                    self._deliver(messages)
+                    self._no_text(error)
+                    return
         self._deliver(messages)
-        return at
 
     def _other(self, data: bytes, at: int) -> int:
         """Have the library see to the frame that begins at `at`, as far as it is here; where the next one begins."""

@@ -86,9 +86,31 @@ async def test_nothing_is_read_behind_a_close_while_bytes_wait(monkeypatch: pyte
     protocol.data_received(flood)
     assert pipe.paused
     while pipe.paused:
-        assert len(protocol._unparsed) < 2 * len(flood)
+        assert len(protocol._unparsed) <= 2 * len(flood)
         await asyncio.sleep(0)
     assert not protocol._unparsed
+    ended(protocol)
+
+
+async def test_a_turn_delivers_a_bounded_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.server.ws_protocol.perf_counter", lambda: 0.0)  # no turn is over by its time
+    texts = [str(number) for number in range(5000)]
+    delivered: list[int] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        while messages := await scope["extensions"][EXTENSION].read():
+            read.extend(messages)
+
+    read: list[Any] = []
+    protocol, _ = await connected(app)
+    protocol.data_received(b"".join(frame_bytes(Opcode.TEXT, text.encode()) for text in texts))
+    while len(read) < len(texts):
+        delivered.append(len(read))
+        await asyncio.sleep(0)
+    assert max(after - before for before, after in itertools.pairwise([*delivered, len(read)])) <= 1024
+    assert read == texts
     ended(protocol)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import itertools
 import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -149,6 +150,28 @@ def test_chunks_contain_whole_lines_for_any_body_split(texts, cuts, ended):
 def _plain(chunk: Any) -> Any:
     """With no other byte that bytes.splitlines takes for an end of a line."""
     return chunk._replace(body=bytes(item if item == 10 else 45 for item in chunk.body))
+
+
+async def test_others_have_a_turn_before_each_chunk():
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    data = b"\n" * 4000
+    share = ndjson_stream.BodyShare(Bodies(Settings()), 2**30)
+    reader = ndjson_stream.LineReader(pieces(data, len(data)), share, 30, 60.0, asyncio.Event())
+    counting = asyncio.create_task(count())
+    seen = [turns]
+    while await reader.next() is not None:
+        seen.append(turns)
+    counting.cancel()
+    await reader.close()
+    assert len(seen) == 5
+    assert all(before < after for before, after in itertools.pairwise(seen))
 
 
 # What is refused
