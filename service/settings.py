@@ -9,9 +9,11 @@ from typing import Literal
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-__all__ = ["ACKS", "PREFIX", "Settings", "node_address"]
+__all__ = ["ACKS", "LEARNERS", "PREFIX", "Settings", "node_address"]
 
 ACKS = r"^(memory|aof|replicas:[1-9][0-9]?)$"  # see `service.storage.redis.durability`
+_LEARNER = r"(\*|[A-Za-z0-9][A-Za-z0-9._-]{0,99})"
+LEARNERS = rf"^( *{_LEARNER} *(, *{_LEARNER} *)*)?$"  # names, see `service.names.PATTERN`, or * for all
 PREFIX = r"^[A-Za-z0-9._-]{1,64}$"  # see `service.storage.redis.key_names`
 
 
@@ -164,11 +166,15 @@ class Settings(BaseSettings):
         "disconnected",
     )
     webhook: str | None = Field(default=None, description="URL to which drift alarms are posted as JSON")
+    webhook_alerts: str | None = Field(
+        default=None,
+        description="learners whose alerts are posted there, too: names with commas between them, or `*` for all",
+    )
     webhook_secret: str | None = Field(
-        default=None, description="secret that signs posted alarms by HMAC-SHA256", repr=False
+        default=None, description="secret that signs what is posted by HMAC-SHA256", repr=False
     )
     webhook_format: Literal["json", "slack"] = Field(
-        default="json", description="body of posted alarms: json, or slack for an incoming webhook of Slack"
+        default="json", description="body of what is posted: json, or slack for an incoming webhook of Slack"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="lowest level logged to stderr: debug, info, warning or error"
@@ -200,6 +206,13 @@ class Settings(BaseSettings):
             raise ValueError("is not a URL to post to; expected http://... or https://...")  # it may hold a secret
         return webhook
 
+    @field_validator("webhook_alerts")
+    @classmethod
+    def _check_webhook_alerts(cls, learners: str | None) -> str | None:
+        if learners is not None and not re.fullmatch(LEARNERS, learners):
+            raise ValueError(f"is {learners!r}; expected names of learners with commas between them, or * for all")
+        return learners
+
     @field_validator("cors_origins")
     @classmethod
     def _check_origins(cls, origins: str | None) -> str | None:
@@ -221,3 +234,7 @@ class Settings(BaseSettings):
         if not re.fullmatch(ACKS, acks):
             raise ValueError(f"is {acks!r}; expected memory, aof or replicas:n, n from 1 to 99")
         return acks
+
+    def posts_alerts(self, learner: str) -> bool:
+        """Tell whether the alerts of a learner are posted."""
+        return any(name.strip() in ("*", learner) for name in (self.webhook_alerts or "").split(","))

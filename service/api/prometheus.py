@@ -318,11 +318,11 @@ def _node(state: AppState) -> Iterator[Metric]:
         errors.add_metric([task], count)
     yield errors
     webhook = engine.node.webhook
-    posts = CounterMetricFamily("rarestream_webhook_alarms", "Alarms for the webhook.", labels=["outcome"])
+    posts = CounterMetricFamily("rarestream_webhook_posts", "Alarms and alerts for the webhook.", labels=["outcome"])
     posts.add_metric(["delivered"], webhook.deliveries)
-    posts.add_metric(["lost"], webhook.losses)  # given up after many attempts, or the queue was full
+    posts.add_metric(["lost"], webhook.losses)  # given up after many attempts
     yield posts
-    yield _gauge("rarestream_webhook_waiting", "Alarms that wait to be posted.", webhook.waiting)
+    yield _gauge("rarestream_webhook_waiting", "Posts that are tried, or wait behind one.", webhook.waiting)
     yield _gauge("rarestream_body_bytes", "Bytes of bodies that are not answered yet.", state.bodies.bytes)
     settings = state.settings
     yield _gauge("rarestream_body_limit_bytes", "Bytes of bodies that may be held.", settings.max_buffered_bytes)

@@ -9,6 +9,11 @@ Of a learner
     reset       the learner was rolled back: forget all points, the valid ones follow
     gone        the learner was deleted; the stream ends
 
+Of a learner's alerts
+
+    alert       an event that was called positive         id: its number among the served events
+    gone        the learner was deleted; the stream ends
+
 Of all learners and groups
 
     learners    the document of `GET /v1/learners?figures=true`: the first event
@@ -49,6 +54,7 @@ from service.errors import ServiceError, TooManyStreams, UnknownGroup
 __all__ = [
     "EventCursor",
     "News",
+    "alert_news",
     "all_news",
     "figures_of",
     "group_news",
@@ -59,7 +65,8 @@ __all__ = [
 ]
 
 LEARNER_PACE = 0.25  # seconds between two `figures`
-GROUP_PACE = 2.0  # the same for a comparison, and so on below
+ALERT_PACE = 0.5  # the same for `alert`, and so on below
+GROUP_PACE = 2.0
 ALL_PACE = 1.0
 SPREAD_PACE = 2.0  # if other nodes are asked for their learners
 _GROUPS = 5.0  # seconds between two looks at all groups
@@ -194,6 +201,28 @@ async def learner_news(learner: LearnerReplica, since: EventCursor | None = None
             if last != learner.position:
                 last = learner.position
                 yield _event("figures", figures_of(learner), seen)
+            yield changed
+
+
+async def alert_news(learner: LearnerReplica, after: int) -> News:
+    """Yield the alerts scored after the event with this number."""
+    looked = -1  # the position up to which all are sent
+    with learner.mailbox.watch() as changed:
+        while True:
+            changed.clear()
+            if learner.failure is not None:
+                yield _event("gone", {"code": learner.failure.code, "detail": learner.failure.detail})
+                return
+            position = learner.position
+            while looked != position:
+                try:
+                    alerts, after = await learner.alerts_after(after)
+                except ServiceError:  # the store does not answer: the client comes again, with the last id
+                    return
+                for alert in alerts:
+                    yield b"id: %d\n" % alert.number + _event("alert", alert.document)
+                if not alerts:  # else there may be more than are listed at once
+                    looked = position
             yield changed
 
 

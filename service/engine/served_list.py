@@ -19,11 +19,11 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from learners import InvalidInput, Problem, explain_scores
-from service.engine.records import ServedColumns, unpack_served
+from service.engine.records import ServedColumns, served_document, unpack_served
 from service.engine.replica import LearnerReplica
 from service.errors import Damaged, Invalid, UnknownEvent
 from service.storage import ServedEvent
-from service.wire import explanation, finite_or_none, iso_time
+from service.wire import explanation
 
 __all__ = [
     "EventDetails",
@@ -228,14 +228,7 @@ async def _describe(
         source = "assumed" if assumed else "given"
         described.append(
             {
-                "id": event.id,
-                "time": event.time,
-                "time_iso": iso_time(event.time),
-                "position": int(columns.positions[i]),
-                "score": finite_or_none(columns.scores[i]),
-                "probability": finite_or_none(columns.probabilities[i]),
-                "threshold": finite_or_none(columns.thresholds[i]),
-                "decision": int(columns.decisions[i]),
+                **served_document(event, columns, i),
                 "status": status,
                 "label": int(labels[i]) if has_label else None,
                 "label_source": source if has_label else None,

@@ -1,9 +1,10 @@
-"""Posts drift alarms: one POST to the address of the setting `webhook` if one is raised, resolved or reopened.
+"""Posts news to one address: drift alarms that are raised, resolved or reopened, and alerts if they are wanted.
 
-Only the node whose request changed the alarm sends it, and a replay of the log sends nothing. If a response is lost, it
-arrives twice with the same number and state. A request that fails is repeated for a day, with growing pauses, and the
-alarms after it wait; one that is refused is repeated a few times. What is given up is counted and logged, what waits
-when the node ends is logged; the alarm itself stays in the learner's list.
+    a learner has news -> the node with its lease reads what is behind its bookmarks -> posts -> moves the bookmarks
+
+See `replica.news`. Nothing waits in memory, so a restart loses nothing; if a response is lost, a post arrives twice. A
+post that fails is repeated for a day, with growing pauses, and those after it wait; one that is refused is repeated a
+few times. What is given up is counted and logged.
 
 With a secret, a post is signed: an HMAC-SHA256 of the time and the body, so that a receiver can refuse other senders
 and old posts. A signature is made for each attempt.
@@ -16,15 +17,18 @@ import hashlib
 import hmac
 import logging
 import time
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import httpx
 import msgspec
 
+from service.errors import LearnerGone, LearnerMissing, ServiceError
 from service.telemetry import BackgroundTasks
-from service.text import counted
 
-__all__ = ["Webhook", "WebhookFormat"]
+if TYPE_CHECKING:
+    from service.engine.replica.news import Post
+
+__all__ = ["NewsSource", "Webhook", "WebhookFormat"]
 
 logger = logging.getLogger("rarestream.webhook")
 
@@ -33,7 +37,8 @@ WebhookFormat = Literal["json", "slack"]
 _PAUSES = (1.0, 4.0, 16.0, 64.0, 256.0, *[600.0] * 144)  # seconds before each retry: for a day
 _REFUSALS = 4  # retries of a request that the receiver refuses
 _LATER = (408, 425, 429)  # statuses of the client's errors that are no refusals
-_WAITING = 1000  # alarms in the queue; further ones are only logged
+_PACE = 1.0  # seconds between two looks for news of a learner
+_AGAIN = 2.5  # seconds until the next look if another node has the lease, or the store does not answer
 _SECONDS = 10.0  # time-out of one attempt
 _UNUSABLE = (
     "RARESTREAM_WEBHOOK is set, but the network settings in the environment cannot be used ({error}): correct "
@@ -42,8 +47,24 @@ _UNUSABLE = (
 )
 
 
+class NewsSource(Protocol):
+    """What of one learner is not posted yet: see `replica.news.News`."""
+
+    async def leads(self) -> bool:
+        """Tell whether this node is the one that posts."""
+        ...
+
+    async def unposted(self) -> list[Post]:
+        """Return what is not posted yet, the oldest first."""
+        ...
+
+    async def note_posted(self, post: Post) -> None:
+        """Note that all up to this one is posted."""
+        ...
+
+
 class Webhook:
-    """Sends alarms to one address, in order, in the background."""
+    """Posts the news of all learners to one address, in the background."""
 
     def __init__(
         self,
@@ -52,7 +73,7 @@ class Webhook:
         form: WebhookFormat = "json",
         background: BackgroundTasks | None = None,
     ) -> None:
-        """`url`: None only logs the alarms. `secret`: None signs nothing.
+        """`url`: None posts nothing. `secret`: None signs nothing.
 
         Raises `ValueError` if network settings in the environment, such as NO_PROXY, prevent any post.
         """
@@ -63,50 +84,61 @@ class Webhook:
         self._secret = secret
         self._form = form
         self.deliveries = 0
-        self.losses = 0  # given up, or left out because the queue was full
-        self._alarms: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_WAITING)
-        self._current: dict[str, Any] | None = None  # the alarm that is being sent
+        self.losses = 0  # given up
+        self.waiting = 0  # posts that were read and are not delivered yet
+        self._noted: set[NewsSource] = set()  # that may have news
+        self._ready: asyncio.Queue[NewsSource] = asyncio.Queue()  # those to look at now
         self._task: asyncio.Task[None] | None = None
 
-    def send(self, learner: str, alarm: dict[str, Any]) -> None:
-        """Log an alarm of a learner and queue it; return at once."""
-        level = logging.INFO if alarm["state"] == "resolved" else logging.WARNING
-        logger.log(level, "%s: %s alarm at %d events is %s", learner, alarm["kind"], alarm["events"], alarm["state"])
-        if self._url is None:
+    def note(self, source: NewsSource, seconds: float = _PACE) -> None:
+        """Look for news in so many seconds."""
+        if self._url is None or source in self._noted:
             return
-        try:
-            self._alarms.put_nowait({"learner": learner, **alarm})
-        except asyncio.QueueFull:
-            self.losses += 1
-            logger.error("an alarm of %s is not sent: the queue of %d alarms is full", learner, _WAITING)
-            return
+        self._noted.add(source)
+        asyncio.get_running_loop().call_later(seconds, self._ready.put_nowait, source)
         if self._task is None:
-            self._task = self._background.keep("post alarms", self._send_all)
-
-    @property
-    def waiting(self) -> int:
-        """Alarms that are not delivered yet, the one that is being sent included."""
-        return self._alarms.qsize() + (self._current is not None)
+            self._task = self._background.keep("post news", self._run)
 
     async def close(self) -> None:
-        """Send no more."""
-        if self.waiting:
-            logger.error("%s not sent because the node stops", counted(self.waiting, "alarm"))
+        """Post no more. What waits is posted after the next start."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _send_all(self) -> None:
+    async def _run(self) -> None:
         async with _client() as client:
             while True:
-                if self._current is None:  # else the task ended by an error, and has started again
-                    self._current = await self._alarms.get()
-                await self._send(client, self._current)
-                self._current = None
+                source = await self._ready.get()
+                self._noted.discard(source)
+                again: float | None = _AGAIN
+                try:
+                    again = await self._post_news(client, source)
+                finally:
+                    self.waiting = 0
+                    if again is not None:
+                        self.note(source, again)
 
-    async def _send(self, client: httpx.AsyncClient, alarm: dict[str, Any]) -> None:
+    async def _post_news(self, client: httpx.AsyncClient, source: NewsSource) -> float | None:
+        """Post what is new of a learner; return the seconds after which to look again, or None."""
+        try:
+            posts = await source.unposted()
+            self.waiting = len(posts)
+            for post in posts:
+                if not await source.leads():
+                    return _AGAIN  # another node posts it, if that node lives
+                await self._send(client, post.document)
+                await source.note_posted(post)
+                self.waiting -= 1
+        except (LearnerGone, LearnerMissing):
+            return None
+        except ServiceError:  # of the store: health says it
+            return _AGAIN
+        return 0.0 if posts else None  # there may be more than are listed at once
+
+    async def _send(self, client: httpx.AsyncClient, document: dict[str, Any]) -> None:
+        """Post one document, repeatedly if need be, until it is delivered or given up."""
         assert self._url is not None
-        body = msgspec.json.encode(alarm if self._form == "json" else {"text": _sentence(alarm)})
+        body = msgspec.json.encode(document if self._form == "json" else {"text": _sentence(document)})
         for attempt, pause in enumerate((*_PAUSES, None)):
             refusal = False
             try:
@@ -124,7 +156,7 @@ class Webhook:
                 return
             if pause is None or (refusal and attempt >= _REFUSALS):
                 self.losses += 1
-                logger.error("cannot send an alarm of %s: %s", alarm["learner"], problem)
+                logger.error("cannot post an %s of %s: %s", document["type"], document["learner"], problem)
                 return
             await asyncio.sleep(pause)
 
@@ -146,11 +178,16 @@ def _client() -> httpx.AsyncClient:
         raise ValueError(_UNUSABLE.format(error=f"{type(error).__name__}: {error}")) from None
 
 
-def _sentence(alarm: dict[str, Any]) -> str:
-    """Describe an alarm for a channel of people: `fraud: missing alarm 3 of amount is open, 0.01 before, 1 after`."""
-    field = "" if alarm.get("field") is None else f" of {alarm['field']}"
-    text = f"{alarm['learner']}: {alarm['kind']} alarm {alarm['number']}{field} is {alarm['state']}, "
-    text += f"{alarm['before']:.4g} before, {alarm['after']:.4g} after"
+def _sentence(document: dict[str, Any]) -> str:
+    """Describe a post for a channel of people: `fraud: missing alarm 3 of amount is open, 0.01 before, 1 after`."""
+    if document["type"] == "alert":
+        text = f"{document['learner']}: alert {document['id']}"
+        if document["probability"] is not None:
+            text += f", probability {document['probability']:.3g}"
+    else:
+        field = "" if document.get("field") is None else f" of {document['field']}"
+        text = f"{document['learner']}: {document['kind']} alarm {document['number']}{field} is {document['state']}, "
+        text += f"{document['before']:.4g} before, {document['after']:.4g} after"
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):  # Slack's control characters
         text = text.replace(character, entity)
     return text

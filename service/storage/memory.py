@@ -156,6 +156,7 @@ class _MemoryLog:
     snapshots: dict[int, tuple[bytes, float]] = field(default_factory=dict)  # position -> bytes and time
     served: _ServedLog = field(default_factory=_ServedLog)
     lease: tuple[bytes, float] = (b"", 0.0)  # holder, and expiry on the monotonic clock
+    bookmarks: dict[str, int] = field(default_factory=dict)  # reader -> place
 
     def token(self, learner: str, position: int) -> bytes:
         """Return the token of the record at a position; empty if it was trimmed.
@@ -424,6 +425,12 @@ class MemoryStore:
 
     async def pending(self, learner: str, birth: bytes) -> ServedCounts:
         return self._log(learner, birth).served.pending()
+
+    async def bookmark(self, learner: str, birth: bytes, reader: str) -> int | None:
+        return self._log(learner, birth).bookmarks.get(reader)
+
+    async def move_bookmark(self, learner: str, birth: bytes, reader: str, place: int) -> None:
+        self._log(learner, birth).bookmarks[reader] = place
 
     async def close(self) -> None:
         self._closed = True

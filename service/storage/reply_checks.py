@@ -38,6 +38,7 @@ _GIVES: dict[str, Any] = {
     "expired": tuple[int, list[_Event], list[bool], bool],
     "erase": bool,
     "pending": _Counts,
+    "bookmark": int | None,
     "load_newest": tuple[int, tuple[int, int, float] | None, bytes, bytes, _Counts],
     "key": bytes,
 }

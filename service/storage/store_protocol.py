@@ -419,6 +419,14 @@ class Store(Protocol):
         """Count the served events that are stored and dropped."""
         ...
 
+    async def bookmark(self, learner: str, birth: bytes, reader: str) -> int | None:
+        """Return the place of a reader of this learner, as `move_bookmark` noted it; None: it noted none."""
+        ...
+
+    async def move_bookmark(self, learner: str, birth: bytes, reader: str, place: int) -> None:
+        """Note the place of a reader, forwards or backwards; durable on return. Idempotent. Works on a full store."""
+        ...
+
     async def close(self) -> None:
         """Finish the calls in progress, then release files and sockets."""
         ...

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from service.settings import ACKS, PREFIX, Settings
+from service.settings import ACKS, LEARNERS, PREFIX, Settings
 from tests.deploy.helm import CHART
 
 __all__ = ["CHART_SETTINGS", "PATH", "at_least", "at_most", "of_settings", "written"]
@@ -21,6 +21,7 @@ CHART_SETTINGS = ("STORE", "HOST", "PORT", "KEYS", "INSECURE", "TLS_CERTIFICATE"
 _ORIGIN = r"[a-z][a-z0-9+.-]*://[A-Za-z0-9._:\[\]-]+/?"
 _TEXT = {  # what validators check, and the model's schema does not say
     "acks": ACKS,
+    "webhook_alerts": LEARNERS,
     "store_prefix": PREFIX,
     "webhook": "^(https?://[^/].*)?$",
     "cors_origins": f"^({_ORIGIN}(, ?{_ORIGIN})*)?$",

@@ -49,14 +49,16 @@ from tests.harness.process import Process, free_port
 from tests.harness.redis_server import REDIS, RedisServer
 from tests.harness.waiting import eventually_async
 from tests.harness.websocket import Gated, websocket
+from tests.service.api.routes.test_metrics_routes import DENSE as DRIFTING
+from tests.service.api.routes.test_metrics_routes import drifted
 from tests.service.engine.replica.test_background_fits import SETUPS
 from tests.service.engine.test_engine import batch_of
+from tests.service.engine.test_webhooks import Posts
 from tests.service.server.test_hanging_workers import Hanging
 from tests.service.server.test_supervisor import no_descriptors
 from tests.service.storage.test_full_stores import FullStore
 
 SLOW_CREATION = "service.engine.engine._SLOW"
-ALARM = {"kind": "auc", "events": 5, "state": "open"}
 Patch = pytest.MonkeyPatch
 
 
@@ -92,25 +94,19 @@ class Away(MemoryStore):
 # Alarms
 
 
-async def alarm(_: Scenario) -> None:
-    webhook = Webhook(None)
-    webhook.send("a", ALARM)
-    await webhook.close()
+async def alarm(scenario: Scenario) -> None:
+    async with serving(MemoryStore()) as (http, _engine):
+        await http.put("/learners/a", json=DRIFTING)
+        await drifted(http)
+        await scenario.logged("WARNING")
 
 
 async def alarm_without_receiver(scenario: Scenario) -> None:
     scenario.patch.setattr("service.engine.webhooks._PAUSES", ())
-    webhook = Webhook(f"http://127.0.0.1:{free_port()}/")
-    webhook.send("a", ALARM)
+    webhook, posts = Webhook(f"http://127.0.0.1:{free_port()}/"), Posts()
+    posts.add()
+    webhook.note(posts, 0.0)
     await scenario.logged("ERROR")
-    await webhook.close()
-
-
-async def alarms_in_a_full_queue(scenario: Scenario) -> None:
-    scenario.patch.setattr("service.engine.webhooks._WAITING", 1)
-    webhook = Webhook("http://127.0.0.1:1/")
-    for _ in range(2):
-        webhook.send("a", ALARM)
     await webhook.close()
 
 
@@ -396,16 +392,10 @@ async def start_of_a_server(scenario: Scenario) -> None:
 # trigger; logger, level and message of each line of the service, repetitions left out
 LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
     (alarm, [
-        ("rarestream.webhook", "WARNING", "a: auc alarm at 5 events is open"),
+        ("rarestream.webhook", "WARNING", "a: scores alarm at 50 events is open"),
     ]),
     (alarm_without_receiver, [
-        ("rarestream.webhook", "WARNING", "a: auc alarm at 5 events is open"),
-        ("rarestream.webhook", "ERROR", "cannot send an alarm of a: ConnectError"),
-    ]),
-    (alarms_in_a_full_queue, [
-        ("rarestream.webhook", "WARNING", "a: auc alarm at 5 events is open"),
-        ("rarestream.webhook", "ERROR", "an alarm of a is not sent: the queue of 1 alarms is full"),
-        ("rarestream.webhook", "ERROR", "1 alarm not sent because the node stops"),
+        ("rarestream.webhook", "ERROR", "cannot post an alarm of a: ConnectError"),
     ]),
     (keys_files, [
         ("rarestream.guard", "INFO", "reloaded the keys file: 2 keys"),

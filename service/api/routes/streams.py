@@ -13,10 +13,12 @@ from service.api.routes.dependencies import READ, AccessRoute, KeyPermissions, T
 from service.api.routes.groups import comparison, listed, the_group
 from service.api.routes.learners import figures_of_all
 from service.api.sse import (
+    ALERT_PACE,
     ALL_PACE,
     GROUP_PACE,
     LEARNER_PACE,
     SPREAD_PACE,
+    alert_news,
     all_news,
     group_news,
     learner_news,
@@ -29,6 +31,11 @@ from service.errors import Invalid
 __all__ = ["router"]
 
 router = APIRouter(route_class=AccessRoute, dependencies=[READ], default_response_class=StreamingResponse)
+
+
+def _wrong_id(text: str) -> Invalid:
+    detail = f"is {text[:100]!r}; expected the id of an event of this stream"
+    return Invalid("cannot resume the stream from this event id", [Problem("/last-event-id", detail)])
 
 
 def _stream_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -56,9 +63,38 @@ async def of_learner(
     if last_event_id:
         since = parsed_id(last_event_id)
         if since is None:
-            detail = f"is {last_event_id[:100]!r}; expected the id of an event of this stream"
-            raise Invalid("cannot resume the stream from this event id", [Problem("/last-event-id", detail)])
+            raise _wrong_id(last_event_id)
     return opened(app_state(request.scope), learner_news(learner, since), LEARNER_PACE, permissions)
+
+
+@router.get(
+    "/learners/{name}/alerts/stream",
+    tags=["events"],
+    operation_id="streamAlerts",
+    summary="Alerts as they come",
+    responses=_stream_responses(404, 409, 422, 429, 500, 503),
+)
+async def alerts_of_learner(
+    request: Request,
+    learner: TheLearner,
+    permissions: KeyPermissions,
+    last_event_id: Annotated[str | None, Header(description="the id of the last alert seen, when reconnecting")] = None,
+) -> StreamingResponse:
+    """Stream an event `alert` for each event that is scored with an id and called positive, and `gone` at the end.
+
+    A client that reconnects by an id gets the alerts since then that are still remembered. Without an id it gets those
+    from now on.
+    """
+    if learner.learner.config.labels.ranks is not None:
+        problem = Problem("/name", "predicts ranks; alerts are of learners of two classes", "conflict")
+        raise Invalid("this learner has no alerts", [problem])
+    if last_event_id is None:
+        after = await learner.newest_served()
+    elif last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 17:
+        after = int(last_event_id)
+    else:
+        raise _wrong_id(last_event_id)
+    return opened(app_state(request.scope), alert_news(learner, after), ALERT_PACE, permissions)
 
 
 @router.get(

@@ -10,7 +10,13 @@ from service.engine.records.codec import (
     unpack_record,
     unpack_snapshot,
 )
-from service.engine.records.served_codec import ServedColumns, pack_features, pack_served, unpack_served
+from service.engine.records.served_codec import (
+    ServedColumns,
+    pack_features,
+    pack_served,
+    served_document,
+    unpack_served,
+)
 from service.engine.records.trusted_snapshots import TrustedSnapshots
 from service.engine.records.validation import check_compared, check_record, check_scaling
 
@@ -28,6 +34,7 @@ __all__ = [
     "pack_record",
     "pack_served",
     "pack_snapshot",
+    "served_document",
     "unpack_record",
     "unpack_served",
     "unpack_snapshot",

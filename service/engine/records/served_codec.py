@@ -20,8 +20,10 @@ from learners.numerics import Counts, Rows, Sparse, Vector
 from learners.segments import SegmentColumns
 from service.engine.records.codec import NOT_READABLE, pack_indices
 from service.errors import Damaged
+from service.storage import ServedEvent
+from service.wire import finite_or_none, iso_time
 
-__all__ = ["ServedColumns", "pack_features", "pack_served", "unpack_served"]
+__all__ = ["ServedColumns", "pack_features", "pack_served", "served_document", "unpack_served"]
 
 _VERSION = 1
 _MAX_FEATURES = 2**16  # bytes of an event's features; longer ones are not kept
@@ -133,6 +135,20 @@ def unpack_served(packed: Sequence[bytes], like: Rows, what: str) -> ServedColum
         [event.features for event in events],
         SegmentColumns.gather([event.segment_values for event in events]),
     )
+
+
+def served_document(event: ServedEvent, columns: ServedColumns, place: int) -> dict[str, Any]:
+    """Describe a served event by its columns at a place: when and how it was scored."""
+    return {
+        "id": event.id,
+        "time": event.time,
+        "time_iso": iso_time(event.time),
+        "position": int(columns.positions[place]),
+        "score": finite_or_none(columns.scores[place]),
+        "probability": finite_or_none(columns.probabilities[place]),
+        "threshold": finite_or_none(columns.thresholds[place]),
+        "decision": int(columns.decisions[place]),
+    }
 
 
 def pack_features(features: Any) -> bytes | None:

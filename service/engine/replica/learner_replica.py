@@ -32,6 +32,7 @@ from learners import (
     Learner,
     LearnerView,
     Segment,
+    ServedBatch,
     SettingsChange,
     Sources,
     join_batches,
@@ -49,6 +50,7 @@ from service.engine.replica.learner_store import LearnerStore
 from service.engine.replica.lease import Lease
 from service.engine.replica.log_follower import LogFollower, RecordApplied, SnapshotJump
 from service.engine.replica.mailbox import Job, Mailbox, reject
+from service.engine.replica.news import Alert, News, alerts_after, newest_number
 from service.engine.replica.snapshots import Snapshots, load_roll_back
 from service.errors import Invalid, QueueFull, ServiceError, SourceGap
 from service.storage import ServedCounts
@@ -57,6 +59,7 @@ from service.wire import Labelled, Learnt
 __all__ = ["LearnerReplica"]
 
 logger = logging.getLogger("rarestream.serving")
+alarm_logger = logging.getLogger("rarestream.webhook")
 
 Value = TypeVar("Value")
 
@@ -93,7 +96,7 @@ class LearnerReplica:
         self.feature_names = FeatureNames(recovered.machine.config.features)
         self.times_ahead = 0  # times ahead of this node's clock, which became now
         self._forget = forget
-        self._changes = recovered.machine.metrics.alarm_changes  # of alarms, that were reported
+        self._changes = recovered.machine.metrics.alarm_changes  # of alarms, that were logged
         self._fields_checked = False  # whether declared fields that never come were looked for
         self._fields_full = False  # whether it was reported
         self._waiting: tuple[asyncio.Future[None], deque[_Update]] | None = (
@@ -108,6 +111,8 @@ class LearnerReplica:
         self.served_events = ServedEvents(self.log, stored, pending)
         self.label_expiry = LabelExpiry(self.log, stored, lease, self.fits.learn)
         self.snapshots = Snapshots(self.log, stored, lease, recovered.snapshot, self.label_expiry)
+        self._news = News(self.log, stored, lease, node.settings.posts_alerts(name))
+        node.webhook.note(self._news)  # what was not posted before a restart
 
     @property
     def learner(self) -> Learner:
@@ -181,6 +186,14 @@ class LearnerReplica:
             expired.append(late)
         outcome = join_outcomes([part.outcome for part in learnt])
         return learnt[-1]._replace(outcome=outcome, expired=np.concatenate(expired))
+
+    async def alerts_after(self, number: int) -> tuple[list[Alert], int]:
+        """List the remembered alerts that were scored after the event with this number: see `news.alerts_after`."""
+        return await alerts_after(self._stored, self.log.machine, number)
+
+    async def newest_served(self) -> int:
+        """Return the number of the newest served event; 0 if none is remembered."""
+        return await newest_number(self._stored)
 
     def note_ahead(self, count: int) -> None:
         """Count times that were ahead of this node's clock, and warn of the first ones."""
@@ -273,19 +286,29 @@ class LearnerReplica:
     def _observe(self, step: RecordApplied | SnapshotJump) -> None:
         self.snapshots.observe(step)
         self.label_expiry.observe(step)
-        changes = self.learner.metrics.alarm_changes
-        if isinstance(step, RecordApplied):
-            if isinstance(step.record, FitResult):
-                self.fits.note_fitted()
-            if step.appended_here and changes > self._changes:
-                for alarm in self.view.alarms(change=self._changes):
-                    self.node.webhook.send(self.name, alarm)
-        self._changes = changes
+        if isinstance(step, RecordApplied) and isinstance(step.record, FitResult):
+            self.fits.note_fitted()
+        self._note_news(step)
         if not self._fields_checked and self.learner.metrics.events >= ABSENT_AFTER:
             self._fields_checked = True
             if absent := self.view.absent_fields:
                 names = ", ".join(map(repr, absent))
                 logger.warning("no event of %s has had its declared fields %s; are they misspelt?", self.name, names)
+
+    def _note_news(self, step: RecordApplied | SnapshotJump) -> None:
+        """Log alarms that a request of this node changed, and have news posted."""
+        changes, before = self.learner.metrics.alarm_changes, self._changes
+        self._changes = changes
+        record = step.record if isinstance(step, RecordApplied) else None
+        if isinstance(step, RecordApplied) and step.appended_here and changes > before:
+            for alarm in self.view.alarms(change=before):
+                level = logging.INFO if alarm["state"] == "resolved" else logging.WARNING
+                kind, state = alarm["kind"], alarm["state"]
+                alarm_logger.log(level, "%s: %s alarm at %d events is %s", self.name, kind, alarm["events"], state)
+        if changes < before:
+            self._news.note_rollback(changes)
+        if changes != before or record is None or isinstance(record, ServedBatch):
+            self.node.webhook.note(self._news)
 
     # Updates
 

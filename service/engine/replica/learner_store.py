@@ -15,6 +15,7 @@ from service.storage import (
     LogEntry,
     ServedEvent,
     ServedLimits,
+    ServedPage,
     ServeReceipt,
     SnapshotInfo,
 )
@@ -91,6 +92,10 @@ class LearnerStore:
         """Look up served events by id."""
         return await self._call(self._store.recall(self.name, self.birth, ids))
 
+    async def served(self, limit: int, below: int = 0) -> ServedPage:
+        """List served events, newest first."""
+        return await self._call(self._store.served(self.name, self.birth, limit, below))
+
     async def expired(self, before: float, limit: int, after: int) -> ExpiredEvents:
         """List served events that expired."""
         return await self._call(self._store.expired(self.name, self.birth, before, limit, after))
@@ -106,3 +111,13 @@ class LearnerStore:
     async def reopen(self) -> None:
         """Move the cursor of expired events back to the beginning."""
         await self._call(self._store.reopen(self.name, self.birth))
+
+    # Bookmarks
+
+    async def bookmark(self, reader: str) -> int | None:
+        """Return the place of a reader; None: it noted none."""
+        return await self._call(self._store.bookmark(self.name, self.birth, reader))
+
+    async def move_bookmark(self, reader: str, place: int) -> None:
+        """Note the place of a reader."""
+        await self._call(self._store.move_bookmark(self.name, self.birth, reader, place))

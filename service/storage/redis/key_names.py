@@ -30,7 +30,7 @@ __all__ = [
 DEFAULT_PREFIX = "rarestream"
 
 # What a learner has, each with the name of the learner as hash tag: see `KeyNames.of`.
-META = "meta"  # hash: birth, head, trimmed, cut: the token there; served, bytes, expired, evicted, settled
+META = "meta"  # hash: birth, head, trimmed, cut: the token there; served, bytes, expired, evicted, settled; bookmarks
 LOG = "log"  # stream: <position>-0, t = token, d = data
 TOKENS = "tokens"  # sorted set: the tokens in the log, by position
 SNAPSHOTS = "snapshots"  # hash: position -> "<id> <parts> <size> <time>"

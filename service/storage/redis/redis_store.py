@@ -39,10 +39,12 @@ from service.storage.redis.redis_calls import RedisCalls
 from service.storage.redis.scripts import (
     APPEND,
     APPEND_IN_RESERVE,
+    BOOKMARK,
     CREATE,
     DELETE,
     DELETION,
     LISTING,
+    MOVE_BOOKMARK,
     PRUNE,
     READ,
     RETAIN,
@@ -411,6 +413,17 @@ class RedisStore(RedisCalls):
         async with self._call():
             reply = await self._twice(lambda: self._run(PENDING, learner, birth))
         return ServedCounts(*_present(reply, learner))
+
+    async def bookmark(self, learner: str, birth: bytes, reader: str) -> int | None:
+        async with self._call():
+            reply = await self._twice(lambda: self._run(BOOKMARK, learner, birth, reader))
+        place = _present(reply, learner)
+        return int(place) if place else None
+
+    async def move_bookmark(self, learner: str, birth: bytes, reader: str, place: int) -> None:
+        async with self._call():
+            reply = await self._twice(lambda: self._durably(MOVE_BOOKMARK, learner, birth, reader, place))
+        _present(reply, learner)
 
     async def meet(self, node: str, address: str | None, seconds: float) -> dict[str, str]:
         async with self._call():

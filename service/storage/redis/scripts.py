@@ -15,10 +15,12 @@ from hashlib import sha1
 __all__ = [
     "APPEND",
     "APPEND_IN_RESERVE",
+    "BOOKMARK",
     "CREATE",
     "DELETE",
     "DELETION",
     "LISTING",
+    "MOVE_BOOKMARK",
     "NUMBER",
     "PRESENT",
     "PRUNE",
@@ -259,3 +261,21 @@ return {kept and 'retained' or 'behind', head}
 
 # birth -> position and snapshot of each
 RETAINED = Script(PRESENT, "return redis.call('HGETALL', KEYS[4])")
+
+# birth, reader -> its place; '' if it noted none
+BOOKMARK = Script(
+    PRESENT,
+    """
+return redis.call('HGET', KEYS[1], 'mark:' .. ARGV[2]) or ''
+""",
+)
+
+# birth, reader, place -> 1
+MOVE_BOOKMARK = Script(
+    PRESENT,
+    RESERVE,
+    """
+redis.call('HSET', KEYS[1], 'mark:' .. ARGV[2], ARGV[3])
+return 1
+""",
+)

@@ -26,12 +26,14 @@ from service.storage.store_protocol import (
 
 __all__ = [
     "LogRow",
+    "bookmark",
     "checked_log",
     "compare",
     "entries_after",
     "fit_reply",
     "load_newest",
     "log_of",
+    "move_bookmark",
     "prune",
     "retain",
     "snapshot_data",
@@ -168,3 +170,15 @@ def prune(db: sqlite3.Connection, learner: str, birth: bytes, position: int, tri
 def _trim(db: sqlite3.Connection, log: int, position: int) -> None:
     db.execute("DELETE FROM entry WHERE learner = ? AND position <= ?", (log, position))
     db.execute("UPDATE learner SET trimmed = ? WHERE id = ?", (position, log))
+
+
+def bookmark(db: sqlite3.Connection, log: LogRow, reader: str) -> int | None:
+    """Return the place of a reader; None if it noted none."""
+    query = "SELECT place FROM bookmark WHERE learner = ? AND reader = ?"
+    row = db.execute(query, (log.id, reader)).fetchone()
+    return None if row is None else row[0]
+
+
+def move_bookmark(db: sqlite3.Connection, log: LogRow, reader: str, place: int) -> None:
+    """Note the place of a reader."""
+    db.execute("INSERT OR REPLACE INTO bookmark VALUES (?, ?, ?)", (log.id, reader, place))

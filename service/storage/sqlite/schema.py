@@ -16,7 +16,7 @@ WAL_PAGES = 4096  # of 4 KiB: a longer WAL is copied to its very end, so that it
 WAL_BYTES = 64 * 2**20  # beyond this SQLite's own checkpoints step in and cut the WAL back to it
 
 APPLICATION = 0x72617265  # "rare", in the file's header: marks the files of rarestream
-SCHEMA = 5
+SCHEMA = 6
 FIRST = (  # schema version 1
     """
     CREATE TABLE learner (
@@ -98,6 +98,15 @@ DELETION = (  # added by schema version 5: the last learners that were deleted
         birth BLOB NOT NULL UNIQUE
     )""",
 )
+BOOKMARK = (  # added by schema version 6: the places of readers
+    """
+    CREATE TABLE bookmark (
+        learner INTEGER NOT NULL REFERENCES learner ON DELETE CASCADE,
+        reader TEXT NOT NULL,
+        place INTEGER NOT NULL,
+        PRIMARY KEY (learner, reader)
+    ) WITHOUT ROWID""",
+)
 
 
 def connect(path: Path, busy_seconds: float) -> tuple[sqlite3.Connection, sqlite3.Connection, sqlite3.Connection]:
@@ -140,7 +149,7 @@ def _prepare(db: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
         db.execute("BEGIN IMMEDIATE")
         with db:  # COMMIT, or ROLLBACK on an error
             schema = _schema(db, path)  # another process may have migrated it first
-            for statements in (FIRST, SERVED, LABELLED, LEASE, DELETION)[schema:]:
+            for statements in (FIRST, SERVED, LABELLED, LEASE, DELETION, BOOKMARK)[schema:]:
                 for statement in statements:
                     db.execute(statement)
             db.execute(f"PRAGMA application_id = {APPLICATION}")

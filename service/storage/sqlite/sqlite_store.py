@@ -37,11 +37,13 @@ from service.storage.sqlite.checkpoints import Checkpoints
 from service.storage.sqlite.file_identity import FileIdentity
 from service.storage.sqlite.group_commit import Work, Write, commit, consistent, deliver
 from service.storage.sqlite.log import (
+    bookmark,
     checked_log,
     entries_after,
     fit_reply,
     load_newest,
     log_of,
+    move_bookmark,
     prune,
     retain,
     snapshot_data,
@@ -489,6 +491,14 @@ class SqliteStore:
     async def pending(self, learner: str, birth: bytes) -> ServedCounts:
         with self._call():
             return await self._read(lambda db: served.pending(db, log_of(db, learner, birth).id))
+
+    async def bookmark(self, learner: str, birth: bytes, reader: str) -> int | None:
+        with self._call():
+            return await self._read(lambda db: bookmark(db, log_of(db, learner, birth), reader))
+
+    async def move_bookmark(self, learner: str, birth: bytes, reader: str, place: int) -> None:
+        with self._call():
+            await self._write(lambda db: move_bookmark(db, log_of(db, learner, birth), reader, place), reserve=True)
 
 
 def _version(db: sqlite3.Connection) -> bytes:

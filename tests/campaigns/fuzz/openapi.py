@@ -26,7 +26,12 @@ from tests.campaigns.fuzz.serving import LEARNERS, Served, served
 
 __all__ = ["openapi"]
 
-_ENDLESS = ("/v1/learners/{name}/metrics/stream", "/v1/stream", "/v1/groups/{name}/compare/stream")
+_ENDLESS = (
+    "/v1/learners/{name}/metrics/stream",
+    "/v1/learners/{name}/alerts/stream",
+    "/v1/stream",
+    "/v1/groups/{name}/compare/stream",
+)
 _CHECKS = (
     "status_code_conformance",
     "content_type_conformance",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,10 +18,11 @@ from starlette.types import Message
 
 from service.api import overview
 from service.api.overview import Overview, OverviewDocument
-from service.api.sse import News, all_news, opened, stream
+from service.api.sse import News, alert_news, all_news, opened, stream
 from service.auth.permissions import UNRESTRICTED, Permissions
 from service.settings import Settings
 from service.storage.memory import MemoryStore
+from tests.harness.apps import events
 from tests.harness.keyring import Keyring
 from tests.harness.nodes import posted, serving
 from tests.harness.process import Process
@@ -264,6 +266,50 @@ async def told_of(events: AsyncIterator[bytes], kind: str) -> dict[str, Any]:
     assert name == f"event: {kind}"
     actual: dict[str, Any] = json.loads(data.removeprefix("data: "))
     return actual
+
+
+async def test_alerts_are_streamed_in_order_and_go_on_behind_the_last_id() -> None:
+    async with serving(MemoryStore()) as (http, engine):
+        await http.put("/learners/a", json=DENSE)
+        await posted(http, "/learners/a/update", events(200))
+
+        async def score(*ids: str) -> None:
+            request = [{"id": id, "x": [30.0 if id.startswith("alert") else -30.0, 0.5, 0.0]} for id in ids]
+            await posted(http, "/learners/a/predict", request)
+
+        async def read(count: int, last: bytes) -> tuple[list[str], bytes]:
+            """Read so many alerts behind the last id; return their ids and the last id."""
+            learner, ids = engine.get("a"), list[str]()
+            async with aclosing(stream(alert_news(learner, int(last)), 0.01, asyncio.Event())) as chunks:
+                async for chunk in chunks:
+                    id_line, kind, data = chunk.splitlines()[:3]
+                    assert kind == b"event: alert"
+                    last = id_line.removeprefix(b"id: ")
+                    ids.append(json.loads(data.removeprefix(b"data: "))["id"])
+                    if len(ids) == count:
+                        return ids, last
+            raise AssertionError(f"it ended after {ids}")
+
+        await score("alert-1", "quiet-1", "alert-2")
+        first, last = await read(2, b"0")
+        assert first == ["alert-1", "alert-2"]
+        reading = asyncio.create_task(read(3, last))
+        await score("quiet-2", "alert-3")
+        await score("alert-4", "alert-1")  # a second time
+        assert (await reading)[0] == ["alert-3", "alert-4", "alert-1"]
+        await engine.delete("a")
+        reply = await http.get("/learners/a/alerts/stream")
+        assert reply.status_code == 404
+
+
+async def test_the_stream_of_alerts_refuses_ranks_and_other_ids() -> None:
+    async with serving(MemoryStore()) as (http, _):
+        await http.put("/learners/a", json=DENSE)
+        ranks = {"algorithm": "npsvor", "params": {"ranks": 3}, "features": DENSE["features"]}
+        await http.put("/learners/ranks", json=ranks)
+        for path, headers in (("a", {"last-event-id": "1.2.3"}), ("a", {"last-event-id": "-1"}), ("ranks", {})):
+            reply = await http.get(f"/learners/{path}/alerts/stream", headers=headers)
+            assert (reply.status_code, reply.json()["code"]) == (422, "invalid")
 
 
 async def test_a_slow_reader_gets_fewer_events_with_all_changes(monkeypatch: pytest.MonkeyPatch) -> None:

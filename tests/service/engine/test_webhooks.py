@@ -1,4 +1,4 @@
-"""Alarms are posted once, retried after failures, and never sent by a replay."""
+"""Alarms and alerts are posted in order, retried after failures and restarts, and never repeated by a replay."""
 
 from __future__ import annotations
 
@@ -12,19 +12,52 @@ from typing import Any
 
 import pytest
 
-from service.engine import webhooks
+from service.engine import Engine, webhooks
+from service.engine.replica.news import Post
 from service.engine.webhooks import Webhook
 from service.storage.memory import MemoryStore
 from service.storage.store_protocol import Store
+from tests.harness.apps import events
 from tests.harness.log_records import logged_data
-from tests.harness.nodes import T0, node, serving
+from tests.harness.nodes import T0, node, posted, serving
 from tests.harness.process import free_port
 from tests.harness.waiting import eventually_async
 from tests.service.api.routes.test_metrics_routes import DENSE, DRIFTED, drifted
 
+ALERT, QUIET = [30.0, 0.5, 0.0], [-30.0, 0.5, 0.0]  # after `events`
+
 pytestmark = pytest.mark.integration
 
 ALARM = {"number": 0, "kind": "auc", "events": 5, "clock": None, "before": 0.9, "after": 0.5, "state": "open"}
+
+
+class Posts:
+    """News of a learner that a test makes, as `replica.news.News` reads them from the store."""
+
+    def __init__(self, learner: str = "a") -> None:
+        self.learner = learner
+        self.posts: list[Post] = []
+        self.leading = True
+        self.looks = 0
+
+    def add(self, **changed: Any) -> None:
+        self.posts.append(Post({"type": "alarm", "learner": self.learner, **ALARM, **changed}, "", None))
+
+    async def leads(self) -> bool:
+        return self.leading
+
+    async def unposted(self) -> list[Post]:
+        self.looks += 1
+        return list(self.posts)
+
+    async def note_posted(self, post: Post) -> None:
+        self.posts.remove(post)
+
+
+async def wait_for_bookmarks(store: Store, engine: Engine) -> None:
+    """Wait until the learner a has its bookmarks."""
+    while await store.bookmark("a", engine.get("a").birth, "posted-alerts") is None:  # noqa: ASYNC110 (no event)
+        await asyncio.sleep(0)
 
 
 class Receiver:
@@ -72,10 +105,11 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhooks, "_PAUSES", (0.0,) * 4)
 
 
-async def closed(webhook: Webhook) -> None:
-    """Wait until nothing waits to be sent."""
-    await eventually_async(lambda: webhook.waiting == 0)
-    await webhook.close()
+@pytest.fixture(autouse=True)
+def restless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for news without a pause."""
+    monkeypatch.setattr(webhooks.Webhook.note, "__defaults__", (0.0,))
+    monkeypatch.setattr(webhooks, "_AGAIN", 0.02)
 
 
 async def test_an_alarm_is_posted_once_and_never_on_a_replay(store: Store, open_again: Any) -> None:
@@ -87,7 +121,8 @@ async def test_an_alarm_is_posted_once_and_never_on_a_replay(store: Store, open_
             await eventually_async(lambda: len(received.got) > 0)
             await eventually_async(lambda: "a" in follower.replicas and follower.get("a").view.figures.alarm_count == 1)
             (output,) = received.got
-            assert output == {"learner": "a", **(await http.get("/learners/a/alarms")).json()["alarms"][0]}
+            alarm = (await http.get("/learners/a/alarms")).json()["alarms"][0]
+            assert output == {"type": "alarm", "learner": "a", **alarm}
             assert (output["kind"], output["events"], output["clock"]) == ("scores", 50, T0 + DRIFTED - 1)
         async with serving(store, **settings) as (http, engine):  # after a crash, the log is applied again
             await engine.get("a").log.catch_up()
@@ -98,49 +133,114 @@ async def test_an_alarm_is_posted_once_and_never_on_a_replay(store: Store, open_
         assert [item["learner"] for item in received.got] == ["a", "b"]
 
 
+async def test_an_alarm_waits_for_its_receiver_across_a_restart(open_again: Any) -> None:
+    settings = {"snapshot_seconds": 0.1}  # of which a lease lasts as long
+    nowhere = f"http://127.0.0.1:{free_port()}/"
+    async with serving(await open_again(), webhook=nowhere, **settings) as (http, engine):
+        await http.put("/learners/a", json=DENSE)
+        await drifted(http)
+        await eventually_async(lambda: engine.node.webhook.waiting == 1)
+    async with receiver() as received, serving(await open_again(), webhook=received.url, **settings):
+        await eventually_async(lambda: len(received.got) > 0)
+        assert [(item["learner"], item["number"]) for item in received.got] == [("a", 0)]
+
+
+async def test_alarms_raised_again_after_a_rollback_are_posted_again(store: Store) -> None:
+    async with receiver() as received, serving(store, webhook=received.url) as (http, engine):
+        await http.put("/learners/a", json=DENSE)
+        position = (await http.post("/learners/a/snapshots")).json()["position"]
+        await drifted(http)
+        await eventually_async(lambda: len(received.got) == 1)
+        await http.post(f"/learners/a/snapshots/{position}/restore")
+        assert engine.get("a").view.figures.alarm_count == 0
+        await drifted(http)
+        await eventually_async(lambda: len(received.got) == 2)
+        assert [item["number"] for item in received.got] == [0, 0]
+
+
+async def test_a_learner_without_bookmarks_begins_with_what_comes_then(store: Store, open_again: Any) -> None:
+    async with serving(await open_again()) as (http, _):  # without a webhook
+        await http.put("/learners/a", json=DENSE)
+        await drifted(http)
+        await posted(http, "/learners/a/update", events(200))
+        await posted(http, "/learners/a/predict", [{"id": "old", "x": ALERT}])
+        assert (await http.post("/learners/a/snapshots")).status_code == 201
+    async with receiver() as received, serving(store, webhook=received.url, webhook_alerts="*") as (http, engine):
+        await wait_for_bookmarks(store, engine)
+        await posted(http, "/learners/a/predict", [{"id": "new", "x": ALERT}])
+        await eventually_async(lambda: len(received.got) > 0)
+        assert [item["id"] for item in received.got] == ["new"]
+
+
+async def test_alerts_of_the_learners_named_are_posted_in_order(store: Store, open_again: Any) -> None:
+    async with receiver() as received:
+        settings = {"webhook": received.url, "webhook_alerts": "a, c", "follow_seconds": 0.02}
+        async with node(await open_again(), **settings), serving(store, **settings) as (http, engine):
+            for name in "ab":
+                await http.put(f"/learners/{name}", json=DENSE)
+                await posted(http, f"/learners/{name}/update", events(200))
+            await wait_for_bookmarks(store, engine)
+            for name in "ba":
+                for first in range(0, 30, 10):
+                    request = [{"id": f"{first + i}", "x": ALERT if i % 2 else QUIET} for i in range(10)]
+                    await posted(http, f"/learners/{name}/predict", request)
+            await eventually_async(lambda: len(received.got) >= 15)
+            assert [(item["learner"], item["id"]) for item in received.got] == [
+                ("a", str(number)) for number in range(1, 30, 2)
+            ]
+            listed = (await http.get("/learners/a/events", params={"id": "29"})).json()["events"][0]
+            members = ("id", "time", "time_iso", "position", "score", "probability", "threshold", "decision")
+            assert received.got[-1] == {"type": "alert", "learner": "a"} | {name: listed[name] for name in members}
+
+
 @pytest.mark.usefixtures("at_once")
 async def test_failed_posts_are_retried_in_order(caplog: pytest.LogCaptureFixture) -> None:
     async with receiver(500, 503, 200, 404) as received:
-        webhook = Webhook(received.url)
+        webhook, posts = Webhook(received.url), Posts()
         for number in range(3):
-            webhook.send("a", {**ALARM, "number": number})
-        await eventually_async(lambda: len(received.got) == 6)
-        await closed(webhook)
+            posts.add(number=number)
+        webhook.note(posts)
+        await eventually_async(lambda: not posts.posts)
+        await webhook.close()
         assert [item["number"] for item in received.got] == [0, 0, 0, 1, 1, 2]
         assert logged_data(caplog, "rarestream.webhook", "ERROR") == []
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_an_alarm_after_a_pause_is_sent() -> None:
+async def test_news_after_a_pause_is_posted() -> None:
     async with receiver() as received:
-        webhook = Webhook(received.url)
+        webhook, posts = Webhook(received.url), Posts()
         for number in range(5):
-            webhook.send("a", {**ALARM, "number": number})
+            posts.add(number=number)
+            webhook.note(posts)
             await eventually_async(lambda n=number: len(received.got) == n + 1)
             for _ in range(number):  # at different moments of what goes on after an answer
                 await asyncio.sleep(0)
-        await closed(webhook)
+        await webhook.close()
         assert [item["number"] for item in received.got] == list(range(5))
 
 
 @pytest.mark.usefixtures("at_once")
 async def test_an_undeliverable_alarm_is_dropped_without_logging_the_address(caplog: pytest.LogCaptureFixture) -> None:
     async with receiver(*[500] * 5) as received:
-        webhook = Webhook(received.url)
-        webhook.send("a", ALARM)
-        webhook.send("b", ALARM)
-        await eventually_async(lambda: len(received.got) == 6)
-        await closed(webhook)
+        webhook, first, second = Webhook(received.url), Posts("a"), Posts("b")
+        for posts in (first, second):
+            posts.add()
+            webhook.note(posts)
+        await eventually_async(lambda: not second.posts)
+        await webhook.close()
         assert [record["learner"] for record in received.got] == ["a"] * 5 + ["b"]
-    ((learner, problem),) = logged_data(caplog, "rarestream.webhook", "ERROR")
+        assert (webhook.deliveries, webhook.losses) == (1, 1)
+    ((_, learner, problem),) = logged_data(caplog, "rarestream.webhook", "ERROR")
     assert learner == "a"
     assert "500" in str(problem)
     caplog.clear()
     for url in (f"http://127.0.0.1:{free_port()}/?key=secret", "no address?key=secret", "http://[?key=secret"):
-        webhook = Webhook(url)
-        webhook.send("c", ALARM)
+        webhook, posts = Webhook(url), Posts("c")
+        posts.add()
+        webhook.note(posts)
         await eventually_async(
-            lambda: [data[0] for data in logged_data(caplog, "rarestream.webhook", "ERROR")] == ["c"]
+            lambda: [data[1] for data in logged_data(caplog, "rarestream.webhook", "ERROR")] == ["c"]
         )
         await webhook.close()
         ours = [record.getMessage() for record in caplog.records if record.name == "rarestream.webhook"]
@@ -148,23 +248,26 @@ async def test_an_undeliverable_alarm_is_dropped_without_logging_the_address(cap
         caplog.clear()
 
 
+async def test_only_the_node_with_the_lease_posts() -> None:
+    async with receiver() as received:
+        webhook, posts = Webhook(received.url), Posts()
+        posts.leading = False
+        posts.add()
+        webhook.note(posts)
+        await eventually_async(lambda: posts.looks > 3)
+        assert received.got == []
+        posts.leading = True
+        await eventually_async(lambda: len(received.got) == 1)
+        await webhook.close()
+
+
 async def test_without_an_address_alarms_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    webhook = Webhook(None)
-    webhook.send("a", ALARM)
-    await webhook.close()
-    assert logged_data(caplog, "rarestream.webhook", "WARNING") == [("a", "auc", 5, "open")]
-
-
-async def test_alarms_beyond_the_queue_limit_are_only_logged(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(webhooks, "_WAITING", 2)
-    webhook = Webhook("http://127.0.0.1:1/")
-    for number in range(4):
-        webhook.send("a", {**ALARM, "number": number})
-    await webhook.close()
-    refused = [data for data in logged_data(caplog, "rarestream.webhook", "ERROR") if len(data) == 2]
-    assert refused == [("a", 2)] * 2
+    async with serving(MemoryStore()) as (http, _):
+        await http.put("/learners/a", json=DENSE)
+        await drifted(http)
+        await eventually_async(
+            lambda: logged_data(caplog, "rarestream.webhook", "WARNING") == [("a", "scores", 50, "open")]
+        )
 
 
 async def test_a_failing_address_blocks_nothing() -> None:
@@ -176,13 +279,15 @@ async def test_a_failing_address_blocks_nothing() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_each_attempt_is_signed_and_alarms_are_counted() -> None:
+async def test_each_attempt_is_signed_and_posts_are_counted() -> None:
     async with receiver(503, 200, *[400] * 5) as received:
-        webhook = Webhook(received.url, "secret")
+        webhook, posts = Webhook(received.url, "secret"), Posts()
         for number in range(3):
-            webhook.send("a", {**ALARM, "number": number})
-        await eventually_async(lambda: webhook.deliveries == 2)
-        assert (webhook.losses, webhook.waiting) == (1, 0)
+            posts.add(number=number)
+        webhook.note(posts)
+        await eventually_async(lambda: not posts.posts)
+        assert (webhook.deliveries, webhook.losses) == (2, 1)
+        await eventually_async(lambda: webhook.waiting == 0)
         await webhook.close()
     assert len(received.signatures) == len(received.got) == 8
     for moment, signature, body in received.signatures:
@@ -192,8 +297,9 @@ async def test_each_attempt_is_signed_and_alarms_are_counted() -> None:
 
 async def test_without_a_secret_nothing_is_signed() -> None:
     async with receiver() as received:
-        webhook = Webhook(received.url)
-        webhook.send("a", ALARM)
+        webhook, posts = Webhook(received.url), Posts()
+        posts.add()
+        webhook.note(posts)
         await eventually_async(lambda: webhook.deliveries == 1)
         await webhook.close()
     assert received.signatures == []
@@ -201,13 +307,17 @@ async def test_without_a_secret_nothing_is_signed() -> None:
 
 async def test_a_sentence_for_slack_has_no_markup_of_fields() -> None:
     async with receiver() as received:
-        webhook = Webhook(received.url, form="slack")
-        webhook.send("a", {**ALARM, "kind": "missing", "field": "<!channel> & co"})
-        await eventually_async(lambda: webhook.deliveries == 1)
+        webhook, posts = Webhook(received.url, form="slack"), Posts()
+        posts.add(kind="missing", field="<!channel> & co")
+        alert = {"type": "alert", "learner": "a", "id": "<!here>", "probability": 0.9312}
+        posts.posts.append(Post(alert, "", None))
+        webhook.note(posts)
+        await eventually_async(lambda: webhook.deliveries == 2)
         await webhook.close()
-    (message,) = received.got
-    assert message.keys() == {"text"}
-    assert "&lt;!channel&gt; &amp; co" in message["text"]
+    first, second = received.got
+    assert first.keys() == {"text"}
+    assert "&lt;!channel&gt; &amp; co" in first["text"]
+    assert second["text"] == "a: alert &lt;!here&gt;, probability 0.931"
 
 
 def test_a_receiver_that_is_away_for_an_hour_gets_its_alarms() -> None:

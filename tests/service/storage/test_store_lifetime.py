@@ -26,6 +26,21 @@ async def test_written_data_is_present_after_reopening(open_again: Opener) -> No
     assert await second.append("a", BIRTH, [record(7)], 6) == [LogEntry(7, *record(7))]
 
 
+async def test_bookmarks_move_both_ways_and_are_those_of_one_learner_and_reader(open_again: Opener) -> None:
+    first = await open_again()
+    await filled(first, 2)
+    assert await first.bookmark("a", BIRTH, "x") is None
+    await first.move_bookmark("a", BIRTH, "x", 2**53 - 1)
+    await first.move_bookmark("a", BIRTH, "y", 0)
+    await first.move_bookmark("a", BIRTH, "x", 7)
+    await first.close()
+    second = await open_again()
+    assert [await second.bookmark("a", BIRTH, reader) for reader in "xyz"] == [7, 0, None]
+    await second.delete("a", BIRTH)
+    await second.create("a", BIRTH, b"")
+    assert await second.bookmark("a", BIRTH, "x") is None
+
+
 async def test_close_completes_started_calls(open_again: Opener) -> None:
     store = await open_again()
     await filled(store, 3)
@@ -58,6 +73,8 @@ async def test_a_closed_store_is_unavailable(store: Store) -> None:
         store.expired("a", BIRTH, 0.0, 10),
         store.settle("a", BIRTH, 1),
         store.reopen("a", BIRTH),
+        store.bookmark("a", BIRTH, "b"),
+        store.move_bookmark("a", BIRTH, "b", 1),
         store.labelled("a", BIRTH, ["1"]),
         store.pending("a", BIRTH),
     ]:

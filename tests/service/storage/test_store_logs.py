@@ -93,6 +93,8 @@ async def assert_gone(store: Store, birth: bytes) -> None:
         store.expired("a", birth, 0.0, 10),
         store.settle("a", birth, 1),
         store.reopen("a", birth),
+        store.bookmark("a", birth, "b"),
+        store.move_bookmark("a", birth, "b", 1),
         store.labelled("a", birth, ["1"]),
         store.labelled("a", birth, []),
         store.pending("a", birth),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from service.engine import webhooks
 from service.engine.engine import Engine
 from service.engine.webhooks import Webhook
 from service.settings import Settings
@@ -16,6 +17,7 @@ from service.telemetry import background_tasks
 from service.telemetry.background_tasks import BackgroundTasks
 from tests.harness.apps import application
 from tests.harness.waiting import eventually_async
+from tests.service.engine.test_webhooks import Posts
 
 
 @pytest.fixture(autouse=True)
@@ -144,10 +146,12 @@ async def test_an_alarm_outlives_an_error_of_the_task_that_posts(monkeypatch: py
             raise ZeroDivisionError
 
     monkeypatch.setattr(Webhook, "_send", send)
-    tasks = BackgroundTasks()
+    monkeypatch.setattr(webhooks, "_AGAIN", 0.0)
+    tasks, posts = BackgroundTasks(), Posts()
     webhook = Webhook("http://127.0.0.1:1/x", background=tasks)
     for number in (0, 1):
-        webhook.send("a", {"number": number, "kind": "auc", "events": 5, "state": "open"})
-    await eventually_async(lambda: webhook.waiting == 0)
-    assert (attempts, tasks.errors["post alarms"]) == ([0, 0, 1], 1)
+        posts.add(number=number)
+    webhook.note(posts, 0.0)
+    await eventually_async(lambda: not posts.posts)
+    assert (attempts, tasks.errors["post news"]) == ([0, 0, 1], 1)
     await webhook.close()

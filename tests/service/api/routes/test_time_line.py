@@ -36,10 +36,14 @@ async def served(http: httpx.AsyncClient, start: int, moved: float) -> None:
     await posted(http, "/learners/a/predict", events)
 
 
-async def test_an_alarm_is_acknowledged_resolved_and_reopened(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    posts = list[tuple[str, str]]()
+async def test_an_alarm_is_acknowledged_resolved_and_reopened(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    def changes() -> list[tuple[str, str]]:
+        """Return the learner and the state of each change so far, as the log has them."""
+        lines = [record for record in caplog.records if record.name == "rarestream.webhook"]
+        return [(record.args[0], record.args[3]) for record in lines if isinstance(record.args, tuple)]
+
+    caplog.set_level("INFO", "rarestream")
     async with serving(store) as (http, engine):
-        monkeypatch.setattr(engine.node.webhook, "send", lambda name, alarm: posts.append((name, alarm["state"])))
         await http.put("/learners/a", json=DENSE)
         await drifted(http)
         replica = engine.get("a")
@@ -68,7 +72,7 @@ async def test_an_alarm_is_acknowledged_resolved_and_reopened(store: Store, monk
         assert (await fetched(http, "/learners/a/alarms"))["open"]["scores"] == 1
         page = await http.get("http://node/metrics")
         assert 'rarestream_open_alarms{kind="scores",learner="a"} 1.0' in page.text
-        assert posts == [("a", "open"), ("a", "resolved"), ("a", "reopened")]
+        assert changes() == [("a", "open"), ("a", "resolved"), ("a", "reopened")]
         assert (await http.post(ACK, json={})).json()["state"] == "acknowledged"
         last = await the_alarm(http)
         digest = await fetched(http, "/learners/a/digest")

@@ -386,7 +386,7 @@ async def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
     await store.close()
     with other_process(path) as other:
         other.execute("PRAGMA user_version = 7")
-    with pytest.raises(WrongStore, match=r"\b7\b.*\b1\b.*\b5\b"):
+    with pytest.raises(WrongStore, match=r"\b7\b.*\b1\b.*\b6\b"):
         await SqliteStore.open(path)
 
 

@@ -1,0 +1,141 @@
+"""What is new of one learner for those who are told: its drift alarms, and its alerts.
+
+    alarm raised, resolved or reopened -> the learner's state  \\
+                                                                > what is behind the bookmarks of the webhook -> posts
+    event called positive, with an id  -> the served events    /
+
+A bookmark in the store says how far the webhook was told. So news outlast restarts, and wait for the receiver in the
+state and the store instead of in memory. The node with the learner's lease posts them. If it ends between a post and
+the move of the bookmark, the post is repeated.
+
+A learner that had no bookmarks begins with what comes then: nobody wants the alarms of last year.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from typing import Any, NamedTuple
+
+from service.engine.records import served_document, unpack_served
+from service.engine.replica.learner_machine import LearnerMachine
+from service.engine.replica.learner_store import LearnerStore
+from service.engine.replica.lease import Lease
+from service.engine.replica.log_follower import LogFollower
+
+__all__ = ["Alert", "News", "Post", "alerts_after", "newest_number"]
+
+_ALARMS, _ALERTS = "posted-alarms", "posted-alerts"  # bookmarks: alarm changes; the number of a served event
+_MOST = 1_000  # alerts that are listed at once
+_STEP = 1_000  # served events that are decoded together
+
+
+class Alert(NamedTuple):
+    """An event that was called positive when it was scored."""
+
+    number: int  # among the served events, in the order in which they were scored
+    document: dict[str, Any]
+
+
+class Post(NamedTuple):
+    """Something to be posted."""
+
+    document: dict[str, Any]
+    bookmark: str
+    place: int | None  # of the bookmark afterwards; None: it stays
+
+
+async def newest_number(stored: LearnerStore) -> int:
+    """Return the number of the newest served event that is stored; 0 if there is none."""
+    page = await stored.served(1)
+    return page.numbers[0] if page.numbers else 0
+
+
+async def alerts_after(stored: LearnerStore, machine: LearnerMachine, after: int) -> tuple[list[Alert], int]:
+    """Return the alerts scored after the event with this number, the oldest first, and the number looked at last.
+
+    At most `_MOST`: the next call, with that number, returns later ones. A number that no event has had yet means the
+    newest one. O(events since).
+    """
+    config = machine.core.config
+    like, what = config.encode([]), f"a served event of {stored.name}"
+    listed: deque[Alert] = deque(maxlen=_MOST)  # the newest first; the first ones leave it
+    below, newest, more = 0, after, True
+    while more:
+        page = await stored.served(_STEP, below)
+        if not below:
+            newest = page.numbers[0] if page.numbers else 0
+        fresh = [event for event, number in zip(page.events, page.numbers, strict=True) if number > after]
+        if fresh:
+            columns = await asyncio.to_thread(unpack_served, [event.data for event in fresh], like, what)
+            for i, event in enumerate(fresh):
+                if columns.decisions[i] == 1:
+                    listed.append(Alert(page.numbers[i], served_document(event, columns, i)))
+            below = page.numbers[-1]
+        more = page.more and len(fresh) == len(page.events)
+    alerts = list(reversed(listed))
+    return alerts, alerts[-1].number if len(alerts) == _MOST else newest
+
+
+class News:
+    """What of one learner is not posted yet."""
+
+    def __init__(self, log: LogFollower[LearnerMachine], stored: LearnerStore, lease: Lease, alerts: bool) -> None:
+        """`alerts`: whether these are posted, too."""
+        self.learner = log.name
+        self._lease = lease
+        self._log = log
+        self._stored = stored
+        self._alerts = alerts and log.machine.core.config.labels.ranks is None
+        self._first = log.machine.core.metrics.alarm_changes  # of a learner that has no bookmark yet
+        self._most = math.inf  # alarm changes that a rollback left
+        self._looked = 0  # the number of the served event up to which all alerts are posted
+
+    def note_rollback(self, changes: int) -> None:
+        """Note that a rollback took back all alarm changes but so many."""
+        self._most = min(self._most, changes)
+
+    async def leads(self) -> bool:
+        """Tell whether this node has the lease. Raises `ServiceError`."""
+        return await self._lease.take()
+
+    async def unposted(self) -> list[Post]:
+        """Return what is not posted yet, the oldest first. Raises `ServiceError`."""
+        posts = await self._unposted_alarms()
+        return [*posts, *await self._unposted_alerts()] if self._alerts else posts
+
+    async def note_posted(self, post: Post) -> None:
+        """Move the bookmark. Raises `ServiceError`."""
+        if post.place is not None:
+            await self._stored.move_bookmark(post.bookmark, post.place)
+
+    async def _unposted_alarms(self) -> list[Post]:
+        place = await self._stored.bookmark(_ALARMS)
+        view = self._log.machine.view
+        changes, most = view.figures.alarm_changes, self._most
+        if place is None or place > min(changes, most):
+            place = int(min(self._first if place is None else changes, most))
+            await self._stored.move_bookmark(_ALARMS, place)
+        if self._most == most:  # else another rollback came meanwhile
+            self._most = math.inf
+        if place == changes:
+            return []
+        alarms = view.alarms(change=place)
+        documents = [{"type": "alarm", "learner": self.learner, **alarm} for alarm in alarms]
+        return [
+            Post(document, _ALARMS, changes if i == len(documents) else None) for i, document in enumerate(documents, 1)
+        ]
+
+    async def _unposted_alerts(self) -> list[Post]:
+        place = await self._stored.bookmark(_ALERTS)
+        if place is None:
+            place = await newest_number(self._stored)
+            await self._stored.move_bookmark(_ALERTS, place)
+        alerts, looked = await alerts_after(self._stored, self._log.machine, max(place, self._looked))
+        if not alerts:
+            self._looked = looked
+        return [
+            Post({"type": "alert", "learner": self.learner, **alert.document}, _ALERTS, alert.number)
+            for alert in alerts
+        ]
