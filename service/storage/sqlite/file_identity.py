@@ -10,12 +10,13 @@ from pathlib import Path
 
 from service.errors import StoreUnavailable
 
-__all__ = ["FileIdentity"]
+__all__ = ["FileIdentity", "unreadable"]
 
 _AWAY = (
     "the file {path} of the store was {what} while the service runs; nothing is written meanwhile. Put the same file "
     "back, with those that end with -wal and -shm; or stop the service, restore a backup, and start it"
 )
+_UNREADABLE = "cannot look at {path} of the store ({why}); nothing is written meanwhile. Check the disk and its mount"
 
 
 class FileIdentity:
@@ -32,9 +33,16 @@ class FileIdentity:
                 raise StoreUnavailable(_AWAY.format(path=path, what="moved or deleted" if now is None else "replaced"))
 
 
+def unreadable(path: Path, error: OSError) -> StoreUnavailable:
+    """Return the error of a store whose disk the system cannot read."""
+    return StoreUnavailable(_UNREADABLE.format(path=path, why=error.strerror))
+
+
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise unreadable(path, error) from None
     return status.st_dev, status.st_ino

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from service.errors import StoreFull, StoreUnavailable
 
-__all__ = ["Work", "Write", "commit", "consistent", "deliver"]
+__all__ = ["Work", "Write", "commit", "consistent", "deliver", "unavailable"]
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -39,7 +39,7 @@ class Write:
             self.future.set_exception(self.error)
 
 
-def _unavailable(error: sqlite3.Error) -> StoreUnavailable:
+def unavailable(error: sqlite3.Error) -> StoreUnavailable:
     """Convert an error of SQLite, such as a full disk or a locked file; SQLite's own words say which."""
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
         return StoreFull(f"the disk of the store has no room; delete learners, or free some. SQLite: {error}")
@@ -55,7 +55,7 @@ def consistent(db: sqlite3.Connection, work: Work[T]) -> T:
         finally:
             db.rollback()
     except sqlite3.Error as error:
-        raise _unavailable(error) from error
+        raise unavailable(error) from error
 
 
 def commit(db: sqlite3.Connection, group: list[Write]) -> None:
@@ -75,7 +75,7 @@ def commit(db: sqlite3.Connection, group: list[Write]) -> None:
         db.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:  # locked for too long; each write alone would fail, too
         for write in group:
-            write.error = _unavailable(error)
+            write.error = unavailable(error)
         return
     try:
         for write in group:
@@ -86,7 +86,7 @@ def commit(db: sqlite3.Connection, group: list[Write]) -> None:
         with suppress(sqlite3.Error):
             db.rollback()  # without effect if SQLite rolled back by itself
         if len(group) == 1:
-            group[0].error = _unavailable(error)
+            group[0].error = unavailable(error)
         else:
             for write in group:
                 commit(db, [write])
@@ -96,7 +96,7 @@ def _look(db: sqlite3.Connection, write: Write) -> None:
     try:
         write.result = write.work(db)
     except sqlite3.Error as error:
-        write.error = _unavailable(error)
+        write.error = unavailable(error)
 
 
 def _attempt(db: sqlite3.Connection, write: Write, alone: bool) -> None:
@@ -113,7 +113,7 @@ def _attempt(db: sqlite3.Connection, write: Write, alone: bool) -> None:
         if isinstance(error, sqlite3.Error) and not db.in_transaction:
             raise
         db.execute("ROLLBACK" if alone else "ROLLBACK TO work")
-        write.error = _unavailable(error) if isinstance(error, sqlite3.Error) else error
+        write.error = unavailable(error) if isinstance(error, sqlite3.Error) else error
     if not alone:
         db.execute("RELEASE work")
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from service.errors import StoreFull
+from service.storage.sqlite.file_identity import unreadable
 from service.storage.sqlite.group_commit import Write
 
 __all__ = ["Reserve"]
@@ -31,7 +32,7 @@ class Reserve:
         self.fill()
 
     def fill(self) -> None:
-        """Take the room, if the disk has twice as much."""
+        """Take the room, if the disk has twice as much. Raises `StoreUnavailable`."""
         if self._reserved or self._free() < 2 * RESERVE_BYTES:
             return
         with suppress(OSError):  # the disk filled up meanwhile; the next call tries again
@@ -41,11 +42,15 @@ class Reserve:
 
     def release(self) -> None:
         """Give the room back to the disk."""
-        self._path.unlink(missing_ok=True)
+        with suppress(OSError):  # then the disk stays full
+            self._path.unlink(missing_ok=True)
         self._reserved = False
 
     def admit(self, group: list[Write], db: sqlite3.Connection) -> list[Write]:
-        """Return the writes that may run; without the file, refuse those that would take the last room."""
+        """Return the writes that may run; without the file, refuse those that would take the last room.
+
+        Raises `StoreUnavailable`, or an error of SQLite.
+        """
         if self._reserved or all(write.reserve or write.outside for write in group):
             return group
         self.fill()
@@ -63,4 +68,7 @@ class Reserve:
         return admitted
 
     def _free(self) -> int:
-        return shutil.disk_usage(self._path.parent).free
+        try:
+            return shutil.disk_usage(self._path.parent).free
+        except OSError as error:
+            raise unreadable(self._path.parent, error) from None

@@ -35,7 +35,7 @@ from service.names import called_in_full
 from service.storage.sqlite import served_rows as served
 from service.storage.sqlite.checkpoints import Checkpoints
 from service.storage.sqlite.file_identity import FileIdentity
-from service.storage.sqlite.group_commit import Work, Write, commit, consistent, deliver
+from service.storage.sqlite.group_commit import Work, Write, commit, consistent, deliver, unavailable
 from service.storage.sqlite.log import (
     bookmark,
     checked_log,
@@ -170,11 +170,12 @@ class SqliteStore:
         """Commit a group; on a full disk, release the reserve for the writes that may take it."""
         try:
             self._identity.check()
-        except StoreUnavailable as error:
+            admitted = self._reserve.admit(group, connection)
+        except (StoreUnavailable, sqlite3.Error) as error:
             for write in group:
-                write.error = error
+                write.error = unavailable(error) if isinstance(error, sqlite3.Error) else error
             return
-        commit(connection, self._reserve.admit(group, connection))
+        commit(connection, admitted)
         refused = [write for write in group if write.reserve and isinstance(write.error, StoreFull)]
         if refused:
             self._reserve.release()

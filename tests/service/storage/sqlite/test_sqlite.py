@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import math
 import re
 import sqlite3
@@ -469,5 +470,52 @@ async def test_a_file_that_was_moved_away_is_reported_and_takes_nothing(
             away.rename(file)  # the same file
             await store.append("a", BIRTH, [record(4)], 3)
             assert await store.heads() == {"a": LogHead(BIRTH, 4)}
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize(
+    ("replacement", "message"),
+    [("a file", "was moved or deleted while the service"), ("a loop", "Too many levels of symbolic links")],
+)
+async def test_a_folder_that_something_else_replaces_is_reported_until_it_is_back(
+    tmp_path: Path, replacement: str, message: str
+) -> None:
+    folder, away = tmp_path / "data", tmp_path / "away"
+    folder.mkdir()
+    store = await SqliteStore.open(folder / "store.db")
+    try:
+        await filled(store, 3)
+        folder.rename(away)
+        if replacement == "a file":
+            folder.write_bytes(b"")
+        else:
+            folder.symlink_to(folder)
+        for call in (store.append("a", BIRTH, [record(4)], 3), store.heads(), store.delete("a", BIRTH)):
+            with pytest.raises(StoreUnavailable, match=message):
+                await call
+        folder.unlink()
+        away.rename(folder)
+        await store.append("a", BIRTH, [record(4)], 3)
+        assert await store.heads() == {"a": LogHead(BIRTH, 4)}
+    finally:
+        await store.close()
+
+
+async def test_a_full_disk_that_cannot_be_read_refuses_writes_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    store = await SqliteStore.open(tmp_path / "store.db")
+    try:
+        await filled(store, 3)
+        store._reserve.release()
+        with monkeypatch.context() as patch:
+            patch.setattr("shutil.disk_usage", fail)
+            with pytest.raises(StoreUnavailable, match=r"cannot look at .* of the store \(Input/output error\)"):
+                await store.append("a", BIRTH, [record(4)], 3)
+        await store.append("a", BIRTH, [record(4)], 3)
     finally:
         await store.close()
