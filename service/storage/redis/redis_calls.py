@@ -116,7 +116,7 @@ class RedisCalls:
             if "WRONGTYPE" in text:  # another program changed one of our keys
                 raise Damaged(f"Redis: {text}") from None
             if "> 'maxmemory'" in text:
-                raise StoreFull(f"Redis has no room; delete learners, or raise its maxmemory. {text}") from None
+                raise StoreFull("Redis has no room; delete learners, or raise its maxmemory") from None
             raise StoreUnavailable(f"Redis: {text}") from None
         except RuntimeError as error:  # in a call that is not repeated
             if not _was_closed(error):
