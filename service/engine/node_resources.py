@@ -54,7 +54,7 @@ __all__ = ["BACKGROUND", "Node", "loss_of"]
 
 BACKGROUND = "rarestream background"  # name of the threads that outlive their node
 
-_RECENT_SECONDS = 600.0  # how long health reports lost records and damaged snapshots
+_RECENT_SECONDS = 600.0  # how long health reports lost records, damaged snapshots and a full store
 
 _REMEDY = (
     "Restore a backup of the store; or delete the learner, create it anew and replay its events"  # for a lost learner
@@ -108,8 +108,9 @@ class Node:
         self._unreachable: str | None = None
         self._rewinds: dict[str, float] = {}  # logs whose records the store lost -> monotonic time of the last loss
         self._damages: dict[str, float] = {}  # logs of which a snapshot is damaged -> monotonic time of the last report
-        self.full: str | None = None  # why the store has no room; None: it has
-        self._refused_size = 0  # bytes of the smallest call that it had no room for
+        self._full: str | None = None  # why the store had no room for a call, and has taken none as large since
+        self._full_at = 0.0  # monotonic time of the last such call
+        self._refused_size = 0  # bytes of the smallest one
         self._learning = ThreadPoolExecutor(settings.threads, thread_name_prefix="learn")
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="pack")
         self._urgent, self._patient = asyncio.Semaphore(1), asyncio.Semaphore(1)  # threads for long work
@@ -126,7 +127,7 @@ class Node:
         """Await a call of the store; record whether it answered, and how long it took.
 
         `size`: the bytes that it adds; 0 if it may take the room that a full store keeps in reserve. A store that
-        refused a call is full until it takes one as large.
+        refused a call is full until it takes one as large, or has refused none for ten minutes.
         """
         operation: str = getattr(request, "__name__", "")  # a coroutine has the name of its method
         began = time.perf_counter()
@@ -142,7 +143,8 @@ class Node:
             if self.full is None:
                 logger.error("%s", error.detail)
                 self._refused_size = size
-            self._reached, self._unreachable, self.full = time.monotonic(), None, error.detail
+            self._reached, self._unreachable = time.monotonic(), None
+            self._full, self._full_at = error.detail, self._reached
             self._refused_size = min(self._refused_size, size)
             self.timings.failed(operation)
             raise
@@ -155,8 +157,13 @@ class Node:
         self._reached, self._unreachable = time.monotonic(), None
         if self.full is not None and size > 0 and size >= self._refused_size:
             logger.info("the store has room again")
-            self.full = None
+            self._full = None
         return result
+
+    @property
+    def full(self) -> str | None:
+        """Why the store has no room; None: it has, or nobody has asked for any lately."""
+        return self._full if time.monotonic() - self._full_at < _RECENT_SECONDS else None
 
     async def check_clock(self) -> None:
         """Compare this node's clock with the store's, if the store has its own. Raises `StoreUnavailable`."""

@@ -194,6 +194,21 @@ async def test_a_full_store_is_reported_and_older_snapshots_and_the_log_make_roo
         assert b"rarestream_store_full 0.0" in await metrics(engine)
 
 
+async def test_a_store_that_has_refused_nothing_for_long_is_not_reported_as_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody may send as much again after there is room."""
+    store = FullStore()
+    async with serving(store, snapshot_seconds=3600, snapshot_events=10**9) as (http, engine):
+        assert (await http.put("/learners/a", json=DENSE)).status_code == 201
+        store.room = 0
+        assert (await http.post("/learners/a/update", json={"events": events(500)})).status_code == 503
+        assert (await http.get("/health/ready")).json()["status"] == "store-full"
+        monkeypatch.setattr("service.engine.node_resources._RECENT_SECONDS", 0.0)
+        assert (await http.get("/health/ready")).json()["status"] == "ok"
+        assert b"rarestream_store_full 0.0" in await metrics(engine)
+
+
 async def metrics(engine: Engine) -> bytes:
     transport = httpx.ASGITransport(app=app_over(engine))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
