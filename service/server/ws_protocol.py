@@ -87,6 +87,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._rest: deque[Message] = deque()  # taken from the queue, not received yet
         self._unparsed = b""  # bytes that wait for the connection's turn
         self._queued = False  # for a turn
+        self._pong = b""  # to send once the client reads
         self._scheduler = FairScheduler.of(self.loop)
 
     def open(
@@ -235,6 +236,22 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         event.data = b""
         if event.fin:
             self.send_receive_event_to_app()
+
+    def handle_ping(self) -> None:
+        """Send the pong; to a client that does not read, only the newest one (RFC 6455, section 5.5.3)."""
+        output = b"".join(self.conn.data_to_send())
+        closes = self.conn.close_rcvd is not None or self.conn.parser_exc is not None
+        if self.writable.is_set() or closes:  # our close frame may be behind the pong
+            self.transport.write(output)
+        else:
+            self._pong = output or self._pong
+
+    def resume_writing(self) -> None:
+        """Send the pong that waits."""
+        super().resume_writing()
+        pong, self._pong = self._pong, b""
+        if pong and not self.transport.is_closing():
+            self.transport.write(pong)
 
     def send_receive_event_to_app(self) -> None:
         """Deliver a message that the library has parsed."""

@@ -76,6 +76,34 @@ async def test_frames_that_the_library_parses_are_parsed_some_in_each_iteration(
     ended(protocol)
 
 
+@pytest.mark.parametrize("closing", [False, True])
+async def test_a_client_that_does_not_read_gets_the_newest_pong_only(closing: bool) -> None:
+    """All of them would fill the memory."""
+    protocol, pipe = await connected(Reader())
+    if closing:
+        protocol.conn.send_close(1000)
+    protocol.pause_writing()
+    for number in range(1000):
+        protocol.data_received(frame_bytes(Opcode.PING, b"%d" % number))
+    assert not pipe.written
+    protocol.resume_writing()
+    protocol.data_received(frame_bytes(Opcode.PING, b"last"))
+    pongs = [payload for opcode, payload in frames(bytes(pipe.written)) if opcode == Opcode.PONG]
+    assert pongs == [b"999", b"last"]
+    ended(protocol)
+
+
+@pytest.mark.parametrize("last", [(Opcode.CLOSE, b"\x03\xe8"), (Opcode.CLOSE, b"1")])
+async def test_a_close_is_sent_behind_the_pongs_before_it(last: tuple[Opcode, bytes]) -> None:
+    protocol, pipe = await connected(Reader())
+    protocol.pause_writing()
+    protocol._in_step = False  # so the library parses both frames in one go
+    protocol.data_received(frame_bytes(Opcode.PING, b"a") + frame_bytes(*last))
+    assert [opcode for opcode, _ in frames(bytes(pipe.written))][-2:] == [Opcode.PONG, Opcode.CLOSE]
+    assert pipe.closed
+    ended(protocol)
+
+
 async def test_nothing_is_read_behind_a_close_while_bytes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = itertools.count()
     monkeypatch.setattr("service.server.ws_protocol.perf_counter", lambda: next(seconds))  # each turn is over at once
