@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -193,6 +193,12 @@ class Settings(BaseSettings):
         default=500, ge=0, description="most learners with series in `/metrics`: the most recently used ones in memory"
     )
     threads: int = Field(default=2, ge=1, description="threads for batches that take over a millisecond")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _trim(cls, value: Any) -> Any:
+        """Remove blanks and line ends at both ends, which files and shells add."""
+        return value.strip() if isinstance(value, str) else value
 
     @field_validator("advertise")
     @classmethod

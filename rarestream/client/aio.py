@@ -13,6 +13,7 @@ import httpx
 
 from rarestream.client.batch import DEFAULT_BOUNDS, EventBatch, RequestBounds, UploadSummary
 from rarestream.client.client_calls import ClientCalls, Upload, learner_path
+from rarestream.client.connections import AsyncConnections
 from rarestream.client.documents import Document, EventDecoder, ServerEvent, UpdateCounts, UpdateDocument, decode_json
 from rarestream.client.errors import error_of
 from rarestream.client.exchange import Answer, ApiRequest, ApiResponse, Call, Failure, Retries, RetryPause
@@ -30,7 +31,7 @@ Result = TypeVar("Result")
 
 
 class AsyncClient:
-    """`Client`, awaited. An async context manager; tasks may share it.
+    """`Client`, awaited. An async context manager; tasks may share it, and event loops, each with its own connections.
 
     The arguments are those of `Client`, but `sleep` is awaited.
     """
@@ -53,7 +54,7 @@ class AsyncClient:
     ) -> None:
         self._calls = ClientCalls(Retries(patience), bounds)
         self._address = ServiceAddress(url, timeout, headers, verify, trust_env, key)
-        self._http = httpx.AsyncClient(transport=transport, **self._address.http)
+        self._connections = AsyncConnections({"transport": transport, **self._address.http})
         self._on_retry = on_retry
         self._sleep = sleep
         self._trace = trace
@@ -68,7 +69,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Call `Client.close`."""
-        await self._http.aclose()
+        await self._connections.close()
 
     @property
     def url(self) -> str:
@@ -96,7 +97,7 @@ class AsyncClient:
         try:
             with self._trace(request):
                 headers = {"Content-Type": "application/octet-stream"}
-                response = response_of(await self._http.post(request.path, content=parts, headers=headers))
+                response = response_of(await self._connections.http.post(request.path, content=parts, headers=headers))
         except httpx.RequestError as error:
             failure = await asyncio.to_thread(self._address.failure, error)
             raise failure.to_error(request) from None
@@ -161,11 +162,11 @@ class AsyncClient:
         try:
             with self._trace(request):
                 arguments = self._address.arguments(request)
-                response = await self._http.request(**arguments)
+                response = await self._connections.http.request(**arguments)
                 for _ in range(MAX_REDIRECTS):
                     if (target := redirect_target(response)) is None:
                         break
-                    response = await self._http.request(**{**arguments, "url": target})
+                    response = await self._connections.http.request(**{**arguments, "url": target})
         except httpx.RequestError as error:
             return await asyncio.to_thread(self._address.failure, error)
         return response_of(response)
@@ -176,7 +177,7 @@ class AsyncClient:
         url, redirects = request.path, 0
         try:
             while True:
-                async with self._http.stream("GET", url, **options) as response:
+                async with self._connections.http.stream("GET", url, **options) as response:
                     target = redirect_target(response) if redirects < MAX_REDIRECTS else None
                     if target is not None:
                         url, redirects = target, redirects + 1

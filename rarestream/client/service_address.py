@@ -39,6 +39,7 @@ class ServiceAddress:
         trust_env: bool,
         key: str | None = None,
     ) -> None:
+        url = url.strip()  # files and shells add line ends
         try:
             parsed = httpx.URL(url if "://" in url else f"http://{url}")
         except httpx.InvalidURL as error:
@@ -52,6 +53,7 @@ class ServiceAddress:
         self._url = str(parsed).rstrip("/")
         self._headers = {"User-Agent": f"rarestream-python/{__version__}", **(headers or {})}
         if key is not None:
+            key = key.strip()
             if not key.isascii() or not key.isprintable() or not key or " " in key:
                 detail = "the key contains characters that no key has: spaces, line ends or others beyond ASCII"
                 raise InvalidSetting("key", detail)

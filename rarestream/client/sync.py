@@ -13,6 +13,7 @@ import httpx
 
 from rarestream.client.batch import DEFAULT_BOUNDS, EventBatch, RequestBounds, UploadSummary
 from rarestream.client.client_calls import ClientCalls, Upload, learner_path
+from rarestream.client.connections import Connections
 from rarestream.client.documents import Document, EventDecoder, ServerEvent, UpdateCounts, UpdateDocument, decode_json
 from rarestream.client.errors import error_of
 from rarestream.client.exchange import Answer, ApiRequest, ApiResponse, Call, Failure, Retries, RetryPause
@@ -30,7 +31,7 @@ Result = TypeVar("Result")
 
 
 class Client:
-    """A service at `url`. A context manager; threads may share it.
+    """A service at `url`. A context manager; threads may share it, and processes, each with connections of its own.
 
     `key`: sent with every request as a bearer token.
     `patience`: seconds of failing after which a request is not sent again; 0 sends each request once.
@@ -63,7 +64,7 @@ class Client:
     ) -> None:
         self._calls = ClientCalls(Retries(patience), bounds)
         self._address = ServiceAddress(url, timeout, headers, verify, trust_env, key)
-        self._http = httpx.Client(transport=transport, **self._address.http)
+        self._connections = Connections({"transport": transport, **self._address.http})
         self._on_retry = on_retry
         self._sleep = sleep
         self._trace = trace
@@ -78,7 +79,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connections. Streams have their own."""
-        self._http.close()
+        self._connections.close()
 
     @property
     def url(self) -> str:
@@ -110,7 +111,7 @@ class Client:
         try:
             with self._trace(request):
                 headers = {"Content-Type": "application/octet-stream"}
-                response = response_of(self._http.post(request.path, content=parts, headers=headers))
+                response = response_of(self._connections.http.post(request.path, content=parts, headers=headers))
         except httpx.RequestError as error:
             raise self._address.failure(error).to_error(request) from None
         if not 200 <= response.status < 300:
@@ -176,11 +177,11 @@ class Client:
         try:
             with self._trace(request):
                 arguments = self._address.arguments(request)
-                response = self._http.request(**arguments)
+                response = self._connections.http.request(**arguments)
                 for _ in range(MAX_REDIRECTS):
                     if (target := redirect_target(response)) is None:
                         break
-                    response = self._http.request(**{**arguments, "url": target})
+                    response = self._connections.http.request(**{**arguments, "url": target})
         except httpx.RequestError as error:
             return self._address.failure(error)
         return response_of(response)
@@ -191,7 +192,7 @@ class Client:
         url, redirects = request.path, 0
         try:
             while True:
-                with self._http.stream("GET", url, **options) as response:
+                with self._connections.http.stream("GET", url, **options) as response:
                     target = redirect_target(response) if redirects < MAX_REDIRECTS else None
                     if target is not None:
                         url, redirects = target, redirects + 1

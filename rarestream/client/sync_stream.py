@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import ExitStack
 from types import TracebackType
@@ -11,6 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from rarestream.client.batch import EventBatch
+from rarestream.client.connections import check_process
 from rarestream.client.decode import PredictResult, UpdateResult
 from rarestream.client.errors import OutcomeUnknown
 from rarestream.client.service_address import ServiceAddress
@@ -63,8 +65,10 @@ class LearnerStream:
         self._session = StreamSession(window)
         self._stack = ExitStack()
         self._socket: ClientConnection | None = None
+        self._process = 0  # that opened it
 
     def __enter__(self) -> Self:
+        self._process = os.getpid()
         url, options = self._connection.stream(self._name)
         with ExitStack() as stack, opening():
             self._socket = stack.enter_context(connect(url, create_connection=StreamConnection, **options))
@@ -75,6 +79,8 @@ class LearnerStream:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._process != os.getpid():
+            return  # the other process still uses the connection
         with self._stack:
             if kind is None:
                 self.drain()
@@ -137,4 +143,5 @@ class LearnerStream:
         self._session.check_open()
         if self._socket is None:
             raise RuntimeError("the stream is not open; use it in a with block")
+        check_process(self._process)
         return self._socket

@@ -53,7 +53,7 @@ _COMPILING = (
 _SLOW = 3.0  # seconds without the first answer before `_COMPILING` is printed
 _REPEAT = 10.0  # seconds after which the same reason is printed again
 _WIDE = 1000  # width without a terminal: nothing is cut
-_SETTING_NAMES = {"url": "--url or RARESTREAM_URL", "key": "--key or RARESTREAM_KEY"}
+_SETTING_NAMES = {"url": "--url or RARESTREAM_URL: ", "key": "--key or RARESTREAM_KEY: "}
 
 
 def _complete(context: typer.Context, incomplete: str, list_names: Callable[[Client], Iterable[str]]) -> list[str]:
@@ -170,7 +170,10 @@ def open_client(
             trace=_SlowRequests(slow),
         )
     except InvalidSetting as error:
-        raise WrongUsage(f"{_SETTING_NAMES[error.setting]}: {error}") from None
+        failed = WrongUsage(f"{_SETTING_NAMES.get(error.setting, '')}{error}")
+        if error.setting == "network":
+            failed.exit_status = ExitStatus.UNREACHABLE
+        raise failed from None
 
 
 @contextmanager
@@ -222,7 +225,7 @@ class _SlowRequests:
 
 def _tls_context() -> ssl.SSLContext | None:
     """Return a context that also trusts the certificates in the file RARESTREAM_CA."""
-    ca = os.environ.get("RARESTREAM_CA")
+    ca = os.environ.get("RARESTREAM_CA", "").strip()
     if not ca:
         return None
     context = ssl.create_default_context()
