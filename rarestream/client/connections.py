@@ -28,15 +28,14 @@ class Connections:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
-        self._clients = {os.getpid(): _opened(httpx.Client, options)}  # by process
+        self._clients: dict[int, httpx.Client] = {os.getpid(): _opened(httpx.Client, options)}  # by process
 
     @property
     def http(self) -> httpx.Client:
         """The client of this process."""
-        client = self._clients.get(os.getpid())
-        if client is None:
-            client = self._clients.setdefault(os.getpid(), _opened(httpx.Client, self._options))
-        return client
+        if os.getpid() not in self._clients:
+            self._clients.setdefault(os.getpid(), _opened(httpx.Client, self._options))
+        return self._clients[os.getpid()]
 
     def close(self) -> None:
         """Close the connections of this process."""
@@ -69,9 +68,7 @@ class AsyncConnections:
 def check_process(process: int) -> None:
     """Raise RuntimeError if this process is not the one that opened a stream."""
     if process != os.getpid():
-        raise RuntimeError(
-            "the stream was opened by another process; open one in this process, because both would read"
-        )
+        raise RuntimeError("the stream was opened by another process, and both would read it; open another one")
 
 
 def _opened(kind: Any, options: dict[str, Any]) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from learners.features import is_missing
 from service.datasets import (
+    ANY_LABEL,
     BadRows,
     BinaryLabels,
     ColumnNote,
@@ -341,7 +342,8 @@ def _find(
     others = [value for value in label.counts if value not in negative]
     if len(label.counts) == 1 or (negative and len(others) != 1):
         return replace(columns, negative=negative or tuple(label.counts))
-    return replace(columns, positive=(others[0] if negative else label.rarest(),))
+    positive = others[0] if negative else label.rarest()
+    return replace(columns, positive=(positive,), negative=(ANY_LABEL,) if len(label.counts) > 2 else ())
 
 
 def _new_options(options: RowColumns, columns: RowColumns) -> dict[str, tuple[str, ...]]:

@@ -65,11 +65,13 @@ Alerts = Annotated[float | None, typer.Option(help="budget: maximum alerts a day
 # Columns of files
 Label = Annotated[str, typer.Option(help="Column of the label.")]
 Positive = Annotated[
-    list[str] | None, typer.Option(help="A label that is positive; the others are negative. Repeatable.")
+    list[str] | None, typer.Option(help="A label that is positive; the only other one is negative. Repeatable.")
 ]
 Negative = Annotated[
     list[str] | None,
-    typer.Option(help="A label that is negative; the others are positive, or no labels beside --positive. Repeatable."),
+    typer.Option(
+        help="A label that is negative; others are positive, or no labels beside --positive. Repeatable, * all."
+    ),
 ]
 RankLabels = Annotated[
     str | None, typer.Option(help="Ordinal: the labels, lowest first, LOW,MEDIUM,HIGH, if they are not 1 to p.")

@@ -38,6 +38,7 @@ from service.datasets.schema_match import (
     suggest_options,
 )
 from service.datasets.values import (
+    ANY_LABEL,
     BinaryLabels,
     Ranks,
     RowColumns,
@@ -49,6 +50,7 @@ from service.datasets.values import (
 )
 
 __all__ = [
+    "ANY_LABEL",
     "REMEDY",
     "BadRows",
     "BinaryLabels",

@@ -463,7 +463,7 @@ class _ArrayRows(Rows[_ArrayRow]):
         try:
             self._X, y = _arrays(file.path, "y" if columns.label == "label" else columns.label)
             self._y = y.tolist()
-            self.labels.check(set(self._y))
+            self.labels.check(self._y)
         except (ValueError, TypeError) as error:
             raise ReadError(f"{file}: {error}") from None
         self.total = len(self._y)

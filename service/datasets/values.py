@@ -9,7 +9,7 @@ import math
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,6 +21,7 @@ from service.datasets.file_options import FileOptions
 from service.datasets.number_cells import MISSING, is_absent, is_number, number, quote
 
 __all__ = [
+    "ANY_LABEL",
     "BinaryLabels",
     "Ranks",
     "RowColumns",
@@ -41,6 +42,9 @@ _PAIRS: tuple[tuple[str, str], ...] = (
     ("false", "true"),
     ("no", "yes"),
 )  # negative, positive: recognised without options
+_OPTIONS = ("--negative", "--positive")  # by label
+ANY_LABEL = "*"  # names all labels that have no other name
+_HOW_TO_NAME = f"with --negative, or all but the positive ones with --negative '{ANY_LABEL}'"
 _DAY = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])(([01][0-9]|2[0-3])([0-5][0-9]){2})?")
 _MONTH = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])?")
 _YEAR_DIGITS = 4
@@ -98,14 +102,14 @@ class RowColumns:
     """The options of a file's rows: which columns are not features, and what the values of the label mean."""
 
     label: str = "label"
-    positive: tuple[str, ...] = ()  # positive label values; without `negative` all others are negative
+    positive: tuple[str, ...] = ()  # positive label values; see `BinaryLabels`
     ranks: tuple[str, ...] = ()  # label values, lowest rank first; empty: two classes, or ranks 1 to p
     drop: tuple[str, ...] = ()
     id: str | None = None
     time: str | None = None
     weight: str | None = None
     form: FileOptions = field(default_factory=FileOptions)  # how the file is written
-    negative: tuple[str, ...] = ()  # negative label values; without `positive` all others are positive
+    negative: tuple[str, ...] = ()  # negative label values
 
     @property
     def about(self) -> list[tuple[str, str | None, Callable[[Any], Any]]]:
@@ -122,23 +126,34 @@ class RowColumns:
 class BinaryLabels:
     """Maps label values to 0 and 1; a missing label, such as NULL or pending, raises `Unlabelled`.
 
-    With `positive`, those values are 1 and all others 0; with `negative`, those are 0 and all others 1. With both,
-    other values are no labels. With neither, the values must fit one of the known pairs. A value that fits none (2, or
-    0 after -1) raises an error with the values so far, because a guess could swap the classes silently. For the same
-    reason it refuses other spellings of values that are named, see `_folded`. So does `check` for the next rows.
-    `unmet` reports named labels that never occurred. A refused value changes nothing.
+    With `positive`, those values are 1, and one other value is 0. A third class raises `Unlabelled`, because it may
+    be of either class. With `negative`, those values are 0 and all others 1. With both, other values are no labels, but
+    `*` names them all. With neither, the values must fit one of the known pairs. A value that fits none (2, or 0 after
+    -1) raises an error with the values so far, because a guess could swap the classes silently. For the same reason it
+    refuses other spellings of values that are named, see `_folded`. So does `check` for the next rows. `unmet` reports
+    named labels that never occurred. A refused value changes nothing.
 
     In a `stream`, values of several known pairs may occur, because a value must mean the same to a reader that starts
     at it and to one that read or skipped those before. `mixture` reports them.
     """
 
     def __init__(self, positive: Sequence[str] = (), negative: Sequence[str] = (), *, stream: bool = False) -> None:
-        self._named = dict.fromkeys(map(_canonical, positive), 1)
-        for text in map(_canonical, negative):
-            if self._named.setdefault(text, 0) == 1:
-                raise ValueError(f"{quote(text)} is both --positive and --negative")
+        self._named: dict[str, int] = {}
+        self._any: int | None = None  # the label of all values without a name
+        for label, values in ((1, positive), (0, negative)):
+            for text in map(_canonical, values):
+                if text == ANY_LABEL and self._any is None:
+                    self._any = label
+                elif text == ANY_LABEL or self._named.setdefault(text, label) != label:
+                    raise ValueError(f"{quote(text)} is both --positive and --negative")
         classes = set(self._named.values())
-        self._others = 1 - classes.pop() if len(classes) == 1 else None  # the label of values without a name
+        if self._any is not None and classes != {1 - self._any}:
+            raise ValueError(f"'{ANY_LABEL}' names all other labels; expected {_OPTIONS[1 - self._any]} beside it")
+        self._one_class = len(classes) == 1  # is named
+        if classes == {0}:
+            self._any = 1
+        self._two_classes = self._one_class and self._any is None  # one other value is negative
+        self._other: str | None = None  # that value
         self._minus = self._named.get("+") == 1  # whether - is a label
         self._folded = {_folded(text): text for text in self._named}
         self._named_seen = False  # whether a named label occurred
@@ -153,7 +168,7 @@ class BinaryLabels:
         kind = type(value)
         label = self._cache.get((kind, value)) if kind in (str, int, float, bool) else None
         if label is None:
-            before = self._pairs, self._named_seen
+            before = self._pairs, self._named_seen, self._other
             label = self._decide(_canonical(value))
             if len(self._cache) < _CACHED:
                 self._cache[kind, value] = label
@@ -161,8 +176,10 @@ class BinaryLabels:
                     self.undo.append(partial(self._restore, *before, (kind, value)))
         return label
 
-    def _restore(self, pairs: Sequence[tuple[str, str]], named_seen: bool, cached: tuple[type, Any]) -> None:
-        self._pairs, self._named_seen = pairs, named_seen
+    def _restore(
+        self, pairs: Sequence[tuple[str, str]], named_seen: bool, other: str | None, cached: tuple[type, Any]
+    ) -> None:
+        self._pairs, self._named_seen, self._other = pairs, named_seen, other
         del self._cache[cached]
 
     def check(self, values: Iterable[Any]) -> None:
@@ -170,18 +187,30 @@ class BinaryLabels:
         distinct = _distinct(values)
         if self._named:
             self._seen |= dict.fromkeys(islice(distinct, _NAMED + 1))
-            for text in distinct:
+            others = {}
+            for text, count in distinct.items():
                 with suppress(Unlabelled):
-                    self._decide(text)
+                    if self._spelt(text) is None:
+                        others[text] = count
+            if self._two_classes:
+                if len(others) > 1 and self._named.keys() & distinct.keys():
+                    raise ValueError(self._several({text: distinct.get(text, 0) for text in self._named} | others))
+                self._other = next(iter(others), self._other)
         elif not known_label(text for text in distinct if not _is_no_label(text)):
             raise ValueError(_unclear(distinct))
+
+    def _several(self, rows: Mapping[str, int]) -> str:
+        """Say that labels without a name are of several classes; `rows` has the number of rows of each label."""
+        counts = [f"{quote(text)} ({count:,})" for text, count in islice(rows.items(), _NAMED)]
+        listed = ", ".join(counts) + (", ..." if len(rows) > _NAMED else "")
+        return f"the labels are of several classes, {listed}; name the negative ones {_HOW_TO_NAME}"
 
     def unmet(self) -> str | None:
         """Return the end of a message "no row ..." if no named label occurred, else None.
 
         If both classes are named, no other label is taken for one of them, so that one of them may not occur.
         """
-        if self._named_seen or self._others is None:
+        if self._named_seen or not self._one_class:
             return None
         return f"had the label {' or '.join(map(repr, self._named))}; labels seen: {_quoted(self._seen)}"
 
@@ -192,33 +221,50 @@ class BinaryLabels:
         negative = ", ".join(dict.fromkeys(pair[0] for pair in _PAIRS))
         return f"labels are of several kinds, such as {_quoted(self._seen)}: {negative} are all taken as negative"
 
-    def _decide(self, text: str) -> int:
-        seen = {text: None} if self._stream else self._seen
-        if not self._stream:
-            self._note(text)
+    def _spelt(self, text: str) -> int | None:
+        """Return the label of a named value, None of another one. Raises ValueError if it is no label."""
         label = self._named.get(text)
         if label is not None:
-            self._named_seen = True
             return label
-        folded = text.lower()
         if (spelling := self._folded.get(_folded(text))) is not None:
-            option = "--positive" if self._named[spelling] else "--negative"
+            option = _OPTIONS[self._named[spelling]]
             raise ValueError(
                 f"the file has the label {text!r}, {option} says {spelling!r}: give it as in the file, "
-                f"once for each spelling; the labels seen are {_quoted(seen)}"
+                f"once for each spelling; the labels seen are {_quoted({text: None} if self._stream else self._seen)}"
             )
         if _is_no_label(text) and not (text == "-" and self._minus):
             raise Unlabelled(f"{quote(text)} is no label; if it is one, name it with --negative or --positive")
+        return None
+
+    def _decide(self, text: str) -> int:
+        if not self._stream:
+            self._note(text)
+        label = self._spelt(text)
+        if label is not None:
+            self._named_seen = True
+            return label
         if self._named:
-            if self._others is None:
-                raise Unlabelled(f"the label {quote(text)} is neither --positive nor --negative")
-            return self._others
+            return self._unnamed(text)
+        folded = text.lower()
         pairs = [pair for pair in (_PAIRS if self._stream else self._pairs) if folded in pair]
         if not pairs:
-            raise ValueError(_unclear(seen))
+            raise ValueError(_unclear({text: None} if self._stream else self._seen))
         self._note(text)
         self._pairs = [pair for pair in self._pairs if pair in pairs]
         return int(folded == pairs[0][1])
+
+    def _unnamed(self, text: str) -> int:
+        """Return the label of a value without a name, beside values with one."""
+        if self._any is not None:
+            return self._any
+        if not self._two_classes:
+            raise Unlabelled(f"the label {quote(text)} is neither --positive nor --negative")
+        if self._other is None:
+            self._other = text
+        if text != self._other:
+            classes = _quoted([*self._named, self._other])
+            raise Unlabelled(f"the label {quote(text)} is of a third class beside {classes}; name it {_HOW_TO_NAME}")
+        return 0
 
     def _note(self, text: str) -> None:
         if len(self._seen) <= _NAMED:
@@ -272,12 +318,13 @@ class Ranks:
         return f"expected the learner's {len(self._ranks)} ranks as {_quoted(self._ranks)}"
 
 
-def _distinct(values: Iterable[Any]) -> dict[str, None]:
-    """Return the distinct labels in their order, without missing ones: their rows report them."""
-    distinct: dict[str, None] = {}
+def _distinct(values: Iterable[Any]) -> dict[str, int]:
+    """Count the distinct labels in their order, without missing ones: their rows report them."""
+    distinct: dict[str, int] = {}
     for value in values:
         with suppress(ValueError):
-            distinct[_canonical(value)] = None
+            text = _canonical(value)
+            distinct[text] = distinct.get(text, 0) + 1
     return distinct
 
 

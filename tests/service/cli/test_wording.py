@@ -179,7 +179,7 @@ TABLE: list[Row] = [
         ),
     ),
     (
-        ("list", "--key", "s3cret\n"),
+        ("list", "--key", "s3\ncret"),
         2,
         (
             "error: --key or RARESTREAM_KEY: the key contains characters that no key has: spaces, line ends "

@@ -119,7 +119,7 @@ def test_a_spelling_that_looks_like_the_positive_label_is_refused(tmp_path: Path
     path.write_text("age,label\n1,>50K\n2,<=50K\n" + f"3,{label}\n4,<=50K.\n")
     with pytest.raises(ReadError, match=re.escape(repr(label))):
         read(path, RowColumns(positive=(">50K",)))
-    events, _ = read(path, RowColumns(positive=(">50K", label)))
+    events, _ = read(path, RowColumns(positive=(">50K", label), negative=("<=50K", "<=50K.")))
     assert [event["label"] for event in events] == [1, 0, 1, 0]
 
 

@@ -350,7 +350,7 @@ def test_dense_arrays_are_read(tmp_path: Path, name: str) -> None:
     X = np.arange(4500, dtype=np.float32).reshape(2250, 2)
     y = np.arange(2250) % 3
     path = archive(tmp_path / name, X=X, y=y)
-    with open_rows(path, RowColumns(positive=("2",))) as rows:
+    with open_rows(path, RowColumns(positive=("2",), negative=("*",))) as rows:
         assert (rows.total, rows.shape.kind, rows.shape.width) == (2250, "dense", 2)
         events = list(rows.events(skip=999))
         assert rows.fraction() == 1.0

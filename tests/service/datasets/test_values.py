@@ -122,7 +122,7 @@ def test_a_late_unexpected_label_is_refused(tmp_path: Path) -> None:
 
 
 def test_positive_labels_can_be_named(tmp_path: Path) -> None:
-    assert read(labelled(tmp_path, "2", "1", "3", "fraud", "Fraud "), "2.0", "fraud", " Fraud") == [1, 0, 0, 1, 1]
+    assert read(labelled(tmp_path, "2", "1", "3", "fraud", "Fraud "), "2.0", "fraud", " Fraud", "3") == [1, 0, 1, 1, 1]
 
 
 @pytest.mark.parametrize(("label", "positive"), [("fraud", "Fraud"), (" FRAUD", "fraud "), ("true", "True")])
@@ -136,7 +136,8 @@ def test_a_differently_spelled_positive_label_is_refused(tmp_path: Path, label: 
 
 @pytest.mark.parametrize("late", ["no", "yes"])
 def test_positive_labels_that_never_occur_are_reported(tmp_path: Path, late: str) -> None:
-    with open_rows(labelled(tmp_path, "no", *["0"] * 10_000, late), RowColumns(positive=("yes", "1"))) as rows:
+    columns = RowColumns(positive=("yes", "1"), negative=("*",))
+    with open_rows(labelled(tmp_path, "no", *["0"] * 10_000, late), columns) as rows:
         assert re.search("'yes'.*'1'.*'no', '0'", rows.labels.unmet() or "")
         assert sum(event["label"] for event in rows.events()) == (late == "yes")
         assert (rows.labels.unmet() is None) == (late == "yes")
@@ -144,7 +145,7 @@ def test_positive_labels_that_never_occur_are_reported(tmp_path: Path, late: str
 
 def test_observed_labels_are_listed_briefly(tmp_path: Path) -> None:
     labels = ["x" * 1000, *(f"class {i}" for i in range(3000))]
-    with open_rows(labelled(tmp_path, *labels), RowColumns(positive=("fraud",))) as rows:
+    with open_rows(labelled(tmp_path, *labels), RowColumns(positive=("fraud",), negative=("*",))) as rows:
         text = str(rows.labels.unmet())
     assert "'fraud'; " in text
     assert f" '{'x' * 60}...', 'class 0', " in text
@@ -211,3 +212,42 @@ def test_a_missing_label_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text('{"x": 1, "label": 2}\n' + text + "\n")
     with pytest.raises(ReadError, match=r"\b2:.*missing"):
         read(path, "2")
+
+
+def test_several_labels_beside_the_positive_one_are_listed_with_their_counts(tmp_path: Path) -> None:
+    path = labelled(tmp_path, "fraud", *["ok"] * 3, *["chargeback"] * 2, "NULL")
+    with pytest.raises(ReadError, match=r"several classes, 'fraud' \(1\), 'ok' \(3\), 'chargeback' \(2\); name the"):
+        open_rows(path, RowColumns(positive=("fraud",)))
+    columns = RowColumns(positive=("fraud",), negative=("*",), form=FileOptions(unlabelled="skip"))
+    with open_rows(path, columns) as rows:
+        assert [event["label"] for event in rows.events()] == [1, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("late", ["chargeback", "OK", "3"])
+def test_a_third_class_in_a_later_row_is_no_label(tmp_path: Path, late: str) -> None:
+    path = labelled(tmp_path, "fraud", *["ok"] * 10_000, late, "ok")
+    with pytest.raises(ReadError, match=rf"10,003: the label '{late}' is of a third class beside 'fraud', 'ok'"):
+        read(path, "fraud")
+    for unlabelled, labels in (("skip", [0]), ("score", [None, 0])):
+        columns = RowColumns(positive=("fraud",), form=FileOptions(unlabelled=unlabelled))
+        with open_rows(path, columns) as rows:
+            assert [event.get("label") for event in rows.events()][-len(labels) :] == labels
+            assert f"1 row without a label: {'left out' if unlabelled == 'skip' else 'scored'}" in rows.notes()[0]
+
+
+def test_a_refused_row_does_not_decide_which_label_is_negative() -> None:
+    labels = BinaryLabels(("fraud",))
+    assert labels("fraud") == 1
+    labels.undo.clear()
+    assert labels("chargeback") == 0
+    labels.undo.pop()()  # the row is bad for another reason
+    assert [labels("ok"), labels("fraud")] == [0, 1]
+    with pytest.raises(ValueError, match="third class"):
+        labels("chargeback")
+
+
+def test_a_star_names_all_other_labels() -> None:
+    for positive, negative in ((("*",), ()), ((), ("*",)), (("a", "*"), ("b",)), (("*",), ("*",))):
+        with pytest.raises(ValueError, match=r"\*"):
+            BinaryLabels(positive, negative)
+    assert [BinaryLabels(("*",), ("BENIGN",))(text) for text in ("DoS", "BENIGN")] == [1, 0]

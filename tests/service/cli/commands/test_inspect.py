@@ -173,7 +173,7 @@ def test_the_values_of_the_label_are_shown_for_every_format(
     dim = ("--dim", "9") if features == "sparse" else ()
     run(server, "create", learner, "--algorithm", "fofo", "--features", features, *dim)
     output = run(server, "inspect", path).stdout
-    replayed = run(server, "replay", path, "--learner", learner, "--positive", "spam").stderr
+    replayed = run(server, "replay", path, "--learner", learner, "--positive", "spam", "--negative", "*").stderr
     for text in (output, replayed):
         labels = [line for line in text.splitlines() if line.startswith("label")]
         assert sum("ham 40, spam 20, later 20" in line for line in labels) == 1
@@ -342,10 +342,11 @@ def test_a_guess_of_what_is_positive_is_called_one(
     path.write_text("amount,label\n" + "".join(f"{i}.5,{labels[i % len(labels)]}\n" for i in range(60)))
     guesses = [line for line in run(server, "inspect", path).stdout.splitlines() if line.startswith("guesses")]
     assert [option in line for line in guesses] == ([] if option is None else [True])
-    name = f"of-{labels}"
+    name, negative = f"of-{labels}", ("--negative", "*") if len(set(labels)) > 2 else ()
     run(server, "create", name, "--algorithm", "cbr-diag", "--features", "named")
     assert (
-        "guesses to" not in run(server, "replay", path, "--learner", name, "--positive", labels[0], "--dry-run").stdout
+        "guesses to"
+        not in run(server, "replay", path, "--learner", name, "--positive", labels[0], *negative, "--dry-run").stdout
     )
 
 
