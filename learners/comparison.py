@@ -70,7 +70,7 @@ class GroupConfig(Parameters):
             problems.append(
                 Problem("/learners", f"has {len(names)} name{'s' * (len(names) != 1)}; expected {_FEWEST} to {_MOST}")
             )
-        for i, name in enumerate(names):
+        for i, name in enumerate(names[:_MOST]):
             if not _NAME.fullmatch(name):
                 problems.append(Problem(f"/learners/{i}", f"is {show(name)}; expected a name like {_NAME.pattern}"))
             elif name in names[:i]:

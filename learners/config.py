@@ -149,11 +149,7 @@ class Config:
         """
         if not isinstance(values, Mapping):
             raise InvalidInput([Problem.mismatch("", values, "an object", {"type": "object"})])
-        problems = [
-            Problem.unknown("", name, CHANGEABLE, "or unchangeable setting")
-            for name in values
-            if name not in CHANGEABLE
-        ]
+        problems = Problem.all_unknown(values, CHANGEABLE, "or unchangeable setting")
         if not values:
             problems.append(Problem("", f"has nothing to change; expected some of {', '.join(CHANGEABLE)}"))
         parts: dict[str, Any] = {}
@@ -529,7 +525,7 @@ class _Reader:
 
     def __init__(self, values: Mapping[str, Any], settings: tuple[str, ...]) -> None:
         self.values = values
-        self.problems = [Problem.unknown("", name, settings) for name in values if name not in settings]
+        self.problems = Problem.all_unknown(values, settings)
 
     def algorithm(self) -> Algorithm | None:
         """Look the algorithm up."""

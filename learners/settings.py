@@ -18,12 +18,14 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import islice
 from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 
 __all__ = ["ABSENT", "InvalidInput", "Parameters", "Problem", "length_mismatch", "param", "pointer", "required", "show"]
 
 Value = TypeVar("Value")
 ABSENT: Final = object()  # the value of a problem that has none: a member is missing, or JSON cannot express it
+_MOST_UNKNOWN = 100  # unknown members that are reported, of an object that may have a million
 _LONGEST_VALUE = 120  # characters of a string that a problem repeats
 _LARGEST_VALUE = 2**53  # whole numbers up to here are the same in every JSON parser
 
@@ -56,6 +58,13 @@ class Problem(NamedTuple):
         names = list(names)
         detail = f"unknown {noun}; expected {'one of ' if len(names) > 1 else ''}{', '.join(names) or 'none'}"
         return cls(prefix + pointer(name), detail, "unknown", _json_value(name), {"enum": names})
+
+    @classmethod
+    def all_unknown(cls, values: Iterable[Any], names: Sequence[str], noun: str = "setting") -> list[Self]:
+        """Report the first members of an object that are none of the names."""
+        expected = frozenset(names)
+        unknown = (name for name in values if name not in expected)
+        return [cls.unknown("", name, names, noun) for name in islice(unknown, _MOST_UNKNOWN)]
 
     def under(self, prefix: str) -> Self:
         """Return the problem as seen from a document that holds the input at `prefix`."""
@@ -171,7 +180,7 @@ class Parameters:
             raise InvalidInput([Problem.mismatch("", values, "an object", {"type": "object"})])
         items = {item.name: item for item in fields(cls)}
         hints = _hints(cls)
-        problems = [Problem.unknown("", name, sorted(items)) for name in values if name not in items]
+        problems = Problem.all_unknown(values, sorted(items))
         missing = [
             Problem(f"/{item.name}", "is missing", "missing", ABSENT, _schema(hints[item.name], item))
             for item in items.values()

@@ -111,7 +111,7 @@ class MetricSettings(Parameters):
         super().__post_init__()
         problems = [
             Problem(f"/segments/{i}", f"is {show(field)} again; expected distinct fields", "conflict")
-            for i, field in enumerate(self.segments)
+            for i, field in enumerate(self.segments[:MAX_SEGMENT_FIELDS])
             if field in self.segments[:i]
         ]
         if len(self.segments) > MAX_SEGMENT_FIELDS:

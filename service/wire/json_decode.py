@@ -21,7 +21,7 @@ from learners import MAX_TIME, MAX_WEIGHT, Config, InvalidInput, Segment, show
 from learners.features import Dense, Features
 from learners.numerics import Rows, Vector
 from service import clock
-from service.errors import BadBody
+from service.errors import BadBody, TooLarge
 from service.wire.iso_times import parse_time
 from service.wire.json_errors import AHEAD, MAX_EVENTS, TOP, ErrorReport, good_id, segments_of, source_problems
 from service.wire.kernels import RefusedEvents, ScannedEvents, scan
@@ -39,6 +39,8 @@ __all__ = [
     "latest_time",
     "with_clock",
 ]
+
+MAX_SETTINGS_BYTES = 2**20  # of a body that is no events or labels
 
 
 class _JsonSource(msgspec.Struct, forbid_unknown_fields=True):
@@ -118,7 +120,13 @@ def decode_json(body: bytes) -> Any:
 
 
 def decode_settings(body: bytes) -> Any:
-    """Decode JSON settings. Raises `BadBody` as `decode_json` does, and for a member that an object has twice."""
+    """Decode JSON settings.
+
+    Raises `BadBody` as `decode_json` does, and for a member that an object has twice. Raises `TooLarge` for a body that
+    would keep the event loop busy for long.
+    """
+    if len(body) > MAX_SETTINGS_BYTES:
+        raise TooLarge(f"the settings have {len(body)} bytes; at most {MAX_SETTINGS_BYTES} are taken")
     return _decode_body(body, _distinct)
 
 

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 import learners
-from learners import Config, InvalidInput, Learner, create, restore
+from learners import Config, GroupConfig, InvalidInput, Learner, create, restore
 from learners.algorithms.registry import algorithms, describe
 from learners.features.labels import Labels
 from tests.learners.pipelines import EVERY, FEATURES, Pipeline, events
@@ -508,3 +508,20 @@ def test_thresholds_of_earlier_versions_are_not_cautious(threshold: Any, cautiou
 )
 def test_settings_that_rank_badly_on_some_streams_are_warned_of(values: Any, expected: list[tuple[str, str]]) -> None:
     assert [(warning.code, warning.pointer) for warning in Config.of(values).warnings()] == expected
+
+
+def test_few_of_many_unknown_settings_or_names_are_reported() -> None:
+    """A body may have a hundred thousand, and nobody else is answered meanwhile."""
+    many = {f"a{number}": 1 for number in range(1000)}
+    config = Config.of({"algorithm": "nsauc", "features": {"kind": "dense", "dim": 3}})
+    for change in (many, {"threshold": many}):
+        with pytest.raises(InvalidInput) as refused:
+            config.with_changes(change)
+        assert len(refused.value.problems) == 100
+    with pytest.raises(InvalidInput) as refused:
+        GroupConfig.of({"learners": ["a"] * 1000})
+    assert [problem.pointer for problem in refused.value.problems][:2] == ["/learners", "/learners/1"]
+    assert len(refused.value.problems) == 8
+    with pytest.raises(InvalidInput) as refused:
+        config.with_changes({"figures": {"segments": ["a"] * 1000}})
+    assert len(refused.value.problems) == 16

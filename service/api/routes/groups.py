@@ -81,7 +81,7 @@ def _document(name: str, group: GroupReplica, *, tests: bool = False) -> dict[st
 async def create(name: Name, engine: TheEngine, permissions: KeyPermissions, body: TheBody) -> JSONResponse:
     """Create a group of existing learners; 200 if it exists with the same configuration, 409 with another."""
     permissions.may_make(name)
-    config = settings_of(name, body, GroupConfig.of, "group")
+    config = await asyncio.to_thread(settings_of, name, body, GroupConfig.of, "group")
     group, new = await engine.create_group(name, config, permissions)
     return JSONResponse(_document(name, group), status_code=201 if new else 200)
 

@@ -16,7 +16,7 @@ from learners.learner import Learner
 from learners.numerics.arrays import Sparse
 from learners.records import LabelledBatch, Rollback, Segment
 from service.engine.records.codec import Created, pack_record, pack_snapshot, unpack_record, unpack_snapshot
-from service.errors import BadBody, Damaged, Invalid
+from service.errors import BadBody, Damaged, Invalid, TooLarge
 from service.wire import json_decode
 from service.wire.json_errors import ErrorReport
 from tests.harness.apps import DENSE
@@ -200,3 +200,11 @@ def test_duplicate_members_are_refused_in_settings_but_not_in_events() -> None:
         slow, _ = json_decode.labelled_by_report(ErrorReport(KINDS["dense"], "update"), json_decode.decode_json(body))
         assert plain(labelled) == plain(slow)
         assert (labelled.rows.tolist(), labelled.labels.tolist()) == ([[3.0, 4.0]], [1.0])
+
+
+def test_settings_of_a_megabyte_are_refused() -> None:
+    body = b'{"a": "%b"}' % (b"a" * (json_decode.MAX_SETTINGS_BYTES - 9))
+    assert len(body) == json_decode.MAX_SETTINGS_BYTES
+    assert json_decode.decode_settings(body)
+    with pytest.raises(TooLarge, match="the settings have 1048577 bytes; at most 1048576 are taken"):
+        json_decode.decode_settings(body + b" ")
