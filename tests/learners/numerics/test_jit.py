@@ -1,9 +1,8 @@
-"""The kernel cache: one directory per version of the sources, and nothing that is not ours is touched."""
+"""The kernel cache: one directory for a processor and versions, shared by processes; nothing else is touched."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,8 +12,7 @@ from pathlib import Path
 import pytest
 from numba.core import config as numba_config
 
-import learners
-from learners.numerics import jit
+from learners.numerics import jit, kernel_cache
 
 OLD = 40 * 86400
 
@@ -46,9 +44,14 @@ def test_only_our_own_old_directories_are_removed(tmp_path):
     foreign = [aged(tmp_path / name) for name in ("kernels-of-my-project", "kernels-", f"kernels-{'g' * 16}", "src")]
     recent = tmp_path / f"kernels-{'2' * 16}"
     recent.mkdir()
-    jit._remove_old(tmp_path, current)
+    unused, used = current / "a.f-0.machine-code", current / "a.f-1.machine-code"
+    for path, age in ((unused, OLD), (used, 0)):
+        path.touch()
+        os.utime(path, (path.stat().st_atime, path.stat().st_mtime - age))
+    kernel_cache._remove_old(tmp_path, current)
     assert not old.exists()
-    assert all(path.exists() for path in (current, recent, *foreign))
+    assert not unused.exists()
+    assert all(path.exists() for path in (current, recent, used, *foreign))
 
 
 @jit.inlined
@@ -83,30 +86,6 @@ def directory_of(cache: Path, sources: Path) -> str:
 
 
 @pytest.mark.integration
-def test_an_edit_three_folders_deep_uses_a_new_cache(tmp_path):
-    package = tmp_path / "learners"
-    shutil.copytree(Path(learners.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    before = directory_of(tmp_path / "cache", tmp_path)
-    assert directory_of(tmp_path / "cache", tmp_path) == before
-    with (package / "algorithms" / "auc" / "cbr.py").open("a") as file:
-        file.write("\n")
-    assert directory_of(tmp_path / "cache", tmp_path) != before
-
-
-def test_the_cache_of_external_kernels_depends_on_both_source_folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(jit, "_directories", {})
-    (tmp_path / "a.py").write_text("x = 1")
-    cache, before = jit.cache_directory(), jit.cache_directory(tmp_path)
-    jit._directories.clear()
-    assert (jit.cache_directory(), jit.cache_directory(tmp_path)) == (cache, before)
-    (tmp_path / "a.py").write_text("x = 2")
-    jit._directories.clear()
-    assert jit.cache_directory() == cache
-    assert jit.cache_directory(tmp_path) not in (cache, before)
-
-
-@pytest.mark.integration
 def test_an_unwritable_cache_is_replaced_by_a_temporary_private_one(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a directory")
@@ -115,70 +94,61 @@ def test_an_unwritable_cache_is_replaced_by_a_temporary_private_one(tmp_path):
     assert not Path(directory).exists()
 
 
-RACE = """
-import itertools, sys, time
-from pathlib import Path
+EDITED = """
+from shared import outer
 import numpy as np
-from numba.core import caching
-from raced import total
-kind, after_reading, after_index, done = sys.argv[1:]
-load, save, reads = caching.IndexDataCacheFile._load_index, caching.IndexDataCacheFile._save_index, itertools.count()
-
-def step(names):  # "mine:theirs": report the own step and wait for that of the other process, which may be blocked
-    mine, _, theirs = names.partition(":")
-    Path(mine or "nothing").touch()
-    end = time.monotonic() + 4.0
-    while theirs and not Path(theirs).exists() and time.monotonic() < end:
-        time.sleep(0.01)
-
-def read(self):
-    found = load(self)
-    if next(reads) == 2:  # to save; those before were to load, before and after it was this one's turn
-        step(after_reading)
-    return found
-
-def write(self, found):
-    save(self, found)
-    step(after_index)
-
-caching.IndexDataCacheFile._load_index, caching.IndexDataCacheFile._save_index = read, write
-print(total(np.arange(8, dtype=kind)))
-step(done)
+print(outer(np.arange(4.0)), sum(outer.stats.cache_misses.values()))
 """
 
 
-@pytest.mark.campaign
-def test_processes_compiling_different_types_do_not_mix_their_code(tmp_path, run):
-    """Each has read the index before the other has written it: both would write the same file."""
-    (tmp_path / "raced.py").write_text(
-        "from learners.numerics.jit import kernel\n\n\n@kernel\ndef total(values):\n"
-        "    found = 0.0\n    for value in values:\n        found += value\n    return found\n"
-    )
+@pytest.mark.integration
+def test_an_edit_of_a_constant_in_another_file_never_runs_old_code(tmp_path, run):
+    """In processes, because each imports the edited file."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}
+    environment |= {"PYTHONDONTWRITEBYTECODE": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[2])])
+    (tmp_path / "shared.py").write_text("from rates import RATE\n" + SHARED.replace("1.0", "RATE"))
+    for rate, expected in ((1.0, "10.0 1\n"), (1.0, "10.0 0\n"), (2.0, "14.0 1\n"), (1.0, "10.0 0\n")):
+        (tmp_path / "rates.py").write_text(f"RATE = {rate}  # in a file without kernels\n")
+        assert run(EDITED, environment=environment).communicate(timeout=300)[0] == expected
+
+
+@pytest.mark.integration
+def test_damaged_machine_code_is_compiled_again(tmp_path, run):
+    """In processes, because each loads the machine code."""
+    (tmp_path / "shared.py").write_text(SHARED)
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}
     environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[2])])
+    assert run(EDITED, environment=environment).communicate(timeout=300)[0] == "10.0 1\n"
+    for path in tmp_path.rglob("*.machine-code"):
+        path.write_bytes(path.read_bytes()[:-100])
+    assert run(EDITED, environment=environment).communicate(timeout=300)[0] == "10.0 1\n"
+    assert run(EDITED, environment=environment).communicate(timeout=300)[0] == "10.0 0\n"
 
-    def started(kind, *steps):
-        return run(RACE, kind, *steps, environment=environment)
 
-    racing = [
-        started("float64", "a-read:b-read", "a-index:b-done", ""),
-        started("float32", "b-read:a-index", "", "b-done"),
-    ]
-    assert [item.communicate(timeout=300)[0] for item in racing] == ["28.0\n", "28.0\n"]
-    after = [started(kind, "", "", "") for kind in ("float64", "float32")]
-    assert [item.communicate(timeout=300)[0] for item in after] == ["28.0\n", "28.0\n"]
+def test_kernels_of_another_processor_are_reported(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    versions, _ = kernel_cache._made_for()
+    for name, text in (("0", f"{versions}\nnehalem x86_64 "), ("1", "other versions\nother x86_64 ")):
+        (tmp_path / "rarestream" / f"kernels-{name * 16}").mkdir(parents=True)
+        (tmp_path / "rarestream" / f"kernels-{name * 16}" / "made-for").write_text(text)
+    directory = kernel_cache.cache_directory.__wrapped__()
+    assert directory.parent == tmp_path / "rarestream"
+    assert "compiled for another processor (nehalem); compiling them again" in caplog.text
+    caplog.clear()
+    assert kernel_cache.cache_directory.__wrapped__() == directory
+    assert not caplog.records
 
 
 TURNS = """
 import os
-import shutil
 import signal
 import sys
 import time
 from pathlib import Path
 import numpy as np
 from numba.core import event
-from learners.numerics import jit
+from learners.numerics import kernel_cache
 from shared import inner, outer
 
 class Standing(event.Listener):
@@ -190,7 +160,7 @@ class Standing(event.Listener):
 
 if "stand" in sys.argv:  # still, as it compiles
     event.register("numba:compile", Standing())
-jit._WAIT = float(sys.argv[1])
+kernel_cache._WAIT = float(sys.argv[1])
 Path(sys.argv[2]).touch()
 while len(list(Path().glob("ready-*"))) < 3:
     time.sleep(0.001)
