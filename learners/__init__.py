@@ -27,7 +27,7 @@ from learners.decision import Decision
 from learners.deduplication import MAX_SOURCE_NAME, Sources
 from learners.explain import MAX_FEATURES, ScoreExplanation, explain_scores
 from learners.inputs import MAX_TIME, MAX_WEIGHT
-from learners.kernel_warmup import warm, warm_metrics
+from learners.kernel_warmup import REHEARSALS, warm, warm_metrics
 from learners.learner import Learner, check_state
 from learners.metrics import MAX_NOTE, MAX_WRITER, text_fault
 from learners.model import FitJob
@@ -65,6 +65,7 @@ __all__ = [
     "MAX_TIME",
     "MAX_WEIGHT",
     "MAX_WRITER",
+    "REHEARSALS",
     "BatchOutcome",
     "ComparedBatch",
     "Config",

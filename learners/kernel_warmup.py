@@ -16,10 +16,10 @@ from learners.decision import Predictions, decision_of
 from learners.explain import explain_scores
 from learners.learner import Learner
 from learners.metrics import BinaryMetrics, RankMetrics
-from learners.numerics import hashes_of
+from learners.numerics import Rehearsal, hashes_of
 from learners.records import ServedBatch
 
-__all__ = ["warm", "warm_metrics"]
+__all__ = ["REHEARSALS", "rehearse", "warm", "warm_metrics"]
 
 _FEATURES: list[dict[str, Any]] = [
     {"kind": "dense", "dim": 2},
@@ -42,6 +42,11 @@ _OBJECTIVES: list[dict[str, Any]] = [
     {"objective": "budget", "alerts": 1},
 ]
 _CALIBRATIONS = ("platt", "none", "histogram", "isotonic")
+REHEARSALS = tuple(
+    Rehearsal(__name__, "rehearse", (algorithm, kind))
+    for algorithm in ("auto", "cbr-diag", "loam-ada", "fofo")
+    for kind in ("dense", "named")
+)  # what most learners need, the default algorithm first
 _SINGLE_PRECISION = ("dense", "sparse")  # features that need all kernels that depend on the precision
 
 
@@ -64,6 +69,12 @@ def warm(baselines: bool = False) -> Iterator[str]:
                 if features["kind"] in _SINGLE_PRECISION and number < len(_EMBEDDINGS):
                     _exercise(Learner(Config.of({**config, "precision": "float32"})), _EVENTS[features["kind"]])
         yield name
+
+
+def rehearse(name: str, kind: str) -> None:
+    """Run a learner with an algorithm's defaults through every kind of record."""
+    features = next(features for features in _FEATURES if features["kind"] == kind)
+    _exercise(Learner(Config.of({"algorithm": name, "features": features})), _EVENTS[kind])
 
 
 def _configuration(name: str, algorithm: Algorithm, features: dict[str, Any], number: int) -> dict[str, Any]:

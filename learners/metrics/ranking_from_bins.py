@@ -159,6 +159,8 @@ def sweep(bins, N, P, max_fpr, k, out, squares):  # type: ignore[no-untyped-def]
     for i in range(bins.shape[1] - 1, -1, -1):
         n, p = bins[0, i], bins[1, i]
         below -= n
-        squares[0] += n * ((above + 0.5 * p) / all_positives - auc) ** 2
-        squares[1] += p * ((below + 0.5 * n) / all_negatives - auc) ** 2
+        share = (above + 0.5 * p) / all_positives - auc
+        squares[0] += n * (share * share)
+        share = (below + 0.5 * n) / all_negatives - auc
+        squares[1] += p * (share * share)
         above += p

@@ -1,6 +1,7 @@
 """Arrays, kernels and the numbers below every algorithm.
 
-Start with `jit`, which compiles and caches kernels, and `arrays`, the types of arrays and the functions on them.
+Start with `jit`, which compiles kernels: `kernel_cache` and `kernel_reach` keep them, `plain_kernels` and
+`background_compiler` serve calls until they are compiled. Then `arrays`, the types of arrays and the functions on them.
 `simd` has vectors of eight numbers, `packed_symmetric` symmetric matrices, `order_statistics` sorted multisets,
 `hash_table` ids beside a ring, `column_index` columns, `hashing` strings, `log_bins` bins by exponent,
 `float32` storage in single precision, `array_checks` the checks of restored arrays.
@@ -26,6 +27,14 @@ from learners.numerics.arrays import (
     normal_quantile,
     sigmoid,
 )
+from learners.numerics.background_compiler import (
+    KernelCounts,
+    Rehearsal,
+    compile_in_background,
+    kernel_counts,
+    wait_for_kernels,
+    waiting_kernels,
+)
 from learners.numerics.column_index import find_place, insert_all, sort_pairs, sum_pairs
 from learners.numerics.float32 import Precision, initial, nearest, number, stored
 from learners.numerics.hash_table import hashes_of
@@ -42,15 +51,18 @@ __all__ = [
     "Cube",
     "Floats",
     "Issues",
+    "KernelCounts",
     "Matrix",
     "MultisetArrays",
     "Precision",
+    "Rehearsal",
     "Rows",
     "Sparse",
     "Vector",
     "Words",
     "bare_kernel",
     "cache_directory",
+    "compile_in_background",
     "counters",
     "dot",
     "exp",
@@ -64,6 +76,7 @@ __all__ = [
     "inlined",
     "insert_all",
     "kernel",
+    "kernel_counts",
     "length",
     "log",
     "log_bins",
@@ -81,4 +94,6 @@ __all__ = [
     "sort_pairs",
     "stored",
     "sum_pairs",
+    "wait_for_kernels",
+    "waiting_kernels",
 ]

@@ -12,7 +12,9 @@ import numba
 from numba.core import types
 from numba.core.compiler_lock import global_compiler_lock
 
+from learners.numerics.background_compiler import needs_plain
 from learners.numerics.kernel_cache import KernelCache, cache_directory
+from learners.numerics.plain_kernels import plain
 
 __all__ = ["bare_kernel", "cache_directory", "inlined", "kernel"]
 
@@ -21,9 +23,10 @@ _njit: Any = numba.njit  # numba's types leave out the option that switches its 
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
     compiled: Any = _njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
-    if compiled is not function:  # NUMBA_DISABLE_JIT: kernels run as plain Python
-        _share(compiled, KernelCache(function))
-        _widen_literals(compiled)
+    if compiled is function:  # NUMBA_DISABLE_JIT
+        return plain(function)
+    _share(compiled, KernelCache(function))
+    _widen_literals(compiled)
     kernel: Callable[..., Any] = compiled
     return kernel
 
@@ -40,6 +43,19 @@ def _share(dispatcher: Any, cache: KernelCache) -> None:
                 cache.release()
 
     dispatcher.compile = compile_and_release
+    compile_for_args, types_of = dispatcher._compile_for_args, dispatcher.typeof_pyval
+    function = dispatcher.py_func
+    in_python = plain(function)
+
+    def compile_or_run(*arguments: Any) -> Any:
+        """Return what serves a call for which there is no machine code in this process yet."""
+        kinds = tuple(map(types_of, arguments))
+        dispatcher._types_active_call.clear()
+        if needs_plain(function, kinds, cache.path(kinds)):
+            return in_python
+        return compile_for_args(*arguments)
+
+    dispatcher._compile_for_args = compile_or_run
 
 
 def _widen_literals(dispatcher: Any) -> None:
@@ -80,7 +96,8 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     Cached functions are machine code, which cannot be inlined, so these are not cached themselves.
     """
     compiled: Any = _njit(nogil=True, error_model="numpy", _nrt=False, forceinline=True)(function)
-    if compiled is not function:
-        _widen_literals(compiled)
+    if compiled is function:
+        return plain(function)
+    _widen_literals(compiled)
     result: Callable[..., Any] = compiled
     return result

@@ -73,20 +73,33 @@ def _made_for() -> tuple[str, str]:
 @functools.cache
 def cache_directory() -> Path:
     """Return the directory of kernels for this processor and these versions."""
-    base, made_for = _base(), "\n".join(_made_for())
-    path = base / f"kernels-{hashlib.blake2b(made_for.encode(), digest_size=8).hexdigest()}"
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            pass
-        if not (path / _MADE_FOR).exists():
-            _report_other_processors(base)
-            (path / _MADE_FOR).write_text(made_for)
-        os.utime(path)
+        return _open(_base())
     except OSError:
-        private = tempfile.mkdtemp(prefix="rarestream-kernels-")
+        private = _make_private()
         atexit.register(shutil.rmtree, private, ignore_errors=True)
-        return Path(private)
+        return _open(Path(private, "rarestream"))
+
+
+def _make_private() -> str:
+    prefix = "rarestream-kernels-"
+    try:
+        return tempfile.mkdtemp(prefix=prefix)
+    except FileNotFoundError:  # no temporary directory can be written, as in a container that is read-only
+        return tempfile.mkdtemp(prefix=prefix, dir="/dev/shm")
+
+
+def _open(base: Path) -> Path:
+    """Make the directory below `base`. Raises `OSError` if it cannot be written."""
+    made_for = "\n".join(_made_for())
+    path = base / f"kernels-{hashlib.blake2b(made_for.encode(), digest_size=8).hexdigest()}"
+    path.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=path):
+        pass
+    if not (path / _MADE_FOR).exists():
+        _report_other_processors(base)
+        (path / _MADE_FOR).write_text(made_for)
+    os.utime(path)
     _remove_old(base, path)
     return path
 

@@ -1,7 +1,7 @@
 """Tell whether a kernel would compile to other machine code: a digest of all that the compiler may read.
 
 numba notices an edit of a kernel's file, but not of another file that the kernel calls, and would then run old machine
-code. So the cache names a file after what the kernel reaches, names by a walk over the objects themselves:
+code. So the cache names a file after what the kernel reaches, by a walk over the objects themselves:
 
 - the function: its bytecode, constants, defaults, the values that it closes over, and the options of its decorator
 - what its names mean: other kernels in the same way; numbers, strings, arrays and tuples by value, because they become
@@ -28,7 +28,7 @@ import numpy as np
 from numba.core import types
 from numba.core.dispatcher import Dispatcher
 
-__all__ = ["names_of", "reach", "reach_of_types"]
+__all__ = ["is_external", "names_of", "reach", "reach_of_types"]
 
 _EXTERNAL = frozenset({"numpy", "numba", "llvmlite", *sys.stdlib_module_names})
 _ATOMS = (type(None), type(...), bool, int, float, complex, str, bytes, np.generic, np.dtype)
@@ -123,11 +123,13 @@ def _value(value: Any, names: list[str], further: list[Part]) -> str:
     if isinstance(value, types.Type):
         return _type(value, further)
     if isinstance(value, ModuleType):
-        if _external(value.__name__):
+        if is_external(value.__name__):
             return value.__name__
-        members = [name for name in names if hasattr(value, name)]
+        members = {name: getattr(value, name) for name in names if hasattr(value, name)}
         return f"{value.__name__}: " + "; ".join(
-            f"{name} = {_value(getattr(value, name), names, further)}" for name in members
+            # without its own name: a module may be an attribute of itself
+            f"{name} = {_value(member, [other for other in names if other != name], further)}"
+            for name, member in members.items()
         )
     return _definition(value, further)
 
@@ -140,7 +142,7 @@ def _definition(value: Any, further: list[Part]) -> str:
             return f"ufunc {value.__name__}"
         raise TypeError(f"the cache cannot tell whether {value!r} changes; use numbers, strings, arrays or tuples")
     fields = getattr(value, "_fields", None)
-    if module is not None and fields is None and not _external(module):
+    if module is not None and fields is None and not is_external(module):
         further.append(module)
     return f"{module}.{name} {fields}"
 
@@ -168,7 +170,8 @@ def _module(name: str, further: list[Part]) -> str:
 
 
 def _imports(tree: ast.Module, module: ModuleType) -> Iterator[str]:
-    """Return the modules of ours that a module imports."""
+    """Return the modules that a module imports from its own package or this one; others have versions."""
+    ours = {_root(module.__name__), _root(_COMPILER)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -179,8 +182,13 @@ def _imports(tree: ast.Module, module: ModuleType) -> Iterator[str]:
             names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
         else:
             continue
-        yield from (name for name in names if name in sys.modules and not _external(name))
+        yield from (name for name in names if name in sys.modules and _root(name) in ours)
 
 
-def _external(module: str) -> bool:
-    return module.partition(".")[0] in _EXTERNAL
+def is_external(module: str) -> bool:
+    """Return whether a module belongs to NumPy, numba or the standard library."""
+    return _root(module) in _EXTERNAL
+
+
+def _root(module: str) -> str:
+    return module.partition(".")[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from learners.numerics import kernel_counts
 from service.engine import Engine
 from service.text import counted
 
@@ -52,4 +53,5 @@ def health_of(engine: Engine) -> dict[str, Any]:
         "learners": engine.learners,
         "unavailable": unavailable,
         "stale_seconds": node.stale_seconds,
+        "kernels": kernel_counts()._asdict(),
     }

@@ -244,7 +244,7 @@ def warm(
     """Compile the kernels into the cache, so that no request waits for the compiler."""
     with reporting():
         from learners import warm as run
-        from learners.numerics import cache_directory
+        from learners.numerics import cache_directory, kernel_counts
         from service.wire.kernels import load_kernels
 
         began, names = time.monotonic(), []
@@ -254,9 +254,11 @@ def warm(
         load_kernels(1)
         seconds = round(time.monotonic() - began, 3)
         if as_json:
-            print_json({"kernels": names, "cache": str(cache_directory()), "seconds": seconds})
+            document = {"kernels": names, **kernel_counts()._asdict(), "cache": str(cache_directory())}
+            print_json({**document, "seconds": seconds})
         else:
-            print(f"the kernels are in {cache_directory()}")
+            compiled, kernels = kernel_counts()
+            print(f"kernels: {compiled} of {kernels} are compiled, in {cache_directory()}")
 
 
 _CALLING: list[tuple[str, Callable[..., None], str]] = [

@@ -47,10 +47,8 @@ __all__ = [
 
 _COMPLETION_SECONDS = 1.0  # time-out of completions in the shell
 _PANEL = "Service"
-_COMPILING = (
-    "waiting for the service: the first use of an algorithm on a machine compiles its kernels, which may take a minute"
-)
-_SLOW = 3.0  # seconds without the first answer before `_COMPILING` is printed
+_WAITING = "waiting for the service, which has not answered for some seconds"
+_SLOW = 3.0  # seconds without the first answer before `_WAITING` is printed
 _REPEAT = 10.0  # seconds after which the same reason is printed again
 _WIDE = 1000  # width without a terminal: nothing is cut
 _SETTING_NAMES = {"url": "--url or RARESTREAM_URL: ", "key": "--key or RARESTREAM_KEY: "}
@@ -190,7 +188,7 @@ def connected(
     from service.cli.request_errors import RequestFailed, similar_learners
 
     say = notice or (console(stderr=True).print if sys.stderr.isatty() else None)
-    slow = None if say is None or not sys.stderr.isatty() else lambda: say(_COMPILING)
+    slow = None if say is None or not sys.stderr.isatty() else lambda: say(_WAITING)
     limited = None if notice is None else _limit_repeats(notice)
     with open_client(url, key, patience=patience, wait=wait, notice=limited, slow=slow) as client:
         try:

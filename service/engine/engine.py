@@ -47,12 +47,6 @@ __all__ = ["Engine"]
 
 logger = logging.getLogger("rarestream.engine")
 
-_SLOW = 3.0  # seconds after which the log says why a creation takes long
-_COMPILING = (
-    "the creation of %s takes a while: the first use of an algorithm on a machine compiles its kernels, which may take "
-    "a minute or two"
-)
-
 
 class Engine:
     """All learners of this node over one store."""
@@ -240,7 +234,7 @@ class Engine:
 
     @asynccontextmanager
     async def _creation(self, name: str) -> AsyncIterator[None]:
-        """Wait for the lock of creations, and list this creation meanwhile: it may compile kernels."""
+        """Wait for the lock of creations, and list this creation meanwhile."""
         under_way = (name, time.monotonic())
         self.creations.append(under_way)
         try:
@@ -309,11 +303,7 @@ class Engine:
         head = await self.node.call(self.node.store.create(log, token, data), len(data))
         if head.birth == token:
             self.node.notifier.announce(log, head.position)
-        slow = asyncio.get_running_loop().call_later(_SLOW, logger.info, _COMPILING, log.removeprefix(GROUP))
-        try:
-            created, _ = await self.registry.host(log, head.birth)
-        finally:
-            slow.cancel()
+        created, _ = await self.registry.host(log, head.birth)
         self.registry.add(created)
         if head.birth != token:
             created.log.follow()

@@ -21,6 +21,8 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 
 import uvicorn
 
+from learners import REHEARSALS
+from learners.numerics import compile_in_background
 from service.api import Application, create_app
 from service.auth import Handshake
 from service.engine import BACKGROUND
@@ -32,6 +34,7 @@ from service.server.listen import CannotServe, WrongSettings, announce, listen, 
 from service.server.ws_protocol import WebSocketProtocol
 from service.settings import Settings
 from service.telemetry import LineWriter, configure
+from service.wire.kernels import WIRE_REHEARSALS
 
 __all__ = ["Server", "freeze_heap", "leave_background", "serve"]
 
@@ -151,7 +154,8 @@ class Server(uvicorn.Server):
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until the shutdown. Raises `CannotServe` if the app does not start, `WrongUsage` for a wrong URL."""
         try:
-            super().run(sockets or [self._listener])
+            with compile_in_background((*WIRE_REHEARSALS, *REHEARSALS)):
+                super().run(sockets or [self._listener])
         finally:
             self._listener.close()
 

@@ -75,10 +75,12 @@ def _fit(state, data, indices, indptr, y, caps, tolerance, sweeps, rng):  # type
     w, theta, done = state
     n, levels = y.shape[0], theta.shape[0]
     squares = np.zeros(n)
+    total = 0.0
     for i in range(n):
         for e in range(indptr[i], indptr[i + 1]):
             squares[i] += data[e] * data[e]
-    rho = max(1.0, squares.mean())
+        total += squares[i]
+    rho = max(1.0, total / n)
     a = np.zeros((n, levels))
     order = np.arange(n)
     start = theta.copy()

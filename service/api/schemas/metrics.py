@@ -110,10 +110,7 @@ class LearnerFigures(Document):
     undefined: dict[str, str] = Field(description="JSON pointer of each null figure of the window -> why")
     ready: bool
     not_ready: str | None
-    busy: bool = Field(
-        description="events are being learnt, or it changes otherwise; the first events that a machine learns with an"
-        " algorithm wait for its kernels"
-    )
+    busy: bool = Field(description="events are being learnt, or it changes otherwise")
     stale_seconds: Seconds = Field(
         description="how long the store has not been reached, in steps: 0, 5, 10, 20 and so on"
     )
@@ -132,10 +129,7 @@ class LearnerFigureList(Document):
 
     learners: list[LearnerFigures]
     asleep: list[str] = Field(description="names of learners evicted to the store; this request does not load them")
-    creating: list[LearnerInCreation] = Field(
-        description="that are made one after another, in this order: the first of its kind on a machine waits for its"
-        " kernels, which are compiled once for the machine and version"
-    )
+    creating: list[LearnerInCreation] = Field(description="that are made one after another, in this order")
     unavailable: dict[str, str] = Field(description="learners that cannot be recovered, and why")
     cursor: str | None = Field(description="for the next page; null after the last")
     loaded: bool = Field(description="whether this node knows what the store holds; false while it starts")

@@ -49,6 +49,13 @@ class Catalogue(Document):
     parts: dict[str, Any]
 
 
+class Kernels(Document):
+    """Kernels that this process has needed: plain Python serves for those that are not compiled yet."""
+
+    compiled: int
+    all: int
+
+
 class Health(Document):
     """Whether the node can take updates."""
 
@@ -61,6 +68,7 @@ class Health(Document):
     learners: int
     unavailable: int = Field(description="learners and groups that cannot be recovered, or vanished from the store")
     stale_seconds: Seconds
+    kernels: Kernels
 
 
 class Version(Document):

@@ -68,7 +68,7 @@ _TIMEOUT = 600.0  # seconds for one response: this process is the server, and ma
 _REFRESH = 1.0  # seconds between refreshes of the metrics
 _STANDSTILL = 3.0  # seconds of failing calls before the reason is printed
 _SILENCE = 1.5  # seconds without a first response before `_COMPILING` is printed
-_COMPILING = "Compiling the learners' kernels, once per machine and version. This takes up to a minute."
+_COMPILING = "Kernels are being compiled, once per machine and version. Until then events are learnt more slowly."
 
 
 def demo(settings: Settings, *, rate: float | None, events: int, console: Console, as_json: bool = False) -> None:

@@ -7,6 +7,7 @@ it. So reading waits for nothing and never sees half a record.
 from __future__ import annotations
 
 import functools
+import logging
 import time
 from typing import Any
 
@@ -24,21 +25,32 @@ from learners import (
     join_outcomes,
 )
 from learners.algorithms import size
+from learners.numerics import wait_for_kernels, waiting_kernels
 from service.engine.batch_cost import BatchCost, work_units
 from service.engine.node_resources import Node
 from service.engine.records import check_record
 from service.engine.replica.mailbox import Mailbox
 from service.errors import Damaged, StoreUnavailable
+from service.names import called
+from service.text import counted
 
 __all__ = ["LearnerMachine"]
+
+logger = logging.getLogger("rarestream.engine")
 
 _INLINE_SECONDS = 1e-3  # work expected to be shorter than this stays on the event loop,
 _INLINE_NUMBERS = 2**17  # unless it has more feature values than this, whatever is expected
 _INLINE_SERVED = 2**10  # events of a record of served events; a thread applies larger ones
 _FROZEN = 2**16  # numbers of a view that take about as long to copy as a thread takes to start
 _PIECE_SECONDS = 0.05  # of a long record, after which other learners get the thread
+_PLAIN_PIECE = 16  # events of a piece while kernels run as plain Python, or may
+_COMPILE_SECONDS = 20.0  # about what the kernels of a learner take; longer work waits for them
 
 LearnerRecord = LabelledBatch | SettingsChange | FitResult | Rollback | ServedBatch | Note
+
+
+def _wait_briefly() -> bool:
+    return wait_for_kernels(_PIECE_SECONDS)
 
 
 class LearnerMachine:
@@ -88,8 +100,8 @@ class LearnerMachine:
             await self._freeze()
             await self._node.in_thread(lambda: self._apply_now(record))
             return None
-        short = work_units(record) <= _INLINE_NUMBERS and self._seconds(record) < _INLINE_SECONDS
-        if short and self._cost.loaded:
+        compiled = self._cost.loaded and not waiting_kernels()
+        if compiled and work_units(record) <= _INLINE_NUMBERS and self._seconds(record) < _INLINE_SECONDS:
             return self._apply_timed(record)
         await self._freeze()
         outcomes = []
@@ -98,11 +110,28 @@ class LearnerMachine:
             if self._mailbox.abandon.is_set():  # the state is between two positions and of no further use
                 raise self._abandoned()
             share = _PIECE_SECONDS / max(self._seconds(record), 1e-9)
-            stop = min(len(record), start + max(1, int(share * len(record))))
+            most = max(1, int(share * len(record)))
+            stop = min(len(record), start + (most if compiled else min(most, _PLAIN_PIECE)))
             piece = record.part(start, stop)
             outcomes.append(await self._node.in_learning_thread(functools.partial(self._apply_timed, piece)))
             start = stop
+            compiled = not waiting_kernels()
+            if not compiled and start < len(record):
+                await self._wait_for_kernels(record.part(start, len(record)))
         return join_outcomes(outcomes)
+
+    async def _wait_for_kernels(self, batch: LabelledBatch) -> None:
+        """Wait until kernels are compiled, if plain Python would take longer for a batch."""
+        if self._seconds(batch) < _COMPILE_SECONDS:
+            return
+        logger.info(
+            "%s waits for %s to be compiled before it learns %s",
+            called(self._name),
+            counted(waiting_kernels(), "kernel"),
+            counted(len(batch), "further event"),
+        )
+        while not (self._mailbox.abandon.is_set() or await self._node.in_thread(_wait_briefly)):
+            pass
 
     def _abandoned(self) -> StoreUnavailable:
         error = StoreUnavailable(f"{self._name} stops here; the events are in the log and will be learnt")

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.features import LARGEST
-from learners.numerics import Matrix, Vector, bare_kernel, inlined
+from learners.numerics import Matrix, Vector, bare_kernel, inlined, waiting_kernels
 from service.wire.kernels.decimals import decimals
 from service.wire.kernels.json_text import (
     BEGIN,
@@ -36,9 +36,10 @@ from service.wire.kernels.json_text import (
     text_end,
 )
 
-__all__ = ["MAX_ID", "RefusedEvents", "ScannedEvents", "scan"]
+__all__ = ["LARGE_BODY", "MAX_ID", "RefusedEvents", "ScannedEvents", "scan"]
 
 MAX_ID = 256  # characters
+LARGE_BODY = 2**15  # bytes from which on a scanner is not used before it is compiled
 
 _LABEL, _WEIGHT, _TIME, _ID, _X, _UNKNOWN = range(6)  # members of an event; the first three are further numbers
 _FURTHER = 3
@@ -256,10 +257,14 @@ def _scan(body, labelled, X, further, notes):  # type: ignore[no-untyped-def]
 def scan(body: bytes, dim: int, labelled: bool, most: int) -> ScannedEvents | None:
     """Return up to `most` events of `dim` numbers each as columns, to the bit as `float` reads them; None: unfit.
 
+    A large body is unfit, too, while kernels wait to be compiled.
+
     `labelled`: an event may have a label and a weight, and the body a source; otherwise neither. Values are finite,
     those of x at most 1e30 in magnitude, and ids are valid. Labels, weights, times and the source are not checked.
     Raises `RefusedEvents` if no learner of this width takes the body. O(bytes).
     """
+    if len(body) > LARGE_BODY and waiting_kernels():  # plain Python would take longer than another way
+        return None
     room = min(most, len(body) // (2 * dim + 8) + 1)  # {"x":[0,0]}, is the shortest event
     rows, further = np.empty((room, dim)), np.empty((room, _FURTHER))
     hard = _IDS_ROW + room

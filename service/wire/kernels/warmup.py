@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from learners.numerics import Rehearsal
 from service.wire.kernels.floats import FLOATS, narrowed, widened
 from service.wire.kernels.json_events import scan
 from service.wire.kernels.msgpack_heads import columnar_heads
 from service.wire.kernels.websocket import heads, payloads
 
-__all__ = ["load_kernels"]
+__all__ = ["WIRE_REHEARSALS", "load_kernels"]
+
+WIRE_REHEARSALS = (Rehearsal(__name__, "load_kernels", (1,)),)
 
 
 def load_kernels(dim: int | None) -> None:

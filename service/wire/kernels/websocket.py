@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.numerics import bare_kernel, inlined
+from learners.numerics import bare_kernel, inlined, waiting_kernels
+from service.wire.kernels.json_events import LARGE_BODY
 from service.wire.kernels.json_text import (
     BEGIN,
     CLOSE,
@@ -87,8 +88,10 @@ def payloads(data: bytes, at: int, largest: int) -> tuple[bytes, list[list[int]]
     """Return the payloads of the plain frames from `at` on, (first byte, start, stop) of each, and their end.
 
     None is larger than `largest`, and their number is bounded. There is none if the next frame is not plain or not
-    complete. O(bytes).
+    complete, or if there are many bytes while kernels wait to be compiled. O(bytes).
     """
+    if len(data) - at > LARGE_BODY and waiting_kernels():
+        return b"", [], at
     plain = np.empty(len(data) - at, dtype=np.uint8)
     spans = np.empty((_FRAMES, _SPAN), dtype=np.int64)
     n, end = _payloads(np.frombuffer(data, np.uint8), at, largest, plain, spans)

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from learners.numerics import cache_directory
+from learners.numerics import KernelCounts, cache_directory
 from rarestream import RequestRefused, RetryPause, ServiceUnreachable
 from service.cli import options_service
 from service.cli.commands import demo
@@ -166,10 +166,7 @@ def test_retries() -> None:
     with open_client("http://h", None, notice=note) as client:
         client._on_retry(RetryPause(1.234, ServiceUnreachable("cannot reach http://h"), 299.6))
     assert messages == ["cannot reach http://h; trying again in 1.2 s, for 300 s more (--retry-seconds)"]
-    assert options_service._COMPILING == (
-        "waiting for the service: the first use of an algorithm on a machine compiles its kernels, which may take a "
-        "minute"
-    )
+    assert options_service._WAITING == "waiting for the service, which has not answered for some seconds"
 
 
 def test_reasons_of_failed_connections() -> None:
@@ -267,7 +264,8 @@ def test_the_demo_streams_and_stops(complaints: Sequence[str], last: str, monkey
 def test_where_the_kernels_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("learners.warm", lambda **_: [])
     monkeypatch.setattr("service.wire.kernels.load_kernels", lambda _: None)
-    assert CliRunner().invoke(app, ["warm"]).stdout == f"the kernels are in {cache_directory()}\n"
+    monkeypatch.setattr("learners.numerics.kernel_counts", lambda: KernelCounts(120, 131))
+    assert CliRunner().invoke(app, ["warm"]).stdout == f"kernels: 120 of 131 are compiled, in {cache_directory()}\n"
 
 
 def test_exit_statuses_in_the_help() -> None:

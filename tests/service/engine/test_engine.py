@@ -14,6 +14,7 @@ from learners.config import Config
 from learners.learner import Learner
 from service.engine.engine import Engine
 from service.engine.records.codec import pack_snapshot
+from service.engine.replica.learner_machine import LearnerMachine
 from service.engine.replica.learner_replica import LearnerReplica
 from service.errors import (
     BehindLog,
@@ -417,6 +418,41 @@ async def test_a_long_record_does_not_block_other_learners(monkeypatch):
         assert slow.view.figures.counts.sum() == 0  # readers see whole records
         assert (await long).outcome.applied.all()
         assert await digest(slow) == library(DENSE, 3000)
+
+
+async def test_a_long_record_waits_for_its_kernels_and_says_so(monkeypatch, caplog):
+    machine = "service.engine.replica.learner_machine"
+    kernels = [2]  # that run as plain Python
+    sizes, before = [], []
+    apply = LearnerMachine._apply_timed
+
+    def apply_noted(self, batch):
+        sizes.append(len(batch))
+        return apply(self, batch)
+
+    def wait(_):
+        before.append(sum(sizes))
+        kernels[0] -= 1
+        return not kernels[0]
+
+    async with engine(MemoryStore()) as node:
+        replica, _ = await node.create("a", Config.of(DENSE))
+        await replica.label(batch_of(3))
+        monkeypatch.setattr(f"{machine}.waiting_kernels", lambda: kernels[0])
+        monkeypatch.setattr(f"{machine}.wait_for_kernels", wait)
+        monkeypatch.setattr(LearnerMachine, "_apply_timed", apply_noted)
+        await replica.label(batch_of(40, 3))  # would not take long as plain Python
+        assert max(sizes) <= 16
+        assert not before
+        monkeypatch.setattr(f"{machine}._COMPILE_SECONDS", 0.0)
+        sizes.clear()
+        with caplog.at_level("INFO"):
+            await replica.label(batch_of(500, 43))
+        assert sum(sizes) == 500
+        assert before == [sizes[0], sizes[0]]  # after one small piece
+        assert sizes[0] <= 16
+        assert await digest(replica) == library(DENSE, 543)
+    assert f"a waits for 2 kernels to be compiled before it learns {500 - sizes[0]} further events" in caplog.text
 
 
 async def test_a_snapshot_of_another_configuration_is_refused_before_logging(store):

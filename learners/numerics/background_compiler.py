@@ -1,0 +1,309 @@
+"""Compile kernels in another process while their plain Python runs.
+
+Within `compile_in_background`, a call of a kernel that is not in the cache runs its plain Python at once, which gives
+the same bits. It also queues the kernel for a process of the lowest priority, which compiles one after the other into
+the cache. A later call finds it there, and runs machine code from then on. The process starts when it has work, ends
+when it has none, and ends with its parent.
+
+Kernels are compiled in the order of their first calls. After them come those that rehearsals call: functions that the
+process runs as plain Python, only to see which kernels they would need.
+
+If the process ends by itself, for example because it was killed, another one continues. A kernel at which two of them
+ended stays plain Python, and the log says so.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from learners.numerics.kernel_cache import cache_directory
+
+__all__ = [
+    "KernelCounts",
+    "Rehearsal",
+    "compile_in_background",
+    "kernel_counts",
+    "needs_plain",
+    "wait_for_kernels",
+    "waiting_kernels",
+]
+
+logger = logging.getLogger("rarestream.kernels")
+
+_ATTEMPTS = 2  # processes that may end at one kernel
+_LOWEST_PRIORITY = 19
+_PROGRAM = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from learners.numerics.background_compiler import work
+work(int(sys.argv[2]))
+"""
+
+
+class Demand(NamedTuple):
+    """A kernel for these types of arguments."""
+
+    module: str
+    name: str
+    types: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+class Rehearsal(NamedTuple):
+    """A function that needs kernels, by its name, and its arguments."""
+
+    module: str
+    name: str
+    arguments: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+class KernelCounts(NamedTuple):
+    """Kernels that this process has called or rehearsed: how many are compiled, of how many."""
+
+    compiled: int
+    all: int
+
+
+class _Kernel:
+    """A kernel that was called or rehearsed."""
+
+    def __init__(self, compiled: bool = False) -> None:
+        self.compiled = compiled
+        self.demanded = False  # in the queue of those that were called
+        self.attempts = 0  # processes that ended while they compiled it
+
+
+_kernels: dict[Path, _Kernel] = {}
+
+
+class _Compiler:
+    """The queue of kernels, and the thread that hands them to the process."""
+
+    def __init__(self, rehearsals: Sequence[Rehearsal]) -> None:
+        self._changed = threading.Condition()
+        self._demands: deque[tuple[Demand, Path]] = deque()
+        self._rehearsed: deque[tuple[Demand, Path]] = deque()
+        self._rehearsals = deque(rehearsals)
+        self._ended = 0  # processes that ended during a rehearsal
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="kernels", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the process, even half-way through a kernel."""
+        with self._changed:
+            self._stopping = True
+            if self._process is not None:
+                self._process.kill()
+            self._changed.notify_all()
+        self._thread.join()
+
+    def needs_plain(self, demand: Demand, path: Path) -> bool:
+        """Return whether the machine code is missing, and ask for it."""
+        compiled = path.exists()
+        work = demand, path
+        with self._changed:
+            kernel = _kernels.setdefault(path, _Kernel())
+            kernel.compiled = compiled
+            if not (compiled or kernel.demanded) and kernel.attempts < _ATTEMPTS:
+                kernel.demanded = True
+                if work in self._rehearsed:
+                    self._rehearsed.remove(work)
+                self._demands.append(work)
+                self._changed.notify_all()
+        return not compiled
+
+    @property
+    def waiting(self) -> int:
+        """How many kernels that were called run as plain Python until they are compiled."""
+        return len(self._demands)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until none of these is left; return whether that is so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._demands, seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not (self._demands or self._rehearsed or self._rehearsals):
+                    self._end_process()
+                self._changed.wait_for(lambda: self._stopping or self._demands or self._rehearsed or self._rehearsals)
+                if self._stopping:
+                    self._end_process()
+                    return
+                queue = self._demands or self._rehearsed
+                work: tuple[Demand, Path] | Rehearsal = queue[0] if queue else self._rehearsals[0]
+            if isinstance(work, Rehearsal):
+                self._rehearse(work)
+            else:
+                self._compile(*work)
+
+    def _compile(self, demand: Demand, path: Path) -> None:
+        """Have one kernel compiled. It stays in its queue until then, so that others can wait for it."""
+        kernel = _kernels[path]
+        while not (path.exists() or self._stopping) and kernel.attempts < _ATTEMPTS and self._ask(demand) is None:
+            kernel.attempts += 1
+        with self._changed:
+            kernel.compiled, kernel.demanded = path.exists(), False
+            for queue in (self._demands, self._rehearsed):
+                if (demand, path) in queue:
+                    queue.remove((demand, path))
+            self._changed.notify_all()
+        if not (kernel.compiled or self._stopping):
+            logger.error("cannot compile the kernel %s; it runs as plain Python, which is slow", demand)
+
+    def _rehearse(self, rehearsal: Rehearsal) -> None:
+        demands: list[tuple[Demand, str]] | None = self._ask(rehearsal)
+        with self._changed:
+            self._ended = self._ended + 1 if demands is None else 0
+            if demands is None and self._ended < _ATTEMPTS:
+                return
+            self._rehearsals.popleft()
+            for demand, name in demands or ():
+                path = Path(name)
+                if path not in _kernels:
+                    _kernels[path] = _Kernel()
+                    self._rehearsed.append((demand, path))
+
+    def _ask(self, work: Demand | Rehearsal) -> Any:
+        """Return the reply of the process to a piece of work; None if it ended."""
+        try:
+            if self._connection is None:
+                self._start_process()
+            assert self._connection is not None
+            self._connection.send(work)
+            return self._connection.recv()
+        except (EOFError, OSError):
+            status = self._end_process()
+            if not self._stopping:
+                logger.warning(
+                    "the process that compiles kernels ended (status %s) at %s; starting another", status, work
+                )
+            return None
+
+    def _start_process(self) -> None:
+        parent, child = Pipe()
+        with child, self._changed:
+            if self._stopping:
+                raise EOFError
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, json.dumps(sys.path), str(child.fileno())],
+                pass_fds=[child.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "NUMBA_CACHE_DIR": str(cache_directory().parents[1])},
+            )
+        self._connection = parent
+
+    def _end_process(self) -> int | None:
+        """End the process and return its exit status; None if there is none."""
+        if self._process is None or self._connection is None:
+            return None
+        self._connection.close()  # which it takes as the end
+        status = self._process.wait()
+        self._process = self._connection = None
+        return status
+
+
+_compiler: _Compiler | None = None
+_collected: list[tuple[Demand, str]] | None = None  # kernels that a rehearsal needs
+
+
+@contextmanager
+def compile_in_background(rehearsals: Sequence[Rehearsal] = ()) -> Iterator[None]:
+    """Let this process run kernels as plain Python until another process has compiled them."""
+    global _compiler
+    outer, _compiler = _compiler, _Compiler(rehearsals)
+    try:
+        yield
+    finally:
+        compiler, _compiler = _compiler, outer
+        compiler.stop()
+
+
+def kernel_counts() -> KernelCounts:
+    """Return how many kernels are compiled, of those that this process has called or rehearsed."""
+    kernels = list(_kernels.values())
+    return KernelCounts(sum(kernel.compiled for kernel in kernels), len(kernels))
+
+
+def waiting_kernels() -> int:
+    """Return how many kernels that were called run as plain Python until they are compiled."""
+    return 0 if _compiler is None else _compiler.waiting
+
+
+def wait_for_kernels(seconds: float) -> bool:
+    """Wait until no kernel that was called runs as plain Python any more; return whether that is so."""
+    return _compiler is None or _compiler.wait(seconds)
+
+
+def needs_plain(function: Callable[..., Any], types: tuple[Any, ...], path: Path) -> bool:
+    """Return whether a call has to run as plain Python. If so, the kernel is compiled as soon as possible."""
+    demand = Demand(function.__module__, function.__qualname__, types)
+    if _collected is not None:
+        if path.exists():
+            return False
+        if (demand, str(path)) not in _collected:
+            _collected.append((demand, str(path)))
+        return True
+    named = demand.module != "__main__" and "<locals>" not in demand.name  # so another process finds it
+    if _compiler is None or not named:
+        _kernels[path] = _Kernel(compiled=True)  # in a moment, by this process
+        return False
+    return _compiler.needs_plain(demand, path)
+
+
+def work(descriptor: int) -> None:
+    """Compile and rehearse what the parent process asks for, until it closes the connection."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    os.nice(_LOWEST_PRIORITY)
+    with Connection(descriptor) as connection, (cache_directory() / "background").open("w") as turns:
+        while True:
+            try:
+                task = connection.recv()
+                fcntl.flock(turns, fcntl.LOCK_EX)  # of several processes that compile into this cache, one does
+                connection.send(_carry_out(task))
+                fcntl.flock(turns, fcntl.LOCK_UN)
+            except (EOFError, ConnectionError):  # the parent ended
+                return
+
+
+def _carry_out(task: Demand | Rehearsal) -> Any:
+    global _collected
+    function = importlib.import_module(task.module)
+    for name in task.name.split("."):
+        function = getattr(function, name)
+    actual: Any = function
+    if isinstance(task, Demand):
+        began = time.thread_time()
+        actual.compile(task.types)
+        return time.thread_time() - began
+    _collected = []
+    try:
+        actual(*task.arguments)
+        return _collected
+    finally:
+        _collected = None
