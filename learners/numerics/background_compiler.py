@@ -8,7 +8,7 @@ when it has none, and ends with its parent.
 Kernels are compiled in the order of their first calls. After them come those that rehearsals call: functions that the
 process runs as plain Python, only to see which kernels they would need.
 
-If the process ends by itself, for example because it was killed, another one continues. A kernel at which two of them
+If the process ends by itself, for example because it was killed, another one continues. A kernel at which three of them
 ended stays plain Python, and the log says so.
 """
 
@@ -23,7 +23,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -46,7 +45,7 @@ __all__ = [
 
 logger = logging.getLogger("rarestream.kernels")
 
-_ATTEMPTS = 2  # processes that may end at one kernel
+_ATTEMPTS = 3  # processes that may end at one kernel
 _LOWEST_PRIORITY = 19
 _PROGRAM = """
 import json, sys
@@ -91,6 +90,7 @@ class _Kernel:
     def __init__(self, compiled: bool = False) -> None:
         self.compiled = compiled
         self.demanded = False  # in the queue of those that were called
+        self.unshared = False  # another process has compiled it, but cannot save what this one needs
         self.attempts = 0  # processes that ended while they compiled it
 
 
@@ -109,6 +109,7 @@ class _Compiler:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._stopping = False
+        self._alone = False  # no process can be started
         self._thread = threading.Thread(target=self._run, name="kernels", daemon=True)
         self._thread.start()
 
@@ -123,10 +124,10 @@ class _Compiler:
 
     def needs_plain(self, demand: Demand, path: Path) -> bool:
         """Return whether the machine code is missing, and ask for it."""
-        compiled = path.exists()
         work = demand, path
         with self._changed:
             kernel = _kernels.setdefault(path, _Kernel())
+            compiled = self._alone or kernel.unshared or path.exists()  # or in a moment, by this process
             kernel.compiled = compiled
             if not (compiled or kernel.demanded) and kernel.attempts < _ATTEMPTS:
                 kernel.demanded = True
@@ -147,34 +148,47 @@ class _Compiler:
             return self._changed.wait_for(lambda: not self._demands, seconds)
 
     def _run(self) -> None:
-        while True:
+        try:
+            while (work := self._next()) is not None:
+                if isinstance(work, Rehearsal):
+                    self._rehearse(work)
+                else:
+                    self._compile(*work)
+        except OSError as error:
+            logger.error("cannot start a process that compiles kernels (%s); this one will, at first calls", error)
             with self._changed:
-                if not (self._demands or self._rehearsed or self._rehearsals):
-                    self._end_process()
-                self._changed.wait_for(lambda: self._stopping or self._demands or self._rehearsed or self._rehearsals)
-                if self._stopping:
-                    self._end_process()
-                    return
-                queue = self._demands or self._rehearsed
-                work: tuple[Demand, Path] | Rehearsal = queue[0] if queue else self._rehearsals[0]
-            if isinstance(work, Rehearsal):
-                self._rehearse(work)
-            else:
-                self._compile(*work)
+                self._alone = True
+                self._demands.clear()
+                self._changed.notify_all()
+        self._end_process()
+
+    def _next(self) -> tuple[Demand, Path] | Rehearsal | None:
+        """Wait for work; it stays in its queue until it is done. Return None at the end."""
+        with self._changed:
+            if not (self._demands or self._rehearsed or self._rehearsals):
+                self._end_process()
+            self._changed.wait_for(lambda: self._stopping or self._demands or self._rehearsed or self._rehearsals)
+            if self._stopping:
+                return None
+            queue = self._demands or self._rehearsed
+            return queue[0] if queue else self._rehearsals[0]
 
     def _compile(self, demand: Demand, path: Path) -> None:
-        """Have one kernel compiled. It stays in its queue until then, so that others can wait for it."""
+        """Have one kernel compiled."""
         kernel = _kernels[path]
-        while not (path.exists() or self._stopping) and kernel.attempts < _ATTEMPTS and self._ask(demand) is None:
+        while not (path.exists() or kernel.unshared or self._stopping) and kernel.attempts < _ATTEMPTS:
             kernel.attempts += 1
+            kernel.unshared = bool(self._ask(demand)) and not path.exists()
         with self._changed:
             kernel.compiled, kernel.demanded = path.exists(), False
             for queue in (self._demands, self._rehearsed):
                 if (demand, path) in queue:
                     queue.remove((demand, path))
             self._changed.notify_all()
-        if not (kernel.compiled or self._stopping):
-            logger.error("cannot compile the kernel %s; it runs as plain Python, which is slow", demand)
+        if kernel.unshared:
+            logger.warning("the kernel %s cannot be shared: the disk is full, or another version is installed", demand)
+        elif not (kernel.compiled or self._stopping):
+            logger.error("cannot compile the kernel %s; it runs as plain Python, slowly, until the next start", demand)
 
     def _rehearse(self, rehearsal: Rehearsal) -> None:
         demands: list[tuple[Demand, str]] | None = self._ask(rehearsal)
@@ -190,18 +204,18 @@ class _Compiler:
                     self._rehearsed.append((demand, path))
 
     def _ask(self, work: Demand | Rehearsal) -> Any:
-        """Return the reply of the process to a piece of work; None if it ended."""
+        """Return the reply of the process to a piece of work; None if it ended. Raises `OSError` if none starts."""
         try:
             if self._connection is None:
                 self._start_process()
             assert self._connection is not None
             self._connection.send(work)
             return self._connection.recv()
-        except (EOFError, OSError):
+        except (EOFError, ConnectionError):
             status = self._end_process()
             if not self._stopping:
                 logger.warning(
-                    "the process that compiles kernels ended (status %s) at %s; starting another", status, work
+                    "the process that compiles kernels ended at %s (exit status %s); starting another", work, status
                 )
             return None
 
@@ -298,9 +312,8 @@ def _carry_out(task: Demand | Rehearsal) -> Any:
         function = getattr(function, name)
     actual: Any = function
     if isinstance(task, Demand):
-        began = time.thread_time()
         actual.compile(task.types)
-        return time.thread_time() - began
+        return True
     _collected = []
     try:
         actual(*task.arguments)

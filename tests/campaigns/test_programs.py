@@ -36,6 +36,7 @@ LINES = {
     "python -m benchmarks.late_labels --datasets DIR": ("--days 12", "within the budget of 100"),
     "python -m benchmarks.remembering": ("--events 3000", "bytes per event"),
     "python -m benchmarks.figures": ("--quick", "us .* ms"),
+    "python -m benchmarks.cold": ("--quick --algorithm fofo", "fofo"),
     "python -m benchmarks.event_pages": ("--events 3000 --repeats 2", "newest 50: .* ms"),
     "python -m benchmarks.fields": ("--quick", "cbr-diag: .* us without"),
     "python -m benchmarks.service": ("--quick --rounds 1 --case predict", "1 rounds of"),

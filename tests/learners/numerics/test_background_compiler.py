@@ -121,7 +121,7 @@ def test_another_process_continues_after_a_kill(kernels, caplog):
         assert wait_for_kernels(PATIENCE)
         assert kernels.doubled(2.0) == 4.0
         assert kernels.doubled.signatures
-    assert f"ended (status {-signal.SIGKILL}) at fresh_kernels.doubled" in caplog.text
+    assert f"ended at fresh_kernels.doubled (exit status {-signal.SIGKILL})" in caplog.text
 
 
 def test_a_kernel_that_does_not_compile_stays_plain(kernels, caplog, capfd):
@@ -134,11 +134,22 @@ def test_a_kernel_that_does_not_compile_stays_plain(kernels, caplog, capfd):
         assert kernels.doubled(1.0) == 2.0
         assert wait_for_kernels(PATIENCE)
         assert kernel_counts() == (1, 2)
-    assert caplog.text.count("cannot compile the kernel fresh_kernels.untypable; it runs as plain Python") == 1
+    assert caplog.text.count("cannot compile the kernel fresh_kernels.untypable; it runs as plain Python, slowly") == 1
     assert "no_such_attribute" in capfd.readouterr().err
 
 
-def test_a_system_that_starts_no_process_keeps_plain_python(kernels, monkeypatch, caplog):
+def test_a_process_compiles_itself_if_another_version_is_on_disk(kernels, caplog):
+    path = Path(kernels.__file__)
+    with compile_in_background():
+        path.write_text(path.read_text().replace("2.0 * x", "30.0 * x"))
+        assert kernels.doubled(2.0) == 4.0
+        assert wait_for_kernels(PATIENCE)
+        assert kernels.doubled(2.0) == 4.0
+        assert len(kernels.doubled.stats.cache_misses) == 1
+    assert "fresh_kernels.doubled cannot be shared: the disk is full, or another version is installed" in caplog.text
+
+
+def test_a_process_compiles_itself_if_it_cannot_start_another(kernels, monkeypatch, caplog):
     def fail(*_, **__):
         raise BlockingIOError("too many processes")
 
@@ -147,7 +158,8 @@ def test_a_system_that_starts_no_process_keeps_plain_python(kernels, monkeypatch
         assert kernels.doubled(2.0) == 4.0
         assert wait_for_kernels(PATIENCE)
         assert kernels.doubled(2.0) == 4.0
-    assert "cannot compile the kernel fresh_kernels.doubled" in caplog.text
+        assert len(kernels.doubled.stats.cache_misses) == 1
+    assert "(too many processes); this one will, at first calls" in caplog.text
 
 
 def test_processes_share_what_one_compiles(kernels):
