@@ -38,7 +38,7 @@ from rarestream import Client
 __all__ = ["BARS", "KernelCost", "first_requests", "kernel_costs", "main"]
 
 BARS = {"ready": 2.0, "create": 1.0, "update": 1.0, "predict": 1.0, "explain": 1.0, "metrics": 1.0}  # seconds
-LATER_BARS = {"compiled": 60.0, "others' p99": 0.05}
+LATER_BARS = {"compiled": 60.0, "p99": 0.05}  # of the learners' kernels; of predictions by another learner meanwhile
 ALGORITHMS = ("auto", "cbr-diag", "loam-ada", "fofo", "gbdt")
 KINDS = ("dense", "named")
 _COLUMNS = 20
@@ -105,11 +105,11 @@ def first_requests(algorithm: str, kind: str, *, until_compiled: bool = True) ->
 
 
 def _observe(url: str, learner: Any, other: Any, events: list[Any]) -> dict[str, float]:
-    """Send small updates to one learner and predictions to another until all kernels are compiled."""
+    """Send small updates to one learner and predictions to another until the kernels that they need are compiled."""
     began = time.perf_counter()
     waits = []
-    kernels = {"compiled": -1, "all": 0}
-    while kernels["compiled"] != kernels["all"] and time.perf_counter() - began < _PATIENCE:
+    kernels = {"waiting": 1}
+    while kernels["waiting"] and time.perf_counter() - began < _PATIENCE:
         learner.update(events, [0, 1, 0, 1])
         start = time.perf_counter()
         other.predict(events[:1])
@@ -117,7 +117,7 @@ def _observe(url: str, learner: Any, other: Any, events: list[Any]) -> dict[str,
         time.sleep(_PAUSE)
         kernels = httpx.get(f"{url}/v1/health/live").json()["kernels"]
     waits.append(waits[-1])  # two, at least
-    return {"compiled": time.perf_counter() - began, "others' p99": statistics.quantiles(waits, n=100)[-1]}
+    return {"compiled": time.perf_counter() - began, "p99": statistics.quantiles(waits, n=100)[-1]}
 
 
 def kernel_costs(algorithms: Sequence[str], kinds: Sequence[str] = KINDS) -> list[KernelCost]:

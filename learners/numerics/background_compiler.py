@@ -78,9 +78,10 @@ class Rehearsal(NamedTuple):
 
 
 class KernelCounts(NamedTuple):
-    """Kernels that this process has called or rehearsed: how many are compiled, of how many."""
+    """Kernels that this process has called or rehearsed."""
 
     compiled: int
+    waiting: int  # that were called, and run as plain Python until they are compiled
     all: int
 
 
@@ -259,9 +260,9 @@ def compile_in_background(rehearsals: Sequence[Rehearsal] = ()) -> Iterator[None
 
 
 def kernel_counts() -> KernelCounts:
-    """Return how many kernels are compiled, of those that this process has called or rehearsed."""
+    """Count the kernels that this process has called or rehearsed."""
     kernels = list(_kernels.values())
-    return KernelCounts(sum(kernel.compiled for kernel in kernels), len(kernels))
+    return KernelCounts(sum(kernel.compiled for kernel in kernels), waiting_kernels(), len(kernels))
 
 
 def waiting_kernels() -> int:

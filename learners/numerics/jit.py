@@ -1,6 +1,7 @@
-"""Compile every kernel with one decorator and one cache.
+"""Compile every kernel with one decorator and one cache, and run it as plain Python until then if others compile.
 
-`kernel_cache` keeps machine code on disk, in files that `kernel_reach` names.
+`kernel_cache` keeps machine code on disk, in files that `kernel_reach` names. numba's dispatcher runs what it has
+loaded, and asks here what serves another call: `background_compiler` says whether that is `plain_kernels`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def _compiled(function: Callable[..., Any], **options: bool) -> Callable[..., An
     compiled: Any = _njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     if compiled is function:  # NUMBA_DISABLE_JIT
         return plain(function)
-    _share(compiled, KernelCache(function))
+    cache = KernelCache(function)
+    _share(compiled, cache)
+    _run_meanwhile(compiled, cache)
     _widen_literals(compiled)
     kernel: Callable[..., Any] = compiled
     return kernel
@@ -43,17 +46,18 @@ def _share(dispatcher: Any, cache: KernelCache) -> None:
                 cache.release()
 
     dispatcher.compile = compile_and_release
-    compile_for_args, types_of = dispatcher._compile_for_args, dispatcher.typeof_pyval
-    function = dispatcher.py_func
+
+
+def _run_meanwhile(dispatcher: Any, cache: KernelCache) -> None:
+    """Run calls as plain Python while another process compiles what they need."""
+    function, compile_for_args, type_of = dispatcher.py_func, dispatcher._compile_for_args, dispatcher.typeof_pyval
     in_python = plain(function)
 
     def compile_or_run(*arguments: Any) -> Any:
-        """Return what serves a call for which there is no machine code in this process yet."""
-        kinds = tuple(map(types_of, arguments))
-        dispatcher._types_active_call.clear()
-        if needs_plain(function, kinds, cache.path(kinds)):
-            return in_python
-        return compile_for_args(*arguments)
+        """Return what runs a call for which nothing is loaded."""
+        kinds = tuple(map(type_of, arguments))
+        dispatcher._types_active_call.clear()  # as numba does after its own look at the types
+        return in_python if needs_plain(function, kinds, cache.path(kinds)) else compile_for_args(*arguments)
 
     dispatcher._compile_for_args = compile_or_run
 

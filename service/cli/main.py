@@ -253,12 +253,12 @@ def warm(
             print(f"compiled {name}", flush=True, file=sys.stderr if as_json else sys.stdout)
         load_kernels(1)
         seconds = round(time.monotonic() - began, 3)
+        counts, cache = kernel_counts(), str(cache_directory())
         if as_json:
-            document = {"kernels": names, **kernel_counts()._asdict(), "cache": str(cache_directory())}
-            print_json({**document, "seconds": seconds})
+            numbers = {"compiled": counts.compiled, "all": counts.all}
+            print_json({"kernels": names, **numbers, "cache": cache, "seconds": seconds})
         else:
-            compiled, kernels = kernel_counts()
-            print(f"kernels: {compiled} of {kernels} are compiled, in {cache_directory()}")
+            print(f"kernels: {counts.compiled} of {counts.all} are compiled, in {cache}")
 
 
 _CALLING: list[tuple[str, Callable[..., None], str]] = [

@@ -50,9 +50,10 @@ class Catalogue(Document):
 
 
 class Kernels(Document):
-    """Kernels that this process has needed: plain Python serves for those that are not compiled yet."""
+    """Kernels that this process needs: plain Python serves for those that are not compiled yet."""
 
     compiled: int
+    waiting: int = Field(description="that requests have needed, and that are not compiled yet")
     all: int
 
 
