@@ -31,7 +31,7 @@ from learners import (
     scatter_rows,
     select_rows,
 )
-from learners.numerics import Rows, Sparse, Vector, hashes_of
+from learners.numerics import Rows, Sparse, Vector, hashes_of, waiting_kernels
 from learners.segments import SegmentColumns, join_segment_columns
 from service import clock
 from service.engine.records import check_record, pack_features, pack_record, pack_served, unpack_served
@@ -48,6 +48,7 @@ __all__ = ["ScoredEvents", "ServedEvents", "join_step"]
 logger = logging.getLogger("rarestream.serving")
 
 _INLINE_WORK = 2**23  # multiplications of a request, some milliseconds; a thread scores larger ones
+_PLAIN_WORK = 2**13  # the same while kernels run as plain Python
 _SERVED = 10_000  # events per record: a store handles all of them in one step
 _LARGE = 2**10  # events of a request; a thread packs larger ones
 _LARGE_KEPT = 2**14  # numbers of a request whose features are kept; a thread packs larger ones
@@ -79,6 +80,12 @@ def join_step(config: Config) -> int:
     return max(1, min(_JOINED, _JOINED_BYTES // (8 * (1 if features.sparse else features.columns))))
 
 
+def _is_long(view: LearnerView, events: Events) -> bool:
+    """Tell whether a thread should score the events, to keep the event loop free."""
+    work = view.scorer.work(events.rows)
+    return work > _INLINE_WORK or (work > _PLAIN_WORK and waiting_kernels() > 0)
+
+
 class ServedEvents:
     """The served events of one learner."""
 
@@ -104,7 +111,7 @@ class ServedEvents:
         if self.named and self._remembers(events):
             return None
         view, position = at or (self._log.machine.view, self._log.position)
-        if view.scorer.work(events.rows) > _INLINE_WORK:
+        if _is_long(view, events):
             return None
         return ScoredEvents(view, view.scorer.score(events.rows, events.costs), position, 0)
 
@@ -118,7 +125,7 @@ class ServedEvents:
             return result
         log = self._log
         view, position = at or (log.machine.view, log.position)
-        if view.scorer.work(events.rows) > _INLINE_WORK:
+        if _is_long(view, events):
             view = replace(view, scorer=view.scorer.frozen())
             scores = await asyncio.to_thread(view.scorer.score, events.rows, events.costs)
         else:

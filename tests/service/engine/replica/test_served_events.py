@@ -16,6 +16,7 @@ from learners.config import Config
 from learners.learner import Learner
 from service.storage.memory import MemoryStore
 from service.storage.store_protocol import Store
+from service.wire import Events
 from tests.harness.nodes import T0, digest, posted, replayed, serving
 from tests.harness.websocket import Gated
 
@@ -350,6 +351,21 @@ async def test_large_requests_are_processed_in_threads(store: Store, monkeypatch
             result.add((await engine.get(name).log.digest())[1])
             assert await digest(http, name) == await replayed(store, name)
     assert len(result) == 1
+
+
+async def test_a_thread_scores_what_takes_long_as_plain_python(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = [0]
+    monkeypatch.setattr("service.engine.replica.label_join.waiting_kernels", lambda: waiting[0])
+    monkeypatch.setattr("service.engine.replica.label_join._PLAIN_WORK", 2**4)
+    async with serving(store) as (http, engine):
+        await http.put("/learners/a", json=SETUPS["dense"])
+        served, rows = engine.get("a").served_events, np.zeros((100, VECTOR["dim"]))
+        many, few = Events(rows, (None,) * 100), Events(rows[:1], (None,))
+        assert served.at_once(many) is not None
+        waiting[0] = 1
+        assert served.at_once(many) is None
+        assert served.at_once(few) is not None
+        assert len((await served.predict(many)).scores.scores) == 100
 
 
 async def test_a_429_for_labels_in_several_records_means_nothing_was_applied(
