@@ -15,7 +15,8 @@ ended stays plain Python, and the log says so.
 from __future__ import annotations
 
 import fcntl
-import importlib
+import hashlib
+import importlib.util
 import json
 import logging
 import os
@@ -25,7 +26,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -98,6 +99,43 @@ class _Kernel:
 _kernels: dict[Path, _Kernel] = {}
 
 
+class _RehearsalRecord:
+    """A file in the cache: what rehearsals of the present sources need, so that no process rehearses again."""
+
+    def __init__(self, rehearsals: Sequence[Rehearsal]) -> None:
+        self._rehearsals = rehearsals
+        self._paths: set[Path] = set()
+
+    def read(self) -> list[Path]:
+        """Return the files of the kernels if all are there, else nothing."""
+        path = self._path()
+        if not self._rehearsals or not path.exists():
+            return []
+        paths = [path.parent / name for name in path.read_text().split()]
+        return paths if all(path.exists() for path in paths) else []
+
+    def add(self, path: Path) -> None:
+        """Add a kernel's file, which may not be there yet."""
+        self._paths.add(path)
+
+    def write(self) -> None:
+        """Save the list."""
+        path = self._path()
+        with suppress(OSError):  # a full disk: the next process rehearses again
+            temporary = path.with_suffix(f".{os.urandom(8).hex()}")
+            temporary.write_text("\n".join(sorted(item.name for item in self._paths)))
+            temporary.replace(path)
+
+    def _path(self) -> Path:
+        digest = hashlib.blake2b(repr(self._rehearsals).encode(), digest_size=16)
+        for module in sorted({rehearsal.module for rehearsal in self._rehearsals}):
+            specification = importlib.util.find_spec(module)
+            if specification is not None and specification.origin is not None:
+                for source in sorted(Path(specification.origin).parent.rglob("*.py")):
+                    digest.update(source.read_bytes())
+        return cache_directory() / f"{digest.hexdigest()}.rehearsed"
+
+
 class _Compiler:
     """The queue of kernels, and the thread that hands them to the process."""
 
@@ -106,10 +144,12 @@ class _Compiler:
         self._demands: deque[tuple[Demand, Path]] = deque()
         self._rehearsed: deque[tuple[Demand, Path]] = deque()
         self._rehearsals = deque(rehearsals)
+        self._record = _RehearsalRecord(rehearsals)
         self._ended = 0  # processes that ended during a rehearsal
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._stopping = False
+        self._idle = False  # there is no more work, and no process
         self._alone = False  # no process can be started
         self._thread = threading.Thread(target=self._run, name="kernels", daemon=True)
         self._thread.start()
@@ -148,7 +188,15 @@ class _Compiler:
         with self._changed:
             return self._changed.wait_for(lambda: not self._demands, seconds)
 
+    def finish(self) -> None:
+        """Wait until nothing is left to do."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._idle)
+
     def _run(self) -> None:
+        for path in self._record.read():  # earlier processes have rehearsed the same, and compiled all of it
+            self._rehearsals.clear()
+            _kernels.setdefault(path, _Kernel(compiled=True))
         try:
             while (work := self._next()) is not None:
                 if isinstance(work, Rehearsal):
@@ -158,7 +206,7 @@ class _Compiler:
         except OSError as error:
             logger.error("cannot start a process that compiles kernels (%s); this one will, at first calls", error)
             with self._changed:
-                self._alone = True
+                self._alone = self._idle = True
                 self._demands.clear()
                 self._changed.notify_all()
         self._end_process()
@@ -168,9 +216,12 @@ class _Compiler:
         with self._changed:
             if not (self._demands or self._rehearsed or self._rehearsals):
                 self._end_process()
+                self._idle = True
+                self._changed.notify_all()
             self._changed.wait_for(lambda: self._stopping or self._demands or self._rehearsed or self._rehearsals)
             if self._stopping:
                 return None
+            self._idle = False
             queue = self._demands or self._rehearsed
             return queue[0] if queue else self._rehearsals[0]
 
@@ -200,9 +251,12 @@ class _Compiler:
             self._rehearsals.popleft()
             for demand, name in demands or ():
                 path = Path(name)
+                self._record.add(path)
                 if path not in _kernels:
                     _kernels[path] = _Kernel()
                     self._rehearsed.append((demand, path))
+            if not self._rehearsals:
+                self._record.write()
 
     def _ask(self, work: Demand | Rehearsal) -> Any:
         """Return the reply of the process to a piece of work; None if it ended. Raises `OSError` if none starts."""
@@ -279,11 +333,9 @@ def needs_plain(function: Callable[..., Any], types: tuple[Any, ...], path: Path
     """Return whether a call has to run as plain Python. If so, the kernel is compiled as soon as possible."""
     demand = Demand(function.__module__, function.__qualname__, types)
     if _collected is not None:
-        if path.exists():
-            return False
         if (demand, str(path)) not in _collected:
             _collected.append((demand, str(path)))
-        return True
+        return not path.exists()
     named = demand.module != "__main__" and "<locals>" not in demand.name  # so another process finds it
     if _compiler is None or not named:
         _kernels[path] = _Kernel(compiled=True)  # in a moment, by this process

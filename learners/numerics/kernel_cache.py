@@ -124,9 +124,9 @@ def _report_other_processors(base: Path) -> None:
 
 def _remove_old(base: Path, current: Path) -> None:
     before = time.time() - _UNUSED
-    for path in (*base.glob("kernels-*"), *current.glob(f"*{_CODE}")):
+    for path in (*base.glob("kernels-*"), *current.iterdir()):
         try:
-            if path == current or path.stat().st_mtime > before:
+            if path == current or path.name == _MADE_FOR or path.stat().st_mtime > before:
                 continue
             if path.parent == current:
                 path.unlink()

@@ -106,6 +106,33 @@ def test_kernels_of_a_rehearsal_are_compiled_before_they_are_called(kernels):
         assert kernels.total.signatures
 
 
+def test_what_was_rehearsed_once_is_not_rehearsed_again(kernels, cache, monkeypatch):
+    rehearsals = [Rehearsal("fresh_kernels", "rehearse", (3,))]
+    with compile_in_background(rehearsals):
+        changed = background_compiler._compiler._changed
+        with changed:
+            assert changed.wait_for(lambda: kernel_counts() == (1, 0, 1), PATIENCE)
+    monkeypatch.setattr(background_compiler, "_kernels", {})
+    requests = []
+    monkeypatch.setattr(background_compiler._Compiler, "_ask", lambda _, work: requests.append(work) or [])
+
+    def rehearse_again():
+        requests.clear()
+        with compile_in_background(rehearsals):
+            background_compiler._compiler.finish()
+        return len(requests)
+
+    assert rehearse_again() == 0
+    assert kernel_counts() == (1, 0, 1)
+    path = Path(kernels.__file__)
+    path.write_text(path.read_text() + "# another source\n")
+    assert rehearse_again() == 1
+    path.write_text(path.read_text().removesuffix("# another source\n"))
+    assert rehearse_again() == 0
+    next(cache.glob("*.machine-code")).unlink()
+    assert rehearse_again() == 1
+
+
 def test_another_process_continues_after_a_kill(kernels, caplog):
     with compile_in_background():
         compiler = background_compiler._compiler
