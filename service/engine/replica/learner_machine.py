@@ -44,7 +44,8 @@ _INLINE_SERVED = 2**10  # events of a record of served events; a thread applies 
 _FROZEN = 2**16  # numbers of a view that take about as long to copy as a thread takes to start
 _PIECE_SECONDS = 0.05  # of a long record, after which other learners get the thread
 _PLAIN_PIECE = 16  # events of a piece while kernels run as plain Python, or may
-_COMPILE_SECONDS = 20.0  # about what the kernels of a learner take; longer work waits for them
+_COMPILE_SECONDS = 20.0  # about what the kernels of a learner take; longer work waits for them,
+_PATIENCE = 60.0  # but no longer than this: on a busy machine the lowest priority may get no time
 
 LearnerRecord = LabelledBatch | SettingsChange | FitResult | Rollback | ServedBatch | Note
 
@@ -106,6 +107,7 @@ class LearnerMachine:
         await self._freeze()
         outcomes = []
         start = 0
+        patience = time.monotonic() + _PATIENCE
         while start < len(record):
             if self._mailbox.abandon.is_set():  # the state is between two positions and of no further use
                 raise self._abandoned()
@@ -117,12 +119,12 @@ class LearnerMachine:
             start = stop
             compiled = not waiting_kernels()
             if not compiled and start < len(record):
-                await self._wait_for_kernels(record.part(start, len(record)))
+                await self._wait_for_kernels(record.part(start, len(record)), patience)
         return join_outcomes(outcomes)
 
-    async def _wait_for_kernels(self, batch: LabelledBatch) -> None:
-        """Wait until kernels are compiled, if plain Python would take longer for a batch."""
-        if self._seconds(batch) < _COMPILE_SECONDS:
+    async def _wait_for_kernels(self, batch: LabelledBatch, until: float) -> None:
+        """Wait for compiled kernels up to a monotonic time, if plain Python would take longer for a batch."""
+        if self._seconds(batch) < _COMPILE_SECONDS or time.monotonic() > until:
             return
         logger.info(
             "%s waits for %s to be compiled before it learns %s",
@@ -130,8 +132,9 @@ class LearnerMachine:
             counted(waiting_kernels(), "kernel"),
             counted(len(batch), "further event"),
         )
-        while not (self._mailbox.abandon.is_set() or await self._node.in_thread(_wait_briefly)):
-            pass
+        while time.monotonic() < until and not self._mailbox.abandon.is_set():
+            if await self._node.in_thread(_wait_briefly):
+                return
 
     def _abandoned(self) -> StoreUnavailable:
         error = StoreUnavailable(f"{self._name} stops here; the events are in the log and will be learnt")
