@@ -58,7 +58,6 @@ from tests.service.server.test_hanging_workers import Hanging
 from tests.service.server.test_supervisor import no_descriptors
 from tests.service.storage.test_full_stores import FullStore
 
-SLOW_CREATION = "service.engine.engine._SLOW"
 Patch = pytest.MonkeyPatch
 
 
@@ -154,12 +153,6 @@ async def silent_host(_: Scenario) -> None:
 
 
 # Learners
-
-
-async def creation_that_takes_long(scenario: Scenario) -> None:
-    scenario.patch.setattr(SLOW_CREATION, 0.0)
-    async with node(MemoryStore()) as engine:
-        await engine.create("a", Config.of(DENSE))
 
 
 async def lost_records_in_flight(_: Scenario) -> None:
@@ -423,13 +416,6 @@ LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
         ("rarestream.forwarding", "INFO", "http://a:1 answers again after 1 unanswered request"),
         ("rarestream.forwarding", "INFO", "http://a:1 answers again after 2 unanswered requests"),
     ]),
-    (creation_that_takes_long, [
-        (
-            "rarestream.engine", "INFO",
-            "the creation of a takes a while: the first use of an algorithm on a machine compiles its kernels, which "
-            "may take a minute or two",
-        ),
-    ]),
     (lost_records_in_flight, [
         ("rarestream.serving", "ERROR", "the store has lost 2 records of events that a served"),
     ]),
@@ -578,7 +564,6 @@ async def test_refused_lines_are_decoded_once(tmp_path: Path, caplog: pytest.Log
     for trigger, expected in LINES:
         caplog.clear()
         with pytest.MonkeyPatch.context() as patch, caplog.at_level(logging.INFO, "rarestream"):
-            patch.setattr(SLOW_CREATION, 3600.0)  # kernels may have to be compiled, which adds a line
             await trigger(Scenario(tmp_path, patch, caplog))
         lines = [
             (record.name, record.levelname, record.getMessage().replace(str(tmp_path), "TMP"))
