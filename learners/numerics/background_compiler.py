@@ -48,8 +48,10 @@ logger = logging.getLogger("rarestream.kernels")
 
 _ATTEMPTS = 3  # processes that may end at one kernel
 _LOWEST_PRIORITY = 19
-_PROGRAM = """
-import json, sys
+_TURN = 60  # seconds to wait for another process that compiles into this cache
+_PROGRAM = f"""
+import json, os, sys
+os.nice({_LOWEST_PRIORITY})  # before the imports, which take a second
 sys.path[:] = json.loads(sys.argv[1])
 from learners.numerics.background_compiler import work
 work(int(sys.argv[2]))
@@ -158,8 +160,7 @@ class _Compiler:
         """End the process, even half-way through a kernel."""
         with self._changed:
             self._stopping = True
-            if self._process is not None:
-                self._process.kill()
+            self._kill_process()
             self._changed.notify_all()
         self._thread.join()
 
@@ -213,17 +214,21 @@ class _Compiler:
 
     def _next(self) -> tuple[Demand, Path] | Rehearsal | None:
         """Wait for work; it stays in its queue until it is done. Return None at the end."""
+        if not self._has_work():
+            self._kill_process()
+            self._end_process()  # without the lock, for which requests would wait
         with self._changed:
-            if not (self._demands or self._rehearsed or self._rehearsals):
-                self._end_process()
-                self._idle = True
-                self._changed.notify_all()
-            self._changed.wait_for(lambda: self._stopping or self._demands or self._rehearsed or self._rehearsals)
+            self._idle = not self._has_work()
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._stopping or self._has_work())
             if self._stopping:
                 return None
             self._idle = False
             queue = self._demands or self._rehearsed
             return queue[0] if queue else self._rehearsals[0]
+
+    def _has_work(self) -> bool:
+        return bool(self._demands or self._rehearsed or self._rehearsals)
 
     def _compile(self, demand: Demand, path: Path) -> None:
         """Have one kernel compiled."""
@@ -280,21 +285,29 @@ class _Compiler:
             if self._stopping:
                 raise EOFError
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, json.dumps(sys.path), str(child.fileno())],
+                [sys.executable, "-P", "-c", _PROGRAM, json.dumps(sys.path), str(child.fileno())],
                 pass_fds=[child.fileno()],
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # whoever reads the service's does not wait for this process
+                process_group=0,  # Ctrl-C is for this process
                 env={**os.environ, "NUMBA_CACHE_DIR": str(cache_directory().parents[1])},
             )
         self._connection = parent
 
     def _end_process(self) -> int | None:
-        """End the process and return its exit status; None if there is none."""
+        """Wait for the end of the process and return its exit status; None if there is none."""
         if self._process is None or self._connection is None:
             return None
         self._connection.close()  # which it takes as the end
         status = self._process.wait()
-        self._process = self._connection = None
+        with self._changed:
+            self._process = self._connection = None
         return status
+
+    def _kill_process(self) -> None:
+        with self._changed:
+            if self._process is not None:
+                self._process.kill()
 
 
 _compiler: _Compiler | None = None
@@ -321,12 +334,14 @@ def kernel_counts() -> KernelCounts:
 
 def waiting_kernels() -> int:
     """Return how many kernels that were called run as plain Python until they are compiled."""
-    return 0 if _compiler is None else _compiler.waiting
+    compiler = _compiler  # another thread may end the block
+    return 0 if compiler is None else compiler.waiting
 
 
 def wait_for_kernels(seconds: float) -> bool:
     """Wait until no kernel that was called runs as plain Python any more; return whether that is so."""
-    return _compiler is None or _compiler.wait(seconds)
+    compiler = _compiler
+    return compiler is None or compiler.wait(seconds)
 
 
 def needs_plain(function: Callable[..., Any], types: tuple[Any, ...], path: Path) -> bool:
@@ -337,25 +352,38 @@ def needs_plain(function: Callable[..., Any], types: tuple[Any, ...], path: Path
             _collected.append((demand, str(path)))
         return not path.exists()
     named = demand.module != "__main__" and "<locals>" not in demand.name  # so another process finds it
-    if _compiler is None or not named:
+    compiler = _compiler
+    if compiler is None or not named:
         _kernels[path] = _Kernel(compiled=True)  # in a moment, by this process
         return False
-    return _compiler.needs_plain(demand, path)
+    return compiler.needs_plain(demand, path)
 
 
 def work(descriptor: int) -> None:
     """Compile and rehearse what the parent process asks for, until it closes the connection."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
-    os.nice(_LOWEST_PRIORITY)
-    with Connection(descriptor) as connection, (cache_directory() / "background").open("w") as turns:
+    turns = os.open(cache_directory() / "background", os.O_RDONLY | os.O_CREAT, 0o666)
+    signal.signal(signal.SIGALRM, _interrupt)
+    with Connection(descriptor) as connection:
         while True:
             try:
                 task = connection.recv()
-                fcntl.flock(turns, fcntl.LOCK_EX)  # of several processes that compile into this cache, one does
+                _take_turn(turns)
                 connection.send(_carry_out(task))
                 fcntl.flock(turns, fcntl.LOCK_UN)
             except (EOFError, ConnectionError):  # the parent ended
                 return
+
+
+def _take_turn(turns: int) -> None:
+    """Wait while another process compiles into this cache, but not for long: it may be stopped."""
+    with suppress(TimeoutError):
+        signal.alarm(_TURN)
+        fcntl.flock(turns, fcntl.LOCK_EX)
+        signal.alarm(0)
+
+
+def _interrupt(*_: object) -> None:
+    raise TimeoutError
 
 
 def _carry_out(task: Demand | Rehearsal) -> Any:

@@ -1,8 +1,10 @@
 """Keep machine code on disk: one file for a kernel and the types of its arguments, named after all that it reaches.
 
-The directory is in `NUMBA_CACHE_DIR` if set, otherwise in the user's cache directory. If that cannot be written, it is
-a private temporary directory, and kernels compile once per process. It is named after the processor and the versions of
-the compiler, and its file `made-for` says them. See `kernel_reach` for the names of files.
+The directory is in `NUMBA_CACHE_DIR` if set, otherwise in the user's cache directory. It is named after the processor
+and the versions of the compiler, and its file `made-for` says them. See `kernel_reach` for the names of files.
+
+If that cannot be written, a private temporary directory takes its place, with links to the kernels that are there.
+Others compile once per process.
 
 A file is written under another name and moved, and its first bytes are a digest of the others. So processes share the
 directory without a lock, and code that was cut off never runs. If several need the same kernel at once, one compiles it
@@ -53,8 +55,13 @@ _DIGEST = 16  # bytes of the digest that a file begins with
 
 
 def _base() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(os.environ.get("NUMBA_CACHE_DIR") or home) / "rarestream"
+    """Return the shared cache. Raises `OSError` for a user without a home."""
+    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
+        return Path(chosen).absolute() / "rarestream"
+    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    if not home.is_absolute():
+        raise FileNotFoundError(f"{home} is no cache directory: it is not absolute")
+    return home / "rarestream"
 
 
 def _made_for() -> tuple[str, str]:
@@ -75,10 +82,21 @@ def cache_directory() -> Path:
     """Return the directory of kernels for this processor and these versions."""
     try:
         return _open(_base())
-    except OSError:
+    except OSError as error:
         private = _make_private()
         atexit.register(shutil.rmtree, private, ignore_errors=True)
-        return _open(Path(private, "rarestream"))
+        directory = _open(Path(private, "rarestream"))
+        _link_shared(directory)
+        logger.warning("cannot write the kernel cache (%s); what is compiled now is lost when this process ends", error)
+        return directory
+
+
+def _link_shared(directory: Path) -> None:
+    """Make the kernels of a cache that cannot be written, but read, available in a private directory."""
+    with contextlib.suppress(FileNotFoundError):  # a user without a home
+        for path in (_base() / directory.name).glob(f"*{_CODE}"):
+            if os.access(path, os.R_OK):
+                (directory / path.name).symlink_to(path)
 
 
 def _make_private() -> str:
@@ -94,8 +112,8 @@ def _open(base: Path) -> Path:
     made_for = "\n".join(_made_for())
     path = base / f"kernels-{hashlib.blake2b(made_for.encode(), digest_size=8).hexdigest()}"
     path.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=path):
-        pass
+    with tempfile.TemporaryFile(dir=path) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # which some file systems cannot
     if not (path / _MADE_FOR).exists():
         _report_other_processors(base)
         (path / _MADE_FOR).write_text(made_for)

@@ -5,6 +5,7 @@ The tests start processes: the compiling one is what they are about.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from numba.core import config as numba_config
 
 from learners.numerics import background_compiler, compile_in_background, jit, kernel_cache, waiting_kernels
 from learners.numerics.background_compiler import Demand, Rehearsal, kernel_counts, wait_for_kernels
+from tests.harness.waiting import eventually
 
 pytestmark = [
     pytest.mark.integration,
@@ -129,7 +131,7 @@ def test_what_was_rehearsed_once_is_not_rehearsed_again(kernels, cache, monkeypa
     assert rehearse_again() == 1
     path.write_text(path.read_text().removesuffix("# another source\n"))
     assert rehearse_again() == 0
-    next(cache.glob("*.machine-code")).unlink()
+    next(cache.glob("*.total-*.machine-code")).unlink()
     assert rehearse_again() == 1
 
 
@@ -222,6 +224,43 @@ def test_the_process_ends_with_the_block(kernels):
         process = compiler._process
     assert process is None or process.poll() is not None
     assert not compiler._thread.is_alive()
+
+
+def test_the_process_is_out_of_reach_of_ctrl_c_and_of_modules_in_the_working_directory(kernels, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "json.py").write_text("raise SystemExit('the module of a stranger')")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with compile_in_background():
+        compiler = background_compiler._compiler
+        start, processes = compiler._start_process, []
+
+        def start_and_note():
+            start()
+            processes.append((os.getpgid(compiler._process.pid), compiler._process.pid))
+
+        compiler._start_process = start_and_note
+        kernels.doubled(2.0)
+        assert wait_for_kernels(PATIENCE)
+    [(group, process)] = processes
+    assert group == process
+
+
+def test_a_process_does_not_wait_forever_for_the_turn_of_a_stopped_one(kernels, cache):
+    """Another process, here this one, has the turn and keeps it."""
+    with (cache / "background").open("w") as turns, compile_in_background():
+        fcntl.flock(turns, fcntl.LOCK_EX)
+        compiler = background_compiler._compiler
+        kernels.doubled(2.0)
+        process = eventually(lambda: compiler._process)
+        eventually(lambda: any("->" in line and str(process.pid) in line.split() for line in locks()))
+        os.kill(process.pid, signal.SIGALRM)  # as the clock does after a minute
+        assert wait_for_kernels(PATIENCE)
+        assert kernel_counts() == (1, 0, 1)
+        assert compiler._process in (None, process)
+
+
+def locks():
+    return Path("/proc/locks").read_text().splitlines()
 
 
 @pytest.mark.parametrize("environment", [{"HOME": "/dev/null/nowhere"}, {"NUMBA_CACHE_DIR": "/dev/null/nowhere"}])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import pwd
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -92,6 +95,44 @@ def test_an_unwritable_cache_is_replaced_by_a_temporary_private_one(tmp_path):
     directory = directory_of(blocked, Path(jit.__file__).parents[2])
     assert "rarestream-kernels-" in directory
     assert not Path(directory).exists()
+
+
+@pytest.fixture
+def unwritable(tmp_path, monkeypatch):
+    """Return the directory of a shared cache of this processor and these versions that cannot be written."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    directory = kernel_cache.cache_directory.__wrapped__()
+    open_file = tempfile.TemporaryFile
+
+    def refuse(dir):
+        if dir.is_relative_to(tmp_path):
+            raise OSError(errno.EROFS, "Read-only file system")
+        return open_file(dir=dir)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    return directory
+
+
+def test_a_private_cache_has_the_kernels_of_one_that_cannot_be_written(unwritable, caplog):
+    (unwritable / f"a.f-0{kernel_cache._CODE}").write_text("code")
+    (unwritable / "b.rehearsed").touch()
+    private = kernel_cache.cache_directory.__wrapped__()
+    assert private != unwritable
+    assert [path.name for path in private.glob("*.*")] == [f"a.f-0{kernel_cache._CODE}"]
+    assert next(private.glob("a.*")).read_text() == "code"
+    assert "cannot write the kernel cache ([Errno 30] Read-only file system)" in caplog.text
+
+
+def test_a_user_without_a_home_gets_a_private_cache(monkeypatch):
+    def refuse(user):
+        raise KeyError(user)
+
+    for name in ("HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", refuse)
+    with pytest.raises(FileNotFoundError, match="not absolute"):
+        kernel_cache._base()
+    assert kernel_cache.cache_directory.__wrapped__().is_relative_to(tempfile.gettempdir())
 
 
 EDITED = """
