@@ -314,6 +314,8 @@ def _requests() -> list[tuple[str, str, list[tuple[str, str]], bytes]]:
         "/learners/a/events?id=..",
         "/learners/a/metrics/stream",
         "/learners/nobody/metrics/stream",
+        "/learners/r/alerts/stream",
+        "/learners/nobody/alerts/stream",
         "/stream",
         "/stream?learners=a",
     ):
