@@ -43,6 +43,7 @@ ALGORITHMS = ("auto", "cbr-diag", "loam-ada", "fofo", "gbdt")
 KINDS = ("dense", "named")
 _COLUMNS = 20
 _PATIENCE = 600.0  # seconds until all kernels have to be compiled
+_NUMBA = "(functions of numba's own)"
 _PAUSE = 0.05  # seconds between predictions of the other learner
 
 
@@ -148,7 +149,8 @@ class _Stopwatch(event.Listener):
         """Begin with a kernel, and interrupt the one that needs it."""
         self._lap()
         function = event.data["dispatcher"].py_func
-        self._open.append(f"{function.__module__}.{function.__qualname__}")
+        ours = function.__module__.startswith(("learners.", "service."))
+        self._open.append(f"{function.__module__}.{function.__qualname__}" if ours else _NUMBA)
         self.signatures[self._open[-1]] += 1
 
     def on_end(self, event: event.Event) -> None:  # noqa: ARG002
@@ -169,11 +171,7 @@ def _compile(algorithms: Sequence[str], kinds: Sequence[str]) -> list[KernelCost
     for algorithm in algorithms:
         for kind in kinds:
             rehearse(algorithm, kind)
-    return [
-        KernelCost(name, stopwatch.signatures[name], seconds)
-        for name, seconds in stopwatch.seconds.most_common()
-        if name.startswith(("learners.", "service."))
-    ]
+    return [KernelCost(name, stopwatch.signatures[name], seconds) for name, seconds in stopwatch.seconds.most_common()]
 
 
 def _print_requests(results: dict[str, dict[str, float]], console: Console) -> None:

@@ -114,7 +114,8 @@ def _read_row(values, room):  # type: ignore[no-untyped-def]
         return values
 
     def converted(values, room):  # type: ignore[no-untyped-def]
-        room[: values.shape[0]] = values
+        for i in range(values.shape[0]):
+            room[i] = values[i]
         return room[: values.shape[0]]
 
     return unchanged if values.dtype == room.dtype else converted
@@ -126,7 +127,8 @@ def store_row(x, ix, values, columns, length):  # type: ignore[no-untyped-def]
     n = x.shape[0]
     for i in range(n):
         values[i] = simd.within(values, x[i])
-    columns[:n] = ix
+    for i in range(ix.shape[0]):  # dense rows have none
+        columns[i] = ix[i]
     for i in range(n, length[0]):
         values[i] = 0.0
         columns[i] = 0

@@ -32,7 +32,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.numerics import Counts, Issues, Matrix, Rows, Sparse, Vector, Words, grown, kernel, outside, sigmoid
+from learners.numerics import (
+    Counts,
+    Issues,
+    Matrix,
+    Rows,
+    Sparse,
+    Vector,
+    Words,
+    grown,
+    kernel,
+    order_statistics,
+    outside,
+    sigmoid,
+)
 
 __all__ = ["CrossState", "Crosses", "attribute", "cross_scores", "crosses", "grow", "init", "learn", "problems"]
 
@@ -383,7 +396,10 @@ def _note(edges, sample, values, column, value):  # type: ignore[no-untyped-def]
     values[column] += 1
     if values[column] < 2 * SAMPLE:
         return
-    ordered = np.sort(sample[column])
+    ordered = np.empty(SAMPLE)
+    for k in range(SAMPLE):
+        ordered[k] = sample[column, k]
+    order_statistics.sort(ordered, SAMPLE)
     count = 0
     for k in range(1, _EDGES + 1):
         edge = ordered[k * SAMPLE // (_EDGES + 1)]

@@ -185,8 +185,9 @@ def _number_category(registry, place, field, value):  # type: ignore[no-untyped-
         return fraction_hash(field, value)
     start, stop = registry.ends[place], registry.ends[place + 1]
     text = np.empty(stop - start + 18, dtype=np.uint8)  # "=-" and up to 16 digits
-    text[: stop - start] = registry.names[start:stop]
     size = stop - start
+    for k in range(size):
+        text[k] = registry.names[start + k]
     text[size] = ord("=")
     size += 1
     if value < 0:

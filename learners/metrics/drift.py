@@ -182,7 +182,7 @@ def _judge_positives(state, events, clock):  # type: ignore[no-untyped-def]
     if count >= _FEWEST_GAPS:
         for unit in range(arrivals.UNITS):
             seen = max(state.gap_totals[unit] + state.silence[unit], 1.0)  # served events may be none
-            _judge(state, _POSITIVES, unit, min(count / seen, 1.0), events, clock)
+            _judge(state, _POSITIVES, np.float64(unit), min(count / seen, 1.0), events, clock)
 
 
 @kernel
@@ -376,10 +376,14 @@ def _serve(state, scores, events, clocks):  # type: ignore[no-untyped-def]
             back = _judge_scores(state, state.served[start : slot + 1], events, clocks[i])
         if state.serves[0] < _RING:
             continue
-        past = np.empty(_RING - _BLOCK)
-        past[:start] = state.served[:start]
-        past[start:] = state.served[slot + 1 :]
-        mark, before, after = _distance(np.sort(past), np.sort(state.served[start : slot + 1]))
+        past, present = np.empty(_RING - _BLOCK), np.empty(_BLOCK)
+        for k in range(_RING - _BLOCK):
+            past[k] = state.served[k if k < start else k + _BLOCK]
+        for k in range(_BLOCK):
+            present[k] = state.served[start + k]
+        order_statistics.sort(past, _RING - _BLOCK)
+        order_statistics.sort(present, _BLOCK)
+        mark, before, after = _distance(past, present)
         distance, count = abs(before - after), state.blocks[0]
         if count >= _MEASURED + _LATEST and distance >= max(_MATERIAL, _BEYOND * _furthest(state)):
             if back:  # a return to what was before an alarm is no news

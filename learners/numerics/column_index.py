@@ -1,4 +1,7 @@
-"""Find whole numbers by open addressing, and sort short rows: what the maps of columns are made of."""
+"""Find whole numbers by open addressing, and sort rows: what the maps of columns are made of.
+
+`np.argsort` would do, but numba compiles it for more than a second.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from learners.numerics.jit import kernel
 
 __all__ = ["find_place", "insert_all", "sort_pairs", "sum_pairs"]
 
-_SHORT = 64  # entries up to which insertion sort is faster
+_SHORT = 64  # entries up to which insertion sort is faster than merging
+_RUN = 16  # entries of longer rows that are sorted so, before they are merged
 
 
 @kernel
@@ -34,12 +38,22 @@ def insert_all(keys, places, order):  # type: ignore[no-untyped-def]
 def sort_pairs(keys, values):  # type: ignore[no-untyped-def]
     """Sort both by the keys, in place and stable: O(n log n), and fast for short rows, which are the most frequent."""
     n = keys.shape[0]
-    if n > _SHORT:
-        order = np.argsort(keys, kind="mergesort")
-        keys[:] = keys[order]
-        values[:] = values[order]
+    if n <= _SHORT:
+        _insert_pairs(keys, values)
         return
-    for k in range(1, n):
+    for start in range(0, n, _RUN):
+        _insert_pairs(keys[start : start + _RUN], values[start : start + _RUN])
+    width, other_keys, other_values = _RUN, np.empty(n, keys.dtype), np.empty(n, values.dtype)
+    while width < n:
+        _merge_runs(keys, values, width, other_keys, other_values)
+        _merge_runs(other_keys, other_values, 2 * width, keys, values)
+        width *= 4
+
+
+@kernel
+def _insert_pairs(keys, values):  # type: ignore[no-untyped-def]
+    """Sort a few pairs: stable, O(n^2)."""
+    for k in range(1, keys.shape[0]):
         key, value = keys[k], values[k]
         to = k
         while to > 0 and keys[to - 1] > key:
@@ -48,6 +62,26 @@ def sort_pairs(keys, values):  # type: ignore[no-untyped-def]
             to -= 1
         keys[to] = key
         values[to] = value
+
+
+@kernel
+def _merge_runs(keys, values, width, merged_keys, merged_values):  # type: ignore[no-untyped-def]
+    """Merge every two ascending runs of `width` pairs: stable, O(n)."""
+    n = np.uint64(keys.shape[0])  # unsigned, so that no index may count from the end
+    low = np.uint64(0)
+    while low < n:
+        i, k = low, min(low + np.uint64(width), n)
+        middle, high = k, min(k + np.uint64(width), n)
+        for at in range(low, high):
+            if k == high or (i < middle and keys[i] <= keys[k]):
+                merged_keys[at] = keys[i]
+                merged_values[at] = values[i]
+                i += np.uint64(1)
+            else:
+                merged_keys[at] = keys[k]
+                merged_values[at] = values[k]
+                k += np.uint64(1)
+        low = high
 
 
 @kernel

@@ -23,19 +23,23 @@ _njit: Any = numba.njit  # numba's types leave out the option that switches its 
 
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
-    compiled: Any = _njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    compiled: Any = _dispatcher(function, **options)
     if compiled is function:  # NUMBA_DISABLE_JIT
         return plain(function)
-    cache = KernelCache(function)
-    _share(compiled, cache)
-    _run_meanwhile(compiled, cache)
-    _widen_literals(compiled)
+    callee = _dispatcher(function, **options, no_cpython_wrapper=True)
+    _run_meanwhile(compiled, _share(compiled))
+    _share(callee)
+    _serve_kernels(compiled, callee)
     kernel: Callable[..., Any] = compiled
     return kernel
 
 
-def _share(dispatcher: Any, cache: KernelCache) -> None:
-    dispatcher._cache = cache
+def _dispatcher(function: Callable[..., Any], **options: bool) -> Any:
+    return _njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+
+
+def _share(dispatcher: Any) -> KernelCache:
+    cache = dispatcher._cache = KernelCache(dispatcher)
     compile_for = dispatcher.compile
 
     def compile_and_release(sig: Any) -> Any:
@@ -46,6 +50,7 @@ def _share(dispatcher: Any, cache: KernelCache) -> None:
                 cache.release()
 
     dispatcher.compile = compile_and_release
+    return cache
 
 
 def _run_meanwhile(dispatcher: Any, cache: KernelCache) -> None:
@@ -62,19 +67,23 @@ def _run_meanwhile(dispatcher: Any, cache: KernelCache) -> None:
     dispatcher._compile_for_args = compile_or_run
 
 
-def _widen_literals(dispatcher: Any) -> None:
-    """Compile for int64 where a kernel calls this function with a constant, too.
+def _serve_kernels(dispatcher: Any, callee: Any) -> None:
+    """Let kernels that call this one use another dispatcher, whose machine code Python cannot call.
 
-    numba would compile the function, and all that it calls, once more for each combination of constants. LLVM puts
-    constants into the functions that it inlines anyway. This halves the time to compile nested functions.
+    What turns Python's arguments into those of machine code, for example each array of a state, is much of the
+    compiler's work. Most kernels are called by other kernels only.
+
+    A constant argument counts as int64. Otherwise numba would compile the function, and all that it calls, once more
+    for each combination of constants. LLVM puts constants into the functions that it inlines anyway.
     """
-    template_for = dispatcher.get_call_template
+    template_for = callee.get_call_template
     widen: Callable[[Any], Any] = types.unliteral
 
     def get_call_template(args: Any, kws: Any) -> Any:
         return template_for(tuple(map(widen, args)), {name: widen(kind) for name, kind in kws.items()})
 
-    dispatcher.get_call_template = get_call_template
+    dispatcher.get_call_template, dispatcher.get_overload = get_call_template, callee.get_overload
+    callee._compiling_counter = dispatcher._compiling_counter  # by which numba notices recursion
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,9 +108,10 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Cached functions are machine code, which cannot be inlined, so these are not cached themselves.
     """
-    compiled: Any = _njit(nogil=True, error_model="numpy", _nrt=False, forceinline=True)(function)
+    options = {"_nrt": False, "forceinline": True}
+    compiled: Any = _dispatcher(function, **options)
     if compiled is function:
         return plain(function)
-    _widen_literals(compiled)
+    _serve_kernels(compiled, _dispatcher(function, **options, no_cpython_wrapper=True))
     result: Callable[..., Any] = compiled
     return result

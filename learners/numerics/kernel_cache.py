@@ -160,8 +160,9 @@ class KernelCache(_Cache):
     A lock for each file lets one process compile it while the others wait.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
+    def __init__(self, dispatcher: Any) -> None:
+        self._function: Callable[..., Any] = dispatcher.py_func
+        self._options = repr(sorted(dispatcher.targetoptions.items()))
         self._paths: dict[tuple[Any, ...], Path] = {}
         self._lock: tuple[int, Path] | None = None  # the locked descriptor, and its file
 
@@ -174,7 +175,8 @@ class KernelCache(_Cache):
         """Return the file for these types of arguments."""
         if arguments not in self._paths:
             name = f"{self._function.__module__}.{self._function.__qualname__}".replace("<locals>.", "")
-            digest = hashlib.blake2b(reach(self._function) + reach_of_types(arguments), digest_size=_DIGEST)
+            parts = reach(self._function), reach_of_types(arguments), self._options.encode()
+            digest = hashlib.blake2b(b"".join(parts), digest_size=_DIGEST)
             self._paths[arguments] = cache_directory() / f"{name}-{digest.hexdigest()}{_CODE}"
         return self._paths[arguments]
 

@@ -18,7 +18,7 @@ from learners.numerics.arrays import Counts, Matrix, Vector
 from learners.numerics.jit import bare_kernel, inlined
 from learners.numerics.simd import WIDTH, load, store
 
-__all__ = ["WAITING", "MultisetArrays", "counts", "enter", "leave", "ordered", "reserved", "settled", "values"]
+__all__ = ["WAITING", "MultisetArrays", "counts", "enter", "leave", "ordered", "reserved", "settled", "sort", "values"]
 
 _LEAST = 64  # initial capacity for members and buffers
 WAITING = 1024  # capacity of each buffer
@@ -69,8 +69,8 @@ def reserved(multiset: MultisetArrays, members: int, moves: int) -> MultisetArra
 
 
 @bare_kernel
-def _sort(x, n):  # type: ignore[no-untyped-def]
-    """Sort x[:n], without NaN, in place by Shell's method."""
+def sort(x, n):  # type: ignore[no-untyped-def]
+    """Sort x[:n], without NaN, in place by Shell's method; numba compiles `np.sort` for more than a second."""
     for gap in _GAPS:
         for i in range(gap, n):
             moved = x[i]
@@ -138,8 +138,8 @@ def _merge_buffers(multiset):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _settle(multiset):  # type: ignore[no-untyped-def]
-    _sort(multiset.inserted, multiset.sizes[_INSERTED])
-    _sort(multiset.removed, multiset.sizes[_REMOVED])
+    sort(multiset.inserted, multiset.sizes[_INSERTED])
+    sort(multiset.removed, multiset.sizes[_REMOVED])
     _merge_buffers(multiset)
 
 

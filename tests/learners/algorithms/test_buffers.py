@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from learners.algorithms._buffers import choose_slot, slots_in_use
+from learners.algorithms._buffers import choose_slot, slots_in_use, store_row
 from tests.learners.algorithms.naive import Buffers
 
 
@@ -47,3 +47,11 @@ def test_only_a_full_reservoir_draws_random_numbers() -> None:
     assert rng[0] == 3
     choose_slot(9, 8, False, rng)
     assert rng[0] != 3
+
+
+def test_a_dense_row_is_stored_without_columns():
+    values, others, length = np.zeros(3), np.full(4, 7), np.zeros(1, dtype=np.int64)
+    store_row(np.array([1.0, 2.0, 3.0]), np.empty(0, dtype=np.int64), values, others[:0], length)
+    assert values.tolist() == [1.0, 2.0, 3.0]
+    assert others.tolist() == [7, 7, 7, 7]  # the memory behind the empty columns
+    assert length == 3

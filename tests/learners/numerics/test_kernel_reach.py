@@ -196,6 +196,7 @@ def test_an_edit_in_a_copy_of_the_library_compiles_again_what_reaches_it(tmp_pat
     assert len(old) > 250
     edit("config.py", "from __future__", "# A comment.\nfrom __future__")
     edit("algorithms/auc/cbr.py", "@kernel", "# A comment.\n@kernel")
+    edit("numerics/simd.py", "import operator", "import operator  # A comment.")
     assert digests() == old
     edit("numerics/arrays.py", "_ATANH = tuple(2.0", "_ATANH = tuple(3.0")
     edit("algorithms/auc/cbr.py", "class State(NamedTuple):", "class State(NamedTuple):\n    further: Vector")
@@ -203,6 +204,11 @@ def test_an_edit_in_a_copy_of_the_library_compiles_again_what_reaches_it(tmp_pat
     again = {name for name in old if new[name] != old[name]}
     assert {"learners.numerics.arrays.log", "learners.metrics.definitions.log_loss"} <= again
     assert not {"learners.numerics.arrays.exp", "learners.algorithms.auc.cbr_diag._learn_dense"} & again
+    edit("numerics/simd.py", "_FLOATS = (types.float64, types.float32)", "_FLOATS = (types.float32, types.float64)")
+    newer = digests()
+    again = {name for name in new if newer[name] != new[name]}
+    assert {"learners.numerics.arrays.dot", "learners.algorithms.auc.cbr_diag._learn_dense"} <= again
+    assert not {"learners.numerics.arrays.exp", "learners.numerics.hashing.mix"} & again
 
 
 def test_numbers_of_another_type_count():

@@ -141,5 +141,5 @@ def test_capacity_grows_with_the_members_and_is_kept() -> None:
 def test_the_buffer_is_sorted(n: int, kind: str) -> None:
     numbers = DISTRIBUTIONS[kind](np.random.default_rng(n), n + 3)
     expected = np.sort(numbers[:n])
-    order_statistics._sort(numbers, n)
+    order_statistics.sort(numbers, n)
     assert (numbers[:n] == expected).all()
