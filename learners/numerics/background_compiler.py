@@ -310,7 +310,8 @@ class _Compiler:
                 self._process.kill()
 
 
-_compiler: _Compiler | None = None
+_compilers: list[_Compiler] = []  # of the blocks that run, which may end in any order
+_compiler: _Compiler | None = None  # the last of them
 _collected: list[tuple[Demand, str]] | None = None  # kernels that a rehearsal needs
 
 
@@ -318,11 +319,13 @@ _collected: list[tuple[Demand, str]] | None = None  # kernels that a rehearsal n
 def compile_in_background(rehearsals: Sequence[Rehearsal] = ()) -> Iterator[None]:
     """Let this process run kernels as plain Python until another process has compiled them."""
     global _compiler
-    outer, _compiler = _compiler, _Compiler(rehearsals)
+    compiler = _compiler = _Compiler(rehearsals)
+    _compilers.append(compiler)
     try:
         yield
     finally:
-        compiler, _compiler = _compiler, outer
+        _compilers.remove(compiler)
+        _compiler = _compilers[-1] if _compilers else None
         compiler.stop()
 
 

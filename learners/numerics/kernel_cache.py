@@ -56,8 +56,8 @@ _DIGEST = 16  # bytes of the digest that a file begins with
 
 def _base() -> Path:
     """Return the shared cache. Raises `OSError` for a user without a home."""
-    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
-        return Path(chosen).absolute() / "rarestream"
+    if setting := os.environ.get("NUMBA_CACHE_DIR"):
+        return Path(setting).absolute() / "rarestream"
     home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     if not home.is_absolute():
         raise FileNotFoundError(f"{home} is no cache directory: it is not absolute")

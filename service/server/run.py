@@ -154,8 +154,7 @@ class Server(uvicorn.Server):
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until the shutdown. Raises `CannotServe` if the app does not start, `WrongUsage` for a wrong URL."""
         try:
-            with compile_in_background((*WIRE_REHEARSALS, *REHEARSALS)):
-                super().run(sockets or [self._listener])
+            super().run(sockets or [self._listener])
         finally:
             self._listener.close()
 
@@ -237,10 +236,11 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Flush the log before uvicorn repeats the signal, which may end the process."""
+        """Stop the compiler and flush the log before uvicorn repeats the signal, which may end the process."""
         with super().capture_signals():
             try:
-                yield
+                with compile_in_background((*WIRE_REHEARSALS, *REHEARSALS)):
+                    yield
             finally:
                 if self._lines is not None:
                     self._lines.close()

@@ -209,6 +209,18 @@ def test_processes_share_what_one_compiles(kernels):
     assert not kernels.doubled.stats.cache_misses
 
 
+def test_blocks_may_end_in_any_order(kernels):
+    first, second = compile_in_background(), compile_in_background()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert kernels.doubled(2.0) == 4.0
+    assert wait_for_kernels(PATIENCE)
+    assert kernel_counts() == (1, 0, 1)
+    second.__exit__(None, None, None)
+    assert background_compiler._compiler is None
+
+
 def test_the_process_ends_with_the_block(kernels):
     with compile_in_background():
         compiler = background_compiler._compiler
