@@ -14,6 +14,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core import config as numba_config
+from numba.core.dispatcher import Dispatcher
 
 import learners as library
 from learners import InvalidInput, Learner, restore
@@ -257,7 +258,7 @@ def test_unusual_arrays_trigger_no_recompilation() -> None:
             f"{module.__name__}.{name}": len(var.signatures)
             for module in modules
             for name, var in vars(module).items()
-            if hasattr(var, "signatures")
+            if isinstance(var, Dispatcher)
         }
 
     learners = [pipeline.learner() for pipeline in PIPELINES]

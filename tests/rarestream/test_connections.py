@@ -57,9 +57,9 @@ def test_a_forked_process_opens_connections_of_its_own(url: str, monkeypatch: py
         assert client.version() == connection
         with monkeypatch.context() as forked:
             in_another_process(forked)
-            own = client.version()
-            assert own != connection
-            assert client.version() == own
+            other = client.version()
+            assert other != connection
+            assert client.version() == other
             client.close()
         assert client.version() == connection  # it is still open
 
