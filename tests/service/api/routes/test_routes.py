@@ -482,10 +482,12 @@ async def test_at_most_a_hundred_problems_are_listed_starting_with_the_name(http
         ("learners/a b", {**DENSE, "params": many, "scaling": many}),
         ("learners/a b", {**DENSE, "features": {"kind": "table", "fields": [{}] * 300}}),
         ("groups/a b", {"learners": ["fraud", "other"], **many}),
-        ("groups/a b", {"learners": ["a b"] * 300}),
     ):
         errors = (await http.put(f"/v1/{path}", json=wrong)).json()["errors"]
         assert (len(errors), errors[0]["pointer"]) == (100, "/name")
+    errors = (await http.put("/v1/groups/a b", json={"learners": ["a b"] * 300})).json()["errors"]
+    pointers = ["/name", "/learners", *(f"/learners/{i}" for i in range(8))]
+    assert [error["pointer"] for error in errors] == pointers
     errors = (await http.patch("/v1/learners/fraud", json={"late": many})).json()["errors"]
     assert [error["pointer"] for error in errors] == [f"/late/x{i}" for i in range(100)]
     body = {"events": [{"x": 1}] * 300, **many}
