@@ -210,7 +210,7 @@ class Config:
         name, algorithm = values.get("algorithm"), reader.algorithm()
         features = reader.features()
         parts = reader.parts(algorithm, features)
-        settings = reader.learner_settings(algorithm, features, parts["embedding"])
+        settings = reader.learner_settings(algorithm, features, parts)
         if reader.problems:
             raise InvalidInput(reader.problems)
         config = cls(algorithm=str(name), features=features, **parts, **settings)
@@ -429,6 +429,12 @@ def _planes(parts: _Parts) -> str | None:
     return f"is {ranks}; expected at most {MAX_PLANES // features.columns} with {features.columns} columns"
 
 
+def _members(parts: _Parts) -> str | None:
+    if parts.features is None or not parts.features.sparse or getattr(parts.params, "members", None) != ("loam-ada",):
+        return None
+    return "has only loam-ada, which takes dense rows; add another model"
+
+
 def _posterior(parts: _Parts) -> str | None:
     if parts.calibration is None or parts.calibration.kind != "posterior" or parts.traits.posterior:
         return None
@@ -448,6 +454,7 @@ _PART_CONDITIONS: tuple[Condition[_Parts], ...] = (
     ),
     Condition("/params/capacity", _buffer),
     Condition("/params/ranks", _planes),
+    Condition("/params/members", _members),
     Condition("/calibration/kind", _posterior),
 )
 
@@ -596,9 +603,10 @@ class _Reader:
             return None
 
     def learner_settings(
-        self, algorithm: Algorithm | None, features: Features | None, space: embedding.Embedding | None
+        self, algorithm: Algorithm | None, features: Features | None, parts: dict[str, Any]
     ) -> dict[str, Any]:
         """Read the settings of the learner itself, with the defaults of a batch algorithm."""
+        space: embedding.Embedding | None = parts["embedding"]
         try:
             choices = {key: self.values[key] for key in _LEARNER_SETTINGS if self.values.get(key) is not None}
             settings = LearnerSettings.of(choices).to_json()
@@ -607,8 +615,9 @@ class _Reader:
             return {}
         if algorithm is None or features is None:
             return settings
-        if not hasattr(algorithm, "fit"):
+        if not hasattr(algorithm, "fit") or not getattr(parts["params"], "fits", True):
             detail = f"is for batch algorithms; {self.values.get('algorithm')} learns from each event"
+            detail += " with these params" * hasattr(algorithm, "fit")
             self.problems += [Problem(f"/{key}", detail, "conflict") for key in _REFITS if settings[key] is not None]
             return settings
         widest = features.columns

@@ -276,6 +276,10 @@ def _checked(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> tup
         fits, converted = _fits(value, option)
         if fits:
             return converted, _out_of_range(name, converted, hint, limits)
+    if typing.get_origin(hint) is tuple and isinstance(value, (list, tuple)):  # name the first wrong item
+        kind = typing.get_args(hint)[0]
+        problems = (_checked(f"{name}/{i}", item, kind, {})[1] for i, item in enumerate(value))
+        return value, next(problem for problem in problems if problem)
     words = " or ".join(_describe(option) for option in options)
     return value, Problem.mismatch(f"/{name}", value, words, _range_schema(hint, limits))
 

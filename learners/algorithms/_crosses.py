@@ -73,7 +73,7 @@ class CrossState(NamedTuple):
     events: Counts  # (2,) events, cells
     keys: Words  # (size,) open addressing by key; 0: free
     cells: Matrix  # (size, 2) v and its sum of squares
-    once: NDArray[np.uint8]  # (2^16,) part of the key of the last pair of each hash without a cell
+    once: NDArray[np.uint8]  # (2^16,) part of the key of the last pair of each hash without a cell; empty: no pairs
 
 
 class Crosses(NamedTuple):
@@ -85,10 +85,11 @@ class Crosses(NamedTuple):
     chosen: NDArray[np.uint8]
     keys: Words
     cells: Matrix
+    paired: NDArray[np.bool_]  # (1,) whether there are pairs
 
 
-def init(dim: int) -> CrossState:
-    """Return the state before any event."""
+def init(dim: int, paired: bool = True) -> CrossState:
+    """Return the state before any event; without pairs both scores are those of the bins."""
     m = min(dim, BINNED)
     return CrossState(
         w=np.zeros(dim),
@@ -102,13 +103,13 @@ def init(dim: int) -> CrossState:
         events=np.zeros(2, dtype=np.int64),
         keys=np.zeros(0, dtype=np.uint64),
         cells=np.zeros((0, 2)),
-        once=np.zeros(_SEEN_ONCE, dtype=np.uint8),
+        once=np.zeros(_SEEN_ONCE * paired, dtype=np.uint8),
     )
 
 
 def grow(state: CrossState, dim: int) -> CrossState:
     """Return the state with `dim` columns."""
-    m, new = len(state.values), init(min(dim, BINNED))
+    m, new = len(state.values), init(min(dim, BINNED), paired=False)
     for name in ("edges", "sample", "values", "influence", "chosen"):
         getattr(new, name)[:m] = getattr(state, name)
     longer = {name: getattr(new, name) for name in ("edges", "sample", "values", "influence", "chosen")}
@@ -117,7 +118,8 @@ def grow(state: CrossState, dim: int) -> CrossState:
 
 def crosses(state: CrossState) -> Crosses:
     """Return what scoring reads."""
-    return Crosses(state.w, state.bias, state.edges, state.chosen, state.keys, state.cells)
+    paired = np.array([len(state.once) > 0])
+    return Crosses(state.w, state.bias, state.edges, state.chosen, state.keys, state.cells, paired)
 
 
 def learn(state: CrossState, rows: Rows, y: Vector, weight: Vector, main: Vector, sums: Vector) -> CrossState:
@@ -233,8 +235,8 @@ def _count_unreachable(keys):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _keys_of(edges, chosen, data, indices, start, stop, owners, keys):  # type: ignore[no-untyped-def]
-    """Collect the keys of a row's cells: first the bins, then the pairs; return (bins, cells).
+def _keys_of(edges, chosen, paired, data, indices, start, stop, owners, keys):  # type: ignore[no-untyped-def]
+    """Collect the keys of a row's cells: first the bins, then the pairs if `paired`; return (bins, cells).
 
     `owners` (2, cells) gets the entries of each cell; both are the same for a bin.
     """
@@ -252,7 +254,7 @@ def _keys_of(edges, chosen, data, indices, start, stop, owners, keys):  # type: 
             keys[bins] = cell
             owners[0, bins] = owners[1, bins] = k
             bins += 1
-        if not long or (j < binned and chosen[j] != 0):
+        if paired and (not long or (j < binned and chosen[j] != 0)):
             entries[count], sides[count] = k, cell
             count += 1
     total = bins
@@ -280,11 +282,11 @@ def _room(edges):  # type: ignore[no-untyped-def]
 
 @kernel
 def _score(model, data, indices, indptr, main, sums):  # type: ignore[no-untyped-def]
-    w, bias, edges, chosen, table, cells = model
+    w, bias, edges, chosen, table, cells, paired = model
     keys = np.empty(_room(edges), dtype=np.uint64)
     owners = np.empty((2, keys.shape[0]), dtype=np.int64)
     for t in range(indptr.shape[0] - 1):
-        bins, total = _keys_of(edges, chosen, data, indices, indptr[t], indptr[t + 1], owners, keys)
+        bins, total = _keys_of(edges, chosen, paired[0], data, indices, indptr[t], indptr[t + 1], owners, keys)
         s = 0.0
         for k in range(indptr[t], indptr[t + 1]):
             if indices[k] >= 0:
@@ -301,11 +303,11 @@ def _score(model, data, indices, indptr, main, sums):  # type: ignore[no-untyped
 
 @kernel
 def _attribute(model, data, indices, indptr, of_main, of_both, parts):  # type: ignore[no-untyped-def]
-    w, _, edges, chosen, table, cells = model
+    w, _, edges, chosen, table, cells, paired = model
     keys = np.empty(_room(edges), dtype=np.uint64)
     owners = np.empty((2, keys.shape[0]), dtype=np.int64)
     for t in range(indptr.shape[0] - 1):
-        bins, total = _keys_of(edges, chosen, data, indices, indptr[t], indptr[t + 1], owners, keys)
+        bins, total = _keys_of(edges, chosen, paired[0], data, indices, indptr[t], indptr[t + 1], owners, keys)
         for k in range(indptr[t], indptr[t + 1]):
             if indices[k] >= 0:
                 parts[k] += (of_main[t] + of_both[t]) * data[k] * w[indices[k]]
@@ -325,7 +327,7 @@ def _learn(state, data, indices, indptr, y, weight, first, main, sums):  # type:
     binned = edges.shape[0]
     for t in range(first, y.shape[0]):
         start, stop = indptr[t], indptr[t + 1]
-        bins, total = _keys_of(edges, chosen, data, indices, start, stop, owners, keys)
+        bins, total = _keys_of(edges, chosen, once.shape[0] > 0, data, indices, start, stop, owners, keys)
         if events[1] < MOST_CELLS and 2 * (events[1] + total) > table.shape[0]:
             return t
         s = 0.0

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from learners.algorithms import _crosses, _members, _mix
 from learners.algorithms._trees import Trees, attributions, tree_scores
 from learners.algorithms.base import Linear, linear_scores
 from learners.numerics import Matrix, Rows, Sparse, Vector, length
 
-__all__ = ["MEMBERS", "Ensemble", "Parts", "ensemble_members", "ensemble_parts", "ensemble_scores", "ensemble_weights"]
+__all__ = [
+    "MEMBERS",
+    "Ensemble",
+    "MemberName",
+    "Parts",
+    "ensemble_members",
+    "ensemble_parts",
+    "ensemble_scores",
+    "ensemble_weights",
+]
 
-MEMBERS = {  # in the order of the combination
+MemberName = Literal["cbr-diag", "loam-ada", "fofo", "bins", "pairs", "gbdt"]
+MEMBERS: dict[MemberName, str] = {  # in the order of the combination
     "cbr-diag": "linear ranker",
     "loam-ada": "linear ranker",
     "fofo": "logistic regression",
@@ -26,7 +37,8 @@ MEMBERS = {  # in the order of the combination
 class Ensemble(NamedTuple):
     """What scores events: the models in the order of the combination."""
 
-    linear: tuple[Linear, ...]  # one without columns scores 0
+    scoring: NDArray[np.bool_]  # (models,) which models score; the others have the score 0
+    linear: tuple[Linear, ...]
     crosses: _crosses.Crosses
     trees: Trees
     mix: _mix.MixState
@@ -35,12 +47,14 @@ class Ensemble(NamedTuple):
 
 def _scores(ensemble: Ensemble, rows: Rows) -> Matrix:
     """Return the score of each model, (n, models)."""
-    scores = np.zeros((length(rows), len(ensemble.mix.mean)))
+    scoring = ensemble.scoring
+    scores = np.zeros((length(rows), len(scoring)))
     for k, linear in enumerate(ensemble.linear):
-        if len(linear.w):
+        if scoring[k]:
             scores[:, k] = linear_scores(linear, rows)
-    scores[:, -3], scores[:, -2] = _crosses.cross_scores(ensemble.crosses, rows)
-    if len(ensemble.trees.starts):
+    if scoring[-3:-1].any():
+        scores[:, -3], scores[:, -2] = _crosses.cross_scores(ensemble.crosses, rows)
+    if scoring[-1]:
         scores[:, -1] = tree_scores(ensemble.trees, rows)
     return scores
 
@@ -53,15 +67,16 @@ def ensemble_scores(ensemble: Ensemble, rows: Rows) -> Vector:
 def ensemble_weights(ensemble: Ensemble) -> dict[str, float]:
     """Return the weight of each model that scores already: log-odds per standard deviation of its score."""
     weights = np.where(ensemble.mix.variance > 0.0, ensemble.mix.factors[:-1], 0.0).tolist()
-    scoring = [*(len(linear.w) > 0 for linear in ensemble.linear), True, True, len(ensemble.trees.starts) > 0]
-    return {name: weight for name, weight, scores in zip(MEMBERS, weights, scoring, strict=True) if scores}
+    return {name: weight for name, weight, scores in zip(MEMBERS, weights, ensemble.scoring, strict=True) if scores}
 
 
 def ensemble_members(ensemble: Ensemble) -> list[_members.Member]:
     """Return the models that score already, and last the combination. O(bins)."""
     bins = dict(zip([*MEMBERS, "auto"], ensemble.members.bins.sum(axis=0, dtype=np.int64), strict=True))
     weights = ensemble_weights(ensemble)
-    members = [_members.Member(name, MEMBERS[name], weight, bins[name]) for name, weight in weights.items()]
+    members = [
+        _members.Member(name, kind, weights[name], bins[name]) for name, kind in MEMBERS.items() if name in weights
+    ]
     return [*members, _members.Member("auto", "combination", None, bins["auto"])]
 
 
@@ -88,15 +103,17 @@ def ensemble_parts(ensemble: Ensemble, rows: Rows) -> Parts:
         row = np.repeat(np.arange(len(rows)), rows.shape[1])
     present_columns = indices >= 0
     main, total, by_trees = (slopes[:, -k].copy() for k in (3, 2, 1))
-    parts = _crosses.attribute(ensemble.crosses, rows, main, total)
-    intercepts = intercepts + (main + total) * ensemble.crosses.bias[0]
+    parts, scoring = np.zeros(len(data)), ensemble.scoring
+    if scoring[-3:-1].any():
+        parts = _crosses.attribute(ensemble.crosses, rows, main, total)
+        intercepts = intercepts + (main + total) * ensemble.crosses.bias[0]
     for k, linear in enumerate(ensemble.linear):
-        if len(linear.w):
+        if scoring[k]:
             parts[present_columns] += (slopes[row, k] * data * linear.w[indices])[present_columns]
             intercepts = intercepts + slopes[:, k] * linear.bias[0]
     absent = np.zeros(length(rows))
     trees = ensemble.trees
-    if len(trees.starts):
+    if scoring[-1]:
         columns = trees.columns
         expected, values = attributions(trees, rows, np.arange(len(columns)), len(columns))
         place = np.minimum(np.searchsorted(columns, indices), len(columns) - 1)

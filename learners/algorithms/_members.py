@@ -44,13 +44,19 @@ def init(models: int) -> MemberCounts:
 
 
 def learn(
-    state: MemberCounts, events: int, scores: Matrix, combined: Vector, y: Vector, weight: Vector, models: int
+    state: MemberCounts,
+    events: int,
+    scores: Matrix,
+    combined: Vector,
+    y: Vector,
+    weight: Vector,
+    scoring: NDArray[np.bool_],
 ) -> None:
     """Count the scores (n, k) of n events and their combination (n,), after so many `events`.
 
-    Only the first `models` of the models score already.
+    `scoring` (k,) tells which models score already.
     """
-    _learn(state.bins, events, scores, combined, y, weight, models)
+    _learn(state.bins, events, scores, combined, y, weight, scoring)
 
 
 def problems(state: MemberCounts) -> Issues:
@@ -70,6 +76,7 @@ def _learn(bins, events, scores, combined, y, weight, scoring):  # type: ignore[
             bins[0] = 0
         events += 1
         label = 1 if y[t] > 0.0 else 0
-        for k in range(scoring):
-            bins[0, k, label, int(_position(scores[t, k]))] += 1
+        for k in range(models):
+            if scoring[k]:
+                bins[0, k, label, int(_position(scores[t, k]))] += 1
         bins[0, models, label, int(_position(combined[t]))] += 1

@@ -4,13 +4,13 @@ With s_k the score of model k, m_k and d_k its running mean and standard deviati
 
     z_k = (s_k - m_k) / d_k, from -8 to 8;   u = (z, 1);   score = a.u;   p = sigma(score)
 
-a follows the log loss of p by Newton steps that forget, with g = 1 - 1/m and m = min(`MEMORY`, max(50, events / 10)):
+a follows the log loss of p by Newton steps that forget, with g = 1 - 1/m and m = min(memory, max(50, events / 10)):
 
     H = g H + p (1 - p) u u^T,   a -= (H + PRIOR I)^-1 (p - y) u
 
 The factors begin equal. The last of a, the intercept, begins at log-odds of -3, because events of interest are rare.
-m_k and d_k forget over `MEMORY` events. A model may come later: until its first score it counts nothing. O(models^3)
-per event.
+m_k and d_k forget over as many events. A model may come later, or never: until its first score it counts nothing.
+O(models^3) per event.
 
 References
 ----------
@@ -24,12 +24,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from learners.numerics import Counts, Issues, Matrix, Vector, kernel, outside, sigmoid
 
 __all__ = ["MixState", "init", "learn", "mix", "problems", "shares"]
 
-MEMORY, PRIOR = 100_000.0, 10.0
+PRIOR = 10.0
 _LIMIT, _SLOPE, _INTERCEPT = 8.0, 2.0, -3.0
 _LARGEST = 1e6  # of a factor: keeps scores finite
 
@@ -44,9 +45,9 @@ class MixState(NamedTuple):
     events: Counts  # (k + 1,) that each model scored, and all
 
 
-def init(models: int) -> MixState:
-    """Return the state before any event."""
-    factors = np.full(models + 1, _SLOPE / models)
+def init(models: int, expected: int) -> MixState:
+    """Return the state before any event, for as many models, of which so many are expected to score at all."""
+    factors = np.full(models + 1, _SLOPE / expected)
     factors[models] = _INTERCEPT
     return MixState(
         np.zeros(models),
@@ -75,12 +76,20 @@ def shares(state: MixState, scores: Matrix) -> tuple[Matrix, Vector]:
     return slopes, state.factors[-1] - slopes @ state.mean
 
 
-def learn(state: MixState, scores: Matrix, y: Vector, weight: Vector, out: Vector, models: int) -> None:
-    """Combine the scores of each event, then learn from it, in order; fill `out` (n,).
+def learn(
+    state: MixState,
+    scores: Matrix,
+    y: Vector,
+    weight: Vector,
+    out: Vector,
+    scoring: NDArray[np.bool_],
+    memory: float,
+) -> None:
+    """Combine the scores (n, k) of each event, then learn from it, in order; fill `out` (n,).
 
-    Only the first `models` of the models score already; the scores of the others are 0.
+    `scoring` (k,) tells which models score already; the scores of the others are 0. `memory` is in events.
     """
-    _learn(state, scores, y, weight, out, models)
+    _learn(state, scores, y, weight, out, scoring, memory)
 
 
 def problems(state: MixState) -> Issues:
@@ -133,7 +142,7 @@ def _solved(H, u, factor, x):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _learn(state, scores, y, weight, out, scoring):  # type: ignore[no-untyped-def]
+def _learn(state, scores, y, weight, out, scoring, memory):  # type: ignore[no-untyped-def]
     mean, variance, factors, hessian, events = state
     models = mean.shape[0]
     u, step, factor = np.ones(models + 1), np.empty(models + 1), np.empty((models + 1, models + 1))
@@ -147,7 +156,7 @@ def _learn(state, scores, y, weight, out, scoring):  # type: ignore[no-untyped-d
             continue
         events[models] += 1
         p = sigmoid(s)
-        keep = 1.0 - 1.0 / min(MEMORY, max(50.0, 0.1 * events[models]))
+        keep = 1.0 - 1.0 / min(memory, max(50.0, 0.1 * events[models]))
         slope = weight[t] * p * (1.0 - p)
         for i in range(models + 1):
             for j in range(models + 1):
@@ -156,9 +165,11 @@ def _learn(state, scores, y, weight, out, scoring):  # type: ignore[no-untyped-d
         error = weight[t] * (p - (1.0 if y[t] > 0.0 else 0.0))
         for k in range(models + 1):
             factors[k] = min(max(factors[k] - error * step[k], -_LARGEST), _LARGEST)
-        for k in range(scoring):
+        for k in range(models):
+            if not scoring[k]:
+                continue
             events[k] += 1
-            share = max(1.0 / MEMORY, 1.0 / events[k])
+            share = max(1.0 / memory, 1.0 / events[k])
             away = scores[t, k] - mean[k]
             mean[k] += share * away
             variance[k] = (1.0 - share) * (variance[k] + share * away * away)

@@ -96,7 +96,8 @@ class Algorithm(Protocol):
     TRAITS
         Properties that do not depend on the parameters.
     Params
-        The parameters: a frozen dataclass derived from `Parameters`, each field made by `param`.
+        The parameters: a frozen dataclass derived from `Parameters`, each field made by `param`. It may have a property
+        `fits`, which is false if an algorithm with `fit` needs no fits with these parameters.
     State
         The state: a NamedTuple of arrays.
     """

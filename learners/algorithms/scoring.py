@@ -27,6 +27,7 @@ def copied(model: ScoringModel) -> ScoringModel:
     if isinstance(model, Linear):
         return Linear._make(array.copy() for array in model)
     return Ensemble(
+        model.scoring,
         tuple(Linear._make(array.copy() for array in linear) for linear in model.linear),
         _crosses.Crosses._make(array.copy() for array in model.crosses),
         model.trees,

@@ -38,6 +38,7 @@ def kernel_key(config: Config) -> Hashable:
     """Return a key that is equal for learners that run the same compiled code."""
     return (
         config.algorithm,
+        getattr(config.params, "members", None),
         config.precision,
         config.features.KIND,
         config.scaling.kind,

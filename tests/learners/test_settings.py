@@ -53,7 +53,7 @@ def test_values_are_converted_to_their_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("path", "value"),
     [
         ("count", 0),
         ("count", 1_000_001),
@@ -78,12 +78,12 @@ def test_values_are_converted_to_their_types() -> None:
         ("limit", "much"),
         ("flag", 1),
         ("names", "x"),
-        ("names", ["x", 1]),
-        ("names", ["\ud800"]),
+        ("names/1", ["x", 1]),
+        ("names/0", ["\ud800"]),
     ],
 )
-def test_an_invalid_value_is_refused(name: str, value: Any) -> None:
-    assert [*refused({"count": 1, name: value})] == [f"/{name}"]
+def test_an_invalid_value_is_refused(path: str, value: Any) -> None:
+    assert [*refused({"count": 1, path.partition("/")[0]: value})] == [f"/{path}"]
 
 
 NAMES = ["count", "flag", "kind", "limit", "names", "share"]

@@ -207,8 +207,9 @@ SETTINGS: list[tuple[str, Any, str]] = [  # of `Sample`
     ("kind", "c", "is 'c'; expected one of a, b"),
     ("limit", "much", "is 'much'; expected a finite number or null"),
     ("flag", 1, "is 1; expected true or false"),
-    ("names", ["x", 1], "is ['x', 1]; expected a list, each item a string (of valid Unicode)"),
-    ("names", ["\ud800"], "is ['\\ud800']; expected a list, each item a string (of valid Unicode)"),
+    ("names", "x", "is 'x'; expected a list, each item a string (of valid Unicode)"),
+    ("names/1", ["x", 1], "is 1; expected a string (of valid Unicode)"),
+    ("names/0", ["\ud800"], "is '\\ud800'; expected a string (of valid Unicode)"),
 ]
 LABELS: list[tuple[Labels, Any, str, str]] = [
     (Labels(), [1, 2], "/labels/1", "is 2; expected -1, 0 or 1, or a boolean"),
@@ -236,8 +237,9 @@ def test_events() -> None:
 
 
 def test_settings_and_labels() -> None:
-    for name, value, detail in SETTINGS:
-        assert details(lambda name=name, value=value: Sample.of({"count": 1, name: value})) == [(f"/{name}", detail)]
+    for path, value, detail in SETTINGS:
+        name = path.partition("/")[0]
+        assert details(lambda name=name, value=value: Sample.of({"count": 1, name: value})) == [(f"/{path}", detail)]
     for kind, labels, pointer, detail in LABELS:
         assert details(lambda kind=kind, labels=labels: kind.read(labels)) == [(pointer, detail)]
 

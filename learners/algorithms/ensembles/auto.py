@@ -11,6 +11,9 @@ The first three and gbdt have the defaults of their algorithms. `learners.algori
 `learners.algorithms._mix` the combination, whose score is a log-odds. Ranking and probabilities therefore agree. The
 trees count from their first fit on, once `LEAST` events of each class are retained; the others from the first event.
 
+A model that is not among `params.members` has arrays without columns, and never scores. The pairs need the bins, which
+are learnt for them.
+
 `learners.algorithms._members` counts how each member does. The cost is the sum of the members'. An event of weight 0
 moves no member's weights.
 
@@ -23,21 +26,22 @@ from __future__ import annotations
 
 import itertools
 from collections import namedtuple
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from learners.algorithms import _crosses, _members, _mix
-from learners.algorithms._ensemble import MEMBERS, Ensemble
+from learners.algorithms._ensemble import MEMBERS, Ensemble, MemberName
 from learners.algorithms._trees import Trees, empty, grow_columns, tree_problems, tree_scores
 from learners.algorithms.auc import cbr_diag, loam_ada
-from learners.algorithms.base import Cost, Traits
+from learners.algorithms.base import Cost, Size, Traits
 from learners.algorithms.fmeasure import fofo
 from learners.algorithms.trees import gbdt
 from learners.numerics import Issues, Rows, Sparse, Vector
-from learners.settings import Parameters, param
+from learners.settings import InvalidInput, Parameters, Problem, param
 
 __all__ = [
     "TRAITS",
@@ -75,12 +79,7 @@ TRAITS = Traits(
     posterior=True,
     cost=Cost(
         "O(dim + trees log leaves + pairs of 22 columns) per event; a fit as of gbdt",
-        lambda params, size: (
-            sum(module.TRAITS.cost.nanoseconds(_PARAMS[name], size) for name, module in _LINEAR)
-            + (params.budget != "fast") * gbdt.TRAITS.cost.nanoseconds(_TREES[params.budget], size)
-            + 60 * size.values
-            + 25 * min(size.values, _crosses.CROSSED) ** 2
-        ),
+        lambda params, size: _nanoseconds(params, size),
     ),
     first_fit=200,
     of_each=LEAST,
@@ -106,54 +105,103 @@ State: Any = namedtuple("State", [f"{name}_{array}" for name, kind in _PARTS for
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """Settings of auto. Members and their own settings are chosen."""
+    """Settings of auto. Those of each member are chosen."""
 
     budget: Literal["fast", "balanced", "best"] = param(
-        "balanced", "fast: no trees; balanced: 100 trees; best: 300 trees, a fit takes three times as long"
+        "balanced", "of gbdt: fast: no trees; balanced: 100 trees; best: 300 trees, a fit takes three times as long"
+    )
+    members: tuple[MemberName, ...] = param(tuple(MEMBERS), "models to combine: at least one, all different")
+    memory: int = param(
+        100_000,
+        "How fast the combination forgets: an event this many events ago has weight 1/e (37 %).",
+        least=100,
+        most=10**9,
     )
 
+    def __post_init__(self) -> None:
+        """Check that the members go together, once each is valid."""
+        super().__post_init__()
+        problems = [
+            Problem(f"/members/{i}", f"is {name!r}, which is listed twice")
+            for i, name in enumerate(self.members)
+            if name in self.members[:i]
+        ]
+        if not self.members:
+            problems.append(Problem("/members", f"is empty; expected at least one of {', '.join(MEMBERS)}"))
+        elif self.budget != "balanced" and not self.fits:
+            problems.append(Problem("/budget", "is for gbdt, which is not among the members", "conflict"))
+        elif self.budget == "fast" and set(self.members) == {"gbdt"}:
+            problems.append(
+                Problem("/budget", "is fast, but the only member is gbdt, which has no trees then", "conflict")
+            )
+        if problems:
+            raise InvalidInput(problems)
 
-def init(params: Params, dim: int, seed: int) -> Any:  # noqa: ARG001
+    @property
+    def fits(self) -> bool:
+        """Whether anything is fitted."""
+        return "gbdt" in self.members
+
+    @property
+    def bins(self) -> bool:
+        """Whether there are bins, for themselves or for the pairs."""
+        return "bins" in self.members or "pairs" in self.members
+
+    @cached_property
+    def choice(self) -> tuple[bool, ...]:
+        """Which models are members, in the order of the combination."""
+        return tuple(name in self.members for name in MEMBERS)
+
+
+def init(params: Params, dim: int, seed: int) -> Any:
     """Return the state before any event."""
-    linear = {name: module.init(_PARAMS[name], dim, seed) for name, module in _LINEAR}
+    linear = {name: module.init(_PARAMS[name], dim * active, seed) for name, module, active in _linear(params)}
     linear["loam_ada"] = loam_ada.init(_PARAMS["loam_ada"], 0, seed)  # no array until a dense row comes
-    combination = {"mix": _mix.init(len(MEMBERS)), "members": _members.init(len(MEMBERS))}
-    return _joined({**linear, "crosses": _crosses.init(dim), "trees": empty(dim), **combination})
+    crosses = _crosses.init(dim * params.bins, params.choice[4])
+    combination = {"mix": _mix.init(len(MEMBERS), len(params.members)), "members": _members.init(len(MEMBERS))}
+    return _joined({**linear, "crosses": crosses, "trees": empty(dim), **combination})
 
 
-def grow(params: Params, state: Any, dim: int) -> Any:  # noqa: ARG001
+def grow(params: Params, state: Any, dim: int) -> Any:
     """Return the state with `dim` columns, of sparse rows."""
     parts = _parts(state)
-    for name, module in (("cbr_diag", cbr_diag), ("fofo", fofo)):
-        parts[name] = module.grow(_PARAMS[name], parts[name], dim)
-    parts["crosses"] = _crosses.grow(parts["crosses"], dim)
+    for name, module, active in _linear(params):
+        if active and name != "loam_ada":
+            parts[name] = module.grow(_PARAMS[name], parts[name], dim)
+    if params.bins:
+        parts["crosses"] = _crosses.grow(parts["crosses"], dim)
     parts["trees"] = grow_columns(parts["trees"], dim)
     return _joined(parts)
 
 
-def learn(params: Params, state: Any, rows: Rows, y: Vector, weight: Vector, scores: Vector) -> Any:  # noqa: ARG001
+def learn(params: Params, state: Any, rows: Rows, y: Vector, weight: Vector, scores: Vector) -> Any:
     """Score each row, then learn from it, in order; fill `scores` (n,) and return the state."""
     if not len(y):
         return state
     parts = _parts(state)
     members, before = np.zeros((len(MEMBERS), len(y))), int(parts["mix"].events[-1])
-    if not isinstance(rows, Sparse) and not len(parts["loam_ada"].w):
-        parts["loam_ada"] = _sized(loam_ada.grow(_PARAMS["loam_ada"], parts["loam_ada"], rows.shape[1]), state)
-    for k, (name, module) in enumerate(_LINEAR):
-        if name != "loam_ada" or not isinstance(rows, Sparse):
+    if params.choice[1] and not isinstance(rows, Sparse) and not len(parts["loam_ada"].w):
+        longer = loam_ada.grow(_PARAMS["loam_ada"], parts["loam_ada"], rows.shape[1])
+        parts["loam_ada"] = _sized(longer, parts["trees"].gain.dtype)
+    for k, (name, module, active) in enumerate(_linear(params)):
+        if active and (name != "loam_ada" or not isinstance(rows, Sparse)):
             parts[name] = module.learn(_PARAMS[name], parts[name], rows, y, weight, members[k])
-    parts["crosses"] = _crosses.learn(parts["crosses"], rows, y, weight, *members[3:5])
-    if fitted := len(parts["trees"].starts) > 0:
+    if params.bins:
+        parts["crosses"] = _crosses.learn(parts["crosses"], rows, y, weight, *members[3:5])
+    scoring = np.array(params.choice)
+    scoring[5] = len(parts["trees"].starts) > 0
+    if scoring[5]:
         members[5] = tree_scores(parts["trees"], rows)
+    members[~scoring] = 0.0  # bins that only pairs need
     columns = np.ascontiguousarray(members.T)
-    _mix.learn(parts["mix"], columns, y, weight, scores, 5 + fitted)
-    _members.learn(parts["members"], before, columns, scores, y, weight, 5 + fitted)
+    _mix.learn(parts["mix"], columns, y, weight, scores, scoring, float(params.memory))
+    _members.learn(parts["members"], before, columns, scores, y, weight, scoring)
     return _joined(parts)
 
 
 def fit(params: Params, rows: Rows, dim: int, y: Vector, weight: Vector, seed: int) -> Any:
     """Fit the trees to n rows (n, dim). Raises ValueError if a class has too few events of positive weight."""
-    if params.budget == "fast":
+    if params.budget == "fast" or not params.fits:
         return _Fitted._make(empty(dim))
     for side, name in ((-1.0, "negative"), (1.0, "positive")):
         count = int(np.count_nonzero((y * side > 0.0) & (weight > 0.0)))
@@ -175,16 +223,18 @@ def fit_problems(arrays: Mapping[str, Any]) -> Issues:
     yield from _named("trees", tree_problems(Trees._make(arrays[name] for name in _FITTED)))
 
 
-def weights(params: Params, state: Any) -> Ensemble:  # noqa: ARG001
+def weights(params: Params, state: Any) -> Ensemble:
     """Return what scores events: views."""
     parts = _parts(state)
     linear = tuple(module.weights(_PARAMS[name], parts[name]) for name, module in _LINEAR)
-    return Ensemble(linear, _crosses.crosses(parts["crosses"]), parts["trees"], parts["mix"], parts["members"])
+    ready = (*(len(model.w) > 0 for model in linear), True, True, len(parts["trees"].starts) > 0)
+    scoring = np.array(params.choice) & np.array(ready)
+    return Ensemble(scoring, linear, _crosses.crosses(parts["crosses"]), parts["trees"], parts["mix"], parts["members"])
 
 
-def problems(params: Params, state: Any, sparse: bool) -> Issues:  # noqa: ARG001
+def problems(params: Params, state: Any, sparse: bool) -> Issues:
     """Find values in a restored state that no events lead to."""
-    parts = _parts(state)
+    parts, fresh = _parts(state), _parts(init(params, 0, 0))
     for name, module in _LINEAR:
         if hasattr(module, "problems"):
             yield from _named(name, module.problems(_PARAMS[name], parts[name], sparse))
@@ -193,8 +243,17 @@ def problems(params: Params, state: Any, sparse: bool) -> Issues:  # noqa: ARG00
     yield from _named("mix", _mix.problems(parts["mix"]))
     yield from _named("members", _members.problems(parts["members"]))
     dims = {parts["loam_ada"].w.shape, parts["loam_ada"].h.shape, parts["loam_ada"].sums.shape[1:]}
-    if not dims <= {(0,)} and not dims <= {parts["fofo"].w.shape}:
+    if not dims <= {(0,)} and not dims <= {parts["trees"].gain.shape}:
         yield "loam_ada_w", "and loam-ada's other arrays have no common length that is 0 or that of the columns"
+    left_out = [name for name, _, active in _linear(params) if not active]
+    for part in [*left_out, *["crosses"] * (not params.bins)]:
+        for name, array in parts[part]._asdict().items():
+            if array.shape != getattr(fresh[part], name).shape:
+                yield f"{part}_{name}", "is longer than before any event, but of a model that is not a member"
+    if parts["crosses"].once.shape != fresh["crosses"].once.shape:
+        yield "crosses_once", f"has {len(parts['crosses'].once)} bytes; expected {len(fresh['crosses'].once)}"
+    if not params.fits and len(parts["trees"].starts):
+        yield "trees_starts", "has trees, but gbdt is not a member"
 
 
 def _named(part: str, issues: Issues) -> Issues:
@@ -202,9 +261,26 @@ def _named(part: str, issues: Issues) -> Issues:
         yield f"{part}_{name}", detail
 
 
-def _sized(like: Any, state: Any) -> Any:
+def _sized(like: Any, precision: Any) -> Any:
     """Return loam-ada's state with the precision of the others."""
-    return like._replace(w=like.w.astype(state.fofo_w.dtype), h=like.h.astype(state.fofo_w.dtype))
+    return like._replace(w=like.w.astype(precision), h=like.h.astype(precision))
+
+
+def _linear(params: Params) -> Iterator[tuple[str, Any, bool]]:
+    """Yield part, module and whether it is a member, of each linear model."""
+    for (name, module), active in zip(_LINEAR, params.choice[:3], strict=True):
+        yield name, module, active
+
+
+def _nanoseconds(params: Params, size: Size) -> float:
+    """Estimate the cost of an event."""
+    modules = [(_PARAMS[name], module) for name, module, active in _linear(params) if active]
+    if params.fits and params.budget != "fast":
+        modules.append((_TREES[params.budget], gbdt))
+    total = sum(module.TRAITS.cost.nanoseconds(settings, size) for settings, module in modules)
+    if params.bins:
+        total += 60 * size.values
+    return float(total + 25 * min(size.values, _crosses.CROSSED) ** 2 * params.choice[4])
 
 
 def _parts(state: Any) -> dict[str, Any]:

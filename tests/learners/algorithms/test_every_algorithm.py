@@ -402,7 +402,7 @@ def test_every_algorithm_has_a_description(algorithm: Any) -> None:
     assert schema["properties"]
     for name, entry in schema["properties"].items():
         assert entry["description"], name
-        assert entry["default"] == getattr(algorithm.Params(), name)
+        assert entry["default"] == algorithm.Params().to_json()[name]
     assert algorithm.TRAITS.dense or algorithm.TRAITS.sparse
     assert algorithm.TRAITS.max_dim >= 1
 

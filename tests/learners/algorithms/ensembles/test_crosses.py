@@ -108,6 +108,18 @@ def test_parts_add_up_and_a_pair_counts_half_for_each_column(sparse: bool) -> No
     np.testing.assert_allclose(sums + (2.0 - 1.0) * state.bias[0], 2 * main - total, atol=1e-9)
 
 
+def test_without_pairs_both_scores_are_those_of_the_bins() -> None:
+    X, y = stream(1500)
+    _, main, _ = learnt(X, y)
+    bare, alone, same = _crosses.init(4, paired=False), np.empty(1500), np.empty(1500)
+    bare = _crosses.learn(bare, X, y, np.ones(1500), alone, same)
+    assert alone.tobytes() == same.tobytes() == main.tobytes()
+    assert bare.events[1] == len(bare.keys[bare.keys > 0]) <= 4 * 16
+    scores = _crosses.cross_scores(_crosses.crosses(bare), X[:50])
+    assert scores[0].tobytes() == scores[1].tobytes()
+    assert not list(_crosses.problems(bare))
+
+
 def test_long_events_cross_the_columns_of_the_largest_influence() -> None:
     random = np.random.default_rng(3)
     X = random.normal(size=(3000, 40))

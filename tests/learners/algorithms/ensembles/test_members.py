@@ -11,6 +11,8 @@ from learners.algorithms import _members
 from learners.metrics import ranking
 from learners.numerics.arrays import Matrix, Vector
 
+SCORING = np.ones(2, dtype=np.bool_)  # models score
+
 
 def stream(n: int) -> tuple[Matrix, Vector, Vector]:
     """Return the scores of two models and their combination, and labels, a tenth of them positive."""
@@ -23,7 +25,7 @@ def stream(n: int) -> tuple[Matrix, Vector, Vector]:
 def test_figures_are_those_of_the_scores() -> None:
     scores, combined, y = stream(3000)
     state = _members.init(2)
-    _members.learn(state, 0, scores, combined, y, np.ones(3000), 2)
+    _members.learn(state, 0, scores, combined, y, np.ones(3000), SCORING)
     for k, column in enumerate((*scores.T, combined)):
         auc, average_precision = ranking(state.bins.sum(axis=0, dtype=np.int64)[k])
         assert auc == pytest.approx(roc_auc_score(y, column), abs=0.002)
@@ -35,14 +37,14 @@ def test_a_block_replaces_the_one_before_however_the_stream_is_cut() -> None:
     scores, combined, y = stream(n)
     weight = np.where(np.arange(n) % 9 == 0, 0.0, 2.0)  # 40,000 count
     whole, cut = _members.init(2), _members.init(2)
-    _members.learn(whole, 0, scores, combined, y, weight, 2)
+    _members.learn(whole, 0, scores, combined, y, weight, SCORING)
     for start in range(0, n, 7001):
         part = slice(start, start + 7001)
         before = int(np.count_nonzero(weight[:start]))
-        _members.learn(cut, before, scores[part], combined[part], y[part], weight[part], 2)
+        _members.learn(cut, before, scores[part], combined[part], y[part], weight[part], SCORING)
     assert cut.bins.tobytes() == whole.bins.tobytes()
     assert whole.bins.sum(axis=(2, 3)).tolist() == [[block] * 3] * 2
-    _members.learn(whole, 2 * block, scores[:9], combined[:9], y[:9], np.ones(9), 1)
+    _members.learn(whole, 2 * block, scores[:9], combined[:9], y[:9], np.ones(9), np.array([True, False]))
     assert whole.bins.sum(axis=(2, 3)).tolist() == [[9, 0, 9], [block] * 3]  # the second model does not score
 
 
