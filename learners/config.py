@@ -436,9 +436,9 @@ def _members(parts: _Parts) -> str | None:
 
 
 def _posterior(parts: _Parts) -> str | None:
-    if parts.calibration is None or parts.calibration.kind != "posterior" or parts.traits.posterior:
+    if parts.calibration is None or parts.calibration.kind not in ("posterior", "logistic") or parts.traits.posterior:
         return None
-    return f"is posterior, but the score of {parts.name} is not a log-odds"
+    return f"is {parts.calibration.kind}, but the score of {parts.name} is not a log-odds"
 
 
 _PART_CONDITIONS: tuple[Condition[_Parts], ...] = (

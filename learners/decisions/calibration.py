@@ -2,18 +2,22 @@
 
     posterior  sigmoid(score): for algorithms whose score is a log-odds
     platt      sigmoid(a s / rms + b): a and b follow the stream by online Newton steps on the log loss
+    logistic   sigmoid(a s + b): likewise, for a score that is a log-odds; begins as posterior
     none       sigmoid(s / rms): in the order of scores, but not calibrated
     histogram  the share of positives in groups of a score histogram, see `calibration_histogram.py`; may fall
     isotonic   the rising function of the score that fits this histogram best
 
 rms is the running root mean square of the score. For platt, with u = (s / rms, 1) and forgetting g = 1 - 1/m:
 
-    H = g H + p (1 - p) u u^T,   (a, b) -= (H + I)^-1 (p - y) u,   m = min(memory, max(50, events / 10))
+    H = g H + p (1 - p) u u^T,   (a, b) -= (H + P)^-1 (p - y) u,   m = min(memory, max(50, events / 10))
 
-The identity is a prior worth one event: without it, rare positives let H vanish and the steps explode. m grows with the
-stream because a young learner's scores change quickly. In the step, but not in the probability, s / rms is limited to
-[-10, 10], so that one outlier does not tip the line. a is at least 0.001, and log-odds are rounded to multiples of
-2^-40. So a higher score never gives a lower probability, not even by rounding. A NaN score counts as 0. O(1) per event.
+P = I is a prior worth one event: without it, rare positives let H vanish and the steps explode. m grows with the stream
+because a young learner's scores change quickly. In the step, but not in the probability, u is limited to [-10, 10], so
+that one outlier does not tip the line. a is at least 0.001, and log-odds are rounded to multiples of 2^-40. So a higher
+score never gives a lower probability, not even by rounding. A NaN score counts as 0. O(1) per event.
+
+For logistic, u = (s, 1) and P = diag(100, 10), because a = 1 and b = 0 are near the truth. It corrects a posterior that
+is too sure, or that follows a base rate too slowly.
 
 References
 ----------
@@ -71,7 +75,7 @@ _LARGEST_SQUARE = 1e290  # of a score: the sum over 10^9 events is still finite
 class Calibration(Parameters):
     """Settings of the calibration."""
 
-    kind: Literal["posterior", "platt", "none", "histogram", "isotonic"] = param(
+    kind: Literal["posterior", "platt", "none", "histogram", "isotonic", "logistic"] = param(
         "platt", "how a score becomes a probability"
     )
     memory: int = param(
@@ -79,7 +83,7 @@ class Calibration(Parameters):
         "How fast old events fade: an event this many events ago has weight 1/e (37 %).",
         least=10,
         most=10**9,
-        applies_to={"kind": ["platt", "histogram", "isotonic", "none"]},
+        applies_to={"kind": ["platt", "histogram", "isotonic", "none", "logistic"]},
     )
 
 
@@ -97,10 +101,10 @@ class CalibrationState(NamedTuple):
 def init(settings: Calibration) -> CalibrationState:
     """Return the state before any event: slope 1, intercept 0; an empty histogram, which gives 1/2 for every score."""
     kind = settings.kind
-    platt, binned = kind == "platt", kind in ("histogram", "isotonic")
+    fits, binned = kind in ("platt", "logistic"), kind in ("histogram", "isotonic")
     return CalibrationState(
-        coefficients=np.array([1.0, 0.0][: 2 * platt]),
-        hessian=np.zeros((2 * platt, 2)),
+        coefficients=np.array([1.0, 0.0][: 2 * fits]),
+        hessian=np.zeros((2 * fits, 2)),
         power=np.zeros(2 * (kind in ("platt", "none"))),
         events=np.zeros(1 * (kind != "posterior"), dtype=np.int64),
         bins=np.zeros((2, BINS * binned)),
@@ -123,7 +127,9 @@ def problems(settings: Calibration, state: CalibrationState) -> Issues:
 
 @bare_kernel
 def _scaled(score, power):  # type: ignore[no-untyped-def]
-    """Compute s / rms, limited to [-100, 100]; 0 before any score."""
+    """Compute s / rms, limited to [-100, 100]; 0 before any score. The score has its own scale if `power` is empty."""
+    if power.shape[0] == 0:
+        return min(max(score, -100.0), 100.0)
     if power[0] <= 0.0 or power[1] <= 0.0:
         return 0.0
     rms = math.sqrt(power[0] / power[1])
@@ -147,9 +153,11 @@ def _number(score):  # type: ignore[no-untyped-def]
 
 @bare_kernel
 def _measure(score, memory, power, events):  # type: ignore[no-untyped-def]
-    """Add a score to the running square; return the factor by which older events fade."""
+    """Add a score to the running square, if there is one; return the factor by which older events fade."""
     keep = 1.0 - 1.0 / min(memory, max(50.0, events[0] / 10.0))
     events[0] += 1
+    if power.shape[0] == 0:
+        return keep
     power[0] = keep * power[0] + min(score * score, _LARGEST_SQUARE)
     power[1] = keep * power[1] + 1.0
     return keep
@@ -158,6 +166,7 @@ def _measure(score, memory, power, events):  # type: ignore[no-untyped-def]
 @bare_kernel
 def _platt(scores, y, memory, coefficients, H, power, events, probabilities):  # type: ignore[no-untyped-def]
     """Fill the probability of each event, then learn its label."""
+    of_slope, of_intercept = (1.0, 1.0) if power.shape[0] else (100.0, 10.0)  # the prior
     for i in range(scores.shape[0]):
         score = _number(scores[i])
         probabilities[i] = _probability(coefficients[0] * _scaled(score, power) + coefficients[1])
@@ -169,7 +178,7 @@ def _platt(scores, y, memory, coefficients, H, power, events, probabilities):  #
         H[0, 1] = keep * H[0, 1] + curvature * u
         H[1, 0] = H[0, 1]
         H[1, 1] = keep * H[1, 1] + curvature
-        aa, ab, bb = H[0, 0] + 1.0, H[0, 1], H[1, 1] + 1.0
+        aa, ab, bb = H[0, 0] + of_slope, H[0, 1], H[1, 1] + of_intercept
         step = (p - (1.0 if y[i] > 0.0 else 0.0)) / (aa * bb - ab * ab)
         coefficients[0] = min(max(coefficients[0] - step * (bb * u - ab), _LEAST_SLOPE), _LARGEST_SLOPE)
         intercept = coefficients[1] - step * (aa - ab * u)
@@ -178,7 +187,7 @@ def _platt(scores, y, memory, coefficients, H, power, events, probabilities):  #
 
 @bare_kernel
 def apply_platt(scores, coefficients, power, probabilities):  # type: ignore[no-untyped-def]
-    """Fill the probabilities of kind "platt"."""
+    """Fill the probabilities of the kinds "platt" and "logistic"."""
     for i in range(scores.shape[0]):
         scaled = _scaled(_number(scores[i]), power)
         probabilities[i] = _probability(coefficients[0] * scaled + coefficients[1])
@@ -233,7 +242,7 @@ def learn(settings: Calibration, state: CalibrationState, scores: Vector, y: Vec
     memory = float(settings.memory)
     if settings.kind == "posterior":
         apply_posterior(scores, probabilities)
-    elif settings.kind == "platt":
+    elif settings.kind in ("platt", "logistic"):
         _platt(scores, y, memory, state.coefficients, state.hessian, state.power, state.events, probabilities)
     elif settings.kind == "none":
         _none(scores, memory, state.power, state.events, probabilities)
@@ -247,7 +256,7 @@ def apply(settings: Calibration, state: CalibrationState, scores: Vector) -> Vec
     probabilities = np.empty_like(scores)
     if settings.kind == "posterior":
         apply_posterior(scores, probabilities)
-    elif settings.kind == "platt":
+    elif settings.kind in ("platt", "logistic"):
         apply_platt(scores, state.coefficients, state.power, probabilities)
     elif settings.kind == "none":
         apply_none(scores, state.power, probabilities)

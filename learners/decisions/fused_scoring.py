@@ -26,6 +26,7 @@ _POSTERIOR, _PLATT, _PLAIN, _BINNED = range(4)
 _CALIBRATIONS = {
     "posterior": _POSTERIOR,
     "platt": _PLATT,
+    "logistic": _PLATT,
     "none": _PLAIN,
     "histogram": _BINNED,
     "isotonic": _BINNED,

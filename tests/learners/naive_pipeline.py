@@ -136,14 +136,17 @@ def by_norm(X: Any) -> Any:
     return np.divide(finite, norms, out=np.zeros_like(finite), where=norms > 0)
 
 
-def platt(scores: Any, y: Any, memory: int) -> list[float]:
-    """Return the probability of each event before learning it: online Newton steps on the log loss, with forgetting."""
+def platt(scores: Any, y: Any, memory: int, prior: Any = (1.0, 1.0), scales: bool = True) -> list[float]:
+    """Return the probability of each event before learning it: online Newton steps on the log loss, with forgetting.
+
+    If it `scales`, scores are divided by their running root mean square.
+    """
     beta, H = np.array([1.0, 0.0]), np.zeros((2, 2))
     power = count = 0.0
     out = []
 
     def features(score: float, most: float) -> Any:
-        rms = math.sqrt(power / count) if power else math.inf
+        rms = 1.0 if not scales else math.sqrt(power / count) if power else math.inf
         return np.array([np.clip(score / rms, -most, most), 1.0])
 
     for t, (score, label) in enumerate(zip(scores, y, strict=True)):
@@ -153,7 +156,7 @@ def platt(scores: Any, y: Any, memory: int) -> list[float]:
         u = features(score, 10)
         p = 1 / (1 + math.exp(-beta @ u))
         H = keep * H + p * (1 - p) * np.outer(u, u)
-        beta = beta - np.linalg.solve(H + np.eye(2), (p - (label > 0)) * u)
+        beta = beta - np.linalg.solve(H + np.diag(prior), (p - (label > 0)) * u)
         beta = np.clip(beta, [1e-3, -30], [100, 30])
     return out
 

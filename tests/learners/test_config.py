@@ -61,7 +61,8 @@ def test_defaults_depend_on_the_features_and_the_algorithm(name: str, kind: str)
     else:
         assert config.calibration is not None
         assert config.threshold is not None
-        assert config.calibration.kind == ("posterior" if algorithm.TRAITS.posterior else "platt")
+        usual = "posterior" if algorithm.TRAITS.posterior else "platt"
+        assert config.calibration.kind == defaults.get("calibration", {}).get("kind", usual)
         usual = "f1" if algorithm.TRAITS.posterior else "f1-window"
         assert config.threshold.objective == defaults.get("threshold", {}).get("objective", usual)
     window = defaults.get("learner", {}).get("refit_window", 20_000)
@@ -102,6 +103,7 @@ def test_a_partially_specified_section_keeps_the_other_defaults() -> None:
         ({"algorithm": "cbr", "features": {**DENSE, "dim": 4097}, "params": {"C": 0}}, ["/params/C", "/features"]),
         ({"algorithm": "cbr", "features": {"kind": "named"}, "params": {"C": 0}}, ["/params/C", "/features/kind"]),
         ({"algorithm": "cbr", "features": DENSE, "calibration": {"kind": "posterior"}}, ["/calibration/kind"]),
+        ({"algorithm": "cbr", "features": DENSE, "calibration": {"kind": "logistic"}}, ["/calibration/kind"]),
         ({"features": DENSE, "params": {"members": ["bins", "svm"]}}, ["/params/members/1"]),
         ({"features": DENSE, "params": {"members": ["bins", "fofo", "bins", "fofo"]}},
          ["/params/members/2", "/params/members/3"]),

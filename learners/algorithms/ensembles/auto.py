@@ -92,6 +92,7 @@ TRAITS = Traits(
     ),
     defaults={
         "scaling": {"kind": "standard", "clip": 10.0},
+        "calibration": {"kind": "logistic"},
         "threshold": {"objective": "f1-window"},
         "learner": {"refit_every": 20_000, "refit_window": 20_000},
     },

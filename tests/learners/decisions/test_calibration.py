@@ -19,6 +19,7 @@ from tests.learners import naive_pipeline as slow
 
 PLATT, POSTERIOR = Calibration("platt"), Calibration("posterior")
 RISING: tuple[Literal["platt", "none", "isotonic"], ...] = ("platt", "none", "isotonic")
+LOGISTIC = Calibration("logistic")
 NONE, HISTOGRAM, ISOTONIC = Calibration("none"), Calibration("histogram"), Calibration("isotonic")
 
 
@@ -46,6 +47,27 @@ def test_matches_the_formulas(memory: int, seed: int) -> None:
     scores[:3] = 0.0
     probabilities, _ = after(scores, y, Calibration("platt", memory))
     np.testing.assert_allclose(probabilities, slow.platt(scores, y, memory), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("memory", [10, 100, 10**9])
+def test_logistic_matches_the_formulas_and_begins_with_the_sigmoid(memory: int) -> None:
+    scores, y = logistic_stream(400, 2.0, -1.0, 4.0)
+    scores[9] = 1e9
+    probabilities, _ = after(scores, y, Calibration("logistic", memory))
+    expected = slow.platt(scores, y, memory, prior=(100.0, 10.0), scales=False)
+    np.testing.assert_allclose(probabilities, expected, rtol=1e-6, atol=1e-9)
+    assert probabilities[0] == calibration.apply(POSTERIOR, calibration.init(POSTERIOR), scores[:1])[0]
+
+
+def test_logistic_mends_a_posterior_that_is_too_sure_and_follows_the_base_rate() -> None:
+    n = 12_000
+    log_odds, y = logistic_stream(n, 1.0, -2.0, 1.0)
+    later, more = logistic_stream(n, 1.0, 0.0, 1.0, seed=1)
+    scores = np.concatenate([2.0 * (log_odds - 2.0), 2.0 * (later - 2.0)])  # twice as far from 0 as it should be
+    p, _ = after(scores, np.concatenate([y, more]), Calibration("logistic", memory=1000))
+    truth = 1 / (1 + np.exp(-np.concatenate([log_odds - 2.0, later])))
+    for part in (slice(3000, n), slice(n + 3000, 2 * n)):
+        assert np.abs(p[part] - truth[part]).mean() < 0.02
 
 
 @pytest.mark.parametrize("memory", [10, 100, 10**9])
@@ -168,7 +190,7 @@ def test_isotonic_is_strictly_increasing_within_the_bins() -> None:
 def test_unused_arrays_of_a_kind_are_empty() -> None:
     sizes = {
         kind: [array.size for array in calibration.init(Calibration(kind))]  # type: ignore[arg-type]
-        for kind in ("posterior", "platt", "none", "histogram", "isotonic")
+        for kind in ("posterior", "platt", "none", "histogram", "isotonic", "logistic")
     }
     assert sizes == {
         "posterior": [0, 0, 0, 0, 0, 0],
@@ -176,10 +198,11 @@ def test_unused_arrays_of_a_kind_are_empty() -> None:
         "none": [0, 0, 2, 1, 0, 0],
         "histogram": [0, 0, 0, 1, 2 * log_bins.BINS, log_bins.BINS + 1],
         "isotonic": [0, 0, 0, 1, 2 * log_bins.BINS, log_bins.BINS + 1],
+        "logistic": [2, 4, 0, 1, 0, 0],
     }
 
 
-@pytest.mark.parametrize("options", [PLATT, POSTERIOR, NONE, HISTOGRAM, ISOTONIC])
+@pytest.mark.parametrize("options", [PLATT, POSTERIOR, LOGISTIC, NONE, HISTOGRAM, ISOTONIC])
 def test_a_nan_score_counts_as_0(options: Calibration) -> None:
     scores, y = logistic_stream(300, 2.0, -1.0, 5.0)
     scores[::7] = np.nan
@@ -213,6 +236,7 @@ def test_problems_in_a_state_are_detected() -> None:
     assert wrong(HISTOGRAM, bins=np.full((2, log_bins.BINS), -1.0)) == ["bins"]
     assert wrong(NONE, power=np.array([np.inf, 1.0])) == ["power"]
     assert wrong(PLATT, coefficients=np.array([0.0, 0.0])) == ["coefficients"]
+    assert wrong(LOGISTIC, coefficients=np.array([1.0, 31.0])) == ["coefficients"]
 
 
 @pytest.mark.parametrize(
@@ -301,6 +325,7 @@ def test_never_nan_and_always_monotone_in_the_score(
 ) -> None:
     for options in (
         Calibration("platt", memory),
+        Calibration("logistic", memory),
         POSTERIOR,
         Calibration("none", memory),
         Calibration("isotonic", memory),
@@ -321,7 +346,7 @@ def test_monotone_for_adjacent_floats(middle: float, seed: int) -> None:
     scores, y = logistic_stream(50, 1.0, 0.0, 1.0, seed)
     steps = np.cumsum(np.random.default_rng(seed).integers(0, 3, 400))
     neighbours = middle + steps * np.spacing(abs(middle))
-    for options in (PLATT, POSTERIOR, NONE, ISOTONIC):
+    for options in (PLATT, POSTERIOR, LOGISTIC, NONE, ISOTONIC):
         _, state = after(scores, y, options)
         assert (np.diff(calibration.apply(options, state, neighbours)) >= 0).all()
         assert (np.diff(calibration.apply(options, state, np.linspace(-800, 800, 1001))) >= 0).all()
@@ -334,7 +359,7 @@ def test_posterior_equals_the_sigmoid() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(state, calibration.init(POSTERIOR), strict=True))
 
 
-@pytest.mark.parametrize("options", [PLATT, POSTERIOR, Calibration("platt", memory=30), NONE, HISTOGRAM, ISOTONIC])
+@pytest.mark.parametrize("options", [PLATT, POSTERIOR, LOGISTIC, Calibration("platt", 30), NONE, HISTOGRAM, ISOTONIC])
 def test_preview_equals_learning_and_changes_nothing(options: Calibration) -> None:
     scores, y = logistic_stream(200, 2.0, -1.0, 5.0)
     state = calibration.init(options)
@@ -345,7 +370,7 @@ def test_preview_equals_learning_and_changes_nothing(options: Calibration) -> No
         assert calibration.learn(options, state, scores[i : i + 1], y[i : i + 1]).tobytes() == looked[:1].tobytes()
 
 
-@pytest.mark.parametrize("options", [PLATT, NONE, HISTOGRAM, ISOTONIC])
+@pytest.mark.parametrize("options", [PLATT, LOGISTIC, NONE, HISTOGRAM, ISOTONIC])
 @given(st.lists(st.integers(0, 150), max_size=6))
 @settings(max_examples=12)
 def test_batching_changes_no_bit(options: Calibration, cuts: list[int]) -> None:

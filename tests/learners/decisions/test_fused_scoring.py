@@ -64,9 +64,10 @@ def test_the_fused_call_equals_the_separate_stages(scaling):
 
 def test_log_odds_and_tables_agree():
     events = [{"a": i % 7 - 3.0, "b": "xyz"[i % 3]} for i in range(40)] + [{"a": None, "b": "new"}]
-    learner = Learner(Config.of({"algorithm": "fofo", "features": TABLE}))
-    learner.learn(events[:40], [int(i % 3 == 0) for i in range(40)])
-    agree(learner, events[30:])
+    for calibration in ("posterior", "logistic"):
+        learner = Learner(Config.of({"algorithm": "fofo", "features": TABLE, "calibration": {"kind": calibration}}))
+        learner.learn(events[:40], [int(i % 3 == 0) for i in range(40)])
+        agree(learner, events[30:])
 
 
 def test_embeddings_and_sparse_rows_use_the_separate_stages():
