@@ -120,6 +120,20 @@ async def test_each_model_of_auto_has_its_weight() -> None:
             assert exported["rarestream_member_weight", member["name"]] == member["weight"]
 
 
+async def test_only_the_models_that_were_chosen_have_a_weight() -> None:
+    async with serving(MemoryStore()) as (http, _):
+        settings = {"features": {"kind": "dense", "dim": 3}, "params": {"members": ["pairs", "fofo"], "memory": 500}}
+        document = (await http.put("/learners/a", json=settings)).json()
+        assert document["config"]["params"] == {"budget": "balanced", **settings["params"]}
+        assert document["config"]["refit_every"] is None
+        events = [{"x": [i % 2, i % 3, 1], "label": i % 2} for i in range(20)]
+        await posted(http, "/learners/a/update", events)
+        exported = of("a", samples(await scrape(http)))
+        assert [labels[0] for name, *labels in exported if name == "rarestream_member_weight"] == ["fofo", "pairs"]
+        members = (await http.get("/learners/a")).json()["members"]
+        assert [member["name"] for member in members] == ["fofo", "pairs", "auto"]
+
+
 async def test_undefined_metrics_have_no_sample() -> None:
     async with serving(MemoryStore()) as (http, _):
         await http.put("/learners/a", json=SETUPS["dense"])

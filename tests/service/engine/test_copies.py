@@ -35,6 +35,7 @@ SETUPS: dict[str, dict[str, Any]] = {
     "budget": {**DENSE, "threshold": {"objective": "budget", "alerts": 3}, "calibration": {"kind": "isotonic"}},
     "embedded": {**DENSE, "algorithm": "nsauc", "embedding": {"kind": "nystroem", "components": 4, "warmup": 20}},
     "batch": {**DENSE, "algorithm": "ranksvm", "refit_every": 30, "refit_window": 50},
+    "members": {**DENSE, "algorithm": "auto", "params": {"members": ["bins", "fofo"], "memory": 200}},
 }
 
 
