@@ -25,10 +25,10 @@ estimated share of positives, with P positive labels among n events. This holds 
 and fixed.
 
 Without positive labels, the objectives that need them would lead to a threshold that calls nothing positive, or all.
-If a silence is longer than 10 mean gaps between positive labels and twice the longest one, the threshold follows the
-rule of a budget, with the share of alerts at the last one. So the share stays, even if the scores fall, until the next
-positive label. This holds for all objectives but fpr, which needs none, budget, cost and fixed. At least 20 positive
-labels, and one alert, are needed before. What the objectives learn goes on meanwhile.
+If a silence is longer than 10 mean gaps between positive labels and three times the longest one, the threshold follows
+the rule of a budget, with the share of alerts at the last one. So the share stays, even if the scores fall, until the
+next positive label. This holds for all objectives but fpr, which needs none, budget, cost and fixed. At least 20
+positive labels, and one alert, are needed before. What the objectives learn goes on meanwhile.
 
 Before the first event the threshold is at 1: nothing is predicted positive. If it is not `cautious`, "f1", "f1-ofo",
 "f1-window", "fbeta", "jaccard" and "recall" are at 0 and predict positive, as in FOFO's paper. O(1) per event, and

@@ -46,7 +46,7 @@ POSITIVES = 20  # labels after which a learner is no longer young
 _LEAST, _TIMES = 0.05, 10.0  # share of alerts before: at most, and in estimated shares of positives
 _IMAGINED = 200.0  # events, one of them positive, of that estimate's prior: ten times its share is the 5 % above
 
-_SILENT, _LONGEST = 10.0, 2.0  # mean gaps, and longest gaps, without a positive label
+_SILENT, _LONGEST = 10.0, 3.0  # mean gaps, and longest gaps, without a positive label
 _RECENT = 1024  # decisions that make the share of alerts before
 
 FIRST = 64  # a search after each of so many events, then after every 32nd

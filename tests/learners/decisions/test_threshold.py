@@ -427,6 +427,24 @@ def test_positive_labels_in_batches_are_no_silence() -> None:
     assert state.silence[1] == 2001
 
 
+def test_a_pause_between_bursts_of_positives_is_no_silence() -> None:
+    """A class that is absent for a while has few alerts; the share of a burst would be much too large."""
+    setting, state = Threshold("f1-window"), threshold.init(Threshold("f1-window"))
+    p, y = events(4000, 1, share=0.3)
+    negatives = undated(p[y < 0], y[y < 0])
+    learnt(setting, state, undated(p, y))
+    learnt(setting, state, Stream._make(column[:500] for column in negatives))
+    learnt(setting, state, undated(p, y))
+    longest = int(state.silence[1])
+    assert 500 < longest < 550
+    burst = state.silence[2]
+    pause = learnt(setting, state, Stream._make(column[: 5 * longest // 2] for column in negatives))
+    assert state.silence[4] == 0.0
+    assert pause.decisions.mean() < burst / 2
+    learnt(setting, state, Stream._make(column[:longest] for column in negatives))
+    assert state.silence[4] > 0.0
+
+
 def test_a_change_of_objective_in_a_silence_keeps_to_the_share() -> None:
     was, now, fixed = Threshold(), Threshold("recall", target=0.8), Threshold("fixed", value=0.2)
     state = threshold.init(was)
