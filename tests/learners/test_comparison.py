@@ -343,7 +343,7 @@ def test_a_view_persists_after_updates() -> None:
         ({"learners": ["a", "b", "a"]}, ["/learners/2"]),
         ({"learners": ["", "-x", "a b", "a" * 101, "b\n"]}, [f"/learners/{i}" for i in range(5)]),
         ({"learners": "ab"}, ["/learners"]),
-        ({"learners": ["a", 1]}, ["/learners"]),
+        ({"learners": ["a", 1]}, ["/learners/1"]),
         ({"learners": ["a", "b"], "window": 0, "alpha": 0, "beta": 1}, ["/beta", "/window", "/alpha"]),
         ({"learners": ["a", "b"], "window": 1_000_001, "alpha": 0.6}, ["/window", "/alpha"]),
     ],
