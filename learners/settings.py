@@ -21,7 +21,18 @@ from dataclasses import dataclass, field, fields
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 
-__all__ = ["ABSENT", "InvalidInput", "Parameters", "Problem", "length_mismatch", "param", "pointer", "required", "show"]
+__all__ = [
+    "ABSENT",
+    "InvalidInput",
+    "Parameters",
+    "Problem",
+    "length_mismatch",
+    "param",
+    "pointer",
+    "required",
+    "show",
+    "show_feature",
+]
 
 Value = TypeVar("Value")
 ABSENT: Final = object()  # the value of a problem that has none: a member is missing, or JSON cannot express it
@@ -245,6 +256,13 @@ def show(value: Any) -> str:
     """Quote a value for an error message: short, whatever it is."""
     text = _Quote().repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def show_feature(value: Any) -> str:
+    """Quote a value of an event as every door does: only MessagePack leaves maps and lists undecoded."""
+    if isinstance(value, Mapping):
+        return f"a map of {len(value)}"
+    return f"a list of {len(value)}" if isinstance(value, (list, tuple)) else show(value)
 
 
 class _Quote(reprlib.Repr):

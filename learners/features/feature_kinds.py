@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.numerics import Matrix, Rows, Sparse, bare_kernel, kernel
-from learners.settings import InvalidInput, Parameters, Problem, required, show
+from learners.settings import InvalidInput, Parameters, Problem, required, show, show_feature
 
 __all__ = [
     "LARGEST",
@@ -128,7 +128,7 @@ def _refuse(X: Matrix) -> None:
 def number_fault(value: Any) -> str | None:
     """Describe what is wrong with a feature's number, if anything."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return f"is {show(value)}; expected a number"
+        return f"is {show_feature(value)}; expected a number"
     if value != value or value in (math.inf, -math.inf):
         return f"is {value}; expected a finite number"
     if abs(value) > LARGEST:

@@ -12,7 +12,9 @@ from learners.features.feature_kinds import MAX_NONZERO, Problems, number_fault
 from learners.features.fields import FIELD, FieldKind, entry, field_hashes, fraction_hash
 from learners.features.value_rule import (
     EXACT,
+    LOST_DIGITS,
     ValueKind,
+    loses_digits,
     normalised,
     read_declared,
     read_text,
@@ -22,7 +24,7 @@ from learners.features.value_rule import (
 )
 from learners.features.words import WordRule, words_of
 from learners.numerics import Counts, Sparse, Words, hash_strings, kernel, sum_pairs
-from learners.settings import pointer, show
+from learners.settings import pointer, show, show_feature
 
 __all__ = ["MAX_NAME", "FieldEncoder"]
 
@@ -250,7 +252,7 @@ class FieldEncoder:
             elif isinstance(value, (list, tuple)) and not plan.log:
                 self._list(problems, i, name, plan, value, columns)
             else:
-                detail = f"is {show(value)}; expected a number, string, boolean, list of tokens or null"
+                detail = f"is {show_feature(value)}; expected a number, string, boolean, list of tokens or null"
                 problems.add(i, pointer(name), _expected_number(value) if plan.log else detail)
             if len(data) - start > MAX_NONZERO and 0 < self._share < words:
                 break  # the texts are cut, see below
@@ -290,6 +292,8 @@ class FieldEncoder:
             return
         if plan.log and kind == ValueKind.TEXT:
             problems.add(i, pointer(name), _expected_number(value))
+        elif plan.kind == FieldKind.CATEGORY and loses_digits(kind, number):
+            problems.add(i, pointer(name), f"is {show(value)}, {LOST_DIGITS}")
         elif plan.log:
             columns.add(plan.entries[kind], signed_log(number))
         elif kind == ValueKind.NUMBER_TEXT and plan.kind != FieldKind.CATEGORY:
@@ -321,6 +325,8 @@ class FieldEncoder:
             self._words(plan, spelt_number(value), _CONTRADICTING_WORDS, columns, MAX_NONZERO)
         elif isinstance(value, int) and abs(value) > EXACT:
             columns.add_text(plan.entries[ValueKind.TEXT], 0.0, plan.prefix + str(value))
+        elif plan.kind == FieldKind.CATEGORY and loses_digits(ValueKind.NUMBER, value):
+            problems.add(i, pointer(name), f"is {show(value)}, {LOST_DIGITS}")
         elif plan.kind == FieldKind.CATEGORY:
             columns.add_text(plan.entries[ValueKind.NUMBER], float(value), plan.prefix + spelt_number(value))
         else:
@@ -333,7 +339,7 @@ class FieldEncoder:
             if isinstance(item, np.generic):
                 item = item.item()
             if not isinstance(item, (str, bool)) and number_fault(item):
-                detail = f"is {show(item)}; expected a string, number or boolean"
+                detail = f"is {show_feature(item)}; expected a string, number or boolean"
                 problems.add(i, f"{pointer(name)}/{k}", detail)
                 return
             if isinstance(item, str):
@@ -363,4 +369,4 @@ class FieldEncoder:
 
 
 def _expected_number(value: Any) -> str:
-    return f"is {show(value)}; expected a number or null, as its log is taken"
+    return f"is {show_feature(value)}; expected a number or null, as its log is taken"

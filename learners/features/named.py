@@ -14,8 +14,10 @@ from learners.features.feature_kinds import MAX_COLUMNS, MAX_NONZERO, Features, 
 from learners.features.field_encoder import MAX_NAME, FieldEncoder
 from learners.features.fields import FieldKind
 from learners.features.value_rule import (
+    LOST_DIGITS,
     ValueKind,
     declared_number,
+    loses_digits,
     normalised,
     read_text,
     signed_log,
@@ -24,7 +26,7 @@ from learners.features.value_rule import (
     value_of,
 )
 from learners.numerics import Rows, hash_strings
-from learners.settings import InvalidInput, Parameters, Problem, param, pointer, required, show
+from learners.settings import InvalidInput, Parameters, Problem, param, pointer, required, show, show_feature
 
 __all__ = ["MAX_LISTED", "MAX_NAME", "MAX_SPELT", "Field", "Named", "Table", "spelt_category"]
 
@@ -43,7 +45,9 @@ def spelt_category(value: Any) -> str | None:
     elif isinstance(value, bool):
         kind = ValueKind.BOOLEAN
     elif number_fault(value):
-        raise ValueError(f"is {show(value)}; expected a string, boolean, finite number or null")
+        raise ValueError(f"is {show_feature(value)}; expected a string, boolean, finite number or null")
+    if loses_digits(kind, number):
+        raise ValueError(f"is {show(value)}, {LOST_DIGITS}")
     if kind == ValueKind.BOOLEAN:
         return spelt_boolean(number)
     return spelt_number(number) if kind <= ValueKind.NUMBER_TEXT else text or None

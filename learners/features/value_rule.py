@@ -22,6 +22,7 @@ from learners.features.feature_kinds import LARGEST, number_fault
 
 __all__ = [
     "EXACT",
+    "LOST_DIGITS",
     "MISSING",
     "ValueKind",
     "cell_value",
@@ -29,6 +30,7 @@ __all__ = [
     "declared_number",
     "is_missing",
     "is_plain",
+    "loses_digits",
     "name_reason",
     "normalised",
     "read_declared",
@@ -41,6 +43,7 @@ __all__ = [
 ]
 
 EXACT = 2**53  # whole numbers beyond it are names, because float64 cannot tell them apart
+LOST_DIGITS = "a number beyond 2^53 whose last digits are lost; send names as text"
 _EXACT_DIGITS = 16  # of 2^53
 MISSING = frozenset(
     {
@@ -187,6 +190,12 @@ def cell_value(text: str) -> float | str:
     """Return the value of a text of a door that has nothing but text: the number that it spells, or the text."""
     kind, number, _ = read_text(text)
     return number if kind in (ValueKind.WHOLE_TEXT, ValueKind.NUMBER_TEXT) else text
+
+
+def loses_digits(kind: ValueKind, value: Any) -> bool:
+    """Tell whether a number that is meant as a name has lost its last digits: a float beyond 2^53, also as text."""
+    is_float = kind == ValueKind.NUMBER_TEXT or isinstance(value, float)
+    return is_float and kind <= ValueKind.NUMBER_TEXT and abs(value) > EXACT
 
 
 def spelt_boolean(value: float) -> str:

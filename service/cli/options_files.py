@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -32,6 +32,10 @@ def _file_options(
     decimal: Annotated[str, _option("MARK", "Of numbers: . or , (default: found).")] = "",
     thousands: Annotated[str, _option("MARK", "Between thousands: , . space or apostrophe (default: found).")] = "",
     time_format: Annotated[str, _option("FORMAT", "Of --time, as in strptime: %d/%m/%Y %H:%M.")] = "",
+    time_unit: Annotated[
+        Literal["", "s", "ms", "us", "ns", "min", "h", "d"],
+        _option("s|ms|us|ns|min|h|d", "Of --time that is a number (default: by its size, from 1980 on)."),
+    ] = "",
     missing: Annotated[list[str] | None, _option("TEXT", "A cell that is missing. Repeatable.")] = None,
     encoding: Annotated[str, _option("NAME", "Such as cp1252 (default: UTF-8, or UTF-16 by its mark).")] = "",
     zero_based: Annotated[
@@ -59,6 +63,7 @@ def _file_options(
         names,
         **marks,
         time_format=time_format,
+        time_unit=time_unit,
         missing=tuple(missing or ()),
         encoding=encoding,
         zero_based=zero_based,

@@ -23,7 +23,7 @@ from typing import Any, Literal
 import msgspec
 
 from service.datasets.bad_rows import BadRows, ReadError, RowOrigin
-from service.datasets.identifiers import check_members, unnamed_ids
+from service.datasets.identifiers import check_ids, unnamed_ids
 from service.datasets.json_rows import LABEL, LABEL_MEMBERS, JsonEvents, LenientJson, form_of, json_texts
 from service.datasets.long_texts import LongTexts
 from service.datasets.missing_cells import MissingCells
@@ -198,13 +198,12 @@ class Inputs:
         flat = [row for row in (origin.row for origin in head) if isinstance(row, dict) and self._form(row) == "flat"]
         if not flat:
             return chain(head, rows)
-        names = self._json.names("flat")
-        if self.kind == "predict":  # an event may be scored again
-            names.pop("id", None)
-        try:
-            check_members(names, lambda name: [row.get(name) for row in flat], self.columns.form.time_format)
-        except ValueError as error:
-            raise ReadError(f"{name}: {error}") from None
+        id_name = self._json.names("flat").get("id")
+        if id_name is not None and self.kind != "predict":  # which may score an event again
+            try:
+                check_ids(id_name, [row.get(id_name) for row in flat])
+            except ValueError as error:
+                raise ReadError(f"{name}: {error}") from None
         if self.kind == "update":
             features = self._json.features(flat[0], "flat")
             self.notes += unnamed_ids((name, [row.get(name) for row in flat]) for name in features)

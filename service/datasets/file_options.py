@@ -18,6 +18,7 @@ class FileOptions:
     decimal: str = ""  # mark of numbers in CSV and TSV
     thousands: str = ""  # separator of digits in numbers in CSV and TSV
     time_format: str = ""  # of Python's strptime
+    time_unit: str = ""  # of times that are numbers, as in `TIME_UNITS`
     missing: tuple[str, ...] = ()  # further cells that are missing
     encoding: str = ""  # of text; by default UTF-8, or UTF-16 with a byte order mark
     zero_based: str = "auto"  # LIBSVM: "yes": the first index is 0, "no": 1, "auto": 0 if the file has such an index

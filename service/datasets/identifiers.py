@@ -1,15 +1,15 @@
-"""Judges by the first rows of a file which columns name the rows: columns given as id or time, and others. No I/O."""
+"""Judges by the first rows of a file which columns name the rows: the one given as id, and others. No I/O."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from service.datasets.notes import UniqueColumn
-from service.datasets.values import check_times, identity
+from service.datasets.values import identity
 
-__all__ = ["check_members", "unnamed_ids"]
+__all__ = ["check_ids", "unnamed_ids"]
 
 _ROWS = 100  # fewer tell nothing
 _REPEATED = 0.1  # share of rows: more repeated ids are no ids
@@ -17,7 +17,7 @@ _NAME = re.compile(r"\S+")
 _FRACTION = re.compile(r"[+-]?[0-9]*[.,][0-9]*([eE][+-]?[0-9]+)?")
 
 
-def _check_ids(column: str, values: Iterable[Any]) -> None:
+def check_ids(column: str, values: Iterable[Any]) -> None:
     """Raise ValueError if too many of the first rows repeat an id, because only the first of each would be learnt."""
     ids = [id for id in map(_id, values) if id is not None]
     repeated = 1 - len(set(ids)) / max(1, len(ids))
@@ -26,17 +26,6 @@ def _check_ids(column: str, values: Iterable[Any]) -> None:
             f"{100 * repeated:.0f} % of the first {len(ids):,} rows repeat an id, so {column!r} does not name rows: "
             "only the first row of each id would be learnt. Use another column as --id, or none"
         )
-
-
-def check_members(members: Mapping[str, str], values_of: Callable[[str], Iterable[Any]], time_format: str) -> None:
-    """Raise ValueError if the first rows tell that a column is no id, or no time.
-
-    `members`: the columns by the member of events that they become; `values_of` a column are those of the first rows.
-    """
-    if "id" in members:
-        _check_ids(members["id"], values_of(members["id"]))
-    if "time" in members:
-        check_times(members["time"], values_of(members["time"]), time_format)
 
 
 def unnamed_ids(columns: Iterable[tuple[str, Sequence[Any]]]) -> Iterator[UniqueColumn]:

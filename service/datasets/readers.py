@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from service.datasets.bad_rows import BadRows
 from service.datasets.delimited import DelimitedText, MalformedRow
-from service.datasets.identifiers import check_members, unnamed_ids
+from service.datasets.identifiers import check_ids, unnamed_ids
 from service.datasets.json_rows import ONE_EACH, JsonEvents, LenientJson, form_of, json_texts
 from service.datasets.missing_cells import MissingCells
 from service.datasets.number_cells import is_number, number
@@ -346,8 +346,8 @@ class _JsonRows(TextRows[str]):
             return Shape("dense", width=len(rows[0]["x"]))
         if form == "indices":
             return Shape("sparse")
-        names = self._events.names(form)
-        check_members(names, lambda name: [row.get(name) for row in rows], self._columns.form.time_format)
+        if (id_name := self._events.names(form).get("id")) is not None:
+            check_ids(id_name, [row.get(id_name) for row in rows])
         features = self._events.features(rows[0], form)
         members = rows if form == "flat" else [row["features"] for row in rows if form_of(row) == "features"]
         self.guesses += unnamed_ids((name, [row.get(name) for row in members]) for name in features)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from learners.features import LARGEST, column_number, declared_number, is_missing, is_plain, normalised
-from service.datasets.identifiers import check_members, unnamed_ids
+from service.datasets.identifiers import check_ids, unnamed_ids
 from service.datasets.notes import ColumnNote
 from service.datasets.number_cells import NumberForm, Plain, column_kind, number_form, quote
 from service.datasets.rows import Event, Shape
@@ -108,18 +108,17 @@ class CellTable:
         self.columns = [(k, name) for name, k in self._place.items() if name not in aside]
         self.places = [k for name, k in self._place.items() if labelled or name != normalised(columns.label)]
         form = columns.form
-        self._time_format = form.time_format
         self._number_form = NumberForm(form.decimal, form.thousands) if form.decimal or form.thousands else None
         self._features: list[tuple[int, str, Read | None]] = []
 
     def survey(self, rows: Sequence[Sequence[Cell]]) -> Shape:
         """Decide the types of the columns by the first rows, and return the shape.
 
-        Raises ValueError if the ids of labelled rows repeat, or times are years.
+        Raises ValueError if the ids of labelled rows repeat.
         """
-        places = {member: k for member, k, _ in self._about if member != "id" or self.label is not None}
-        named = {member: self._names[k] for member, k in places.items()}
-        check_members(named, lambda name: [row[self._names.index(name)] for row in rows], self._time_format)
+        for member, k, _ in self._about:
+            if member == "id" and self.label is not None:
+                check_ids(self._names[k], [row[k] for row in rows])
         undeclared = ((k, name) for k, name in self.columns if name not in self._declared)
         self._guesses += unnamed_ids((name, [row[k] for row in rows]) for k, name in undeclared)
         self._features = [(k, name, self._reader(k, name, [row[k] for row in rows])) for k, name in self.columns]

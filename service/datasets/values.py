@@ -22,11 +22,11 @@ from service.datasets.number_cells import MISSING, is_absent, is_number, number,
 
 __all__ = [
     "ANY_LABEL",
+    "TIME_UNITS",
     "BinaryLabels",
     "Ranks",
     "RowColumns",
     "Unlabelled",
-    "check_times",
     "identity",
     "is_day",
     "known_label",
@@ -47,8 +47,8 @@ ANY_LABEL = "*"  # names all labels that have no other name
 _HOW_TO_NAME = f"with --negative, or all but the positive ones with --negative '{ANY_LABEL}'"
 _DAY = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])(([01][0-9]|2[0-3])([0-5][0-9]){2})?")
 _MONTH = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])?")
-_YEAR_DIGITS = 4
-_LARGEST_SECONDS = 1e11  # since the epoch: in the year 5138
+_EPOCH = (315_532_800.0, 4_102_444_800.0)  # seconds of 1980 and 2100: the moments of a number without a unit
+TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0, "d": 86_400.0}  # in seconds
 _DOTTED = re.compile(r"(?P<day>[0-9]{1,2})\.(?P<month>[0-9]{1,2})\.(?P<year>[0-9]{4})(?P<rest>([ T].*)?)")
 _UNDECIDED = {"pending", "undecided", "unlabelled", "unlabeled", "tbd", "tobedetermined", "tobedecided"} | {
     "unreviewed",
@@ -62,6 +62,8 @@ _UNDECIDED = {"pending", "undecided", "unlabelled", "unlabeled", "tbd", "tobedet
     "nd",
 }  # no labels, unless options name them
 _WHOLE_ID = re.compile(r"(-?[1-9][0-9]{0,15}|0)\.0+")  # as spreadsheets and data frames write whole numbers
+_FLOAT_ID = re.compile(r"[+-]?[0-9]+(\.[0-9]*[eE]\+?[0-9]+|[eE]\+[0-9]+)")  # not a word such as 12e5
+_EXACT_FLOAT = 1e11  # spreadsheets write longer numbers with 6 digits
 _EXACT = 2**53  # the largest float that is one whole number only
 _AHEAD_SECONDS = 86_400.0  # that a time may be ahead of now
 _ID_CHARACTERS = 256  # at most, by the service
@@ -114,7 +116,7 @@ class RowColumns:
     @property
     def about(self) -> list[tuple[str, str | None, Callable[[Any], Any]]]:
         """The other members of an event: the API's name, the column, and the parser of its cells."""
-        read_time = partial(_file_time, format=self.form.time_format)
+        read_time = partial(_file_time, format=self.form.time_format, unit=self.form.time_unit)
         return [("id", self.id, identity), ("time", self.time, read_time), ("weight", self.weight, weight)]
 
     @property
@@ -192,6 +194,8 @@ class BinaryLabels:
                 with suppress(Unlabelled):
                     if self._spelt(text) is None:
                         others[text] = count
+                    else:
+                        self._named_seen = True
             if self._two_classes:
                 if len(others) > 1 and self._named.keys() & distinct.keys():
                     raise ValueError(self._several({text: distinct.get(text, 0) for text in self._named} | others))
@@ -364,20 +368,6 @@ def _canonical(value: Any) -> str:
     raise ValueError(f"the label is {str(value)[:60]}; expected a string, number or boolean")
 
 
-def check_times(column: str, values: Iterable[Any], format: str) -> None:
-    """Raise ValueError if all times of the first rows are years, or years and months, instead of seconds.
-
-    Some of them alone tell nothing: seconds may count from the beginning of the file.
-    """
-    spelt = [value.strip() if isinstance(value, str) else str(value) for value in values if value is not None]
-    spelt = [text for text in spelt if text.lower() not in MISSING]
-    if format or not spelt or not all(map(_MONTH.fullmatch, spelt)):
-        return
-    months = len(spelt[0]) > _YEAR_DIGITS
-    kind, forms = ("a year and month", "%Y%m") if months else ("a year", "%Y")
-    raise ValueError(f"the times of {column!r} look like {kind}, such as {spelt[0]}: give --time-format {forms}")
-
-
 def is_day(digits: str) -> bool:
     """Tell whether digits are those of a date, or of a date with a time, as in 20191130 and 20191130130101."""
     return _DAY.fullmatch(digits) is not None
@@ -386,9 +376,9 @@ def is_day(digits: str) -> bool:
 def timestamp(value: Any, format: str = "") -> float | None:
     """Parse a time: since the epoch, ISO 8601, or day.month.year; UTC without a zone. None if it is missing.
 
-    A number counts seconds, or if that would be after the year 5138: milliseconds, microseconds or nanoseconds. Eight
-    digits such as 20191130 are a date, and fourteen a date with a time, because otherwise they would be moments of 1970
-    and 2609. With a `format` of `strptime`, text must have it.
+    A number counts seconds, milliseconds, microseconds or nanoseconds: the unit in which it is a moment from 1980 to
+    2100. Eight digits such as 20191130 are a date, and fourteen a date with a time. With a `format` of `strptime`, text
+    must have it. Raises ValueError for others.
     """
     if isinstance(value, str):
         text = value.strip()
@@ -416,28 +406,49 @@ def timestamp(value: Any, format: str = "") -> float | None:
 
 
 def _since_epoch(number: float | None) -> float | None:
-    """Return the seconds of a number of seconds, milliseconds, microseconds or nanoseconds."""
-    if number is None or number < _LARGEST_SECONDS:
-        return number
-    units = (1e3, 1e6, 1e9)
-    return number / next((unit for unit in units if number < unit * _LARGEST_SECONDS), units[-1])
+    """Return the seconds of a number of seconds, milliseconds, microseconds or nanoseconds.
+
+    Raises ValueError unless it is a moment from 1980 to 2100 in one of these units.
+    """
+    if number is None or number != number:
+        return None
+    for unit in (1.0, 1e3, 1e6, 1e9):
+        if _EPOCH[0] <= number / unit <= _EPOCH[1]:
+            return number / unit
+    raise ValueError(
+        f"the time {number:.15g} is no moment since 1980 in seconds, milliseconds, microseconds or nanoseconds"
+    )
 
 
 def _seconds(moment: datetime) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _file_time(value: Any, format: str) -> float | None:
-    """Parse the time of a row as `timestamp` does; the error names the option of files.
+def _file_time(value: Any, format: str, unit: str) -> float | None:
+    """Parse the time of a row as `timestamp` does, or with a `unit` as a number of it; the error names the option.
 
-    Raises ValueError for a time that the service refuses, such as 9999-12-31 for never.
+    Raises ValueError for a time that the service refuses, such as 9999-12-31 for never, and for one before 1980 that no
+    option explains: it is missing, or of another unit.
     """
-    try:
-        seconds = timestamp(value, format)
-    except ValueError as error:
-        if format or not isinstance(value, str):
-            raise
-        raise ValueError(f"{error}; give its form with --time-format, which inspect looks for") from None
+    if unit:
+        counted = number(value) if isinstance(value, str) else _plain_number("time", value)
+        seconds = None if counted is None else counted * TIME_UNITS[unit]
+    else:
+        try:
+            seconds = timestamp(value, format)
+        except ValueError as error:
+            if format or not isinstance(value, (str, int, float)):
+                raise
+            if month := _MONTH.fullmatch(str(value).strip()):
+                kind, form = ("a year and month", "%Y%m") if month[2] else ("a year", "%Y")
+                raise ValueError(f"the time {value} looks like {kind}: give --time-format {form}") from None
+            if not isinstance(value, str) or is_number(value.strip()):
+                raise ValueError(f"{error}: say what it counts with --time-unit {'|'.join(TIME_UNITS)}") from None
+            raise ValueError(f"{error}; give its form with --time-format, which inspect looks for") from None
+        if seconds is not None and seconds < _EPOCH[0] and not format:
+            raise ValueError(
+                f"the time is {str(value).strip()[:60]}, before 1980: give --missing if it is none, else --time-format"
+            )
     if seconds is not None and seconds > time.time() + _AHEAD_SECONDS:
         raise ValueError(f"the time is {str(value)[:60]}; expected at most a day ahead of now")
     return seconds
@@ -455,6 +466,8 @@ def identity(value: Any) -> str | None:
         whole = _WHOLE_ID.fullmatch(text)
         if whole is not None and abs(int(whole[1])) <= _EXACT:
             return whole[1]
+        if _FLOAT_ID.fullmatch(text) and abs(float(text)) > _EXACT_FLOAT:
+            raise ValueError(f"the id is {quote(text)}, a number whose last digits are lost; export the column as text")
         return None if is_absent(text) else text
     if value is None or value != value:
         return None

@@ -106,10 +106,10 @@ def test_a_member_that_cannot_be_read_makes_a_bad_row(command: Any, member: dict
 def test_members_of_flat_objects_become_features() -> None:
     assert read('{"amount": 1.5, "label": "1"}') == [{"features": {"amount": 1.5}, "label": 1}]
     columns = RowColumns("fraud", ("yes",), (), ("note",), "tx", "at", "w")
-    row = '{"amount": 1, "fraud": "yes", "note": "x", "tx": 7, "at": 5, "w": 2}'
-    settings = {"features": {"amount": 1}, "label": 1, "id": "7", "time": 5.0, "weight": 2.0}
+    row = '{"amount": 1, "fraud": "yes", "note": "x", "tx": 7, "at": 1600000000, "w": 2}'
+    settings = {"features": {"amount": 1}, "label": 1, "id": "7", "time": 1.6e9, "weight": 2.0}
     assert read(row, columns=columns, labels=BinaryLabels(("yes",))) == [settings]
-    settings = {"features": {"amount": 1}, "id": "7", "time": 5.0}
+    settings = {"features": {"amount": 1}, "id": "7", "time": 1.6e9}
     assert read(row, kind="predict", columns=columns) == [settings]
 
 
@@ -207,8 +207,8 @@ def test_labels_are_read_from_arguments() -> None:
 
 
 def test_labels_may_have_times_and_ranks(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_text("a\thigh\t1970-01-01T00:01:00\nb\tlow\t\n")
-    values = [{"id": "a", "label": 2, "time": 60.0}, {"id": "b", "label": 1}]
+    (tmp_path / "a.tsv").write_text("a\thigh\t2020-09-13T12:26:40\nb\tlow\t\n")
+    values = [{"id": "a", "label": 2, "time": 1.6e9}, {"id": "b", "label": 1}]
     assert read(str(tmp_path / "a.tsv"), kind="labels", labels=Ranks(("low", "high"))) == values
 
 

@@ -245,7 +245,6 @@ def test_other_ids_stay(text: str) -> None:
         ("2019-11-30 13:01:01 UTC", 1575118861.0),
         ("2019-11-30T13:01:01+01:00", 1575115261.0),
         ("1575118861", 1575118861.0),
-        ("20191399", 20191399.0),  # no date, so seconds
         ("20191130130101", 1575118861.0),
         (20191130, 1575072000.0),
         (20191130130101, 1575118861.0),
@@ -255,9 +254,6 @@ def test_other_ids_stay(text: str) -> None:
         (1575118861500.0, 1575118861.5),
         ("1575118861500000", 1575118861.5),
         (1575118861500000000, 1575118861.5),
-        (-1575118861500, -1575118861500.0),
-        (31, 31.0),
-        ("43799.5", 43799.5),
     ],
 )
 def test_times_of_usual_forms(text: Any, seconds: float) -> None:
@@ -270,6 +266,68 @@ def test_ambiguous_or_impossible_times_are_refused(text: str) -> None:
         timestamp(text)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [0, 31, "43799.5", -1, "20191399", 299.5, -1575118861500, "1e30", 10**10, "4102444801", 5e9, 172792, "1.5e8"],
+)
+def test_a_number_that_is_no_moment_in_any_unit_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="is no moment since 1980 in seconds, milliseconds"):
+        timestamp(value)
+
+
+@pytest.mark.parametrize("text", ["3.5e+18", "3.5E18", "1.23457E+11", "4e+15", "-3.5e+18"])
+def test_an_id_that_has_lost_digits_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="whose last digits are lost"):
+        identity(text)
+
+
+@pytest.mark.parametrize("text", ["12e5", "1.5e3", "3500000000000000001", "1e10", "2.5"])
+def test_an_id_that_resembles_a_number_stays(text: str) -> None:
+    assert identity(text) == text
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "update"])
+@pytest.mark.parametrize(
+    ("cells", "unit", "times"),
+    [
+        ([0, 1, 2.5], "h", [0.0, 3600.0, 9000.0]),
+        ([1575118861, 1575118862], "s", [1575118861.0, 1575118862.0]),
+        ([1575118861500], "ms", [1575118861.5]),
+        ([18000], "d", [1555200000.0]),
+        ([43799], "min", [2627940.0]),
+    ],
+)
+def test_a_unit_says_what_numbers_of_times_count(
+    tmp_path: Path, form: str, cells: list[Any], unit: str, times: list[float]
+) -> None:
+    def read(options: FileOptions) -> list[float | None]:
+        path = tmp_path / f"rows.{form.replace('update', 'jsonl')}"
+        if form == "csv":
+            path.write_text("when,x,label\n" + "".join(f"{cell},1,0\n" for cell in cells))
+        else:
+            path.write_text("".join(json.dumps({"when": cell, "x": 1, "label": 0}) + "\n" for cell in cells))
+        columns = RowColumns(time="when", form=options)
+        if form == "update":
+            return [event.get("time") for event in Inputs([str(path)], "update", None, columns).events()]
+        with open_rows(path, columns) as rows:
+            return [event.get("time") for event in rows.events()]
+
+    assert read(FileOptions(time_unit=unit)) == times
+    if unit not in ("s", "ms"):
+        with pytest.raises(ReadError, match=r"--time-unit s\|ms\|us\|ns\|min\|h\|d"):
+            read(FileOptions())
+
+
+@pytest.mark.parametrize("cell", ["1970-01-01", "1970-01-01 00:00:59", "1900-01-01", "01.01.1970"])
+def test_a_date_before_1980_needs_a_word(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(f"when,x,label\n2019-11-30,1,0\n{cell},1,1\n")
+    with pytest.raises(ReadError, match=r"line 3: the time is .* before 1980: give --missing"):
+        read(path, RowColumns(time="when"))
+    events, _ = read(path, RowColumns(time="when", form=FileOptions(missing=(cell,))))
+    assert [event.get("time") for event in events] == [1575072000.0, None]
+
+
 @pytest.mark.parametrize("form", ["csv", "jsonl", "update"])
 @pytest.mark.parametrize(
     ("cells", "refused"),
@@ -277,7 +335,7 @@ def test_ambiguous_or_impossible_times_are_refused(text: str) -> None:
         (["2019", "", "2020"], True),
         (["201911", "201912", "NULL"], True),
         ([2019, None, 201912], True),
-        (["1899", "2019"], False),  # seconds since the beginning of the file, as those of creditcard.csv
+        (["1899", "2019"], False),  # numbers without a unit, as those of creditcard.csv
         (["2019.0"], False),
         (["201913"], False),
         ([""], False),
@@ -293,17 +351,17 @@ def test_times_that_are_all_years_or_months_are_refused(
     else:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
-    def times(format: str = "") -> list[float | None]:
-        columns = RowColumns(time="when", form=FileOptions(time_format=format))
+    def times(format: str = "", unit: str = "") -> list[float | None]:
+        columns = RowColumns(time="when", form=FileOptions(time_format=format, time_unit=unit))
         if form == "update":
             return [event.get("time") for event in Inputs([str(path)], "update", None, columns).events()]
         with open_rows(path, columns) as read:
             return [event.get("time") for event in read.events()]
 
     if not refused:
-        assert times() == [float(cell) if cell else None for cell in cells]
+        assert times(unit="s") == [float(cell) if cell else None for cell in cells]
         return
-    with pytest.raises(ReadError, match=r"'when'.*--time-format %Y"):
+    with pytest.raises(ReadError, match=r"line [12]: the time 2019(11)? looks like a year.*--time-format %Y"):
         times()
     if all(isinstance(cell, str) and len(cell) in (0, 4) for cell in cells):
         assert times("%Y") == [1546300800.0, None, 1577836800.0]

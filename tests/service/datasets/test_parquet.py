@@ -273,9 +273,9 @@ def test_every_command_reads_parquet(
 
 
 def test_labels_need_ids(tmp_path: Path) -> None:
-    path = write(tmp_path, {"id": ["a", None], "label": [1, 0], "time": [5.0, 6.0], "other": ["x", "y"]})
+    path = write(tmp_path, {"id": ["a", None], "label": [1, 0], "time": [1.6e9, 1.7e9], "other": ["x", "y"]})
     inputs = Inputs((str(path),), "labels", LEARNER, RowColumns(form=FileOptions(on_bad="skip")))
-    assert list(inputs.events()) == [{"id": "a", "label": 1, "time": 5.0}]
+    assert list(inputs.events()) == [{"id": "a", "label": 1, "time": 1.6e9}]
     assert "row 1: " in inputs.bad.notes()[-1]
 
 

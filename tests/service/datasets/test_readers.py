@@ -129,10 +129,10 @@ def test_text_of_declared_columns_can_be_missing(write: Write, cell: str) -> Non
 
 
 def test_id_time_weight_and_dropped_columns_are_not_features(write: Write) -> None:
-    text = "key,when,w,secret,x,label\na,1970-01-01 00:00:10,2.5,1,7,1\n,,,1,8,0\n"
+    text = "key,when,w,secret,x,label\na,2020-09-13 12:26:40,2.5,1,7,1\n,,,1,8,0\n"
     columns = RowColumns(id="key", time="when", weight="w", drop=("secret",))
     assert read(write("a.csv", text), columns) == [
-        {"features": {"x": 7.0}, "label": 1, "id": "a", "time": 10.0, "weight": 2.5},
+        {"features": {"x": 7.0}, "label": 1, "id": "a", "time": 1.6e9, "weight": 2.5},
         {"features": {"x": 8.0}, "label": 0},
     ]
 
@@ -155,16 +155,16 @@ def test_times_are_parsed(write: Write, when: str, seconds: float) -> None:
     ("row", "message"),
     [
         ("yesterday,1,1,0", "'yesterday'"),
-        ("1,-1,1,0", "weight.*-1"),
-        ("1,heavy,1,0", "'heavy'"),
+        ("1.6e9,-1,1,0", "weight.*-1"),
+        ("1.6e9,heavy,1,0", "'heavy'"),
         ("1,1,1", "3 cells.*4 columns"),
         ("1,1,1,0,9", "5 cells.*4 columns"),
         ('1,1,"1"x,0', "','"),
-        ("1,1,1,", "label"),
+        ("1.6e9,1,1,", "label"),
     ],
 )
 def test_a_malformed_row_is_located(write: Write, row: str, message: str) -> None:
-    path = write("a.csv", f"t,w,x,label\n1,1,1,0\n\n{row}\n")
+    path = write("a.csv", f"t,w,x,label\n1.6e9,1,1,0\n\n{row}\n")
     assert re.match(rf"FILE, line 4: .*{message}", refusal(path, RowColumns(time="t", weight="w")))
 
 
@@ -246,8 +246,8 @@ def test_flat_json_lines_are_read(write: Write) -> None:
 
 
 def test_event_json_lines_are_read(write: Write) -> None:
-    path = write("a.ndjson", '{"features": {"a": 1, "b": 2}, "label": 1, "id": "e", "time": 5, "weight": 2}\n')
-    event = {"features": {"a": 1}, "label": 1, "id": "e", "time": 5.0, "weight": 2.0}
+    path = write("a.ndjson", '{"features": {"a": 1, "b": 2}, "label": 1, "id": "e", "time": 1600000000, "weight": 2}\n')
+    event = {"features": {"a": 1}, "label": 1, "id": "e", "time": 1.6e9, "weight": 2.0}
     assert read(path, RowColumns(drop=("b",))) == [event]
     path = write("b.jsonl", '{"x": [1, 2], "label": 0}\n')
     assert read(path) == [{"x": [1, 2], "label": 0}]
