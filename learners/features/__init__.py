@@ -18,7 +18,7 @@ from learners.features.feature_kinds import (
 )
 from learners.features.field_encoder import MAX_NAME
 from learners.features.field_quality import QUALITY_KINDS, FieldBlock
-from learners.features.fields import MAX_FIELDS, FieldKind, FieldSummary, is_entry, kind_after
+from learners.features.fields import MAX_FIELDS, REMARKS, FieldKind, FieldSummary, is_entry, kind_after
 from learners.features.kernel_approximation import Embedding, EmbeddingState
 from learners.features.labels import Labels, as_array
 from learners.features.late_labels import LateLabels
@@ -50,6 +50,7 @@ __all__ = [
     "MAX_PROBLEMS",
     "MISSING",
     "QUALITY_KINDS",
+    "REMARKS",
     "ColumnMap",
     "Dense",
     "Embedding",

@@ -48,6 +48,7 @@ __all__ = [
     "COUNTS",
     "FIELD",
     "MAX_FIELDS",
+    "REMARKS",
     "FieldKind",
     "FieldRegistry",
     "FieldSummary",
@@ -62,6 +63,12 @@ MAX_FIELDS = 1024  # remembered beside the declared ones; of later ones each val
 FIELD = 28  # lowest bit of the field in an entry's index
 _KIND, _SIGN, _COLUMN = 25, 24, 2**24 - 1
 _MOST_CONTRADICTIONS = 20  # and one in twenty values: then a field is mixed
+
+
+REMARKS = ("constant", "unique", "stopped")  # see `FieldSummary.remarks`
+_MANY = 1000  # values, or events
+_NEARLY = 0.9
+_EXPECTED = 100  # values in the events without one
 
 
 class FieldKind(IntEnum):
@@ -114,6 +121,23 @@ class FieldSummary(NamedTuple):
     def values(self) -> int:
         """Number of events that had a value."""
         return sum(self.counts[name] for name in COUNTS[:_VALUES])
+
+    def remarks(self, events: int) -> list[str]:
+        """Return what is odd after so many events, of `REMARKS`.
+
+        `constant`: one value so far. `unique`: nearly every value is new, as of an id. `stopped`: the last
+        1,000 events or more have none, and before, so many had 100 or more.
+        """
+        values, last = self.values, self.last or 0
+        odd = {
+            "constant": self.smallest == self.largest
+            if self.kind == FieldKind.NUMBER
+            else self.kind == FieldKind.CATEGORY and self.counts["new_categories"] <= 1,
+            "unique": self.kind == FieldKind.CATEGORY and self.counts["new_categories"] >= _NEARLY * values,
+        }
+        remarks = [remark for remark, holds in odd.items() if holds and values >= _MANY]
+        gap = events - last
+        return remarks + ["stopped"] * (gap >= _MANY and gap * values >= _EXPECTED * last > 0)
 
 
 def kind_after(form: Sequence[ValueKind], kind: FieldKind, contradictions: int, values: int) -> FieldKind:

@@ -21,7 +21,7 @@ import msgspec
 from prometheus_client import Metric
 
 from learners import LearnerView
-from learners.features import FieldKind
+from learners.features import REMARKS, FieldKind
 from learners.metrics import RankMetricsView
 from service.engine import Engine
 from service.engine.replica import LearnerReplica
@@ -67,6 +67,7 @@ _FAMILIES = (
     ("rarestream_fields", "gauge", "Fields of named events, by kind."),
     ("rarestream_absent_fields", "gauge", "Declared fields that none of the first 1,000 or more events had."),
     ("rarestream_field_values", "counter", "Values of fields, by how they were sent."),
+    ("rarestream_odd_fields", "gauge", "Fields that are constant, new in nearly every event, or stopped coming."),
     ("rarestream_field_events", "counter", "Events since the first with a field, once for each field, by its kind."),
     ("rarestream_field_missing", "counter", "Of these, events without a value of the field."),
     ("rarestream_field_contradictions", "counter", "Values that contradict the kind of their field."),
@@ -254,6 +255,9 @@ class LearnerSeries:
                 add("rarestream_field_events", counted_events[field_kind], of_kind)
                 add("rarestream_field_missing", missing[field_kind], of_kind)
             add("rarestream_absent_fields", len(view.absent_fields))
+            remarks = Counter(remark for field in fields for remark in field.remarks(view.field_events))
+            for remark in REMARKS:
+                add("rarestream_odd_fields", remarks[remark], {**learner, "remark": remark})
             add("rarestream_field_contradictions", counts.pop("contradictions", 0))
             add("rarestream_field_new_categories", counts.pop("new_categories", 0))
             for value_kind, count in counts.items():

@@ -267,6 +267,7 @@ _CALLING: list[tuple[str, Callable[..., None], str]] = [
     ("create", create.create, _LEARNERS),
     ("list", show.list_learners, _LEARNERS),
     ("show", show.show, _LEARNERS),
+    ("fields", show.fields, _LEARNERS),
     ("watch", watch.watch, _LEARNERS),
     ("alarms", incidents.alarms, _LEARNERS),
     ("annotate", incidents.annotate, _LEARNERS),

@@ -27,6 +27,7 @@ from rich.console import Console
 
 from rarestream import Client, ClientError, RemoteLearner
 from service.cli.display import ReplayDisplay, describe_fit, describe_metrics, figures_table, fit_notes
+from service.cli.field_notes import FieldChanges
 from service.cli.inspection import Inspection, inspect_file
 from service.cli.late_replay import Delay, check_delay, late_source, require_id_and_time, schedule
 from service.cli.request_errors import RequestFailed, similar_learners
@@ -201,6 +202,7 @@ class Outcome:
     seconds: float
     metrics: dict[str, Any] | None  # of the learner at the end; None after a signal
     learner: dict[str, Any] | None = None  # its document at the end; None after a signal
+    fields: str | None = None  # a line on the learner's fields
 
     @property
     def speed(self) -> float:
@@ -239,6 +241,7 @@ def _replay_rows(plan: ReplayPlan, bad: BadRows, client: Client, interruption: I
         document = learner.describe()
         features = document["config"]["features"]
         labels = labels_for(plan.columns, document)
+        changes = FieldChanges(learner)
         with open_rows(file, plan.columns, declared(features), format, labels, bad=bad) as rows:
             rows.adapt = adapter(rows.shape, features)
             rows.long_texts = LongTexts(document["config"])
@@ -276,7 +279,8 @@ def _replay_rows(plan: ReplayPlan, bad: BadRows, client: Client, interruption: I
                     raise failed from None
                 finally:
                     _print_plain(notes, [*rows.notes(), *bad.notes()])
-        return Outcome(replayed, seconds, *(reached or (None, None)))
+        metrics, after = reached or (None, None)
+        return Outcome(replayed, seconds, metrics, after, changes.line() if reached else None)
     except ClientError as error:
         if error.code != _UNKNOWN_LEARNER:
             raise
@@ -459,6 +463,8 @@ def print_outcome(outcome: Outcome, plan: ReplayPlan, notes: Console, out: Conso
     if plan.delay is not None and rows.complete and rows.reached > rows.next:
         rest = counted(rows.reached - rows.next, "row")
         notes.print(f"the labels of {rest} have not arrived yet: a resumed replay sends them")
+    if outcome.fields is not None:
+        _print_plain(notes, [outcome.fields])
     if outcome.metrics is not None:
         out.print(figures_table(outcome.metrics, outcome.speed))
     if outcome.learner is not None:

@@ -30,6 +30,13 @@ const COLUMNS = [
   ["Last", "the last event that had a value", (f) => (f.last === null ? "never" : count(f.last))],
 ];
 
+/** What is odd about fields, the first few. */
+function remarked(remark, text, fields) {
+  const names = fields.filter(({ remarks }) => remarks.includes(remark)).map(({ name }) => name);
+  const more = names.length > 5 ? ` and ${counted(names.length - 5, "further field")}` : "";
+  return names.length === 0 ? "" : `${names.slice(0, 5).join(", ")}${more} ${text}.`;
+}
+
 /** How many fields there are, and what is wrong with them. */
 function summary({ events, fields, absent, omitted }) {
   const wrong = fields.filter(({ contradictions }) => contradictions > 0);
@@ -38,6 +45,9 @@ function summary({ events, fields, absent, omitted }) {
     absent.length > 0 ? `No event has had ${absent.join(", ")}, declared for this learner.` : "",
     omitted ? "As many fields are remembered as can be: values of others are learnt, not counted." : "",
     wrong.length > 0 ? `Values contradict the kind of ${counted(wrong.length, "field")}.` : "",
+    remarked("unique", "is new in each event, as an id", fields),
+    remarked("constant", "is always the same", fields),
+    remarked("stopped", "has been missing for long", fields),
   ]
     .filter((text) => text !== "")
     .join(" ");

@@ -25,6 +25,7 @@ def describe_fields(view: LearnerView, position: int) -> dict[str, Any]:
             "smallest": field.smallest,
             "largest": field.largest,
             "last": field.last,
+            "remarks": field.remarks(events),
         }
         for field in summaries or []
     ]

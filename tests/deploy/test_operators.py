@@ -184,6 +184,7 @@ def test_every_learner_metric_is_on_the_dashboard(scraped: Scraped) -> None:
     not_shown = {
         "rarestream_fields",  # the page tells these
         "rarestream_absent_fields",
+        "rarestream_odd_fields",
         "rarestream_field_values_total",
         "rarestream_fit_failed",  # alerts tell these
         "rarestream_remembered_bytes",

@@ -12,6 +12,7 @@ import csv
 import json
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,89 @@ async def learn_at_every_door(config: dict[str, Any], events: Sequence[Event]) -
 def test_a_value_is_learnt_or_refused_alike_at_every_door(kind: str, values: list[Any]) -> None:
     config = {"algorithm": "cbr-diag", "features": FEATURES[kind], "seed": 3}
     asyncio.run(learn_at_every_door(config, [{"f": value} for value in values]))
+
+
+NAMES = st.sampled_from(
+    [
+        "f",
+        " f",
+        "F",
+        "\u0192",
+        "C\u00f3",
+        "Co\u0301",
+        "\u00a0f ",
+        "1",
+        "a~b",
+        "a=b",
+        "",
+        " ",
+        "\u0661",
+        "n" * 256,
+        "n" * 257,
+    ]
+)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.lists(st.dictionaries(NAMES, PLAIN, min_size=1, max_size=3), min_size=1, max_size=8))
+def test_a_name_is_read_or_refused_alike_at_every_door(events: list[Event]) -> None:
+    config = {"algorithm": "cbr-diag", "features": FEATURES["new"], "seed": 3}
+    asyncio.run(learn_at_every_door(config, events))
+
+
+PAST_EVENTS: list[Event] = [{"f": 1.5 + i, "g": "DE" if i % 2 else "FR"} for i in range(20)]
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.sampled_from(sorted(FEATURES)), st.lists(VALUES, min_size=1, max_size=6))
+def test_values_are_scored_or_refused_alike_at_every_door(kind: str, values: list[Any]) -> None:
+    """Of several events, a refused one refuses all: the words name it, and nothing is learnt or remembered."""
+    document = FEATURES[kind]
+    past = [{"f": event["f"]} if document["kind"] == "table" else event for event in PAST_EVENTS]
+    config = {"algorithm": "cbr-diag", "features": document, "seed": 3}
+    local, events = create(**config), [{"f": value} for value in values]
+    local.learn(past, [i % 2 for i in range(len(past))])
+    try:
+        expected: Any = local.score(events).tolist()
+    except InvalidInput as error:
+        expected = [(int(problem.pointer.split("/")[1]), problem.detail) for problem in error.problems]
+
+    async def check() -> None:
+        async with node(MemoryStore()) as engine:
+            replica, _ = await engine.create("a", Config.of(config))
+            app = app_over(engine)
+            async with over(engine) as http, websocket(app, "/v1/learners/a/ws") as socket:
+                labelled = [{"features": event, "label": i % 2} for i, event in enumerate(past)]
+                assert (await http.post("/learners/a/update", json={"events": labelled})).status_code == 200
+                before = replica.learner.digest()
+                for door, reply in await scored(http, socket, events):
+                    assert outcome(reply) == expected, door
+                assert replica.learner.digest() == before
+
+    asyncio.run(check())
+
+
+async def scored(http: httpx.AsyncClient, socket: Websocket, events: list[Event]) -> list[tuple[str, dict[str, Any]]]:
+    """Score events at the doors that refuse them together; return each door with its reply."""
+    body: dict[str, Any] = {"events": [{"features": event} for event in events]}
+    replies = [("json", (await http.post("/learners/a/predict", json=body)).json())]
+    socket.send(json.dumps({"seq": 1, "op": "predict", **body}))
+    replies.append(("websocket", await socket.reply()))
+    with suppress(OverflowError):  # MessagePack has no such whole number
+        content = msgpack.packb(columns_of(body["events"]))
+        reply = await http.post("/learners/a/predict", content=content, headers=HEADERS)
+        replies.append(("msgpack", reply.json() if reply.status_code != 200 else msgpack.unpackb(reply.content)))
+    return replies
+
+
+def outcome(reply: dict[str, Any]) -> Any:
+    """Return the scores of a reply, or the events that it refuses, each with the words."""
+    if "results" in reply:
+        return [result["score"] for result in reply["results"]]
+    if "scores" in reply:
+        return np.frombuffer(reply["scores"]["data"], reply["scores"]["dtype"]).tolist()
+    numbers = ([int(part) for part in problem["pointer"].split("/") if part.isdecimal()] for problem in reply["errors"])
+    return [(places[0], problem["detail"]) for places, problem in zip(numbers, reply["errors"], strict=True)]
 
 
 @pytest.mark.integration

@@ -117,6 +117,10 @@ class FieldDocument(Document):
     smallest: float | None = Field(description="number, or logarithm of one declared under `log`; null: none yet")
     largest: float | None
     last: int | None = Field(description="ordinal of the last event that had a value")
+    remarks: list[Literal["constant", "unique", "stopped"]] = Field(
+        description="constant: 1,000 values, all the same; unique: nine of ten or more of 1,000 values were new, as of "
+        "an id; stopped: none of the last 1,000 events or more has a value, of which 100 were expected"
+    )
 
 
 class FieldList(Document):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -145,6 +146,8 @@ def consume(
     exit status 0.
     """
     with reporting():
+        from rarestream import ClientError
+        from service.cli.field_notes import FieldChanges
         from service.connectors import ConsumePlan
         from service.connectors import consume as run
 
@@ -173,14 +176,18 @@ def consume(
             linger,
             once,
         )
-        with connected(url, key):  # checks the URL and the key before anything is read
-            pass
-        counts = run(
-            plan,
-            feed,
-            lambda wait: connected(url, key, patience=retry_seconds, wait=wait, notice=notes.print),
-            notes.print,
-        )
+        with connected(url, key) as client:  # checks the URL and the key before anything is read
+            changes = None
+            with suppress(ClientError):  # the service may still be starting
+                changes = FieldChanges(client.learner(learner))
+            counts = run(
+                plan,
+                feed,
+                lambda wait: connected(url, key, patience=retry_seconds, wait=wait, notice=notes.print),
+                notes.print,
+            )
+            if changes is not None and (line := changes.line()) is not None:
+                notes.print(line)
         if as_json:
             print_json({"learner": learner, **counts})
 

@@ -213,13 +213,18 @@ def _learn(
     key: str | None,
     patience: float,
 ) -> None:
+    from service.cli.field_notes import FieldChanges
+
     with _open_sending(kind, name, events, format, columns, batch, url, key, patience) as sending:
         sums = dict.fromkeys(("applied", "duplicate", "relabelled", "unknown", "expired"), 0)
         each: list[dict[str, Any]] = []
         last = 0
+        changes: FieldChanges | None = None
 
         def learn(chunk: RequestBody) -> None:
-            nonlocal last
+            nonlocal last, changes
+            if changes is None and kind == "update":
+                changes = FieldChanges(sending.client.learner(name))
             repeatable = kind == "labels" or chunk.identified == chunk.count
             reply = sending.client.learner(name).update_json(chunk.body(), repeatable=repeatable, results=True)
             for status in sums:
@@ -230,7 +235,10 @@ def _learn(
 
         began = time.monotonic()
         sending.run(learn, "learnt", quiet=False)
-    seconds = time.monotonic() - began
+        seconds = time.monotonic() - began
+        line = None if changes is None else changes.line()
+    if line is not None:
+        print(line, file=sys.stderr)
     if as_json:
         print_json(
             {"learner": name, "events": sending.answered, **sums, "position": last, "seconds": round(seconds, 3)}

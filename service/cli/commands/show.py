@@ -27,9 +27,10 @@ from service.cli.options_service import (
 from service.text import counted, figure, share
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
-__all__ = ["describe_alarm", "describe_budget", "list_learners", "show"]
+__all__ = ["describe_alarm", "describe_budget", "fields", "list_learners", "show"]
 
 Document = Mapping[str, Any]
 
@@ -225,24 +226,41 @@ def show(
         from rich.text import Text
 
         from service.cli.display import figures_table
+        from service.cli.field_notes import fields_table
 
         out = console(width=_PAGE)
         parts: list[Any] = [_about(learner, alarms, field_list), figures_table(metrics)]
         if learner["members"] is not None:
             parts.append(_members_table(learner["members"]))
         if fields and field_list is not None:
-            parts.append(_fields_table(field_list))
+            parts.append(fields_table(field_list))
         if top_weights is not None:
             parts.append(_weights_table(top_weights))
             if top_weights["unnamed"]:
                 lacking = f"{top_weights['unnamed']:,} without a name until the next event that has the feature"
                 parts.append(Text(lacking, style="dim"))
-        if out.is_terminal:
-            out.print(*parts, sep="\n")
+        _print_page(out, parts)
+
+
+def fields(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL, key: Key = None) -> None:
+    """Show the fields of named events: their kinds, what contradicts them, and what is odd."""
+    with reporting(), connected(url, key) as client:
+        document = client.learner(name).fields()
+        if as_json:
+            print_json(document)
             return
-        with out.capture() as written:
-            out.print(*parts, sep="\n")
-        print("\n".join(map(str.rstrip, written.get().splitlines())))  # tables are padded with blanks
+        from service.cli.field_notes import field_warnings, fields_table
+
+        _print_page(console(), [fields_table(document), *field_warnings(document)])
+
+
+def _print_page(out: Console, parts: list[Any]) -> None:
+    if out.is_terminal:
+        out.print(*parts, sep="\n")
+        return
+    with out.capture() as written:
+        out.print(*parts, sep="\n")
+    print("\n".join(map(str.rstrip, written.get().splitlines())))  # tables are padded with blanks
 
 
 def _about(learner: Document, alarms: Document, fields: Document | None) -> Table:
@@ -262,39 +280,13 @@ def _about(learner: Document, alarms: Document, fields: Document | None) -> Tabl
     last = f"; the last {describe_alarm(alarms['alarms'][-1])}" if alarms["alarms"] else ""
     pending = sum(alarms["open"].values())
     table.add_row("alarms", (counts or "none") + (f" ({pending:,} open)" if pending else "") + last)
-    for text in _field_warnings(fields):
+    from service.cli.field_notes import field_warnings
+
+    for text in field_warnings(fields):
         table.add_row("fields", Text(text, "yellow"))
     return table
 
 
-def _field_warnings(fields: Document | None) -> Iterator[str]:
-    """Yield what is wrong with the fields, if anything."""
-    if fields is None:
-        return
-    if fields["absent"]:
-        yield f"no event has had {', '.join(fields['absent'])}, declared for this learner"
-    if fields["omitted"]:
-        yield f"{len(fields['fields']):,} fields are remembered, and no further ones: are values sent as names?"
-    contradicted = [field for field in fields["fields"] if field["contradictions"]]
-    if contradicted:
-        most = sorted(contradicted, key=lambda field: -field["contradictions"])[:_CONTRADICTED]
-        listed = ", ".join(f"{field['name']} ({field['contradictions']:,})" for field in most)
-        yield f"values contradict the kind of {counted(len(contradicted), 'field')}: {listed}; see --fields"
-
-
-def _fields_table(fields: Document) -> Table | str:
-    if fields["reason"] is not None:
-        return f"\nno fields: {fields['reason']}"
-    columns = ("kind", "values", "missing", "as text", "contradict", "new")
-    table = plain_table(f"field ({len(fields['fields']):,})", *columns, right=5)
-    for field in fields["fields"]:
-        kind = field["kind"] + (" (declared)" if field["declared"] else "")
-        names = ("values", "missing", "numbers_as_text", "contradictions", "new_categories")
-        table.add_row(field["name"], kind, *(f"{field[name]:,}" for name in names))
-    return table
-
-
-_CONTRADICTED = 5  # fields that the warning names
 _OF_FIELDS = {
     "missing": "missing values",
     "new_categories": "new categories",

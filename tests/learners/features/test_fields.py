@@ -222,3 +222,28 @@ def test_a_declared_field_that_never_comes_is_reported_after_a_thousand_events()
     assert learner.view().absent_fields == ["fee"]
     learner.learn([{" fee": "12"}], [1])
     assert learner.view().absent_fields == []
+
+
+@pytest.mark.parametrize(
+    ("values", "remarks"),
+    [
+        ([f"TX{i:05}" for i in range(1200)], ["unique"]),
+        (["DE"] * 1200, ["constant"]),
+        ([12.5] * 1200, ["constant"]),
+        ([12.5] * 999, []),
+        ([1.5, 2.5] * 600, []),
+        (["DE", "FR"] * 600, []),
+        ([1.5, 2.5] * 600 + [None] * 1000, ["stopped"]),
+        ([1.5, 2.5] * 600 + [None] * 999, []),
+        ([1.5, 2.5, *[None] * 58] * 20 + [None] * 1000, []),  # rare: its next value is not overdue
+    ],
+)
+def test_an_odd_field_is_remarked(values: list[Any], remarks: list[str]) -> None:
+    learner = create("cbr-diag", features={"kind": "named", "bits": 16})
+    learner.learn(
+        [{"always": i % 7 + 0.5, "f": value} for i, value in enumerate(values)],
+        [0, 1] * (len(values) // 2) + [1] * (len(values) % 2),
+    )
+    view = learner.view()
+    actual = {field.name: field.remarks(view.field_events) for field in view.fields or []}
+    assert actual == {"always": [], "f": remarks}

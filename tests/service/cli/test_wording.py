@@ -408,7 +408,8 @@ TABLE: list[Row] = [
         ("update", "classes", "FILES/names.csv"),
         0,
         "zip: taken as names because '01234' has a leading zero\n"
-        "amount: taken as names because 1 cell is not a number, such as '$3'",
+        "amount: taken as names because 1 cell is not a number, such as '$3'\n"
+        "fields: 1 number sent as text; values contradict the kind of 1 field: amount (1) (rarestream fields classes)",
     ),
     (
         ("update", "classes", "FILES/ragged.csv", "--on-bad", "skip"),
@@ -979,7 +980,7 @@ READING: list[tuple[str, bytes, dict[str, Any], str]] = [
     ),
     (
         "a.csv",
-        b"t,a,label\n1,1,0\nyesterday,1,0\n",
+        b"t,a,label\n1.6e9,1,0\nyesterday,1,0\n",
         {"columns": RowColumns(time="t")},
         "FILE, line 3: 'yesterday' is neither seconds since the epoch nor an ISO 8601 time; give its form with "
         "--time-format, which inspect looks for",

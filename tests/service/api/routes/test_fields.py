@@ -109,6 +109,7 @@ async def test_the_document_of_fields() -> None:
             "lists": 0,
             "contradictions": 2,
             "new_categories": 0,
+            "remarks": [],
             "smallest": 12.5,
             "largest": 950.0,
             "last": 5,

@@ -162,8 +162,8 @@ def test_fields_and_what_contradicts_them_are_shown(server: Process) -> None:
     run(server, "update", "mixed-up", json.dumps({"features": {"amount": "x"}, "label": 0}))
     text = run(server, "show", "mixed-up", "--fields").stdout
     assert "amount (1)" in text
-    assert re.search(r"^shop +category \(declared\) +1 +1 +0 +0 +1$", text, re.MULTILINE)
-    assert re.search(r"^amount +number +2 +0 +0 +1 +0$", text, re.MULTILINE)
+    assert re.search(r"^shop +category \(declared\) +1 +1 +0 +0 +1 ", text, re.MULTILINE)
+    assert re.search(r"^amount +number +2 +0 +0 +1 +0 ", text, re.MULTILINE)
     content = document(run(server, "show", "mixed-up", "--fields", "--json"))
     assert [field["name"] for field in content["fields"]["fields"]] == ["shop", "amount"]
 
@@ -270,10 +270,10 @@ def test_the_key_is_sent_and_never_printed(foreign_url: str, monkeypatch: pytest
     more = run(foreign_url, "show", "a", status=5)
     output = run(foreign_url, "show", "--help")
     assert [item["authorization"] for item in _ForeignServer.seen] == ["Bearer s3cret"] * 2
-    monkeypatch.setenv("RARESTREAM_KEY", "s3cret\n")
+    monkeypatch.setenv("RARESTREAM_KEY", "s3\ncret")
     wrong = run(foreign_url, "list", status=2)
     assert "--key" in wrong.stderr
-    assert "s3cret" not in "".join(item.output for item in (result, more, output, wrong))
+    assert "cret" not in "".join(item.output for item in (result, more, output, wrong)).replace("secret", "")
 
 
 def test_another_server_is_recognised(foreign_url: str) -> None:
@@ -330,7 +330,7 @@ def test_an_empty_list_of_events_sends_nothing(server: Process, command: str) ->
 def test_events_scored_but_not_stored_are_reported(server: Process, tmp_path: Path) -> None:
     put(server, "forgetful", NAMED)
     run(server, "update", "forgetful", '{"time": 1767225600, "features": {"amount": 5}, "label": 0}')
-    old = '{"id": "o", "time": 1000, "features": {"amount": 5}}'
+    old = '{"id": "o", "time": 1600000000, "features": {"amount": 5}}'
     new = '{"id": "n", "time": 1767225601, "features": {"amount": 5}}'
     assert run(server, "predict", "forgetful", new, new, '{"features": {"amount": 5}}').stderr == ""
     assert run(server, "predict", "forgetful", old, new).stderr.startswith("warning: 1 event ")

@@ -468,8 +468,9 @@ def test_a_file_without_positives_is_refused_before_sending(server: Process, tmp
         assert "'suspect';" in text
     assert get(server, "negative")["events"] == 0
     path.write_text(f"{rows}3,fraud\n")  # the last one
-    assert "warning" not in replayed(server, path, "negative", "--positive", "fraud", "--limit", "150")
-    assert "warning" not in replayed(server, path, "negative", "--positive", "fraud")
+    options = ("--positive", "fraud", "--negative", "*")
+    assert "warning" not in replayed(server, path, "negative", *options, "--limit", "150")
+    assert "warning" not in replayed(server, path, "negative", *options)
     assert get(server, "negative")["class_counts"] == {"negative": 10_000, "positive": 1}
 
 
@@ -500,7 +501,7 @@ def test_an_earlier_replay_of_the_file_name_is_reported_before_sending(tmp_path:
             lines.append(out.getvalue())
             return httpx.Response(200, json={"applied": 10, "duplicate": 0, "position": 1})
         if request.url.path.endswith("/fields"):
-            return httpx.Response(200, json={"fields": []})
+            return httpx.Response(200, json={"fields": [], "absent": [], "omitted": False, "reason": None})
         return httpx.Response(200, json={} if request.url.path.endswith("/metrics") else document)
 
     with Interruption() as interruption, Client("http://service", transport=httpx.MockTransport(answer)) as client:
