@@ -178,7 +178,7 @@ EVENTS: list[tuple[Any, Any, str, str]] = [  # features, an event, a pointer fro
     (NAMED, [["a", 1]], "", "is [['a', 1]]; expected an object of names and values"),
     (NAMED, {"a": np.nan}, "/a", f"is nan; {NUMBER}"),
     (NAMED, {"a": 2e30}, "/a", f"is 2e+30; {MAGNITUDE}"),
-    (NAMED, {"a": {"x": 1}}, "/a", "is {'x': 1}; expected a number, string, boolean, list of tokens or null"),
+    (NAMED, {"a": {"x": 1}}, "/a", "is a map of 1; expected a number, string, boolean, list of tokens or null"),
     (NAMED, {"a": ["x", None]}, "/a/1", "is null; expected a string, number or boolean"),
     (NAMED, {"log": "twelve"}, "/log", "is 'twelve'; expected a number or null, as its log is taken"),
     (NAMED, {"n" * 257: 1}, "/" + "n" * 200, "is a name of 257 characters; expected at most 256"),
@@ -187,7 +187,7 @@ EVENTS: list[tuple[Any, Any, str, str]] = [  # features, an event, a pointer fro
     (TABLE, {"amount": "12 EUR"}, "/amount", "is '12 EUR'; expected a number or null"),
     (TABLE, {"amount": np.nan}, "/amount", "is nan; expected a finite number or null"),
     (TABLE, {"fee": 2e30}, "/fee", f"is 2e+30; {MAGNITUDE} or null"),
-    (TABLE, {"country": ["DE"]}, "/country", "is ['DE']; expected a string, boolean, finite number or null"),
+    (TABLE, {"country": ["DE"]}, "/country", "is a list of 1; expected a string, boolean, finite number or null"),
     (
         Table(fields=TABLE.fields, extra="ignore"),
         {"Amount": 1.0},

@@ -81,7 +81,6 @@ def spelt(features: Named, *tokens: str) -> dict[int, float]:
         ({"customer": 7.0}, ["customer=7"]),
         ({"customer": 0}, ["customer=0"]),
         ({"customer": -0.0}, ["customer=0"]),
-        ({"customer": 1e16}, ["customer=10000000000000000"]),
         ({"customer": 10**16}, ["customer=10000000000000000"]),
         ({"customer": 2.5}, ["customer=2.5"]),
         ({"customer": "7"}, ["customer=7"]),
@@ -117,7 +116,7 @@ def test_numbers_are_used_as_they_are_or_by_their_logarithm() -> None:
     assert row_of(features, {"amount": "-"}) == row_of(features, {"amount": ""}) == {}
 
 
-numbers = st.none() | st.integers(-(10**30), 10**30) | st.floats(-1e30, 1e30)
+numbers = st.none() | st.integers(-(10**30), 10**30) | st.floats(-(2.0**53), 2.0**53)
 values_of_a_feature = (
     numbers
     | st.booleans()
@@ -412,7 +411,7 @@ def category(text: str) -> float:
         ({"amount": True, "country": True}, [1.0, category("true"), math.nan]),
         ({"amount": -0.0, "country": 7.0, "fee": 0}, [-0.0, category("7"), 0.0]),
         ({"country": 7}, [math.nan, category("7"), math.nan]),
-        ({"country": 1e16, "fee": 1e30}, [math.nan, category("1" + "0" * 16), math.log1p(1e30)]),
+        ({"country": 10**16, "fee": 1e30}, [math.nan, category("1" + "0" * 16), math.log1p(1e30)]),
         ({"country": "\ud800"}, [math.nan, category("\ud800"), math.nan]),
         ({"country": "", "amount": " ", "fee": ""}, [math.nan, math.nan, math.nan]),
         ({"country": " 7.0", "amount": "12.50", "fee": "007"}, [12.5, category("7"), math.log1p(7)]),
@@ -532,3 +531,11 @@ def test_the_number_of_columns_of_each_feature_kind() -> None:
     assert Table(fields=widest).columns == 24 * 4097 <= MAX_COLUMNS
     assert Named(bits=20).columns == 2**20
     assert Named().sparse
+
+
+@pytest.mark.parametrize("value", [1e16, 3.5e18, "3.5e+18", "-1e16", -3.5e18])
+def test_a_category_that_has_lost_digits_is_refused(value: Any) -> None:
+    for features in (Named(categorical=("f",)), Table(fields=(Field("f", "categorical"),))):
+        with pytest.raises(InvalidInput, match="a number beyond 2\\^53 whose last digits are lost; send names as text"):
+            features.encode([{"f": value}])
+        features.encode([{"f": str(int(float(value)))}])
