@@ -37,7 +37,7 @@ class Fitting:
         if request.url.path.endswith("/metrics"):
             return httpx.Response(200, json={})
         if request.url.path.endswith("/fields"):
-            return httpx.Response(200, json={"fields": []})
+            return httpx.Response(200, json={"reason": None, "fields": [], "absent": [], "omitted": False})
         running = self._since is not None and (self._looks is None or self._since < self._looks)
         if self._since is not None:
             self._since += 1
