@@ -157,6 +157,11 @@ class AlarmsView(NamedTuple):
         """Return a copy that stays as it is."""
         return AlarmsView(self.rows.copy(), self.by_kind.copy(), self.changes.copy())
 
+    def last_changes(self) -> dict[int, int]:
+        """Return the ordinal of the last change of each stored alarm, by the alarm's number."""
+        total = int(self.by_kind.sum())
+        return {number: int(self.rows[number % ALARMS, CHANGE]) for number in range(max(total - ALARMS, 0), total)}
+
     def alarms(self, since: int = 0, change: int = 0) -> list[dict[str, Any]]:
         """Return the alarms from number `since` on as JSON, the oldest first; the last 64 are stored.
 

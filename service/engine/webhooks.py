@@ -4,7 +4,8 @@
 
 See `replica.news`. Nothing waits in memory, so a restart loses nothing; if a response is lost, a post arrives twice. A
 post that fails is repeated for a day, with growing pauses, and those after it wait; one that is refused is repeated a
-few times. What is given up is counted and logged.
+few times. What is given up is counted and logged. After each pause the news are read again, because another node may
+have posted them, or the learner may be deleted.
 
 With a secret, a post is signed: an HMAC-SHA256 of the time and the body, so that a receiver can refuse other senders
 and old posts. A signature is made for each attempt.
@@ -17,6 +18,7 @@ import hashlib
 import hmac
 import logging
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import httpx
@@ -88,6 +90,7 @@ class Webhook:
         self.waiting = 0  # posts that were read and are not delivered yet
         self._noted: set[NewsSource] = set()  # that may have news
         self._ready: asyncio.Queue[NewsSource] = asyncio.Queue()  # those to look at now
+        self._failures: Counter[NewsSource] = Counter()  # of the oldest post of each
         self._task: asyncio.Task[None] | None = None
 
     def note(self, source: NewsSource, seconds: float = _PACE) -> None:
@@ -122,43 +125,55 @@ class Webhook:
         """Post what is new of a learner; return the seconds after which to look again, or None."""
         try:
             posts = await source.unposted()
-            self.waiting = len(posts)
-            for post in posts:
-                if not await source.leads():
-                    return _AGAIN  # another node posts it, if that node lives
-                await self._send(client, post.document)
-                await source.note_posted(post)
-                self.waiting -= 1
+            while posts:
+                self.waiting = len(posts)
+                for post in posts:
+                    if not await source.leads():
+                        return _AGAIN  # another node posts it, if that node lives
+                    pause = await self._attempt(client, source, post.document)
+                    if pause is not None:
+                        await asyncio.sleep(pause)
+                        break
+                    await source.note_posted(post)
+                    self.waiting -= 1
+                else:
+                    return 0.0  # there may be more than are listed at once
+                posts = await source.unposted()
         except (LearnerGone, LearnerMissing):
-            return None
+            pass
         except ServiceError:  # of the store: health says it
             return _AGAIN
-        return 0.0 if posts else None  # there may be more than are listed at once
+        self._failures.pop(source, None)
+        return None
 
-    async def _send(self, client: httpx.AsyncClient, document: dict[str, Any]) -> None:
-        """Post one document, repeatedly if need be, until it is delivered or given up."""
+    async def _attempt(self, client: httpx.AsyncClient, source: NewsSource, document: dict[str, Any]) -> float | None:
+        """Post one document; return the pause before the next attempt, or None: it is delivered or given up."""
         assert self._url is not None
         body = msgspec.json.encode(document if self._form == "json" else {"text": _sentence(document)})
-        for attempt, pause in enumerate((*_PAUSES, None)):
-            refusal = False
-            try:
+        refusal = False
+        try:
+            async with asyncio.timeout(_SECONDS):  # those of the client are for each read
                 reply = await client.post(self._url, content=body, headers=self._headers(body))
-                reply.raise_for_status()
-            except httpx.HTTPStatusError as error:
-                status = error.response.status_code
-                problem = f"the response was {status}"
-                refusal = 400 <= status < 500 and status not in _LATER
-            except (httpx.HTTPError, httpx.InvalidURL) as error:
-                problem = f"{type(error).__name__}"  # its text may show the address, which may contain a secret
-                refusal = isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol))
-            else:
-                self.deliveries += 1
-                return
-            if pause is None or (refusal and attempt >= _REFUSALS):
-                self.losses += 1
-                logger.error("cannot post an %s of %s: %s", document["type"], document["learner"], problem)
-                return
-            await asyncio.sleep(pause)
+            reply.raise_for_status()
+        except httpx.HTTPStatusError as error:
+            status = error.response.status_code
+            problem = f"the response was {status}"
+            refusal = 400 <= status < 500 and status not in _LATER
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+            problem = f"{type(error).__name__}"  # its text may show the address, which may contain a secret
+            refusal = isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol))
+        else:
+            self._failures.pop(source, None)
+            self.deliveries += 1
+            return None
+        failures = self._failures[source]
+        if failures < len(_PAUSES[: _REFUSALS if refusal else None]):
+            self._failures[source] += 1
+            return _PAUSES[failures]
+        self._failures.pop(source, None)
+        self.losses += 1
+        logger.error("cannot post an %s of %s: %s", document["type"], document["learner"], problem)
+        return None
 
     def _headers(self, body: bytes) -> dict[str, str]:
         """Return the headers of one attempt, with a signature if there is a secret."""

@@ -43,7 +43,7 @@ class Post(NamedTuple):
 
     document: dict[str, Any]
     bookmark: str
-    place: int | None  # of the bookmark afterwards; None: it stays
+    place: int  # of the bookmark afterwards
 
 
 async def newest_number(stored: LearnerStore) -> int:
@@ -107,8 +107,7 @@ class News:
 
     async def note_posted(self, post: Post) -> None:
         """Move the bookmark. Raises `ServiceError`."""
-        if post.place is not None:
-            await self._stored.move_bookmark(post.bookmark, post.place)
+        await self._stored.move_bookmark(post.bookmark, post.place)
 
     async def _unposted_alarms(self) -> list[Post]:
         place = await self._stored.bookmark(_ALARMS)
@@ -121,10 +120,11 @@ class News:
             self._most = math.inf
         if place == changes:
             return []
-        alarms = view.alarms(change=place)
-        documents = [{"type": "alarm", "learner": self.learner, **alarm} for alarm in alarms]
+        ordinals = view.figures.drift.last_changes()
+        alarms = sorted(view.alarms(change=place), key=lambda alarm: ordinals[alarm["number"]])
         return [
-            Post(document, _ALARMS, changes if i == len(documents) else None) for i, document in enumerate(documents, 1)
+            Post({"type": "alarm", "learner": self.learner, **alarm}, _ALARMS, ordinals[alarm["number"]] + 1)
+            for alarm in alarms
         ]
 
     async def _unposted_alerts(self) -> list[Post]:

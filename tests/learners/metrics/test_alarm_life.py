@@ -52,6 +52,7 @@ def test_states_match_the_definition(steps: list[tuple[int, int, int | None]], r
         (alarm.state, alarm.reopened) for alarm in naive[-ALARMS:]
     ]
     assert arrays[2][0] == sum(alarm.changes for alarm in naive)
+    assert max(AlarmsView(*arrays).last_changes().values(), default=-1) == arrays[2][0] - 1  # the last is not lost
     assert list(problems(*arrays, 3)) == []
 
 

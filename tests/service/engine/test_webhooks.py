@@ -15,6 +15,7 @@ import pytest
 from service.engine import Engine, webhooks
 from service.engine.replica.news import Post
 from service.engine.webhooks import Webhook
+from service.errors import LearnerGone
 from service.storage.memory import MemoryStore
 from service.storage.store_protocol import Store
 from tests.harness.apps import events
@@ -41,7 +42,7 @@ class Posts:
         self.looks = 0
 
     def add(self, **changed: Any) -> None:
-        self.posts.append(Post({"type": "alarm", "learner": self.learner, **ALARM, **changed}, "", None))
+        self.posts.append(Post({"type": "alarm", "learner": self.learner, **ALARM, **changed}, "", 0))
 
     async def leads(self) -> bool:
         return self.leading
@@ -206,6 +207,58 @@ async def test_failed_posts_are_retried_in_order(caplog: pytest.LogCaptureFixtur
         assert logged_data(caplog, "rarestream.webhook", "ERROR") == []
 
 
+class Over(Posts):
+    """News of a learner that is over once a post has failed: another node posted it, or the learner was deleted."""
+
+    def __init__(self, learner: str, deleted: bool) -> None:
+        super().__init__(learner)
+        self.deleted = deleted
+        self.add()
+
+    async def unposted(self) -> list[Post]:
+        if self.looks and self.deleted:
+            raise LearnerGone("the learner was deleted")
+        return [] if self.looks else await super().unposted()
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_what_another_node_posted_or_nobody_wants_any_more_is_not_repeated() -> None:
+    async with receiver(500, 500) as received:
+        webhook, posts = Webhook(received.url), Posts()
+        posts.add()
+        for item in (Over("deleted", True), Over("posted", False), posts):
+            webhook.note(item)
+        await eventually_async(lambda: posts.learner in [item["learner"] for item in received.got])
+        await webhook.close()
+        assert [item["learner"] for item in received.got] == ["deleted", "posted", "a"]
+
+
+async def test_a_response_that_never_ends_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's own time-outs are for each read."""
+    monkeypatch.setattr(webhooks, "_SECONDS", 0.3)
+
+    async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 x\r\ncontent-length: 1000000\r\n\r\n")
+        try:
+            while not reader.at_eof():
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.01)  # less than any time-out of one read
+        except ConnectionError:  # as the client has left
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(trickle, "127.0.0.1", 0)
+    async with server:
+        webhook, posts = Webhook(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"), Posts()
+        posts.add()
+        webhook.note(posts)
+        await eventually_async(lambda: webhook._failures[posts] == 1)
+        await webhook.close()
+
+
 @pytest.mark.usefixtures("at_once")
 async def test_news_after_a_pause_is_posted() -> None:
     async with receiver() as received:
@@ -310,7 +363,7 @@ async def test_a_sentence_for_slack_has_no_markup_of_fields() -> None:
         webhook, posts = Webhook(received.url, form="slack"), Posts()
         posts.add(kind="missing", field="<!channel> & co")
         alert = {"type": "alert", "learner": "a", "id": "<!here>", "probability": 0.9312}
-        posts.posts.append(Post(alert, "", None))
+        posts.posts.append(Post(alert, "", 0))
         webhook.note(posts)
         await eventually_async(lambda: webhook.deliveries == 2)
         await webhook.close()
