@@ -111,6 +111,8 @@ class News:
 
     async def _unposted_alarms(self) -> list[Post]:
         place = await self._stored.bookmark(_ALARMS)
+        if place is not None and place > self._log.machine.core.metrics.alarm_changes:
+            await self._log.catch_up()  # the node that posted is ahead of this one, or there was a rollback
         view = self._log.machine.view
         changes, most = view.figures.alarm_changes, self._most
         if place is None or place > min(changes, most):

@@ -159,6 +159,25 @@ async def test_alarms_raised_again_after_a_rollback_are_posted_again(store: Stor
         assert [item["number"] for item in received.got] == [0, 0]
 
 
+async def test_a_node_that_lags_leaves_the_bookmark_where_it_is(store: Store, open_again: Any) -> None:
+    async with receiver() as received, serving(store, webhook=received.url) as (http, engine):
+        await http.put("/learners/a", json=DENSE)
+        async with node(await open_again()) as lagging:
+            learner, gate = lagging.get("a"), asyncio.Event()
+            waiting = learner.mailbox.submit(gate.wait)
+            await drifted(http)
+            await eventually_async(lambda: len(received.got) == 1)
+            birth = engine.get("a").birth
+            while await store.bookmark("a", birth, "posted-alarms") != 1:  # noqa: ASYNC110 (no event)
+                await asyncio.sleep(0)
+            look = asyncio.create_task(learner._news.unposted())
+            await asyncio.wait([look], timeout=0.1)  # it waits for the gate
+            gate.set()
+            await waiting
+            assert await look == []
+            assert await store.bookmark("a", birth, "posted-alarms") == 1
+
+
 async def test_a_learner_without_bookmarks_begins_with_what_comes_then(store: Store, open_again: Any) -> None:
     async with serving(await open_again()) as (http, _):  # without a webhook
         await http.put("/learners/a", json=DENSE)
