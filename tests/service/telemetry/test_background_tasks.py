@@ -140,12 +140,12 @@ async def test_settings_of_the_network_are_tried_at_the_start(
 async def test_an_alarm_outlives_an_error_of_the_task_that_posts(monkeypatch: pytest.MonkeyPatch) -> None:
     attempts: list[int] = []
 
-    async def send(_: Any, __: Any, alarm: dict[str, Any]) -> None:
+    async def attempt(_: Any, __: Any, ___: Any, alarm: dict[str, Any]) -> None:
         attempts.append(alarm["number"])
         if len(attempts) == 1:
             raise ZeroDivisionError
 
-    monkeypatch.setattr(Webhook, "_send", send)
+    monkeypatch.setattr(Webhook, "_attempt", attempt)
     monkeypatch.setattr(webhooks, "_AGAIN", 0.0)
     tasks, posts = BackgroundTasks(), Posts()
     webhook = Webhook("http://127.0.0.1:1/x", background=tasks)
