@@ -18,7 +18,15 @@ def health_of(engine: Engine) -> dict[str, Any]:
     node = engine.node
     rewinds, damages = node.rewinds, node.damaged_logs
     wrong_clock, trouble = node.clock_check.problem, node.background.trouble
-    details = [node.unreachable, node.full, node.store.fault, node.store.caution, wrong_clock, trouble]
+    details = [
+        node.unreachable,
+        node.full,
+        node.store.fault,
+        node.store.caution,
+        wrong_clock,
+        trouble,
+        node.webhook.trouble,
+    ]
     if damages:
         details.append(
             f"damaged snapshots of {counted(damages, 'log')} in the last ten minutes: older ones and the log "

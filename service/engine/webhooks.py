@@ -91,7 +91,13 @@ class Webhook:
         self._noted: set[NewsSource] = set()  # that may have news
         self._ready: asyncio.Queue[NewsSource] = asyncio.Queue()  # those to look at now
         self._failures: Counter[NewsSource] = Counter()  # of the oldest post of each
+        self._problem = ""  # of the last attempt that failed
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with the address, for health; None if nothing waits for it."""
+        return f"posts wait for the webhook, which is tried again: {self._problem}" if self._failures else None
 
     def note(self, source: NewsSource, seconds: float = _PACE) -> None:
         """Look for news in so many seconds."""
@@ -167,7 +173,12 @@ class Webhook:
             self.deliveries += 1
             return None
         failures = self._failures[source]
+        self._problem = problem
         if failures < len(_PAUSES[: _REFUSALS if refusal else None]):
+            if not self._failures:
+                logger.warning(
+                    "%s: posts wait for the webhook, which is tried again: %s", document["learner"], problem
+                )
             self._failures[source] += 1
             return _PAUSES[failures]
         self._failures.pop(source, None)

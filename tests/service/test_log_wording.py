@@ -101,7 +101,7 @@ async def alarm(scenario: Scenario) -> None:
 
 
 async def alarm_without_receiver(scenario: Scenario) -> None:
-    scenario.patch.setattr("service.engine.webhooks._PAUSES", ())
+    scenario.patch.setattr("service.engine.webhooks._PAUSES", (0.0,))
     webhook, posts = Webhook(f"http://127.0.0.1:{free_port()}/"), Posts()
     posts.add()
     webhook.note(posts, 0.0)
@@ -388,6 +388,7 @@ LINES: list[tuple[Trigger, list[tuple[str, str, str]]]] = [
         ("rarestream.webhook", "WARNING", "a: scores alarm at 50 events is open"),
     ]),
     (alarm_without_receiver, [
+        ("rarestream.webhook", "WARNING", "a: posts wait for the webhook, which is tried again: ConnectError"),
         ("rarestream.webhook", "ERROR", "cannot post an alarm of a: ConnectError"),
     ]),
     (keys_files, [

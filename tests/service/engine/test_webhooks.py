@@ -140,7 +140,13 @@ async def test_an_alarm_waits_for_its_receiver_across_a_restart(open_again: Any)
     async with serving(await open_again(), webhook=nowhere, **settings) as (http, engine):
         await http.put("/learners/a", json=DENSE)
         await drifted(http)
-        await eventually_async(lambda: engine.node.webhook.waiting == 1)
+        await eventually_async(lambda: engine.node.webhook.trouble)
+        assert engine.node.webhook.waiting == 1
+        health = (await http.get("/health/ready")).json()
+        assert (health["status"], health["detail"]) == (
+            "ok",
+            "posts wait for the webhook, which is tried again: ConnectError",
+        )
     async with receiver() as received, serving(await open_again(), webhook=received.url, **settings):
         await eventually_async(lambda: len(received.got) > 0)
         assert [(item["learner"], item["number"]) for item in received.got] == [("a", 0)]
@@ -223,6 +229,9 @@ async def test_failed_posts_are_retried_in_order(caplog: pytest.LogCaptureFixtur
         await eventually_async(lambda: not posts.posts)
         await webhook.close()
         assert [item["number"] for item in received.got] == [0, 0, 0, 1, 1, 2]
+        assert webhook.trouble is None
+        problems = [data[1] for data in logged_data(caplog, "rarestream.webhook", "WARNING")]
+        assert problems == ["the response was 500", "the response was 404"]  # one of each series of failures
         assert logged_data(caplog, "rarestream.webhook", "ERROR") == []
 
 
