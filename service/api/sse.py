@@ -206,6 +206,7 @@ async def learner_news(learner: LearnerReplica, since: EventCursor | None = None
 
 async def alert_news(learner: LearnerReplica, after: int) -> News:
     """Yield the alerts scored after the event with this number."""
+    yield b"id: %d\n\n" % after  # so that a client that has had no alert yet can reconnect by an id, too
     looked = -1  # the position up to which all are sent
     with learner.mailbox.watch() as changed:
         while True:

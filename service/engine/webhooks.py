@@ -176,9 +176,7 @@ class Webhook:
         self._problem = problem
         if failures < len(_PAUSES[: _REFUSALS if refusal else None]):
             if not self._failures:
-                logger.warning(
-                    "%s: posts wait for the webhook, which is tried again: %s", document["learner"], problem
-                )
+                logger.warning("%s: posts wait for the webhook, which is tried again: %s", document["learner"], problem)
             self._failures[source] += 1
             return _PAUSES[failures]
         self._failures.pop(source, None)

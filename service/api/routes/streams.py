@@ -83,12 +83,12 @@ async def alerts_of_learner(
     """Stream an event `alert` for each event that is scored with an id and called positive, and `gone` at the end.
 
     A client that reconnects by an id gets the alerts since then that are still remembered. Without an id it gets those
-    from now on.
+    from now on. The first id comes at once, without an event.
     """
     if learner.learner.config.labels.ranks is not None:
         problem = Problem("/name", "predicts ranks; alerts are of learners of two classes", "conflict")
         raise Invalid("this learner has no alerts", [problem])
-    if last_event_id is None:
+    if not last_event_id:
         after = await learner.newest_served()
     elif last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 17:
         after = int(last_event_id)

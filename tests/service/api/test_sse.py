@@ -281,6 +281,7 @@ async def test_alerts_are_streamed_in_order_and_go_on_behind_the_last_id() -> No
             """Read so many alerts behind the last id; return their ids and the last id."""
             learner, ids = engine.get("a"), list[str]()
             async with aclosing(stream(alert_news(learner, int(last)), 0.01, asyncio.Event())) as chunks:
+                assert await anext(chunks) == b"id: " + last + b"\n\n"  # also of a client that has had no alert yet
                 async for chunk in chunks:
                     id_line, kind, data = chunk.splitlines()[:3]
                     assert kind == b"event: alert"
