@@ -89,6 +89,7 @@ class News:
         self._stored = stored
         self._alerts = alerts and log.machine.core.config.labels.ranks is None
         self._first = log.machine.core.metrics.alarm_changes  # of a learner that has no bookmark yet
+        self._new = log.position <= 1  # only its creation is logged: it has no old alerts
         self._most = math.inf  # alarm changes that a rollback left
         self._looked = 0  # the number of the served event up to which all alerts are posted
 
@@ -132,7 +133,7 @@ class News:
     async def _unposted_alerts(self) -> list[Post]:
         place = await self._stored.bookmark(_ALERTS)
         if place is None:
-            place = await newest_number(self._stored)
+            place = 0 if self._new else await newest_number(self._stored)
             await self._stored.move_bookmark(_ALERTS, place)
         alerts, looked = await alerts_after(self._stored, self._log.machine, max(place, self._looked))
         if not alerts:

@@ -165,6 +165,20 @@ async def test_alarms_raised_again_after_a_rollback_are_posted_again(store: Stor
         assert [item["number"] for item in received.got] == [0, 0]
 
 
+async def test_alerts_before_the_first_look_at_a_new_learner_are_posted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        receiver() as received,
+        serving(MemoryStore(), webhook=received.url, webhook_alerts="*") as (http, engine),
+    ):
+        monkeypatch.setattr(engine.node.webhook, "note", lambda _: None)  # as while a post of another waits
+        await http.put("/learners/a", json=DENSE)
+        await posted(http, "/learners/a/update", events(200))
+        await posted(http, "/learners/a/predict", [{"id": "early", "x": ALERT}])
+        monkeypatch.undo()
+        engine.node.webhook.note(engine.get("a")._news)
+        await eventually_async(lambda: [item["id"] for item in received.got] == ["early"])
+
+
 async def test_a_node_that_lags_leaves_the_bookmark_where_it_is(store: Store, open_again: Any) -> None:
     async with receiver() as received, serving(store, webhook=received.url) as (http, engine):
         await http.put("/learners/a", json=DENSE)
