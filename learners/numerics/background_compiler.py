@@ -288,7 +288,7 @@ class _Compiler:
                 [sys.executable, "-P", "-c", _PROGRAM, json.dumps(sys.path), str(child.fileno())],
                 pass_fds=[child.fileno()],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # whoever reads the service's does not wait for this process
+                stdout=subprocess.DEVNULL,  # or a reader of the service's would wait for this process, too
                 process_group=0,  # Ctrl-C is for this process
                 env={**os.environ, "NUMBA_CACHE_DIR": str(cache_directory().parents[1])},
             )

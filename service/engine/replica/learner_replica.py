@@ -307,7 +307,7 @@ class LearnerReplica:
                 alarm_logger.log(level, "%s: %s alarm at %d events is %s", self.name, kind, alarm["events"], state)
         if changes < before:
             self._news.note_rollback(changes)
-        if changes != before or record is None or isinstance(record, ServedBatch):
+        if changes != before or record is None or (self._news.alerts and isinstance(record, ServedBatch)):
             self.node.webhook.note(self._news)
 
     # Updates

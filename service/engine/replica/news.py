@@ -87,7 +87,7 @@ class News:
         self._lease = lease
         self._log = log
         self._stored = stored
-        self._alerts = alerts and log.machine.core.config.labels.ranks is None
+        self.alerts = alerts and log.machine.core.config.labels.ranks is None  # whether they are posted
         self._first = log.machine.core.metrics.alarm_changes  # of a learner that has no bookmark yet
         self._new = log.position <= 1  # only its creation is logged: it has no old alerts
         self._most = math.inf  # alarm changes that a rollback left
@@ -104,7 +104,7 @@ class News:
     async def unposted(self) -> list[Post]:
         """Return what is not posted yet, the oldest first. Raises `ServiceError`."""
         posts = await self._unposted_alarms()
-        return [*posts, *await self._unposted_alerts()] if self._alerts else posts
+        return [*posts, *await self._unposted_alerts()] if self.alerts else posts
 
     async def note_posted(self, post: Post) -> None:
         """Move the bookmark. Raises `ServiceError`."""

@@ -50,10 +50,10 @@ def doubled(x):
 
 @kernel
 def total(values):
-    found = 0.0
+    result = 0.0
     for value in values:
-        found += doubled(value)
-    return found
+        result += doubled(value)
+    return result
 
 @kernel
 def untypable(x):

@@ -247,10 +247,10 @@ def inner(x):
 
 @kernel
 def outer(values):
-    found = 0.0
+    total = 0.0
     for value in values:
-        found += inner(value)
-    return found
+        total += inner(value)
+    return total
 """
 
 

@@ -80,7 +80,7 @@ async def test_a_full_store_refuses_growth_and_deletes(limited: tuple[Store, Fil
     with pytest.raises(StoreFull) as refused:
         await store.append("a", BIRTH, [(token(99), bytes(10**6))], 9)
     assert refused.value.code == "store-full"
-    assert "script" not in refused.value.detail  # in which a command of Redis failed
+    assert "script" not in refused.value.detail  # the name of the Lua script that failed
     with pytest.raises(StoreFull):
         await store.save("a", BIRTH, 9, bytes(10**6), 1, trim=True)
     assert await whole_log(store) == before
