@@ -222,13 +222,14 @@ class Config:
     def of_stored(cls, values: Any) -> Config:
         """Read the configuration of a log, a snapshot or an export, maybe of an earlier version. Raises `InvalidInput`.
 
-        Settings of features and threshold that are newer than the document keep their earlier behaviour.
+        Settings of features, scaling and threshold that are newer than the document keep their earlier behaviour.
         """
         config = cls.of(values)
         features, objective = config.features.as_stored(values.get("features")), config.threshold
         if objective is not None:
             objective = objective.as_stored(values.get("threshold"))
-        return replace(config, features=features, threshold=objective)
+        scales = config.scaling.as_stored(values.get("scaling"))
+        return replace(config, features=features, scaling=scales, threshold=objective)
 
     def encode(self, values: Any, typed: bool = False) -> Rows:
         """Encode n events' features: `Features.encode`, with no event too long for the algorithm's buffers."""

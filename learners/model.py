@@ -354,7 +354,11 @@ class Model:
             "embedding": self._embedding._asdict(),
             "fits": {"progress": self._fits, "restores": self._restores},
             "retained": self._retained.state(),
-            "scaling": self.scaling._asdict(),
+            "scaling": {
+                name: array
+                for name, array in self.scaling._asdict().items()
+                if name != "values" or self.config.scaling.limits  # earlier versions have no such array
+            },
         }
 
     def optional_arrays(self) -> Arrays:
@@ -372,7 +376,7 @@ class Model:
         self.columns.restore(dict(groups["columns"]))
         self.dim = self.columns.dim
         self._model = copied(self._algorithm.State, groups["algorithm"])
-        self.scaling = copied(scaling.ScalingState, groups["scaling"])
+        self.scaling = copied(scaling.ScalingState, {"values": self.scaling.values, **groups["scaling"]})
         self._embedding = copied(embedding.EmbeddingState, groups["embedding"])
         self._fits = np.array(groups["fits"]["progress"], dtype=np.int64)
         self._restores = np.array(groups["fits"]["restores"], dtype=np.int64)

@@ -43,6 +43,7 @@ def _score(  # type: ignore[no-untyped-def]
     mean,
     m2,
     largest,
+    values,
     w,
     bias,
     calibrated,
@@ -63,9 +64,9 @@ def _score(  # type: ignore[no-untyped-def]
     decisions,
 ):
     if kind == _STANDARD:
-        scaling.dense_standard(X, scaled, seen, mean, m2, clip, False, Z)
+        scaling.dense_standard(X, scaled, seen, mean, m2, values, clip, False, Z)
     elif kind == _MAXABS:
-        scaling.dense_maxabs(X, scaled, largest, clip, False, Z)
+        scaling.dense_maxabs(X, scaled, largest, values, clip, False, Z)
     elif kind == _UNIT:
         scaling.dense_unit(X, clip, Z)
     else:
@@ -100,6 +101,7 @@ def dense_inputs(
         scales.mean,
         scales.m2,
         scales.largest,
+        scales.values,
         weights.w,
         weights.bias,
         _CALIBRATIONS[calibrated.kind],

@@ -8,6 +8,17 @@
 `learn` moves the statistics and scales. `transform` scales an event exactly as `learn` would, without moving them. So
 `/predict` gives the same score to the bit as `/update`. A column without spread so far becomes 0. In dense rows NaN (a
 table's missing number) becomes 0, which is the mean with `standard`.
+
+One absurd value, such as 9999999999 among amounts, must not change the scale of all others for good. So a value is
+limited, and scaled as the limit, if its column has had v >= 16 values that are not 0, and it is ten times farther away
+than any of them can have been:
+
+    standard  |x - mean| > 10 sqrt(m2): limited to mean +- 4 sqrt(m2 / v)
+    maxabs    |x| > 10 largest:         limited to +- (1 + 8 / v) largest
+
+Each such value lets the scale grow by a factor of about 1 + 8 / v. A share p of them lets it grow as v^(8 p): 1 % of
+absurd values double it in 100,000, and a column that changes its unit has its new scale after twice as many values.
+Learners of earlier versions count such values whole (`outliers`: `counted`).
 """
 
 from __future__ import annotations
@@ -37,12 +48,30 @@ __all__ = [
 ]
 
 
+_FEWEST = 16  # values of a column before one is limited
+_FAR = 10.0  # times the distance of all values so far, at least
+_SPREAD, _GROWTH = 4.0, 8.0  # of a limited value, see above
+_NO_COUNTS = np.zeros(0, dtype=np.int64)
+
+
 @dataclass(frozen=True)
 class Scaling(Parameters):
     """Settings of the running scaling."""
 
     kind: Literal["none", "unit", "standard", "maxabs"] = param("none", "which running scale")
     clip: float | None = param(None, "limit the scaled values to [-clip, clip]; null: no limit", above=0)
+    outliers: Literal["limited", "counted"] = param(
+        "limited",
+        "a value ten times beyond all earlier ones of its column: limited, so that it hardly moves the scale, or "
+        "counted whole",
+        applies_to={"kind": ["standard", "maxabs"]},
+        earlier="counted",
+    )
+
+    @property
+    def limits(self) -> bool:
+        """Whether the state counts the values of each column, to limit outliers."""
+        return self.outliers == "limited" and self.kind in ("standard", "maxabs")
 
 
 class ScalingState(NamedTuple):
@@ -53,6 +82,7 @@ class ScalingState(NamedTuple):
     mean: Vector
     m2: Vector  # sum of squared deviations (Welford)
     largest: Vector  # maxabs
+    values: Counts = _NO_COUNTS  # if outliers are limited: values that were not 0
 
 
 def init(settings: Scaling, dim: int) -> ScalingState:
@@ -65,21 +95,29 @@ def init(settings: Scaling, dim: int) -> ScalingState:
         mean=np.zeros(standard),
         m2=np.zeros(standard),
         largest=np.zeros(maxabs),
+        values=np.zeros(dim if settings.limits else 0, dtype=np.int64),
     )
 
 
 def extend(settings: Scaling, state: ScalingState, dim: int) -> ScalingState:
     """Extend the state to `dim` columns."""
+    if settings.limits:
+        state = state._replace(values=_grown_counts(state.values, dim))
     if settings.kind == "standard":
-        seen = np.zeros(dim, dtype=np.int64)
-        seen[: len(state.seen)] = state.seen
-        return state._replace(seen=seen, mean=grown(state.mean, dim), m2=grown(state.m2, dim))
+        seen, mean, m2 = _grown_counts(state.seen, dim), grown(state.mean, dim), grown(state.m2, dim)
+        return state._replace(seen=seen, mean=mean, m2=m2)
     return state._replace(largest=grown(state.largest, dim)) if settings.kind == "maxabs" else state
+
+
+def _grown_counts(counts: Counts, dim: int) -> Counts:
+    more = np.zeros(dim, dtype=np.int64)
+    more[: len(counts)] = counts
+    return more
 
 
 def problems(state: ScalingState) -> Issues:
     """Find values that no stream can produce in a state of valid shapes."""
-    yield from counters({"rows": state.rows, "seen": state.seen})
+    yield from counters({"rows": state.rows, "seen": state.seen, "values": state.values})
     for name in ("mean", "m2", "largest"):
         yield from not_finite(name, getattr(state, name))
 
@@ -123,11 +161,49 @@ def dense_unit(X, clip, out):  # type: ignore[no-untyped-def]
 
 
 @bare_kernel
-def dense_standard(X, scaled, seen, mean, m2, clip, moving, out):  # type: ignore[no-untyped-def]
+def _limited_distance(x, mean, m2, values):  # type: ignore[no-untyped-def]
+    """Return x, limited if it is an outlier of a column with this mean and these squared deviations."""
+    distance = x - mean
+    if values < _FEWEST or not m2 > 0.0 or not distance * distance > _FAR * _FAR * m2:
+        return x
+    return mean + math.copysign(_SPREAD * math.sqrt(m2 / values), distance)
+
+
+@bare_kernel
+def _limited_size(x, largest, values):  # type: ignore[no-untyped-def]
+    """Return x, limited if it is an outlier of a column with this largest magnitude."""
+    if values < _FEWEST or not largest > 0.0 or not abs(x) > _FAR * largest:
+        return x
+    return math.copysign(largest * (1.0 + _GROWTH / values), x)
+
+
+@bare_kernel
+def _limit_row(row, scaled, mean, m2, values):  # type: ignore[no-untyped-def]
+    """Limit the outliers of a dense row in place; most rows have none."""
+    far = False
+    for j in range(row.shape[0]):
+        distance = row[j] - mean[j]
+        far |= (distance * distance > _FAR * _FAR * m2[j]) & scaled[j]
+    if far:
+        for j in range(row.shape[0]):
+            if scaled[j]:
+                row[j] = _limited_distance(row[j], mean[j], m2[j], values[j])
+
+
+@bare_kernel
+def dense_standard(X, scaled, seen, mean, m2, values, clip, moving, out):  # type: ignore[no-untyped-def]
+    limits = values.shape[0] > 0
     # no branches, so that several columns are computed at once; unneeded results are discarded
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
-            x = X[i, j]
+            out[i, j] = X[i, j]
+        if limits:
+            _limit_row(out[i], scaled, mean, m2, values)
+            if moving:
+                for j in range(X.shape[1]):
+                    values[j] += scaled[j] & (out[i, j] != 0.0) & (out[i, j] == out[i, j])
+        for j in range(X.shape[1]):
+            x = out[i, j]
             present = not np.isnan(x)
             n = seen[j] + 1
             before = x - mean[j]
@@ -146,7 +222,8 @@ def dense_standard(X, scaled, seen, mean, m2, clip, moving, out):  # type: ignor
 
 
 @bare_kernel
-def dense_maxabs(X, scaled, largest, clip, moving, out):  # type: ignore[no-untyped-def]
+def dense_maxabs(X, scaled, largest, values, clip, moving, out):  # type: ignore[no-untyped-def]
+    limits = values.shape[0] > 0
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
             x = X[i, j]
@@ -156,6 +233,10 @@ def dense_maxabs(X, scaled, largest, clip, moving, out):  # type: ignore[no-unty
             if not scaled[j]:
                 out[i, j] = x
                 continue
+            if limits:
+                x = _limited_size(x, largest[j], values[j])
+                if moving and x != 0.0:
+                    values[j] += 1
             most = max(largest[j], abs(x))
             out[i, j] = _clipped(x / most, clip) if most > 0.0 else 0.0
             if moving:
@@ -172,8 +253,8 @@ def _sparse_unit(data, indptr, clip, out):  # type: ignore[no-untyped-def]
 
 
 @bare_kernel
-def _sparse_standard(data, indices, indptr, rows, seen, mean, m2, clip, moving, out):  # type: ignore[no-untyped-def]
-    events = rows[0]
+def _sparse_standard(data, indices, indptr, rows, seen, mean, m2, values, clip, moving, out):  # type: ignore[no-untyped-def]
+    events, limits = rows[0], values.shape[0] > 0
     for i in range(indptr.shape[0] - 1):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]
@@ -190,6 +271,10 @@ def _sparse_standard(data, indices, indptr, rows, seen, mean, m2, clip, moving, 
             if zeros > 0 and events > 0:
                 spread += middle * middle * (old * (zeros / n))
                 middle *= old / n
+            if limits:
+                x = _limited_distance(x, middle, spread, values[j])
+                if moving and x != 0.0:
+                    values[j] += 1
             before = x - middle
             middle += before / (n + 1.0)
             spread += before * (x - middle)
@@ -206,15 +291,21 @@ def _sparse_standard(data, indices, indptr, rows, seen, mean, m2, clip, moving, 
 
 
 @bare_kernel
-def _sparse_maxabs(data, indices, indptr, largest, clip, moving, out):  # type: ignore[no-untyped-def]
+def _sparse_maxabs(data, indices, indptr, largest, values, clip, moving, out):  # type: ignore[no-untyped-def]
+    limits = values.shape[0] > 0
     for i in range(indptr.shape[0] - 1):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]
             if j < 0:
                 out[k] = 0.0
                 continue
-            most = max(largest[j], abs(data[k]))
-            out[k] = _clipped(data[k] / most, clip) if most > 0.0 else 0.0
+            x = data[k]
+            if limits:
+                x = _limited_size(x, largest[j], values[j])
+                if moving and x != 0.0:
+                    values[j] += 1
+            most = max(largest[j], abs(x))
+            out[k] = _clipped(x / most, clip) if most > 0.0 else 0.0
             if moving:
                 largest[j] = most
 
@@ -246,11 +337,10 @@ def _sparse(settings: Scaling, state: ScalingState, rows: Sparse, clip: float, m
     if settings.kind == "unit":
         _sparse_unit(rows.data, rows.indptr, clip, out)
     elif settings.kind == "standard":
-        _sparse_standard(
-            rows.data, rows.indices, rows.indptr, state.rows, state.seen, state.mean, state.m2, clip, moving, out
-        )
+        moments = state.rows, state.seen, state.mean, state.m2, state.values
+        _sparse_standard(rows.data, rows.indices, rows.indptr, *moments, clip, moving, out)
     else:
-        _sparse_maxabs(rows.data, rows.indices, rows.indptr, state.largest, clip, moving, out)
+        _sparse_maxabs(rows.data, rows.indices, rows.indptr, state.largest, state.values, clip, moving, out)
     return rows._replace(data=out)
 
 
@@ -263,7 +353,7 @@ def _dense(
     elif settings.kind == "unit":
         dense_unit(X, clip, out)
     elif settings.kind == "standard":
-        dense_standard(X, scaled, state.seen, state.mean, state.m2, clip, moving, out)
+        dense_standard(X, scaled, state.seen, state.mean, state.m2, state.values, clip, moving, out)
     else:
-        dense_maxabs(X, scaled, state.largest, clip, moving, out)
+        dense_maxabs(X, scaled, state.largest, state.values, clip, moving, out)
     return out

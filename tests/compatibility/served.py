@@ -13,7 +13,7 @@ from typing import Any
 from learners import algorithms, create
 from tests.compatibility.events import KINDS, START, events, labels, ranks
 from tests.compatibility.serving import Service
-from tests.compatibility.streams import FEATURES
+from tests.compatibility.streams import AS_RECORDED, FEATURES
 
 __all__ = ["run_served", "served_cases"]
 
@@ -45,7 +45,7 @@ def served_cases() -> Iterator[dict[str, Any]]:
 
 def _case(label: str, algorithm: str, kind: str, **settings: Any) -> Iterator[dict[str, Any]]:
     for late in (_NOTHING, _NEGATIVE):
-        config = {"features": FEATURES[kind], **_SMALL, "late": late, **settings}
+        config = {"features": FEATURES[kind], **_SMALL, **AS_RECORDED, "late": late, **settings}
         try:
             learner = create(algorithm, **config)
         except ValueError:

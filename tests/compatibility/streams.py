@@ -18,7 +18,7 @@ import numpy as np
 from learners import Learner, algorithms, create, restore
 from tests.compatibility.events import KINDS, START, events, labels, ranks
 
-__all__ = ["cases", "machine", "run"]
+__all__ = ["AS_RECORDED", "cases", "machine", "run"]
 
 EVENTS = 200
 BLOCKS = 8  # of scores, each with a digest of its own, to say where a difference begins
@@ -44,6 +44,7 @@ FEATURES: dict[str, dict[str, Any]] = {
         ],
     },
 }
+AS_RECORDED: dict[str, Any] = {"scaling": {"outliers": "counted"}}  # settings with defaults that are newer
 _SMALL: dict[str, Any] = {"window": 60, "seed": 7}
 _PARAMS: dict[str, dict[str, Any]] = {
     "cbr": {"C": 0.5, "capacity": 5},
@@ -139,6 +140,7 @@ def _parts() -> Iterator[dict[str, Any]]:
 def _case(label: str, algorithm: str, kind: str, whole: bool, **settings: Any) -> Iterator[dict[str, Any]]:
     """Give the case, or nothing if the algorithm takes no such settings."""
     settings = {"features": FEATURES[kind], **_SMALL, **_PARAMS.get(algorithm, {}), **settings}
+    settings["scaling"] = {**AS_RECORDED["scaling"], **settings.get("scaling", {})}
     small = {"embedding": {"kind": "none"}} if "embedding" not in settings else {}
     for rest in ({"refit_every": 50, "refit_window": 80}, {}):
         try:

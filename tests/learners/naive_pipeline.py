@@ -129,6 +129,21 @@ def by_largest(X: Any) -> Any:
     return out
 
 
+def limited(X: Any, kind: str) -> Any:
+    """Each value, or its limit if it is ten times beyond what those before it, as limited, can be."""
+    out = np.array(X, dtype=np.float64)
+    for i, j in np.argwhere(~np.isnan(X)):
+        before = out[:i, j][~np.isnan(out[:i, j])]
+        values, x = np.count_nonzero(before), out[i, j]
+        centre = before.mean() if kind == "standard" and len(before) else 0.0
+        squares = ((before - centre) ** 2).sum()
+        farthest = math.sqrt(squares) if kind == "standard" else np.abs(before).max(initial=0.0)
+        if values >= 16 and farthest > 0 and abs(x - centre) > 10 * farthest:
+            most = 4 * math.sqrt(squares / values) if kind == "standard" else farthest * (1 + 8 / values)
+            out[i, j] = centre + math.copysign(most, x - centre)
+    return out
+
+
 def by_norm(X: Any) -> Any:
     """Each row by its Euclidean norm."""
     finite = np.nan_to_num(X)

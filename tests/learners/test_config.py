@@ -177,7 +177,7 @@ def test_create_accepts_http_configurations_and_shortcuts() -> None:
         "algorithm": "fofo",
         "params": {"c": 0.5, "averaging": "suffix"},
         "features": {"kind": "dense", "dim": 3},
-        "scaling": {"kind": "unit", "clip": None},
+        "scaling": {"kind": "unit", "clip": None, "outliers": "limited"},
         "embedding": {"kind": "none", "components": 100, "warmup": 1000, "width": None},
         "calibration": {"kind": "posterior", "memory": 10_000},
         "threshold": {

@@ -120,6 +120,83 @@ def test_preview_equals_learning_and_changes_nothing(kind: Any, as_rows: Any, cl
         assert parts_of(together)[0].ravel()[: parts_of(learnt)[0].size].tobytes() == parts_of(learnt)[0].tobytes()
 
 
+def with_outliers(seed: int) -> Matrix:
+    """Columns of ordinary values, of many zeros and of one constant, with absurd values here and there."""
+    X = stream(300, 6, seed)
+    random = np.random.default_rng(seed)
+    X[:, 1] = random.lognormal(4, 1.5, 300)
+    places = random.random(X.shape) < 0.02
+    return np.where(places, random.choice([9999999999.0, -1e30, 1e12], X.shape), X)
+
+
+@pytest.mark.parametrize("kind", ["standard", "maxabs"])
+@pytest.mark.parametrize("as_rows", [np.asarray, as_sparse], ids=["dense", "sparse"])
+def test_outliers_are_limited_as_by_the_naive_version(kind: str, as_rows: Any) -> None:
+    X = with_outliers(seed=8)
+    limited = slow.limited(X, kind)
+    assert (limited != X).sum() > 10
+    out, state = run(kind, as_rows(X), 6)
+    if kind == "maxabs":
+        expected = slow.by_largest(limited)
+    else:
+        expected = slow.standardised(limited, centre=as_rows is np.asarray)
+    np.testing.assert_allclose(out, expected if as_rows is np.asarray else expected[X != 0], rtol=1e-6, atol=1e-7)
+    assert state.values.tolist() == np.count_nonzero(limited, axis=0).tolist()
+
+
+@pytest.mark.parametrize("kind", ["standard", "maxabs"])
+@pytest.mark.parametrize("as_rows", [np.asarray, as_sparse], ids=["dense", "sparse"])
+@given(cuts=st.lists(st.integers(0, 300), max_size=6))
+@settings(max_examples=10)
+def test_batching_changes_no_bit_of_outliers(kind: Any, as_rows: Any, cuts: list[int]) -> None:
+    rows = as_rows(with_outliers(seed=9))
+    full, state = run(kind, rows, 6)
+    parts, other = run(kind, rows, 6, cuts=cuts)
+    assert full.tobytes() == parts.tobytes()
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(state, other, strict=True))
+    options, every = Scaling(kind), np.ones(6, dtype=np.bool_)
+    looked = scaling.transform(options, state, rows, every)
+    learnt = scaling.learn(options, scaling.ScalingState._make(a.copy() for a in state), piece(rows, 0, 1), every)
+    assert parts_of(looked)[0].ravel()[: parts_of(learnt)[0].size].tobytes() == parts_of(learnt)[0].tobytes()
+
+
+@pytest.mark.parametrize("kind", ["standard", "maxabs"])
+@pytest.mark.parametrize("as_rows", [np.asarray, as_sparse], ids=["dense", "sparse"])
+@pytest.mark.parametrize("absurd", [1, 50])
+def test_absurd_values_do_not_ruin_a_column(kind: Any, as_rows: Any, absurd: int) -> None:
+    values = np.random.default_rng(3).lognormal(4, 1, 5000)
+    places = np.linspace(100, 4900, absurd).astype(int)
+    ruined = values.copy()
+    ruined[places] = 9999999999
+    out, _ = run(kind, as_rows(ruined[:, None]), 1)
+    clean, _ = run(kind, as_rows(values[:, None]), 1)
+    spread, usual = (np.delete(scaled.ravel(), places)[200:].std() for scaled in (out, clean))
+    assert spread > (0.9 if absurd == 1 else 0.4) * usual
+    assert np.abs(out.ravel()[places]).max() < (1.1 if kind == "maxabs" else 10)
+    whole = Scaling(kind, outliers="counted")
+    earlier = scaling.learn(whole, scaling.init(whole, 1), as_rows(ruined[:, None]), np.ones(1, dtype=np.bool_))
+    assert np.abs(np.delete(parts_of(earlier)[0].ravel(), places)[200:]).max() < 0.01  # as earlier versions
+
+
+def test_a_column_whose_unit_changes_has_its_new_scale_after_some_values() -> None:
+    values = np.random.default_rng(3).lognormal(4, 1, 3000)
+    values[1000:] *= 1e4
+    for kind in ("standard", "maxabs"):
+        out, state = run(kind, values[:, None], 1)
+        scale = state.largest if kind == "maxabs" else np.sqrt(state.m2 / state.seen)
+        assert scale[0] > 0.3 * (values.max() if kind == "maxabs" else values.std())
+        assert np.isfinite(out).all()
+
+
+def test_learners_of_earlier_versions_count_outliers_whole() -> None:
+    assert (Scaling("maxabs").outliers, Scaling("maxabs").as_stored({"kind": "maxabs"}).outliers) == (
+        "limited",
+        "counted",
+    )
+    assert Scaling("maxabs").as_stored({"kind": "maxabs", "outliers": "limited"}).outliers == "limited"
+    assert len(scaling.init(Scaling("maxabs", outliers="counted"), 3).values) == 0
+
+
 EXTREMES = [
     0.0,
     -0.0,

@@ -16,6 +16,7 @@ EVENT = {"features": {"body": "हिन्दी"}, "label": 1}
 def stored_by_an_earlier_version() -> dict[str, Any]:
     document = Config.of(TEXT).to_json()
     del document["features"]["words"], document["threshold"]["cautious"]  # which no earlier version had
+    del document["scaling"]["outliers"]
     return document
 
 
@@ -23,6 +24,7 @@ def test_a_stored_configuration_without_a_setting_has_its_earlier_behaviour() ->
     config = config_of(stored_by_an_earlier_version())
     assert config.to_json()["features"]["words"] == "literal"
     assert not config.to_json()["threshold"]["cautious"]
+    assert config.to_json()["scaling"]["outliers"] == "counted"
     assert config_of(config.to_json()) == config
     assert config_of(Config.of(TEXT).to_json()) == Config.of(TEXT)
 

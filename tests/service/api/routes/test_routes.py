@@ -246,7 +246,7 @@ async def test_the_catalogue_lists_the_defaults():
     assert lr["usual"]["named"] == {
         part: made[part] for part in made if part not in ("algorithm", "params", "features")
     }
-    assert lr["usual"]["named"]["scaling"] == {"kind": "standard", "clip": 10.0}
+    assert lr["usual"]["named"]["scaling"] == {"kind": "standard", "clip": 10.0, "outliers": "limited"}
     assert lr["usual"]["named"]["threshold"]["objective"] == "fixed"
 
 
