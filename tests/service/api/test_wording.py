@@ -642,7 +642,7 @@ def files() -> list[tuple[bytes, str]]:
     nan["algorithm.w"][...] = np.nan
     unfit = "the state in the file does not fit its configuration"
     shapes = "/algorithm.w has shape (4,); expected (3,); /algorithm.h has shape (4,); expected (3,)"
-    more = "/algorithm.sums has shape (2, 4); expected (2, 3); and 4 more"
+    more = "/algorithm.sums has shape (2, 4); expected (2, 3); and 5 more"
     return [
         (good[:7], "the file is cut short: 7 bytes"),
         (good[:-1], "the file does not match its checksum"),
