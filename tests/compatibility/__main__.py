@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import sys
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +15,7 @@ from redis import Redis
 
 from service.api import create_app
 from tests.compatibility.exchanges import all_courses
-from tests.compatibility.recordings import brief, differences, without_reasons, write_cases, write_json
+from tests.compatibility.recordings import brief, differences, read_json, without_reasons, write_cases, write_json
 from tests.compatibility.served import run_served, served_cases
 from tests.compatibility.serving import serve
 from tests.compatibility.stores import SETTINGS, dump, load, proceed, write
@@ -76,13 +76,29 @@ def _written(url: str) -> bytes:
         return write(service)
 
 
+def record_replies() -> None:
+    """Record what a continuation of the recorded stores replies now: of settings that old configurations lack."""
+    recorded = read_json("stores.json.xz")
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "store.db")
+        file.write_bytes(b64decode(recorded["sqlite"]))
+        with serve(f"sqlite:///{file}", settings=SETTINGS) as service:
+            replies = proceed(service, b64decode(recorded["export"]))
+    write_json("stores.json.xz", {**recorded, "replies": replies})
+
+
 def record_exchanges() -> None:
     """Record the replies of every route and websocket."""
     with TemporaryDirectory() as folder:
         write_json("exchanges.json.xz", asyncio.run(all_courses(create_app, Path(folder))))
 
 
-_PARTS = {"streams": record_streams, "stores": record_stores, "exchanges": record_exchanges}
+_PARTS = {
+    "streams": record_streams,
+    "stores": record_stores,
+    "replies": record_replies,
+    "exchanges": record_exchanges,
+}
 
 
 def main(arguments: list[str]) -> int:
