@@ -11,7 +11,8 @@ half the distance of the quartiles. Batch algorithms are excluded: they learn no
 The second has each algorithm for sparse rows: 30 words of a Zipf-like vocabulary of 4,096, hashed to 2^12 and to 2^22
 columns. The time includes the renumbering of columns. The table shows the memory of the final state; 2^12 columns take
 less because several words share one. The third compares the kernels that have a target with it, and with C if there is
-a compiler: see `targets.py`.
+a compiler: see `targets.py`. The fourth has what an event of `auto` costs, at 54 dense columns and 30 words, beside the
+sum of its members: see `members.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks import native, targets
+from benchmarks import members, native, targets
 from learners import algorithms
 from learners.features.column_map import ColumnMap, columns_of
 from learners.features.feature_kinds import Dense, SparseColumns
@@ -195,6 +196,18 @@ def _target_table(measurements: list[targets.Measured]) -> Table:
     return table
 
 
+def _members_table(costs: list[members.MembersCost]) -> Table:
+    title = f"auto: ns per event; the learner at most {members.MOST} times the sum of its members"
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    for column in ("rows", "each member", "their sum", "auto", "the learner", "ratio"):
+        table.add_column(column, justify="left" if column in ("rows", "each member") else "right")
+    for item in costs:
+        each = ", ".join(f"{name} {cost:,.0f}" for name, cost in item.members.items())
+        figures = [f"{figure:,.0f}" for figure in (sum(item.members.values()), item.algorithm, item.learner)]
+        table.add_row(item.features, each, *figures, f"{item.ratio:.2f}")
+    return table
+
+
 def main() -> None:
     """Measure, print tables, write JSON."""
     online = [
@@ -224,11 +237,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         library = native.compiled(Path(folder))
         measurements = [targets.against(*key, dim, library, turns, turn) for key, dim in each(aimed, "beside C")]
+    ensembles = []
+    if "auto" in names:
+        n = 500 if params.quick else 5000
+        shapes = [("dense", dense(n, 54, None, 1)), ("sparse", hashed(n, WORDS, None, 1))]
+        ensembles = [members.measure(kind, *rows, calls) for kind, rows in each(shapes, "members of auto")]
     console.print(_dense_table(costs, calls))
     if hashes:
         console.print(_sparse_table(hashes))
     if measurements:
         console.print(_target_table(measurements))
+    if ensembles:
+        console.print(_members_table(ensembles))
     machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()}
     versions = {"python": platform.python_version(), "numpy": np.__version__, "numba": numba.__version__}
     if library is not None:
@@ -238,6 +258,7 @@ def main() -> None:
         "machine": machine | versions,
         "costs": [cost._asdict() for cost in costs],
         "sparse": [cost._asdict() for cost in hashes],
+        "members": [item._asdict() for item in ensembles],
         "targets": [{k: None if v != v else v for k, v in item._asdict().items()} for item in measurements],
     }
     params.json.parent.mkdir(parents=True, exist_ok=True)

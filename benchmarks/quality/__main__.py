@@ -4,7 +4,8 @@
     python -m benchmarks.quality --stream FILE --label COLUMN [--peers]
 
 Each contestant scores an event before its label is known. The first table has AUC and average precision of the last
-half, and the gap of `auto` to the best peer with its bootstrap interval. The second one has all figures of `auto`.
+half, and the gap of `auto` to the best peer with its bootstrap interval. The second one has all figures of `auto`, and
+the third one its decisions: at the start, and from 100 known positives on beside the best threshold in hindsight.
 `--out` gets every figure as JSON, the tables as Markdown, and a picture. A contestant's scores are kept there, and a
 second run goes on where the first stopped.
 """
@@ -22,7 +23,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID, TimeElapsedColumn
 
 from benchmarks.quality.contestants import OURS, PEERS, Outcome
-from benchmarks.quality.scoring import interval, judge
+from benchmarks.quality.scoring import ENOUGH, FEW, YOUNG, Decisions, decisions_of, interval, judge
 from benchmarks.quality.streams import STREAMS, Stream, read, read_file
 
 Row = dict[str, Any]
@@ -96,7 +97,11 @@ def _run(stream: Stream, contestants: list[str], folder: Path, progress: Progres
         ]
         row = {"stream": stream.name, "contestant": name, "events": len(stream), "seconds": float(outcome.seconds)}
         row["positive"] = [float(stream.positive.mean()), float(stream.positive[half].mean())]
-        rows.append({**row, "whole": parts[0]._asdict(), "half": parts[1]._asdict()})
+        row |= {"whole": parts[0]._asdict(), "half": parts[1]._asdict()}
+        if outcome.decisions is not None:
+            judged = decisions_of(stream.positive, stream.known_positives(), outcome.decisions, outcome.probabilities)
+            row["decisions"] = judged._asdict()
+        rows.append(row)
         figures = "  ".join(f"{field} {value:.4f}" for field, value in parts[1]._asdict().items())
         progress.console.print(f"{stream.name:20} {name:14} {figures}  {outcome.seconds:.0f} s", highlight=False)
     peers = [row for row in rows if row["contestant"] in PEERS]
@@ -108,7 +113,28 @@ def _run(stream: Stream, contestants: list[str], folder: Path, progress: Progres
 
 
 def _tables(rows: list[Row]) -> str:
-    return "\n".join([_comparison(rows), _figures_of_auto(rows)])
+    return "\n".join([_comparison(rows), _figures_of_auto(rows), _decisions_of_auto(rows)])
+
+
+def _decisions_of_auto(rows: list[Row]) -> str:
+    """Return a Markdown table of what `auto` decided, beside the one threshold that is best in hindsight."""
+    titles = [
+        f"alerts until {FEW} positives are known",
+        "positive among these",
+        f"alerts from {ENOUGH} on, by those of the best threshold",
+        "F1",
+        "best F1",
+        f"ECE after {YOUNG:,} events",
+    ]
+    lines = [f"| stream | {' | '.join(titles)} |", "|---" * (len(titles) + 1) + "|"]
+    for row in rows:
+        if row["contestant"] == "auto":
+            cells = [
+                f"{row['decisions'][name]:.4f}" if name == "ece" else f"{row['decisions'][name]:.3f}"
+                for name in Decisions._fields
+            ]
+            lines.append(f"| {row['stream']} | {' | '.join(cells)} |".replace("nan", "-"))
+    return "\n".join(lines) + "\n"
 
 
 def _figures_of_auto(rows: list[Row]) -> str:

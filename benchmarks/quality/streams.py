@@ -33,6 +33,13 @@ class Stream:
     def __len__(self) -> int:
         return len(self.positive)
 
+    def known_positives(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Return how many positives are known before each event, (n,)."""
+        before = np.arange(len(self))
+        if self.delay and self.times is not None:
+            before = np.searchsorted(self.times, self.times - self.delay, "right")
+        return np.concatenate([[0], np.cumsum(self.positive)])[before]
+
     def rows(self, start: int, stop: int) -> Any:
         """Return events as a learner takes them."""
         part = self.events[start:stop]

@@ -1,5 +1,7 @@
 """One event of 54 floats through `/predict`, compared with bare uvicorn and with FastAPI and pydantic.
 
+Algorithms that cost more are compared with each other: `auto` with cbr-diag.
+
 The event has no id, so the service stores nothing and the three do the same.
 """
 
@@ -19,6 +21,7 @@ CONNECTIONS = (1, 64)
 OF_ECHO = 0.60  # requests per core-second, of the echo's
 OF_TWIN = 3.5  # of the twin's
 TAIL = 1.5  # p99 at the most connections, of the echo's
+OF_DIAGONAL = 1.5  # p99 of auto at the most connections, of cbr-diag's
 OURS, ECHO, TWIN = "rarestream", "echo", "FastAPI + pydantic"
 CODINGS = {"JSON": JSON, "MessagePack": MSGPACK}
 
@@ -41,8 +44,15 @@ def measure(run: Run) -> Case:
                 for name, server, at in peer:
                     messages = requests(at, (event(x, media_type) for x in rows), media_type)
                     contestants[_named(name, coding, connections)] = partial(_turn, server, messages, connections)
+        for algorithm in ("auto", "cbr-diag"):
+            messages = requests(f"{ours.taught(algorithm, algorithm)}/predict", (event(x, JSON) for x in rows), JSON)
+            name = _named(algorithm, "JSON", CONNECTIONS[-1])
+            contestants[name] = partial(_turn, ours, messages, CONNECTIONS[-1])
         result = contest(contestants, run.rounds, run.seconds)
     verdicts = [verdict for coding in CODINGS for verdict in _verdicts(result, coding)]
+    names = [_named(algorithm, "JSON", CONNECTIONS[-1]) for algorithm in ("auto", "cbr-diag")]
+    tail = result.ratio(names[0], names[1], lambda item: item.p99)
+    verdicts.append(Verdict("p99 of auto by that of cbr-diag, JSON, 64 connections", tail, OF_DIAGONAL, "at most"))
     return Case("/predict, one event of 54 floats a request", result.rows(), verdicts)
 
 

@@ -23,7 +23,8 @@ __all__ = ["STORES", "Server", "echo", "fsync_note", "rarestream", "redis", "sql
 
 STORES = ("memory", "sqlite", "redis")
 _CONFIG: dict[str, Any] = {"algorithm": "loam-ada", "features": {"kind": "dense", "dim": DIM}}
-_TAUGHT = 2000  # events that a learner has seen before it is measured: both classes, and the kernels compiled
+_TAUGHT = 2000  # events that a learner has seen before it is measured: both classes
+_COMPILED = 300.0  # seconds: all kernels of a learner, into an empty cache
 
 
 class Server(NamedTuple):
@@ -47,11 +48,16 @@ class Server(NamedTuple):
         httpx.put(url, json=config or _CONFIG, timeout=600, trust_env=False).raise_for_status()
         return path
 
-    def taught(self, name: str) -> str:
-        """Create a learner and let it learn events of both classes, so its kernels are compiled; return its path."""
-        path = self.blank(name)
+    def taught(self, name: str, algorithm: str | None = None) -> str:
+        """Create a learner and let it learn events of both classes; return its path once its kernels are compiled."""
+        path = self.blank(name, None if algorithm is None else {**_CONFIG, "algorithm": algorithm})
         events = stream(_TAUGHT)
         drive(self.port, iter(requests(f"{path}/update", [update(events.X, events.y, JSON, ids=False)], JSON)), 1)
+        health, until = f"http://127.0.0.1:{self.port}/v1/health/ready", time.monotonic() + _COMPILED
+        while httpx.get(health, timeout=60, trust_env=False).raise_for_status().json()["kernels"]["waiting"]:
+            if time.monotonic() > until:
+                raise RuntimeError("the kernels are still not compiled: see `kernels` in GET /v1/health/ready")
+            time.sleep(0.2)
         return path
 
     def delete(self, path: str) -> None:

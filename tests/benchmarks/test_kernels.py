@@ -51,6 +51,21 @@ def test_the_program_measures_and_writes_its_results(
     assert "fofo" in printed
 
 
+def test_an_event_of_auto_is_compared_with_its_members(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kernels, "DIMS", (2,))
+    monkeypatch.setattr(kernels, "SPARSE_DIMS", (64,))
+    monkeypatch.setattr("sys.argv", ["kernels", "--quick", "--algorithm", "auto", "--json", str(tmp_path / "out.json")])
+    kernels.main()
+    dense, sparse = json.loads((tmp_path / "out.json").read_text())["members"]
+    assert list(dense["members"]) == ["cbr-diag", "loam-ada", "fofo", "bins, pairs", "gbdt"]
+    assert list(sparse["members"]) == ["cbr-diag", "fofo", "bins, pairs", "gbdt"]  # rows of words have no loam-ada
+    assert dense["members"]["gbdt"] > 0
+    assert dense["algorithm"] > 0
+    assert "at most 2.5 times" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("name", "capacity"), list(targets.TARGETS))
 @pytest.mark.campaign
 def test_c_and_numba_kernels_agree(

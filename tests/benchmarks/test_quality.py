@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.quality.__main__ import main
 from benchmarks.quality.contestants import steps
-from benchmarks.quality.scoring import interval, judge
+from benchmarks.quality.scoring import decisions_of, interval, judge
 from benchmarks.quality.streams import Stream, read, read_file
 from tests.benchmarks.made import binary, write_dense, write_sparse
 
@@ -39,6 +39,27 @@ def test_figures_of_a_perfect_ranking_that_alerts_too_often() -> None:
     assert np.isnan(judge(positive, scores).f1)
     assert np.isnan(judge(positive[:1], scores[:1])).all()
     assert interval(positive, scores, scores) == (0.0, 0.0)
+
+
+def test_positives_are_known_once_their_labels_have_come() -> None:
+    positive = [True, True, False, True, False]
+    assert stream_of(np.zeros((5, 1)), positive).known_positives().tolist() == [0, 1, 2, 2, 3]
+    late = stream_of(np.zeros((5, 1)), positive, times=np.arange(5.0), delay=2.0)
+    assert late.known_positives().tolist() == [0, 0, 1, 2, 2]
+
+
+def test_decisions_are_compared_with_the_best_threshold_from_100_known_positives_on() -> None:
+    positive = np.tile([True, False, False, False], 150)
+    known = np.concatenate([[0], np.cumsum(positive)[:-1]])
+    probabilities = np.where(positive, 0.9, 0.1)
+    judged = decisions_of(positive, known, np.tile([1.0, 1.0, 0.0, 0.0], 150), probabilities)
+    assert judged.early == pytest.approx(0.5, abs=0.01)
+    assert judged.early_positive == pytest.approx(0.25, abs=0.01)
+    assert judged.alerts == pytest.approx(2.0, rel=0.02)  # those of the best threshold are half as many
+    assert judged.f1 == pytest.approx(2 / 3, rel=0.02)
+    assert judged.best_f1 == 1.0
+    assert np.isnan(judged.ece)  # the stream is too short
+    assert np.isnan(decisions_of(positive[:40], known[:40], np.ones(40), probabilities[:40]).f1)
 
 
 def test_missing_values_of_named_events_are_none() -> None:
@@ -79,6 +100,7 @@ def test_tables_and_figures_of_a_run_that_goes_on_where_it_stopped(
     assert capsys.readouterr().out.endswith(table + "\n")
     assert "| stream | auto | sgd | auto - best peer |" in table
     assert "recall at 1 % FPR | F1 | alert rate | ECE" in table
+    assert "alerts from 100 on, by those of the best threshold | F1 | best F1 | ECE after 10,000 events" in table
     figures = json.loads((tmp_path / "out" / "figures.json").read_text())
     assert [(row["stream"], row["contestant"]) for row in figures] == [
         ("heart", "auto"),

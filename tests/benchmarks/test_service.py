@@ -43,6 +43,8 @@ EXPECTED = {
         ),
         "FastAPI + pydantic, JSON, 1",
         "FastAPI + pydantic, JSON, 64",
+        "auto, JSON, 64",
+        "cbr-diag, JSON, 64",
     },
     "update": {f"{store}, {n} in flight" for store in ("no log", "sqlite", "redis") for n in (1, 16, 64, 256)},
     "ingest": {
@@ -76,7 +78,7 @@ EXPECTED = {
         for processes in ("1 process", "2 processes", "4 processes")
     },
 }
-VERDICTS = {"fair": 12, "workers": 0, "predict": 8, "update": 4, "ingest": 4, "socket": 4, "reading": 1}
+VERDICTS = {"fair": 12, "workers": 0, "predict": 9, "update": 4, "ingest": 4, "socket": 4, "reading": 1}
 
 
 def check_contest(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
