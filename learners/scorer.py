@@ -100,7 +100,7 @@ class Scorer:
         """What one compiled call reads to score dense rows; None if the stages must run one by one."""
         if self.embedding is not None or not self.has_model or not isinstance(self.decision, BinaryDecision):
             return None
-        if not isinstance(self.weights, Linear):
+        if not isinstance(self.weights, Linear | Ensemble):
             return None
         calibrated, fit, rule = self.decision.scoring_inputs()
         return dense_inputs(self.config.scaling, self.scaling, self.scaled, self.weights, calibrated, fit, rule)

@@ -62,10 +62,10 @@ class Decisions(NamedTuple):
     ece: float  # calibration error after YOUNG events
 
 
-def decisions_of(positive: Flags, known: Floats, decisions: Floats, probabilities: Floats) -> Decisions:
-    """Judge the decisions of n events; `known` positives were there before each."""
-    young = known < FEW
-    later = known >= ENOUGH
+def decisions_of(positive: Flags, known_positives: Floats, decisions: Floats, probabilities: Floats) -> Decisions:
+    """Judge the decisions of n events; `known_positives` (n,) are known before each."""
+    young = known_positives < FEW
+    later = known_positives >= ENOUGH
     alerts = f1 = best = np.nan
     if positive[later].any():
         curve = Curve.of(probabilities[later], np.where(positive[later], 1.0, -1.0))

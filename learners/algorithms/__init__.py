@@ -7,7 +7,9 @@ an underscore hold steps that several algorithms share. `scoring` scores rows by
 """
 
 from learners.algorithms import registry
-from learners.algorithms._ensemble import Ensemble, ensemble_members, ensemble_parts, ensemble_weights
+from learners.algorithms._crosses import Crosses, layout
+from learners.algorithms._ensemble import Ensemble, ensemble_members, ensemble_parts, ensemble_weights, score_members
+from learners.algorithms._mix import MixState, mix_scores
 from learners.algorithms._trees import Trees, attributions
 from learners.algorithms.base import (
     Algorithm,
@@ -27,9 +29,11 @@ from learners.algorithms.scoring import ScoringModel, copied, model_scores, size
 __all__ = [
     "Algorithm",
     "BatchAlgorithm",
+    "Crosses",
     "Ensemble",
     "FittedAlgorithm",
     "Linear",
+    "MixState",
     "OnlineAlgorithm",
     "OrdinalAlgorithm",
     "ScoringModel",
@@ -45,8 +49,11 @@ __all__ = [
     "ensemble_parts",
     "ensemble_weights",
     "is_baseline",
+    "layout",
     "linear_scores",
+    "mix_scores",
     "model_scores",
     "registry",
+    "score_members",
     "size",
 ]

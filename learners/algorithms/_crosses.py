@@ -47,7 +47,18 @@ from learners.numerics import (
     sigmoid,
 )
 
-__all__ = ["CrossState", "Crosses", "attribute", "cross_scores", "crosses", "grow", "init", "learn", "problems"]
+__all__ = [
+    "CrossState",
+    "Crosses",
+    "attribute",
+    "crosses",
+    "grow",
+    "init",
+    "layout",
+    "learn",
+    "problems",
+    "score_cells",
+]
 
 BINNED, SAMPLE, CROSSED, MOST_CELLS = 256, 128, 22, 60_000
 _EDGES = 15
@@ -136,14 +147,6 @@ def learn(state: CrossState, rows: Rows, y: Vector, weight: Vector, main: Vector
     return state
 
 
-def cross_scores(model: Crosses, rows: Rows) -> tuple[Vector, Vector]:
-    """Score each row; return `main` and `sums`, (n,) each."""
-    data, indices, indptr = _sparse(rows)
-    main, sums = np.empty(len(indptr) - 1), np.empty(len(indptr) - 1)
-    _score(model, data, indices, indptr, main, sums)
-    return main, sums
-
-
 def attribute(model: Crosses, rows: Rows, of_main: Vector, of_both: Vector) -> Vector:
     """Attribute of_main * main + of_both * both of each row to its numbers, without the bias: (numbers,).
 
@@ -176,8 +179,12 @@ def _sparse(rows: Rows) -> Sparse:
     """Return the rows as sparse ones, with their zeros."""
     if isinstance(rows, Sparse):
         return rows
-    n, dim = rows.shape
-    return Sparse(rows.ravel(), *(_layout_of_one(dim) if n == 1 else _layout(n, dim)))
+    return Sparse(rows.ravel(), *layout(*rows.shape))
+
+
+def layout(n: int, dim: int) -> tuple[Counts, Counts]:
+    """Return `indices` and `indptr` of n dense rows."""
+    return _layout_of_one(dim) if n == 1 else _layout(n, dim)
 
 
 def _layout(n: int, dim: int) -> tuple[Counts, Counts]:
@@ -281,7 +288,8 @@ def _room(edges):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _score(model, data, indices, indptr, main, sums):  # type: ignore[no-untyped-def]
+def score_cells(model, data, indices, indptr, main, sums):  # type: ignore[no-untyped-def]
+    """Score each row: fill `main` and `sums` (n,)."""
     w, bias, edges, chosen, table, cells, paired = model
     keys = np.empty(_room(edges), dtype=np.uint64)
     owners = np.empty((2, keys.shape[0]), dtype=np.int64)

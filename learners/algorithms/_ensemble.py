@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.algorithms import _crosses, _members, _mix
-from learners.algorithms._trees import Trees, attributions, tree_scores
-from learners.algorithms.base import Linear, linear_scores
-from learners.numerics import Matrix, Rows, Sparse, Vector, length
+from learners.algorithms._trees import Trees, attributions, gather, score_leaves
+from learners.algorithms.base import Linear, dense_scores, sparse_scores
+from learners.numerics import Matrix, Rows, Sparse, Vector, kernel, length
 
 __all__ = [
     "MEMBERS",
@@ -21,6 +21,7 @@ __all__ = [
     "ensemble_parts",
     "ensemble_scores",
     "ensemble_weights",
+    "score_members",
 ]
 
 MemberName = Literal["cbr-diag", "loam-ada", "fofo", "bins", "pairs", "gbdt"]
@@ -45,17 +46,66 @@ class Ensemble(NamedTuple):
     members: _members.MemberCounts
 
 
+@kernel
+def score_members(scoring, linear, crosses, trees, X, indices, indptr, scores):  # type: ignore[no-untyped-def]
+    """Score n dense rows by each model: fill `scores` (n, models), 0 for models that do not score.
+
+    `indices` and `indptr` are the layout of the rows as sparse ones.
+    """
+    values, read = np.empty(X.shape[0]), np.empty((X.shape[0], trees.columns.shape[0]))
+    for k in range(len(linear)):
+        if scoring[k]:
+            dense_scores(X, linear[k].w, linear[k].bias[0], values)
+            scores[:, k] = values
+    for c in range(trees.columns.shape[0]):
+        read[:, c] = X[:, trees.columns[c]]
+    _score_others(scoring, crosses, trees, X.ravel(), indices, indptr, read, scores)
+
+
+@kernel
+def _score_sparse_members(scoring, linear, crosses, trees, data, indices, indptr, scores):  # type: ignore[no-untyped-def]
+    n = indptr.shape[0] - 1
+    values, read = np.empty(n), np.zeros((n, trees.columns.shape[0]))
+    for k in range(len(linear)):
+        if scoring[k]:
+            sparse_scores(data, indices, indptr, linear[k].w, linear[k].bias[0], values)
+            scores[:, k] = values
+    gather(data, indices, indptr, trees.columns, read)
+    _score_others(scoring, crosses, trees, data, indices, indptr, read, scores)
+
+
+@kernel
+def _score_others(scoring, crosses, trees, data, indices, indptr, read, scores):  # type: ignore[no-untyped-def]
+    """Fill the scores of bins, pairs and trees; `read` (n, c) are the columns of the trees."""
+    n, models = scores.shape
+    bins, pairs = np.empty(n), np.empty(n)
+    if scoring[models - 3] or scoring[models - 2]:
+        _crosses.score_cells(crosses, data, indices, indptr, bins, pairs)
+        scores[:, models - 3] = bins
+        scores[:, models - 2] = pairs
+    if scoring[models - 1]:
+        score_leaves(
+            read,
+            trees.starts,
+            trees.right,
+            trees.slot,
+            trees.missing,
+            trees.threshold,
+            trees.value,
+            trees.bias[0],
+            bins,
+        )
+        scores[:, models - 1] = bins
+
+
 def _scores(ensemble: Ensemble, rows: Rows) -> Matrix:
     """Return the score of each model, (n, models)."""
-    scoring = ensemble.scoring
-    scores = np.zeros((length(rows), len(scoring)))
-    for k, linear in enumerate(ensemble.linear):
-        if scoring[k]:
-            scores[:, k] = linear_scores(linear, rows)
-    if scoring[-3:-1].any():
-        scores[:, -3], scores[:, -2] = _crosses.cross_scores(ensemble.crosses, rows)
-    if scoring[-1]:
-        scores[:, -1] = tree_scores(ensemble.trees, rows)
+    model = ensemble[:4]
+    scores = np.zeros((length(rows), len(ensemble.scoring)))
+    if isinstance(rows, Sparse):
+        _score_sparse_members(*model, *rows, scores)
+    else:
+        score_members(*model, rows, *_crosses.layout(*rows.shape), scores)
     return scores
 
 

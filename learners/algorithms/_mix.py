@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from learners.numerics import Counts, Issues, Matrix, Vector, kernel, outside, sigmoid
 
-__all__ = ["MixState", "init", "learn", "mix", "problems", "shares"]
+__all__ = ["MixState", "init", "learn", "mix", "mix_scores", "problems", "shares"]
 
 PRIOR = 10.0
 _LIMIT, _SLOPE, _INTERCEPT = 8.0, 2.0, -3.0
@@ -61,7 +61,7 @@ def init(models: int, expected: int) -> MixState:
 def mix(state: MixState, scores: Matrix) -> Vector:
     """Combine the scores (n, k) of n events: (n,)."""
     out = np.empty(len(scores))
-    _mix(state, scores, out)
+    mix_scores(state, scores, out)
     return out
 
 
@@ -108,7 +108,8 @@ def _standardised(mean, variance, score):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _mix(state, scores, out):  # type: ignore[no-untyped-def]
+def mix_scores(state, scores, out):  # type: ignore[no-untyped-def]
+    """Combine the scores (n, k) of n events: fill `out` (n,)."""
     mean, variance, factors, _, _ = state
     models = mean.shape[0]
     for t in range(scores.shape[0]):

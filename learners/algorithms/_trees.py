@@ -37,8 +37,10 @@ __all__ = [
     "columns_of_rows",
     "empty",
     "examples",
+    "gather",
     "grow_columns",
     "joined",
+    "score_leaves",
     "tree_problems",
     "tree_scores",
 ]
@@ -129,7 +131,7 @@ def columns_of_rows(rows: Rows, columns: Counts) -> Matrix:
     if not isinstance(rows, Sparse):
         return rows if len(columns) == rows.shape[1] else rows.take(columns, axis=1)
     out = np.zeros((len(rows.indptr) - 1, len(columns)))
-    _gather(rows.data, rows.indices, rows.indptr, columns, out)
+    gather(rows.data, rows.indices, rows.indptr, columns, out)
     return out
 
 
@@ -147,7 +149,8 @@ def _place(columns, column):  # type: ignore[no-untyped-def]
 
 
 @bare_kernel
-def _gather(data, indices, indptr, columns, out):  # type: ignore[no-untyped-def]
+def gather(data, indices, indptr, columns, out):  # type: ignore[no-untyped-def]
+    """Copy the numbers of these columns, ascending, of n sparse rows to `out` (n, c)."""
     for i in range(indptr.shape[0] - 1):
         for k in range(indptr[i], indptr[i + 1]):
             place = _place(columns, indices[k])
@@ -169,7 +172,8 @@ def _leaf(x, i, right, slot, missing, threshold):  # type: ignore[no-untyped-def
 
 
 @bare_kernel
-def _scores(X, starts, right, slot, missing, threshold, value, bias, scores):  # type: ignore[no-untyped-def]
+def score_leaves(X, starts, right, slot, missing, threshold, value, bias, scores):  # type: ignore[no-untyped-def]
+    """Score rows (n, c) of the trees' columns: fill `scores` (n,)."""
     for i in range(X.shape[0]):
         total = bias
         for t in range(starts.shape[0]):
@@ -181,7 +185,7 @@ def tree_scores(trees: Trees, rows: Rows) -> Vector:
     """Score n rows, (n,): the same bits on every machine. O(trees * depth) per row."""
     X = columns_of_rows(rows, trees.columns)
     scores = np.empty(len(X))
-    _scores(
+    score_leaves(
         X,
         trees.starts,
         trees.right,

@@ -32,6 +32,7 @@ __all__ = [
     "Traits",
     "dense_scores",
     "linear_scores",
+    "sparse_scores",
 ]
 
 
@@ -191,7 +192,7 @@ def dense_scores(X, w, bias, scores):  # type: ignore[no-untyped-def]
 
 
 @bare_kernel
-def _sparse_scores(data, indices, indptr, w, bias, scores):  # type: ignore[no-untyped-def]
+def sparse_scores(data, indices, indptr, w, bias, scores):  # type: ignore[no-untyped-def]
     for i in range(indptr.shape[0] - 1):
         total = 0.0
         for k in range(indptr[i], indptr[i + 1]):
@@ -207,7 +208,7 @@ def linear_scores(weights: Linear, rows: Rows) -> Matrix:
         return np.stack(planes, axis=1)
     if isinstance(rows, Sparse):
         scores = np.empty(len(rows.indptr) - 1)
-        _sparse_scores(rows.data, rows.indices, rows.indptr, weights.w, weights.bias[0], scores)
+        sparse_scores(rows.data, rows.indices, rows.indptr, weights.w, weights.bias[0], scores)
         return scores
     scores = np.empty(len(rows))
     dense_scores(rows, weights.w, weights.bias[0], scores)

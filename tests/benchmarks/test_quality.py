@@ -50,16 +50,16 @@ def test_positives_are_known_once_their_labels_have_come() -> None:
 
 def test_decisions_are_compared_with_the_best_threshold_from_100_known_positives_on() -> None:
     positive = np.tile([True, False, False, False], 150)
-    known = np.concatenate([[0], np.cumsum(positive)[:-1]])
+    known_positives = np.concatenate([[0], np.cumsum(positive)[:-1]])
     probabilities = np.where(positive, 0.9, 0.1)
-    judged = decisions_of(positive, known, np.tile([1.0, 1.0, 0.0, 0.0], 150), probabilities)
+    judged = decisions_of(positive, known_positives, np.tile([1.0, 1.0, 0.0, 0.0], 150), probabilities)
     assert judged.early == pytest.approx(0.5, abs=0.01)
     assert judged.early_positive == pytest.approx(0.25, abs=0.01)
     assert judged.alerts == pytest.approx(2.0, rel=0.02)  # those of the best threshold are half as many
     assert judged.f1 == pytest.approx(2 / 3, rel=0.02)
     assert judged.best_f1 == 1.0
     assert np.isnan(judged.ece)  # the stream is too short
-    assert np.isnan(decisions_of(positive[:40], known[:40], np.ones(40), probabilities[:40]).f1)
+    assert np.isnan(decisions_of(positive[:40], known_positives[:40], np.ones(40), probabilities[:40]).f1)
 
 
 def test_missing_values_of_named_events_are_none() -> None:

@@ -70,6 +70,22 @@ def test_log_odds_and_tables_agree():
         agree(learner, events[30:])
 
 
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("members", [None, ["fofo", "pairs"], ["gbdt"]], ids=str)
+def test_the_models_of_an_ensemble_agree(precision, members):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(400, 7))
+    X[::3, 2] = 0.0
+    y = (X[:, 0] * X[:, 1] > 0.3).astype(int)
+    params = {} if members is None else {"members": members}
+    config = {"algorithm": "auto", "features": {"kind": "dense", "dim": 7}, "precision": precision, "params": params}
+    learner = Learner(Config.of(config))
+    agree(learner, X[:5])  # before anything was learnt
+    learner.learn(X[:320], y[:320])
+    assert bool(learner.scorer().weights.scoring[-1]) is (members != ["fofo", "pairs"])  # trees are fitted
+    agree(learner, X[290:])
+
+
 def test_embeddings_and_sparse_rows_use_the_separate_stages():
     X, y = np.random.default_rng(3).normal(size=(40, 3)), np.arange(40) % 2
     embedded = {"kind": "fourier", "components": 4, "warmup": 8}
