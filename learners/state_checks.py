@@ -21,7 +21,7 @@ from learners.algorithms import registry
 from learners.config import Config
 from learners.decisions import CalibrationState, calibration, threshold
 from learners.deduplication import RecentIds, Sources
-from learners.features import ScalingState, Table, columns_of, field_quality, retained_events, scaling
+from learners.features import ScalingState, Table, columns_of, completed_fields, retained_events, scaling
 from learners.metrics import BinaryMetrics, Journal, RankMetrics, alarm_life, consistency
 from learners.numerics import Issues, counters, not_finite
 from learners.segments import SegmentRing
@@ -34,10 +34,9 @@ States = Mapping[str, NDArray[np.generic]]
 
 # Alarms of positive labels that stop arriving: these arrays, and a third kind in the count of alarms.
 _ARRIVALS = tuple(f"metrics.drift_{name}" for name in ("gaps", "gap_totals", "gap_count", "silence", "silence_limits"))
-# Alarms of fields that got worse: three more kinds, two more columns of an alarm, and arrays of the fields.
+# Alarms of fields that got worse: three more kinds, then a fourth, and two more columns of an alarm.
 _KINDS = "metrics.drift_by_kind"
 _ALARMS = "metrics.drift_alarms"
-_FIELDS = "columns.field_lengths"
 # The life of alarms: more columns of one, whose state was not followed, and a count of changes.
 _CHANGES, _LEVEL = "metrics.drift_changes", "metrics.drift_level"
 # The values of segment fields.
@@ -55,14 +54,13 @@ def completed(state: States, start: States) -> dict[str, NDArray[np.generic]]:
     complete = dict(state)
     if _KINDS in state and state[_KINDS].shape == (2,) and not any(name in state for name in _ARRIVALS):
         complete |= {name: start[name] for name in _ARRIVALS}
-    if _KINDS in state and state[_KINDS].shape in ((2,), (3,)) and _ALARMS in state:
+    if _KINDS in state and state[_KINDS].shape in ((2,), (3,), (6,)) and _ALARMS in state:
         kinds, alarms = state[_KINDS], state[_ALARMS]
         complete[_KINDS] = np.append(kinds, start[_KINDS][len(kinds) :])
         if alarms.shape == (len(start[_ALARMS]), 5):
             complete[_ALARMS] = np.hstack([alarms, start[_ALARMS][:, 5:7]])
-        if _FIELDS in state:
-            quality = field_quality.initial_quality(len(state[_FIELDS]))._asdict()
-            complete |= {f"columns.field_{name}": array for name, array in quality.items()}
+    columns = {name.removeprefix("columns."): array for name, array in state.items() if name.startswith("columns.")}
+    complete |= {f"columns.{name}": array for name, array in completed_fields(columns).items()}
     if (
         _ALARMS in complete
         and complete[_ALARMS].shape == (alarm_life.ALARMS, alarm_life.FIELDS + 1)

@@ -18,7 +18,8 @@ from learners.features.feature_kinds import (
 )
 from learners.features.field_encoder import MAX_NAME
 from learners.features.field_quality import QUALITY_KINDS, FieldBlock
-from learners.features.fields import MAX_FIELDS, REMARKS, FieldKind, FieldSummary, is_entry, kind_after
+from learners.features.field_summary import REMARKS, FieldKind, FieldSummary
+from learners.features.fields import MAX_FIELDS, completed_fields, is_entry, kind_after
 from learners.features.kernel_approximation import Embedding, EmbeddingState
 from learners.features.labels import Labels, as_array
 from learners.features.late_labels import LateLabels
@@ -75,6 +76,7 @@ __all__ = [
     "cell_value",
     "column_number",
     "columns_of",
+    "completed_fields",
     "costs_of",
     "declared_number",
     "field_quality",

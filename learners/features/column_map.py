@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from learners.features.feature_kinds import Features
 from learners.features.field_quality import FieldBlock
-from learners.features.fields import FieldRegistry, FieldSummary
+from learners.features.field_summary import FieldSummary
+from learners.features.fields import FieldRegistry
 from learners.features.named import Named, Table
 from learners.numerics import (
     Counts,

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learners.features.feature_kinds import MAX_NONZERO, Problems, number_fault
-from learners.features.fields import FIELD, FieldKind, entry, field_hashes, fraction_hash
+from learners.features.field_summary import FieldKind
+from learners.features.fields import FIELD, entry, field_hashes, fraction_hash
 from learners.features.value_rule import (
     EXACT,
     LOST_DIGITS,

@@ -1,6 +1,6 @@
-"""Find fields of named events that got worse: more missing values, new categories, or values of the wrong kind.
+"""Find fields of named events that got worse: more missing values, new categories, values of the wrong kind or range.
 
-After every 512 learnt events, three shares p of each field are compared with their means q over the blocks before:
+After every 512 learnt events, four shares p of each field are compared with their means q over the blocks before:
 
     rise = sqrt(p (1 - q)) - sqrt(q (1 - p))
     limit = max(0.15, (2 + 32 / n) largest),   largest: the largest rise so far, without that of the last block
@@ -20,7 +20,8 @@ have no rise yet; n is the number of blocks since. Reasons:
 - 0.85 is from 0 to 72 % of a block: a field that goes missing need not wait.
 - The last block is left out, because a change within a block shows in two of them. The largest rise fades with a memory
   of 4096 blocks.
-- A fall raises no alarm: new categories become fewer as a field is learnt, and a mixed field has no wrong kind.
+- A fall raises no alarm: new categories become fewer as a field is learnt, a mixed field has no wrong kind,
+  and a range follows its field.
 - At least 24 blocks are needed, 16 of them with a rise. The first one begins after a field's first value.
 
 One alarm per block and kind names the field that rose most, and counts the others. After an alarm these fields
@@ -54,7 +55,7 @@ __all__ = [
     "report_buffer",
 ]
 
-QUALITY_KINDS = ("missing", "new_categories", "contradictions")  # of alarms, and of shares
+QUALITY_KINDS = ("missing", "new_categories", "contradictions", "out_of_range")  # of alarms, and of shares
 BLOCK = 512  # events of one comparison
 
 _KINDS = len(QUALITY_KINDS)
@@ -72,12 +73,12 @@ _COLUMNS = 6  # of a report
 class Quality(NamedTuple):
     """The arrays of the detector, one entry per field and kind."""
 
-    marks: Counts  # (f, 3) the total at the end of the last block
+    marks: Counts  # (f, 4) the total at the end of the last block
     blocks: (
-        Counts  # (f, 3) blocks since the reference began, and 1; 0 before the block of the field's first value ended
+        Counts  # (f, 4) blocks since the reference began, and 1; 0 before the block of the field's first value ended
     )
-    shares: Matrix  # (f, 3) mean share of the blocks
-    rises: NDArray[np.float64]  # (f, 3, 2) the largest one before the last block, and that of the last block; from 0
+    shares: Matrix  # (f, 4) mean share of the blocks
+    rises: NDArray[np.float64]  # (f, 4, 2) the largest one before the last block, and that of the last block; from 0
 
 
 class FieldAlarm(NamedTuple):
@@ -95,7 +96,7 @@ class FieldBlock(NamedTuple):
     """The end of a block of learnt events."""
 
     event: int  # ordinal of its last event
-    shares: Matrix  # (f, 3) of its events
+    shares: Matrix  # (f, 4) of its events
     alarms: list[FieldAlarm]
 
 
@@ -159,7 +160,7 @@ def _take(quality, place, kind, share, rise):  # type: ignore[no-untyped-def]
 def end_block(quality, totals, has_values, event, reports):  # type: ignore[no-untyped-def]
     """Judge a block of all fields; write at most one report per kind to `reports`, and return their number.
 
-    `totals` (f, 3) are the counts of each kind so far, `has_values` (f,) whether the field had a value, `event` the
+    `totals` (f, 4) are the counts of each kind so far, `has_values` (f,) whether the field had a value, `event` the
     ordinal of the block's last event.
     """
     count = 0

@@ -12,21 +12,35 @@ Here, in the order of the log, each entry becomes a column by the kind of its fi
 declared, or set by its first value. It becomes `mixed` once many values contradict it, and then stays so. Rows of
 earlier versions have plain columns only: they are learnt as they were, and leave no trace here.
 
-After every 512 counted events, `field_quality.py` looks for fields that got worse.
+After every 512 counted events, `field_range.py` moves the robust ranges of numbers, and `field_quality.py` looks for
+fields that got worse.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.features import field_quality
-from learners.features.field_quality import BLOCK, FieldBlock, Quality
+from learners.features import field_quality, field_range
+from learners.features.field_quality import BLOCK, QUALITY_KINDS, FieldBlock, Quality
+from learners.features.field_range import (
+    CHANGES,
+    GATE_HIGH,
+    GATE_LOW,
+    HIGH,
+    LAST_CHANGE,
+    LOW,
+    NEW_MARK,
+    NEW_RUN,
+    PREVIOUS,
+    SAMPLES,
+    VALUES_MARK,
+)
+from learners.features.field_summary import COUNTS, VALUES, FieldKind, FieldSummary
 from learners.features.value_rule import EXACT, ValueKind
 from learners.numerics import (
     MAX_COUNT,
@@ -45,13 +59,10 @@ from learners.numerics import (
 )
 
 __all__ = [
-    "COUNTS",
     "FIELD",
     "MAX_FIELDS",
-    "REMARKS",
-    "FieldKind",
     "FieldRegistry",
-    "FieldSummary",
+    "completed_fields",
     "entry",
     "field_hashes",
     "fraction_hash",
@@ -63,37 +74,10 @@ MAX_FIELDS = 1024  # remembered beside the declared ones; of later ones each val
 FIELD = 28  # lowest bit of the field in an entry's index
 _KIND, _SIGN, _COLUMN = 25, 24, 2**24 - 1
 _MOST_CONTRADICTIONS = 20  # and one in twenty values: then a field is mixed
+_NEARLY = 0.9  # of the values of a block are new
+_LEAST_FREE = 0.1  # of the columns, to tell whether values are new
 
-
-REMARKS = ("constant", "unique", "stopped")  # see `FieldSummary.remarks`
-_MANY = 1000  # values, or events
-_NEARLY = 0.9
-_EXPECTED = 100  # values in the events without one
-
-
-class FieldKind(IntEnum):
-    """What the values of a field are. The numbers are part of the stored format."""
-
-    UNKNOWN = 0
-    NUMBER = 1
-    CATEGORY = 2
-    TEXT = 3
-    LIST = 4
-    MIXED = 5
-
-
-COUNTS = (
-    "numbers",
-    "numbers_as_text",
-    "booleans",
-    "texts",
-    "lists",
-    "missing_texts",
-    "contradictions",
-    "new_categories",
-)
-_NUMBERS, _AS_TEXT, _BOOLEANS, _TEXTS, _LISTS, _MISSING, _CONTRADICTIONS, _NEW = range(len(COUNTS))
-_VALUES = _LISTS + 1  # the first counts add up to the values
+_NUMBERS, _AS_TEXT, _BOOLEANS, _TEXTS, _LISTS, _MISSING, _CONTRADICTIONS, _NEW, _OUT = range(len(COUNTS))
 
 _NUMBER, _WHOLE_TEXT, _NUMBER_TEXT, _BOOLEAN, _TEXT, _MISSING_TEXT, _LIST = map(int, ValueKind)
 _OF_NUMBERS, _OF_CATEGORIES, _OF_LISTS, _OF_MIXED = (
@@ -104,40 +88,6 @@ _OF_NUMBERS, _OF_CATEGORIES, _OF_LISTS, _OF_MIXED = (
 )
 _UNKNOWN = int(FieldKind.UNKNOWN)
 _COUNT_OF = (0, _NUMBERS, _AS_TEXT, _AS_TEXT, _BOOLEANS, _TEXTS)  # by `ValueKind`
-
-
-class FieldSummary(NamedTuple):
-    """What a learner remembers of one field."""
-
-    name: str
-    kind: FieldKind
-    declared: bool
-    counts: dict[str, int]  # by `COUNTS`
-    smallest: float | None  # of the numbers, as they are learnt; None if there were none
-    largest: float | None
-    last: int | None  # ordinal of the last learnt event that had a value, from 1
-
-    @property
-    def values(self) -> int:
-        """Number of events that had a value."""
-        return sum(self.counts[name] for name in COUNTS[:_VALUES])
-
-    def remarks(self, events: int) -> list[str]:
-        """Return what is odd after so many events, of `REMARKS`.
-
-        `constant`: one value so far. `unique`: nearly every value is new, as of an id. `stopped`: the last
-        1,000 events or more have none, and before, so many had 100 or more.
-        """
-        values, last = self.values, self.last or 0
-        odd = {
-            "constant": self.smallest == self.largest
-            if self.kind == FieldKind.NUMBER
-            else self.kind == FieldKind.CATEGORY and self.counts["new_categories"] <= 1,
-            "unique": self.kind == FieldKind.CATEGORY and self.counts["new_categories"] >= _NEARLY * values,
-        }
-        remarks = [remark for remark, holds in odd.items() if holds and values >= _MANY]
-        gap = events - last
-        return remarks + ["stopped"] * (gap >= _MANY and gap * values >= _EXPECTED * last > 0)
 
 
 def kind_after(form: Sequence[ValueKind], kind: FieldKind, contradictions: int, values: int) -> FieldKind:
@@ -159,11 +109,12 @@ class _Registry(NamedTuple):
     kinds: NDArray[np.uint8]
     counts: NDArray[np.int64]  # (f, COUNTS)
     bounds: Matrix  # (f, 2)
+    ranges: Matrix  # (f, field_range.COLUMNS)
     last: Counts
     events: Counts  # (1,) counted so far: those since the first that had a field
 
 
-_MOVED = ("kinds", "counts", "bounds", "last", "events")  # by learning; the rest only grows with the names
+_MOVED = ("kinds", "counts", "bounds", "ranges", "last", "events")  # by learning; the rest only grows with the names
 
 
 def _initial(count: int) -> dict[str, NDArray[Any]]:
@@ -172,6 +123,7 @@ def _initial(count: int) -> dict[str, NDArray[Any]]:
         "kinds": np.zeros(count, dtype=np.uint8),
         "counts": np.zeros((count, len(COUNTS)), dtype=np.int64),
         "bounds": np.tile([np.inf, -np.inf], (count, 1)),
+        "ranges": field_range.initial_ranges(count),
         "last": np.zeros(count, dtype=np.int64),
     }
 
@@ -266,6 +218,28 @@ def _is_mixed(contradictions, values):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _widen(registry, place, value):  # type: ignore[no-untyped-def]
+    """Take a number into the smallest and the largest of its field."""
+    registry.bounds[place, 0] = min(registry.bounds[place, 0], value)
+    registry.bounds[place, 1] = max(registry.bounds[place, 1], value)
+
+
+@kernel
+def _take(registry, place, value):  # type: ignore[no-untyped-def]
+    """Take a number beyond the gates of its field; a number declared is a logarithm."""
+    _widen(registry, place, value)
+    registry.counts[place, _OUT] += field_range.take(registry.ranges[place], value, registry.declared[place])
+
+
+@kernel
+def _change(registry, place, value):  # type: ignore[no-untyped-def]
+    """Take a value unlike the one before."""
+    registry.ranges[place, PREVIOUS] = value
+    registry.ranges[place, CHANGES] += 1.0
+    registry.ranges[place, LAST_CHANGE] = registry.events[0]
+
+
+@kernel
 def _count(registry, place, form, value, new):  # type: ignore[no-untyped-def]
     """Count a value of a field, and decide the field's kind."""
     kind = registry.kinds[place]
@@ -280,13 +254,12 @@ def _count(registry, place, form, value, new):  # type: ignore[no-untyped-def]
     else:
         counts[_COUNT_OF[form]] += 1
     if form <= _NUMBER_TEXT:
-        registry.bounds[place, 0] = min(registry.bounds[place, 0], value)
-        registry.bounds[place, 1] = max(registry.bounds[place, 1], value)
+        _widen(registry, place, value)
     counts[_NEW] += new
     registry.last[place] = registry.events[0]
     if kind != _OF_MIXED and _contradicts(kind, form, value, registry.declared[place]):
         counts[_CONTRADICTIONS] += 1
-        if not registry.declared[place] and _is_mixed(counts[_CONTRADICTIONS], counts[:_VALUES].sum()):
+        if not registry.declared[place] and _is_mixed(counts[_CONTRADICTIONS], counts[:VALUES].sum()):
             registry.kinds[place] = _OF_MIXED
 
 
@@ -305,14 +278,31 @@ def _kind_after(kind, contradictions, values, form):  # type: ignore[no-untyped-
 
 
 @kernel
-def _end_block(registry, quality, reports):  # type: ignore[no-untyped-def]
-    """Judge the fields after a block of events; return the number of `reports`."""
-    totals = np.empty((registry.last.shape[0], 3), dtype=np.int64)
+def _follow_new(row, values, new, free):  # type: ignore[no-untyped-def]
+    """Follow for how many values nearly all of each block were new; `free` is the share of columns without a value.
+
+    A new value whose column another one has does not look new, so the columns that are free say how many do.
+    """
+    if free >= _LEAST_FREE:
+        nearly = new - row[NEW_MARK] >= _NEARLY * free * (values - row[VALUES_MARK])
+        row[NEW_RUN] = row[NEW_RUN] + values - row[VALUES_MARK] if nearly else 0.0
+    row[VALUES_MARK] = values
+    row[NEW_MARK] = new
+
+
+@kernel
+def _end_block(registry, free, quality, reports):  # type: ignore[no-untyped-def]
+    """Move ranges and judge the fields after a block of events; return the number of `reports`."""
+    totals = np.empty((registry.last.shape[0], len(QUALITY_KINDS)), dtype=np.int64)
     for place in range(totals.shape[0]):
         counts = registry.counts[place]
-        totals[place, 0] = registry.events[0] - counts[:_VALUES].sum()
+        values = counts[:VALUES].sum()
+        _follow_new(registry.ranges[place], values, counts[_NEW], free)
+        totals[place, 0] = registry.events[0] - values
         totals[place, 1] = counts[_NEW]
         totals[place, 2] = counts[_CONTRADICTIONS]
+        totals[place, 3] = counts[_OUT]
+    field_range.end_block(registry.ranges, registry.declared)
     return field_quality.end_block(quality, totals, registry.last > 0, registry.events[0], reports)
 
 
@@ -329,7 +319,7 @@ def _resolve(rows, registry, columns, keys, places, order, count, moving, counte
     are. Returns the number of columns, the row that follows, and whether a block ended.
     """
     n, out = rows.indptr.shape[0] - 1, indptr[first]
-    counts, bounds, last = registry.counts, registry.bounds, registry.last
+    counts, ranges, last = registry.counts, registry.ranges, registry.last
     for i in range(first, n):
         start = out
         counting = counted and (registry.events[0] > 0 or _has_entry(rows, i))
@@ -348,12 +338,20 @@ def _resolve(rows, registry, columns, keys, places, order, count, moving, counte
             at = find_place(registry.keys, field)
             place = registry.places[at] if registry.keys[at] != -1 else -1
             kind = registry.kinds[place] if place >= 0 else np.uint8(_UNKNOWN)
-            new = 0
+            new, counts_value = 0, counted and place >= 0
             if _by_number(kind, form):
                 if value != 0.0:
                     data[out] = -value if (field >> 31) & 1 else value
                     indices[out] = field & (columns - 1)
                     out += 1
+                    if counts_value and form != _BOOLEAN:
+                        ranges[place, SAMPLES] += 1.0
+                        if value < ranges[place, GATE_LOW] or value > ranges[place, GATE_HIGH]:
+                            _take(registry, place, value)
+                elif counts_value and form != _BOOLEAN:
+                    _widen(registry, place, value)
+                if counts_value and value != ranges[place, PREVIOUS]:
+                    _change(registry, place, value)
             elif form != _LIST and kind != _OF_NUMBERS:
                 if form in (_NUMBER, _NUMBER_TEXT) and not registry.declared[place]:
                     hashed = _number_category(registry, place, field, value)
@@ -366,12 +364,12 @@ def _resolve(rows, registry, columns, keys, places, order, count, moving, counte
                 indices[out] = column
                 out += 1
                 new = 1 if keys[find_place(keys, column)] == -1 else 0
-            if not counted or place < 0:
+                if counts_value and column != ranges[place, PREVIOUS]:
+                    _change(registry, place, column)
+            if not counts_value:
                 continue
             if kind == _OF_NUMBERS and form == _NUMBER:  # the most frequent cases of `_count`
                 counts[place, _NUMBERS] += 1
-                bounds[place, 0] = min(bounds[place, 0], value)
-                bounds[place, 1] = max(bounds[place, 1], value)
                 last[place] = event
             elif kind == _OF_CATEGORIES and _BOOLEAN <= form <= _TEXT:
                 counts[place, _COUNT_OF[form]] += 1
@@ -466,7 +464,7 @@ class FieldRegistry:
             )
             if ended:
                 reports, marks = field_quality.report_buffer(), self._quality.marks.copy()
-                reported = _end_block(self._arrays, self._quality, reports)
+                reported = _end_block(self._arrays, 1.0 - count / columns, self._quality, reports)
                 shares, alarms = (self._quality.marks - marks) / BLOCK, field_quality.alarms_of(reports[:reported])
                 self._blocks.append(FieldBlock(self.events, shares, alarms))
         return Sparse(data[: indptr[-1]], indices[: indptr[-1]], indptr), int(count)
@@ -484,7 +482,8 @@ class FieldRegistry:
     def summaries(self) -> list[FieldSummary]:
         """Return what is remembered of each field, by first appearance. O(fields)."""
         arrays = self._arrays
-        columns = (arrays.kinds, arrays.declared, arrays.counts, arrays.bounds, arrays.last)
+        ranges, runs = arrays.ranges[:, [LOW, HIGH]], arrays.ranges[:, [CHANGES, LAST_CHANGE, NEW_RUN]].astype(np.int64)
+        columns = (arrays.kinds, arrays.declared, arrays.counts, arrays.bounds, ranges, arrays.last, runs)
         rows = zip(self._places, *(column.tolist() for column in columns), strict=True)
         return [
             FieldSummary(
@@ -494,9 +493,12 @@ class FieldRegistry:
                 dict(zip(COUNTS, counts, strict=True)),
                 smallest if smallest <= largest else None,
                 largest if smallest <= largest else None,
+                low if low <= high else None,
+                high if low <= high else None,
                 last or None,
+                *run,
             )
-            for name, kind, declared, counts, (smallest, largest), last in rows
+            for name, kind, declared, counts, (smallest, largest), (low, high), last, run in rows
         ]
 
     def state(self) -> dict[str, NDArray[np.generic]]:
@@ -541,6 +543,12 @@ class FieldRegistry:
         yield from outside("field_counts", state["field_counts"], 0, MAX_COUNT)
         if np.isnan(state["field_bounds"]).any():
             yield "field_bounds", "has numbers that are NaN"
+        yield from outside(
+            "field_ranges", state["field_ranges"][:, LAST_CHANGE], 0, max(0, int(state["field_events"][0]))
+        )
+        declared = np.arange(count) < len(self._declared)
+        for name, detail in field_range.problems(state["field_ranges"], declared):
+            yield f"field_{name}", detail
         for name, detail in field_quality.problems(Quality(*(state[f"field_{name}"] for name in Quality._fields))):
             yield f"field_{name}", detail
 
@@ -549,6 +557,19 @@ class FieldRegistry:
         if "field_names" in state:
             self._index(_split(state), {name: np.array(state[f"field_{name}"], order="C") for name in _MOVED})
             self._quality = Quality(*(np.array(state[f"field_{name}"], order="C") for name in Quality._fields))
+
+
+def completed_fields(state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of fields that the state of an earlier release lacks, or has fewer columns of. O(fields)."""
+    if "field_ranges" in state or "field_lengths" not in state:
+        return {}
+    count = len(state["field_lengths"])
+    more: dict[str, NDArray[Any]] = {}
+    for name, start in (_initial(count) | field_quality.initial_quality(count)._asdict()).items():
+        array = state.get(f"field_{name}", start[:, :0] if start.ndim > 1 else start)
+        if array.ndim == start.ndim > 1 and array.shape[:1] + array.shape[2:] == start.shape[:1] + start.shape[2:]:
+            more[f"field_{name}"] = np.concatenate([array, start[:, array.shape[1] :]], axis=1)
+    return more
 
 
 def _split(state: Mapping[str, NDArray[Any]]) -> list[str]:

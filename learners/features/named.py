@@ -12,7 +12,7 @@ import numpy as np
 
 from learners.features.feature_kinds import MAX_COLUMNS, MAX_NONZERO, Features, Problems, number_fault
 from learners.features.field_encoder import MAX_NAME, FieldEncoder
-from learners.features.fields import FieldKind
+from learners.features.field_summary import FieldKind
 from learners.features.value_rule import (
     LOST_DIGITS,
     ValueKind,

@@ -37,7 +37,8 @@ __all__ = [
     "store",
 ]
 
-KINDS = ("auc", "scores", "positives", "missing", "new_categories", "contradictions")  # of alarms; the last of fields
+# of alarms; those from "missing" on are of fields
+KINDS = ("auc", "scores", "positives", "missing", "new_categories", "contradictions", "out_of_range")
 STATES = ("open", "resolved", "resolved", "unknown")  # unknown: of an earlier release, which followed no alarm
 OPEN, RESOLVED, CLOSED, UNKNOWN = range(4)  # a closed alarm is resolved for good
 ALARMS = 64  # stored
@@ -64,7 +65,7 @@ def _change(changes, row, state, events, clock):  # type: ignore[no-untyped-def]
 def store(rows, by_kind, changes, kind, events, clock, before, after, field, fields, mark):  # type: ignore[no-untyped-def]
     """Store an alarm in place of the oldest.
 
-    `rows` is (ALARMS, COLUMNS): alarm number i at i % ALARMS; `by_kind` (6,) counts the alarms since the start, and
+    `rows` is (ALARMS, COLUMNS): alarm number i at i % ALARMS; `by_kind` (7,) counts the alarms since the start, and
     `changes` (1,) those raised, resolved and reopened.
     """
     row = rows[by_kind.sum() % ALARMS]

@@ -145,7 +145,7 @@ class DriftState(NamedTuple):
     silence: Counts  # (UNITS,)
     silence_limits: Vector  # (UNITS,)
     alarms: Matrix  # (ALARMS, COLUMNS) of `alarm_life.store`
-    by_kind: Counts  # (6,)
+    by_kind: Counts  # (7,)
     changes: Counts  # (1,)
     level: Vector  # (1,) mean placement of the positives since the last alarm of the AUC
 
@@ -187,7 +187,7 @@ def _judge_positives(state, events, clock):  # type: ignore[no-untyped-def]
 
 @kernel
 def _judge_fields(state, shares, events, clock):  # type: ignore[no-untyped-def]
-    """Judge the alarms of fields by their shares in a block, (fields, 3)."""
+    """Judge the alarms of fields by their shares in a block, (fields, 4)."""
     for number in range(min(state.by_kind.sum(), alarm_life.ALARMS)):
         kind, field = int(state.alarms[number, alarm_life.KIND]), int(state.alarms[number, alarm_life.FIELD])
         if kind >= _MISSING:
@@ -472,7 +472,7 @@ class Drift:
         alarm_life.store(*stored, alarm_life.KINDS.index(kind), events, clock, before, after, field, fields, 0.0)
 
     def judge_fields(self, shares: Matrix, events: int, clock: float) -> None:
-        """Resolve and reopen alarms of fields by the shares of a block, (fields, 3), after `events` labelled events."""
+        """Resolve and reopen alarms of fields by the shares of a block, (fields, 4), after `events` labelled events."""
         _judge_fields(self.arrays, shares, events, clock)
 
     @property
@@ -482,7 +482,7 @@ class Drift:
 
     @property
     def count(self) -> Counts:
-        """Alarms since the start by kind, (6,), as in `alarm_life.KINDS`."""
+        """Alarms since the start by kind, (7,), as in `alarm_life.KINDS`."""
         return self.arrays.by_kind
 
     def alarms(self, since: int = 0) -> list[dict[str, Any]]:

@@ -72,6 +72,7 @@ _FAMILIES = (
     ("rarestream_field_missing", "counter", "Of these, events without a value of the field."),
     ("rarestream_field_contradictions", "counter", "Values that contradict the kind of their field."),
     ("rarestream_field_new_categories", "counter", "Categories that the learner had not seen before."),
+    ("rarestream_field_out_of_range", "counter", "Numbers far outside the robust range of their field."),
     ("rarestream_position", "gauge", "Records of the log applied."),
     ("rarestream_queued_events", "gauge", "Events that wait to be learnt."),
     ("rarestream_queued_bytes", "gauge", "Bytes of the events that wait to be learnt."),
@@ -260,6 +261,7 @@ class LearnerSeries:
                 add("rarestream_odd_fields", remarks[remark], {**learner, "remark": remark})
             add("rarestream_field_contradictions", counts.pop("contradictions", 0))
             add("rarestream_field_new_categories", counts.pop("new_categories", 0))
+            add("rarestream_field_out_of_range", counts.pop("out_of_range", 0))
             for value_kind, count in counts.items():
                 add("rarestream_field_values", count, {**learner, "sent": value_kind})
         add("rarestream_position", status.position)

@@ -18,7 +18,7 @@ __all__ = ["FieldChanges", "field_warnings", "fields_table"]
 Document = Mapping[str, Any]
 
 _LISTED = 5  # fields that a warning names
-_REMARKS = {"constant": "always the same", "unique": "new in each event, as an id", "stopped": "missing for long"}
+_REMARKS = {"constant": "the same for long", "unique": "new in each event, as an id", "stopped": "missing for long"}
 
 
 def field_warnings(fields: Document | None) -> Iterator[str]:
@@ -80,12 +80,19 @@ def fields_table(fields: Document) -> Table | str:
     """Return a table of the fields, or why there are none."""
     if fields["reason"] is not None:
         return f"\nno fields: {fields['reason']}"
-    columns = ("kind", "values", "missing", "as text", "contradict", "new", "smallest", "largest", "last")
-    table = plain_table(f"field ({len(fields['fields']):,})", *columns, right=8)
+    counts = ("values", "missing", "as text", "contradict", "new", "out of range")
+    numbers = ("smallest", "1 %", "99 %", "largest")
+    table = plain_table(f"field ({len(fields['fields']):,})", "kind", *counts, *numbers, "last", right=11)
     for field in fields["fields"]:
         kind = field["kind"] + (" (declared)" if field["declared"] else "")
-        names = ("values", "missing", "numbers_as_text", "contradictions", "new_categories")
-        bounds = ("-" if field[name] is None else f"{field[name]:.6g}" for name in ("smallest", "largest"))
+        names = ("values", "missing", "numbers_as_text", "contradictions", "new_categories", "out_of_range")
+        bounds = (field.get(name) for name in ("smallest", "low", "high", "largest"))  # an older service has no range
         last = "never" if field["last"] is None else f"{field['last']:,}"
-        table.add_row(field["name"], kind, *(f"{field[name]:,}" for name in names), *bounds, last)
+        table.add_row(
+            field["name"],
+            kind,
+            *(f"{field.get(name, 0):,}" for name in names),
+            *("-" if bound is None else f"{bound:.6g}" for bound in bounds),
+            last,
+        )
     return table

@@ -24,6 +24,7 @@ export const ALARMS = {
   missing: ofFields("missing values"),
   new_categories: ofFields("new categories"),
   contradictions: ofFields("values of the wrong kind"),
+  out_of_range: ofFields("numbers out of range"),
 };
 
 /** An alarm of a field that got worse; `fields` counts it and the others. */

@@ -25,7 +25,10 @@ const COLUMNS = [
   ["Missing", "share of events without a value", (f, n) => part(f.missing, n)],
   ["Wrong kind", "share of events whose value contradicts the kind", (f, n) => part(f.contradictions, n)],
   ["New", "values that were new to the learner", (f) => (f.new_categories === 0 ? NOTHING : count(f.new_categories))],
+  ["Out of range", "share of events whose number is far outside the range", (f, n) => part(f.out_of_range, n)],
   ["Smallest", "number; its logarithm if the field is declared under log", (f) => figure(f.smallest)],
+  ["1 %", "about one in 100 numbers that are not 0 is below; the range follows the field", (f) => figure(f.low)],
+  ["99 %", "about one in 100 numbers that are not 0 is above; the range follows the field", (f) => figure(f.high)],
   ["Largest", "number; its logarithm if the field is declared under log", (f) => figure(f.largest)],
   ["Last", "the last event that had a value", (f) => (f.last === null ? "never" : count(f.last))],
 ];
@@ -46,7 +49,7 @@ function summary({ events, fields, absent, omitted }) {
     omitted ? "As many fields are remembered as can be: values of others are learnt, not counted." : "",
     wrong.length > 0 ? `Values contradict the kind of ${counted(wrong.length, "field")}.` : "",
     remarked("unique", "is new in each event, as an id", fields),
-    remarked("constant", "is always the same", fields),
+    remarked("constant", "has been the same for long", fields),
     remarked("stopped", "has been missing for long", fields),
   ]
     .filter((text) => text !== "")

@@ -24,6 +24,8 @@ def describe_fields(view: LearnerView, position: int) -> dict[str, Any]:
             **field.counts,
             "smallest": field.smallest,
             "largest": field.largest,
+            "low": field.low,
+            "high": field.high,
             "last": field.last,
             "remarks": field.remarks(events),
         }

@@ -943,6 +943,7 @@ ALARMS: list[tuple[str, float, float, str]] = [
         0.5,
         "more values of the wrong kind of fee: 50 % of the events, 0 % before, at event 1,290",
     ),
+    ("out_of_range", 0.0, 0.5, "more numbers out of range of fee: 50 % of the events, 0 % before, at event 1,290"),
 ]
 
 

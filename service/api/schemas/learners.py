@@ -114,12 +114,16 @@ class FieldDocument(Document):
     lists: int
     contradictions: int = Field(description="values that contradict the kind")
     new_categories: int = Field(description="values that were new")
+    out_of_range: int = Field(description="numbers beyond 4 times, or below a quarter of, the sizes in the range")
     smallest: float | None = Field(description="number, or logarithm of one declared under `log`; null: none yet")
     largest: float | None
+    low: float | None = Field(description="the robust range: about the 1 % quantile of the numbers that are not 0,")
+    high: float | None = Field(description="and the 99 % quantile; null before 256 of them")
     last: int | None = Field(description="ordinal of the last event that had a value")
     remarks: list[Literal["constant", "unique", "stopped"]] = Field(
-        description="constant: 1,000 values, all the same; unique: nine of ten or more of 1,000 values were new, as of "
-        "an id; stopped: none of the last 1,000 events or more has a value, of which 100 were expected"
+        description="constant: 1,000 values, all the same, or no change in the last 1,000 events or more, in which 20 "
+        "were expected; unique: nine of ten of the last 1,000 values or more were new, as of an id; stopped: none of "
+        "the last 1,000 events or more has a value, of which 100 were expected"
     )
 
 

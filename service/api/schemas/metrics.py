@@ -53,9 +53,10 @@ class Alarm(Document):
     """A detected change, and its state."""
 
     number: int = Field(description="counts the alarms of the learner from 0")
-    kind: Literal["auc", "scores", "positives", "missing", "new_categories", "contradictions"] = Field(
+    kind: Literal["auc", "scores", "positives", "missing", "new_categories", "contradictions", "out_of_range"] = Field(
         description="a fall of the AUC, another distribution of served scores, positive labels that stopped arriving; "
-        "or fields with more missing values, more new categories, or more values that contradict their kinds"
+        "or fields with more missing values, more new categories, more values that contradict their kinds, or more "
+        "numbers out of their ranges"
     )
     events: int = Field(description="labelled events by then")
     clock: Moment | None

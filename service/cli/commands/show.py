@@ -291,6 +291,7 @@ _OF_FIELDS = {
     "missing": "missing values",
     "new_categories": "new categories",
     "contradictions": "values of the wrong kind",
+    "out_of_range": "numbers out of range",
 }
 _ALARMS = {"auc": "AUC", "scores": "scores", "positives": "positive labels", **_OF_FIELDS}
 

@@ -110,6 +110,7 @@ def test_what_is_counted() -> None:
         "missing_texts": 1,
         "contradictions": 3,
         "new_categories": 0,
+        "out_of_range": 0,
     }
     assert (amount.smallest, amount.largest, amount.last) == (1.5, 950.0, 8)
     assert (summary(stage, "fee").last, summary(stage, "fee").declared) == (None, True)
@@ -236,6 +237,21 @@ def test_a_declared_field_that_never_comes_is_reported_after_a_thousand_events()
         ([1.5, 2.5] * 600 + [None] * 1000, ["stopped"]),
         ([1.5, 2.5] * 600 + [None] * 999, []),
         ([1.5, 2.5, *[None] * 58] * 20 + [None] * 1000, []),  # rare: its next value is not overdue
+        ([1.5, 2.5] * 600 + [4.5] * 1000, ["constant"]),
+        ([1.5, 2.5] * 600 + [0] * 1000, ["constant"]),
+        ([1.5, 2.5] * 600 + [4.5] * 999, []),
+        (["DE", "FR"] * 600 + ["DE"] * 1001, ["constant"]),
+        ([True, False] * 600 + [False] * 1001, ["constant"]),
+        (["DE", "FR"] * 600 + ["DE"] * 1001 + ["FR"], []),
+        ([1.5, 2.5] * 600 + [None, 4.5] * 501, ["constant"]),
+        ([*[0] * 299, 1] * 4 + [0] * 1100, []),  # rare: another value is not overdue
+        ([float(i // 400) for i in range(3000)] + [9.5] * 1100, []),  # changes in steps
+        ([f"s{i % 30}" for i in range(3072)] + [f"TX{i}" for i in range(1024)], ["unique"]),
+        ([f"s{i % 30}" for i in range(3072)] + [f"TX{i}" for i in range(1023)], []),
+        ([f"s{i % 30}" for i in range(3072)] + [f"TX{i}" if i % 2 else None for i in range(2048)], ["unique"]),
+        ([f"s{i % 30}" for i in range(3072)] + [f"TX{i if i % 7 else 0}" for i in range(2048)], []),
+        ([f"TX{i}" for i in range(2048)] + ["s1", "s2"] * 256, []),
+        ([f"TX{i}" for i in range(50_000)], ["unique"]),  # 38 % of the columns are still free
     ],
 )
 def test_an_odd_field_is_remarked(values: list[Any], remarks: list[str]) -> None:

@@ -114,6 +114,10 @@ SERVED = "the served scores changed: 41 % exceed a score that 5 % exceeded befor
             "after 4,000 events: more values of the wrong kind of fee and 2 other fields: 50 % of the events, 0 % "
             "before",
         ),
+        (
+            {"kind": "out_of_range", "fields": 1, **OF_FIELDS},
+            "after 4,000 events: more numbers out of range of fee: 50 % of the events, 0 % before",
+        ),
     ],
 )
 def test_alarms(alarm: dict[str, Any], text: str) -> None:

@@ -109,9 +109,12 @@ async def test_the_document_of_fields() -> None:
             "lists": 0,
             "contradictions": 2,
             "new_categories": 0,
+            "out_of_range": 0,
             "remarks": [],
             "smallest": 12.5,
             "largest": 950.0,
+            "low": None,
+            "high": None,
             "last": 5,
         }
         assert (fields["city"]["kind"], fields["city"]["new_categories"]) == ("category", 2)
@@ -244,6 +247,7 @@ async def test_declared_fields_that_never_come_and_counts_are_exported() -> None
             'rarestream_field_values_total{learner="a",sent="missing_texts"}': 1,
             'rarestream_field_contradictions_total{learner="a"}': 1,
             'rarestream_field_new_categories_total{learner="a"}': 7,
+            'rarestream_field_out_of_range_total{learner="a"}': 1,  # 12.5 after 1.5
         }
         assert exported == expected
 
@@ -287,3 +291,28 @@ async def test_a_field_that_goes_missing_is_an_alarm_everywhere() -> None:
         assert listed["learners"][0]["last_alarm"] == document["alarms"][-1]
         sample = 'rarestream_drift_alarms_total{kind="missing",learner="a"} 1.0'
         assert sample in (await http.get("/metrics")).text.splitlines()
+
+
+async def test_a_field_that_changes_its_unit_is_an_alarm_everywhere() -> None:
+    async with client() as http:
+        await http.put("/v1/learners/a", json={"algorithm": "fofo", "features": {"kind": "named"}})
+        usual = [{"fee": 1.5 + i % 90} for i in range(26 * 512)]
+        cents = [{"fee": 100 * event["fee"]} for event in usual[:512]]
+        (await http.post("/v1/learners/a/update", json={"events": labelled(usual)})).raise_for_status()
+        (field,) = (await http.get("/v1/learners/a/fields")).json()["fields"]
+        assert (field["low"], field["high"], field["out_of_range"]) == (
+            pytest.approx(2, abs=1),
+            pytest.approx(90, abs=1),
+            0,
+        )
+        (await http.post("/v1/learners/a/update", json={"events": labelled(cents)})).raise_for_status()
+        (field,) = (await http.get("/v1/learners/a/fields")).json()["fields"]
+        out = sum(event["fee"] > 4 * 90.5 for event in cents)
+        assert (field["out_of_range"], field["largest"]) == (out, 9050.0)
+        document = (await http.get("/v1/learners/a/alarms")).json()
+        assert (document["counts"]["out_of_range"], document["open"]["out_of_range"]) == (1, 1)
+        (alarm,) = [alarm for alarm in document["alarms"] if alarm["kind"] == "out_of_range"]
+        assert (alarm["events"], alarm["before"], alarm["after"], alarm["field"]) == (27 * 512, 0.0, out / 512, "fee")
+        lines = (await http.get("/metrics")).text.splitlines()
+        assert 'rarestream_drift_alarms_total{kind="out_of_range",learner="a"} 1.0' in lines
+        assert f'rarestream_field_out_of_range_total{{learner="a"}} {out}.0' in lines

@@ -71,7 +71,7 @@ def test_alarms_are_described() -> None:
     assert values({"kind": "auc", "before": 0.9, "after": 0.7}) == ["4,000", "0.9000", "0.7000"]
     assert values({"kind": "scores", "before": 0.05, "after": 0.41}) == ["4,000", "41 %", "5 %"]
     assert values({"kind": "positives", "before": 0.05, "after": 0.0}) == ["4,000", "5 %"]
-    for kind in ("missing", "new_categories", "contradictions"):
+    for kind in ("missing", "new_categories", "contradictions", "out_of_range"):
         worse = {"kind": kind, "before": 0.0, "after": 0.5, "field": "fee", "fields": 1}
         assert values(worse) == ["4,000", "fee", "50 %", "0 %"]
         assert values({**worse, "fields": 3}) == ["4,000", "fee", "2", "50 %", "0 %"]
