@@ -15,12 +15,13 @@ from scipy.special import ndtri
 
 from learners.comparison import ComparedBatch, GroupComparison, GroupConfig
 from learners.config import Config
-from learners.features import QUALITY_KINDS, field_quality
+from learners.features import QUALITY_KINDS, Named, ValueKind, columns_of, field_quality
 from learners.features.field_quality import BLOCK
+from learners.features.fields import entry, field_hashes
 from learners.learner import Learner
 from learners.metrics import sequential_tests
 from learners.metrics.drift import Drift
-from learners.numerics.arrays import Matrix, Vector
+from learners.numerics.arrays import Matrix, Sparse, Vector
 from learners.numerics.jit import kernel
 
 __all__ = [
@@ -28,11 +29,13 @@ __all__ = [
     "FIELDS",
     "LEARNERS",
     "LONGEST",
+    "NUMBERS",
     "RUN_IN",
     "SETTINGS",
     "STEADY",
     "WITHIN",
     "WORSE",
+    "WORSE_NUMBERS",
     "Effort",
     "Setting",
     "costs",
@@ -42,8 +45,10 @@ __all__ = [
     "served",
     "silences",
     "steady_fields",
+    "steady_numbers",
     "verdicts",
     "worse_fields",
+    "worse_numbers",
 ]
 
 ALPHA = 0.05
@@ -273,7 +278,7 @@ def quality_alarms(marks: NDArray[np.bool_]) -> list[field_quality.FieldAlarm]:
 
 
 def steady_fields(name: str, effort: Effort) -> tuple[int, int]:
-    """Return (alarms, events) of stationary streams whose fields are all of this kind, in each of the three shares."""
+    """Return (alarms, events) of stationary streams whose fields are all of this kind, in each of the four shares."""
     random = np.random.default_rng([8, list(STEADY).index(name)])
     streams, alarms = max(1, effort.stationary // 10), 0
     for _ in range(streams):
@@ -294,8 +299,12 @@ def worse_fields(change: int, effort: Effort) -> dict[str, Any]:
         shares = np.where(np.arange(len(marks)) < run_in, before, after)
         marks[:, 0, QUALITY_KINDS.index(kind)] = random.random(len(marks)) < shares
         delays += [alarm.event - run_in for alarm in quality_alarms(marks)[:1] if alarm.event > run_in]
+    return _summarise(name, delays, effort)
+
+
+def _summarise(change: str, delays: list[int], effort: Effort) -> dict[str, Any]:
     return {
-        "change": name,
+        "change": change,
         "streams": effort.streams,
         "found": len(delays) / effort.streams,
         "median": float(np.median(delays)) if delays else None,
@@ -304,6 +313,73 @@ def worse_fields(change: int, effort: Effort) -> dict[str, Any]:
 
 
 Shift = Callable[[Vector], Vector]
+Draw = Callable[[int, np.random.Generator], Vector]
+
+
+def _waves(n: int, random: np.random.Generator) -> Vector:
+    return random.lognormal(3, 1, n) * np.exp(np.sin(2 * np.pi * (np.arange(n) / 20_000 + random.random())))
+
+
+def _large_in_bursts(n: int, random: np.random.Generator) -> Vector:
+    return random.lognormal(3, 1, n) * np.where(_bursts(0.01, 100)(n, random), 20.0, 1.0)
+
+
+NUMBERS: dict[str, Draw] = {
+    "normal": lambda n, random: random.normal(size=n),
+    "exponential": lambda n, random: random.exponential(size=n),
+    "log-normal": lambda n, random: random.lognormal(3, 1, n),
+    "log-normal, sigma 2": lambda n, random: random.lognormal(3, 2, n),
+    "Pareto, exponent 1": lambda n, random: 1 + random.pareto(1, n),
+    "Cauchy": lambda n, random: random.standard_cauchy(n),
+    "Poisson, mean 0.05": lambda n, random: random.poisson(0.05, n).astype(np.float64),
+    "log-normal in cycles of 20,000 events": _waves,
+    "log-normal, 1 % 20 times larger in bursts of 100": _large_in_bursts,
+    "random walk": lambda n, random: 1000 + np.cumsum(random.normal(size=n)),
+}
+WORSE_NUMBERS: tuple[tuple[str, str, Shift], ...] = (
+    ("log-normal amounts in cents", "log-normal", lambda x: 100 * x),
+    ("log-normal amounts divided by 100", "log-normal", lambda x: x / 100),
+    ("log-normal amounts of sigma 2 in cents", "log-normal, sigma 2", lambda x: 100 * x),
+    ("every 20th amount 9999999999", "log-normal", lambda x: np.where(np.arange(len(x)) % 20, x, 9999999999.0)),
+)
+
+
+def number_alarms(values: Matrix) -> tuple[list[field_quality.FieldAlarm], int]:
+    """Return the alarms of a stream of numbers, (events, fields), and how many are out of range."""
+    n, count = values.shape
+    names = [f"f{i}" for i in range(count)]
+    stage = columns_of(Named(bits=8))
+    stage.note_fields(names)
+    entries = [entry(field, ValueKind.NUMBER) for field in field_hashes(names).tolist()]
+    stage.learn(Sparse(values.ravel(), np.tile(np.array(entries), n), np.arange(n + 1) * count))
+    out = sum(field.counts["out_of_range"] for field in stage.field_summaries() or ())
+    return [alarm for block in stage.take_blocks() for alarm in block.alarms], out
+
+
+def steady_numbers(name: str, effort: Effort) -> tuple[int, float, int]:
+    """Return (alarms, share out of range, events) of streams whose fields all have such numbers."""
+    random = np.random.default_rng([10, list(NUMBERS).index(name)])
+    streams, alarms, out = max(1, effort.stationary // 10), 0, 0
+    for _ in range(streams):
+        columns = [NUMBERS[name](effort.events, random) for _ in range(FIELDS)]
+        more, beyond = number_alarms(np.stack(columns, axis=1))
+        alarms, out = alarms + len(more), out + beyond
+    return alarms, out / (streams * effort.events * FIELDS), streams * effort.events
+
+
+def worse_numbers(change: int, effort: Effort) -> dict[str, Any]:
+    """Share of streams of one field whose change is found within `_EVENTS_AFTER` events, and the median delay."""
+    name, numbers, shift = WORSE_NUMBERS[change]
+    random = np.random.default_rng([11, change])
+    delays = []
+    for _ in range(effort.streams):
+        run_in = _EVENTS_BEFORE + int(random.integers(BLOCK))
+        values = NUMBERS[numbers](run_in + _EVENTS_AFTER, random)
+        values[run_in:] = shift(values[run_in:])
+        delays += [alarm.event - run_in for alarm in number_alarms(values[:, None])[0][:1] if alarm.event > run_in]
+    return _summarise(name, delays, effort)
+
+
 CHANGES: dict[str, Shift] = {
     "none": lambda z: z,
     "mean + 0.25 sd": lambda z: z + 0.25,

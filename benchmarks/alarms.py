@@ -36,11 +36,13 @@ from benchmarks.alarm_streams import (
     FIELDS,
     LEARNERS,
     LONGEST,
+    NUMBERS,
     RUN_IN,
     SETTINGS,
     STEADY,
     WITHIN,
     WORSE,
+    WORSE_NUMBERS,
     Effort,
     costs,
     falls,
@@ -49,8 +51,10 @@ from benchmarks.alarm_streams import (
     served,
     silences,
     steady_fields,
+    steady_numbers,
     verdicts,
     worse_fields,
+    worse_numbers,
 )
 
 __all__ = ["main"]
@@ -236,8 +240,8 @@ def measured(effort: Effort, console: Console) -> dict[str, Any]:
         alarms, events = steady_fields(name, effort)
         rows.append({"stream": name, "alarms": alarms, "events": events})
     show(
-        f"   {FIELDS} fields whose missing values, new categories and values of the wrong kind all come like this:"
-        " alarms per 100,000 events",
+        f"   {FIELDS} fields whose missing values, new categories, values of the wrong kind and numbers out of range"
+        " all come like this: alarms per 100,000 events",
         ["stream", "alarms"],
         [
             [
@@ -247,7 +251,26 @@ def measured(effort: Effort, console: Console) -> dict[str, Any]:
             for row in rows
         ],
     )
-    rows = figures["worse fields"] = [worse_fields(change, effort) for change in range(len(WORSE))]
+    rows = figures["steady numbers"] = []
+    for name in NUMBERS:
+        alarms, out, events = steady_numbers(name, effort)
+        rows.append({"numbers": name, "alarms": alarms, "out": out, "events": events})
+    show(
+        f"   {FIELDS} fields of numbers like this: share out of range, and alarms per 100,000 events",
+        ["numbers", "out of range", "alarms"],
+        [
+            [
+                row["numbers"],
+                f"{row['out']:.3%}",
+                f"{row['alarms'] / row['events'] * 1e5:.3f} (< {most_rate(row['alarms']) / row['events'] * 1e5:.3f})",
+            ]
+            for row in rows
+        ],
+    )
+    rows = figures["worse fields"] = [
+        *(worse_fields(change, effort) for change in range(len(WORSE))),
+        *(worse_numbers(change, effort) for change in range(len(WORSE_NUMBERS))),
+    ]
     show(
         "   a field that gets worse: found, and delay in events",
         ["change", "found", "median delay", "longest"],

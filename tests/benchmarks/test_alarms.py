@@ -36,11 +36,20 @@ def test_the_program_measures_and_writes_its_results(
     assert figures["served"][0] == {"change": "none", "alarms": 0, "events": 6000}
     assert figures["served"][3]["found"] == 1.0
     assert {row["alarms"] for row in figures["steady fields"]} == {0}  # too short for any
+    assert {row["alarms"] for row in figures["steady numbers"]} == {0}
+    assert all(row["out"] <= 0.02 for row in figures["steady numbers"])
     assert [row["found"] for row in figures["worse fields"][:3]] == [1.0, 1.0, 1.0]
+    assert [row["found"] for row in figures["worse fields"][6:]] == [1.0, 1.0, 1.0, 1.0]
     assert all(0 < row["median"] <= row["most"] <= 8 * 512 for row in figures["worse fields"])
     assert all(row["median"] > 0 for row in figures["costs"])
     printed = capsys.readouterr().out
-    rows = {"equals": "setting", "served": "change", "steady fields": "stream", "worse fields": "change"}
+    rows = {
+        "equals": "setting",
+        "served": "change",
+        "steady fields": "stream",
+        "steady numbers": "numbers",
+        "worse fields": "change",
+    }
     for part, name in rows.items():
         assert [row[name] for row in figures[part] if row[name] not in printed] == []
     assert "0.75 -> 0.65" in printed

@@ -184,7 +184,9 @@ def test_titles_of_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
         ("learning", (0, 100)),
         ("silences", {"share": 0.5, "burst": 1, "alarms": 0, "found": 1.0, "median": 1.0}),
         ("steady_fields", (0, 100)),
+        ("steady_numbers", (0, 0.0, 100)),
         ("worse_fields", {"change": "goes missing", "found": 1.0, "median": 9, "most": 9}),
+        ("worse_numbers", {"change": "in cents", "found": 1.0, "median": 9, "most": 9}),
         ("costs", []),
     ]
     for name, result in results:
@@ -201,8 +203,9 @@ def test_titles_of_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
         "scores of learners that learn, from their first event on, on stationary streams: alarms per 100,000 events",
         "positive labels that stop after 500 positives: false alarms per 100,000 stationary events; found, and median "
         "delay in mean gaps between bursts",
-        "20 fields whose missing values, new categories and values of the wrong kind all come like this: alarms per "
-        "100,000 events",
+        "20 fields whose missing values, new categories, values of the wrong kind and numbers out of range all come "
+        "like this: alarms per 100,000 events",
+        "20 fields of numbers like this: share out of range, and alarms per 100,000 events",
         "a field that gets worse: found, and delay in events",
         "3. costs",
     ]
