@@ -23,8 +23,9 @@ from rich.console import Console
 from rich.table import Table
 
 from learners import algorithms
+from learners.algorithms.base import initial
 from learners.numerics.arrays import Rows, Sparse, Vector
-from learners.numerics.float32 import Precision, initial
+from learners.numerics.float32 import Precision
 
 __all__ = ["Case", "Figures", "main", "measure"]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from learners.algorithms import Algorithm, Traits, registry
+from learners.algorithms import Algorithm, CustomMember, Traits, registry
 from learners.decisions import calibration, threshold
 from learners.features import (
     MAX_NONZERO,
@@ -30,7 +30,7 @@ from learners.features import kernel_approximation as embedding
 from learners.metrics import MetricSettings
 from learners.numerics import Precision, Rows, Sparse, Vector
 from learners.segments import SegmentColumns, segment_misfit, segments_of
-from learners.settings import ABSENT, InvalidInput, Parameters, Problem, param
+from learners.settings import ABSENT, InvalidInput, Parameters, Problem, completed, param
 
 __all__ = [
     "CHANGEABLE",
@@ -313,8 +313,18 @@ def _for_two_classes(algorithm: Any) -> str:
 
 
 def _buffered_events(params: Parameters | None) -> int:
-    """Return the events that an algorithm's buffers hold, per class if it separates the classes; 1 without buffers."""
-    return getattr(params, "capacity", 1) if getattr(params, "replays", 1) else 1
+    """Return the events that an algorithm's buffers hold, per class if it separates the classes; 1 without buffers.
+
+    Of several members: those of the largest buffers.
+    """
+    largest: int = getattr(params, "capacity", 1) if getattr(params, "replays", 1) else 1
+    return max([largest, *(_buffered_events(member.params) for _, member in _custom_members(params))])
+
+
+def _custom_members(params: Parameters | None) -> list[tuple[str, CustomMember]]:
+    """Return the members that the user configures, each with its pointer."""
+    members = enumerate(getattr(params, "members", ()))
+    return [(f"/params/members/{i}", member) for i, member in members if isinstance(member, CustomMember)]
 
 
 def _merged(name: str, changes: Any, present: dict[str, Any]) -> Any:
@@ -460,6 +470,18 @@ _PART_CONDITIONS: tuple[Condition[_Parts], ...] = (
 )
 
 
+def _member_violations(pointer: str, member: CustomMember, features: Features | None) -> Iterator[Problem]:
+    """Yield the conditions of a learner's parts that a member does not meet, from its own pointer on."""
+    traits = member.module.TRAITS
+    parts = _Parts(member.algorithm, traits, member.batch, member.params, features, member.embedding, None)
+    for problem in _violations(_PART_CONDITIONS, parts):
+        if problem.pointer.startswith("/features"):  # for the whole learner, so the member is what must change
+            detail = f"conflicts with {problem.pointer}, which {problem.detail}"
+            yield problem._replace(pointer=f"{pointer}/algorithm", detail=detail)
+        else:
+            yield problem.under(pointer)
+
+
 def _expiry_of_ranks(config: Config) -> str | None:
     if config.late.unlabelled != "negative" or config.labels.ranks is None:
         return None
@@ -585,18 +607,17 @@ class _Reader:
                 parts["calibration"],
             )
             self.problems += _violations(_PART_CONDITIONS, subject)
+            for pointer, member in _custom_members(parts["params"]):
+                self.problems += _member_violations(pointer, member, features)
         return parts
 
     def _part(self, name: str, read: Callable[[Any], Any], default: Mapping[str, Any] | None = None) -> Any:
         """Read a part, completed by its default; None if it is invalid."""
         value = self.values.get(name)
-        if default is not None and (value is None or isinstance(value, Mapping)):
-            choices = dict(value or {})
-            if name == "threshold" and "objective" in choices:
+        if default is not None:
+            if name == "threshold" and isinstance(value, Mapping) and "objective" in value:
                 default = {}  # the algorithm's defaults are for another objective
-            if name == "embedding" and choices.get("kind") not in (None, default["kind"]):
-                default = {}  # likewise for another kind
-            value = {**default, **choices}
+            value = completed(value, default, "kind" if name == "embedding" else None)
         try:
             return read(value)
         except InvalidInput as error:
@@ -621,9 +642,11 @@ class _Reader:
             detail += " with these params" * hasattr(algorithm, "fit")
             self.problems += [Problem(f"/{key}", detail, "conflict") for key in _REFITS if settings[key] is not None]
             return settings
-        widest = features.columns
+        members = [(pointer, member) for pointer, member in _custom_members(parts["params"]) if member.embeds]
+        spaces = [member.embedding for _, member in members]
         if space is not None and space.kind != "none":
-            widest = max(widest, space.components)
+            spaces.append(space)
+        widest = max([features.columns, *(item.components for item in spaces)])
         most = MAX_RETAINED if features.sparse else MAX_RETAINED // widest
         usual = {**_REFITS, **algorithm.TRAITS.defaults.get("learner", {})}
         if settings["refit_every"] is None:
@@ -633,6 +656,10 @@ class _Reader:
         elif settings["refit_window"] > most:
             detail = f"is {settings['refit_window']}; expected at most {most} with {widest} columns or components"
             self.problems.append(Problem("/refit_window", detail))
+        for pointer, member in members:
+            if member.embedding.warmup > settings["refit_window"]:
+                detail = f"is {member.embedding.warmup}; expected at most refit_window, {settings['refit_window']}"
+                self.problems.append(Problem(f"{pointer}/embedding/warmup", detail, "conflict"))
         return settings
 
 

@@ -21,7 +21,8 @@ score(0). For a set of features, the value is the expected score if only they ar
 both sides count by their share of the fitted events (`learners.algorithms._trees`). A feature that a sparse event lacks
 counts, too, as a 0; these contributions are in the rest. O(leaves * depth^2) per event.
 
-Ensembles (`auto`): each member as above, by its factor in the combination; a pair of columns counts half for each.
+Ensembles (`auto`): each member as above or, behind an embedding for itself, as below, by its factor in the combination;
+a pair of columns counts half for each.
 
 Behind an embedding the score is no sum over features. There the features are switched from 0 to their values one after
 the other, in the order of the columns and in reverse. c_j is the mean of the two changes of the score. The c_j add up
@@ -41,13 +42,21 @@ instead of samples of the data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from learners.algorithms import Ensemble, Trees, attributions, ensemble_parts, model_scores
-from learners.features import EmbeddingState, kernel_approximation
+from learners.algorithms import (
+    Ensemble,
+    Trees,
+    attributions,
+    custom_scores,
+    embeddings_of,
+    ensemble_parts,
+    trees_of,
+)
 from learners.model import CHUNK_NUMBERS
 from learners.numerics import Counts, Matrix, Rows, Sparse, Vector
 from learners.scorer import Scorer
@@ -112,14 +121,15 @@ def explain_scores(scorer: Scorer, values: Sequence[Any], k: int) -> list[ScoreE
 
 def work(scorer: Scorer, rows: Rows) -> int:
     """Estimate the work of explaining encoded events, encoding included, in multiplications."""
-    trees = scorer.weights.trees if isinstance(scorer.weights, Ensemble) else scorer.weights
-    nodes = len(trees.right) if isinstance(trees, Trees) else 0
+    nodes = sum(len(trees.right) for trees in trees_of(scorer.weights))
     if isinstance(rows, Sparse):
         return _NUMBER_WORK * len(rows.data) + (_NODE_WORK * nodes + _EVENT_WORK) * (len(rows.indptr) - 1)
     events, features = rows.shape
     scoring = scorer.columns.dim + _NODE_WORK * nodes
     if scorer.embedding is not None:
-        scoring = 2 * (features + 1) * sum(array.size for array in scorer.embedding)
+        scoring = 0
+    spaces = embeddings_of(scorer.weights) if scorer.embedding is None else [scorer.embedding]
+    scoring += 2 * (features + 1) * sum(array.size for space in spaces for array in space)
     return int(events * (scoring + _NUMBER_WORK * features + _EVENT_WORK))
 
 
@@ -158,17 +168,22 @@ def _contributions(scorer: Scorer, rows: Rows) -> Iterator[_Contributions]:
         weights = scorer.weights
         if scorer.embedding is not None:
             for row in ready:
-                yield _Contributions(*_switched(scorer, scorer.embedding, row, mapped, columns))
+                intercept, changes = _switched(scorer.scaled_values, row, mapped, columns)
+                yield _Contributions(intercept, columns, changes)
         elif isinstance(weights, Trees):
             intercept, values = attributions(weights, ready, mapped[weights.columns], len(columns))
             yield from (_Contributions(intercept, columns, parts) for parts in values)
         elif isinstance(weights, Ensemble):
             parts_of_models = ensemble_parts(weights, ready)
-            for intercept, numbers in zip(
-                parts_of_models.intercepts.tolist(), parts_of_models.numbers.reshape(ready.shape), strict=True
+            for i, (intercept, numbers) in enumerate(
+                zip(parts_of_models.intercepts.tolist(), parts_of_models.numbers.reshape(ready.shape), strict=True)
             ):
                 parts = np.zeros(len(columns))
                 np.add.at(parts, mapped, numbers)
+                for member, slopes in parts_of_models.embedded:
+                    zero, changes = _switched(partial(custom_scores, member), ready[i], mapped, columns)
+                    intercept += float(slopes[i]) * zero
+                    parts += slopes[i] * changes
                 yield _Contributions(intercept, columns, parts)
         else:
             for row in ready:
@@ -216,25 +231,18 @@ def _sparse(scorer: Scorer, rows: Sparse, mapped: Counts) -> Iterator[_Contribut
         yield _Contributions(intercept, columns, parts, rest)
 
 
-def _switched(
-    scorer: Scorer, space: EmbeddingState, row: Vector, mapped: Counts, columns: Counts
-) -> tuple[float, Counts, Vector]:
+def _switched(scores: Callable[[Matrix], Vector], row: Vector, mapped: Counts, columns: Counts) -> tuple[float, Vector]:
     """Compute the score of zeros, and the mean change over both orders as each of the `columns` is switched on.
 
-    `row` (dim,) is scaled; `mapped` (dim,) has the feature of each of its columns.
+    `scores` scores rows before their embedding. `row` (dim,) is scaled; `mapped` (dim,) has the feature of each of its
+    columns.
     """
     features = len(columns)
-
-    def score(on: Any) -> Vector:
-        """Score the row with only the values that are `on` (n, dim)."""
-        path: Matrix = np.where(on, row, 0.0)
-        return model_scores(scorer.weights, kernel_approximation.transform(scorer.config.embedding, space, path))
-
     first, last = np.empty(features + 1), np.empty(features + 1)  # by j: of features 0 to j - 1, and of j to the end
-    step = max(1, CHUNK_NUMBERS // max(len(row), kernel_approximation.columns(space)))
+    step = max(1, CHUNK_NUMBERS // len(row))
     for start in range(0, features + 1, step):
         cut = slice(start, min(start + step, features + 1))
         count = np.arange(cut.start, cut.stop)[:, None]
-        first[cut] = score(mapped < count)
-        last[cut] = score(mapped >= count)
-    return float(first[0]), columns, (np.diff(first) - np.diff(last)) / 2.0
+        first[cut] = scores(np.where(mapped < count, row, 0.0))
+        last[cut] = scores(np.where(mapped >= count, row, 0.0))
+    return float(first[0]), (np.diff(first) - np.diff(last)) / 2.0

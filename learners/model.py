@@ -21,11 +21,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithms import BatchAlgorithm, Linear, OnlineAlgorithm, ScoringModel, model_scores, registry
+from learners.algorithms import Linear, OnlineAlgorithm, ScoringModel, initial, model_scores, registry, traits_of
 from learners.config import MAX_RETAINED, Config
 from learners.features import EventWindow, columns_of, scaling
 from learners.features import kernel_approximation as embedding
-from learners.numerics import Matrix, Rows, Sparse, Vector, initial, number, stored
+from learners.numerics import Matrix, Rows, Sparse, Vector, number, stored
 from learners.records import FitResult, LabelledBatch, slice_rows
 from learners.settings import InvalidInput, Problem
 from learners.state_checks import check_values
@@ -51,6 +51,7 @@ class FitJob:
     dim: int
     y: Vector
     weights: Vector
+    before: Arrays  # those of an earlier fit, if the algorithm also learns from each event
 
     def run(self) -> FitResult:
         """Run the fit. Raises ValueError if these events cannot be fitted."""
@@ -65,8 +66,10 @@ class FitJob:
             dim = embedding.columns(space)
         algorithm: Any = registry.algorithms()[config.algorithm]
         if config.batch:
-            model = cast(BatchAlgorithm, algorithm).fit(config.params, rows, dim, self.y, self.weights, config.seed)
-            halved = [name for name in algorithm.TRAITS.halved if name in model._fields]
+            traits = traits_of(algorithm, config.params)
+            before = (self.before,) if traits.fitted else ()
+            model = algorithm.fit(config.params, rows, dim, self.y, self.weights, config.seed, *before)
+            halved = [name for name in traits.halved if name in model._fields]
             model = stored(config.precision, model, halved)
             arrays |= {f"algorithm.{name}": array for name, array in model._asdict().items()}
         for name, array in arrays.items():
@@ -81,6 +84,7 @@ class Model:
     def __init__(self, config: Config) -> None:
         self.config = config
         self._algorithm: Any = registry.algorithms()[config.algorithm]
+        self._traits = traits_of(self._algorithm, config.params)
         self._batch = config.batch  # the algorithm is fitted
         self._online = hasattr(self._algorithm, "learn")
         self._ordinal = config.labels.ranks is not None
@@ -188,7 +192,7 @@ class Model:
     @property
     def _interval(self) -> int:
         """Labelled events between the last fit of a batch algorithm, or the first event, and the next fit."""
-        every, first = self.config.refit_every, self._algorithm.TRAITS.first_fit
+        every, first = self.config.refit_every, self._traits.first_fit
         assert every is not None
         return every if first is None else min(every, max(first, int(self._fits[0]) // 4))
 
@@ -204,7 +208,7 @@ class Model:
         if self.warming:
             return True
         counts = np.unique(self._retained.labels()[self._retained.weights() > 0], return_counts=True)[1]
-        return len(counts) > 1 and bool(counts.min() >= self._algorithm.TRAITS.of_each)
+        return len(counts) > 1 and bool(counts.min() >= self._traits.of_each)
 
     def events_until_due(self, events: int) -> int:
         """Return the events until a fit may be due; at most 0 if it waits only for labels of a rare class."""
@@ -222,7 +226,7 @@ class Model:
         if batch.weights is not None or not self._retained.weights().all():
             return 1  # events of weight 0 do not count
         labels, counts = np.unique(self._retained.labels(), return_counts=True)
-        needed = max(self._algorithm.TRAITS.of_each - (int(counts.sum()) - int(counts.max())), 1)
+        needed = max(self._traits.of_each - (int(counts.sum()) - int(counts.max())), 1)
         others = np.flatnonzero(batch.labels != labels[counts.argmax()])
         return int(others[needed - 1]) + 1 if len(others) >= needed else max(len(batch), 1)
 
@@ -254,7 +258,8 @@ class Model:
         if isinstance(rows, Sparse):
             rows = Sparse(rows.data.copy(), rows.indices.copy(), rows.indptr.copy())
         y, weights = self._retained.labels().copy(), self._retained.weights().copy()
-        return FitJob(self.config, events, int(self._restores[0]), rows, self.dim, y, weights)
+        before = _group("algorithm", self._fitted(self._model)) if self._traits.fitted else {}
+        return FitJob(self.config, events, int(self._restores[0]), rows, self.dim, y, weights, before)
 
     def postpone_fit(self, events: int) -> None:
         """Postpone the next fit after a failure, by as many events as a fit waits for."""
@@ -294,7 +299,7 @@ class Model:
     def _fitted(self, state: Any) -> dict[str, NDArray[np.generic]]:
         """Return the arrays of an algorithm's state that a fit makes."""
         arrays = _flat("algorithm", state)
-        names = self._algorithm.TRAITS.fitted
+        names = self._traits.fitted
         return {name: arrays[name] for name in (f"algorithm.{field}" for field in names)} if names else arrays
 
     def apply_fit(self, fitted: FitResult) -> Iterator[tuple[Matrix, Vector]]:
@@ -311,14 +316,15 @@ class Model:
             self._embedding = copied(embedding.EmbeddingState, _group("embedding", fitted.arrays))
         dim = self.dim if self.embedding is None else embedding.columns(self._embedding)
         if self._batch and self._online:
-            self._model = self._algorithm.adopt(config.params, self._model, _group("algorithm", fitted.arrays), dim)
+            arrays = _group("algorithm", fitted.arrays)
+            self._model = self._algorithm.adopt(config.params, self._model, arrays, dim, config.seed)
         elif self._batch:
-            self._model = copied(self._algorithm.State, _group("algorithm", fitted.arrays))
+            self._model = copied(type(self._model), _group("algorithm", fitted.arrays))
             if self.embedding is None and fitted.dim < dim:  # there are new columns since
                 self._model = self._algorithm.grow(config.params, self._model, dim)
         else:
             self._model = self._initial(dim)
-        if not self._batch or (first and not self._algorithm.TRAITS.memorises):
+        if not self._batch or (first and not self._traits.memorises):
             yield from self._learn_retained()  # a later fit's scores are much like the last one's
         if not self._batch:
             self._retained.clear()
@@ -375,7 +381,7 @@ class Model:
         """Take copies of the arrays of a state, before any event."""
         self.columns.restore(dict(groups["columns"]))
         self.dim = self.columns.dim
-        self._model = copied(self._algorithm.State, groups["algorithm"])
+        self._model = copied(type(self._model), groups["algorithm"])
         self.scaling = copied(scaling.ScalingState, {"values": self.scaling.values, **groups["scaling"]})
         self._embedding = copied(embedding.EmbeddingState, groups["embedding"])
         self._fits = np.array(groups["fits"]["progress"], dtype=np.int64)

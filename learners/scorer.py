@@ -14,11 +14,12 @@ from learners.algorithms import (
     Ensemble,
     Linear,
     ScoringModel,
-    Trees,
     copied,
+    embeddings_of,
     ensemble_members,
     ensemble_weights,
     model_scores,
+    trees_of,
 )
 from learners.config import Config
 from learners.decision import BinaryDecision, Decision, Predictions
@@ -66,12 +67,10 @@ class Scorer:
     def work(self, rows: Rows) -> int:
         """Estimate the multiplications that scoring the rows takes."""
         values = len(rows.data) if isinstance(rows, Sparse) else rows.size
-        trees = self.weights.trees if isinstance(self.weights, Ensemble) else self.weights
-        if isinstance(trees, Trees):
-            values += _TREE_WORK * length(rows) * len(trees.starts)
-        if self.embedding is None:
-            return int(values)
-        return int(values + len(rows) * sum(array.size for array in self.embedding))
+        each = _TREE_WORK * sum(len(trees.starts) for trees in trees_of(self.weights))
+        spaces = embeddings_of(self.weights) if self.embedding is None else [self.embedding]
+        each += sum(array.size for space in spaces for array in space)
+        return int(values + length(rows) * each)
 
     def _mapped(self, rows: Rows) -> Rows:
         """Map encoded events to the learner's columns."""
@@ -83,11 +82,14 @@ class Scorer:
 
     def values(self, rows: Rows) -> Matrix:
         """Compute the model's values of encoded events. O(values), times O(components) with an embedding."""
-        ready = self.scaled_rows(rows)
+        return self.scaled_values(self.scaled_rows(rows))
+
+    def scaled_values(self, rows: Rows) -> Matrix:
+        """Compute the model's values of scaled rows."""
         if self.embedding is not None:
-            assert not isinstance(ready, Sparse)
-            ready = embedding.transform(self.config.embedding, self.embedding, ready)
-        return model_scores(self.weights, ready)
+            assert not isinstance(rows, Sparse)
+            rows = embedding.transform(self.config.embedding, self.embedding, rows)
+        return model_scores(self.weights, rows)
 
     def decide(self, values: Matrix, costs: Vector | None = None) -> Predictions:
         """Predict n events from their values; `costs` (n,) are of a miss of each."""
@@ -100,7 +102,7 @@ class Scorer:
         """What one compiled call reads to score dense rows; None if the stages must run one by one."""
         if self.embedding is not None or not self.has_model or not isinstance(self.decision, BinaryDecision):
             return None
-        if not isinstance(self.weights, Linear | Ensemble):
+        if not isinstance(self.weights, Linear | Ensemble) or getattr(self.weights, "custom", ()):
             return None
         calibrated, fit, rule = self.decision.scoring_inputs()
         return dense_inputs(self.config.scaling, self.scaling, self.scaled, self.weights, calibrated, fit, rule)

@@ -26,6 +26,7 @@ __all__ = [
     "InvalidInput",
     "Parameters",
     "Problem",
+    "completed",
     "length_mismatch",
     "param",
     "pointer",
@@ -36,7 +37,7 @@ __all__ = [
 
 Value = TypeVar("Value")
 ABSENT: Final = object()  # the value of a problem that has none: a member is missing, or JSON cannot express it
-_MOST_UNKNOWN = 100  # unknown members that are reported, of an object that may have a million
+_MOST_UNKNOWN = 100  # unknown members, or wrong items, that are reported of a million
 _LONGEST_VALUE = 120  # characters of a string that a problem repeats
 _LARGEST_VALUE = 2**53  # whole numbers up to here are the same in every JSON parser
 
@@ -112,6 +113,16 @@ class InvalidInput(ValueError):
         return InvalidInput([problem.under(prefix) for problem in self.problems])
 
 
+def completed(value: Any, default: Mapping[str, Any], chooser: str | None = None) -> Any:
+    """Complete an object of settings, or null, by defaults, which hold only for their own value of `chooser`."""
+    if value is not None and not isinstance(value, Mapping):
+        return value
+    choices = dict(value or {})
+    if chooser is not None and choices.get(chooser) not in (None, default.get(chooser)):
+        return choices
+    return {**default, **choices}
+
+
 def length_mismatch(count: int, events: int) -> str:
     """Describe a column of the wrong length: `has 1 entry for 2 events`."""
     return f"has {count} {'entry' if count == 1 else 'entries'} for {events} event{'s' * (events != 1)}"
@@ -176,10 +187,9 @@ class Parameters:
         hints = _hints(type(self))
         problems = []
         for item in fields(self):
-            value, problem = _checked(item.name, getattr(self, item.name), hints[item.name], item.metadata)
-            if problem:
-                problems.append(problem)
-            else:
+            value, more = _checked(item.name, getattr(self, item.name), hints[item.name], item.metadata)
+            problems += more
+            if not more:
                 object.__setattr__(self, item.name, value)
         if problems:
             raise InvalidInput(problems)
@@ -203,8 +213,7 @@ class Parameters:
         if missing:
             problems += missing
             for name, value in present.items():
-                if problem := _checked(name, value, hints[name], items[name].metadata)[1]:
-                    problems.append(problem)
+                problems += _checked(name, value, hints[name], items[name].metadata)[1]
             raise InvalidInput(problems)
         try:
             parameters = cls(**present)
@@ -287,22 +296,51 @@ def _show_number(value: float) -> str:
     return show(int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value)
 
 
-def _checked(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> tuple[Any, Problem | None]:
-    """Convert a value to its type (an int for a float becomes a float), or report what is wrong with it."""
-    options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    for option in options:
-        fits, converted = _fits(value, option)
-        if fits:
-            return converted, _out_of_range(name, converted, hint, limits)
-    if typing.get_origin(hint) is tuple and isinstance(value, (list, tuple)):  # name the first wrong item
-        kind = typing.get_args(hint)[0]
-        problems = (_checked(f"{name}/{i}", item, kind, {})[1] for i, item in enumerate(value))
-        return value, next(problem for problem in problems if problem)
-    words = " or ".join(_describe(option) for option in options)
-    return value, Problem.mismatch(f"/{name}", value, words, _range_schema(hint, limits))
+def _checked(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> tuple[Any, list[Problem]]:
+    """Convert a value to its type (an int for a float becomes a float), or report what is wrong with it.
+
+    An object is read as settings if its type is `Parameters`. Of a list, the first wrong items are reported.
+    """
+    fits, converted = _fits(value, hint)
+    if fits:
+        problem = _out_of_range(name, converted, hint, limits)
+        return converted, [problem] if problem else []
+    for option in _options(hint):
+        if _is_settings(option) and isinstance(value, Mapping):
+            try:
+                return option.of(value), []
+            except InvalidInput as error:
+                return value, error.under(f"/{name}").problems
+        if typing.get_origin(option) is tuple and isinstance(value, (list, tuple)):
+            return _checked_items(name, value, typing.get_args(option)[0])
+    return value, [Problem.mismatch(f"/{name}", value, _describe(hint), _range_schema(hint, limits))]
+
+
+def _checked_items(name: str, values: Sequence[Any], hint: Any) -> tuple[tuple[Any, ...], list[Problem]]:
+    """Convert the items of a list, or report the first that are wrong."""
+    items: list[Any] = []
+    problems: list[Problem] = []
+    for i, value in enumerate(values):
+        item, more = _checked(f"{name}/{i}", value, hint, {})
+        items.append(item)
+        problems += more
+        if len(problems) >= _MOST_UNKNOWN:
+            break
+    return tuple(items), problems
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    """Return the types of a union; else the type itself."""
+    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+
+
+def _is_settings(hint: Any) -> bool:
+    return isinstance(hint, type) and typing.get_origin(hint) is None and issubclass(hint, Parameters)
 
 
 def _fits(value: Any, hint: Any) -> tuple[bool, Any]:
+    if len(options := _options(hint)) > 1:
+        return next((result for option in options if (result := _fits(value, option))[0]), (False, value))
     origin = typing.get_origin(hint)
     if hint is type(None):
         return value is None, None
@@ -327,6 +365,10 @@ def _fits(value: Any, hint: Any) -> tuple[bool, Any]:
 
 
 def _describe(hint: Any) -> str:
+    if len(options := _options(hint)) > 1:
+        return " or ".join(map(_describe, options))
+    if _is_settings(hint):
+        return "an object"
     origin = typing.get_origin(hint)
     if origin is Literal:
         return "one of " + ", ".join(typing.get_args(hint))
@@ -378,12 +420,13 @@ def _schema(hint: Any, item: dataclasses.Field[Any]) -> dict[str, Any]:
 
 def _type_schema(hint: Any) -> dict[str, Any]:
     origin = typing.get_origin(hint)
-    if origin in (typing.Union, types.UnionType):
-        return {"anyOf": [_type_schema(option) for option in typing.get_args(hint)]}
+    if len(options := _options(hint)) > 1:
+        return {"anyOf": [_type_schema(option) for option in options]}
     if origin is Literal:
         return {"type": "string", "enum": list(typing.get_args(hint))}
     if origin is tuple:
         return {"type": "array", "items": _type_schema(typing.get_args(hint)[0])}
-    if isinstance(hint, type) and issubclass(hint, Parameters):
-        return hint.schema()
+    if _is_settings(hint):
+        schema: dict[str, Any] = hint.schema()
+        return schema
     return {"type": {float: "number", int: "integer", bool: "boolean", str: "string", type(None): "null"}[hint]}

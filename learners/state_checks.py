@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.algorithms import registry
+from learners.algorithms import registry, traits_of
 from learners.config import Config
 from learners.decisions import CalibrationState, calibration, threshold
 from learners.deduplication import RecentIds, Sources
@@ -157,7 +157,8 @@ def _algorithm(config: Config, arrays: Arrays) -> Issues:
     yield from wrong
     if wrong:
         return
-    if arrays.keys() == set(algorithm.TRAITS.fitted):
-        yield from algorithm.fit_problems(arrays)
+    params, sparse = config.params, config.features.sparse
+    if arrays.keys() == set(traits_of(algorithm, params).fitted):
+        yield from algorithm.fit_problems(params, arrays, sparse)
     elif hasattr(algorithm, "problems"):
-        yield from algorithm.problems(config.params, _of(algorithm.State, arrays), config.features.sparse)
+        yield from algorithm.problems(params, _of(type(algorithm.init(params, 0, config.seed)), arrays), sparse)

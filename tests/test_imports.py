@@ -24,7 +24,7 @@ ALLOWED = {
     "rarestream": {"learners"},
     "learners": set[str](),
     "learners.numerics": {"learners"},
-    "learners.algorithms": {"learners", "learners.numerics"},
+    "learners.algorithms": {"learners", "learners.numerics", "learners.features"},  # members of auto have embeddings
     "learners.features": {"learners", "learners.numerics"},
     "learners.decisions": {"learners", "learners.numerics", "learners.algorithms", "learners.features"},
     "learners.metrics": {"learners", "learners.numerics"},

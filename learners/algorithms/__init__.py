@@ -8,6 +8,7 @@ an underscore hold steps that several algorithms share. `scoring` scores rows by
 
 from learners.algorithms import registry
 from learners.algorithms._crosses import Crosses, layout
+from learners.algorithms._custom_members import CustomMember, custom_scores
 from learners.algorithms._ensemble import Ensemble, ensemble_members, ensemble_parts, ensemble_weights, score_members
 from learners.algorithms._mix import MixState, mix_scores
 from learners.algorithms._trees import Trees, attributions
@@ -21,15 +22,18 @@ from learners.algorithms.base import (
     Size,
     Traits,
     dense_scores,
+    initial,
     linear_scores,
+    traits_of,
 )
 from learners.algorithms.registry import algorithms, describe, is_baseline
-from learners.algorithms.scoring import ScoringModel, copied, model_scores, size
+from learners.algorithms.scoring import ScoringModel, copied, embeddings_of, model_scores, size, trees_of
 
 __all__ = [
     "Algorithm",
     "BatchAlgorithm",
     "Crosses",
+    "CustomMember",
     "Ensemble",
     "FittedAlgorithm",
     "Linear",
@@ -43,11 +47,14 @@ __all__ = [
     "algorithms",
     "attributions",
     "copied",
+    "custom_scores",
     "dense_scores",
     "describe",
+    "embeddings_of",
     "ensemble_members",
     "ensemble_parts",
     "ensemble_weights",
+    "initial",
     "is_baseline",
     "layout",
     "linear_scores",
@@ -56,4 +63,6 @@ __all__ = [
     "registry",
     "score_members",
     "size",
+    "traits_of",
+    "trees_of",
 ]

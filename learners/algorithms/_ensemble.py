@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.algorithms import _crosses, _members, _mix
+from learners.algorithms._custom_members import CustomModel, custom_scores
 from learners.algorithms._trees import Trees, attributions, gather, score_leaves
 from learners.algorithms.base import Linear, dense_scores, sparse_scores
-from learners.numerics import Matrix, Rows, Sparse, Vector, kernel, length
+from learners.numerics import Counts, Matrix, Rows, Sparse, Vector, kernel, length
 
 __all__ = [
     "MEMBERS",
+    "EmbeddedMember",
     "Ensemble",
     "MemberName",
     "Parts",
@@ -33,6 +35,7 @@ MEMBERS: dict[MemberName, str] = {  # in the order of the combination
     "pairs": "logistic regression over pairs of bins",
     "gbdt": "boosted trees",
 }
+_BINS, _PAIRS, _TREES = 3, 4, 5  # places in the combination
 
 
 class Ensemble(NamedTuple):
@@ -42,8 +45,19 @@ class Ensemble(NamedTuple):
     linear: tuple[Linear, ...]
     crosses: _crosses.Crosses
     trees: Trees
+    custom: tuple[CustomModel, ...]
     mix: _mix.MixState
     members: _members.MemberCounts
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """Name and kind of each model; one that is no member may have the name of a member."""
+        return [*MEMBERS.items(), *((custom.name, custom.kind) for custom in self.custom)]
+
+    @property
+    def forests(self) -> list[Trees]:
+        """The trees of all models."""
+        return [self.trees, *(custom.model for custom in self.custom if isinstance(custom.model, Trees))]
 
 
 @kernel
@@ -77,13 +91,12 @@ def _score_sparse_members(scoring, linear, crosses, trees, data, indices, indptr
 @kernel
 def _score_others(scoring, crosses, trees, data, indices, indptr, read, scores):  # type: ignore[no-untyped-def]
     """Fill the scores of bins, pairs and trees; `read` (n, c) are the columns of the trees."""
-    n, models = scores.shape
-    bins, pairs = np.empty(n), np.empty(n)
-    if scoring[models - 3] or scoring[models - 2]:
+    bins, pairs = np.empty(scores.shape[0]), np.empty(scores.shape[0])
+    if scoring[_BINS] or scoring[_PAIRS]:
         _crosses.score_cells(crosses, data, indices, indptr, bins, pairs)
-        scores[:, models - 3] = bins
-        scores[:, models - 2] = pairs
-    if scoring[models - 1]:
+        scores[:, _BINS] = bins
+        scores[:, _PAIRS] = pairs
+    if scoring[_TREES]:
         score_leaves(
             read,
             trees.starts,
@@ -95,7 +108,7 @@ def _score_others(scoring, crosses, trees, data, indices, indptr, read, scores):
             trees.bias[0],
             bins,
         )
-        scores[:, models - 1] = bins
+        scores[:, _TREES] = bins
 
 
 def _scores(ensemble: Ensemble, rows: Rows) -> Matrix:
@@ -106,6 +119,9 @@ def _scores(ensemble: Ensemble, rows: Rows) -> Matrix:
         _score_sparse_members(*model, *rows, scores)
     else:
         score_members(*model, rows, *_crosses.layout(*rows.shape), scores)
+    for k, custom in enumerate(ensemble.custom, len(MEMBERS)):
+        if ensemble.scoring[k]:
+            scores[:, k] = custom_scores(custom, rows)
     return scores
 
 
@@ -117,25 +133,39 @@ def ensemble_scores(ensemble: Ensemble, rows: Rows) -> Vector:
 def ensemble_weights(ensemble: Ensemble) -> dict[str, float]:
     """Return the weight of each model that scores already: log-odds per standard deviation of its score."""
     weights = np.where(ensemble.mix.variance > 0.0, ensemble.mix.factors[:-1], 0.0).tolist()
-    return {name: weight for name, weight, scores in zip(MEMBERS, weights, ensemble.scoring, strict=True) if scores}
+    return {
+        name: weight
+        for (name, _), weight, scores in zip(ensemble.names, weights, ensemble.scoring, strict=True)
+        if scores
+    }
 
 
 def ensemble_members(ensemble: Ensemble) -> list[_members.Member]:
     """Return the models that score already, and last the combination. O(bins)."""
-    bins = dict(zip([*MEMBERS, "auto"], ensemble.members.bins.sum(axis=0, dtype=np.int64), strict=True))
+    *bins, combined = ensemble.members.bins.sum(axis=0, dtype=np.int64)
     weights = ensemble_weights(ensemble)
     members = [
-        _members.Member(name, kind, weights[name], bins[name]) for name, kind in MEMBERS.items() if name in weights
+        _members.Member(name, kind, weights[name], counts)
+        for (name, kind), counts, scores in zip(ensemble.names, bins, ensemble.scoring, strict=True)
+        if scores
     ]
-    return [*members, _members.Member("auto", "combination", None, bins["auto"])]
+    return [*members, _members.Member("auto", "combination", None, combined)]
+
+
+class EmbeddedMember(NamedTuple):
+    """A model behind an embedding, in the combination's scores of n rows."""
+
+    model: CustomModel
+    slopes: Vector  # (n,) what its score counts
 
 
 class Parts(NamedTuple):
-    """The scores of n rows as sums: intercept + the parts of the row's numbers + absent."""
+    """The scores of n rows as sums: intercept + the parts of the row's numbers + absent + the embedded models'."""
 
     intercepts: Vector  # (n,)
     numbers: Vector  # in the order of the rows' numbers
     absent: Vector  # (n,) of columns that a sparse row lacks
+    embedded: list[EmbeddedMember]  # models whose scores are no sums
 
 
 def ensemble_parts(ensemble: Ensemble, rows: Rows) -> Parts:
@@ -152,23 +182,39 @@ def ensemble_parts(ensemble: Ensemble, rows: Rows) -> Parts:
         data, indices = rows.ravel(), np.tile(np.arange(rows.shape[1]), len(rows))
         row = np.repeat(np.arange(len(rows)), rows.shape[1])
     present_columns = indices >= 0
-    main, total, by_trees = (slopes[:, -k].copy() for k in (3, 2, 1))
     parts, scoring = np.zeros(len(data)), ensemble.scoring
-    if scoring[-3:-1].any():
+    absent = np.zeros(length(rows))
+    if scoring[_BINS] or scoring[_PAIRS]:
+        main, total = slopes[:, _BINS].copy(), slopes[:, _PAIRS].copy()
         parts = _crosses.attribute(ensemble.crosses, rows, main, total)
         intercepts = intercepts + (main + total) * ensemble.crosses.bias[0]
-    for k, linear in enumerate(ensemble.linear):
-        if scoring[k]:
-            parts[present_columns] += (slopes[row, k] * data * linear.w[indices])[present_columns]
-            intercepts = intercepts + slopes[:, k] * linear.bias[0]
-    absent = np.zeros(length(rows))
-    trees = ensemble.trees
-    if scoring[-1]:
-        columns = trees.columns
-        expected, values = attributions(trees, rows, np.arange(len(columns)), len(columns))
-        place = np.minimum(np.searchsorted(columns, indices), len(columns) - 1)
-        read = columns[place] == indices
-        parts[read] += by_trees[row[read]] * values[row[read], place[read]]
-        present = np.bincount(row[read], values[row[read], place[read]], len(absent))
-        intercepts, absent = intercepts + by_trees * expected, by_trees * (values.sum(axis=1) - present)
-    return Parts(intercepts, parts, absent)
+    singles = [*zip(range(len(MEMBERS)), (*ensemble.linear, None, None, ensemble.trees), strict=True)]
+    embedded = []
+    for k, custom in enumerate(ensemble.custom, len(MEMBERS)):
+        if custom.space is None:
+            singles.append((k, custom.model))
+        elif scoring[k]:
+            embedded.append(EmbeddedMember(custom, slopes[:, k].copy()))
+    for k, model in singles:
+        if not scoring[k]:
+            continue
+        if isinstance(model, Linear):
+            parts[present_columns] += (slopes[row, k] * data * model.w[indices])[present_columns]
+            intercepts = intercepts + slopes[:, k] * model.bias[0]
+        elif isinstance(model, Trees):
+            intercepts = intercepts + _attribute_trees(model, rows, slopes[:, k].copy(), row, indices, parts, absent)
+    return Parts(intercepts, parts, absent, embedded)
+
+
+def _attribute_trees(
+    trees: Trees, rows: Rows, slopes: Vector, row: Counts, indices: Counts, parts: Vector, absent: Vector
+) -> Vector:
+    """Add the attributions by trees that count by slopes (n,) to `parts` and `absent`; return the intercepts (n,)."""
+    columns = trees.columns
+    expected, values = attributions(trees, rows, np.arange(len(columns)), len(columns))
+    place = np.minimum(np.searchsorted(columns, indices), len(columns) - 1)
+    read = columns[place] == indices
+    parts[read] += slopes[row[read]] * values[row[read], place[read]]
+    present = np.bincount(row[read], values[row[read], place[read]], len(absent))
+    absent += slopes * (values.sum(axis=1) - present)
+    return slopes * expected

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from learners.numerics import Counts, Issues, Matrix, Rows, Sparse, Vector, bare_kernel, dot
+from learners.numerics import Counts, Issues, Matrix, Precision, Rows, Sparse, Vector, bare_kernel, dot, stored
 from learners.settings import Parameters
 
 __all__ = [
@@ -31,8 +31,10 @@ __all__ = [
     "Size",
     "Traits",
     "dense_scores",
+    "initial",
     "linear_scores",
     "sparse_scores",
+    "traits_of",
 ]
 
 
@@ -56,7 +58,7 @@ class Cost(NamedTuple):
 
 
 class Traits(NamedTuple):
-    """Properties of an algorithm that do not depend on its parameters."""
+    """Properties of an algorithm; see `traits_of` for those that depend on its parameters."""
 
     dense: bool = True  # takes dense rows
     sparse: bool = True  # takes sparse rows; it needs `grow` then
@@ -69,7 +71,8 @@ class Traits(NamedTuple):
     first_fit: int | None = None
     of_each: int = 1  # and so many of the rarest class among the retained events
     memorises: bool = False  # scores of events that it was fitted to say little of other events
-    fitted: tuple[str, ...] = ()  # arrays of the state that `fit` makes, if it also learns from each event
+    # arrays of the state that `fit` makes, if it also learns from each event; nothing changes them in place
+    fitted: tuple[str, ...] = ()
     embeds: bool = True  # may learn behind an embedding
     halved: tuple[str, ...] = ()  # arrays of the state that precision "float32" stores as float32
     defaults: Mapping[str, Mapping[str, Any]] = MappingProxyType({})  # unusual defaults of other parts
@@ -95,12 +98,13 @@ class Algorithm(Protocol):
     Attributes
     ----------
     TRAITS
-        Properties that do not depend on the parameters.
+        Properties, with the default parameters.
     Params
         The parameters: a frozen dataclass derived from `Parameters`, each field made by `param`. It may have a property
-        `fits`, which is false if an algorithm with `fit` needs no fits with these parameters.
+        `fits`, which is false if an algorithm with `fit` needs no fits with these parameters, and a property `traits`,
+        which is `TRAITS` with what depends on these parameters.
     State
-        The state: a NamedTuple of arrays.
+        The state: a NamedTuple of arrays. With some parameters, `init` may return another one.
     """
 
     TRAITS: Traits
@@ -164,15 +168,20 @@ class BatchAlgorithm(Algorithm, Protocol):
 class FittedAlgorithm(OnlineAlgorithm, Protocol):
     """An algorithm that learns event by event, and whose `fit` makes the arrays `TRAITS.fitted` of the state."""
 
-    def fit(self, params: Any, rows: Rows, dim: int, y: Vector, weight: Vector, seed: int) -> Any:
-        """Fit, as `BatchAlgorithm.fit`; return a NamedTuple of the arrays `TRAITS.fitted`."""
+    def fit(
+        self, params: Any, rows: Rows, dim: int, y: Vector, weight: Vector, seed: int, before: Mapping[str, Any]
+    ) -> Any:
+        """Fit, as `BatchAlgorithm.fit`; return a NamedTuple of the arrays `TRAITS.fitted`.
+
+        `before` has these arrays of the present state.
+        """
         ...
 
-    def adopt(self, params: Any, state: Any, arrays: Mapping[str, Any], dim: int) -> Any:
+    def adopt(self, params: Any, state: Any, arrays: Mapping[str, Any], dim: int, seed: int) -> Any:
         """Return the state of `dim` columns with the arrays of a fit, which may have fewer columns."""
         ...
 
-    def fit_problems(self, arrays: Mapping[str, Any]) -> Issues:
+    def fit_problems(self, params: Any, arrays: Mapping[str, Any], sparse: bool) -> Issues:
         """Find what no fit makes in such arrays: pairs (array, detail)."""
         ...
 
@@ -183,6 +192,17 @@ class OrdinalAlgorithm(Algorithm, Protocol):
     def decide(self, params: Any, values: Matrix) -> RankDecisions:
         """Decide from the values (n, k) of the planes for n events."""
         ...
+
+
+def traits_of(algorithm: Any, params: Any) -> Traits:
+    """Return the properties of an algorithm with these parameters."""
+    traits: Traits = getattr(params, "traits", algorithm.TRAITS)
+    return traits
+
+
+def initial(algorithm: Any, params: Any, dim: int, seed: int, precision: Precision) -> Any:
+    """Return the state of an algorithm before the first event, in this precision; see `Algorithm.init`."""
+    return stored(precision, algorithm.init(params, dim, seed), traits_of(algorithm, params).halved)
 
 
 @bare_kernel

@@ -188,22 +188,8 @@ class Table(Features):
     MEMBER: ClassVar[str] = "features"
 
     def __post_init__(self) -> None:
-        problems = []
-        if isinstance(self.fields, (list, tuple)):
-            parsed = []
-            for i, item in enumerate(self.fields):
-                try:
-                    parsed.append(item if isinstance(item, Field) else Field.of(item))
-                except InvalidInput as error:
-                    problems += error.under(f"/fields/{i}").problems
-            object.__setattr__(self, "fields", tuple(parsed))
-        try:
-            super().__post_init__()
-        except InvalidInput as error:
-            problems += error.problems
-        if not problems:
-            problems = self._layout_problems()
-        if problems:
+        super().__post_init__()
+        if problems := self._layout_problems():
             raise InvalidInput(problems)
 
     def _layout_problems(self) -> list[Problem]:

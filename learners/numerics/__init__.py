@@ -36,7 +36,7 @@ from learners.numerics.background_compiler import (
     waiting_kernels,
 )
 from learners.numerics.column_index import find_place, insert_all, sort_pairs, sum_pairs
-from learners.numerics.float32 import Precision, initial, nearest, number, stored
+from learners.numerics.float32 import Precision, nearest, number, stored
 from learners.numerics.hash_table import hashes_of
 from learners.numerics.hashing import hash_bytes, hash_strings, mix
 from learners.numerics.jit import bare_kernel, cache_directory, inlined, kernel
@@ -72,7 +72,6 @@ __all__ = [
     "hash_strings",
     "hash_table",
     "hashes_of",
-    "initial",
     "inlined",
     "insert_all",
     "kernel",

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from learners.numerics.arrays import Rows, Sparse
 from learners.numerics.simd import LARGEST_SINGLE
 
-__all__ = ["Precision", "initial", "nearest", "number", "stored"]
+__all__ = ["Precision", "nearest", "number", "stored"]
 
 Precision = Literal["float64", "float32"]
 State = TypeVar("State")
@@ -60,11 +60,6 @@ def stored(precision: Precision, state: State, names: Iterable[str]) -> State:
     arrays: Any = state
     converted: State = arrays._replace(**{name: _single(getattr(arrays, name)) for name in names})
     return converted
-
-
-def initial(algorithm: Any, params: Any, dim: int, seed: int, precision: Precision) -> Any:
-    """Return the state of an algorithm before the first event; see `Algorithm.init`."""
-    return stored(precision, algorithm.init(params, dim, seed), algorithm.TRAITS.halved)
 
 
 def nearest(precision: Precision, rows: Rows) -> Rows:

@@ -123,8 +123,13 @@ def format_threshold(threshold: Mapping[str, Any]) -> str:
 
 
 def _pairs(settings: Mapping[str, Any]) -> list[str]:
-    """Return `C=0.1 categorical=merchant,country` as a list, without empty values."""
-    texts = {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in settings.items()}
+    """Return `C=0.1 categorical=merchant,country` as a list, without empty values; of an object its name."""
+    texts = {
+        name: ",".join(item["name"] if isinstance(item, Mapping) else str(item) for item in value)
+        if isinstance(value, list)
+        else value
+        for name, value in settings.items()
+    }
     return [
         f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in texts.items()

@@ -17,8 +17,30 @@ function typed(schema) {
   ];
 }
 
+const itemText = (item) => (typeof item === "object" ? JSON.stringify(item) : String(item));
 
-const textOf = (value) => (Array.isArray(value) ? value.join(", ") || "none" : String(value));
+const listText = (items) => items.map(itemText).join(", ");
+
+const textOf = (value) => (Array.isArray(value) ? listText(value) || "none" : String(value));
+
+/** The items of a list with commas between them: names, and objects in JSON, which may have commas themselves. An
+ * object that is no JSON goes as it is: the server says what is wrong with it. */
+function itemsOf(text) {
+  const items = [];
+  let open = ""; // an object whose end is yet to come
+  for (const part of text.split(",")) {
+    const item = open === "" ? part.trim() : `${open},${part}`;
+    open = "";
+    if (item.startsWith("{"))
+      try {
+        items.push(JSON.parse(item));
+      } catch {
+        open = item;
+      }
+    else items.push(item);
+  }
+  return [...items, open].filter((item) => item !== "");
+}
 
 /** The same in a sentence: what is not to be typed like this may have its digits in groups. */
 const spoken = (value) => (Number.isInteger(value) ? count(value) : textOf(value));
@@ -264,24 +286,21 @@ function controlOf(schema, nullable, { id, described, usual, present, needed, wh
   if (schema.type === "array" && schema.items.type === "object") return rowsOf(schema.items, present ?? [], changed);
   const list = schema.type === "array";
   const numeric = isNumeric(schema);
+  const items = schema.items?.anyOf === undefined ? "names" : "names or JSON objects";
   const input = el("input", {
     ...about,
     autocomplete: "off",
     spellcheck: "false",
     inputmode: numeric ? "decimal" : null,
-    placeholder: list ? "names, with commas between them" : usual === undefined ? null : textOf(usual),
+    placeholder: list ? `${items}, with commas between them` : usual === undefined ? null : textOf(usual),
   });
-  const enter = (value) => (input.value = list ? value.join(", ") : textOf(value));
+  const enter = (value) => (input.value = list ? listText(value) : textOf(value));
   if (differs && (present !== null || numeric)) enter(present);
   const read = () => {
     const text = input.value.trim();
     if (text === "") return differs && present !== null && nullable ? (usual ?? null) : undefined;
     if (nullable && numeric && text.toLowerCase() === "null") return null;
-    if (list)
-      return text
-        .split(",")
-        .map((part) => part.trim())
-        .filter(Boolean);
+    if (list) return itemsOf(text);
     // what should be a number and is none goes as it is: the server says what is wrong with it
     return numeric && Number.isFinite(Number(text)) ? Number(text) : text;
   };

@@ -11,12 +11,12 @@ from collections.abc import Hashable
 
 from learners import Config
 from learners.algorithms import Size, registry
+from learners.features import kernel_approximation
 
 __all__ = ["event_nanoseconds", "kernel_key"]
 
 _STAGES = 1_000.0  # ids, calibration, threshold and metrics of an event
 _NUMBER, _NON_ZERO = 1.5, 10.0  # to map a number of a dense or a sparse row to its column, and to scale it
-_COMPONENT = 15.0  # an exponential or a cosine
 
 
 def event_nanoseconds(config: Config, columns: int, values: float) -> float:
@@ -28,8 +28,7 @@ def event_nanoseconds(config: Config, columns: int, values: float) -> float:
     total = _STAGES + size.each(_NUMBER, _NON_ZERO)
     if config.embedding.kind != "none":
         parts = config.embedding.components
-        projected = parts if config.embedding.kind == "nystroem" else 0
-        total += parts * (_COMPONENT + 0.5 * columns + 0.3 * projected)
+        total += kernel_approximation.nanoseconds(config.embedding, columns)
         size = Size(parts, parts, sparse=False)
     return total + registry.algorithms()[config.algorithm].TRAITS.cost.nanoseconds(config.params, size)
 

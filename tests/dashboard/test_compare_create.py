@@ -223,6 +223,28 @@ async def test_a_learner_is_created_from_the_catalogue(service: Serving, visit: 
     await expect(page.locator("#news .alarm")).to_contain_text(warning["detail"])
 
 
+async def test_members_of_auto_may_be_names_and_objects(service: Serving, visit: Opener) -> None:
+    visit.expected = ("422",)
+    page = await visit(service.url, "#/create?algorithm=auto&name=mixed")
+    await page.get_by_label("kind").first.select_option("dense")
+    await page.get_by_label("dim").fill("3")
+    members = page.get_by_label("members")
+    await expect(members).to_have_attribute("placeholder", re.compile("JSON"))
+    await members.fill('fofo, {"algorithm": "cbr", "params": {"capacity": 0, "eta": 0.9}}, bins')
+    create = page.locator(".create [type=submit]")
+    await create.click()
+    trouble = page.locator(".setting", has=members).locator(".trouble")
+    await expect(trouble).to_have_text(re.compile(r"\bcapacity: is 0\b"))
+    await members.fill('fofo, {"algorithm": "cbr", "params": {"capacity": 5, "eta": 0.9}}, bins, {"broken')
+    await create.click()
+    await expect(trouble).to_contain_text('{"broken')
+    await members.fill('fofo, {"algorithm": "cbr", "params": {"capacity": 5, "eta": 0.9}}, bins')
+    await create.click()
+    await expect(page.get_by_role("heading", name="mixed", level=1)).to_be_visible()
+    first, custom, last = service.http.get("/learners/mixed").json()["config"]["params"]["members"]
+    assert (first, custom["params"]["capacity"], custom["params"]["eta"], last) == ("fofo", 5, 0.9, "bins")
+
+
 async def test_an_existing_name_is_refused(service: Serving, visit: Opener) -> None:
     service.create("taken")
     visit.expected = ("409",)

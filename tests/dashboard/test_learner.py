@@ -264,7 +264,8 @@ async def test_largest_weights_equal_those_of_the_service(service: Serving, open
 
 
 async def test_the_models_of_auto_are_those_of_the_service(service: Serving, visit: Opener) -> None:
-    service.create("several", algorithm="auto", params={"budget": "fast"})
+    models = ["fofo", "bins", {"algorithm": "cbr", "params": {"capacity": 5}, "name": "mine"}]
+    service.create("several", algorithm="auto", params={"members": models})
     service.feed("learners/several", 300)
     members = service.http.get("/learners/several").json()["members"]
     rows = (await visit(service.url, "#/learners/several")).locator("[data-panel=members] tbody tr")

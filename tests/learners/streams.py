@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from learners.algorithms.base import initial
 from learners.numerics.arrays import Matrix, Rows, Sparse, Vector
-from learners.numerics.float32 import Precision, initial
+from learners.numerics.float32 import Precision
 
 Stream = tuple[Matrix, Vector]
 

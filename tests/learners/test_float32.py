@@ -17,11 +17,12 @@ from numba.core import config as numba_config
 from learners import Config, InvalidInput, Learner, algorithms, create, restore
 from learners.algorithms import model_scores
 from learners.algorithms.auc import cbr
+from learners.algorithms.base import initial
 from learners.features import kernel_approximation
 from learners.model import FitJob
 from learners.numerics import packed_symmetric
 from learners.numerics.arrays import Matrix, Sparse, Vector
-from learners.numerics.float32 import initial, nearest, stored
+from learners.numerics.float32 import nearest, stored
 from learners.records import Rollback
 from tests.learners.numerics.bits import hashes
 from tests.learners.pipelines import EVERY, PIPELINES, Pipeline, copied, events

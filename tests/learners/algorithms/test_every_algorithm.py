@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from numba.core import config as numba_config
 
 from learners import algorithms
-from learners.algorithms.base import Linear, Size
+from learners.algorithms.base import Linear, Size, initial
 from learners.algorithms.scoring import model_scores
 from learners.numerics.arrays import Matrix, Rows, Vector
-from learners.numerics.float32 import Precision, initial, stored
+from learners.numerics.float32 import Precision, stored
 from tests.learners.streams import as_sparse, auc, columns, labels_for, piece, run, same_bits, stream, values
 
 REPRODUCIBLY = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -47,7 +47,7 @@ def _fitted(algorithm: Any, params: Any, rows: Rows, dim: int, y: Vector, weight
     result = algorithm.fit(params, rows, dim, y, weight, seed)
     if not algorithm.TRAITS.fitted:
         return result
-    return algorithm.adopt(params, algorithm.init(params, dim, seed), result._asdict(), dim)
+    return algorithm.adopt(params, algorithm.init(params, dim, seed), result._asdict(), dim, seed)
 
 
 def _named(condition: Any) -> Any:

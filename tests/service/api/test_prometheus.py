@@ -134,6 +134,32 @@ async def test_only_the_models_that_were_chosen_have_a_weight() -> None:
         assert [member["name"] for member in members] == ["fofo", "pairs", "auto"]
 
 
+async def test_a_custom_model_has_its_weight() -> None:
+    async with serving(MemoryStore()) as (http, _):
+        members = ["fofo", {"algorithm": "fofo", "params": {"c": 2.0}}, {"algorithm": "cbr", "name": "mine"}]
+        settings = {"features": {"kind": "dense", "dim": 3}, "params": {"members": members}}
+        document = (await http.put("/learners/a", json=settings)).json()
+        assert [item["name"] for item in document["config"]["params"]["members"][1:]] == ["fofo-2", "mine"]
+        assert document["config"]["params"]["members"][1]["params"]["c"] == 2.0
+        events = [{"x": [i % 2, i % 3, 1], "label": i % 2} for i in range(20)]
+        await posted(http, "/learners/a/update", events)
+        exported = of("a", samples(await scrape(http)))
+        *members, _ = (await http.get("/learners/a")).json()["members"]
+        assert [member["kind"] for member in members] == ["logistic regression", "custom fofo", "custom cbr"]
+        for member in members:
+            assert exported["rarestream_member_weight", member["name"]] == member["weight"] != 0.0
+
+
+async def test_a_member_that_is_refused_is_named_by_its_pointer() -> None:
+    async with serving(MemoryStore()) as (http, _):
+        members = ["fofo", {"algorithm": "cbr", "params": {"capacity": 0}}, {"algorithm": "svc"}]
+        settings = {"features": {"kind": "dense", "dim": 3}, "params": {"members": members}}
+        reply = await http.put("/learners/a", json=settings)
+        assert reply.status_code == 422
+        pointers = ["/params/members/1/params/capacity", "/params/members/2/algorithm"]
+        assert [error["pointer"] for error in reply.json()["errors"]] == pointers
+
+
 async def test_undefined_metrics_have_no_sample() -> None:
     async with serving(MemoryStore()) as (http, _):
         await http.put("/learners/a", json=SETUPS["dense"])

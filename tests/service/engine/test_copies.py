@@ -36,6 +36,19 @@ SETUPS: dict[str, dict[str, Any]] = {
     "embedded": {**DENSE, "algorithm": "nsauc", "embedding": {"kind": "nystroem", "components": 4, "warmup": 20}},
     "batch": {**DENSE, "algorithm": "ranksvm", "refit_every": 30, "refit_window": 50},
     "members": {**DENSE, "algorithm": "auto", "params": {"members": ["bins", "fofo"], "memory": 200}},
+    "custom": {
+        **DENSE,
+        "algorithm": "auto",
+        "params": {
+            "members": [
+                "fofo",
+                {"algorithm": "cbr", "embedding": {"kind": "nystroem", "components": 4, "warmup": 20}},
+                {"algorithm": "forest", "params": {"trees": 2}},
+            ]
+        },
+        "refit_every": 30,
+        "refit_window": 50,
+    },
 }
 
 

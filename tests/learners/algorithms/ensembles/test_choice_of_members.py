@@ -133,7 +133,7 @@ def test_trees_of_a_learner_without_them_are_refused() -> None:
     X, y = stream(300)
     signs = 2 * y - 1
     fitted = auto.fit(with_trees, X, 3, signs, np.ones(300), 0)
-    state = auto.adopt(params, auto.init(params, 3, 0), fitted._asdict(), 3)
+    state = auto.adopt(params, auto.init(params, 3, 0), fitted._asdict(), 3, 0)
     assert [name for name, _ in auto.problems(params, state, False)] == ["trees_starts"]
     assert not len(auto.fit(params, X, 3, signs, np.ones(300), 0).trees_starts)
     assert isinstance(params, Parameters)

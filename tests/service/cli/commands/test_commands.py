@@ -123,6 +123,22 @@ def test_show_lists_the_models_of_auto(server: Process) -> None:
     assert members[-1]["name"] == "auto"
 
 
+def test_custom_members_are_created_and_shown(server: Process) -> None:
+    members = ["fofo", {"algorithm": "cbr", "params": {"capacity": 5}, "name": "mine"}]
+    run(server, "create", "custom", "--features", "dense", "--dim", 3, "--param", f"members={json.dumps(members)}")
+    with api(server) as http:
+        http.post("/custom/update", json={"events": events(300)}).raise_for_status()
+    text = run(server, "show", "custom").stdout
+    assert "members=fofo,mine" in text
+    assert re.search(r"^\s*mine\s{2,}custom cbr\s", text, re.MULTILINE)
+    written = json.loads(run(server, "show", "custom", "--config").stdout)
+    assert written["params"]["members"][1]["params"]["capacity"] == 5
+    members = 'members=["fofo", {"algorithm": "svc"}]'
+    settings = ("--features", "dense", "--dim", 3, "--param", members)
+    refused = run(server, "create", "no", *settings, status=ExitStatus.REFUSED)
+    assert "--param members/1/algorithm" in refused.stderr
+
+
 def test_show_prints_every_section(server: Process) -> None:
     text = run(server, "show", "fraud", "--weights", 2).stdout
     for message in (
