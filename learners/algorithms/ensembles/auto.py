@@ -206,6 +206,11 @@ class Params(Parameters):
         return tuple(member for member in self.members if isinstance(member, CustomMember))
 
     @cached_property
+    def candidates(self) -> NDArray[np.bool_]:
+        """Which models may score: all members."""
+        return np.array([*self.choice, *(True for _ in self.custom)])
+
+    @cached_property
     def layouts(self) -> _Layouts:
         """The layouts of a state and of a fit."""
         return _layouts(self.custom)
@@ -325,7 +330,9 @@ def weights(params: Params, state: Any) -> Ensemble:
     parts = params.layouts.state.split(state)
     linear = tuple(module.weights(_PARAMS[name], parts[name]) for name, module in _LINEAR)
     scoring = _scoring(params, parts)
-    scoring[:3] &= [len(model.w) > 0 for model in linear]
+    for k, model in enumerate(linear):
+        if not len(model.w):
+            scoring[k] = False
     custom = tuple(member.model(_get(parts, part)) for part, member in _parts_of(params.custom))
     crosses = _crosses.crosses(parts["crosses"])
     return Ensemble(scoring, linear, crosses, parts["trees"], custom, parts["mix"], parts["members"])
@@ -374,9 +381,12 @@ def _put(parts: dict[str, Any], part: str, state: CustomState) -> None:
 
 def _scoring(params: Params, parts: Mapping[str, Any]) -> NDArray[np.bool_]:
     """Return which models score."""
-    trees = params.choice[5] and len(parts["trees"].starts) > 0
-    custom = [member.is_ready(_get(parts, part)) for part, member in _parts_of(params.custom)]
-    return np.array([*params.choice[:5], trees, *custom])
+    scoring = params.candidates.copy()
+    if not len(parts["trees"].starts):
+        scoring[5] = False
+    for k, (part, member) in enumerate(_parts_of(params.custom), len(MEMBERS)):
+        scoring[k] = member.is_ready(_get(parts, part))
+    return scoring
 
 
 def _sized(like: Any, precision: Any) -> Any:
