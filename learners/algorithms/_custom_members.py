@@ -74,8 +74,8 @@ class CustomMember(Parameters):
                 parts[key] = read(part)
             except InvalidInput as error:
                 problems += error.under(f"/{key}").problems
-        name = values.get("name") or ""
-        if name and not (isinstance(name, str) and re.fullmatch(_NAME, name)):
+        name = "" if values.get("name") is None else values["name"]
+        if name != "" and not (isinstance(name, str) and re.fullmatch(_NAME, name)):
             words = "1 to 64 letters, digits, dots, hyphens and underscores, a letter or digit first"
             problems.append(Problem.mismatch("/name", name, words, {"type": "string", "pattern": f"^{_NAME}$"}))
         if problems:
