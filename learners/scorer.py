@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from learners.algorithms import (
     Ensemble,
-    Linear,
     ScoringModel,
+    Trees,
     copied,
     embeddings_of,
     ensemble_members,
@@ -102,10 +102,11 @@ class Scorer:
         """What one compiled call reads to score dense rows; None if the stages must run one by one."""
         if self.embedding is not None or not self.has_model or not isinstance(self.decision, BinaryDecision):
             return None
-        if not isinstance(self.weights, Linear | Ensemble) or getattr(self.weights, "custom", ()):
+        weights = self.weights
+        if isinstance(weights, Trees) or (isinstance(weights, Ensemble) and weights.custom):
             return None
         calibrated, fit, rule = self.decision.scoring_inputs()
-        return dense_inputs(self.config.scaling, self.scaling, self.scaled, self.weights, calibrated, fit, rule)
+        return dense_inputs(self.config.scaling, self.scaling, self.scaled, weights, calibrated, fit, rule)
 
     def score(self, rows: Rows, costs: Vector | None = None) -> Predictions:
         """Score encoded events: the same bits as `decide(values(rows))`, but faster. O(values)."""

@@ -94,6 +94,12 @@ def test_embeddings_and_sparse_rows_use_the_separate_stages():
     scorer = learner.scorer()
     assert scorer._dense_inputs is None
     np.testing.assert_array_equal(scorer.score(X[:4]).scores, scorer.values(X[:4]))
+    custom = {"members": ["fofo", {"algorithm": "cbr"}]}
+    mixed = Learner(Config.of({"algorithm": "auto", "features": {"kind": "dense", "dim": 3}, "params": custom}))
+    mixed.learn(X, y)
+    scorer = mixed.scorer()
+    assert scorer._dense_inputs is None
+    np.testing.assert_array_equal(scorer.score(X[:4]).scores, scorer.values(X[:4]))
     fitted = Learner(Config.of({"algorithm": "ranksvm", "features": {"kind": "dense", "dim": 3}}))
     assert fitted.scorer()._dense_inputs is None  # no model yet
     assert fitted.scorer().score(X[:2]).decisions.tolist() == [0, 0]
