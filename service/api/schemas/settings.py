@@ -69,13 +69,23 @@ def components() -> dict[str, dict[str, Any]]:
                 "mapping": {kind: f"{_PLACE}{name}" for kind, name in kinds.items()},
             },
         },
-        **{component: describe(name)["params"] for name, component in params.items()},
+        **{component: _params(name) for name, component in params.items()},
         "AlgorithmParams": {
             "anyOf": [{"$ref": f"{_PLACE}{name}"} for name in params.values()],
             "description": "those of the learner's `algorithm`",
         },
         **{name: part.schema() for name, part in _PARTS.items()},
     }
+
+
+def _params(algorithm: str) -> dict[str, Any]:
+    """Return the schema of an algorithm's parameters; a custom member refers to the components of its parts."""
+    schema: dict[str, Any] = describe(algorithm)["params"]
+    if "members" in schema["properties"]:
+        _, custom = schema["properties"]["members"]["items"]["anyOf"]
+        for name, component in (("params", "AlgorithmParams"), ("embedding", "EmbeddingSettings")):
+            custom["properties"][name] = {"$ref": f"{_PLACE}{component}"}
+    return schema
 
 
 def with_references(schema: Any) -> Any:

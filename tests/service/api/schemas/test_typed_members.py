@@ -60,3 +60,9 @@ def test_features_are_told_apart_by_their_kind() -> None:
         assert "kind" in component["required"]
     assert SCHEMAS["LearnerConfig"]["properties"]["features"]["$ref"].endswith("/FeatureSettings")
     assert len(SCHEMAS["AlgorithmParams"]["anyOf"]) == len(algorithms())
+
+
+def test_a_custom_member_of_auto_has_the_components_of_a_learner() -> None:
+    _, custom = SCHEMAS["AutoParams"]["properties"]["members"]["items"]["anyOf"]
+    references = {name: custom["properties"][name]["$ref"].rpartition("/")[2] for name in ("params", "embedding")}
+    assert references == {"params": "AlgorithmParams", "embedding": "EmbeddingSettings"}
