@@ -222,19 +222,20 @@ class CustomMember(Parameters):
 
         The caller has checked dtypes and numbers of axes.
         """
-        columns, space = dim, state.space
-        if space is not None:
-            columns = embedding.columns(space)
-            for name, shape in embedding.shapes(space, dim).items():
-                if getattr(space, name).shape != shape:
-                    yield f"embedding_{name}", f"has shape {getattr(space, name).shape}; expected {shape}"
+        columns, wrong = dim, False
+        if state.space is not None:
+            columns = embedding.columns(state.space)
+            for name, shape in embedding.shapes(state.space, dim).items():
+                if (actual := getattr(state.space, name).shape) != shape:
+                    wrong = True
+                    yield f"embedding_{name}", f"has shape {actual}; expected {shape}"
             if columns > self.embedding.components:
+                wrong = True
                 yield "embedding_projection", f"has more columns than the {self.embedding.components} components"
-        if state.model is None:
+        if wrong or state.model is None:
             return
-        if self.batch and space is None and not self.is_ready(state):
+        if self.batch and state.space is None and not self.is_ready(state):
             columns = 0
-        wrong = False
         for name, like in self.module.init(self.params, columns, 0)._asdict().items():
             actual = getattr(state.model, name).shape
             # an axis that is empty at the start may be longer later

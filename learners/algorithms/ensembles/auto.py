@@ -154,7 +154,7 @@ State = _layouts(()).state.type
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """Settings of auto. Those of each member are chosen."""
+    """Settings of auto. Those of the built-in models are fixed."""
 
     budget: Literal["fast", "balanced", "best"] = param(
         "balanced", "of gbdt: fast: no trees; balanced: 100 trees; best: 300 trees, a fit takes three times as long"

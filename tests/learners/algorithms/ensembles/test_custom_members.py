@@ -302,6 +302,10 @@ def test_a_state_of_other_members_is_refused(members: str, kind: str) -> None:
         ("custom1_buffer", lambda a: a[:, :-1]),
         ("custom1_embedding_landmarks", lambda a: a[:-1]),
         ("custom1_embedding_projection", lambda a: np.zeros((len(a), 99))),
+        (
+            "custom1_embedding_projection",
+            lambda a: np.zeros((len(a[:0]), 10**8)),
+        ),  # the model of so many columns needs 80 PB
         ("custom1_embedding_width", lambda a: a * np.nan),
         ("custom1_seen", lambda a: a - 10**6),
         ("custom2_values", lambda a: a[:, :-1]),
