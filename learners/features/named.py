@@ -59,6 +59,12 @@ def _spelt(tokens: Iterable[str]) -> str:
     return name if len(name) <= MAX_SPELT else name[: MAX_SPELT - 3] + "..."
 
 
+@lru_cache(maxsize=16)  # the events of a learner have few sets of names
+def _field_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of fields as a learner remembers them, once each. O(characters)."""
+    return tuple(dict.fromkeys(map(normalised, names)))
+
+
 @lru_cache(maxsize=256)  # learners of the same features share what it caches of names
 def _encoder(features: Named) -> FieldEncoder:
     return FieldEncoder(features.columns, features.declared_kinds, features.words)
@@ -128,7 +134,7 @@ class Named(Features):
                 spelt = list(map(str, keys))
                 names.update(dict.fromkeys(spelt))
                 shape = keys if keys == spelt else []  # 1 and True are equal, but not spelt the same
-        return tuple(dict.fromkeys(map(normalised, names)))
+        return _field_names(tuple(names))
 
     def encode(self, values: Sequence[Any], typed: bool = False, most: int = MAX_NONZERO) -> Rows:  # noqa: ARG002
         """Encode events as CSR rows of entries, see `fields.py`, and hashed columns; see `Features.encode`."""
