@@ -184,7 +184,10 @@ FIELD_COLUMNS = (
     "share of events without a value",
     "share of events whose value contradicts the kind",
     "values that were new to the learner",
+    "share of events whose number is far outside the range",
     "number; its logarithm if the field is declared under log",
+    "about one in 100 numbers that are not 0 is below; the range follows the field",
+    "about one in 100 numbers that are not 0 is above; the range follows the field",
     "number; its logarithm if the field is declared under log",
     "the last event that had a value",
 )
