@@ -13,13 +13,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-import reprlib
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
+
+from rarestream.values import show, show_feature
 
 __all__ = [
     "ABSENT",
@@ -259,36 +260,6 @@ def pointer(name: Any) -> str:
     """Return the JSON pointer to a member: at most 200 characters of its name, with escapes."""
     text = str(name)[:200].encode("utf-8", "backslashreplace").decode()
     return "/" + text.replace("~", "~0").replace("/", "~1")
-
-
-def show(value: Any) -> str:
-    """Quote a value for an error message: short, whatever it is."""
-    text = _Quote().repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def show_feature(value: Any) -> str:
-    """Quote a value of an event as every door does: only MessagePack leaves maps and lists undecoded."""
-    if isinstance(value, Mapping):
-        return f"a map of {len(value)}"
-    return f"a list of {len(value)}" if isinstance(value, (list, tuple)) else show(value)
-
-
-class _Quote(reprlib.Repr):
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxlevel, self.maxstring, self.maxother, self.maxlong = 2, 60, 60, 40
-
-    def repr_NoneType(self, x: None, level: int) -> str:  # noqa: ARG002 - found by the type's name
-        """Write null as in JSON."""
-        return "null"
-
-    def repr_bool(self, x: bool, level: int) -> str:  # noqa: ARG002
-        return "true" if x else "false"
-
-    def repr_int(self, x: int, level: int) -> str:
-        """Write an integer; Python refuses to convert more than 4,300 digits."""
-        return super().repr_int(x, level) if x.bit_length() < 4096 else f"a number of {x.bit_length()} bits"
 
 
 def _show_number(value: float) -> str:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from learners.numerics import Matrix, Rows, Sparse, bare_kernel, kernel
 from learners.settings import InvalidInput, Parameters, Problem, required, show, show_feature
+from rarestream.values import LARGEST
 
 __all__ = [
     "LARGEST",
@@ -36,7 +37,6 @@ __all__ = [
     "number_fault",
 ]
 
-LARGEST = 1e30  # the largest magnitude of a feature: its powers then stay finite in every algorithm
 MAX_COLUMNS = 100_000  # of dense rows
 MAX_NONZERO = 2**16  # non-zero columns of one event
 MAX_PROBLEMS = 100  # listed of one batch, and by the service of any request

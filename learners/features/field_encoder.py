@@ -26,6 +26,7 @@ from learners.features.value_rule import (
 from learners.features.words import WordRule, words_of
 from learners.numerics import Counts, Sparse, Words, hash_strings, kernel, sum_pairs
 from learners.settings import pointer, show, show_feature
+from rarestream.values import EXPECTED_ITEM, plain_value
 
 __all__ = ["MAX_NAME", "FieldEncoder"]
 
@@ -35,6 +36,7 @@ _MAX_PLANS = 4096  # names whose plans are cached
 _MAX_ENTRIES = 8192  # texts whose entries are cached,
 _SHORT = 64  # of at most so many characters
 _SIGN = 24  # bit of an entry's index that has the sign of its category
+_DECODED = frozenset({str, bool, int})  # types of values that are plain already
 _WORDS, _CONTRADICTING_WORDS = 1.0, 2.0  # numbers of the entry of a text field; that of a list is 0
 _TOO_MANY = f"brings the event to more than {MAX_NONZERO} features; expected at most so many"
 _OTHERS = 1536  # entries that are left for other fields where texts are cut, at most a quarter of all
@@ -242,19 +244,25 @@ class FieldEncoder:
                 indices.append(cached[0])
                 data.append(cached[1])
                 continue
-            if isinstance(value, np.generic):
-                value = value.item()
+            kind = type(value)
+            if kind not in _DECODED and (kind is not float or value - value):  # a float that is not finite
+                try:
+                    value = plain_value(value)
+                except ValueError as error:
+                    problems.add(i, pointer(name), str(error))
+                    return
+                if value is None:
+                    continue
             if isinstance(value, str):
                 self._text(problems, i, name, plan, value, columns, words)
             elif isinstance(value, bool):
                 self._boolean(plan, value, columns)
             elif isinstance(value, (int, float)):
                 self._number(problems, i, name, plan, value, columns)
-            elif isinstance(value, (list, tuple)) and not plan.log:
-                self._list(problems, i, name, plan, value, columns)
+            elif plan.log:
+                problems.add(i, pointer(name), _expected_number(value))
             else:
-                detail = f"is {show_feature(value)}; expected a number, string, boolean, list of tokens or null"
-                problems.add(i, pointer(name), _expected_number(value) if plan.log else detail)
+                self._list(problems, i, name, plan, value, columns)
             if len(data) - start > MAX_NONZERO and 0 < self._share < words:
                 break  # the texts are cut, see below
             if len(data) - start > MAX_NONZERO and not problems.has(i):
@@ -337,11 +345,8 @@ class FieldEncoder:
         self, problems: Problems, i: int, name: Any, plan: _Plan, value: Sequence[Any], columns: _Columns
     ) -> None:
         for k, item in enumerate(value[: MAX_NONZERO + 1]):
-            if isinstance(item, np.generic):
-                item = item.item()
             if not isinstance(item, (str, bool)) and number_fault(item):
-                detail = f"is {show_feature(item)}; expected a string, number or boolean"
-                problems.add(i, f"{pointer(name)}/{k}", detail)
+                problems.add(i, f"{pointer(name)}/{k}", f"is {show(item)}; {EXPECTED_ITEM}")
                 return
             if isinstance(item, str):
                 kind, number, text = read_text(item)

@@ -27,6 +27,7 @@ from learners.features.value_rule import (
 )
 from learners.numerics import Rows, hash_strings
 from learners.settings import InvalidInput, Parameters, Problem, param, pointer, required, show, show_feature
+from rarestream.values import plain_value
 
 __all__ = ["MAX_LISTED", "MAX_NAME", "MAX_SPELT", "Field", "Named", "Table", "spelt_category"]
 
@@ -304,9 +305,10 @@ class Table(Features):
             value = event.get(field.name)
             if value is None:
                 continue
-            if isinstance(value, np.generic):
-                value = value.item()
             try:
+                kind = type(value)
+                if kind is not str and (kind is not float or value - value):  # a float that is not finite
+                    value = plain_value(value)
                 if field.kind == "categorical":
                     if (text := spelt_category(value)) is not None:
                         places.append(i * len(row) + k)

@@ -19,6 +19,7 @@ from enum import IntEnum
 from typing import Any
 
 from learners.features.feature_kinds import LARGEST, number_fault
+from rarestream.values import plain_value
 
 __all__ = [
     "EXACT",
@@ -84,11 +85,14 @@ def normalised(text: str) -> str:
 
 
 def value_of(event: Mapping[Any, Any], name: str) -> Any:
-    """Return the value of a field of an event, None without one; the name may be spelt otherwise. O(fields) then."""
+    """Return the plain value of a field of an event that `Features.encode` accepted, None without one.
+
+    The name may be spelt otherwise: O(fields) then.
+    """
     if name in event:
-        return event[name]
+        return plain_value(event[name])
     name = normalised(name)
-    return next((value for other, value in event.items() if normalised(str(other)) == name), None)
+    return plain_value(next((value for other, value in event.items() if normalised(str(other)) == name), None))
 
 
 def name_reason(text: str) -> str | None:

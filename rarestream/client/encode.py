@@ -6,7 +6,6 @@ part of the events. The service checks the values.
 
 from __future__ import annotations
 
-import math
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,13 +19,13 @@ from numpy.typing import NDArray
 from rarestream.client.batch import EventBatch, RequestBounds
 from rarestream.client.decode import Ids
 from rarestream.client.source import Source, SourceNumbers, checked_source
+from rarestream.values import LARGEST, plain_value
 
 __all__ = ["BodyPart", "EncodedEvents", "encode_labelled", "encode_unlabelled"]
 
 
 _FIRST = 1024  # events in a call's first request, as long as their size is unknown
 _LABEL = 64  # bytes of a label by id, about
-_LARGEST = 1e30  # number that the service takes
 
 
 class BodyPart(NamedTuple):
@@ -101,7 +100,7 @@ class _NamedEvents(_FeatureRows):
     def members(self, start: int, stop: int) -> dict[str, Any]:
         events = self.events[start:stop]
         names = {name: None for event in events for name in event}
-        return {"features": {name: _present([event.get(name) for event in events]) for name in names}}
+        return {"features": {name: _plain_list([event.get(name) for event in events], name, start) for name in names}}
 
 
 @dataclass
@@ -118,7 +117,7 @@ class _NamedColumns(_FeatureRows):
 
     def members(self, start: int, stop: int) -> dict[str, Any]:
         columns = {name: column[start:stop] for name, column in self.columns.items()}
-        return {"features": {name: _column(_finite(column)) for name, column in columns.items()}}
+        return {"features": {name: _column(_plain_column(column, name, start)) for name, column in columns.items()}}
 
 
 @dataclass
@@ -243,31 +242,28 @@ def _frame(frame: Any) -> _FeatureRows:
             raise ValueError(f"X has a column named {name!r}; expected text, or X.to_numpy() for dense features")
         if name in columns:
             raise ValueError(f"X has more than one column named {name!r}; expected different names")
-        column = np.asarray(frame[name])
-        if column.dtype.kind in "mM":
-            raise ValueError(f"X has a column {name!r} of {column.dtype}; expected numbers, text or booleans")
-        columns[name] = column
+        columns[name] = np.asarray(frame[name])
     return _NamedColumns(columns) if columns else _NamedEvents([{}] * len(frame))
 
 
-def _finite(column: Any) -> Any:
-    """Replace missing values (NaN, NaT, NA) by None, and infinite ones by text; return other columns as they are."""
-    if not hasattr(column, "__array__"):
-        return _present(column)
-    array = np.asarray(column)
-    if array.dtype.kind == "f":
-        return column if np.isfinite(array).all() else _present(array.tolist())
-    return _present(array.tolist()) if array.dtype.kind == "O" else column
+def _plain_column(column: Any, name: str, start: int) -> Any:
+    """Return a column as it is if its numbers, booleans or text are plain, else a list of plain values."""
+    if hasattr(column, "__array__"):
+        array = np.asarray(column)
+        if array.dtype.kind in "biuU" or (array.dtype.kind == "f" and np.isfinite(array).all()):
+            return column
+        column = array
+    return _plain_list(column, name, start)
 
 
-def _present(values: Iterable[Any]) -> list[Any]:
-    """Replace missing values by None, and infinite numbers, which JSON does not have, by text: missing for numbers."""
-    values = list(values)
+def _plain_list(values: Iterable[Any], name: str, start: int) -> list[Any]:
+    """Return the plain values of a feature; the first is that of event `start`. Raises ValueError if one has none."""
+    plain: list[Any] = []
     try:
-        present = [value if value == value else None for value in values]
-    except (TypeError, ValueError):  # NA, or arrays
-        present = [value if _equals_itself(value) else None for value in values]
-    return [str(value) if isinstance(value, float | np.floating) and math.isinf(value) else value for value in present]
+        plain += map(plain_value, values)  # keeps what it has appended when it fails
+    except ValueError as error:
+        raise ValueError(f"X[{start + len(plain)}][{name!r}] {error}") from None
+    return plain
 
 
 def _spelt(value: Any) -> Any:
@@ -276,14 +272,8 @@ def _spelt(value: Any) -> Any:
         return {name: _spelt(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_spelt(item) for item in value]
-    large = isinstance(value, int) and not -(2**63) <= value < 2**64 and abs(value) <= _LARGEST
+    large = isinstance(value, int) and not -(2**63) <= value < 2**64 and abs(value) <= LARGEST
     return str(value) if large else value
-
-
-def _equals_itself(value: Any) -> bool:
-    """Return whether a value equals itself, which no missing value does."""
-    same = value == value
-    return bool(same) if isinstance(same, (bool, np.bool_)) else isinstance(value, np.ndarray)
 
 
 def _floats(values: Any) -> NDArray[Any]:

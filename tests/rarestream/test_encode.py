@@ -215,7 +215,6 @@ def test_events_without_any_feature_are_counted_by_another_column(X: Any) -> Non
     [
         (pd.DataFrame([[1.0, 2.0]]), r"\b0;"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "'a'"),
-        (pd.DataFrame({"when": pd.to_datetime(["2026-01-01"])}), "'when'.* datetime64"),
         (pd.DataFrame({}), "events"),
     ],
 )
@@ -263,7 +262,7 @@ def test_conflicting_arguments_are_refused(batch: EventBatch, source: Any, messa
     [
         (EventBatch(X, [2**70, 1, 0]), r"2\*\*6[34]"),
         (EventBatch(X, Y, [1, 2, 10**31]), r"2\*\*6[34]"),
-        (EventBatch([{"a": 10**31}] * 3, Y), r"2\*\*6[34]"),
+        (EventBatch([{"a": 10**31}] * 3, Y), r"1e\+30"),
         (EventBatch([{"a": object()}] * 3, Y), "object"),
     ],
 )

@@ -1,0 +1,10 @@
+"""Values of Python objects as JSON has them: one rule for the client, the library and the service.
+
+It imports neither the learners nor the service, so that the client stays small. `learners.features.value_rule` says
+what is learnt of the values.
+"""
+
+from rarestream.values.plain_value import EXPECTED_FEATURE, EXPECTED_ITEM, LARGEST, plain_value
+from rarestream.values.quoting import show, show_feature
+
+__all__ = ["EXPECTED_FEATURE", "EXPECTED_ITEM", "LARGEST", "plain_value", "show", "show_feature"]
