@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from learners.config import Config
-from learners.features import SparseColumns, as_array
+from learners.features import MAX_PROBLEMS, SparseColumns, as_array
 from learners.numerics import Rows, Sparse, Vector, length
 from learners.records import LabelledBatch
 from learners.settings import InvalidInput, Problem, length_mismatch, show
+from rarestream.values import EARLIEST_TIME, LATEST_TIME, parse_time, plain_times
 
 __all__ = ["MAX_TIME", "MAX_WEIGHT", "encode_features", "read_batch"]
 
 MAX_WEIGHT = 1e6  # of an event
-MAX_TIME = 1e12  # seconds since the epoch, either way
+MAX_TIME = 1e12  # seconds since the epoch, either way: of records
+_TIME_WORDS = "seconds since the epoch or an ISO 8601 time, from 1980 to 2100 (no counter of hours or rows)"
 
 
 def encode_features(config: Config, X: Any) -> Rows:
@@ -72,12 +75,32 @@ def _weights(weights: Any, n: int) -> Vector | None:
 def _times(times: Any, n: int) -> Vector | None:
     if times is None:
         return None
-    seconds = as_array(times)
-    if seconds is None or seconds.dtype.kind not in "iuf" or seconds.shape != (n,) or (abs(seconds) > MAX_TIME).any():
+    try:
+        plain = plain_times(times)
+    except (TypeError, ValueError):  # no list, ragged, or with values that are no times
+        plain = []
+    if len(plain) != n or (isinstance(plain, np.ndarray) and plain.ndim != 1):
+        raise InvalidInput([Problem("/times", f"is {show(times)}; expected {n} times, or NaN")])
+    if isinstance(plain, np.ndarray):
+        seconds = plain.astype(np.float64)
+    else:
+        seconds = np.array([_second(value) for value in plain], dtype=np.float64)
+    bad = np.flatnonzero((seconds < EARLIEST_TIME) | (seconds > LATEST_TIME))
+    if len(bad):
+        values = plain.tolist() if isinstance(plain, np.ndarray) else plain
         raise InvalidInput(
-            [Problem("/times", f"is {show(times)}; expected {n} numbers of seconds since the epoch, or NaN")]
+            [Problem.mismatch(f"/times/{i}", values[i], _TIME_WORDS) for i in bad[:MAX_PROBLEMS].tolist()]
         )
-    return seconds.astype(np.float64)
+    return seconds
+
+
+def _second(value: Any) -> float:
+    """Return the seconds of a plain time, NaN without one, and infinity if it is none."""
+    if value is None or isinstance(value, str):
+        seconds = math.nan if value is None else parse_time(value)
+        return math.inf if seconds is None else seconds
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number else math.inf
 
 
 def _ids(ids: Sequence[str | None], n: int) -> tuple[str | None, ...]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rarestream.client.batch import EventBatch, RequestBounds
 from rarestream.client.decode import Ids
 from rarestream.client.source import Source, SourceNumbers, checked_source
-from rarestream.values import LARGEST, plain_value
+from rarestream.values import LARGEST, plain_times, plain_value
 
 __all__ = ["BodyPart", "EncodedEvents", "encode_labelled", "encode_unlabelled"]
 
@@ -201,7 +201,7 @@ def _columns(X: Any, ids: Any, times: Any, count: int) -> EncodedEvents:
     if names is not None:
         columns["ids"] = names
     if times is not None:
-        columns["times"] = _seconds(times)
+        columns["times"] = _times(times)
     event_ids: Ids | None = names.tolist() if isinstance(names, np.ndarray) else names
     return EncodedEvents(features, columns, event_ids, count if features is None else len(features))
 
@@ -292,12 +292,10 @@ def _numbers(values: Any) -> Any:
     return _floats(array) if array.dtype.kind in _NUMBERS else list(values)
 
 
-def _seconds(times: Any) -> Any:
-    """Convert times to seconds since the epoch; NaN, None or NaT for no time. A datetime64 is UTC."""
-    array = np.asarray(times)
-    if array.dtype.kind == "M":
-        return (array.astype("datetime64[us]") - np.datetime64(0, "us")) / np.timedelta64(1, "s")
-    return _numbers(times)
+def _times(times: Any) -> Any:
+    """Convert times to seconds since the epoch, and leave text to the service; NaN or None for no time."""
+    plain = plain_times(times)
+    return _floats(plain) if isinstance(plain, np.ndarray) else plain
 
 
 def _labels(y: Any) -> Any:

@@ -4,7 +4,19 @@ It imports neither the learners nor the service, so that the client stays small.
 what is learnt of the values.
 """
 
+from rarestream.values.moments import EARLIEST_TIME, LATEST_TIME, parse_time, plain_times
 from rarestream.values.plain_value import EXPECTED_FEATURE, EXPECTED_ITEM, LARGEST, plain_value
 from rarestream.values.quoting import show, show_feature
 
-__all__ = ["EXPECTED_FEATURE", "EXPECTED_ITEM", "LARGEST", "plain_value", "show", "show_feature"]
+__all__ = [
+    "EARLIEST_TIME",
+    "EXPECTED_FEATURE",
+    "EXPECTED_ITEM",
+    "LARGEST",
+    "LATEST_TIME",
+    "parse_time",
+    "plain_times",
+    "plain_value",
+    "show",
+    "show_feature",
+]

@@ -11,7 +11,7 @@ import typer
 
 from service.cli.options import parse_names
 
-__all__ = ["with_file_options"]
+__all__ = ["TimeFormat", "TimeUnit", "with_file_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -23,6 +23,13 @@ def _option(metavar: str, help: str) -> Any:
     return typer.Option(metavar=metavar, help=help, rich_help_panel=_PANEL)
 
 
+TimeFormat = Annotated[str, _option("FORMAT", "Of times, as in strptime: %d/%m/%Y %H:%M.")]
+TimeUnit = Annotated[
+    Literal["", "s", "ms", "us", "ns", "min", "h", "d"],
+    _option("s|ms|us|ns|min|h|d", "Of times that are numbers (default: by their size, from 1980 on)."),
+]
+
+
 def _file_options(
     columns: Annotated[str | None, _option("NAME,NAME", "CSV, TSV: the columns of a file without a header.")] = None,
     delimiter: Annotated[str, _option("MARK", "Between cells: one character or tab (default: found).")] = "",
@@ -31,11 +38,8 @@ def _file_options(
     ] = "",
     decimal: Annotated[str, _option("MARK", "Of numbers: . or , (default: found).")] = "",
     thousands: Annotated[str, _option("MARK", "Between thousands: , . space or apostrophe (default: found).")] = "",
-    time_format: Annotated[str, _option("FORMAT", "Of --time, as in strptime: %d/%m/%Y %H:%M.")] = "",
-    time_unit: Annotated[
-        Literal["", "s", "ms", "us", "ns", "min", "h", "d"],
-        _option("s|ms|us|ns|min|h|d", "Of --time that is a number (default: by its size, from 1980 on)."),
-    ] = "",
+    time_format: TimeFormat = "",
+    time_unit: TimeUnit = "",
     missing: Annotated[list[str] | None, _option("TEXT", "A cell that is missing. Repeatable.")] = None,
     encoding: Annotated[str, _option("NAME", "Such as cp1252 (default: UTF-8, or UTF-16 by its mark).")] = "",
     zero_based: Annotated[

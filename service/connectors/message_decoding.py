@@ -5,19 +5,19 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from learners.features import cell_value, normalised
 from service.connectors.feed import Message
-from service.datasets import BinaryLabels, Ranks, Unlabelled, identity, timestamp, weight
+from service.datasets import BinaryLabels, Ranks, Unlabelled, event_time, identity, weight
 
 __all__ = ["BadMessage", "MessageEvent", "MessageKind", "Reading"]
 
 MessageKind = Literal["auto", "update", "predict"]
 _HEADER = 5  # bytes that Confluent's serializers put before JSON: 0, and the schema's id in big-endian order
-_ABOUT: Mapping[str, Callable[[Any], Any]] = {"id": identity, "time": timestamp, "weight": weight}
 
 
 class BadMessage(Exception):
@@ -37,15 +37,29 @@ class _EventHead(msgspec.Struct):
     id: str | int | None = None
     label: msgspec.Raw = msgspec.Raw()
     weight: msgspec.Raw = msgspec.Raw()
+    time: msgspec.Raw = msgspec.Raw()
 
 
 class Reading:
-    """Decodes messages. For flat fields, `labels` gives the meaning of labels, and `texts` names the text features."""
+    """Decodes messages. For flat fields, `labels` gives the meaning of labels, and `texts` names the text features.
 
-    def __init__(self, what: MessageKind, labels: BinaryLabels | Ranks, texts: frozenset[str] = frozenset()) -> None:
+    `time_format` and `time_unit` are those of files; without them the service reads the times of events in JSON.
+    """
+
+    def __init__(
+        self,
+        what: MessageKind,
+        labels: BinaryLabels | Ranks,
+        texts: frozenset[str] = frozenset(),
+        time_format: str = "",
+        time_unit: str = "",
+    ) -> None:
         self._what = what
         self._labels = labels
         self._texts = texts
+        read_time = partial(event_time, format=time_format, unit=time_unit)
+        self._about: Mapping[str, Callable[[Any], Any]] = {"id": identity, "time": read_time, "weight": weight}
+        self._reads_times = bool(time_format or time_unit)
         self._decoder = msgspec.json.Decoder(_EventHead)
         self.schema_headers = 0  # messages with the header of a schema registry
         self._schema: int | None = None  # the id in the first of them
@@ -77,6 +91,8 @@ class Reading:
             if head.label or head.weight:
                 body = _unlabelled(body)
             labelled = False
+        if self._reads_times and isinstance(value, bytes) and head.time:
+            body = self._with_time(body, head.time)
         return MessageEvent(message.offset, body, labelled, head.id)
 
     def warnings(self) -> list[str]:
@@ -103,16 +119,25 @@ class Reading:
         """Encode flat fields as JSON: `id`, `label`, `time` and `weight` as such, all others as features."""
         try:
             event: dict[str, Any] = {}
-            for member, read in _ABOUT.items():
+            for member, read in self._about.items():
                 if (value := read(fields.get(member))) is not None:
                     event[member] = value
             with suppress(Unlabelled):
                 event["label"] = self._labels(fields.get("label"))
-            aside = {*_ABOUT, "label"}
+            aside = {*self._about, "label"}
             event["features"] = {name: self._cell(name, text) for name, text in fields.items() if name not in aside}
         except ValueError as error:
             raise BadMessage(str(error)) from None
         return msgspec.json.encode(event)
+
+    def _with_time(self, body: bytes, time: msgspec.Raw) -> bytes:
+        """Replace the time of an event by its seconds. Raises `BadMessage`."""
+        members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        try:
+            members["time"] = msgspec.Raw(msgspec.json.encode(self._about["time"](msgspec.json.decode(time))))
+        except ValueError as error:
+            raise BadMessage(str(error)) from None
+        return msgspec.json.encode(members)
 
     def _cell(self, name: str, text: str) -> float | str:
         return text if normalised(name) in self._texts else cell_value(text)

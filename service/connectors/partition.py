@@ -57,6 +57,8 @@ class ConsumePlan:
     batch: int = 1000  # messages per batch
     linger: float = 0.05  # seconds that a batch waits for more messages
     once: bool = False  # stop at the end that the partition has at the start
+    time_format: str = ""  # of the messages' times, as of files
+    time_unit: str = ""  # likewise
 
 
 class Consumption:

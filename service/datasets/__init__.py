@@ -37,6 +37,7 @@ from service.datasets.schema_match import (
     remembered,
     suggest_options,
 )
+from service.datasets.times import TIME_UNITS, event_time
 from service.datasets.values import (
     ANY_LABEL,
     BinaryLabels,
@@ -45,13 +46,13 @@ from service.datasets.values import (
     Unlabelled,
     identity,
     label_text,
-    timestamp,
     weight,
 )
 
 __all__ = [
     "ANY_LABEL",
     "REMEDY",
+    "TIME_UNITS",
     "BadRows",
     "BinaryLabels",
     "CardFraud",
@@ -81,6 +82,7 @@ __all__ = [
     "chunks",
     "declared",
     "earlier_rows",
+    "event_time",
     "first_day",
     "identity",
     "is_number",
@@ -99,6 +101,5 @@ __all__ = [
     "send_accepted",
     "source_name",
     "suggest_options",
-    "timestamp",
     "weight",
 ]

@@ -12,8 +12,10 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from learners.features import FieldKind, ValueKind, column_number, kind_after, sent_as
+from rarestream.values import EARLIEST_TIME
 from service.datasets.number_cells import quote
-from service.datasets.values import is_day, known_label, timestamp
+from service.datasets.times import is_day, timestamp
+from service.datasets.values import known_label
 from service.text import counted
 
 __all__ = ["ColumnProfile", "FieldPast", "LabelValues", "likely_label", "profile_column", "reveals_label"]
@@ -32,7 +34,6 @@ _PERSON = re.compile("name", re.IGNORECASE)
 _MOMENT = re.compile(r"time|date|when|stamp|(^|_)(at|ts|day)$", re.IGNORECASE)
 _TARGETS = {"label", "class", "target", "y", "fraud", "spam", "churn", "attack", "outcome", "default", "response"}
 _EPOCH = (5e8, 5e9)  # seconds from 1985 to 2128
-_LATEST = 6e10  # seconds, 1,900 years
 _UNITS = {"seconds": 1, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 _DAYS = [f"%{a}{mark}%{b}{mark}%{c}" for mark in "/-." for a, b, c in ("dmY", "mdY", "Ymd", "dmy", "mdy")]
 _DAYS += ["%d %b %Y", "%d-%b-%Y", "%b %d %Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y"]
@@ -176,7 +177,7 @@ def _numbers(name: str, values: Sequence[float], distinct: int, timed: bool) -> 
     low, high, middle = min(values), max(values), median(values)
     ordered = all(a <= b for a, b in pairwise(values))
     if timed:
-        return "time", _moments(low, high, named=True) or _seconds(low, high), {}
+        return "time", _moments(low, high, named=True) or _counter(low, high), {}
     called_id = _called_id(name)
     named = _MOMENT.search(name) is not None
     if whole and (ordered or named) and (moments := _moments(low, high, named=named)):
@@ -307,9 +308,9 @@ def _format(value: Any) -> str:
     return f"{value:g}" if type(value) in (int, float) else quote(str(value))
 
 
-def _seconds(low: float, high: float) -> str:
-    days = f", {_day(low)} to {_day(high)}" if max(-low, high) <= _LATEST else ""
-    return f"{_number_text(low)} to {_number_text(high)} seconds since the epoch{days}"
+def _counter(low: float, high: float) -> str:
+    counted_from = "; with --time-unit they count from 1980-01-01" if low >= 0 and high < EARLIEST_TIME else ""
+    return f"{_number_text(low)} to {_number_text(high)}, no moments since 1980{counted_from}"
 
 
 def _number_text(number: float) -> str:

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from learners.features import MISSING as MISSING_TEXTS
 from learners.features import ValueKind, cell_value, is_missing, name_reason, read_text
@@ -24,6 +24,7 @@ __all__ = [
     "is_number",
     "number",
     "number_form",
+    "plain_number",
     "quote",
 ]
 
@@ -199,3 +200,12 @@ def column_kind(cells: Iterable[str], plain: Plain | None = None) -> ColumnKind:
     if same == others > 1:
         why = f"{are} {quote(first)}: if that is no value, use --missing {quote(first)}"
     return ColumnKind(False, f"taken as names because {why}" if numbers >= others else None, fractions > 0)
+
+
+def plain_number(what: str, value: Any) -> float | None:
+    """Return a number of JSON as float; None for null. Raises ValueError for anything else."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"the {what} is {str(value)[:60]!r}; expected a number")
+    return float(value)

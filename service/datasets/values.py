@@ -7,32 +7,28 @@ from __future__ import annotations
 
 import math
 import re
-import time
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from typing import Any
 
 from service.datasets.file_options import FileOptions
-from service.datasets.number_cells import MISSING, is_absent, is_number, number, quote
+from service.datasets.number_cells import is_absent, number, plain_number, quote
+from service.datasets.times import event_time
 
 __all__ = [
     "ANY_LABEL",
-    "TIME_UNITS",
     "BinaryLabels",
     "Ranks",
     "RowColumns",
     "Unlabelled",
     "identity",
-    "is_day",
     "known_label",
     "known_labels",
     "label_text",
-    "timestamp",
     "weight",
 ]
 
@@ -45,11 +41,6 @@ _PAIRS: tuple[tuple[str, str], ...] = (
 _OPTIONS = ("--negative", "--positive")  # by label
 ANY_LABEL = "*"  # names all labels that have no other name
 _HOW_TO_NAME = f"with --negative, or all but the positive ones with --negative '{ANY_LABEL}'"
-_DAY = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])(([01][0-9]|2[0-3])([0-5][0-9]){2})?")
-_MONTH = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])?")
-_EPOCH = (315_532_800.0, 4_102_444_800.0)  # seconds of 1980 and 2100: the moments of a number without a unit
-TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0, "d": 86_400.0}  # in seconds
-_DOTTED = re.compile(r"(?P<day>[0-9]{1,2})\.(?P<month>[0-9]{1,2})\.(?P<year>[0-9]{4})(?P<rest>([ T].*)?)")
 _UNDECIDED = {"pending", "undecided", "unlabelled", "unlabeled", "tbd", "tobedetermined", "tobedecided"} | {
     "unreviewed",
     "notreviewed",
@@ -65,7 +56,6 @@ _WHOLE_ID = re.compile(r"(-?[1-9][0-9]{0,15}|0)\.0+")  # as spreadsheets and dat
 _FLOAT_ID = re.compile(r"[+-]?[0-9]+(\.[0-9]*[eE]\+?[0-9]+|[eE]\+[0-9]+)")  # not a word such as 12e5
 _EXACT_FLOAT = 1e11  # spreadsheets write longer numbers with 6 digits
 _EXACT = 2**53  # the largest float that is one whole number only
-_AHEAD_SECONDS = 86_400.0  # that a time may be ahead of now
 _ID_CHARACTERS = 256  # at most, by the service
 _CACHED = 1000  # distinct labels in the cache
 _NAMED = 10  # labels that a message quotes
@@ -116,7 +106,7 @@ class RowColumns:
     @property
     def about(self) -> list[tuple[str, str | None, Callable[[Any], Any]]]:
         """The other members of an event: the API's name, the column, and the parser of its cells."""
-        read_time = partial(_file_time, format=self.form.time_format, unit=self.form.time_unit)
+        read_time = partial(event_time, format=self.form.time_format, unit=self.form.time_unit)
         return [("id", self.id, identity), ("time", self.time, read_time), ("weight", self.weight, weight)]
 
     @property
@@ -368,92 +358,6 @@ def _canonical(value: Any) -> str:
     raise ValueError(f"the label is {str(value)[:60]}; expected a string, number or boolean")
 
 
-def is_day(digits: str) -> bool:
-    """Tell whether digits are those of a date, or of a date with a time, as in 20191130 and 20191130130101."""
-    return _DAY.fullmatch(digits) is not None
-
-
-def timestamp(value: Any, format: str = "") -> float | None:
-    """Parse a time: since the epoch, ISO 8601, or day.month.year; UTC without a zone. None if it is missing.
-
-    A number counts seconds, milliseconds, microseconds or nanoseconds: the unit in which it is a moment from 1980 to
-    2100. Eight digits such as 20191130 are a date, and fourteen a date with a time. With a `format` of `strptime`, text
-    must have it. Raises ValueError for others.
-    """
-    if isinstance(value, str):
-        text = value.strip()
-        if format:
-            return None if text.lower() in MISSING else _seconds(datetime.strptime(text, format))
-    elif isinstance(value, int) and is_day(str(value)):
-        text = str(value)
-    else:
-        return _since_epoch(_plain_number("time", value))
-    if text[4:5] == "/" and text[:4].isdecimal():  # the year is first, so the order is clear
-        text = text.replace("/", "-", 2)
-    if text[4:5] != "-":  # not a year, as most times have
-        if is_day(text):
-            text = f"{text[:8]}T{text[8:]}" if len(text) > 8 else text
-        elif is_number(text):
-            return _since_epoch(number(text))
-        elif dotted := _DOTTED.fullmatch(text):
-            text = f"{dotted['year']}-{dotted['month']:0>2}-{dotted['day']:0>2}{dotted['rest']}"
-    try:
-        moment = datetime.fromisoformat(text.removesuffix(" UTC"))
-    except ValueError:
-        spelt = str(value).strip()[:60]
-        raise ValueError(f"{spelt!r} is neither seconds since the epoch nor an ISO 8601 time") from None
-    return _seconds(moment)
-
-
-def _since_epoch(number: float | None) -> float | None:
-    """Return the seconds of a number of seconds, milliseconds, microseconds or nanoseconds.
-
-    Raises ValueError unless it is a moment from 1980 to 2100 in one of these units.
-    """
-    if number is None or number != number:
-        return None
-    for unit in (1.0, 1e3, 1e6, 1e9):
-        if _EPOCH[0] <= number / unit <= _EPOCH[1]:
-            return number / unit
-    raise ValueError(
-        f"the time {number:.15g} is no moment since 1980 in seconds, milliseconds, microseconds or nanoseconds"
-    )
-
-
-def _seconds(moment: datetime) -> float:
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _file_time(value: Any, format: str, unit: str) -> float | None:
-    """Parse the time of a row as `timestamp` does, or with a `unit` as a number of it; the error names the option.
-
-    Raises ValueError for a time that the service refuses, such as 9999-12-31 for never, and for one before 1980 that no
-    option explains: it is missing, or of another unit.
-    """
-    if unit:
-        counted = number(value) if isinstance(value, str) else _plain_number("time", value)
-        seconds = None if counted is None else counted * TIME_UNITS[unit]
-    else:
-        try:
-            seconds = timestamp(value, format)
-        except ValueError as error:
-            if format or not isinstance(value, (str, int, float)):
-                raise
-            if month := _MONTH.fullmatch(str(value).strip()):
-                kind, form = ("a year and month", "%Y%m") if month[2] else ("a year", "%Y")
-                raise ValueError(f"the time {value} looks like {kind}: give --time-format {form}") from None
-            if not isinstance(value, str) or is_number(value.strip()):
-                raise ValueError(f"{error}: say what it counts with --time-unit {'|'.join(TIME_UNITS)}") from None
-            raise ValueError(f"{error}; give its form with --time-format, which inspect looks for") from None
-        if seconds is not None and seconds < _EPOCH[0] and not format:
-            raise ValueError(
-                f"the time is {str(value).strip()[:60]}, before 1980: give --missing if it is none, else --time-format"
-            )
-    if seconds is not None and seconds > time.time() + _AHEAD_SECONDS:
-        raise ValueError(f"the time is {str(value)[:60]}; expected at most a day ahead of now")
-    return seconds
-
-
 def identity(value: Any) -> str | None:
     """Parse an id; None if it is missing. 7, 7.0, "7", "7.0" and " 7 " are the same, up to 2^53.
 
@@ -480,18 +384,10 @@ def identity(value: Any) -> str | None:
 
 def weight(value: Any) -> float | None:
     """Parse a weight; None if it is missing (the service then uses 1)."""
-    weight_ = number(value) if isinstance(value, str) else _plain_number("weight", value)
+    weight_ = number(value) if isinstance(value, str) else plain_number("weight", value)
     if weight_ is not None and weight_ < 0:
         raise ValueError(f"the weight is {weight_:g}; expected at least 0")
     return weight_
-
-
-def _plain_number(what: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"the {what} is {str(value)[:60]!r}; expected a number")
-    return float(value)
 
 
 def _spelling(value: float) -> str:

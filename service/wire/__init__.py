@@ -8,7 +8,7 @@ from service.wire.coding import Coding, Operation, SplitReplies
 from service.wire.compression import ENCODINGS, expanded
 from service.wire.content_negotiation import JSON, JSON_PARTS, MSGPACK_PARTS, negotiated
 from service.wire.headers import Heading, form_hint, heading_of, in_utf8, local_path
-from service.wire.iso_times import ISO_SCHEMA, iso_time, parse_time
+from service.wire.iso_times import ISO_SCHEMA, iso_time
 from service.wire.json_decode import decode_events, decode_json, decode_labels, decode_settings, decode_update
 from service.wire.json_encode import STATUSES, Head, encode_learnt, encode_scores, explanation, finite_or_none
 from service.wire.json_errors import MAX_EVENTS
@@ -56,7 +56,6 @@ __all__ = [
     "length",
     "local_path",
     "negotiated",
-    "parse_time",
     "problem_reply",
     "request_id",
 ]

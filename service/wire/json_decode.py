@@ -17,12 +17,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import MAX_TIME, MAX_WEIGHT, Config, InvalidInput, Segment, show
+from learners import MAX_WEIGHT, Config, InvalidInput, Segment, show
 from learners.features import Dense, Features
 from learners.numerics import Rows, Vector
+from rarestream.values import EARLIEST_TIME, parse_time
 from service import clock
 from service.errors import BadBody, TooLarge
-from service.wire.iso_times import parse_time
 from service.wire.json_errors import AHEAD, MAX_EVENTS, TOP, ErrorReport, good_id, segments_of, source_problems
 from service.wire.kernels import RefusedEvents, ScannedEvents, scan
 from service.wire.requests import Events, Labelled
@@ -355,7 +355,7 @@ def _moments(events: Sequence[_JsonEvent]) -> Vector | None:
 
 def _past(times: Vector | None) -> Vector | None:
     """Check that no time is out of bounds, or ahead of now by more than clocks may differ, and return the times."""
-    if times is not None and ((times < -MAX_TIME) | (times > latest_time())).any():
+    if times is not None and ((times < EARLIEST_TIME) | (times > latest_time())).any():
         raise _FastPathMiss
     return times
 

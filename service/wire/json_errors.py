@@ -10,7 +10,6 @@ from typing import Any, Literal
 from learners import (
     ABSENT,
     MAX_SOURCE_NAME,
-    MAX_TIME,
     MAX_WEIGHT,
     Config,
     InvalidInput,
@@ -20,9 +19,10 @@ from learners import (
     show,
 )
 from learners.features import MAX_PROBLEMS
+from rarestream.values import EARLIEST_TIME, parse_time
 from service import clock
 from service.errors import Invalid
-from service.wire.iso_times import ISO_SCHEMA, iso_time, parse_time
+from service.wire.iso_times import ISO_SCHEMA, iso_time
 from service.wire.kernels import MAX_ID
 
 __all__ = [
@@ -56,7 +56,10 @@ TOP = ("id", "x", "indices", "values", "features", "label", "weight", "time")
 def time_words(latest: float) -> str:
     """Return what a time must be, given the largest one: it names this node's clock, which may be wrong."""
     shows = iso_time(latest - AHEAD) or f"{latest - AHEAD:.0f}"
-    return f"seconds since the epoch or an ISO 8601 time, at most a day ahead of this node's clock, which shows {shows}"
+    return (
+        "seconds since the epoch or an ISO 8601 time, from 1980 on (no counter of hours or rows) and at most "
+        f"a day ahead of this node's clock, which shows {shows}"
+    )
 
 
 def good_id(text: str) -> bool:
@@ -221,7 +224,7 @@ class ErrorReport:
             self._check_texts(i, event["features"])
         if self.what != "predict":
             self._check_label(i, event)
-        limits = {"time": (-MAX_TIME, clock.now() + AHEAD)}
+        limits = {"time": (EARLIEST_TIME, clock.now() + AHEAD)}
         if self.what != "predict":
             limits["weight"] = (0.0, MAX_WEIGHT)
         for member, (least, most) in limits.items():

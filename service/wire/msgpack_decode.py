@@ -26,13 +26,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import ABSENT, MAX_TIME, MAX_WEIGHT, Config, InvalidInput, Problem, Segment, pointer, show
+from learners import ABSENT, MAX_WEIGHT, Config, InvalidInput, Problem, Segment, pointer, show
 from learners.features import MAX_NONZERO, MAX_PROBLEMS
 from learners.numerics import Rows, Sparse, Vector
 from learners.segments import SegmentColumns
+from rarestream.values import EARLIEST_TIME, parse_time
 from service.errors import BadBody
 from service.wire.coding import Coding
-from service.wire.iso_times import ISO_SCHEMA, parse_time
+from service.wire.iso_times import ISO_SCHEMA
 from service.wire.json_decode import latest_time, with_clock
 from service.wire.json_errors import ID_SCHEMA, good_id, segments_of, source_problems, time_words
 from service.wire.kernels import FLOATS, MAX_ID
@@ -193,8 +194,8 @@ class _Body(Members):
         if times is None or np.isnan(times).all():
             return None
         latest = latest_time()
-        good = ~((times < -MAX_TIME) | (times > latest))
-        expected = {"type": "number", "minimum": -MAX_TIME, "maximum": latest}
+        good = ~((times < EARLIEST_TIME) | (times > latest))
+        expected = {"type": "number", "minimum": EARLIEST_TIME, "maximum": latest}
         self.within("/times", times, good, time_words(latest), {"anyOf": [expected, ISO_SCHEMA]})
         return times
 

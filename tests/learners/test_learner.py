@@ -264,7 +264,7 @@ def test_unusual_arrays_trigger_no_recompilation() -> None:
     learners = [pipeline.learner() for pipeline in PIPELINES]
     for pipeline, learner in zip(PIPELINES, learners, strict=True):
         carried, y = events(pipeline, 20)
-        learner.learn(carried, y, ids=[str(i) for i in range(20)], times=np.arange(20.0))
+        learner.learn(carried, y, ids=[str(i) for i in range(20)], times=1e9 + np.arange(20.0))
         learner.learn(carried[:1], _other(pipeline, y[:1]), ids=["0"])
         learner.score(carried)
     before = compiled()
@@ -274,7 +274,7 @@ def test_unusual_arrays_trigger_no_recompilation() -> None:
         other = restore(learner.config.to_json(), fortran)
         other.learn(carried, y.astype(np.int8), weights=np.ones(20, dtype=np.int32), ids=[str(i) for i in range(20)])
         other.learn(carried, y.tolist() if pipeline.traits.ordinal else (y > 0).tolist())
-        other.learn(carried[:1], _other(pipeline, y[:1]).astype(np.int8), ids=["0"], times=[np.float32(9)])
+        other.learn(carried[:1], _other(pipeline, y[:1]).astype(np.int8), ids=["0"], times=[np.float32(1e9)])
         other.score(carried)
         if pipeline.kind == "dense":
             X = np.asfortranarray(np.array(carried, dtype=np.float32))

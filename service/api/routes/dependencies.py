@@ -16,6 +16,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from learners import MAX_FEATURES, InvalidInput
+from rarestream.values import parse_time
 from service.api.body import check_json
 from service.api.list_pages import ListPage
 from service.api.schemas.document import IsoTime
@@ -26,7 +27,7 @@ from service.engine.replica import LearnerReplica
 from service.errors import Invalid
 from service.names import PATTERN, check_name, check_no_key, check_parameters, problems_of
 from service.storage import MAX_POSITION
-from service.wire import decode_settings, heading_of, parse_time
+from service.wire import decode_settings, heading_of
 
 if TYPE_CHECKING:
     from fastapi.dependencies.models import Dependant

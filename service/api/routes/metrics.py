@@ -9,12 +9,12 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
 from learners import Problem
+from rarestream.values import parse_time
 from service.api import schemas
 from service.api.routes.dependencies import READ, AccessRoute, QueryTime, TheLearner, TheLearnerByThen, problems
 from service.api.sse import figures_of
 from service.engine import LARGE_WINDOW, score_threshold, segment_metrics
 from service.errors import Invalid
-from service.wire import parse_time
 
 __all__ = ["router"]
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rarestream.values import EARLIEST_TIME
+
 __all__ = ["Bytes", "Document", "EventTime", "IsoTime", "Moment", "PerSecond", "Seconds", "WholeSeconds"]
 
 
@@ -21,7 +23,7 @@ WholeSeconds = Annotated[int, Field(json_schema_extra={"unit": "seconds"})]
 Moment = Annotated[float, Field(json_schema_extra={"unit": "seconds since the epoch"})]
 IsoTime = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 EventTime = (
-    Annotated[float, Field(ge=-1e12, le=1e12, json_schema_extra={"unit": "seconds since the epoch"})] | IsoTime
+    Annotated[float, Field(ge=EARLIEST_TIME, le=1e12, json_schema_extra={"unit": "seconds since the epoch"})] | IsoTime
 )  # as requests give it
 PerSecond = Annotated[float, Field(json_schema_extra={"unit": "per second"})]
 Bytes = Annotated[int, Field(json_schema_extra={"unit": "bytes"})]

@@ -44,7 +44,8 @@ class Event(Document):
         None, description="the event's own name: it is learnt once, and a label may come later by it"
     )
     time: EventTime | None = Field(
-        None, description="seconds since the epoch or an ISO 8601 time (UTC without a zone), at most a day ahead of now"
+        None,
+        description="seconds since the epoch or an ISO 8601 time (UTC without a zone), from 1980 to a day ahead of now",
     )
     x: list[float] | None = Field(None, description="dense: as many numbers as the learner's dim")
     indices: list[int] | None = Field(None, description="sparse: ascending columns from 0")

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import typer
 
 from service.cli.options import flag
+from service.cli.options_files import TimeFormat, TimeUnit
 from service.cli.options_service import (
     DEFAULT_URL,
     AsJson,
@@ -108,6 +109,8 @@ def consume(
         list[int] | None,
         typer.Option(min=0, help="A partition to read (default: all). Repeatable.", rich_help_panel=_KAFKA),
     ] = None,
+    time_format: TimeFormat = "",
+    time_unit: TimeUnit = "",
     tls: Annotated[bool, flag("--tls", help="Use TLS.", rich_help_panel=_KAFKA)] = False,
     tls_ca: File = None,
     tls_cert: File = None,
@@ -175,6 +178,8 @@ def consume(
             batch,
             linger,
             once,
+            time_format,
+            time_unit,
         )
         with connected(url, key) as client:  # checks the URL and the key before anything is read
             changes = None

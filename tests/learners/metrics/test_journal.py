@@ -19,7 +19,7 @@ def fresh(events: int = 20) -> Learner:
     learner = create("cbr-diag", dim=2, seed=1)
     if events:
         y = (np.arange(events) % 3 == 0).astype(int)
-        learner.learn(np.random.default_rng(0).normal(size=(events, 2)), y, times=100.0 + np.arange(events))
+        learner.learn(np.random.default_rng(0).normal(size=(events, 2)), y, times=1e9 + np.arange(events))
     return learner
 
 
@@ -31,13 +31,13 @@ def test_notes_and_changes_stand_where_the_learner_was() -> None:
     learner = fresh(0)
     learner.apply(Note("before any event", 50.0))
     digest = learner.digest()
-    learner.learn(np.ones((4, 2)), [0, 1, 0, 1], times=[1.0, 2.0, 3.0, 4.0])
+    learner.learn(np.ones((4, 2)), [0, 1, 0, 1], times=[1e9 + 1, 1e9 + 2, 1e9 + 3, 1e9 + 4])
     learner.apply(Note("deployed\nüber 2 < 3", 60.0, "Ann", "desk"))
     learner.apply(SettingsChange({"threshold": {"objective": "fixed", "value": 0.25}}))
     for item in (learner, again(learner)):
         first, second, third = item.view().annotations()
         assert (first["kind"], first["events"], first["clock"], first["time"]) == ("note", 0, None, 50.0)
-        assert (second["number"], second["events"], second["clock"]) == (1, 4, 4.0)
+        assert (second["number"], second["events"], second["clock"]) == (1, 4, 1e9 + 4)
         assert (second["text"], second["by"], second["key"]) == ("deployed\nüber 2 < 3", "Ann", "desk")
         assert (third["kind"], third["data"]["threshold"]["value"], third["time"]) == ("settings", 0.25, None)
     assert fresh(0).digest() == digest  # notes are no part of what was learnt

@@ -104,7 +104,7 @@ def test_flat_fields_become_members_and_features() -> None:
     fields = {
         "id": "7",
         "label": "yes",
-        "time": "1970-01-02T00:00:00",
+        "time": "2019-11-30T00:00:00",
         "weight": "2",
         "shop": "17",
         "to": "?",
@@ -114,7 +114,7 @@ def test_flat_fields_become_members_and_features() -> None:
     assert (result.labelled, result.id) == (True, "7")
     assert json.loads(result.body) == {
         "id": "7",
-        "time": 86400.0,
+        "time": 1575072000.0,
         "weight": 2.0,
         "label": 1,
         "features": {"shop": "17", "to": "?", "a": "x"},
@@ -144,3 +144,31 @@ def test_any_message_is_decoded_or_malformed(value: Any, what: MessageKind) -> N
         assert isinstance(body, dict)
         assert result.labelled == (body.get("label") is not None)
         assert result.id == body.get("id")
+
+
+@pytest.mark.parametrize(
+    ("time", "options", "seconds"),
+    [
+        ("1575118861500", {}, 1575118861.5),
+        ("2", {"time_unit": "h"}, 315_532_800.0 + 7200),
+        ("1575118861", {"time_unit": "s"}, 1575118861.0),
+        ("30/11/2019 13:01", {"time_format": "%d/%m/%Y %H:%M"}, 1575118860.0),
+    ],
+)
+def test_times_of_messages_are_read_as_those_of_files(time: str, options: dict[str, Any], seconds: float) -> None:
+    reading = Reading("auto", BinaryLabels(stream=True), **options)
+    flat = reading.event(Message(1, {"x": "1", "time": time}))
+    assert flat is not None
+    assert json.loads(flat.body)["time"] == seconds
+    if options:
+        value = json.dumps({"features": {"x": 2**63}, "time": int(time) if time.isdecimal() else time}).encode()
+        event = reading.event(Message(1, value))
+        assert event is not None
+        assert json.loads(event.body) == {"features": {"x": 2**63}, "time": seconds}
+
+
+@pytest.mark.parametrize("value", [{"x": "1", "time": "299"}, b'{"x": [1], "time": -5}'])
+def test_the_message_names_the_options_of_a_time_that_is_refused(value: Any) -> None:
+    reading = Reading("auto", BinaryLabels(stream=True), time_unit="h" if isinstance(value, bytes) else "")
+    with pytest.raises(BadMessage, match="before 1980" if isinstance(value, bytes) else r"--time-unit s\|ms"):
+        reading.event(Message(1, value))

@@ -345,7 +345,11 @@ MESSAGES: list[tuple[bytes | Mapping[str, str], str]] = [
     (b"[1]", "it is not an event: Expected `object`, got `array`"),
     (b'"text"', "it is not an event: Expected `object`, got `str`"),
     (b'{"features": {"a": "\xff"}, "label": 1}', "it is not UTF-8"),
-    ({"time": "yesterday"}, "'yesterday' is neither seconds since the epoch nor an ISO 8601 time"),
+    (
+        {"time": "yesterday"},
+        "'yesterday' is neither seconds since the epoch nor an ISO 8601 time; give its form with --time-format, which "
+        "inspect looks for",
+    ),
     ({"weight": "-1"}, "the weight is -1; expected at least 0"),
 ]
 

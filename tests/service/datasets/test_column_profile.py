@@ -85,19 +85,18 @@ def test_kinds(name: str, values: list[Any], kind: str, distinct: int) -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ([43799.5, 43800.5], ("seconds", "1970-01-01", "1970-01-01")),
-        ([-86400.0, 0.0], ("seconds", "1969-12-31", "1970-01-01")),
+        ([43799.5, 43800.5], ("no moments since 1980", "--time-unit", "from 1980-01-01")),
+        ([-86400.0, 0.0], ("no moments since 1980",)),
         ([1575118861.25, 1575118862.0], ("seconds", "2019-11-30", "2019-11-30")),
         ([1575118861000000, 1575118862000000], ("microseconds", "2019-11-30", "2019-11-30")),
         ([20191130.0, 20191201.0], ("dates", "20191130")),
-        ([1e300, 1e301], ("seconds",)),
+        ([1e300, 1e301], ("no moments since 1980",)),
     ],
 )
 def test_a_time_of_numbers_says_what_they_mean(values: list[float], words: Sequence[str]) -> None:
     profile = profile_column("t", values, timed=True)
     assert profile.kind == "time"
     assert all(word in profile.why for word in words)
-    assert ("19" in profile.why or "20" in profile.why) == (values[0] < 1e299)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from service.datasets.file_options import FileOptions
 from service.datasets.notes import ColumnNote
 from service.datasets.readers import open_rows
 from service.datasets.rows import ReadError
-from service.datasets.values import RowColumns, timestamp
+from service.datasets.times import timestamp
+from service.datasets.values import RowColumns
 
 pytestmark = pytest.mark.integration
 

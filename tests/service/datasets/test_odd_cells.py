@@ -16,9 +16,12 @@ from service.datasets.event_inputs import Inputs
 from service.datasets.file_options import FileOptions
 from service.datasets.readers import open_rows
 from service.datasets.rows import ReadError
-from service.datasets.values import RowColumns, identity, label_text, timestamp
+from service.datasets.times import timestamp
+from service.datasets.values import RowColumns, identity, label_text
 
 ODD = ["-", "$12.50", '"1,234.50"', "12%", "<NA>", "\\N", "inf", "-Infinity", "#N/A", "1_000", "NULL", "?", "n/a"]
+
+START = 315_532_800.0  # 1980-01-01, from which numbers of a unit count that are no moments
 
 
 def read(path: Path, columns: RowColumns | None = None) -> tuple[list[dict[str, Any]], list[str]]:
@@ -290,11 +293,11 @@ def test_an_id_that_resembles_a_number_stays(text: str) -> None:
 @pytest.mark.parametrize(
     ("cells", "unit", "times"),
     [
-        ([0, 1, 2.5], "h", [0.0, 3600.0, 9000.0]),
+        ([0, 1, 2.5], "h", [START, START + 3600, START + 9000]),
         ([1575118861, 1575118862], "s", [1575118861.0, 1575118862.0]),
         ([1575118861500], "ms", [1575118861.5]),
         ([18000], "d", [1555200000.0]),
-        ([43799], "min", [2627940.0]),
+        ([43799], "min", [START + 2627940]),
     ],
 )
 def test_a_unit_says_what_numbers_of_times_count(
@@ -359,7 +362,7 @@ def test_times_that_are_all_years_or_months_are_refused(
             return [event.get("time") for event in read.events()]
 
     if not refused:
-        assert times(unit="s") == [float(cell) if cell else None for cell in cells]
+        assert times(unit="s") == [START + float(cell) if cell else None for cell in cells]
         return
     with pytest.raises(ReadError, match=r"line [12]: the time 2019(11)? looks like a year.*--time-format %Y"):
         times()

@@ -112,7 +112,7 @@ def test_the_fast_and_the_precise_decoder_agree(kind, body):
 def test_a_valid_batch_is_decoded_to_columns():
     body = {
         "events": [
-            {"features": {"c": "DE", "v": 2.0}, "label": True, "id": 7, "weight": 2, "time": 5},
+            {"features": {"c": "DE", "v": 2.0}, "label": True, "id": 7, "weight": 2, "time": 1.7e9},
             {"features": {"v": None}, "label": -1},
         ],
         "source": {"name": "f", "offset": 3},

@@ -40,7 +40,10 @@ def shared() -> Iterator[Service]:
     ("body", "headers"),
     [
         (BODY, {}),
-        (b'{"events": [{"x": [1, 2, 3]}, {"x": [0.5, 0, 1], "time": 3}]}', {"accept": "application/json, */*;q=0.1"}),
+        (
+            b'{"events": [{"x": [1, 2, 3]}, {"x": [0.5, 0, 1], "time": 1.7e9}]}',
+            {"accept": "application/json, */*;q=0.1"},
+        ),
         (BODY, {"accept": "application/msgpack"}),
         (PACKED, {"content_type": "application/msgpack"}),
         (PACKED, {"content_type": "application/msgpack", "accept": "application/json"}),

@@ -22,7 +22,7 @@ from service.storage.memory import MemoryStore
 from service.storage.store_protocol import Store
 from tests.harness.apps import DENSE, events
 from tests.harness.log_records import logged_data
-from tests.harness.nodes import app_over, digest, node
+from tests.harness.nodes import T0, app_over, digest, node
 from tests.harness.websocket import Gated, websocket
 from tests.service.engine.replica.test_served_events import SETUPS, event, label_of
 
@@ -118,7 +118,7 @@ async def test_text_and_binary_messages_may_alternate() -> None:
                 client.send({"seq": k, "op": "update", **columns(4, k)}, binary=True)
         client.send({"seq": 40, "op": "predict", **columns(3, 40, labels=False), "ids": None}, binary=True)
         client.send({"seq": 41, "op": "predict", "events": [{"x": item["x"]} for item in events(3, 40)]})
-        client.send({"seq": 42, "op": "labels", "ids": ["e0"], "labels": [0], "times": [9.0]}, binary=True)
+        client.send({"seq": 42, "op": "labels", "ids": ["e0"], "labels": [0], "times": [T0]}, binary=True)
         client.send({"seq": 43, "op": "nothing"}, binary=True)
         seqs = []
         for _ in range(14):
@@ -136,7 +136,7 @@ async def test_text_and_binary_messages_may_alternate() -> None:
                 assert [reply["statuses"][item] for item in reply["status"]["data"]] == ["relabelled"]
         assert seqs == [*range(0, 40, 4), 40, 41, 42, 43]
         await http.post("/learners/b/update", json={"events": events(40)})
-        await http.post("/learners/b/labels", json={"events": [{"id": "e0", "label": 0, "time": 9.0}]})
+        await http.post("/learners/b/labels", json={"events": [{"id": "e0", "label": 0, "time": T0}]})
         assert (await digest(http, "a"))[1] == (await digest(http, "b"))[1]
 
 
@@ -145,7 +145,7 @@ def course() -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = []
     for i in range(0, 120, 2):
         local = columns(2, i)
-        local["times"] = [1000.0 + i, 1001.0 + i]
+        local["times"] = [T0 + 1000 + i, T0 + 1001 + i]
         if i % 20 == 4:
             local["x"] = array(np.frombuffer(local["x"]["data"]).reshape(2, 3), "float32")
         elif i % 20 == 6:
@@ -154,23 +154,27 @@ def course() -> list[dict[str, Any]]:
                 "weights": array([0.5, 2.0], "float32"),
             }
         elif i % 20 == 8:
-            local |= {"ids": array([i, i + 1], "uint64"), "times": array([1000.0 + i, np.nan], "float64")}
+            local |= {"ids": array([i, i + 1], "uint64"), "times": array([T0 + 1000 + i, np.nan], "float64")}
         elif i % 20 == 10:
             local["source"] = {"name": "s", "offset": i // 10}
         elif i % 20 == 18:
             local["ids"] = [None, f"e{i - 5}"]  # the second is a duplicate, or a correction
         made.append({"op": "update", **local})
     for i in range(60, 120, 10):
-        probe = {"op": "predict", "x": columns(2, i)["x"], "times": array([2000.0 + i, 2001.0 + i], "float64")}
+        probe = {
+            "op": "predict",
+            "x": columns(2, i)["x"],
+            "times": array([T0 + 2000 + i, T0 + 2001 + i], "float64"),
+        }
         made[i:i] = [
             {**probe, "ids": [f"p{i}", f"q{i}"]},
             {**probe, "ids": array([7, i], "uint64")},
-            {**probe, "ids": [None, f"p{i}"], "times": [None, 2002.0 + i]},
+            {**probe, "ids": [None, f"p{i}"], "times": [None, T0 + 2002 + i]},
             probe,
             {**probe, "explain": 1},
-            {"op": "labels", "ids": [f"p{i}"], "labels": array([1], "int8"), "times": [2003.0 + i]},
-            {"op": "labels", "ids": [f"q{i}"], "labels": array([0], "int8"), "times": [2003.0 + i]},
-            {"op": "labels", "ids": ["nobody"], "labels": array([0], "int8"), "times": [2003.0 + i]},
+            {"op": "labels", "ids": [f"p{i}"], "labels": array([1], "int8"), "times": [T0 + 2003 + i]},
+            {"op": "labels", "ids": [f"q{i}"], "labels": array([0], "int8"), "times": [T0 + 2003 + i]},
+            {"op": "labels", "ids": ["nobody"], "labels": array([0], "int8"), "times": [T0 + 2003 + i]},
             {"op": "labels", "ids": array([i], "uint64"), "labels": [7]},
             {"op": "update", "x": array([[1, 2]], "float64"), "labels": [1]},
         ]
@@ -269,9 +273,9 @@ async def test_served_events_are_stored_and_counted_per_message() -> None:
     setup = {**DENSE, "late": {"label_ttl": 100.0}}
     x = {"x": [1.0, 0.0, 1.0]}
     served: list[list[dict[str, Any]]] = [
-        [{"id": "p", "time": 1000.0, **x}],
-        [{"id": "p", "time": 1001.0, **x}, {"id": "q", "time": 1002.0, **x}, {**x}],
-        [{"id": "old", "time": 10.0, **x}, {"id": "new", "time": 1003.0, **x}],
+        [{"id": "p", "time": T0 + 1000, **x}],
+        [{"id": "p", "time": T0 + 1001, **x}, {"id": "q", "time": T0 + 1002, **x}, {**x}],
+        [{"id": "old", "time": T0 - 1e6, **x}, {"id": "new", "time": T0 + 1003, **x}],
         [{**x}],
     ]
     async with serving(learners="") as (app, http, _):
@@ -286,7 +290,7 @@ async def test_served_events_are_stored_and_counted_per_message() -> None:
                 {
                     "seq": 4,
                     "op": "labels",
-                    "events": [{"id": text, "label": 1, "time": 1005.0} for text in ("p", "q", "old", "x")],
+                    "events": [{"id": text, "label": 1, "time": T0 + 1005} for text in ("p", "q", "old", "x")],
                 }
             )
             late = await client.reply()

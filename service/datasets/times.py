@@ -1,0 +1,114 @@
+"""Reads the times of files and of flat messages as seconds since the epoch. No I/O.
+
+A time is a moment from 1980 on. Every function raises `ValueError` with a text that says what is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from rarestream.values import EARLIEST_TIME, LATEST_TIME
+from service.datasets.number_cells import MISSING, is_number, number, plain_number
+
+__all__ = ["TIME_UNITS", "event_time", "is_day", "timestamp"]
+
+_DAY = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])(([01][0-9]|2[0-3])([0-5][0-9]){2})?")
+_MONTH = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])?")
+TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0, "d": 86_400.0}  # in seconds
+_DOTTED = re.compile(r"(?P<day>[0-9]{1,2})\.(?P<month>[0-9]{1,2})\.(?P<year>[0-9]{4})(?P<rest>([ T].*)?)")
+_AHEAD_SECONDS = 86_400.0  # that a time may be ahead of now
+
+
+def is_day(digits: str) -> bool:
+    """Tell whether digits are those of a date, or of a date with a time, as in 20191130 and 20191130130101."""
+    return _DAY.fullmatch(digits) is not None
+
+
+def timestamp(value: Any, format: str = "") -> float | None:
+    """Parse a time: since the epoch, ISO 8601, or day.month.year; UTC without a zone. None if it is missing.
+
+    A number counts seconds, milliseconds, microseconds or nanoseconds: the unit in which it is a moment from 1980 to
+    2100. Eight digits such as 20191130 are a date, and fourteen a date with a time. With a `format` of `strptime`, text
+    must have it. Raises ValueError for others.
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        if format:
+            return None if text.lower() in MISSING else _seconds(datetime.strptime(text, format))
+    elif isinstance(value, int) and is_day(str(value)):
+        text = str(value)
+    else:
+        return _since_epoch(plain_number("time", value))
+    if text[4:5] == "/" and text[:4].isdecimal():  # the year is first, so the order is clear
+        text = text.replace("/", "-", 2)
+    if text[4:5] != "-":  # not a year, as most times have
+        if is_day(text):
+            text = f"{text[:8]}T{text[8:]}" if len(text) > 8 else text
+        elif is_number(text):
+            return _since_epoch(number(text))
+        elif dotted := _DOTTED.fullmatch(text):
+            text = f"{dotted['year']}-{dotted['month']:0>2}-{dotted['day']:0>2}{dotted['rest']}"
+    try:
+        moment = datetime.fromisoformat(text.removesuffix(" UTC"))
+    except ValueError:
+        spelt = str(value).strip()[:60]
+        raise ValueError(f"{spelt!r} is neither seconds since the epoch nor an ISO 8601 time") from None
+    return _seconds(moment)
+
+
+def _since_epoch(number: float | None) -> float | None:
+    """Return the seconds of a number of seconds, milliseconds, microseconds or nanoseconds.
+
+    Raises ValueError unless it is a moment from 1980 to 2100 in one of these units.
+    """
+    if number is None or number != number:
+        return None
+    for unit in (1.0, 1e3, 1e6, 1e9):
+        if EARLIEST_TIME <= number / unit <= LATEST_TIME:
+            return number / unit
+    raise ValueError(
+        f"the time {number:.15g} is no moment since 1980 in seconds, milliseconds, microseconds or nanoseconds"
+    )
+
+
+def _seconds(moment: datetime) -> float:
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def event_time(value: Any, format: str = "", unit: str = "") -> float | None:
+    """Parse the time of an event as `timestamp` does, or with a `unit` as a number of it; the error names the option.
+
+    A number of the unit that is no moment since 1980 counts from the beginning of a file, and so from 1980 on. Raises
+    ValueError for a time that the service refuses: one before 1980, or ahead of now, such as 9999-12-31 for never.
+    """
+    if unit:
+        counted = number(value) if isinstance(value, str) else plain_number("time", value)
+        seconds = None if counted is None else counted * TIME_UNITS[unit]
+        if seconds is not None and 0 <= seconds < EARLIEST_TIME:
+            seconds += EARLIEST_TIME
+    else:
+        seconds = _moment(value, format)
+    if seconds is not None and seconds < EARLIEST_TIME:
+        spelt = str(value).strip()[:60]
+        raise ValueError(f"the time is {spelt}, before 1980: give --missing if it is none, in a message null")
+    if seconds is not None and seconds > time.time() + _AHEAD_SECONDS:
+        raise ValueError(f"the time is {str(value)[:60]}; expected at most a day ahead of now")
+    return seconds
+
+
+def _moment(value: Any, format: str) -> float | None:
+    """Parse a time without a unit; the error names the option that explains it."""
+    try:
+        return timestamp(value, format)
+    except ValueError as error:
+        if format or not isinstance(value, (str, int, float)):
+            raise
+        if month := _MONTH.fullmatch(str(value).strip()):
+            kind, form = ("a year and month", "%Y%m") if month[2] else ("a year", "%Y")
+            raise ValueError(f"the time {value} looks like {kind}: give --time-format {form}") from None
+        if not isinstance(value, str) or is_number(value.strip()):
+            raise ValueError(f"{error}: say what it counts with --time-unit {'|'.join(TIME_UNITS)}") from None
+        raise ValueError(f"{error}; give its form with --time-format, which inspect looks for") from None
