@@ -9,6 +9,7 @@ from service.datasets.batches import (
     batches,
     chunks,
     earlier_rows,
+    earlier_sources,
     send_accepted,
     source_name,
 )
@@ -23,6 +24,7 @@ from service.datasets.column_profile import (
 )
 from service.datasets.event_inputs import Inputs
 from service.datasets.file_options import FileOptions
+from service.datasets.learnt_rows import EarlierEvents, LearntRows, state_folder
 from service.datasets.long_texts import LongTexts
 from service.datasets.notes import ColumnNote, UniqueColumn
 from service.datasets.number_cells import is_number, number
@@ -58,6 +60,7 @@ __all__ = [
     "CardFraud",
     "ColumnNote",
     "ColumnProfile",
+    "EarlierEvents",
     "EarlierRows",
     "EncodedEvent",
     "Event",
@@ -67,6 +70,7 @@ __all__ = [
     "FileOptions",
     "Inputs",
     "LabelValues",
+    "LearntRows",
     "LongTexts",
     "Ranks",
     "ReadError",
@@ -82,6 +86,7 @@ __all__ = [
     "chunks",
     "declared",
     "earlier_rows",
+    "earlier_sources",
     "event_time",
     "first_day",
     "identity",
@@ -100,6 +105,7 @@ __all__ = [
     "reveals_label",
     "send_accepted",
     "source_name",
+    "state_folder",
     "suggest_options",
     "weight",
 ]
