@@ -30,13 +30,13 @@ from service.cli.display import ReplayDisplay, describe_fit, describe_metrics, f
 from service.cli.field_notes import FieldChanges
 from service.cli.inspection import Inspection, inspect_file
 from service.cli.late_replay import Delay, check_delay, late_source, require_id_and_time, schedule
+from service.cli.learnt_rows import EarlierEvents
 from service.cli.replay_journal import ReplayJournal
 from service.cli.request_errors import RequestFailed, similar_learners
 from service.datasets import (
     BadRows,
     BinaryLabels,
     ColumnNote,
-    EarlierEvents,
     EarlierRows,
     EncodedEvent,
     Event,
@@ -277,8 +277,8 @@ def _replay_rows(plan: ReplayPlan, bad: BadRows, client: Client, interruption: I
                 pace = Pace(plan.rate, interruption.wait)
                 try:
                     progress.wait()
-                    begun = ReplayResult(start, learnt)
-                    replayed = replay(learner, work, begun, pace, interruption, progress, bad, journal)
+                    result = ReplayResult(start, learnt)
+                    replayed = replay(learner, work, result, pace, interruption, progress, bad, journal)
                     replayed.learnt_before = 0 if earlier is None else earlier.repeated
                     seconds = time.monotonic() - began
                     reached = progress.end() if replayed.complete else None
@@ -331,7 +331,7 @@ def _work(
         return schedule(rows.events(), plan.delay, source, start, size, plan.limit, time.time(), rows.fraction)
     if earlier is not None:
         events = _first(rows.events(), plan.limit)
-        return batches(events, source, start, size, rows.fraction, earlier=earlier)
+        return batches(events, source, start, size, rows.fraction, earlier=earlier.take)
     left = None if plan.limit is None else max(0, plan.limit - start)
     return batches(_first(rows.events(start), left), source, start, size, rows.fraction)
 

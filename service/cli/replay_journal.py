@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from service.datasets import EarlierEvents, LearntRows, RequestBody, earlier_sources, state_folder
+from service.cli.learnt_rows import EarlierEvents, LearntRows, state_folder
+from service.datasets import RequestBody, earlier_sources
 
 __all__ = ["ReplayJournal"]
 
@@ -31,7 +32,7 @@ class ReplayJournal:
             self._rows = LearntRows(folder, source)
             sources = [name for name in self._learnt if name in earlier_sources(learner, source)]
             rows = {name: LearntRows(folder, name) for name in sources}
-            self._earlier = {name: known for name, known in rows.items() if known.reaches(self._learnt[name])}
+            self._earlier = {name: whole for name, whole in rows.items() if whole.reaches(self._learnt[name])}
             self.covers_earlier = len(self._earlier) == len(sources)
         except (OSError, RuntimeError) as error:
             self._give_up(error)

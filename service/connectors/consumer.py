@@ -61,7 +61,8 @@ async def _consume(
             stack.enter_context(log_to_notes("Kafka", "aiokafka", note))
             client = stack.enter_context(connect(stop.wait))
             document = await asyncio.to_thread(client.learner(plan.learner).describe)
-            texts = frozenset(name for name, numeric in declared(document["config"]["features"]).items() if not numeric)
+            kinds = declared(document["config"]["features"])
+            numbers = frozenset(name for name, numeric in kinds.items() if numeric)
             async with feed:
                 if len(feed.partitions) > _SOURCES:
                     count = f"{len(feed.partitions)} partitions are more than the {_SOURCES} sources of a learner"
@@ -75,9 +76,10 @@ async def _consume(
                         Reading(
                             plan.what,
                             labels_for(RowColumns(), document, stream=True),
-                            texts,
+                            frozenset(kinds) - numbers,
                             plan.time_format,
                             plan.time_unit,
+                            numbers,
                         ),
                         stack.enter_context(connect(stop.wait)).learner(plan.learner),
                         threads,

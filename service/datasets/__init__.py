@@ -24,7 +24,7 @@ from service.datasets.column_profile import (
 )
 from service.datasets.event_inputs import Inputs
 from service.datasets.file_options import FileOptions
-from service.datasets.learnt_rows import EarlierEvents, LearntRows, state_folder
+from service.datasets.identifiers import RoundedNumbers
 from service.datasets.long_texts import LongTexts
 from service.datasets.notes import ColumnNote, UniqueColumn
 from service.datasets.number_cells import is_number, number
@@ -60,7 +60,6 @@ __all__ = [
     "CardFraud",
     "ColumnNote",
     "ColumnProfile",
-    "EarlierEvents",
     "EarlierRows",
     "EncodedEvent",
     "Event",
@@ -70,11 +69,11 @@ __all__ = [
     "FileOptions",
     "Inputs",
     "LabelValues",
-    "LearntRows",
     "LongTexts",
     "Ranks",
     "ReadError",
     "RequestBody",
+    "RoundedNumbers",
     "RowColumns",
     "RowEvent",
     "RowOrigin",
@@ -105,7 +104,6 @@ __all__ = [
     "reveals_label",
     "send_accepted",
     "source_name",
-    "state_folder",
     "suggest_options",
     "weight",
 ]

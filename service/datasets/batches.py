@@ -14,7 +14,6 @@ import msgspec
 
 from rarestream import ClientError
 from service.datasets.bad_rows import BadRows, RowOrigin
-from service.datasets.learnt_rows import EarlierEvents
 from service.datasets.packed_text import DAMAGED, File, unpacked
 from service.datasets.rows import Event, RowEvent
 from service.datasets.values import RowColumns
@@ -234,12 +233,12 @@ def batches(
     size: int,
     fraction: Callable[[], float] = lambda: 0.0,
     kind: Literal["labelled", "labels"] = "labelled",
-    earlier: EarlierEvents | None = None,
+    earlier: Callable[[bytes], bool] | None = None,
 ) -> Iterator[RequestBody]:
     """Yield the events in requests of up to `size` events or about 4 MB; the first is number `start` of the source.
 
     Events without a label have no number, and follow those with a label that came with them, to be scored. With
-    `earlier`, the events are all of the file, from number 0 on, and those among the earlier ones are left out.
+    `earlier`, the events are all of the file, from number 0 on, and those of which it says yes are left out.
     """
     labelled, unlabelled = EventPacker(size), EventPacker(size)
     number = start if earlier is None else 0  # of the next event
@@ -260,7 +259,7 @@ def batches(
     for event in events:
         if "label" in event:
             number += 1
-            if (earlier is not None and earlier.take(_encode(event))) or number <= start:
+            if (earlier is not None and earlier(_encode(event))) or number <= start:
                 continue
             labelled.add(event)
             numbers.append(number - 1)

@@ -3,18 +3,53 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from service.datasets.notes import UniqueColumn
+from learners.features import normalised
+from service.datasets.notes import ColumnNote, UniqueColumn
 from service.datasets.values import identity
+from service.text import counted
 
-__all__ = ["check_ids", "unnamed_ids"]
+__all__ = ["RoundedNumbers", "check_ids", "unnamed_ids"]
 
+_EXACT = 2**53  # whole numbers beyond it are not all different as floats
 _ROWS = 100  # fewer tell nothing
 _REPEATED = 0.1  # share of rows: more repeated ids are no ids
 _NAME = re.compile(r"\S+")
 _FRACTION = re.compile(r"[+-]?[0-9]*[.,][0-9]*([eE][+-]?[0-9]+)?")
+
+
+class RoundedNumbers:
+    """Counts whole numbers beyond 2^53 in exponent form, such as 3.5e+18: as ids, they have lost their last digits.
+
+    A field that is `declared`, with whether it is numeric, is none of them: its numbers are quantities, or refused.
+    """
+
+    def __init__(self, declared: Mapping[str, bool] | None = None) -> None:
+        self._declared = declared or {}
+        self._counts: dict[str, tuple[int, str]] = {}  # how many, and the first
+
+    def note(self, event: Mapping[str, Any], place: str) -> None:
+        """Count those of an event. O(fields)."""
+        features = event.get("features")
+        if not isinstance(features, Mapping):
+            return
+        for name, value in features.items():
+            if type(value) is float and not -_EXACT <= value <= _EXACT and normalised(name) not in self._declared:
+                count, first = self._counts.get(name, (0, f"{place}: {value}"))
+                self._counts[name] = count + 1, first
+
+    def notes(self) -> Sequence[ColumnNote]:
+        """Warn of each field."""
+        return [
+            ColumnNote(
+                name,
+                f"warning: {counted(count, 'number')} beyond 2^53 in exponent form, the first in {first}. If they are "
+                "ids, their last digits are lost: export the column as text. A quantity is declared with --log",
+            )
+            for name, (count, first) in self._counts.items()
+        ]
 
 
 def check_ids(column: str, values: Iterable[Any]) -> None:

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from service.datasets.bad_rows import BadRows
 from service.datasets.delimited import DelimitedText, MalformedRow
-from service.datasets.identifiers import check_ids, unnamed_ids
+from service.datasets.identifiers import RoundedNumbers, check_ids, unnamed_ids
 from service.datasets.json_rows import ONE_EACH, JsonEvents, LenientJson, form_of, json_texts
 from service.datasets.missing_cells import MissingCells
 from service.datasets.number_cells import is_number, number
@@ -175,6 +175,7 @@ def open_rows(
     except ValueError as error:
         raise ReadError(f"{file}: {error}") from None
     rows.unlabelled = columns.form.unlabelled
+    rows.rounded = RoundedNumbers(declared)
     return rows
 
 

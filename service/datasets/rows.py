@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from service.datasets.bad_rows import BadRows, ReadError, RowOrigin
+from service.datasets.identifiers import RoundedNumbers
 from service.datasets.long_texts import LongTexts
 from service.datasets.notes import ColumnNote
 from service.datasets.packed_text import File, lines_of
@@ -85,6 +86,7 @@ class Rows(ABC, Generic[Record]):
     def __init__(self, file: File, labels: BinaryLabels | Ranks, bad: BadRows) -> None:
         self.file = file
         self.labels = labels  # the meaning of labels, and those that occurred
+        self.rounded = RoundedNumbers()
         self.guesses: list[str] = []  # what is taken of the file that could be meant otherwise
         self._bad = bad
         self._place = 0  # of the current row
@@ -119,6 +121,7 @@ class Rows(ABC, Generic[Record]):
                 self._bad.add(self._origin(place, record), error)
                 continue
             undo.clear()
+            self.rounded.note(event, f"{self._unit} {place:,}")
             if self.long_texts is not None:
                 self.long_texts.note(event, f"{self._unit} {place:,}")
             if skip:
@@ -140,6 +143,7 @@ class Rows(ABC, Generic[Record]):
                 )
                 for name, cells in self._missing.items()
             ]
+            + list[str](self.rounded.notes())
             + (self.long_texts.notes() if self.long_texts is not None else [])
         )
 

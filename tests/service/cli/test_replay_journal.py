@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.cli.learnt_rows import LearntRows
 from service.cli.replay_journal import ReplayJournal
 from service.datasets import RequestBody, batches
-from service.datasets.learnt_rows import LearntRows
 
 URL = "http://service"
 
@@ -42,7 +42,7 @@ class Replays:
         events: Any = ({"features": {"x": row}, "label": row % 2} for row in rows)
         if earlier is None:
             events = list(events)[start:]
-        for batch in batches(events, source, start, size, earlier=earlier):
+        for batch in batches(events, source, start, size, earlier=None if earlier is None else earlier.take):
             journal.note(batch)
             if requests == 0:  # killed after the rows were written, before they were sent
                 break
@@ -68,14 +68,14 @@ def test_each_row_of_a_repaired_file_is_learnt_once(
     name = data.draw(st.uuids()).hex  # a folder of its own for each example
     replays = Replays()
     replays.send(f"{name}#1", first, requests=killed_first)
-    known = Counter(first[: replays.sources.get(f"{name}#1", 0)])
-    assert replays.learnt == known
+    counts = Counter(first[: replays.sources.get(f"{name}#1", 0)])
+    assert replays.learnt == counts
     replays.send(f"{name}#2", second, requests=killed_second)
     replays.send(f"{name}#2", second)
-    assert replays.learnt == known | Counter(second)  # the larger number of each
+    assert replays.learnt == counts | Counter(second)  # the larger number of each
     third = [*first, *second, 6]
     replays.send(f"{name}#3", third)
-    assert replays.learnt == known | Counter(second) | Counter(third)
+    assert replays.learnt == counts | Counter(second) | Counter(third)
 
 
 def test_a_repaired_row_and_further_equal_rows_are_new() -> None:
