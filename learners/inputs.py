@@ -13,7 +13,7 @@ from learners.features import MAX_PROBLEMS, SparseColumns, as_array
 from learners.numerics import Rows, Sparse, Vector, length
 from learners.records import LabelledBatch
 from learners.settings import InvalidInput, Problem, length_mismatch, show
-from rarestream.values import EARLIEST_TIME, LATEST_TIME, parse_time, plain_times
+from rarestream.values import EARLIEST_TIME, LATEST_TIME, id_text, parse_time, plain_times
 
 __all__ = ["MAX_TIME", "MAX_WEIGHT", "encode_features", "read_batch"]
 
@@ -41,7 +41,7 @@ def read_batch(
     X: Any,
     y: Any,
     weights: Any = None,
-    ids: Sequence[str | None] | None = None,
+    ids: Sequence[Any] | None = None,
     times: Any = None,
 ) -> LabelledBatch:
     """Read n labelled events, as for `Learner.learn`. Raises `InvalidInput` with a pointer to what is wrong."""
@@ -103,7 +103,16 @@ def _second(value: Any) -> float:
     return float(value) if is_number else math.inf
 
 
-def _ids(ids: Sequence[str | None], n: int) -> tuple[str | None, ...]:
-    if len(ids) != n or not all(name is None or isinstance(name, str) for name in ids):
-        raise InvalidInput([Problem("/ids", f"expected {n} strings or nulls")])
-    return tuple(ids)
+def _ids(ids: Sequence[Any], n: int) -> tuple[str | None, ...]:
+    if isinstance(ids, str) or len(ids) != n:
+        raise InvalidInput([Problem("/ids", f"expected {n} strings, whole numbers or nulls")])
+    problems: list[Problem] = []
+    texts: list[str | None] = []
+    for i, value in enumerate(ids):
+        try:
+            texts.append(id_text(value))
+        except ValueError as error:
+            problems.append(Problem(f"/ids/{i}", str(error)))
+    if problems:
+        raise InvalidInput(problems[:MAX_PROBLEMS])
+    return tuple(texts)

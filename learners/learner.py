@@ -127,9 +127,10 @@ class Learner:
           named features), whichever the learner's features take.
         - `y`: 0/1 or -1/1, or ranks from 1.
         - `weights` (n,): at least 0; they multiply each event's step.
-        - `ids`: an event whose id was learnt before changes nothing and has the score NaN. With another label it
-          corrects the label, and has the score from when it was learnt.
-        - `times` (n,): seconds since the epoch, NaN if unknown. Alert budgets per day and windows of seconds need them.
+        - `ids`: text or whole numbers. An event whose id was learnt before changes nothing and has the score NaN. With
+          another label it corrects the label, and has the score from when it was learnt.
+        - `times` (n,): seconds since the epoch from 1980 on, ISO 8601 text or `datetime`; NaN if unknown. Alert budgets
+          per day and windows of seconds need them.
 
         Raises `InvalidInput` (a ValueError); then nothing was learnt.
         """

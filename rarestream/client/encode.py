@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rarestream.client.batch import EventBatch, RequestBounds
 from rarestream.client.decode import Ids
 from rarestream.client.source import Source, SourceNumbers, checked_source
-from rarestream.values import LARGEST, plain_times, plain_value
+from rarestream.values import LARGEST, plain_id, plain_times, plain_value
 
 __all__ = ["BodyPart", "EncodedEvents", "encode_labelled", "encode_unlabelled"]
 
@@ -146,7 +146,7 @@ class EncodedEvents:
         try:
             return _encoder.encode({**more, **members})
         except OverflowError:
-            names = {name: _spelt(members[name]) for name in ("features", "ids") if name in members}
+            names = {"features": _spelt(members["features"])} if "features" in members else {}
         try:
             return _encoder.encode({**more, **members, **names})
         except OverflowError as error:
@@ -317,11 +317,11 @@ def _ids(ids: Any, count: int) -> Any:
         call = uuid.uuid4().hex
         return [f"{call}-{i}" for i in range(count)]
     if isinstance(ids, Sequence):
-        return ids
+        return ids if {str}.issuperset(map(type, ids)) else [plain_id(value) for value in ids]
     array = np.asarray(ids)
     if array.dtype.kind == "u" or (array.dtype.kind == "i" and (array >= 0).all()):
         return array.astype(np.uint64)
-    return array.tolist()
+    return [plain_id(value) for value in array]
 
 
 def _column(column: Any) -> Any:

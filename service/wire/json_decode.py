@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from learners import MAX_WEIGHT, Config, InvalidInput, Segment, show
 from learners.features import Dense, Features
 from learners.numerics import Rows, Vector
-from rarestream.values import EARLIEST_TIME, parse_time
+from rarestream.values import EARLIEST_TIME, good_id, parse_time
 from service import clock
 from service.errors import BadBody, TooLarge
-from service.wire.json_errors import AHEAD, MAX_EVENTS, TOP, ErrorReport, good_id, segments_of, source_problems
+from service.wire.json_errors import AHEAD, MAX_EVENTS, TOP, ErrorReport, segments_of, source_problems
 from service.wire.kernels import RefusedEvents, ScannedEvents, scan
 from service.wire.requests import Events, Labelled
 

@@ -19,11 +19,10 @@ from learners import (
     show,
 )
 from learners.features import MAX_PROBLEMS
-from rarestream.values import EARLIEST_TIME, parse_time
+from rarestream.values import EARLIEST_TIME, EXPECTED_ID, MAX_ID, good_id, parse_time
 from service import clock
 from service.errors import Invalid
 from service.wire.iso_times import ISO_SCHEMA, iso_time
-from service.wire.kernels import MAX_ID
 
 __all__ = [
     "AHEAD",
@@ -32,7 +31,6 @@ __all__ = [
     "MAX_OFFSET",
     "TOP",
     "ErrorReport",
-    "good_id",
     "segments_of",
     "source_problems",
     "time_words",
@@ -60,11 +58,6 @@ def time_words(latest: float) -> str:
         "seconds since the epoch or an ISO 8601 time, from 1980 on (no counter of hours or rows) and at most "
         f"a day ahead of this node's clock, which shows {shows}"
     )
-
-
-def good_id(text: str) -> bool:
-    """Tell whether a text may be an id."""
-    return 0 < len(text) <= MAX_ID and text.isprintable()
 
 
 def source_problems(source: Any, n: int) -> list[Problem]:
@@ -218,8 +211,7 @@ class ErrorReport:
         if name is not None:
             text = isinstance(name, (str, int)) and not isinstance(name, bool)
             if not text or not good_id(str(name)):
-                words = f"1 to {MAX_ID} printable characters, or a whole number"
-                self._note(i, Problem.mismatch("/id", name, words, ID_SCHEMA))
+                self._note(i, Problem.mismatch("/id", name, EXPECTED_ID, ID_SCHEMA))
         if isinstance(event.get("features"), dict):
             self._check_texts(i, event["features"])
         if self.what != "predict":

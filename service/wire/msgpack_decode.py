@@ -30,13 +30,13 @@ from learners import ABSENT, MAX_WEIGHT, Config, InvalidInput, Problem, Segment,
 from learners.features import MAX_NONZERO, MAX_PROBLEMS
 from learners.numerics import Rows, Sparse, Vector
 from learners.segments import SegmentColumns
-from rarestream.values import EARLIEST_TIME, parse_time
+from rarestream.values import EARLIEST_TIME, EXPECTED_ID, good_id, parse_time
 from service.errors import BadBody
 from service.wire.coding import Coding
 from service.wire.iso_times import ISO_SCHEMA
 from service.wire.json_decode import latest_time, with_clock
-from service.wire.json_errors import ID_SCHEMA, good_id, segments_of, source_problems, time_words
-from service.wire.kernels import FLOATS, MAX_ID
+from service.wire.json_errors import ID_SCHEMA, segments_of, source_problems, time_words
+from service.wire.kernels import FLOATS
 from service.wire.msgpack_bounds import glance, length, members, opened
 from service.wire.msgpack_decode_dense import are_ids, dense_events
 from service.wire.msgpack_encode import encode_learnt, encode_scores
@@ -210,12 +210,11 @@ class _Body(Members):
         kinds = set(map(type, column))
         if kinds == {str} and are_ids(column):
             return tuple(column)
-        words = f"1 to {MAX_ID} printable characters, or a whole number"
         for i, entry in enumerate(column):
             if entry is None and not needed:
                 continue
             if type(entry) not in (str, int) or not good_id(str(entry)):
-                self.note(Problem.mismatch(f"/ids/{i}", entry, words, ID_SCHEMA))
+                self.note(Problem.mismatch(f"/ids/{i}", entry, EXPECTED_ID, ID_SCHEMA))
         return tuple(None if item is None else str(item) for item in column) if kinds != {type(None)} else None
 
     def segments(self, n: int) -> tuple[Segment, ...]:

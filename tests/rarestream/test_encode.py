@@ -261,7 +261,6 @@ def test_conflicting_arguments_are_refused(batch: EventBatch, source: Any, messa
     ("batch", "message"),
     [
         (EventBatch(X, [2**70, 1, 0]), r"2\*\*6[34]"),
-        (EventBatch(X, Y, [1, 2, 10**31]), r"2\*\*6[34]"),
         (EventBatch([{"a": 10**31}] * 3, Y), r"1e\+30"),
         (EventBatch([{"a": object()}] * 3, Y), "object"),
     ],
