@@ -103,12 +103,8 @@ class ParquetFile:
             return self._arrow.string(), False
         if types.is_list(kind) or types.is_large_list(kind):
             inner = kind.value_type
-            if (
-                types.is_string(inner)
-                or types.is_large_string(inner)
-                or types.is_integer(inner)
-                or (types.is_floating(inner))
-            ):
+            tokens = (types.is_string, types.is_large_string, types.is_integer, types.is_floating, types.is_boolean)
+            if types.is_null(inner) or any(test(inner) for test in tokens):
                 return kind, True
         raise ValueError(
             f"column {self.names[place]!r} has the type {kind}, which is no feature: leave it out with --drop"

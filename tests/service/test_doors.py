@@ -138,6 +138,14 @@ class Doors:
                 events = list(rows.events())
         return bool(events) and await self._post("lines", json.dumps({"events": events}).encode())
 
+    async def group(self, event: Event, label: int) -> bool:
+        body = {"events": [{"features": event, "label": label}]}
+        reply = await self._http.post(
+            f"/{'learners/' + self._learner if self._learner else 'groups/all'}/update", json=body
+        )
+        assert reply.status_code in (200, 422), reply.text
+        return reply.status_code == 200
+
     async def command(self, event: Event, label: int) -> bool:
         inputs = Inputs([json.dumps({**event, "label": label})], "update", None, RowColumns())
         try:
@@ -147,7 +155,7 @@ class Doors:
         return await self._post("command", json.dumps({"events": [row]}).encode())
 
 
-DOORS = ("json", "ndjson", "msgpack", "websocket", "client", "frame", "message", "lines", "command")
+DOORS = ("json", "ndjson", "msgpack", "websocket", "client", "frame", "message", "lines", "command", "group")
 
 
 def scalar(value: Any) -> Any:
@@ -173,6 +181,8 @@ async def learn_at_every_door(config: dict[str, Any], events: Sequence[Event]) -
         for door in DOORS:
             await engine.create(door, Config.of(config))
         async with over(engine) as http, websocket(app, "/v1/learners/websocket/ws") as socket:
+            await http.put("/learners/other", json=config)
+            assert (await http.put("/groups/all", json={"learners": ["group", "other"]})).status_code == 201
             doors = Doors(http, socket)
             for door in DOORS:
                 accepted = [await getattr(doors, door)(event, i % 2) for i, event in enumerate(events)]
