@@ -667,9 +667,7 @@ def _default_scaling(traits: Traits, features: Features | None, value: Any) -> d
     """Return the default of the scaling; empty if its kind is chosen."""
     if features is None or (isinstance(value, Mapping) and "kind" in value):
         return {}
-    if "scaling" in traits.defaults:
-        return dict(traits.defaults["scaling"])
     if features.KIND == "named" and traits.posterior:
-        # a logistic posterior learns a rare category (a customer, a terminal) only if that weighs more
-        return {"kind": "standard", "clip": 10.0}
-    return {"kind": _SCALING[features.KIND]}
+        # a log-odds learns a rare category (a customer, a terminal) only if that weighs more
+        return {"kind": "standard", "clip": traits.named_clip}
+    return dict(traits.defaults.get("scaling", {"kind": _SCALING[features.KIND]}))

@@ -75,6 +75,7 @@ class Traits(NamedTuple):
     fitted: tuple[str, ...] = ()
     embeds: bool = True  # may learn behind an embedding
     halved: tuple[str, ...] = ()  # arrays of the state that precision "float32" stores as float32
+    named_clip: float = 10.0  # of the default scaling of named events, if the score is a log-odds
     defaults: Mapping[str, Mapping[str, Any]] = MappingProxyType({})  # unusual defaults of other parts
 
 

@@ -49,8 +49,9 @@ def test_defaults_depend_on_the_features_and_the_algorithm(name: str, kind: str)
     assert Config.of({"algorithm": name, "features": FEATURES[kind], **nothing}) == config
     scales = {"dense": "standard", "table": "standard", "named": "maxabs", "sparse": "none"}
     special = algorithm.TRAITS.defaults.get("scaling")
-    usual = ("standard", 10.0) if kind == "named" and algorithm.TRAITS.posterior else (scales[kind], None)
-    expected = usual if special is None else (special["kind"], special.get("clip"))
+    log_odds = kind == "named" and algorithm.TRAITS.posterior
+    usual = ("standard", 100.0 if name == "auto" else 10.0) if log_odds else (scales[kind], None)
+    expected = usual if special is None or log_odds else (special["kind"], special.get("clip"))
     assert (config.scaling.kind, config.scaling.clip) == expected
     explicit = Config.of({"algorithm": name, "features": FEATURES[kind], "scaling": {"kind": "standard"}})
     assert explicit.scaling.clip is None

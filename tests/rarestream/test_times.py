@@ -22,6 +22,8 @@ from service.wire.json_decode import decode_update as decode_json
 from service.wire.msgpack_decode import decode_update
 from service.wire.ndjson import NDJSON
 
+pytestmark = pytest.mark.integration  # pandas and pyarrow are extras
+
 UTC = datetime.UTC
 CONFIG = Config.of({"algorithm": "cbr-diag", "features": {"kind": "dense", "dim": 1}})
 MOMENT = datetime.datetime(2019, 11, 30, 13, 1, 1, 250_000)

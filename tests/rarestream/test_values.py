@@ -23,6 +23,8 @@ from rarestream.values import plain_value
 from service.errors import Invalid
 from service.wire.msgpack_decode import decode_update
 
+pytestmark = pytest.mark.integration  # pandas and pyarrow are extras
+
 UTC = datetime.UTC
 MOMENT = datetime.datetime(2019, 11, 30, 13, 1, 1, 250_000)
 TEXT = "2019-11-30T13:01:01.250000"

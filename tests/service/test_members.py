@@ -37,6 +37,8 @@ from service.wire.json_decode import decode_update as decode_json
 from service.wire.msgpack_decode import decode_update as decode_msgpack
 from service.wire.ndjson import NDJSON
 
+pytestmark = pytest.mark.integration  # pandas and pyarrow are extras
+
 CONFIG = Config.of({"algorithm": "cbr-diag", "features": {"kind": "named", "bits": 8}})
 Event = dict[str, Any]
 START = 1.75e9  # of the time that a clock may be at

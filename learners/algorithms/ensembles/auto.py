@@ -80,6 +80,8 @@ TRAITS = Traits(
         *(f"{name}_{array}" for name, module in _LINEAR for array in module.TRAITS.halved),
         *(f"trees_{array}" for array in gbdt.TRAITS.halved),
     ),
+    # rarer categories weigh more, and others than a combination would not bear the noise of the rarest
+    named_clip=100.0,
     defaults={
         "scaling": {"kind": "standard", "clip": 10.0},
         "calibration": {"kind": "logistic"},

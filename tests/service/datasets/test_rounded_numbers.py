@@ -15,6 +15,8 @@ from service.connectors.message_decoding import Reading
 from service.datasets import BinaryLabels, Inputs, RowColumns, open_rows
 from service.datasets.notes import ColumnNote
 
+pytestmark = pytest.mark.integration  # pandas and pyarrow are extras
+
 ROWS: list[dict[str, Any]] = [
     {"account": 12.0, "amount": 1.5, "label": 0},
     {"account": 3.5e18, "amount": 2.5, "label": 1},

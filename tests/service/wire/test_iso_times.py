@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from learners import Config
+from rarestream.values import parse_time
 from service.errors import Invalid
-from service.wire import JSON, MSGPACK, iso_time, parse_time
+from service.wire import JSON, MSGPACK, iso_time
 
 DENSE = Config.of({"algorithm": "loam-ada", "features": {"kind": "dense", "dim": 1}})
 NAMED = Config.of({"algorithm": "loam-ada", "features": {"kind": "named", "bits": 8}})
