@@ -43,7 +43,7 @@ async def replied(app: Application, *requests: bytes, peer: tuple[Any, ...] | No
     protocol.connection_made(Noting())
     for request in requests:
         protocol.data_received(request)
-    for _ in range(20):
+    for _ in range(200):  # without processor, each turn of the loop takes one piece of a body
         await asyncio.sleep(0)
     protocol.connection_lost(None)
     return writes
