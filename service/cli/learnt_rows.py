@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +20,6 @@ from numpy.typing import NDArray
 
 __all__ = ["EarlierEvents", "LearntRows", "state_folder"]
 
-_UNUSED = 90 * 86_400.0  # seconds after a source's last row, when its file is removed
 _ENTRY = np.dtype([("number", "<u8"), ("hash", "<u8")])
 
 
@@ -45,9 +43,8 @@ class LearntRows:
         self._path = folder / hashlib.blake2b(source.encode(), digest_size=16).hexdigest()
 
     def begin(self, after: Sequence[str] = ()) -> None:
-        """Forget all rows of the source, and begin anew. Files of other sources that are old are removed."""
+        """Forget all rows of the source, and begin anew."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_old(self._path.parent.parent)
         self._path.write_bytes(msgspec.json.encode(_Head(self.source, list(after))) + b"\n")
 
     def resume(self) -> list[str]:
@@ -92,14 +89,6 @@ class LearntRows:
             head = msgspec.json.decode(line, type=_Head)
             return (head, len(line)) if head.source == self.source else None
         return None
-
-
-def _remove_old(base: Path) -> None:
-    before = time.time() - _UNUSED
-    for path in base.glob("*/*"):
-        with suppress(FileNotFoundError):  # another replay removes it
-            if path.stat().st_mtime < before:
-                path.unlink()
 
 
 class EarlierEvents:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -126,15 +124,3 @@ def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatc
     assert replays.learnt == {1: 1, 2: 1}
     assert len(replays.notes) == 1
     assert replays.notes[0].startswith("warning: this machine does not remember the rows")
-
-
-def test_rows_of_sources_that_nobody_replays_are_removed(tmp_path: Path) -> None:
-    def heads() -> dict[bytes, Path]:
-        return {path.read_bytes()[:8]: path for path in tmp_path.rglob("*") if path.is_file()}
-
-    for source, days in (("old#1", 91), ("old#2", 89)):
-        Replays().send(source, [1, 2, 3])
-        moment = time.time() - days * 86_400.0
-        os.utime(heads()[f'["{source}"'.encode()], (moment, moment))
-    Replays().send("other", [1])
-    assert sorted(heads()) == [b'["old#2"', b'["other"']
