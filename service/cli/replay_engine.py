@@ -30,8 +30,6 @@ from service.cli.display import ReplayDisplay, describe_fit, describe_metrics, f
 from service.cli.field_notes import FieldChanges
 from service.cli.inspection import Inspection, inspect_file
 from service.cli.late_replay import Delay, check_delay, late_source, require_id_and_time, schedule
-from service.cli.learnt_rows import EarlierEvents
-from service.cli.replay_journal import ReplayJournal
 from service.cli.request_errors import RequestFailed, similar_learners
 from service.datasets import (
     BadRows,
@@ -97,7 +95,6 @@ class ReplayResult:
     missing: int = 0  # late labels of events that are not remembered (any more)
     scored: int = 0  # rows that were scored before their late label, or without one
     reached: int = 0  # the row after the last scored one
-    learnt_before: int = 0  # rows that were learnt of an earlier file, and left out
 
 
 def prefetch(items: Iterator[Item]) -> Generator[Item]:
@@ -117,7 +114,6 @@ def replay(
     interruption: Interruption,
     progress: Callable[[RequestBody], None],
     bad: BadRows,
-    journal: ReplayJournal | None = None,
 ) -> ReplayResult:
     """Send the batches one after the other, call `progress` after each, and return `replayed` with the result.
 
@@ -128,8 +124,6 @@ def replay(
     refused: set[RowOrigin | None] = set()  # scored rows, whose labels are not sent
 
     def send(part: RequestBody) -> None:
-        if journal is not None:
-            journal.note(part)
         _send(learner, part, replayed)
 
     with closing(prefetch(work)) as pipeline:
@@ -259,10 +253,7 @@ def _replay_rows(plan: ReplayPlan, bad: BadRows, client: Client, interruption: I
             start = max(learnt, plan.first)
             if learnt == 0:
                 _check_positive(plan, document, format)
-            journal = None if plan.columns.id or plan.delay else _journal(client, document, source, notes)
-            covered = journal is not None and journal.covers_earlier
-            _say_where(start, learnt, earlier_rows(document, source), plan, covered, notes)
-            earlier = None if journal is None else journal.begin(plan.again)
+            _say_where(start, learnt, earlier_rows(document, source), plan, notes)
             guesses = rows.guesses
             if learnt == 0:
                 past = remembered(features, learner.fields()["fields"])
@@ -271,15 +262,13 @@ def _replay_rows(plan: ReplayPlan, bad: BadRows, client: Client, interruption: I
                 reasons = inspection.reasons
                 guesses = [note for note in guesses if not (isinstance(note, ColumnNote) and note.column in reasons)]
             _print_plain(notes, guesses)
-            work = _work(plan, rows, source, start, earlier)
+            work = _work(plan, rows, source, start)
             with ReplayDisplay(notes) as display:
                 progress = _Progress(learner, plan, display, start, interruption.wait)
                 pace = Pace(plan.rate, interruption.wait)
                 try:
                     progress.wait()
-                    result = ReplayResult(start, learnt)
-                    replayed = replay(learner, work, result, pace, interruption, progress, bad, journal)
-                    replayed.learnt_before = 0 if earlier is None else earlier.repeated
+                    replayed = replay(learner, work, ReplayResult(start, learnt), pace, interruption, progress, bad)
                     seconds = time.monotonic() - began
                     reached = progress.end() if replayed.complete else None
                 except (RequestFailed, ReadError) as error:
@@ -317,21 +306,12 @@ def _print_plain(notes: Console, lines: Iterable[str]) -> None:
         notes.print(line, markup=False, highlight=False)
 
 
-def _journal(client: Client, document: dict[str, Any], source: str, notes: Console) -> ReplayJournal:
-    return ReplayJournal(client.url, document, source, lambda line: _print_plain(notes, [line]))
-
-
-def _work(
-    plan: ReplayPlan, rows: Rows[Any], source: str, start: int, earlier: EarlierEvents | None
-) -> Iterator[RequestBody]:
-    """Yield the remaining requests, from row `start` of the file on, without the `earlier` rows."""
+def _work(plan: ReplayPlan, rows: Rows[Any], source: str, start: int) -> Iterator[RequestBody]:
+    """Yield the remaining requests, from row `start` of the file on."""
     size = plan.batch if plan.rate is None else max(1, min(plan.batch, int(plan.rate)))
     if plan.delay is not None:
         rows.adapt = require_id_and_time(rows.adapt)
         return schedule(rows.events(), plan.delay, source, start, size, plan.limit, time.time(), rows.fraction)
-    if earlier is not None:
-        events = _first(rows.events(), plan.limit)
-        return batches(events, source, start, size, rows.fraction, earlier=earlier.take)
     left = None if plan.limit is None else max(0, plan.limit - start)
     return batches(_first(rows.events(start), left), source, start, size, rows.fraction)
 
@@ -399,13 +379,8 @@ class _Progress:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _say_where(
-    start: int, learnt: int, earlier: EarlierRows | None, plan: ReplayPlan, covered: bool, notes: Console
-) -> None:
-    """Print where the replay begins. Raises `WrongUsage` if it would learn rows of an earlier file again.
-
-    `covered`: rows of earlier files are recognised.
-    """
+def _say_where(start: int, learnt: int, earlier: EarlierRows | None, plan: ReplayPlan, notes: Console) -> None:
+    """Print where the replay begins. Raises `WrongUsage` if it would learn rows of an earlier file again."""
     if learnt:
         notes.print(f"resuming at row {start:,}")
     elif plan.first:
@@ -418,15 +393,11 @@ def _say_where(
         )
         rows = f"the learner has learnt {counted(earlier.rows, 'row')} of {what}"
         if not plan.again and plan.columns.id is None:
-            again = "--again learns all others" if covered else "--again learns all"
             raise WrongUsage(
                 f"{rows}. Nothing was sent: --from {earlier.rows} continues after them if this file begins with the "
-                f"same rows, and {again}. If all replays use --id, no row is learnt twice"
+                "same rows, and --again learns all. If all replays use --id, no row is learnt twice"
             )
-        if covered:
-            notes.print(f"{rows}: its rows that are unchanged are left out", soft_wrap=True)
-        else:
-            notes.print(f"warning: {rows}: this file is learnt from its first row", soft_wrap=True)
+        notes.print(f"warning: {rows}: this file is learnt from its first row", soft_wrap=True)
 
 
 def _how_to_go_on(error: RequestFailed | ReadError, learnt: int) -> str:
@@ -486,8 +457,6 @@ def print_outcome(outcome: Outcome, plan: ReplayPlan, notes: Console, out: Conso
         counts = [f"{rows.applied:,} learnt", counted(rows.duplicate, "duplicate")]
         counts += [f"{rows.relabelled:,} corrected"] if rows.relabelled else []
         notes.print(f"rows {rows.start:,} to {rows.next:,}: {', '.join(counts)}")
-    if rows.learnt_before:
-        notes.print(f"{rows.learnt_before:,} learnt before, {rows.applied:,} new")
     if rows.missing:
         events = "its event is" if rows.missing == 1 else "their events are"
         notes.print(f"warning: {counted(rows.missing, 'label')} arrived too late: {events} not remembered any more")

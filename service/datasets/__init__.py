@@ -9,7 +9,6 @@ from service.datasets.batches import (
     batches,
     chunks,
     earlier_rows,
-    earlier_sources,
     send_accepted,
     source_name,
 )
@@ -85,7 +84,6 @@ __all__ = [
     "chunks",
     "declared",
     "earlier_rows",
-    "earlier_sources",
     "event_time",
     "first_day",
     "identity",

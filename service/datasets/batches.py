@@ -27,7 +27,6 @@ __all__ = [
     "batches",
     "chunks",
     "earlier_rows",
-    "earlier_sources",
     "send_accepted",
     "source_name",
 ]
@@ -201,23 +200,13 @@ class EarlierRows(NamedTuple):
 
 def earlier_rows(learner: Document, source: str) -> EarlierRows | None:
     """Return what the learner learnt of a file of this name with other options or content, or of one that begins so."""
-    name, _ = _parts(source)
-    earlier = []
-    for other in earlier_sources(learner, source):
-        other_name, _ = _parts(other)
-        earlier.append(EarlierRows(learner["sources"][other], other_name, other_name == name))
-    return max(earlier, default=None)
-
-
-def earlier_sources(learner: Document, source: str) -> list[str]:
-    """Return the sources of other files of this name, or of the same beginning, of which the learner learnt rows."""
     name, fingerprints = _parts(source)
-    sources = []
+    earlier = []
     for other, count in learner["sources"].items():
         other_name, others = _parts(other)
         if count and other != source and (other_name == name or fingerprints & others):
-            sources.append(other)
-    return sources
+            earlier.append(EarlierRows(count, other_name, other_name == name))
+    return max(earlier, default=None)
 
 
 def _parts(source: str) -> tuple[str, set[str]]:
@@ -233,42 +222,30 @@ def batches(
     size: int,
     fraction: Callable[[], float] = lambda: 0.0,
     kind: Literal["labelled", "labels"] = "labelled",
-    earlier: Callable[[bytes], bool] | None = None,
 ) -> Iterator[RequestBody]:
     """Yield the events in requests of up to `size` events or about 4 MB; the first is number `start` of the source.
 
-    Events without a label have no number, and follow those with a label that came with them, to be scored. With
-    `earlier`, the events are all of the file, from number 0 on, and those of which it says yes are left out.
+    Events without a label have no number, and follow those with a label that came with them, to be scored.
     """
     labelled, unlabelled = EventPacker(size), EventPacker(size)
-    number = start if earlier is None else 0  # of the next event
-    numbers: list[int] = []
     count = 0
 
     def batch() -> Iterator[RequestBody]:
-        nonlocal count, numbers
+        nonlocal start, count
         count = 0
         if parts := labelled.take():
-            whole = numbers[-1] - numbers[0] + 1 == len(numbers)
-            places = range(numbers[0], numbers[-1] + 1) if whole else numbers
-            yield RequestBody(places, parts, fraction(), kind, source)
-            numbers = []
+            yield RequestBody(range(start, start + len(parts)), parts, fraction(), kind, source)
+            start += len(parts)
         if parts := unlabelled.take():
-            yield RequestBody(range(number, number + len(parts)), parts, fraction(), "unlabelled")
+            yield RequestBody(range(start, start + len(parts)), parts, fraction(), "unlabelled")
 
     for event in events:
+        count += 1
         if "label" in event:
-            number += 1
-            if (earlier is not None and earlier(_encode(event))) or number <= start:
-                continue
             labelled.add(event)
-            numbers.append(number - 1)
-        elif number < start:
-            continue
         else:
             event.pop("weight", None)
             unlabelled.add(event)
-        count += 1
         if count == size or labelled.full or unlabelled.full:
             yield from batch()
     yield from batch()

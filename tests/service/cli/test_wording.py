@@ -546,14 +546,14 @@ REPLAYS: list[tuple[str, str, Sequence[str], int, str]] = [
     (
         "other/rows.csv", "plain", (), 2,
         f"error: the learner has learnt 20 rows of a file of this name, {OTHERWISE}. Nothing was sent: --from 20 "
-        "continues after them if this file begins with the same rows, and --again learns all others. If all replays "
-        "use --id, no row is learnt twice",
+        "continues after them if this file begins with the same rows, and --again learns all. If all replays use --id, "
+        "no row is learnt twice",
     ),
     (
         "copy.csv", "plain", (), 2,
         "error: the learner has learnt 20 rows of rows.csv, which begins as this file does. Nothing was sent: --from "
-        "20 continues after them if this file begins with the same rows, and --again learns all others. If all replays "
-        "use --id, no row is learnt twice",
+        "20 continues after them if this file begins with the same rows, and --again learns all. If all replays use "
+        "--id, no row is learnt twice",
     ),
     ("unlabelled.csv", "skips", (), 2, f"error: FILES/unlabelled.csv, line 4: the label is missing\n{NO_ROWS}"),
     (
