@@ -470,6 +470,18 @@ _PART_CONDITIONS: tuple[Condition[_Parts], ...] = (
 )
 
 
+def _embeddings_together(spaces: list[embedding.Embedding], features: Features | None) -> list[Problem]:
+    """Return what is wrong with the embeddings of all custom members, which one fit makes and one record holds."""
+    if features is None or features.sparse:
+        return []
+    components = [space.components for space in spaces if space.kind != "none"]
+    most = MAX_RETAINED // features.columns
+    if len(components) < 2 or sum(components) <= most:
+        return []
+    detail = f"have embeddings of {sum(components)} components together; expected at most {most} with "
+    return [Problem("/params/members", f"{detail}{features.columns} columns", "conflict")]
+
+
 def _member_violations(pointer: str, member: CustomMember, features: Features | None) -> Iterator[Problem]:
     """Yield the conditions of a learner's parts that a member does not meet, from its own pointer on."""
     traits = member.module.TRAITS
@@ -607,8 +619,10 @@ class _Reader:
                 parts["calibration"],
             )
             self.problems += _violations(_PART_CONDITIONS, subject)
-            for pointer, member in _custom_members(parts["params"]):
+            members = _custom_members(parts["params"])
+            for pointer, member in members:
                 self.problems += _member_violations(pointer, member, features)
+            self.problems += _embeddings_together([member.embedding for _, member in members], features)
         return parts
 
     def _part(self, name: str, read: Callable[[Any], Any], default: Mapping[str, Any] | None = None) -> Any:

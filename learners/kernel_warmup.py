@@ -47,6 +47,7 @@ REHEARSALS = tuple(
     for algorithm in ("auto", "cbr-diag", "loam-ada", "fofo")
     for kind in ("dense", "named")
 )  # what most learners need, the default algorithm first
+_START = 1_600_000_000.0  # seconds: times before 1980 are refused
 _SINGLE_PRECISION = ("dense", "sparse")  # features that need all kernels that depend on the precision
 
 
@@ -131,9 +132,9 @@ def _exercise(learner: Learner, events: list[Any]) -> None:
     low, high = (0, 1) if learner.config.labels.ranks is None else (1, 2)
     learner.learn(events, [low, high, low], ids=["a", "b", "c"])
     learner.learn(events, [high, low, high], ids=["d", "b", None])
-    learner.learn(events[:1] * 64, [low] * 64, times=[float(i) for i in range(64)])  # a row of the history
+    learner.learn(events[:1] * 64, [low] * 64, times=[_START + i for i in range(64)])  # a row of the history
     scores = learner.scorer().score(learner.encode(events))
-    learner.apply(ServedBatch(hashes_of(["s", "t", "u"]), np.arange(100.0, 103.0), *scores))
+    learner.apply(ServedBatch(hashes_of(["s", "t", "u"]), _START + np.arange(100.0, 103.0), *scores))
     learner.learn(events[:1], [high], ids=["a"])  # a correction
     learner.figures()
     if learner.config.labels.ranks is None:

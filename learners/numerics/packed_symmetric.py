@@ -79,8 +79,8 @@ def problems(name: str, packed: Matrix, dim: int) -> Issues:
 
 def _both_triangles(packed: Matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the blocks on the diagonal, and their transposes, (p / 8, 8, 8)."""
-    blocks = packed.reshape(-1, WIDTH, len(packed) // WIDTH, WIDTH)
-    diagonal = np.stack([blocks[i, :, i] for i in range(len(blocks))])
+    places = np.arange(len(packed) // WIDTH)
+    diagonal = packed.reshape(len(places), WIDTH, len(places), WIDTH)[places, :, places]
     return diagonal, diagonal.transpose(0, 2, 1)
 
 

@@ -24,8 +24,7 @@ from service.datasets.column_profile import (
 from service.datasets.event_inputs import Inputs
 from service.datasets.file_options import FileOptions
 from service.datasets.identifiers import RoundedNumbers
-from service.datasets.long_texts import LongTexts
-from service.datasets.notes import ColumnNote, UniqueColumn
+from service.datasets.notes import ColumnNote, LongTexts, UniqueColumn
 from service.datasets.number_cells import is_number, number
 from service.datasets.packed_text import File, local_file
 from service.datasets.readers import open_rows, resolve_format

@@ -25,8 +25,8 @@ import msgspec
 from service.datasets.bad_rows import BadRows, ReadError, RowOrigin
 from service.datasets.identifiers import RoundedNumbers, check_ids, unnamed_ids
 from service.datasets.json_rows import LABEL, LABEL_MEMBERS, JsonEvents, LenientJson, form_of, json_texts
-from service.datasets.long_texts import LongTexts
 from service.datasets.missing_cells import MissingCells
+from service.datasets.notes import LongTexts
 from service.datasets.packed_text import (
     READ,
     STDIN,

@@ -15,8 +15,7 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from service.datasets.bad_rows import BadRows, ReadError, RowOrigin
 from service.datasets.identifiers import RoundedNumbers
-from service.datasets.long_texts import LongTexts
-from service.datasets.notes import ColumnNote
+from service.datasets.notes import ColumnNote, LongTexts
 from service.datasets.packed_text import File, lines_of
 from service.datasets.values import BinaryLabels, Ranks, RowColumns, Unlabelled
 from service.text import counted

@@ -388,4 +388,8 @@ def _load_kernels(name: str, make: Callable[[], Learner]) -> Learner:
         load_kernels(features.dim if isinstance(features, Dense) else None)
     except MemoryError as error:
         raise Damaged(f"{name} needs more memory than there is") from error
+    except InvalidInput:
+        raise
+    except (ArithmeticError, ValueError) as error:  # a mistake in an algorithm must not take the other learners down
+        raise Damaged(f"this release cannot make {called(name)}: {error}") from error
     return learner

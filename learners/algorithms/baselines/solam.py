@@ -66,7 +66,7 @@ class State(NamedTuple):
 def init(params: Params, dim: int, seed: int) -> State:  # noqa: ARG001
     """Return the state before any event."""
     return State(
-        w=np.full(dim, params.R / math.sqrt(dim)),
+        w=np.full(dim, params.R / math.sqrt(max(dim, 1))),  # no columns: before an embedding is fitted
         average=np.zeros(dim),
         levels=np.array([params.R, params.R, 2.0 * params.R]),
         total=np.zeros(1),

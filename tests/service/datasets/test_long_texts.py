@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.datasets.event_inputs import Inputs
-from service.datasets.long_texts import LongTexts
+from service.datasets.notes import LongTexts
 from service.datasets.readers import open_rows
 from service.datasets.values import RowColumns
 

@@ -186,6 +186,24 @@ def test_the_schema_has_the_algorithms_of_two_classes() -> None:
 # Learning
 
 
+@pytest.mark.parametrize("behind", [{}, {"embedding": BEHIND}], ids=["alone", "embedded"])
+@pytest.mark.parametrize(
+    "name", [name for name, item in registry.algorithms().items() if not item.TRAITS.ordinal and name != "auto"]
+)
+def test_each_algorithm_restores_before_any_event(name: str, behind: dict[str, Any]) -> None:
+    members = ["fofo", {"algorithm": name, **(behind if registry.algorithms()[name].TRAITS.embeds else {})}]
+    learner = Learner(Config.of({"features": DENSE, "params": {"members": members}}))
+    assert Learner.restored(learner.config, learner.state()).digest() == learner.digest()
+
+
+def test_embeddings_are_bounded_together() -> None:
+    wide = {"algorithm": "lr", "embedding": {"kind": "fourier", "components": 2500, "warmup": 20}}
+    features = {"kind": "dense", "dim": 4096}
+    Config.of({"algorithm": "auto", "features": features, "params": {"members": ["fofo", wide]}, "refit_window": 300})
+    with pytest.raises(InvalidInput, match="have embeddings of 5000 components together; expected at most 4096"):
+        Config.of({"algorithm": "auto", "features": features, "params": {"members": ["fofo", wide, wide]}})
+
+
 @PRECISIONS
 @EACH
 def test_a_state_restores_to_the_bit_however_the_stream_is_cut(members: str, kind: str, precision: str) -> None:
