@@ -428,8 +428,9 @@ def _check_positive(plan: ReplayPlan, document: dict[str, Any], format: str) -> 
         for _ in rows.events():
             if labels.unmet() is None:
                 return
-        if labels.unmet() is not None:  # else all rows are bad, which the replay reports, too
-            raise WrongUsage(f"no row {labels.unmet()}; nothing was sent")
+        if (unmet := labels.unmet()) is not None:  # else all rows are bad, which the replay reports, too
+            bad = skip.notes() if unmet.startswith("that") else []
+            raise WrongUsage("\n".join([f"no row {unmet}; nothing was sent", *bad]))
 
 
 class _AnyLabels(BinaryLabels):

@@ -206,7 +206,8 @@ class BinaryLabels:
         """
         if self._named_seen or not self._one_class:
             return None
-        return f"had the label {' or '.join(map(repr, self._named))}; labels seen: {_quoted(self._seen)}"
+        which = "that is not bad " if self._named.keys() & set(self._seen) else ""
+        return f"{which}had the label {' or '.join(map(repr, self._named))}; labels seen: {_quoted(self._seen)}"
 
     def mixture(self) -> str | None:
         """Return a warning if labels of a stream are of several known pairs, else None."""

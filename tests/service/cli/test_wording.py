@@ -76,6 +76,7 @@ def server(server: Process) -> Process:
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("files")
     (folder / "rows.csv").write_text(ROWS)
+    (folder / "old.csv").write_text("a,at,label\n1,1969-12-31,1\n2,2019-11-30,0\n")
     (folder / "text.csv").write_text(ROWS.replace("0\n", "ok\n").replace("1\n", "fraud\n"))
     (folder / "ragged.csv").write_text(ROWS + "1\n")
     (folder / "odd.csv").write_text("amount,label\n" + "1.5,0\n" * 200 + "-,0\n$3,1\n")
@@ -380,6 +381,15 @@ TABLE: list[Row] = [
         ("replay", "FILES/text.csv", "--learner", "classes", "--positive", "theft"),
         2,
         "error: no row had the label 'theft'; labels seen: 'ok', 'fraud'; nothing was sent",
+    ),
+    (
+        ("replay", "FILES/old.csv", "--learner", "classes", "--positive", "1", "--time", "at"),
+        2,
+        (
+            "error: no row that is not bad had the label '1'; labels seen: '0', '1'; nothing was sent\n"
+            "1 bad row was left out; the first: FILES/old.csv, line 2: the time is 1969-12-31, "
+            "before 1980: give --missing if it is none, in a message null"
+        ),
     ),
     (
         ("replay", "FILES/rows.csv", "--learner", "classes", "--ranks", "0,1"),
