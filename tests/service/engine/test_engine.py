@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from learners.algorithms import registry
 from learners.config import Config
 from learners.learner import Learner
 from service.engine.engine import Engine
@@ -217,6 +218,27 @@ async def test_a_learner_that_cannot_be_recovered_is_skipped_alone(store, caplog
         assert (await node.create("bad", Config.of(DENSE)))[1]
     details = [str(detail) for name, detail in logged_data(caplog, "rarestream.sync", "ERROR") if name == "bad"]
     assert sum("snapshot 2" in detail for detail in details) == 1
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("mistake", [ZeroDivisionError("by 0"), ValueError("no shape")], ids=["arithmetic", "value"])
+async def test_a_mistake_in_an_algorithm_is_the_end_of_its_learners_alone(store, monkeypatch, saved, mistake):
+    async with engine(store) as node:
+        for name, algorithm in (("bad", "solam"), ("good", "loam-ada")):
+            replica, _ = await node.create(name, Config.of({**DENSE, "algorithm": algorithm}))
+            await replica.label(batch_of(10))
+            if saved:
+                await replica.snapshots.save()
+
+    def broken(*_: Any) -> None:
+        raise mistake
+
+    monkeypatch.setattr(registry.algorithms()["solam"], "init", broken)
+    async with engine(store, follow_seconds=0.01) as node:
+        assert set(node.replicas) == {"good"}
+        with pytest.raises(Damaged, match="cannot make bad"):
+            node.get("bad")
+        await node.delete("bad")
 
 
 async def test_no_metrics_are_computed_during_recovery(store, monkeypatch):
