@@ -76,22 +76,31 @@ def _change(field: Document, before: Document | None) -> Document:
     return {**field, **counts, "remarks": remarks}
 
 
+_COUNTS = {
+    "missing": "missing",
+    "as text": "numbers_as_text",
+    "contradict": "contradictions",
+    "new": "new_categories",
+    "out of range": "out_of_range",
+}
+
+
 def fields_table(fields: Document) -> Table | str:
-    """Return a table of the fields, or why there are none."""
+    """Return a table of the fields, with the counts that are not 0 for all, or why there are none."""
     if fields["reason"] is not None:
         return f"\nno fields: {fields['reason']}"
-    counts = ("values", "missing", "as text", "contradict", "new", "out of range")
+    counts = {title: name for title, name in _COUNTS.items() if any(field.get(name) for field in fields["fields"])}
     numbers = ("smallest", "1 %", "99 %", "largest")
-    table = plain_table(f"field ({len(fields['fields']):,})", "kind", *counts, *numbers, "last", right=11)
+    titles = ("values", *counts, *numbers, "last")
+    table = plain_table(f"field ({len(fields['fields']):,})", "kind", *titles, right=len(titles))
     for field in fields["fields"]:
         kind = field["kind"] + (" (declared)" if field["declared"] else "")
-        names = ("values", "missing", "numbers_as_text", "contradictions", "new_categories", "out_of_range")
         bounds = (field.get(name) for name in ("smallest", "low", "high", "largest"))  # an older service has no range
         last = "never" if field["last"] is None else f"{field['last']:,}"
         table.add_row(
             field["name"],
             kind,
-            *(f"{field.get(name, 0):,}" for name in names),
+            *(f"{field.get(name, 0):,}" for name in ("values", *counts.values())),
             *("-" if bound is None else f"{bound:.6g}" for bound in bounds),
             last,
         )

@@ -58,7 +58,7 @@ async def test_numbers_are_sent_exactly_as_typed(served: Serving, visit: Opener,
         await expect(page.locator(".result dd").first).to_have_text(score_text)
         await expect(page.locator(".result").get_by_role("row", name=f"shop={shop}")).to_be_visible()
     visit.expected = ("422",)
-    await area(page).fill('{"features": {"shop": 1e999}}')
+    await area(page).fill('{"features": {"shop": {}}}')
     await score.click()
     alert = page.locator(".scoring").get_by_role("alert")
     await expect(alert).to_contain_text("shop")

@@ -157,7 +157,7 @@ def by_library(requests: Sequence[Request]) -> tuple[Any, str]:
     return predicted, learner.digest()
 
 
-LIBRARY_WRONG = st.sampled_from([{"label": 2}, {"time": 1e300}, {"weight": -1}, {"id": 7}, {"features": {"a": {}}}])
+LIBRARY_WRONG = st.sampled_from([{"label": 2}, {"time": 1e300}, {"weight": -1}, {"id": ["i"]}, {"features": {"a": {}}}])
 LIBRARY_CALLS = st.lists(
     st.builds(Request, GOOD_REQUEST, st.just(True), st.sampled_from(["update", "predict"]))
     | st.builds(lambda event, wrong: Request([event, {**event, **wrong}], False, "update"), EVENT, LIBRARY_WRONG),
@@ -213,18 +213,24 @@ NAMES = ("a", "later", "when", "weight", "label")
 ROW = st.tuples(
     st.sampled_from(["1", "2.5", "7", ""]),
     st.sampled_from(["", "", "3", "text"]),
-    st.sampled_from(["2026-01-02", "5", ""]),
+    st.sampled_from(["2026-01-02", "1600000000", ""]),
     st.sampled_from(["1", "2", ""]),
     st.sampled_from(["0", "1"]),
 )
-FIRST = ("1", "", "5", "1", "1")  # of rows that are surveyed: `later` is undecided, and so is the pair of the labels
+FIRST = (
+    "1",
+    "",
+    "1600000000",
+    "1",
+    "1",
+)  # of rows that are surveyed: `later` is undecided, and so is the pair of the labels
 BAD_ROW = st.sampled_from(
     [
         ("x", "text", "yesterday", "1", "-1"),
-        ("x", "9", "5", "-3", "no"),
-        ("x", "text", "5", "heavy", "false"),
-        ("x", "text", "5", "1", ""),
-        ("x", "9", "5", "1", "NULL"),
+        ("x", "9", "1600000000", "-3", "no"),
+        ("x", "text", "1600000000", "heavy", "false"),
+        ("x", "text", "1600000000", "1", ""),
+        ("x", "9", "1600000000", "1", "NULL"),
     ]
 )
 
@@ -301,5 +307,5 @@ def test_a_bad_row_of_libsvm_changes_nothing(draws: list[tuple[str, bool]]) -> N
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_bad_rows_among_the_first_decide_nothing(form: str) -> None:
     bad = [("x", "9", "yesterday", "1", "1")] * 30
-    good = [("1", "", "5", "1", "0"), ("2", "", "5", "1", "1")]
+    good = [("1", "", "1600000000", "1", "0"), ("2", "", "1600000000", "1", "1")]
     assert read(form, [*bad, *good], 10_000) == read(form, good, 10_000)

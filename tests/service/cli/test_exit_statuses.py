@@ -41,6 +41,7 @@ CALLS = {
     "labels": ["a", "x=1"],
     "events": ["a"],
     "event": ["a", "x"],
+    "fields": ["a"],
     "erase": ["a", "x", "--yes"],
     "alerts": ["a"],
     "alarms": ["a"],

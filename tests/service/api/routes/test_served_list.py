@@ -8,10 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
+from rarestream.values import parse_time
 from service.engine import served_list
 from service.storage.memory import MemoryStore
 from service.storage.store_protocol import Store
-from service.wire import iso_time, parse_time
+from service.wire import iso_time
 from tests.harness.keyring import Keyring, keyed
 from tests.harness.nodes import T0, fetched, posted, serving
 from tests.service.engine.replica.test_served_events import EACH, SETUPS, event, label_of, labelled, late

@@ -178,8 +178,8 @@ def test_fields_and_what_contradicts_them_are_shown(server: Process) -> None:
     run(server, "update", "mixed-up", json.dumps({"features": {"amount": "x"}, "label": 0}))
     text = run(server, "show", "mixed-up", "--fields").stdout
     assert "amount (1)" in text
-    assert re.search(r"^shop +category \(declared\) +1 +1 +0 +0 +1 ", text, re.MULTILINE)
-    assert re.search(r"^amount +number +2 +0 +0 +1 +0 ", text, re.MULTILINE)
+    assert re.search(r"^shop +category \(declared\) +1 +1 +0 +1 ", text, re.MULTILINE)
+    assert re.search(r"^amount +number +2 +0 +1 +0 +3 ", text, re.MULTILINE)
     content = document(run(server, "show", "mixed-up", "--fields", "--json"))
     assert [field["name"] for field in content["fields"]["fields"]] == ["shop", "amount"]
 

@@ -161,7 +161,7 @@ async def test_replication_needs_an_address(placed: Placed) -> None:
     [
         *("10.0.0.7:8000", "ftp://a", "http://a/v1", "http://u:p@a", "http://", "http://:8000", "http://a b:80"),
         *("http://a:b", "http://a:0", "http://a:99999", "http://a:", "http://fd00::7:8000", "http://[fd00::x]:80"),
-        *("http://[fd00::7", "http://[10.0.0.7.8]:80", "http://a..b", "http://ä:80", "http://a\n"),
+        *("http://[fd00::7", "http://[10.0.0.7.8]:80", "http://a..b", "http://ä:80", "http://a\nb"),
         *("http://1:80", "http://10.0.0.256:80", f"http://{'a' * 64}:80", f"http://{'a.' * 127}:80"),
     ],
 )
