@@ -23,7 +23,7 @@ _FRACTION = re.compile(r"[+-]?[0-9]*[.,][0-9]*([eE][+-]?[0-9]+)?")
 class RoundedNumbers:
     """Counts whole numbers beyond 2^53 in exponent form, such as 3.5e+18: as ids, they have lost their last digits.
 
-    A field that is `declared`, with whether it is numeric, is none of them: its numbers are quantities, or refused.
+    A field that is `declared`, with whether it is numeric, is left out: its numbers are quantities, or are refused.
     """
 
     def __init__(self, declared: Mapping[str, bool] | None = None) -> None:
