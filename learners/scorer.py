@@ -67,10 +67,14 @@ class Scorer:
     def work(self, rows: Rows) -> int:
         """Estimate the multiplications that scoring the rows takes."""
         values = len(rows.data) if isinstance(rows, Sparse) else rows.size
-        each = _TREE_WORK * sum(len(trees.starts) for trees in trees_of(self.weights))
+        return values + length(rows) * self._work_of_event
+
+    @cached_property
+    def _work_of_event(self) -> int:
+        """Multiplications for one event, beside one for each of its values."""
         spaces = embeddings_of(self.weights) if self.embedding is None else [self.embedding]
-        each += sum(array.size for space in spaces for array in space)
-        return int(values + length(rows) * each)
+        components = sum(array.size for space in spaces for array in space)
+        return _TREE_WORK * sum(len(trees.starts) for trees in trees_of(self.weights)) + components
 
     def _mapped(self, rows: Rows) -> Rows:
         """Map encoded events to the learner's columns."""
