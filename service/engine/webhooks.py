@@ -37,8 +37,8 @@ logger = logging.getLogger("rarestream.webhook")
 WebhookFormat = Literal["json", "slack"]
 
 _PAUSES = (1.0, 4.0, 16.0, 64.0, 256.0, *[600.0] * 144)  # seconds before each retry: for a day
-_REFUSALS = 4  # retries of a request that the receiver refuses
-_LATER = (408, 425, 429)  # statuses of the client's errors that are no refusals
+_REFUSALS = 2  # retries of a post that the receiver refuses
+_REFUSED = (400, 413, 415, 422)  # statuses about this one post; another, such as 404 or 401, is of the address
 _PACE = 1.0  # seconds between two looks for news of a learner
 _AGAIN = 2.5  # seconds until the next look if another node has the lease, or the store does not answer
 _SECONDS = 10.0  # time-out of one attempt
@@ -164,7 +164,7 @@ class Webhook:
         except httpx.HTTPStatusError as error:
             status = error.response.status_code
             problem = f"the response was {status}"
-            refusal = 400 <= status < 500 and status not in _LATER
+            refusal = status in _REFUSED
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             problem = f"{type(error).__name__}"  # its text may show the address, which may contain a secret
             refusal = isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol))

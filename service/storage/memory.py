@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -106,13 +106,19 @@ class _ServedLog:
 
     def newest(self, limit: int, below: int) -> ServedPage:
         """List events below a number, newest served first: as many as fit in one reply."""
+        newest = reversed(self.events.values())
+        return self._page((event for event in newest if not below or self.numbers[event.id] < below), limit)
+
+    def following(self, limit: int, after: int) -> ServedPage:
+        """List events above a number, oldest served first: as many as fit in one reply."""
+        return self._page((event for event in self.events.values() if self.numbers[event.id] > after), limit)
+
+    def _page(self, listed: Iterable[ServedEvent], limit: int) -> ServedPage:
         events: list[ServedEvent] = []
         numbers: list[int] = []
         has_label: list[bool] = []
         size = 0
-        for event in reversed(self.events.values()):
-            if below and self.numbers[event.id] >= below:
-                continue
+        for event in listed:
             size += len(event.data)
             if len(events) == limit or (events and size > REPLY_BYTES):
                 return ServedPage(events, numbers, has_label, more=True)
@@ -404,6 +410,9 @@ class MemoryStore:
 
     async def served(self, learner: str, birth: bytes, limit: int, below: int = 0) -> ServedPage:
         return self._log(learner, birth).served.newest(limit, below)
+
+    async def served_after(self, learner: str, birth: bytes, limit: int, after: int) -> ServedPage:
+        return self._log(learner, birth).served.following(limit, after)
 
     async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> ExpiredEvents:
         return self._log(learner, birth).served.oldest(before, limit, after)

@@ -108,12 +108,12 @@ class ServedEvent(NamedTuple):
 
 
 class ServedPage(NamedTuple):
-    """Some of the served events that are stored, newest served first."""
+    """Some of the served events that are stored, by the order in which they were served."""
 
     events: list[ServedEvent]
-    numbers: list[int]  # of each, descending; the last one is the argument `below` of the next page
+    numbers: list[int]  # of each; the next page begins behind the last one
     labelled: list[bool]  # see `Store.labelled`
-    more: bool  # whether there may be earlier ones
+    more: bool  # whether there may be a next page
 
 
 class ServedLimits(NamedTuple):
@@ -370,6 +370,13 @@ class Store(Protocol):
         a reader of several pages sees it at most once more, and misses none that stays stored.
 
         Takes time linear in the events returned (except in the memory store).
+        """
+        ...
+
+    async def served_after(self, learner: str, birth: bytes, limit: int, after: int) -> ServedPage:
+        """List at most `limit` served events that are stored, oldest served first, and fewer if they are large.
+
+        Starts above number `after`. Takes time linear in the events returned (except in the memory store).
         """
         ...
 

@@ -91,7 +91,7 @@ async def alerts_of_learner(
     if not last_event_id:
         after = await learner.newest_served()
     elif last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 17:
-        after = int(last_event_id)
+        after = min(int(last_event_id), await learner.newest_served())
     else:
         raise _wrong_id(last_event_id)
     return opened(app_state(request.scope), alert_news(learner, after), ALERT_PACE, permissions)

@@ -96,6 +96,10 @@ class LearnerStore:
         """List served events, newest first."""
         return await self._call(self._store.served(self.name, self.birth, limit, below))
 
+    async def served_after(self, limit: int, after: int) -> ServedPage:
+        """List served events above a number, oldest first."""
+        return await self._call(self._store.served_after(self.name, self.birth, limit, after))
+
     async def expired(self, before: float, limit: int, after: int) -> ExpiredEvents:
         """List served events that expired."""
         return await self._call(self._store.expired(self.name, self.birth, before, limit, after))

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from service.engine.records import served_document, unpack_served
 from service.engine.replica.learner_machine import LearnerMachine
@@ -55,27 +56,21 @@ async def newest_number(stored: LearnerStore) -> int:
 async def alerts_after(stored: LearnerStore, machine: LearnerMachine, after: int) -> tuple[list[Alert], int]:
     """Return the alerts scored after the event with this number, the oldest first, and the number looked at last.
 
-    At most `_MOST`: the next call, with that number, returns later ones. A number that no event has had yet means the
-    newest one. O(events since).
+    About `_MOST` at most: the next call, with that number, returns later ones. O(events looked at).
     """
     config = machine.core.config
     like, what = config.encode([]), f"a served event of {stored.name}"
-    listed: deque[Alert] = deque(maxlen=_MOST)  # the newest first; the first ones leave it
-    below, newest, more = 0, after, True
-    while more:
-        page = await stored.served(_STEP, below)
-        if not below:
-            newest = page.numbers[0] if page.numbers else 0
-        fresh = [event for event, number in zip(page.events, page.numbers, strict=True) if number > after]
-        if fresh:
-            columns = await asyncio.to_thread(unpack_served, [event.data for event in fresh], like, what)
-            for i, event in enumerate(fresh):
-                if columns.decisions[i] == 1:
-                    listed.append(Alert(page.numbers[i], served_document(event, columns, i)))
-            below = page.numbers[-1]
-        more = page.more and len(fresh) == len(page.events)
-    alerts = list(reversed(listed))
-    return alerts, alerts[-1].number if len(alerts) == _MOST else newest
+    alerts: list[Alert] = []
+    more = True
+    while more and len(alerts) < _MOST:
+        page = await stored.served_after(_STEP, after)
+        if page.events:
+            columns = await asyncio.to_thread(unpack_served, [event.data for event in page.events], like, what)
+            positive = np.flatnonzero(columns.decisions == 1).tolist()
+            alerts += [Alert(page.numbers[i], served_document(page.events[i], columns, i)) for i in positive]
+            after = page.numbers[-1]
+        more = page.more
+    return alerts, after
 
 
 class News:

@@ -57,11 +57,11 @@ from service.storage.redis.served_scripts import (
     EXPIRED,
     IS_LABELLED,
     LABELLED,
-    NEWEST,
     PENDING,
     RECALL,
     REOPEN,
     SERVE,
+    SERVED,
     SETTLE,
     expired_in,
     pack_events,
@@ -377,9 +377,14 @@ class RedisStore(RedisCalls):
         return bool(_present(reply, learner))
 
     async def served(self, learner: str, birth: bytes, limit: int, below: int = 0) -> ServedPage:
+        return await self._served(learner, birth, limit, 1, below or MAX_POSITION)
+
+    async def served_after(self, learner: str, birth: bytes, limit: int, after: int) -> ServedPage:
+        return await self._served(learner, birth, limit, 0, after)
+
+    async def _served(self, learner: str, birth: bytes, limit: int, back: int, bound: int) -> ServedPage:
         async with self._call():
-            arguments = REPLY_BYTES, limit, below or MAX_POSITION
-            reply = await self._twice(lambda: self._run(NEWEST, learner, birth, *arguments))
+            reply = await self._twice(lambda: self._run(SERVED, learner, birth, REPLY_BYTES, limit, back, bound))
         return served_in(_present(reply, learner))
 
     async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> ExpiredEvents:

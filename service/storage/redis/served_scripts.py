@@ -30,11 +30,11 @@ __all__ = [
     "EXPIRED",
     "IS_LABELLED",
     "LABELLED",
-    "NEWEST",
     "PENDING",
     "RECALL",
     "REOPEN",
     "SERVE",
+    "SERVED",
     "SETTLE",
     "expired_in",
     "pack_events",
@@ -196,26 +196,32 @@ return at and redis.call('SISMEMBER', KEYS[8], at) or 0
 """,
 )
 
-# birth, bytes, limit, below -> 1 if there may be earlier ones; then number, 1 if labelled, id and data of each
-NEWEST = Script(
+# birth, bytes, limit, 1 for newest first, number behind which to begin -> 1 if there may be more; then number, 1 if
+# labelled, id and data of each
+SERVED = Script(
     PRESENT,
     NUMBER,
     """
-local most, limit, below = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local most, limit, back, bound = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[5])
 local found, sum, step, count = {0}, 0, 1, 0
 while true do
-  local newest = redis.call('XREVRANGE', KEYS[5], number(below - 1) .. '-0', '-', 'COUNT', step)
-  if #newest == 0 then return found end
-  for _, entry in ipairs(newest) do
+  local entries
+  if back then
+    entries = redis.call('XREVRANGE', KEYS[5], number(bound - 1) .. '-0', '-', 'COUNT', step)
+  else
+    entries = redis.call('XRANGE', KEYS[5], number(bound + 1) .. '-0', '+', 'COUNT', step)
+  end
+  if #entries == 0 then return found end
+  for _, entry in ipairs(entries) do
     local id, data = entry[2][2], entry[2][4]
     sum = sum + #data - 8
     if count == limit or (count > 0 and sum > most) then
       found[1] = 1
       return found
     end
-    count, below = count + 1, tonumber(string.match(entry[1], '^%d+'))
-    found[#found + 1] = below
-    found[#found + 1] = redis.call('SISMEMBER', KEYS[8], number(below))
+    count, bound = count + 1, tonumber(string.match(entry[1], '^%d+'))
+    found[#found + 1] = bound
+    found[#found + 1] = redis.call('SISMEMBER', KEYS[8], number(bound))
     found[#found + 1] = id
     found[#found + 1] = data
   end
@@ -349,7 +355,7 @@ def expired_in(reply: list[Any], limit: int) -> ExpiredEvents:
 
 
 def served_in(reply: list[Any]) -> ServedPage:
-    """Decode the reply of NEWEST."""
+    """Decode the reply of SERVED."""
     more, *flat = reply
     events = [_event_of(id.decode(), packed) for id, packed in zip(flat[2::4], flat[3::4], strict=True)]
     return ServedPage(events, flat[::4], [bool(labelled) for labelled in flat[1::4]], bool(more))

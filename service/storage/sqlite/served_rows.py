@@ -174,15 +174,22 @@ def is_labelled(db: sqlite3.Connection, learner: int, id: str) -> bool:
 
 def newest(db: sqlite3.Connection, learner: int, limit: int, below: int) -> ServedPage:
     """List events below a number, newest served first: as many as fit in one reply."""
+    return _page(db, "number < ? ORDER BY number DESC", learner, below or MAX_POSITION, limit)
+
+
+def following(db: sqlite3.Connection, learner: int, limit: int, after: int) -> ServedPage:
+    """List events above a number, oldest served first: as many as fit in one reply."""
+    return _page(db, "number > ? ORDER BY number", learner, after, limit)
+
+
+def _page(db: sqlite3.Connection, listed: str, learner: int, bound: int, limit: int) -> ServedPage:
     events: list[ServedEvent] = []
     numbers: list[int] = []
     has_label: list[bool] = []
     size = 0
-    query = (
-        "SELECT number, labelled, id, time, data FROM served WHERE learner = ? AND dropped IS NULL AND number < ?"
-        " ORDER BY number DESC LIMIT ?"
-    )
-    with closing(db.execute(query, (learner, below or MAX_POSITION, limit + 1))) as rows:
+    columns = "number, labelled, id, time, data"
+    query = f"SELECT {columns} FROM served WHERE learner = ? AND dropped IS NULL AND {listed} LIMIT ?"
+    with closing(db.execute(query, (learner, bound, limit + 1))) as rows:
         for number, labelled, *row in rows:
             event = _event_of(*row)
             size += len(event.data)

@@ -459,6 +459,10 @@ class SqliteStore:
         with self._call():
             return await self._read(lambda db: served.newest(db, log_of(db, learner, birth).id, limit, below))
 
+    async def served_after(self, learner: str, birth: bytes, limit: int, after: int) -> ServedPage:
+        with self._call():
+            return await self._read(lambda db: served.following(db, log_of(db, learner, birth).id, limit, after))
+
     async def expired(self, learner: str, birth: bytes, before: float, limit: int, after: int = 0) -> ExpiredEvents:
         with self._call():
             return await self._read(lambda db: served.expired(db, log_of(db, learner, birth).id, before, limit, after))

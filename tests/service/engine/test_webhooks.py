@@ -243,10 +243,23 @@ async def test_failed_posts_are_retried_in_order(caplog: pytest.LogCaptureFixtur
         await eventually_async(lambda: not posts.posts)
         await webhook.close()
         assert [item["number"] for item in received.got] == [0, 0, 0, 1, 1, 2]
+        assert webhook.losses == 0
         assert webhook.trouble is None
         problems = [data[1] for data in logged_data(caplog, "rarestream.webhook", "WARNING")]
         assert problems == ["the response was 500", "the response was 404"]  # one of each series of failures
         assert logged_data(caplog, "rarestream.webhook", "ERROR") == []
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("status", [301, 401, 403, 404, 410, 429, 500])
+async def test_an_address_that_answers_wrongly_for_a_while_loses_nothing(status: int) -> None:
+    async with receiver(*[status] * 4) as received:
+        webhook, posts = Webhook(received.url), Posts()
+        posts.add()
+        webhook.note(posts)
+        await eventually_async(lambda: not posts.posts)
+        await webhook.close()
+        assert (len(received.got), webhook.deliveries, webhook.losses) == (5, 1, 0)
 
 
 class Over(Posts):
@@ -375,7 +388,7 @@ async def test_a_failing_address_blocks_nothing() -> None:
 
 @pytest.mark.usefixtures("at_once")
 async def test_each_attempt_is_signed_and_posts_are_counted() -> None:
-    async with receiver(503, 200, *[400] * 5) as received:
+    async with receiver(503, 200, *[422] * 3) as received:
         webhook, posts = Webhook(received.url, "secret"), Posts()
         for number in range(3):
             posts.add(number=number)
@@ -384,7 +397,7 @@ async def test_each_attempt_is_signed_and_posts_are_counted() -> None:
         assert (webhook.deliveries, webhook.losses) == (2, 1)
         await eventually_async(lambda: webhook.waiting == 0)
         await webhook.close()
-    assert len(received.signatures) == len(received.got) == 8
+    assert len(received.signatures) == len(received.got) == 6
     for moment, signature, body in received.signatures:
         mac = hmac.new(b"secret", f"{moment}.".encode() + body, hashlib.sha256)
         assert signature == f"v1={mac.hexdigest()}"

@@ -70,6 +70,7 @@ async def test_a_closed_store_is_unavailable(store: Store) -> None:
         store.snapshots("a", BIRTH),
         store.serve("a", BIRTH, record(3), 1, [], UNBOUNDED),
         store.recall("a", BIRTH, ["1"]),
+        store.served_after("a", BIRTH, 10, 0),
         store.expired("a", BIRTH, 0.0, 10),
         store.settle("a", BIRTH, 1),
         store.reopen("a", BIRTH),

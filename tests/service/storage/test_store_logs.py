@@ -90,6 +90,7 @@ async def assert_gone(store: Store, birth: bytes) -> None:
         store.serve("a", birth, record(9), 1, [], UNBOUNDED),
         store.recall("a", birth, ["1"]),
         store.recall("a", birth, []),
+        store.served_after("a", birth, 10, 0),
         store.expired("a", birth, 0.0, 10),
         store.settle("a", birth, 1),
         store.reopen("a", birth),

@@ -132,6 +132,8 @@ async def compare(url: str, steps: list[tuple[Any, ...]]) -> None:
             assert await store.recall(learner, head.birth, IDS) == await model.recall(learner, head.birth, IDS)
             newest = await outcome(model.served(learner, head.birth, 10))
             assert await outcome(store.served(learner, head.birth, 10)) == newest
+            oldest = await outcome(model.served_after(learner, head.birth, 10, 1))
+            assert await outcome(store.served_after(learner, head.birth, 10, 1)) == oldest
             everything = await outcome(model.expired(learner, head.birth, math.inf, 10))
             assert await outcome(store.expired(learner, head.birth, math.inf, 10)) == everything
             for after in range(head.position + 1):

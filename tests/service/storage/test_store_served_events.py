@@ -228,7 +228,23 @@ async def test_served_lists_the_newest_first_in_pages(store: Store) -> None:
     with pytest.raises(LearnerGone):
         await store.served("a", token(99), 9)
     with pytest.raises(LearnerGone):
+        await store.served_after("a", token(99), 9, 0)
+    with pytest.raises(LearnerGone):
         await store.is_labelled("a", token(99), event(1).id)
+
+
+async def test_served_after_lists_the_oldest_first_in_pages(store: Store) -> None:
+    await served(store, events(0, 6))
+    first = await store.served_after("a", BIRTH, 4, 0)
+    assert first == ServedPage(events(0, 4), [1, 2, 3, 4], [False] * 4, more=True)
+    await serve(store, 3, [event(0), event(6)], bounds(events=6))  # 0 is served again, 1 is dropped
+    await store.labelled("a", BIRTH, [event(5).id])
+    rest = [event(4), event(5), event(0), event(6)]
+    second = ServedPage(rest, [5, 6, 7, 8], [False, True, False, False], more=False)
+    assert await store.served_after("a", BIRTH, 4, first.numbers[-1]) == second
+    assert await store.served_after("a", BIRTH, 9, first.numbers[-1]) == second
+    assert await store.served_after("a", BIRTH, 9, 8) == ServedPage([], [], [], more=False)
+    assert (await store.served_after("a", BIRTH, 9, 0)).numbers == [3, 4, 5, 6, 7, 8]
 
 
 async def test_an_erased_event_is_as_if_it_had_never_been_served(store: Store) -> None:
@@ -262,6 +278,9 @@ async def test_a_page_of_served_events_is_limited_in_bytes(store: Store, monkeyp
     assert await store.served("a", BIRTH, 9, second.numbers[-1]) == ServedPage(
         [event(0, size=50)], [1], [False], more=False
     )
+    ascending = [await store.served_after("a", BIRTH, 9, after) for after in (0, 1, 5)]
+    assert [page.events for page in ascending] == [[event(0, size=50)], events(1, 5), events(5, 7)]
+    assert [page.more for page in ascending] == [True, True, False]
 
 
 async def test_settled_events_stay_but_are_not_returned_again(store: Store) -> None:
