@@ -139,6 +139,10 @@ class AsyncClient:
         """Call `Client.update_group`."""
         return await self._run(self._calls.update_group(group, body))
 
+    async def predict_group(self, group: str, body: bytes) -> Document:
+        """Call `Client.predict_group`."""
+        return await self._run(self._calls.predict_group(group, body))
+
     async def compare(self, group: str) -> Document:
         """Call `Client.compare`."""
         return await self._run(self._calls.compare(group))

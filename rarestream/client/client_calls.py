@@ -122,6 +122,10 @@ class ClientCalls:
         """Send labelled events to each learner of a group."""
         return (yield from self._read(ApiRequest("POST", group_path(group, "update"), body)))
 
+    def predict_group(self, group: str, body: bytes) -> Call[Document]:
+        """Score events by each learner of a group."""
+        return (yield from self._read(ApiRequest("POST", group_path(group, "predict"), body)))
+
     def update_json(self, name: str, body: bytes, repeatable: bool, reply: type[Counts]) -> Call[Counts]:
         """Learn labelled events."""
         request = ApiRequest("POST", learner_path(name, "update"), body, repeatable=repeatable)

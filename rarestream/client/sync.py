@@ -154,6 +154,10 @@ class Client:
         """Send labelled events, encoded as JSON, to each learner of a group. Needs a source, or an id per event."""
         return self._run(self._calls.update_group(group, body))
 
+    def predict_group(self, group: str, body: bytes) -> Document:
+        """Score events, encoded as JSON, by each learner of a group, which remembers those with an id."""
+        return self._run(self._calls.predict_group(group, body))
+
     def compare(self, group: str) -> Document:
         """Compare the learners of a group."""
         return self._run(self._calls.compare(group))

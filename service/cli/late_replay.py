@@ -92,9 +92,11 @@ def schedule(
     limit: int | None = None,
     now: float = math.inf,
     fraction: Callable[[], float] = lambda: 0.0,
+    first: int = 0,
 ) -> Iterator[RequestBody]:
     """Yield requests of up to `size` events or about 4 MB for the events of a file, after `learnt` labels.
 
+    The events are those from row `first` on; it is at most `learnt`, and earlier rows have no label to come.
     If the events end before `limit`, the remaining labels follow. Labels after `now` (seconds since the epoch) do not,
     because a service refuses labels from the future. The labels of one delay are in memory.
     """
@@ -102,7 +104,7 @@ def schedule(
     scoring = _Scoring(size, fraction)
     clock = arrival = before = -math.inf  # times of: the rows so far, the last arrival, the last learnt label
     labels_sent = learnt
-    rows = 0
+    rows = first
 
     def labels() -> Iterator[RequestBody]:
         nonlocal labels_sent

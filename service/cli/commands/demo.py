@@ -1,8 +1,8 @@
 """`rarestream demo`: the service on an embedded store, four learners, and one simulated stream of card fraud.
 
-The server runs in a thread of this process. The stream goes over HTTP to a group that compares the four learners. Each
-learner keeps its offset in the stream, and the stream resumes at the lowest. So a demo that was stopped or killed
-misses no event and learns none twice.
+The server runs in a thread of this process. The stream goes over HTTP to a group that compares the four learners: each
+payment is scored, and its label follows later, as in production. Each learner keeps how many labels it has learnt, and
+the stream resumes at the lowest number. So a demo that was stopped or killed misses no label and learns none twice.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
 
-from rarestream import ClientError
+from rarestream import ClientError, RequestRefused
 from service.cli.display import FiguresLines, LearnersDisplay
+from service.cli.late_replay import Delay, schedule
 from service.cli.options_service import open_client
 from service.cli.request_errors import RequestFailed
-from service.datasets import CardFraud, batches, first_day, max_events
+from service.datasets import CardFraud, Event, first_day, max_events
 from service.exits import CommandFailed, WrongUsage
 from service.pacing import Interruption, Meter, Pace, WaitInterrupted
 from service.server import CannotServe, listen, mask_passwords
@@ -55,14 +57,31 @@ _TABLE: dict[str, Any] = {
 }
 _HASHED: dict[str, Any] = {"kind": "named", "bits": 16, "categorical": ["hour"], "log": _LOG}
 
-LEARNERS: dict[str, dict[str, Any]] = {
-    "demo-cbr": {"algorithm": "cbr", "params": {"buffer": "fifo"}, "features": _TABLE},
-    "demo-auto": {"features": _HASHED},
-    "demo-loam-ada": {"algorithm": "loam-ada", "features": _HASHED},
-    "demo-fofo": {"algorithm": "fofo", "params": {"c": 8.0, "averaging": "last"}, "features": _HASHED},
+_LATE: dict[str, Any] = {"max_events": 20_000}  # more than come within the delay
+_QUEUE: dict[str, Any] = {  # of the learner whose alerts people look at
+    "threshold": {"objective": "budget", "alerts": 60},
+    "late": {"keep_features": True, **_LATE},
+    "figures": {"segments": ["country", "channel"]},
 }
+
+LEARNERS: dict[str, dict[str, Any]] = {
+    "demo-cbr": {"algorithm": "cbr", "params": {"buffer": "fifo"}, "features": _TABLE, "late": _LATE},
+    "demo-auto": {"features": _HASHED, **_QUEUE},
+    "demo-loam-ada": {"algorithm": "loam-ada", "features": _HASHED, "late": _LATE},
+    "demo-fofo": {
+        "algorithm": "fofo",
+        "params": {"c": 8.0, "averaging": "last"},
+        "features": _HASHED,
+        "late": _LATE,
+    },
+}
+_REVIEWED = "demo-auto"
+_PREFIX = "transaction-"  # of ids
 _BATCHES_PER_SECOND = 4
 _LARGEST_BATCH = 1000  # events
+_DELAY = 43_200.0  # seconds of the stream until a label comes, and at most 1 % of the stream
+_DAY = 4000  # payments
+_ROUND = 3600.0  # seconds of the stream between rounds of labels
 _PATIENCE = 60.0  # seconds of retries of a call
 _TIMEOUT = 600.0  # seconds for one response: this process is the server, and may be compiling
 _REFRESH = 1.0  # seconds between refreshes of the metrics
@@ -202,6 +221,7 @@ class _DemoStream:
 
     def __init__(self, url: str, events: int, interruption: Interruption, say: Callable[[str], None]) -> None:
         self._simulation = CardFraud(change=events // 2)
+        self._delay = Delay(min(_DELAY, 0.01 * 86_400 * events / _DAY), every=_ROUND)
         self._events = events
         self._interruption = interruption
         self._standstill = StallNotice(say)
@@ -228,13 +248,17 @@ class _DemoStream:
         try:
             offsets = self._create()
             at = min(offsets.values())
-            self._simulation = CardFraud(self._events // 2, first=self._first_day(offsets))
+            self._simulation = CardFraud(self._events // 2, first=self._first_day(at))
             self._announce(at, console)
             with view as display:
                 complete = self._send(at, rate, display, hint)
                 display.show(self._figures(), self._meter.speed(), final=True)
         except WaitInterrupted:
             return False
+        except RequestRefused as error:
+            if error.status == HTTPStatus.CONFLICT:  # an older demo, or somebody's learners
+                raise WrongUsage(f"--store: {error}; name another store, or delete this one") from None
+            raise RequestFailed(error) from None
         except ClientError as error:
             raise RequestFailed(error) from None
         finally:
@@ -253,16 +277,18 @@ class _DemoStream:
         self._standstill.over()
         return {document["name"]: document["sources"].get(SOURCE, 0) for document in documents}
 
-    def _first_day(self, offsets: dict[str, int]) -> int:
-        """Return the day on which the stream begins, or began if it resumes: no event is in the future.
+    def _first_day(self, at: int) -> int:
+        """Return the day on which the stream begins, or began if it resumes: no label is in the future.
 
         Raises `WrongUsage` if so many events do not fit in between.
         """
-        now = time.time()
-        behind = min(offsets, key=offsets.__getitem__)
-        at = offsets[behind]
-        clock = self._client.learner(behind).metrics()["clock"] if at else None
-        first = first_day(self._events if clock is None else at, now, clock)
+        now = time.time() - self._delay.seconds - _ROUND
+        newest = self._client.learner(_REVIEWED).scored_events(q=_PREFIX, limit=1)["events"]
+        if newest:
+            number = int(newest[0]["id"].removeprefix(_PREFIX))
+            first = first_day(number + 1, now, newest[0]["time"])
+        else:
+            first = first_day(self._events, now)
         if self._events > at and self._events > (fit := max_events(max(first, 0), now)):
             raise WrongUsage(f"--events: {fit:,} at most; later events would be in the future")
         return first
@@ -283,24 +309,25 @@ class _DemoStream:
         pace = Pace(rate, self._interruption.wait)
         size = _LARGEST_BATCH if rate is None else min(_LARGEST_BATCH, max(1, round(rate / _BATCHES_PER_SECOND)))
         refreshed = time.monotonic()
-        while at < self._events:
-            stop = min(at + size, self._events)
-            if pace(stop - at):
+        first = max(0, at - _DAY)  # the labels of earlier events have come
+        for request in schedule(self._payments(first), self._delay, SOURCE, at, size, now=time.time(), first=first):
+            if request.kind == "labels":  # after a crash, a learner may be ahead, and then reports duplicates
+                self._client.update_group(GROUP, request.body())
+            elif pace(request.count):
                 return False
-            self._send_batch(at, stop)
+            else:
+                self._client.predict_group(GROUP, request.body())
+                self._meter.add(request.count)
+            self._standstill.over()
             hint.cancel()
-            self._meter.add(stop - at)
             if time.monotonic() - refreshed >= _REFRESH:
                 refreshed = time.monotonic()
                 display.show(self._figures(), self._meter.speed())
-            at = stop
         return True
 
-    def _send_batch(self, start: int, stop: int) -> None:
-        """Send events to the group. After a crash, a learner may be a batch ahead and then reports duplicates."""
-        events = self._simulation.events(start, stop)
-        self._client.update_group(GROUP, next(batches(events, SOURCE, start, len(events))).body())
-        self._standstill.over()
+    def _payments(self, first: int) -> Iterator[Event]:
+        for start in range(first, self._events, _LARGEST_BATCH):
+            yield from self._simulation.events(start, min(start + _LARGEST_BATCH, self._events))
 
     def _figures(self) -> list[dict[str, Any]]:
         return [learner.metrics() for learner in self._learners]

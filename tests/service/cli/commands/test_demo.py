@@ -26,6 +26,7 @@ from tests.service.cli.test_request_errors import Time
 pytestmark = pytest.mark.integration
 
 Demo = Callable[..., subprocess.Popen[str]]
+FEATURES = CardFraud(change=1).events(0, 1)[0]["features"].keys()
 
 
 @pytest.fixture
@@ -88,6 +89,11 @@ def test_the_demo_streams_stops_and_resumes(demo: Demo, tmp_path: Path) -> None:
     assert {item["events"] for item in listing.values()} == {3000}
     assert {item["sources"][SOURCE] for item in listing.values()} == {3000}
     assert compared(url)["events"] == 3000  # over the stop
+    queue = httpx.get(f"{url}/v1/learners/demo-auto/events?limit=1", trust_env=False, timeout=300).json()["events"][0]
+    assert (queue["id"], queue["status"], queue["features"].keys()) == ("transaction-2999", "labelled", FEATURES)
+    figures = httpx.get(f"{url}/v1/learners/demo-auto/metrics", trust_env=False, timeout=300).json()
+    assert figures["window"]["label_coverage"] == 1.0
+    assert 0 < figures["window"]["label_delay_median"] < 2 * 3600
     assert {item["class_counts"]["positive"] for item in listing.values()} == {
         next(iter(listing.values()))["class_counts"]["positive"]
     }
@@ -97,6 +103,7 @@ def test_the_demo_streams_stops_and_resumes(demo: Demo, tmp_path: Path) -> None:
 
     for count in (3000, 1000):
         process = demo(store, "--events", count)
+        url = until(process, r"dashboard +(http://\S+)/$")[1]
         until(process, r"\b3,000\b.*--events\b")
         rest = ""
         assert process.stdout is not None
@@ -106,6 +113,22 @@ def test_the_demo_streams_stops_and_resumes(demo: Demo, tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         process.communicate()
         assert process.returncode == 0
+
+
+def test_the_demo_refuses_a_store_with_other_learners_of_its_names(demo: Demo, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'demo.db'}"
+    process = demo(store, "--events", 10)
+    url = until(process, r"dashboard +(http://\S+)/$")[1]
+    until(process, "Ctrl-C")
+    change = {"late": {"max_events": 5}}
+    httpx.patch(f"{url}/v1/learners/demo-auto", json=change, trust_env=False, timeout=300).raise_for_status()
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    process = demo(store)
+    _, err = process.communicate()
+    assert process.returncode == 2
+    assert "--store: demo-auto exists with another configuration" in err
+    assert "delete" in err
 
 
 @pytest.mark.campaign
