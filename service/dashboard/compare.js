@@ -10,7 +10,7 @@ import { follow, RARELY, rounds } from "./live.js";
 import { askGroup } from "./new_group.js";
 import { RangeFields } from "./range.js";
 import { drawScale, drawWhisker, scaleHead, whisker } from "./sparklines.js";
-import { odds, summaryOf, verdictsOf, writeVerdict } from "./verdicts.js";
+import { odds, summaryOf, verdictParts, verdictsOf, writeVerdict } from "./verdicts.js";
 
 const HISTORY = 10; // seconds between looks at the learners' histories, while events come
 const DASHES = ["solid", "dash", "dot"];
@@ -84,7 +84,7 @@ class List {
           el("a", { href: `#/compare/${encodeURIComponent(name)}`, text: name }),
           el("span"),
           el("small"),
-          el("p", { class: "finding" }, el("strong"), el("span")),
+          el("p", { class: "finding" }, ...verdictParts()),
         ),
       (item, { name, config, events, failed, tests }) => {
         const [, learners, state, verdict] = item.children;
@@ -242,7 +242,7 @@ class Group {
       this.verdicts,
       verdictsOf(comparison.name, events, tests, alpha, window.differences),
       ({ key }) => key,
-      () => el("li", {}, el("strong"), el("span")),
+      () => el("li", {}, ...verdictParts()),
       writeVerdict,
     );
     const { negative, positive } = window.class_counts;

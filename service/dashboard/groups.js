@@ -4,7 +4,7 @@ import { arrange, el, put, write } from "./dom.js";
 import { counted, metricAt, fixed, intervalWords, NOTHING } from "./format.js";
 import { stateOf } from "./learner_rows.js";
 import { drawWhisker, whisker } from "./sparklines.js";
-import { summaryOf, writeVerdict } from "./verdicts.js";
+import { summaryOf, verdictParts, writeVerdict } from "./verdicts.js";
 
 export class Groups {
   #groups = [];
@@ -44,7 +44,7 @@ function makeGroup({ name }) {
     el("h3", {}, el("a", { href: `#/compare/${encodeURIComponent(name)}`, text: name }), el("small")),
     el("p", { class: "quiet", text: "AUC of each, in its own window" }),
     el("ul", { "aria-label": "AUC of each, in its own window" }),
-    el("p", { class: "finding" }, el("strong"), el("span")),
+    el("p", { class: "finding" }, ...verdictParts()),
   );
 }
 

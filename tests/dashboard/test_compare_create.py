@@ -61,7 +61,7 @@ async def test_a_group_is_created_and_compared_live(service: Serving, visit: Ope
     await expect(page.locator(".verdicts li")).to_have_attribute("data-state", "none")
     with Stream(service, "groups/duel", batch=400, pause=0.05):
         await expect(page.locator(".verdicts [data-state=decided]")).to_have_text(
-            re.compile(r"^better\b.*\bworse:.*\d\s%.*\(\D*[\d,]+\)"), timeout=120_000
+            re.compile(r"^better\b.*\bworse:.* to 1;.*\(\D*[\d,]+\)"), timeout=120_000
         )
     reply = service.http.get("/groups/duel/compare").json()
     auc = reply["window"]["auc"]["better"]
@@ -144,7 +144,7 @@ async def test_a_group_card_shows_the_best_learner(service: Serving, visit: Open
     await expect(finding).to_have_attribute("data-state", "open")
     with Stream(service, "groups/trio", batch=400, pause=0.05):
         await expect(finding).to_have_attribute("data-state", "decided", timeout=120_000)
-        await expect(finding).to_have_text(re.compile(r"^good\b((?!dull).)*\d\s%.*\(\D*[\d,]+\)"))
+        await expect(finding).to_have_text(re.compile(r"^good\b((?!dull).)* to 1;.*\(\D*[\d,]+\)"))
     tests = service.http.get("/groups/trio/compare").json()["tests"]
     assert [test["verdict"] for test in tests if "good" in (test["a"], test["b"])] == ["b", "a"]
 

@@ -230,7 +230,7 @@ async def test_a_verdict_contradicted_by_the_windows_is_flagged(learners: Servin
     page = await visit(learners.url)
     finding = page.locator(".group .finding[data-state=decided]")
     behind = f"{auc[other] - auc[better]:.4f}"
-    await expect(finding).to_have_text(re.compile(rf"^{better}\b.*\b{other}\b.*\b99\.99\b.*\b400\b.*\b{behind}\.$"))
+    await expect(finding).to_have_text(re.compile(rf"^{better}\b.*\b{other}\b.* to 1;.*\b400\b.*\b{behind}\.$"))
     learners.http.delete("/groups/both").raise_for_status()
 
 

@@ -146,7 +146,7 @@ def verdict_of(test: Document, alpha: float, difference: float | None = None) ->
     """Return the result of a pair's test in the words of the dashboard (`verdicts.js`).
 
     `alpha` is the risk of a verdict on equal learners. A verdict is about all compared events. If the window's
-    `difference` points the other way, the text says so.
+    `difference` points the other way, a second line says so.
     """
     a, b, evidence = test["a"], test["b"], test["evidence"]
     decides = math.log10(2 / alpha)  # log10 of the evidence
@@ -155,34 +155,36 @@ def verdict_of(test: Document, alpha: float, difference: float | None = None) ->
             (a, evidence["a_better"]) if evidence["a_better"] >= evidence["b_better"] else (b, evidence["b_better"])
         )
         leaning = f"it leans to {leader}, " if log > 0.5 else ""
-        nearest = f"{leaning}evidence {_odds(log)} to 1; {_odds(decides)} to 1 decides"
-        return f"{a} or {b}: not decided. Keep watching: {nearest}."
+        return f"{a} or {b}: not decided. Keep watching: {leaning}{_beside(log, decides)}"
     better, other, log = (a, b, evidence["a_better"]) if test["verdict"] == "a" else (b, a, evidence["b_better"])
     since = f"event {test['since_events']:,}"
     if test["since_clock"] is not None:
         since = f"{datetime.fromtimestamp(test['since_clock']).astimezone().isoformat(' ', 'seconds')} ({since})"
     deficit = f"{(difference or 0) * (-1 if test['verdict'] == 'a' else 1):.4f}"
-    late = f": in the window its AUC is behind by {deficit}." if float(deficit) > 0 else "."
+    now = f"\n  In the window its AUC is behind by {deficit}." if float(deficit) > 0 else ""
     if log >= decides:
-        return f"{better} is better than {other}: {_certainty(log)} sure since {since}; keep watching{late}"
-    present = f"the evidence is {_odds(log)} to 1 by now"
-    return f"{better} was better than {other}: decided at {since}, but {present}; keep watching{late}"
+        verdict = f"{better} is better than {other}: {_beside(log, decides)} Decided at {since}; keep watching."
+    else:
+        present = f"the evidence is {_odds(log)} to 1 by now"
+        verdict = f"{better} was better than {other}: decided at {since}, but {present}; keep watching."
+    return verdict + now
 
 
-_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 
 def _odds(log: float) -> str:
     """Format evidence, given by its log10."""
+    if log >= 10:
+        return "over 10¹⁰"
     if log >= 6:
-        return f"10{str(math.floor(log)).translate(_RAISED)}"
+        return f"10{_RAISED[math.floor(log)]}"
     return f"{float(f'{10**log:.2g}'):,.3f}".rstrip("0").rstrip(".") if log > -3 else "0"
 
 
-def _certainty(log: float) -> str:
-    """Format the certainty, 1 - 2 / evidence (two hypotheses are tested), in per cent, rounded down."""
-    doubt = 200 * 10**-log
-    return "over 99.99 %" if doubt < 0.01 else f"{math.floor((100 - doubt) * 100) / 100:g} %"
+def _beside(log: float, decides: float) -> str:
+    """Format evidence beside what decides; both are given by their log10."""
+    return f"evidence {_odds(log)} to 1; {_odds(decides)} to 1 decides."
 
 
 def _summary(comparison: Document) -> str:

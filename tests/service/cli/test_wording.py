@@ -1212,8 +1212,14 @@ def outcome(verdict: str | None, a: float, b: float) -> dict[str, Any]:
             outcome(None, 0.0, 1.0),
             "x or y: not decided. Keep watching: it leans to y, evidence 10 to 1; 40 to 1 decides.",
         ),
-        (outcome("b", -5.0, 3.0), "y is better than x: 99.8 % sure since event 1,234; keep watching."),
-        (outcome("a", 12.3, 0.0), "x is better than y: over 99.99 % sure since event 1,234; keep watching."),
+        (
+            outcome("b", -5.0, 3.0),
+            "y is better than x: evidence 1,000 to 1; 40 to 1 decides. Decided at event 1,234; keep watching.",
+        ),
+        (
+            outcome("a", 12.3, 0.0),
+            "x is better than y: evidence over 10¹⁰ to 1; 40 to 1 decides. Decided at event 1,234; keep watching.",
+        ),
         (
             outcome("a", 1.0, 0.0),
             "x was better than y: decided at event 1,234, but the evidence is 10 to 1 by now; keep watching.",
@@ -1230,15 +1236,15 @@ def test_the_verdict_is_expressed_in_words(test: dict[str, Any], message: str) -
 
 def test_a_verdict_contradicted_by_the_window_is_flagged() -> None:
     """The verdict is about all events, and the text says that the other learner has been ahead lately."""
-    behind = ": in the window its AUC is behind by 0.0123."
+    behind = "\n  In the window its AUC is behind by 0.0123."
     for test, difference in ((outcome("a", 3.0, 0.0), -0.0123), (outcome("b", 0.0, 3.0), 0.0123)):
         plain = verdict_of(test, 0.05)
-        assert verdict_of(test, 0.05, difference) == plain.removesuffix(".") + behind
+        assert verdict_of(test, 0.05, difference) == plain + behind
         for no_news in (-difference, 0.0, difference / 1e6, None):
             assert verdict_of(test, 0.05, no_news) == plain
     was = outcome("a", 1.0, 0.0)
     assert verdict_of(was, 0.05, -0.5).endswith(
-        "the evidence is 10 to 1 by now; keep watching: in the window its AUC is behind by 0.5000."
+        "the evidence is 10 to 1 by now; keep watching.\n  In the window its AUC is behind by 0.5000."
     )
     assert "behind" not in verdict_of(outcome(None, 1.0, 0.0), 0.05, -0.5)
 
