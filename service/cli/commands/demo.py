@@ -248,7 +248,7 @@ class _DemoStream:
         try:
             offsets = self._create()
             at = min(offsets.values())
-            self._simulation = CardFraud(self._events // 2, first=self._first_day(at))
+            self._simulation = CardFraud(self._events // 2, first=self._first_day(at, self._newest()))
             self._announce(at, console)
             with view as display:
                 complete = self._send(at, rate, display, hint)
@@ -277,18 +277,18 @@ class _DemoStream:
         self._standstill.over()
         return {document["name"]: document["sources"].get(SOURCE, 0) for document in documents}
 
-    def _first_day(self, at: int) -> int:
+    def _newest(self) -> tuple[int, float] | None:
+        """Return number and time of the event that was scored last, if there is one."""
+        events = self._client.learner(_REVIEWED).scored_events(q=_PREFIX, limit=1)["events"]
+        return (int(events[0]["id"].removeprefix(_PREFIX)), events[0]["time"]) if events else None
+
+    def _first_day(self, at: int, newest: tuple[int, float] | None) -> int:
         """Return the day on which the stream begins, or began if it resumes: no label is in the future.
 
         Raises `WrongUsage` if so many events do not fit in between.
         """
         now = time.time() - self._delay.seconds - _ROUND
-        newest = self._client.learner(_REVIEWED).scored_events(q=_PREFIX, limit=1)["events"]
-        if newest:
-            number = int(newest[0]["id"].removeprefix(_PREFIX))
-            first = first_day(number + 1, now, newest[0]["time"])
-        else:
-            first = first_day(self._events, now)
+        first = first_day(self._events, now) if newest is None else first_day(newest[0] + 1, now, newest[1])
         if self._events > at and self._events > (fit := max_events(max(first, 0), now)):
             raise WrongUsage(f"--events: {fit:,} at most; later events would be in the future")
         return first

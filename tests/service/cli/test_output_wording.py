@@ -203,7 +203,7 @@ def test_the_demo_refuses_events_of_the_future() -> None:
         demo._DemoStream("http://h", 10**9, interruption, print) as stream,
         pytest.raises(WrongUsage) as caught,
     ):
-        stream._first_day({"a": 0})
+        stream._first_day(0, None)
     most, rest = str(caught.value).removeprefix("--events: ").split(maxsplit=1)
     assert int(most.replace(",", "")) > 10**6
     assert rest == "at most; later events would be in the future"
