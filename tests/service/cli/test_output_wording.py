@@ -244,6 +244,7 @@ def test_the_demo_streams_and_stops(complaints: Sequence[str], last: str, monkey
     monkeypatch.setattr(demo, "_REFRESH", 0.01)
     for name, result in {
         "_create": {"a": 0},
+        "_newest": None,
         "_first_day": 0,
         "_announce": None,
         "_send": True,
