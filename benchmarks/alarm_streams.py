@@ -25,7 +25,9 @@ from learners.numerics.arrays import Matrix, Sparse, Vector
 from learners.numerics.jit import kernel
 
 __all__ = [
+    "BEFORE",
     "CHANGES",
+    "EARLY",
     "FIELDS",
     "LEARNERS",
     "LONGEST",
@@ -211,7 +213,8 @@ def bursts(share: float, burst: int, n: int, random: np.random.Generator) -> Vec
 
 
 FIELDS = 20
-_EVENTS_BEFORE = 20_000  # of fields before a change
+EARLY = 25 * BLOCK  # events in which only a large rise of a field counts
+BEFORE = (20_000, 3_000)  # events of fields before a change
 _EVENTS_AFTER = 10_000
 Marks = Callable[[int, np.random.Generator], NDArray[np.bool_]]
 
@@ -277,34 +280,42 @@ def quality_alarms(marks: NDArray[np.bool_]) -> list[field_quality.FieldAlarm]:
     return alarms
 
 
-def steady_fields(name: str, effort: Effort) -> tuple[int, int]:
-    """Return (alarms, events) of stationary streams whose fields are all of this kind, in each of the four shares."""
+def steady_fields(name: str, effort: Effort) -> tuple[int, int, int]:
+    """Return (alarms, those of the first `EARLY` events, events) of stationary streams.
+
+    All fields are of this kind, in each of the four shares.
+    """
     random = np.random.default_rng([8, list(STEADY).index(name)])
-    streams, alarms = max(1, effort.stationary // 10), 0
+    streams, alarms, early = max(1, effort.stationary // 10), 0, 0
     for _ in range(streams):
         columns = [STEADY[name](effort.events, random) for _ in range(FIELDS * len(QUALITY_KINDS))]
         marks = np.stack(columns, axis=1).reshape(effort.events, FIELDS, len(QUALITY_KINDS))
-        alarms += len(quality_alarms(marks))
-    return alarms, streams * effort.events
+        more = quality_alarms(marks)
+        alarms, early = alarms + len(more), early + sum(alarm.event <= EARLY for alarm in more)
+    return alarms, early, streams * effort.events
 
 
-def worse_fields(change: int, effort: Effort) -> dict[str, Any]:
-    """Share of streams of one field whose change is found within `_EVENTS_AFTER` events, and the median delay."""
+def worse_fields(change: int, run: int, effort: Effort) -> dict[str, Any]:
+    """Share of streams of one field whose change is found within `_EVENTS_AFTER` events, and the median delay.
+
+    The change is after `run` events or up to a block later.
+    """
     name, kind, before, after = WORSE[change]
-    random = np.random.default_rng([9, change])
+    random = np.random.default_rng([9, change, run])
     delays = []
     for _ in range(effort.streams):
-        run_in = _EVENTS_BEFORE + int(random.integers(BLOCK))
+        run_in = run + int(random.integers(BLOCK))
         marks = np.zeros((run_in + _EVENTS_AFTER, 1, len(QUALITY_KINDS)), dtype=np.bool_)
         shares = np.where(np.arange(len(marks)) < run_in, before, after)
         marks[:, 0, QUALITY_KINDS.index(kind)] = random.random(len(marks)) < shares
         delays += [alarm.event - run_in for alarm in quality_alarms(marks)[:1] if alarm.event > run_in]
-    return _summarise(name, delays, effort)
+    return _summarise(name, run, delays, effort)
 
 
-def _summarise(change: str, delays: list[int], effort: Effort) -> dict[str, Any]:
+def _summarise(change: str, run: int, delays: list[int], effort: Effort) -> dict[str, Any]:
     return {
         "change": change,
+        "after": run,
         "streams": effort.streams,
         "found": len(delays) / effort.streams,
         "median": float(np.median(delays)) if delays else None,
@@ -356,28 +367,29 @@ def number_alarms(values: Matrix) -> tuple[list[field_quality.FieldAlarm], int]:
     return [alarm for block in stage.take_blocks() for alarm in block.alarms], out
 
 
-def steady_numbers(name: str, effort: Effort) -> tuple[int, float, int]:
-    """Return (alarms, share out of range, events) of streams whose fields all have such numbers."""
+def steady_numbers(name: str, effort: Effort) -> tuple[int, int, float, int]:
+    """Return (alarms, those of the first `EARLY` events, share out of range, events) of fields of such numbers."""
     random = np.random.default_rng([10, list(NUMBERS).index(name)])
-    streams, alarms, out = max(1, effort.stationary // 10), 0, 0
+    streams, alarms, early, out = max(1, effort.stationary // 10), 0, 0, 0
     for _ in range(streams):
         columns = [NUMBERS[name](effort.events, random) for _ in range(FIELDS)]
         more, beyond = number_alarms(np.stack(columns, axis=1))
-        alarms, out = alarms + len(more), out + beyond
-    return alarms, out / (streams * effort.events * FIELDS), streams * effort.events
+        alarms, early = alarms + len(more), early + sum(alarm.event <= EARLY for alarm in more)
+        out += beyond
+    return alarms, early, out / (streams * effort.events * FIELDS), streams * effort.events
 
 
-def worse_numbers(change: int, effort: Effort) -> dict[str, Any]:
-    """Share of streams of one field whose change is found within `_EVENTS_AFTER` events, and the median delay."""
+def worse_numbers(change: int, run: int, effort: Effort) -> dict[str, Any]:
+    """Return the same of a field of numbers."""
     name, numbers, shift = WORSE_NUMBERS[change]
-    random = np.random.default_rng([11, change])
+    random = np.random.default_rng([11, change, run])
     delays = []
     for _ in range(effort.streams):
-        run_in = _EVENTS_BEFORE + int(random.integers(BLOCK))
+        run_in = run + int(random.integers(BLOCK))
         values = NUMBERS[numbers](run_in + _EVENTS_AFTER, random)
         values[run_in:] = shift(values[run_in:])
         delays += [alarm.event - run_in for alarm in number_alarms(values[:, None])[0][:1] if alarm.event > run_in]
-    return _summarise(name, delays, effort)
+    return _summarise(name, run, delays, effort)
 
 
 CHANGES: dict[str, Shift] = {

@@ -32,7 +32,9 @@ from rich.table import Table
 from scipy.stats import beta, chi2
 
 from benchmarks.alarm_streams import (
+    BEFORE,
     CHANGES,
+    EARLY,
     FIELDS,
     LEARNERS,
     LONGEST,
@@ -237,46 +239,50 @@ def measured(effort: Effort, console: Console) -> dict[str, Any]:
     )
     rows = figures["steady fields"] = []
     for name in STEADY:
-        alarms, events = steady_fields(name, effort)
-        rows.append({"stream": name, "alarms": alarms, "events": events})
+        alarms, early, events = steady_fields(name, effort)
+        rows.append({"stream": name, "alarms": alarms, "early": early, "events": events})
     show(
         f"   {FIELDS} fields whose missing values, new categories, values of the wrong kind and numbers out of range"
-        " all come like this: alarms per 100,000 events",
-        ["stream", "alarms"],
+        f" all come like this: alarms per 100,000 events, and of these in the first {EARLY:,}",
+        ["stream", "alarms", "early"],
         [
             [
                 row["stream"],
                 f"{row['alarms'] / row['events'] * 1e5:.3f} (< {most_rate(row['alarms']) / row['events'] * 1e5:.3f})",
+                f"{row['early'] / row['events'] * 1e5:.3f}",
             ]
             for row in rows
         ],
     )
     rows = figures["steady numbers"] = []
     for name in NUMBERS:
-        alarms, out, events = steady_numbers(name, effort)
-        rows.append({"numbers": name, "alarms": alarms, "out": out, "events": events})
+        alarms, early, out, events = steady_numbers(name, effort)
+        rows.append({"numbers": name, "alarms": alarms, "early": early, "out": out, "events": events})
     show(
-        f"   {FIELDS} fields of numbers like this: share out of range, and alarms per 100,000 events",
-        ["numbers", "out of range", "alarms"],
+        f"   {FIELDS} fields of numbers like this: share out of range, alarms per 100,000 events, and of these in the"
+        f" first {EARLY:,}",
+        ["numbers", "out of range", "alarms", "early"],
         [
             [
                 row["numbers"],
                 f"{row['out']:.3%}",
                 f"{row['alarms'] / row['events'] * 1e5:.3f} (< {most_rate(row['alarms']) / row['events'] * 1e5:.3f})",
+                f"{row['early'] / row['events'] * 1e5:.3f}",
             ]
             for row in rows
         ],
     )
-    rows = figures["worse fields"] = [
-        *(worse_fields(change, effort) for change in range(len(WORSE))),
-        *(worse_numbers(change, effort) for change in range(len(WORSE_NUMBERS))),
-    ]
+    rows = figures["worse fields"] = []
+    for run in BEFORE:
+        rows += [worse_fields(change, run, effort) for change in range(len(WORSE))]
+        rows += [worse_numbers(change, run, effort) for change in range(len(WORSE_NUMBERS))]
     show(
-        "   a field that gets worse: found, and delay in events",
-        ["change", "found", "median delay", "longest"],
+        "   a field that gets worse after so many events: found, and delay in events",
+        ["change", "after", "found", "median delay", "longest"],
         [
             [
                 row["change"],
+                f"{row['after']:,}",
                 f"{row['found']:.1%}",
                 f"{row['median']:,.0f}" if row["median"] else "",
                 f"{row['most']:,}" if row["most"] else "",

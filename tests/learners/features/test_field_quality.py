@@ -17,7 +17,7 @@ from learners.features.field_quality import BLOCK, QUALITY_KINDS, FieldAlarm
 
 pytestmark = pytest.mark.integration
 
-FEWEST = 24  # blocks before an alarm
+FEWEST = 24  # blocks before an alarm of any material rise
 STEADY = (FEWEST + 1) * BLOCK + 100  # events before a change
 Blocks = list[list[list[int]]]  # of each block, of each field, the counts of each kind
 
@@ -46,17 +46,19 @@ def expected_rises(amounts: list[int]) -> list[tuple[int, float, float, float]]:
         for k, share in enumerate(shares):
             mean += (share - mean) / min(k + 1, 8)
         p = (amount + 3 / 8) / (BLOCK + 3 / 4)
-        rise = math.sin(math.asin(math.sqrt(p)) - math.asin(math.sqrt(mean))) if n >= 8 else 0.0
-        limit = max(0.15, (2 + 32 / max(n - 8, 1)) * largest)
+        rise = math.sin(math.asin(math.sqrt(p)) - math.asin(math.sqrt(mean))) if n >= 2 else 0.0
+        limit = max(0.15, (2 + 44 / max(n - 2, 22)) * largest)
+        alike = rise >= limit and last >= limit and abs(rise - last) <= 0.15 * last
+        alarm = alike and rise >= 0.85 - 0.015 * (n - 2) if n < FEWEST else alike or rise >= max(0.85, limit)
         n += 1
-        if n <= FEWEST or rise < limit:
-            shares.append(amount / BLOCK)
-            largest, last = max(largest * (1 - 1 / 4096), last), max(rise, 0.0)
-        elif rise >= 0.85 or (last >= limit and abs(rise - last) <= 0.15 * last):
+        if alarm:
             result.append((i, rise, mean, amount / BLOCK))
             shares, n, largest, last = [], 0, 0.0, 0.0
-        else:
+        elif rise >= limit and not alike:
             last = rise
+        else:
+            shares.append(amount / BLOCK)
+            largest, last = max(largest * (1 - 1 / 4096), last), max(rise, 0.0)
     return result
 
 
@@ -100,9 +102,24 @@ def test_a_rise_is_reported_once_and_a_fall_never(before: int, after: int) -> No
     assert missing_alarms([after] * 30 + [before] * 100) == []
 
 
-def test_there_is_no_alarm_before_24_blocks() -> None:
+def test_a_material_rise_is_reported_after_24_blocks() -> None:
+    assert missing_alarms([0] * 22 + [60, 60]) == []
+    assert len(missing_alarms([0] * 24 + [60, 60])) == 1
     assert missing_alarms([0] * 23 + [512]) == []
     assert len(missing_alarms([0] * 24 + [512])) == 1
+
+
+@pytest.mark.parametrize(("blocks", "amount"), [(2, 380), (5, 350), (10, 290), (20, 180)])
+def test_a_large_rise_that_stays_is_reported_from_2_blocks_on(blocks: int, amount: int) -> None:
+    (alarm,) = missing_alarms([0] * blocks + [amount] * 3)
+    assert (alarm.event, alarm.before) == ((blocks + 2) * BLOCK, 0.0)
+    assert missing_alarms([0] * blocks + [amount, 0, amount, 0]) == []
+    assert missing_alarms([0] * blocks + [amount // 2] * 20) == []
+
+
+def test_a_change_within_a_block_of_a_young_field_is_found() -> None:
+    (alarm,) = missing_alarms([0] * 4 + [200] + [500] * 4)
+    assert (alarm.event, alarm.before) == (7 * BLOCK, 0.0)
 
 
 @pytest.mark.parametrize("first", [7, 15, 100, 200])
