@@ -15,6 +15,7 @@ from learners.features.value_rule import (
     EXACT,
     LOST_DIGITS,
     ValueKind,
+    declared_fault,
     loses_digits,
     normalised,
     read_declared,
@@ -25,7 +26,7 @@ from learners.features.value_rule import (
 )
 from learners.features.words import WordRule, words_of
 from learners.numerics import Counts, Sparse, Words, hash_strings, kernel, sum_pairs
-from learners.settings import pointer, show, show_feature
+from learners.settings import pointer, show
 from rarestream.values import EXPECTED_ITEM, plain_value
 
 __all__ = ["MAX_NAME", "FieldEncoder"]
@@ -375,4 +376,4 @@ class FieldEncoder:
 
 
 def _expected_number(value: Any) -> str:
-    return f"is {show_feature(value)}; expected a number or null, as its log is taken"
+    return f"{declared_fault(value)} or null, as its log is taken"

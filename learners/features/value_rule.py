@@ -19,6 +19,7 @@ from enum import IntEnum
 from typing import Any
 
 from learners.features.feature_kinds import LARGEST, number_fault
+from learners.settings import show
 from rarestream.values import plain_value
 
 __all__ = [
@@ -28,9 +29,11 @@ __all__ = [
     "ValueKind",
     "cell_value",
     "column_number",
+    "declared_fault",
     "declared_number",
     "is_missing",
     "is_plain",
+    "is_too_large",
     "loses_digits",
     "name_reason",
     "normalised",
@@ -57,7 +60,8 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?P<fraction>\.[0-9]*)?|\.[0-9]+)(?:[eE][+-
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 # the most frequent numbers, of which none is a name
 is_plain = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]+)?", re.ASCII).fullmatch
-_NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.ASCII | re.IGNORECASE)
+_INFINITE = re.compile(r"[+-]?inf(?:inity)?", re.ASCII | re.IGNORECASE)
+_NOT_FINITE = re.compile(rf"[+-]?nan|{_INFINITE.pattern}", re.ASCII | re.IGNORECASE)
 _BEGINS_NUMBER = frozenset("0123456789+-.")
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 
@@ -106,17 +110,15 @@ def name_reason(text: str) -> str | None:
 
 
 def _number_of_text(text: str) -> float | None:
-    """Read a decimal number of at most `LARGEST` in magnitude; None if the text spells none."""
-    if text[:1] not in _BEGINS_NUMBER or not _NUMBER.fullmatch(text):
-        return None
-    value = float(text)
-    return value if abs(value) <= LARGEST else None
+    """Read a decimal number of any size, infinite beyond those of float64; None if the text spells none."""
+    return float(text) if text[:1] in _BEGINS_NUMBER and _NUMBER.fullmatch(text) else None
 
 
 def read_text(text: str) -> tuple[ValueKind, float, str]:
     """Return how a text reads, its number (0 or 1 for a boolean, 0 for a name), and the normalised text.
 
-    Whole numbers with leading zeros or beyond 2^53 are names. An empty text is missing at any field.
+    Whole numbers with leading zeros or beyond 2^53 are names. Other numbers beyond `LARGEST` are missing in a field of
+    numbers. An empty text is missing at any field.
     """
     if is_plain(text):
         return _FRACTION if "." in text else _WHOLE_NUMBER, float(text), text
@@ -125,12 +127,20 @@ def read_text(text: str) -> tuple[ValueKind, float, str]:
         return ValueKind.TEXT, 0.0, text
     value = _number_of_text(text)
     if value is not None:
-        if not _WHOLE.fullmatch(text):
-            return ValueKind.NUMBER_TEXT, value, text
-        return (ValueKind.TEXT, 0.0, text) if name_reason(text) else (ValueKind.WHOLE_TEXT, value, text)
+        if _WHOLE.fullmatch(text):
+            return (ValueKind.TEXT, 0.0, text) if name_reason(text) else (ValueKind.WHOLE_TEXT, value, text)
+        kind = ValueKind.NUMBER_TEXT if abs(value) <= LARGEST else ValueKind.MISSING_TEXT
+        return kind, value if kind == ValueKind.NUMBER_TEXT else 0.0, text
     if text in _BOOLEANS:
         return ValueKind.BOOLEAN, float(_BOOLEANS[text]), text
-    return ValueKind.MISSING_TEXT if text.lower() in MISSING or _is_infinite(text) else ValueKind.TEXT, 0.0, text
+    missing = text.lower() in MISSING or _NOT_FINITE.fullmatch(text)
+    return ValueKind.MISSING_TEXT if missing else ValueKind.TEXT, 0.0, text
+
+
+def is_too_large(text: str) -> bool:
+    """Tell whether a text spells a number beyond `LARGEST`, or an infinite one."""
+    value = _number_of_text(text.strip())
+    return _INFINITE.fullmatch(text.strip()) is not None if value is None else abs(value) > LARGEST
 
 
 def is_missing(text: str) -> bool:
@@ -151,18 +161,16 @@ def sent_as(value: Any) -> ValueKind | None:
     return ValueKind.NUMBER if isinstance(value, float) else ValueKind.LIST
 
 
-def _is_infinite(text: str) -> bool:
-    """Tell whether a text spells no finite float64; a whole number is a name."""
-    if _NOT_FINITE.fullmatch(text):
-        return True
-    return _NUMBER.fullmatch(text) is not None and not _WHOLE.fullmatch(text) and math.isinf(float(text))
-
-
 def read_declared(text: str) -> tuple[ValueKind, float, str]:
-    """Return the same of a text in a field that is declared numeric: any whole number is a number there."""
+    """Return the same of a text in a field that is declared numeric.
+
+    Any whole number is a number there. A finite one beyond `LARGEST` is a name, which the field refuses.
+    """
     kind, number, text = read_text(text)
-    if kind == ValueKind.TEXT and (value := _number_of_text(text)) is not None:
-        return ValueKind.NUMBER_TEXT, value, text
+    if kind in (ValueKind.TEXT, ValueKind.MISSING_TEXT) and (value := _number_of_text(text)) is not None:
+        if abs(value) <= LARGEST:
+            return ValueKind.NUMBER_TEXT, value, text
+        return ValueKind.TEXT if math.isfinite(value) else kind, 0.0, text
     return kind, number, text
 
 
@@ -179,9 +187,16 @@ def declared_number(value: Any) -> float | None:
             return None
     elif value is None or isinstance(value, bool):
         return None if value is None else float(value)
-    if fault := number_fault(value):
+    if fault := declared_fault(value):
         raise ValueError(f"{fault} or null")
     return float(value)
+
+
+def declared_fault(value: Any) -> str | None:
+    """Describe what is wrong with a value that is not missing in a field that is declared numeric, if anything."""
+    if isinstance(value, str) and is_too_large(value):
+        return f"is {show(value)}; expected at most {LARGEST:g} in magnitude"
+    return number_fault(value)
 
 
 def column_number(text: str) -> float | None:

@@ -13,6 +13,7 @@ from itertools import chain, islice
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
+from learners.features import LARGEST, is_too_large
 from service.datasets.bad_rows import BadRows, ReadError, RowOrigin
 from service.datasets.identifiers import RoundedNumbers
 from service.datasets.notes import ColumnNote, LongTexts
@@ -39,6 +40,7 @@ class RowEvent(dict[str, Any]):
 
 
 AHEAD_ROWS = 10_000  # rows that are surveyed before the first is yielded
+_BEYOND = f" beyond {LARGEST:g}"
 _AHEAD_CHARACTERS = 4_000_000  # or fewer, if they are long
 
 
@@ -89,7 +91,7 @@ class Rows(ABC, Generic[Record]):
         self.guesses: list[str] = []  # what is taken of the file that could be meant otherwise
         self._bad = bad
         self._place = 0  # of the current row
-        self._missing: dict[str, _MissingCells] = {}  # by numeric column
+        self._missing: dict[tuple[str, bool], _MissingCells] = {}  # by numeric column, and whether they are too large
         self._surveyed = 0  # guesses before the first row
         self._unlabelled = 0  # rows without a label
         self._first_unlabelled = ""
@@ -137,10 +139,10 @@ class Rows(ABC, Generic[Record]):
             + [
                 ColumnNote(
                     name,
-                    f"{counted(cells.count, 'non-numeric cell')} taken as missing, the first in {self._unit} "
-                    f"{cells.place:,}: {cells.text!r}",
+                    f"{counted(cells.count, 'number' if large else 'non-numeric cell')}{_BEYOND * large} taken as "
+                    f"missing, the first in {self._unit} {cells.place:,}: {cells.text!r}",
                 )
-                for name, cells in self._missing.items()
+                for (name, large), cells in self._missing.items()
             ]
             + list[str](self.rounded.notes())
             + (self.long_texts.notes() if self.long_texts is not None else [])
@@ -182,13 +184,14 @@ class Rows(ABC, Generic[Record]):
         return True
 
     def _note_missing(self, name: str, text: str) -> None:
-        self._missing.setdefault(name, _MissingCells(0, text[:60], self._place)).count += 1
-        self.labels.undo.append(partial(self._uncount_missing, name))
+        key = name, is_too_large(text)
+        self._missing.setdefault(key, _MissingCells(0, text[:60], self._place)).count += 1
+        self.labels.undo.append(partial(self._uncount_missing, key))
 
-    def _uncount_missing(self, name: str) -> None:
-        self._missing[name].count -= 1
-        if not self._missing[name].count:
-            del self._missing[name]
+    def _uncount_missing(self, key: tuple[str, bool]) -> None:
+        self._missing[key].count -= 1
+        if not self._missing[key].count:
+            del self._missing[key]
 
     def _uncount_unlabelled(self, first: str) -> None:
         self._first_unlabelled = first

@@ -8,7 +8,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from learners.features import LARGEST, column_number, declared_number, is_missing, is_plain, normalised
+from learners.features import column_number, declared_number, is_missing, is_plain, normalised
+from rarestream.values import plain_value
 from service.datasets.identifiers import check_ids, unnamed_ids
 from service.datasets.notes import ColumnNote
 from service.datasets.number_cells import NumberForm, Plain, column_kind, number_form, quote
@@ -177,18 +178,17 @@ class CellTable:
         return None
 
     def _value(self, name: str, cells: Sequence[Cell]) -> Read:
-        """Return the reader of values. Floats that no feature can have are missing; large integers are names."""
+        """Return the reader of values. NaN is missing, an infinite number is its text; large integers are names."""
         large = next((cell for cell in cells if type(cell) is int and abs(cell) > 2**53), None)
         if large is not None and not self._declared.get(name, False):
             self._say(name, f"taken as names because {large} is beyond 2^53")
             return lambda cell: None if cell is None else str(cell)
 
         def read(cell: Any) -> Any:
-            if type(cell) is float and not abs(cell) <= LARGEST:
-                if cell == cell:
-                    self._note_missing(name, str(cell))
-                return None
-            return cell
+            value = plain_value(cell) if type(cell) is float else cell
+            if type(value) is str and self._declared.get(name, True):
+                self._note_missing(name, value)
+            return value
 
         return read
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import InvalidInput, Learner, create, restore
-from learners.features import MAX_FIELDS, FieldKind, FieldSummary
+from learners.features import MAX_FIELDS, Features, Field, FieldKind, FieldSummary, Table
 from learners.features.column_map import NamedColumns, columns_of
 from learners.features.named import Named
 from learners.numerics import Sparse
@@ -116,6 +116,25 @@ def test_what_is_counted() -> None:
     assert (summary(stage, "fee").last, summary(stage, "fee").declared) == (None, True)
     stage = stage_after([{"c": value} for value in ("a", "b", "a", "a")], features)
     assert summary(stage, "c").counts["new_categories"] == 2
+
+
+@pytest.mark.parametrize("text", ["2e35", "-1e31", "1e999", "inf"])
+def test_a_text_of_a_number_beyond_the_bound_is_missing_in_a_field_of_numbers_only(text: str) -> None:
+    amount = summary(stage_after([{"f": 1.5}, {"f": text}], Named(bits=16)), "f")
+    assert (amount.counts["missing_texts"], amount.counts["contradictions"]) == (1, 0)
+    name = summary(stage_after([{"f": "DE"}, {"f": text}], Named(bits=16)), "f")
+    assert (name.counts["new_categories"], name.counts["contradictions"]) == (2, 0)
+
+
+@pytest.mark.parametrize("features", [Named(bits=8, log=("f",)), Table(fields=(Field("f", "numeric"),))])
+def test_a_number_beyond_the_bound_is_refused_with_the_same_words_as_text(features: Features) -> None:
+    for number, text in ((1e31, "1e31"), (-2e35, "-2e35"), (10**40, "1" + "0" * 40)):
+        details = []
+        for value in (number, text):
+            with pytest.raises(InvalidInput) as refusal:
+                features.encode([{"f": value}])
+            details.append(refusal.value.problems[0].detail)
+        assert all("expected at most 1e+30 in magnitude" in detail for detail in details)
 
 
 def test_many_contradictions_make_a_field_mixed_and_a_few_do_not() -> None:

@@ -182,12 +182,12 @@ def test_times_are_seconds(tmp_path: Path, at: Any) -> None:
     assert events == [{"features": {"x": 1}, "label": 1, "time": 1575118861.0}]
 
 
-def test_numbers_that_no_feature_can_have_are_missing_and_counted(tmp_path: Path) -> None:
+def test_infinite_numbers_are_missing_and_counted(tmp_path: Path) -> None:
+    """They are texts, as in the client. Other numbers that no feature can have are refused by the service."""
     path = write(tmp_path, {"x": [1.0, float("nan"), float("inf"), None, -3.4e38], "label": [0, 1, 0, 1, 0]})
     events, notes = read(path)
-    assert [event["features"]["x"] for event in events] == [1.0, None, None, None, None]
-    assert len(notes) == 1
-    assert notes[0].startswith("x: 2 ")
+    assert [event["features"]["x"] for event in events] == [1.0, None, "inf", None, -3.4e38]
+    assert notes[0].startswith("x: 1 number beyond 1e+30 ")
     assert "row 2" in notes[0]
 
 

@@ -166,6 +166,10 @@ NOTES: list[tuple[str, str, RowColumns, str, list[str]]] = [
     ("a.csv", "a,label\n" + "1.5,0\n" * 150 + "A7,0\n", RowColumns(), "stop", [
         "a: 1 non-numeric cell taken as missing, the first in line 152: 'A7'"
     ]),
+    ("a.csv", "a,label\n" + "1.5,0\n" * 150 + "2e35,0\n-,1\n-1e31,0\n", RowColumns(), "stop", [
+        "a: 2 numbers beyond 1e+30 taken as missing, the first in line 152: '2e35'",
+        "a: 1 non-numeric cell taken as missing, the first in line 153: '-'",
+    ]),
     ("a.csv", "n,a,b,label\n" + "1,,,0\n" * 10_000 + "1,fax,7.5,0\n", RowColumns(), "stop", [
         "a: empty in the first 10,000 rows; its first value is text, 'fax'",
         "b: empty in the first 10,000 rows; its first value is a number, '7.5'",
@@ -231,7 +235,7 @@ def test_parquet_files(tmp_path: Path) -> None:
     path = write_parquet(tmp_path, {"x": [1.0, float("inf")], "n": [2**53 + 1, 17], "label": [0, 1]})
     read = Reading(path)
     assert read.guesses == ["n: taken as names because 9007199254740993 is beyond 2^53"]
-    assert read.notes == ["x: 1 non-numeric cell taken as missing, the first in row 1: 'inf'"]
+    assert read.notes == ["x: 1 number beyond 1e+30 taken as missing, the first in row 1: 'inf'"]
 
 
 def test_labels_without_an_id(tmp_path: Path) -> None:
