@@ -353,6 +353,9 @@ class FieldEncoder:
                 kind, number, text = read_text(item)
             else:
                 kind, number, text = ValueKind.BOOLEAN if isinstance(item, bool) else ValueKind.NUMBER, item, "number"
+            if loses_digits(kind, number):
+                problems.add(i, f"{pointer(name)}/{k}", f"is {show(item)}, {LOST_DIGITS}")
+                return
             if kind == ValueKind.BOOLEAN:
                 text = spelt_boolean(number)
             elif kind <= ValueKind.NUMBER_TEXT:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from learners.features.value_rule import EXACT
+
 __all__ = ["COUNTS", "REMARKS", "VALUES", "FieldKind", "FieldSummary"]
 
-REMARKS = ("constant", "unique", "stopped")  # see `FieldSummary.remarks`
+REMARKS = ("constant", "unique", "stopped", "rounded")  # see `FieldSummary.remarks`
 _MANY = 1000  # values, or events
 _EXPECTED = 100  # values in the events without one
 _EXPECTED_CHANGES = 20  # in the events with the same value
@@ -63,7 +65,8 @@ class FieldSummary(NamedTuple):
 
         `constant`: one value so far, or in the last 1,000 events or more, and before, so many had 20 changes or more.
         `unique`: nearly all of the last 1,000 values or more were new, as of an id. `stopped`: the last 1,000 events or
-        more have none, and before, so many had 100 or more.
+        more have none, and before, so many had 100 or more. `rounded`: numbers beyond 2^53 of an undeclared field,
+        which have lost their last digits if they are ids.
         """
         values, last = self.values, self.last or 0
         category = self.kind == FieldKind.CATEGORY
@@ -76,4 +79,6 @@ class FieldSummary(NamedTuple):
         }
         remarks = [remark for remark, holds in odd.items() if holds and values >= _MANY]
         gap = events - last
-        return remarks + ["stopped"] * (gap >= _MANY and gap * values >= _EXPECTED * last > 0)
+        remarks += ["stopped"] * (gap >= _MANY and gap * values >= _EXPECTED * last > 0)
+        largest = max(abs(self.smallest or 0.0), abs(self.largest or 0.0))
+        return remarks + ["rounded"] * (largest > EXACT and not self.declared)

@@ -67,7 +67,7 @@ _FAMILIES = (
     ("rarestream_fields", "gauge", "Fields of named events, by kind."),
     ("rarestream_absent_fields", "gauge", "Declared fields that none of the first 1,000 or more events had."),
     ("rarestream_field_values", "counter", "Values of fields, by how they were sent."),
-    ("rarestream_odd_fields", "gauge", "Fields that are constant, new in nearly every event, or stopped coming."),
+    ("rarestream_odd_fields", "gauge", "Fields that are constant, new in each event, rounded, or stopped coming."),
     ("rarestream_field_events", "counter", "Events since the first with a field, once for each field, by its kind."),
     ("rarestream_field_missing", "counter", "Of these, events without a value of the field."),
     ("rarestream_field_contradictions", "counter", "Values that contradict the kind of their field."),

@@ -18,7 +18,12 @@ __all__ = ["FieldChanges", "field_warnings", "fields_table"]
 Document = Mapping[str, Any]
 
 _LISTED = 5  # fields that a warning names
-_REMARKS = {"constant": "the same for long", "unique": "new in each event, as an id", "stopped": "missing for long"}
+_REMARKS = {
+    "constant": "the same for long",
+    "unique": "new in each event, as an id",
+    "stopped": "missing for long",
+    "rounded": "numbers beyond 2^53, which have lost digits if they are ids (send ids as text)",
+}
 
 
 def field_warnings(fields: Document | None) -> Iterator[str]:

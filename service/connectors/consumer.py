@@ -62,7 +62,7 @@ async def _consume(
             client = stack.enter_context(connect(stop.wait))
             document = await asyncio.to_thread(client.learner(plan.learner).describe)
             kinds = declared(document["config"]["features"])
-            numbers = frozenset(name for name, numeric in kinds.items() if numeric)
+            texts = frozenset(name for name, numeric in kinds.items() if not numeric)
             async with feed:
                 if len(feed.partitions) > _SOURCES:
                     count = f"{len(feed.partitions)} partitions are more than the {_SOURCES} sources of a learner"
@@ -76,10 +76,9 @@ async def _consume(
                         Reading(
                             plan.what,
                             labels_for(RowColumns(), document, stream=True),
-                            frozenset(kinds) - numbers,
+                            texts,
                             plan.time_format,
                             plan.time_unit,
-                            numbers,
                         ),
                         stack.enter_context(connect(stop.wait)).learner(plan.learner),
                         threads,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,12 +12,11 @@ import msgspec
 
 from learners.features import cell_value, normalised
 from service.connectors.feed import Message
-from service.datasets import BinaryLabels, Ranks, RoundedNumbers, Unlabelled, event_time, identity, weight
+from service.datasets import BinaryLabels, Ranks, Unlabelled, event_time, identity, weight
 
 __all__ = ["BadMessage", "MessageEvent", "MessageKind", "Reading"]
 
 MessageKind = Literal["auto", "update", "predict"]
-_EXPONENT = re.compile(rb"[0-9][eE]\+?[12][0-9]")  # of numbers beyond 2^53
 _HEADER = 5  # bytes that Confluent's serializers put before JSON: 0, and the schema's id in big-endian order
 
 
@@ -45,9 +43,8 @@ class _EventHead(msgspec.Struct):
 class Reading:
     """Decodes messages.
 
-    For flat fields, `labels` gives the meaning of labels. `texts` and `numeric` name the features that are declared as
-    names or text, and as numbers. `time_format` and `time_unit` are those of files; without them the service reads the
-    times of events in JSON.
+    For flat fields, `labels` gives the meaning of labels. `texts` names the features declared as names or text.
+    `time_format` and `time_unit` are those of files; without them the service reads the times of events in JSON.
     """
 
     def __init__(
@@ -57,12 +54,10 @@ class Reading:
         texts: frozenset[str] = frozenset(),
         time_format: str = "",
         time_unit: str = "",
-        numeric: frozenset[str] = frozenset(),
     ) -> None:
         self._what = what
         self._labels = labels
         self._texts = texts
-        self._rounded = RoundedNumbers(dict.fromkeys(texts | numeric, True))
         read_time = partial(event_time, format=time_format, unit=time_unit)
         self._about: Mapping[str, Callable[[Any], Any]] = {"id": identity, "time": read_time, "weight": weight}
         self._reads_times = bool(time_format or time_unit)
@@ -90,8 +85,6 @@ class Reading:
             header = isinstance(value, bytes) and value[:1] == b"\0"
             where = " behind the header of a schema registry (Avro and Protobuf are not read)" if header else ""
             raise BadMessage(f"it is not JSON{where}: {error}") from None
-        if _EXPONENT.search(body):
-            self._rounded.note(msgspec.json.decode(body), f"message {message.offset}")
         labelled = bytes(head.label) not in (b"", b"null")
         if self._what == "update" and not labelled:
             raise BadMessage("it has no label")
@@ -111,7 +104,6 @@ class Reading:
             if self._schema is None
             else f"messages have the header of a schema registry (schema {self._schema}), which is skipped",
         }
-        texts |= {f"digits of {note.column}": note for note in self._rounded.notes()}
         new = {kind: text for kind, text in texts.items() if text is not None and kind not in self._warned}
         self._warned |= new.keys()
         return list(new.values())

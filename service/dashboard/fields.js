@@ -51,6 +51,7 @@ function summary({ events, fields, absent, omitted }) {
     remarked("unique", "is new in each event, as an id", fields),
     remarked("constant", "has been the same for long", fields),
     remarked("stopped", "has been missing for long", fields),
+    remarked("rounded", "has numbers beyond 2^53, which have lost digits if they are ids: send ids as text", fields),
   ]
     .filter((text) => text !== "")
     .join(" ");

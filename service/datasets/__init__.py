@@ -23,7 +23,6 @@ from service.datasets.column_profile import (
 )
 from service.datasets.event_inputs import Inputs
 from service.datasets.file_options import FileOptions
-from service.datasets.identifiers import RoundedNumbers
 from service.datasets.notes import ColumnNote, LongTexts, UniqueColumn
 from service.datasets.number_cells import is_number, number
 from service.datasets.packed_text import File, local_file
@@ -71,7 +70,6 @@ __all__ = [
     "Ranks",
     "ReadError",
     "RequestBody",
-    "RoundedNumbers",
     "RowColumns",
     "RowEvent",
     "RowOrigin",

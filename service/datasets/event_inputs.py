@@ -23,7 +23,7 @@ from typing import Any, Literal
 import msgspec
 
 from service.datasets.bad_rows import BadRows, ReadError, RowOrigin
-from service.datasets.identifiers import RoundedNumbers, check_ids, unnamed_ids
+from service.datasets.identifiers import check_ids, unnamed_ids
 from service.datasets.json_rows import LABEL, LABEL_MEMBERS, JsonEvents, LenientJson, form_of, json_texts
 from service.datasets.missing_cells import MissingCells
 from service.datasets.notes import LongTexts
@@ -155,12 +155,9 @@ class Inputs:
         return self.learner, self.labels
 
     def _from_json(self, rows: Iterable[RowOrigin]) -> Iterator[Event]:
-        from service.datasets.schema_match import declared
-
         undo = self.labels.undo if isinstance(self.labels, BinaryLabels | Ranks) else []
         skips = self.columns.form.unlabelled == "skip"
         skipped, first = 0, ""
-        rounded = RoundedNumbers(None if self.learner is None else declared(self.learner["config"]["features"]))
         texts = LongTexts(None if self.learner is None else self.learner["config"])
         for origin in rows:
             row, place = origin.row, f"{origin.unit} {origin.place:,}"
@@ -178,9 +175,8 @@ class Inputs:
                 continue
             undo.clear()
             texts.note(event, place)
-            rounded.note(event, place)
             yield RowEvent(event, origin)
-        self.notes += [*describe_unlabelled(skipped, "left out", first), *texts.notes(), *rounded.notes()]
+        self.notes += [*describe_unlabelled(skipped, "left out", first), *texts.notes()]
 
     def _json_rows(self, lines: Iterator[str], name: str) -> Iterator[RowOrigin]:
         """Yield each decoded object with its place."""

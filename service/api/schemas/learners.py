@@ -120,10 +120,11 @@ class FieldDocument(Document):
     low: float | None = Field(description="the robust range: about the 1 % quantile of the numbers that are not 0,")
     high: float | None = Field(description="and the 99 % quantile; null before 256 of them")
     last: int | None = Field(description="ordinal of the last event that had a value")
-    remarks: list[Literal["constant", "unique", "stopped"]] = Field(
+    remarks: list[Literal["constant", "unique", "stopped", "rounded"]] = Field(
         description="constant: 1,000 values, all the same, or no change in the last 1,000 events or more, in which 20 "
         "were expected; unique: nine of ten of the last 1,000 values or more were new, as of an id; stopped: none of "
-        "the last 1,000 events or more has a value, of which 100 were expected"
+        "the last 1,000 events or more has a value, of which 100 were expected; rounded: numbers beyond 2^53, which "
+        "have lost their last digits if they are ids"
     )
 
 

@@ -137,6 +137,24 @@ def test_a_number_beyond_the_bound_is_refused_with_the_same_words_as_text(featur
         assert all("expected at most 1e+30 in magnitude" in detail for detail in details)
 
 
+@pytest.mark.parametrize("kind", ["log", "categorical"])
+def test_a_declared_field_is_not_remarked_as_rounded(kind: str) -> None:
+    value = 3.5e18 if kind == "log" else 3_500_000_000_000_000_000
+    field = summary(stage_after([{"f": value}], Named(bits=16, **{kind: ("f",)})), "f")
+    assert (field.values, field.remarks(1)) == (1, [])
+
+
+@pytest.mark.parametrize("item", [3.5e18, "3.5e+18"])
+def test_a_name_in_a_list_that_has_lost_digits_is_refused_as_in_a_categorical_field(item: Any) -> None:
+    details = []
+    for features, value in ((Named(bits=8), ["a", item]), (Named(bits=8, categorical=("f",)), item)):
+        with pytest.raises(InvalidInput) as refusal:
+            features.encode([{"f": value}])
+        details.append(refusal.value.problems[0].detail)
+    assert details[0] == details[1]
+    assert "last digits are lost" in details[0]
+
+
 def test_many_contradictions_make_a_field_mixed_and_a_few_do_not() -> None:
     features = Named(bits=16)
     few = stage_after([{"f": 1.5}] * 500 + [{"f": "DE"}] * 20, features)
@@ -271,6 +289,10 @@ def test_a_declared_field_that_never_comes_is_reported_after_a_thousand_events()
         ([f"s{i % 30}" for i in range(3072)] + [f"TX{i if i % 7 else 0}" for i in range(2048)], []),
         ([f"TX{i}" for i in range(2048)] + ["s1", "s2"] * 256, []),
         ([f"TX{i}" for i in range(50_000)], ["unique"]),  # 38 % of the columns are still free
+        ([1.5, 3.5e18], ["rounded"]),
+        (["12", "-3.5e+18"], ["rounded"]),
+        (["DE", 3.5e18], ["rounded"]),
+        ([2.0**53, "9007199254740993", 2**53 + 1, 3_500_000_000_000_000_000], []),  # all digits are there
     ],
 )
 def test_an_odd_field_is_remarked(values: list[Any], remarks: list[str]) -> None:

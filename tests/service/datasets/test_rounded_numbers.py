@@ -1,4 +1,7 @@
-"""Ids that a spreadsheet or a data frame wrote as 3.5e+18 are warned of at every door that reads files or messages."""
+"""Ids that a spreadsheet or a data frame wrote as 3.5e+18: files are warned of with the place of the first.
+
+At every door, the field is remarked as `rounded`: see tests/learners/features/test_fields.py.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from service.connectors.feed import Message
-from service.connectors.message_decoding import Reading
-from service.datasets import BinaryLabels, Inputs, RowColumns, open_rows
+from service.datasets import RowColumns, open_rows
 from service.datasets.notes import ColumnNote
 
 pytestmark = pytest.mark.integration  # pandas and pyarrow are extras
@@ -53,19 +54,3 @@ def test_a_file_of_rounded_ids_is_warned_of_once_unless_the_field_is_declared(
     with open_rows(path, RowColumns(), {"account": True}) as rows:
         list(rows.events())
         assert rows.notes() == []
-
-
-@pytest.mark.parametrize("flat", [True, False])
-def test_update_and_consume_warn_of_rounded_ids(flat: bool) -> None:
-    events = [{"features": {"account": row["account"]}, "label": row["label"]} for row in ROWS]
-    inputs = Inputs([json.dumps(events)], "update", None, RowColumns())
-    list(inputs.events())
-    (note,) = inputs.notes
-    assert WORDS.format("event 1") in note
-    for numeric in (frozenset[str](), frozenset({"account"})):
-        reading = Reading("auto", BinaryLabels(stream=True), numeric=numeric)
-        for i, event in enumerate(events):
-            account = str(event["features"]["account"])
-            reading.event(Message(i, {"account": account} if flat else json.dumps(event).encode()))
-        assert [WORDS.format("message 1") in warning for warning in reading.warnings()] == [True] * (not numeric)
-        assert reading.warnings() == []
