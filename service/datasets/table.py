@@ -180,7 +180,7 @@ class CellTable:
     def _value(self, name: str, cells: Sequence[Cell]) -> Read:
         """Return the reader of values. NaN is missing, an infinite number is its text; large integers are names."""
         large = next((cell for cell in cells if type(cell) is int and abs(cell) > 2**53), None)
-        if large is not None and not self._declared.get(name, False):
+        if large is not None and name not in self._declared:
             self._say(name, f"taken as names because {large} is beyond 2^53")
             return lambda cell: None if cell is None else str(cell)
 

@@ -1,18 +1,20 @@
 """Any value gives the same feature, or the same refusal, at every door.
 
-Doors of values (JSON, NDJSON, MessagePack, websocket, client, JSON lines, messages of a topic) are compared with the
-library by the state that learning leaves. Doors of text (CSV, TSV, flat messages) are compared with the same text in
-JSON, by what the learner makes of it.
+Doors of values (JSON, NDJSON, MessagePack, websocket, client, JSON lines, standard input, Parquet, messages of a topic)
+are compared with the library by the state that learning leaves. Doors of text (CSV, TSV, CSV on standard input, Parquet
+columns of text, flat messages) are compared with the same text in JSON, by what the learner makes of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import csv
+import io
 import json
+import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,9 +23,11 @@ import httpx
 import msgpack
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from learners import Config, InvalidInput, create
 from learners.features import Features
@@ -32,7 +36,7 @@ from rarestream import EventBatch
 from rarestream.client.encode import encode_labelled
 from service.connectors.feed import Message
 from service.connectors.message_decoding import BadMessage, Reading
-from service.datasets import BadRows, BinaryLabels, Inputs, ReadError, RowColumns, declared, open_rows
+from service.datasets import BadRows, BinaryLabels, FileOptions, Inputs, ReadError, RowColumns, declared, open_rows
 from service.storage.memory import MemoryStore
 from tests.harness.msgpack_bodies import HEADERS, columns_of
 from tests.harness.nodes import app_over, digest, node, over
@@ -65,16 +69,36 @@ NUMBERS = (
 PLAIN = st.none() | st.booleans() | NUMBERS | TEXTS
 VALUES = PLAIN | st.lists(PLAIN, max_size=3) | st.just({"a": 1}) | st.just([["a"]])
 
+ODD: list[Any] = [
+    *(17, 17.0, -0.0, 0.5, 2**53, 2**53 + 1, 2.0**60, 10**31, 1e30, 1e31, -2e35, 3.5e18, 5e-324, True, False),
+    *(None, ["a", "b"], [1, 2], [0.5], [True], [], [2**53 + 1], [3.5e18], ["3.5e+18"], ["a", None], {"a": 1}, [["a"]]),
+]
+
 Event = dict[str, Any]
+
+
+@contextmanager
+def standard_input(content: str) -> Iterator[None]:
+    """Put a content on standard input, in place of a process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
+        yield
 
 
 class Doors:
     """The doors of values, each to a learner of its name: a method learns one event, and tells if it was accepted."""
 
-    def __init__(self, http: httpx.AsyncClient, socket: Websocket, learner: str = "") -> None:
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        socket: Websocket,
+        learner: str = "",
+        declarations: Mapping[str, bool] | None = None,
+    ) -> None:
         self._http = http
         self._socket = socket
         self._learner = learner  # of all doors; empty: each door has its own
+        self._declarations = declarations or {}  # of the learner
 
     async def _post(self, door: str, content: bytes, headers: dict[str, str] | None = None) -> bool:
         reply = await self._http.post(
@@ -138,6 +162,33 @@ class Doors:
                 events = list(rows.events())
         return bool(events) and await self._post("lines", json.dumps({"events": events}).encode())
 
+    async def stdin(self, event: Event, label: int) -> bool:
+        with standard_input(json.dumps({**event, "label": label}) + "\n"):
+            try:
+                (row,) = Inputs(["-"], "update", None, RowColumns()).events()
+            except ReadError:
+                return False
+        return await self._post("stdin", json.dumps({"events": [row]}).encode())
+
+    async def parquet(self, event: Event, label: int) -> bool:
+        """Learn a file of one row. Text goes by JSON: the cells of its column decide on it, as in CSV."""
+        row = {name: value for name, value in event.items() if value is not None}
+        try:
+            table = pyarrow.Table.from_pylist([{**row, "label": label}])
+        except (OverflowError, pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):  # Arrow has no such number or list
+            table = None
+        if table is None or not row or any(isinstance(value, str) for value in row.values()):
+            return await self._post("parquet", json.dumps({"events": [{"features": event, "label": label}]}).encode())
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "rows.parquet"
+            parquet.write_table(table, path)
+            try:
+                with open_rows(path, RowColumns(), self._declarations, bad=BadRows("skip")) as rows:
+                    events = list(rows.events())
+            except ReadError:
+                return False
+        return bool(events) and await self._post("parquet", json.dumps({"events": events}).encode())
+
     async def group(self, event: Event, label: int) -> bool:
         body = {"events": [{"features": event, "label": label}]}
         reply = await self._http.post(
@@ -155,7 +206,7 @@ class Doors:
         return await self._post("command", json.dumps({"events": [row]}).encode())
 
 
-DOORS = ("json", "ndjson", "msgpack", "websocket", "client", "frame", "message", "lines", "command", "group")
+DOORS = ("json", "ndjson", "msgpack", "websocket", "client", "frame", "message", "lines", "command", "stdin", "group")
 
 
 def scalar(value: Any) -> Any:
@@ -167,7 +218,7 @@ def scalar(value: Any) -> Any:
     return np.int64(value) if isinstance(value, int) and -(2**63) <= value < 2**63 else value
 
 
-async def learn_at_every_door(config: dict[str, Any], events: Sequence[Event]) -> None:
+async def learn_at_every_door(config: dict[str, Any], events: Sequence[Event], names: Sequence[str] = DOORS) -> None:
     """Learn each event by a request of its own, at every door and by the library, and compare."""
     local, expected = create(**config), []
     for i, event in enumerate(events):
@@ -178,22 +229,29 @@ async def learn_at_every_door(config: dict[str, Any], events: Sequence[Event]) -
             expected.append(False)
     async with node(MemoryStore()) as engine:
         app = app_over(engine)
-        for door in DOORS:
+        for door in names:
             await engine.create(door, Config.of(config))
         async with over(engine) as http, websocket(app, "/v1/learners/websocket/ws") as socket:
             await http.put("/learners/other", json=config)
             assert (await http.put("/groups/all", json={"learners": ["group", "other"]})).status_code == 201
-            doors = Doors(http, socket)
-            for door in DOORS:
+            doors = Doors(http, socket, declarations=declared(config["features"]))
+            for door in names:
                 accepted = [await getattr(doors, door)(event, i % 2) for i, event in enumerate(events)]
                 assert (accepted, (await digest(http, door))[1]) == (expected, local.digest()), door
 
 
 @settings(max_examples=10, deadline=None)
 @given(st.sampled_from(sorted(FEATURES)), st.lists(VALUES, min_size=1, max_size=12))
+@example("new", [1.5, *ODD])
+@example("new", ["DE", *ODD])
+@example("categorical", ODD)
+@example("log", ODD)
+@example("text", ODD)
+@example("table number", ODD)
+@example("table category", ODD)
 def test_a_value_is_learnt_or_refused_alike_at_every_door(kind: str, values: list[Any]) -> None:
     config = {"algorithm": "cbr-diag", "features": FEATURES[kind], "seed": 3}
-    asyncio.run(learn_at_every_door(config, [{"f": value} for value in values]))
+    asyncio.run(learn_at_every_door(config, [{"f": value} for value in values], [*DOORS, "parquet"]))
 
 
 NAMES = st.sampled_from(
@@ -370,18 +428,30 @@ def of_flat(text: str, declared_as_text: bool, past: list[str]) -> Event | None:
     return features
 
 
-def of_file(form: str, text: str, declarations: dict[str, bool], past: list[str]) -> Event | None:
+def of_file(form: str, text: str, document: dict[str, Any], past: list[str]) -> Event | None:
     """Return the features of the last row of a file, whose column has other cells before; None if it is refused."""
     cells = [*past * 150, text]
+    declarations = declared(document)
+    columns = RowColumns(drop=("a",), form=FileOptions(on_bad="skip"))
+    if form == "stdin":
+        content = io.StringIO()
+        csv.writer(content).writerows([["f", "a", "label"], *([cell, "1", "1"] for cell in cells)])
+        with standard_input(content.getvalue()):
+            inputs = Inputs(
+                ["-"], "update", {"config": {"algorithm": "cbr-diag", "features": document}}, columns, "csv"
+            )
+            events: list[Any] = list(inputs.events())
+        return events[-1]["features"] if len(events) == len(cells) else None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"rows.{form}"
         with path.open("w", newline="", encoding="utf-8") as file:
-            if form == "csv":
+            if form == "parquet":
+                parquet.write_table(pyarrow.table({"f": cells, "a": [1] * len(cells), "label": [1] * len(cells)}), path)
+            elif form == "csv":
                 csv.writer(file).writerows([["f", "a", "label"], *([cell, "1", "1"] for cell in cells)])
             else:
                 file.write("".join(f"{cell}\t{a}\t{label}\n" for cell, a, label in [("f", "a", "label")]))
                 file.write("".join(f"{cell}\t1\t1\n" for cell in cells))
-        columns = RowColumns(drop=("a",))
         with BadRows("skip") as bad, open_rows(path, columns, declarations, bad=bad) as rows:
             events = list(rows.events())
     return events[-1]["features"] if len(events) == len(cells) else None
@@ -402,6 +472,7 @@ def becomes(features: Features, stage: Any, event: Event | None) -> Any:
     ("kind", "door"),
     [
         *product(["numbers", "names", *sorted(FEATURES.keys() - {"new"})], ["flat", "csv"]),
+        *product(["numbers", "log", "categorical"], ["stdin", "parquet"]),  # which read cells as CSV does
         ("numbers", "tsv"),  # which is CSV with another delimiter, and without quotes
         ("text", "tsv"),
     ],
@@ -424,7 +495,7 @@ def test_a_text_is_read_as_in_json_at_every_door_of_text(kind: str, door: str) -
         if door == "flat":
             event = of_flat(text, declarations.get("f") is False, past)
         else:
-            event = of_file(door, text, declarations, past or ["17"])
+            event = of_file(door, text, document, past or ["17"])
         assert becomes(features, stage, event) == becomes(features, stage, {"f": text})
 
     for text in SPELLINGS:

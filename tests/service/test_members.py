@@ -134,6 +134,12 @@ def test_a_member_is_read_or_refused_as_in_json_at_each_door_of_the_api(
 # Doors of files
 
 
+def csv_of(rows: list[Event]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerows([list(rows[0]), *(row.values() for row in rows)])
+    return text.getvalue().encode()
+
+
 def rows_of(form: str, rows: list[Event], monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
     """Yield the good events of rows at a door of files."""
     columns = RowColumns(id="id", time="time", positive=("1",), negative=("0",), form=FileOptions(on_bad="skip"))
@@ -141,17 +147,17 @@ def rows_of(form: str, rows: list[Event], monkeypatch: pytest.MonkeyPatch) -> It
         path = Path(folder) / f"rows.{form}"
         match form:
             case "csv":
-                with path.open("w", newline="", encoding="utf-8") as file:
-                    csv.writer(file).writerows([list(rows[0]), *(row.values() for row in rows)])
+                path.write_bytes(csv_of(rows))
             case "parquet":
                 parquet.write_table(pyarrow.Table.from_pylist(rows), path)
             case "jsonl":
                 path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-            case "stdin":
+            case "stdin" | "csv on stdin":
                 lines = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
-                monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+                content = lines if form == "stdin" else csv_of(rows)
+                monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
                 labels = BinaryLabels(columns.positive, columns.negative)
-                yield from Inputs(["-"], "update", None, columns, labels=labels).events()
+                yield from Inputs(["-"], "update", {"config": CONFIG.to_json()}, columns, labels=labels).events()
                 return
             case "flat":
                 reading = Reading("update", BinaryLabels(columns.positive, columns.negative, stream=True))
@@ -185,7 +191,7 @@ CELLS: dict[str, list[str]] = {
 }
 GOOD: Event = {"id": "a1", "time": "2019-11-30", "label": "1", "f": "1.5"}
 OTHER: Event = {**GOOD, "id": "a2", "label": "0"}
-FILES = ("csv", "jsonl", "parquet", "stdin", "flat")
+FILES = ("csv", "jsonl", "parquet", "stdin", "csv on stdin", "flat")
 
 
 def events_of(form: str, rows: list[Event], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
