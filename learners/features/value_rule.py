@@ -1,7 +1,7 @@
 """The rule that turns a value of a named event into what is learnt. It stands here once, for every door.
 
-A value is a number, a text, a boolean, a list or null, as JSON has them. Names and texts are trimmed and in Unicode's
-form NFC. An empty text is null. The table of the rule is in docs/reference/learners.md.
+A value is a number, a text, a boolean, a list or null, as JSON has them. Names and texts are trimmed, without invisible
+characters, and in Unicode's form NFC. An empty text is null. The table of the rule is in docs/reference/learners.md.
 
     read_text         a text of any field
     declared_number   a value of a field that is declared numeric
@@ -19,6 +19,7 @@ from enum import IntEnum
 from typing import Any
 
 from learners.features.feature_kinds import LARGEST, number_fault
+from learners.features.words import visible
 from learners.settings import show
 from rarestream.values import plain_value
 
@@ -83,9 +84,9 @@ _FRACTION, _WHOLE_NUMBER = ValueKind.NUMBER_TEXT, ValueKind.WHOLE_TEXT
 
 
 def normalised(text: str) -> str:
-    """Trim a text and bring it to Unicode's form NFC. O(characters)."""
+    """Trim a text, remove its invisible characters, and bring it to Unicode's form NFC. O(characters)."""
     trimmed = text.strip()
-    return trimmed if trimmed.isascii() else unicodedata.normalize("NFC", trimmed)
+    return trimmed if trimmed.isascii() else unicodedata.normalize("NFC", visible(trimmed).strip())
 
 
 def value_of(event: Mapping[Any, Any], name: str) -> Any:

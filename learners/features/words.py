@@ -19,7 +19,7 @@ import unicodedata
 from functools import lru_cache
 from typing import Literal
 
-__all__ = ["WordRule", "words_of"]
+__all__ = ["WordRule", "visible", "words_of"]
 
 WordRule = Literal["normalised", "literal"]
 
@@ -66,10 +66,14 @@ def _first(pattern: re.Pattern[str], text: str, most: int) -> list[str]:
     return [match.group() for match in itertools.islice(pattern.finditer(text), most)]
 
 
-def _normalised_words(text: str, most: int) -> list[str]:
+def visible(text: str) -> str:
+    """Remove the invisible characters of a text, such as spaces of no width and soft hyphens. O(characters)."""
     invisible = {ord(character): None for character in set(text) if _is_invisible(character)}
-    visible = text.translate(invisible) if invisible else text
-    clear = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).lower())
+    return text.translate(invisible) if invisible else text
+
+
+def _normalised_words(text: str, most: int) -> list[str]:
+    clear = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible(text)).lower())
     shapes = {ord(character): _shape(character) for character in set(clear)}
     if {"m", "h", "t"}.isdisjoint(shapes.values()):  # usual, and faster
         return _first(_LITERAL, clear, most)

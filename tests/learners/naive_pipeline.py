@@ -45,13 +45,23 @@ def signed_log(value: float) -> float:
     return math.copysign(math.log(1 + abs(value)), value)
 
 
+IGNORABLE = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
+IGNORABLE += "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))  # variants of a glyph
+
+
+def clean(text: str) -> str:
+    """Trim a name, without invisible characters, in form NFC."""
+    visible = [c for c in text if unicodedata.category(c) != "Cf" and c not in IGNORABLE]
+    return unicodedata.normalize("NFC", "".join(visible).strip())
+
+
 def value_read(value: Any) -> tuple[str, Any]:
     """Read a value by the rule: "number", "whole" (a text that spells one), "name", "missing" or "" for no value."""
     if isinstance(value, bool):
         return "name", "true" if value else "false"
     if isinstance(value, (int, float)):
         return ("number", value) if isinstance(value, float) or abs(value) <= 2**53 else ("name", str(value))
-    text = unicodedata.normalize("NFC", value.strip())
+    text = clean(value)
     if re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text) and abs(float(text)) <= 1e30:
         if re.match(r"[+-]?0[0-9]", text):
             return "name", text
@@ -72,7 +82,7 @@ def named_tokens(
     """Spell the features of an event whose fields are new to the learner, with the number of each."""
     out: list[tuple[str, float]] = []
     for key, value in event.items():
-        name = unicodedata.normalize("NFC", str(key).strip())
+        name = clean(str(key))
         if isinstance(value, (list, tuple)):
             read = [value_read(item) for item in value]
             out += [(f"{name}={spelling(item)}", 1.0) for kind, item in read if kind]

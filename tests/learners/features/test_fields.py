@@ -118,6 +118,19 @@ def test_what_is_counted() -> None:
     assert summary(stage, "c").counts["new_categories"] == 2
 
 
+@pytest.mark.parametrize("text", ["m1\u200b", "\ufeffm1", "m\u00ad1", " \u2060m1 ", "m1\u200e"])
+def test_invisible_characters_make_no_other_name(text: str) -> None:
+    features = Named(bits=16)
+    assert [part.tolist() for part in features.encode([{"f": text}])] == [
+        part.tolist() for part in features.encode([{"f": "m1"}])
+    ]
+    assert features.field_names([{text: 1.5}]) == features.field_names([{"m1": 1.5}])
+    amount = summary(
+        stage_after([{"f": 1.5}, {"f": text.replace("m1", "4.5").replace("m\u00ad1", "4.5")}], features), "f"
+    )
+    assert amount.counts["numbers_as_text"] == 1
+
+
 @pytest.mark.parametrize("text", ["2e35", "-1e31", "1e999", "inf"])
 def test_a_text_of_a_number_beyond_the_bound_is_missing_in_a_field_of_numbers_only(text: str) -> None:
     amount = summary(stage_after([{"f": 1.5}, {"f": text}], Named(bits=16)), "f")
