@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -36,6 +37,8 @@ _ABSENT = {_MARKS.sub("", text) for text in MISSING if text[:1] != "#"}  # of an
 Plain = Callable[[str], str]  # spells the number of a cell in the plain form; raises ValueError
 
 _LOWEST, _LARGEST = -sys.float_info.max, sys.float_info.max
+_MARKED = re.compile(r"(?P<before>[^\w\s]{0,3}?)\s?[+-]?[0-9][0-9.,' ]*?\s?(?P<after>[^\w\s]{0,3})")
+_NUMBER_MARKS = "%\u2030'()=\"-"  # and signs of currencies
 _QUOTED = 60  # characters of a cell in a message
 _TRIED = 20  # cells by which a column is tried for another form of numbers
 
@@ -166,7 +169,7 @@ def column_kind(cells: Iterable[str], plain: Plain | None = None) -> ColumnKind:
     A numeric column may have a few other cells, at most 1 in 100, or fewer than numbers if there are fractions. Whole
     numbers with leading zeros, or that float64 cannot tell apart, are names.
     """
-    numbers = others = same = fractions = 0
+    numbers = others = same = fractions = marked = 0
     first = reason = ""
     for cell in cells:
         try:
@@ -180,6 +183,7 @@ def column_kind(cells: Iterable[str], plain: Plain | None = None) -> ColumnKind:
             fractions += kind == ValueKind.NUMBER_TEXT
         else:
             reason = reason or f"{quote(text)} {why}" if (why := name_reason(text)) else reason
+            marked += marked == others and _is_marked(text)
             others += 1
             first = first or text
             same += text == first
@@ -199,7 +203,16 @@ def column_kind(cells: Iterable[str], plain: Plain | None = None) -> ColumnKind:
     why = f"{are} not a number, such as {quote(first)}"
     if same == others > 1:
         why = f"{are} {quote(first)}: if that is no value, use --missing {quote(first)}"
-    return ColumnKind(False, f"taken as names because {why}" if numbers >= others else None, fractions > 0)
+    if marked == others > numbers:
+        why = f"of the marks beside numbers, as in {quote(first)}; if they are quantities, write them without"
+    return ColumnKind(False, f"taken as names because {why}" if max(numbers, marked) >= others else None, fractions > 0)
+
+
+def _is_marked(text: str) -> bool:
+    """Tell whether a cell is a number with marks, such as $12.50, 12 %, '950 and =\"007\"."""
+    match = _MARKED.fullmatch(text)
+    marks = "" if match is None else match["before"] + match["after"]
+    return bool(marks) and all(mark in _NUMBER_MARKS or unicodedata.category(mark) == "Sc" for mark in marks)
 
 
 def plain_number(what: str, value: Any) -> float | None:

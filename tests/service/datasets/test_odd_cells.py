@@ -80,11 +80,21 @@ def test_names_that_look_like_numbers_stay_names(tmp_path: Path, cells: list[str
         (["9007199254740993", "17"], "'9007199254740993'"),
         (["1" * 5000, "17"], "2^53"),
         (["1", "2", "A7"], "'A7'"),
-        (["1", "$12.50", "$3"], None),
+        (["1", "$12.50", "$3"], "'$12.50'"),
+        (["12 %", "3.5%"], "'12 %'"),
+        (["\u20ac 12.50", "7 \u20ac"], "'\u20ac 12.50'"),
+        (["'0950", "'17"], "0950"),
+        (["(83.20)", "(17)"], "'(83.20)'"),
+        (["#12", "#13"], None),
+        (["$12", "VISA"], None),
+        (["20+", "0-10"], None),
         (["Bob", "Ann"], None),
         (["1", "2"], None),
     ],
-    ids=["leading zero", "beyond 2^53", "5,000 digits", "one text", "mostly text", "text", "numbers"],
+    ids=[
+        *("leading zero", "beyond 2^53", "5,000 digits", "one text", "mostly text", "percents", "euros", "apostrophes"),
+        *("brackets", "tickets", "one amount", "ranges", "text", "numbers"),
+    ],
 )
 def test_a_column_that_looks_numeric_and_is_not_is_reported(
     tmp_path: Path, cells: list[str], reason: str | None
