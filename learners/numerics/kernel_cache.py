@@ -3,8 +3,8 @@
 The directory is in `NUMBA_CACHE_DIR` if set, otherwise in the user's cache directory. It is named after the processor
 and the versions of the compiler, and its file `made-for` says them. See `kernel_reach` for the names of files.
 
-If that cannot be written, a private temporary directory takes its place, with links to the kernels that are there.
-Others compile once per process.
+If that cannot be written, a directory of the user in the machine's temporary one takes its place, with links to the
+kernels that are there. All processes of the user share it, and later ones find what earlier ones have compiled.
 
 A file is written under another name and moved, and its first bytes are a digest of the others. So processes share the
 directory without a lock, and code that was cut off never runs. If several need the same kernel at once, one compiles it
@@ -13,7 +13,6 @@ and the others wait.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import fcntl
 import functools
@@ -23,6 +22,7 @@ import os
 import pickle
 import re
 import shutil
+import stat
 import sys
 import tempfile
 import time
@@ -83,28 +83,37 @@ def cache_directory() -> Path:
     try:
         return _open(_base())
     except OSError as error:
-        private = _make_private()
-        atexit.register(shutil.rmtree, private, ignore_errors=True)
-        directory = _open(Path(private, "rarestream"))
+        directory = _open(_private() / "rarestream")
         _link_shared(directory)
-        logger.warning("cannot write the kernel cache (%s); what is compiled now is lost when this process ends", error)
+        logger.warning("cannot write the kernel cache (%s); using %s instead", error, directory)
         return directory
 
 
 def _link_shared(directory: Path) -> None:
     """Make the kernels of a cache that cannot be written, but read, available in a private directory."""
-    with contextlib.suppress(FileNotFoundError):  # a user without a home
+    with contextlib.suppress(FileNotFoundError, PermissionError):  # a user without a home, or a cache of another user
         for path in (_base() / directory.name).glob(f"*{_CODE}"):
             if os.access(path, os.R_OK):
-                (directory / path.name).symlink_to(path)
+                with contextlib.suppress(FileExistsError):  # of an earlier process
+                    (directory / path.name).symlink_to(path)
 
 
-def _make_private() -> str:
-    prefix = "rarestream-kernels-"
+def _private() -> Path:
+    """Make the directory of this user in a temporary one, or find it there. Raises `OSError` if there is none.
+
+    Machine code from there is run, so nobody else may have made it, or may write there.
+    """
+    name = f"rarestream-kernels-{os.geteuid()}"
     try:
-        return tempfile.mkdtemp(prefix=prefix)
+        path = Path(tempfile.gettempdir(), name)
     except FileNotFoundError:  # no temporary directory can be written, as in a container that is read-only
-        return tempfile.mkdtemp(prefix=prefix, dir="/dev/shm")
+        path = Path("/dev/shm", name)
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=path.parent))  # of this process alone
+    return path
 
 
 def _open(base: Path) -> Path:

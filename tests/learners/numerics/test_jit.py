@@ -119,13 +119,64 @@ def directory_of(cache: Path, sources: Path) -> str:
     return directory
 
 
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """Let tests have their own directory of temporary files."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    return tmp_path / "temporary"
+
+
 @pytest.mark.integration
-def test_an_unwritable_cache_is_replaced_by_a_temporary_private_one(tmp_path):
+def test_processes_of_a_user_share_what_replaces_an_unwritable_cache(tmp_path, monkeypatch):
+    """In processes, which have nothing else in common; SIGKILL and SIGTERM leave no further directory behind."""
     blocked = tmp_path / "file"
     blocked.write_text("not a directory")
-    directory = directory_of(blocked, Path(jit.__file__).parents[2])
-    assert "rarestream-kernels-" in directory
-    assert not Path(directory).exists()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    directories = {directory_of(blocked, Path(jit.__file__).parents[2]) for _ in range(2)}
+    [private] = (tmp_path / "temporary").iterdir()
+    assert private.name == f"rarestream-kernels-{os.geteuid()}"
+    assert private.stat().st_mode & 0o777 == 0o700
+    [directory] = directories
+    assert Path(directory).parents[1] == private
+
+
+@pytest.mark.parametrize("foreign", ["link", "open to all"])
+def test_machine_code_of_strangers_is_not_run(temporary, unwritable, tmp_path, foreign):
+    name = temporary / f"rarestream-kernels-{os.geteuid()}"
+    if foreign == "link":
+        (tmp_path / "of-a-stranger").mkdir(mode=0o700)
+        name.symlink_to(tmp_path / "of-a-stranger")
+    else:
+        name.mkdir()
+        name.chmod(0o777)
+    private = kernel_cache.cache_directory.__wrapped__()
+    assert private.name == unwritable.name
+    assert private.parents[1].name.startswith(f"{name.name}-")
+    assert private.parents[1].stat().st_mode & 0o777 == 0o700
+    assert not list(name.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_a_cache_of_another_user_is_replaced(mode, monkeypatch):
+    """The service answered 500 if it could not even list that cache."""
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        monkeypatch.setenv("NUMBA_CACHE_DIR", folder)
+        os.chmod(folder, 0o1777)
+        shared = kernel_cache.cache_directory.__wrapped__()
+        (shared / f"a.f-0{kernel_cache._CODE}").write_text("code")
+        shared.chmod(mode)
+        os.seteuid(65534)
+        try:
+            private = kernel_cache.cache_directory.__wrapped__()
+            kernels = [path.read_text() for path in private.glob(f"*{kernel_cache._CODE}")]
+        finally:
+            os.seteuid(0)
+        assert private.parents[1] == Path(folder, "rarestream-kernels-65534")
+        assert kernels == ([] if mode == 0o700 else ["code"])
 
 
 @pytest.fixture
@@ -136,7 +187,7 @@ def unwritable(tmp_path, monkeypatch):
     open_file = tempfile.TemporaryFile
 
     def refuse(dir):
-        if dir.is_relative_to(tmp_path):
+        if dir.is_relative_to(tmp_path / "rarestream"):
             raise OSError(errno.EROFS, "Read-only file system")
         return open_file(dir=dir)
 
@@ -144,17 +195,19 @@ def unwritable(tmp_path, monkeypatch):
     return directory
 
 
+@pytest.mark.usefixtures("temporary")
 def test_a_private_cache_has_the_kernels_of_one_that_cannot_be_written(unwritable, caplog):
     (unwritable / f"a.f-0{kernel_cache._CODE}").write_text("code")
     (unwritable / "b.rehearsed").touch()
-    private = kernel_cache.cache_directory.__wrapped__()
+    for _ in range(2):
+        private = kernel_cache.cache_directory.__wrapped__()
     assert private != unwritable
     assert [path.name for path in private.glob("*.*")] == [f"a.f-0{kernel_cache._CODE}"]
     assert next(private.glob("a.*")).read_text() == "code"
     assert "cannot write the kernel cache ([Errno 30] Read-only file system)" in caplog.text
 
 
-def test_a_user_without_a_home_gets_a_private_cache(monkeypatch):
+def test_a_user_without_a_home_gets_a_private_cache(monkeypatch, temporary):
     def refuse(user):
         raise KeyError(user)
 
@@ -163,7 +216,7 @@ def test_a_user_without_a_home_gets_a_private_cache(monkeypatch):
     monkeypatch.setattr(pwd, "getpwuid", refuse)
     with pytest.raises(FileNotFoundError, match="not absolute"):
         kernel_cache._base()
-    assert kernel_cache.cache_directory.__wrapped__().is_relative_to(tempfile.gettempdir())
+    assert kernel_cache.cache_directory.__wrapped__().is_relative_to(temporary)
 
 
 EDITED = """
