@@ -1,7 +1,8 @@
 """Arrays, kernels and the numbers below every algorithm.
 
 Start with `jit`, which compiles kernels: `kernel_cache` and `kernel_reach` keep them, `plain_kernels` and
-`background_compiler` serve calls until they are compiled. Then `arrays`, the types of arrays and the functions on them.
+`background_compiler` serve calls until they are compiled, by `compiler_process`. Then `arrays`, the types of arrays and
+the functions on them.
 `simd` has vectors of eight numbers, `packed_symmetric` symmetric matrices, `order_statistics` sorted multisets,
 `hash_table` ids beside a ring, `column_index` columns, `hashing` strings, `log_bins` bins by exponent,
 `float32` storage in single precision, `array_checks` the checks of restored arrays.
@@ -29,13 +30,14 @@ from learners.numerics.arrays import (
 )
 from learners.numerics.background_compiler import (
     KernelCounts,
-    Rehearsal,
     compile_in_background,
     kernel_counts,
+    kernel_trouble,
     wait_for_kernels,
     waiting_kernels,
 )
 from learners.numerics.column_index import find_place, insert_all, sort_pairs, sum_pairs
+from learners.numerics.compiler_process import Rehearsal
 from learners.numerics.float32 import Precision, nearest, number, stored
 from learners.numerics.hash_table import hashes_of
 from learners.numerics.hashing import hash_bytes, hash_strings, mix
@@ -76,6 +78,7 @@ __all__ = [
     "insert_all",
     "kernel",
     "kernel_counts",
+    "kernel_trouble",
     "length",
     "log",
     "log_bins",

@@ -8,19 +8,18 @@ when it has none, and ends with its parent.
 Kernels are compiled in the order of their first calls. After them come those that rehearsals call: functions that the
 process runs as plain Python, only to see which kernels they would need.
 
-If the process ends by itself, for example because it was killed, another one continues. A kernel at which three of them
-ended stays plain Python, and the log says so.
+If the process ends by itself, for example because it was killed, another one continues after a pause, which doubles up
+to a minute until one of them gets something done. A kernel at which three of them ended, or which cannot be compiled,
+stays plain Python. A rehearsal that fails leaves its kernels to their first calls. The log and `kernel_trouble` say so.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.util
 import json
 import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -32,6 +31,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from learners.numerics import compiler_process
+from learners.numerics.compiler_process import Demand, Failure, Rehearsal
 from learners.numerics.kernel_cache import cache_directory
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "Rehearsal",
     "compile_in_background",
     "kernel_counts",
+    "kernel_trouble",
     "needs_plain",
     "wait_for_kernels",
     "waiting_kernels",
@@ -46,38 +48,9 @@ __all__ = [
 
 logger = logging.getLogger("rarestream.kernels")
 
-_ATTEMPTS = 3  # processes that may end at one kernel
-_LOWEST_PRIORITY = 19
-_TURN = 60  # seconds to wait for another process that compiles into this cache
-_PROGRAM = f"""
-import json, os, sys
-os.nice({_LOWEST_PRIORITY})  # before the imports, which take a second
-sys.path[:] = json.loads(sys.argv[1])
-from learners.numerics.background_compiler import work
-work(int(sys.argv[2]))
-"""
-
-
-class Demand(NamedTuple):
-    """A kernel for these types of arguments."""
-
-    module: str
-    name: str
-    types: tuple[Any, ...]
-
-    def __str__(self) -> str:
-        return f"{self.module}.{self.name}"
-
-
-class Rehearsal(NamedTuple):
-    """A function that needs kernels, by its name, and its arguments."""
-
-    module: str
-    name: str
-    arguments: tuple[Any, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.module}.{self.name}"
+_ATTEMPTS = 3  # processes that may end at one kernel or rehearsal
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 60.0  # seconds before another process starts
 
 
 class KernelCounts(NamedTuple):
@@ -85,6 +58,7 @@ class KernelCounts(NamedTuple):
 
     compiled: int
     waiting: int  # that were called, and run as plain Python until they are compiled
+    failed: int  # that cannot be compiled, and run as plain Python until the next start
     all: int
 
 
@@ -95,7 +69,7 @@ class _Kernel:
         self.compiled = compiled
         self.demanded = False  # in the queue of those that were called
         self.unshared = False  # another process has compiled it, but cannot save what this one needs
-        self.attempts = 0  # processes that ended while they compiled it
+        self.failure: str | None = None  # why it cannot be compiled
 
 
 _kernels: dict[Path, _Kernel] = {}
@@ -111,9 +85,10 @@ class _RehearsalRecord:
     def read(self) -> list[Path]:
         """Return the files of the kernels if all are there, else nothing."""
         path = self._path()
-        if not self._rehearsals or not path.exists():
+        try:
+            paths = [path.parent / name for name in path.read_text().split()]
+        except OSError:  # there is none, or it is another user's
             return []
-        paths = [path.parent / name for name in path.read_text().split()]
         return paths if all(path.exists() for path in paths) else []
 
     def add(self, path: Path) -> None:
@@ -147,7 +122,8 @@ class _Compiler:
         self._rehearsed: deque[tuple[Demand, Path]] = deque()
         self._rehearsals = deque(rehearsals)
         self._record = _RehearsalRecord(rehearsals)
-        self._ended = 0  # processes that ended during a rehearsal
+        self._failures: list[str] = []  # of rehearsals, and of the start of a process
+        self._ends = 0  # processes that ended by themselves since one got something done
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._stopping = False
@@ -171,13 +147,21 @@ class _Compiler:
             kernel = _kernels.setdefault(path, _Kernel())
             compiled = self._alone or kernel.unshared or path.exists()  # or in a moment, by this process
             kernel.compiled = compiled
-            if not (compiled or kernel.demanded) and kernel.attempts < _ATTEMPTS:
+            if not (compiled or kernel.demanded or kernel.failure):
                 kernel.demanded = True
                 if work in self._rehearsed:
                     self._rehearsed.remove(work)
                 self._demands.append(work)
                 self._changed.notify_all()
         return not compiled
+
+    @property
+    def troubles(self) -> list[str]:
+        """What keeps kernels from being compiled by another process."""
+        ended = f"the process that compiles kernels ended {self._ends} times in a row, and is started again"
+        dead = "the thread that has kernels compiled ended by an error; stderr says why"
+        stopped = not (self._stopping or self._alone or self._thread.is_alive())
+        return [*self._failures, *([ended] if self._ends else []), *([dead] if stopped else [])]
 
     @property
     def waiting(self) -> int:
@@ -195,10 +179,10 @@ class _Compiler:
             self._changed.wait_for(lambda: self._idle)
 
     def _run(self) -> None:
-        for path in self._record.read():  # earlier processes have rehearsed the same, and compiled all of it
-            self._rehearsals.clear()
-            _kernels.setdefault(path, _Kernel(compiled=True))
         try:
+            for path in self._record.read():  # earlier processes have rehearsed the same, and compiled all of it
+                self._rehearsals.clear()
+                _kernels.setdefault(path, _Kernel(compiled=True))
             while (work := self._next()) is not None:
                 if isinstance(work, Rehearsal):
                     self._rehearse(work)
@@ -207,6 +191,9 @@ class _Compiler:
         except OSError as error:
             logger.error("cannot start a process that compiles kernels (%s); this one will, at first calls", error)
             with self._changed:
+                self._failures.append(
+                    f"cannot start a process that compiles kernels ({error}): this one does, while requests wait"
+                )
                 self._alone = self._idle = True
                 self._demands.clear()
                 self._changed.notify_all()
@@ -233,51 +220,74 @@ class _Compiler:
     def _compile(self, demand: Demand, path: Path) -> None:
         """Have one kernel compiled."""
         kernel = _kernels[path]
-        while not (path.exists() or kernel.unshared or self._stopping) and kernel.attempts < _ATTEMPTS:
-            kernel.attempts += 1
-            kernel.unshared = bool(self._ask(demand)) and not path.exists()
+        reply = None if path.exists() else self._carry_out(demand)
         with self._changed:
             kernel.compiled, kernel.demanded = path.exists(), False
+            if isinstance(reply, Failure) and not self._stopping:
+                kernel.failure = f"the kernel {demand} cannot be compiled: {reply.reason}"
+            kernel.unshared = not (kernel.compiled or kernel.failure or self._stopping)
             for queue in (self._demands, self._rehearsed):
                 if (demand, path) in queue:
                     queue.remove((demand, path))
             self._changed.notify_all()
         if kernel.unshared:
             logger.warning("the kernel %s cannot be shared: the disk is full, or another version is installed", demand)
-        elif not (kernel.compiled or self._stopping):
-            logger.error("cannot compile the kernel %s; it runs as plain Python, slowly, until the next start", demand)
+        elif kernel.failure and not kernel.compiled:
+            logger.error("%s. It runs as plain Python, slowly, until the next start", kernel.failure)
 
     def _rehearse(self, rehearsal: Rehearsal) -> None:
-        demands: list[tuple[Demand, str]] | None = self._ask(rehearsal)
+        """Find what kernels a function needs, and queue them."""
+        reply: list[tuple[Demand, str]] | Failure = self._carry_out(rehearsal)
+        failure = None
+        if isinstance(reply, Failure):
+            failure, reply = f"the rehearsal {rehearsal} failed: {reply.reason}", []
         with self._changed:
-            self._ended = self._ended + 1 if demands is None else 0
-            if demands is None and self._ended < _ATTEMPTS:
-                return
             self._rehearsals.popleft()
-            for demand, name in demands or ():
+            for demand, name in reply:
                 path = Path(name)
                 self._record.add(path)
                 if path not in _kernels:
                     _kernels[path] = _Kernel()
                     self._rehearsed.append((demand, path))
-            if not self._rehearsals:
+            if failure:
+                self._failures.append(f"{failure}. The kernels that it needs are compiled after their first calls")
+            if not (self._rehearsals or self._failures):
                 self._record.write()
+        if failure and not self._stopping:
+            logger.error("%s. The kernels that it needs are compiled after their first calls", failure)
 
-    def _ask(self, work: Demand | Rehearsal) -> Any:
-        """Return the reply of the process to a piece of work; None if it ended. Raises `OSError` if none starts."""
-        try:
-            if self._connection is None:
-                self._start_process()
-            assert self._connection is not None
-            self._connection.send(work)
-            return self._connection.recv()
-        except (EOFError, ConnectionError):
-            status = self._end_process()
-            if not self._stopping:
-                logger.warning(
-                    "the process that compiles kernels ended at %s (exit status %s); starting another", work, status
-                )
-            return None
+    def _carry_out(self, work: Demand | Rehearsal) -> Any:
+        """Return the reply of the process to a piece of work. Raises `OSError` if no process starts."""
+        status = None
+        for _ in range(_ATTEMPTS):
+            try:
+                if self._connection is None:
+                    self._start_process()
+                assert self._connection is not None
+                self._connection.send(work)
+                reply = self._connection.recv()
+            except (EOFError, ConnectionError):
+                status = self._end_process()
+                if self._stopping:
+                    break
+                self._pause(work, status)
+            else:
+                self._ends = 0
+                return reply
+        return Failure(f"the process that compiles kernels ended {_ATTEMPTS} times at it (exit status {status})")
+
+    def _pause(self, work: Demand | Rehearsal, status: int | None) -> None:
+        """Wait before the next process, longer after each one that ended."""
+        seconds = min(_FIRST_PAUSE * 2**self._ends, _LONGEST_PAUSE)
+        self._ends += 1
+        logger.warning(
+            "the process that compiles kernels ended at %s (exit status %s); starting another in %g s",
+            work,
+            status,
+            seconds,
+        )
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping, seconds)
 
     def _start_process(self) -> None:
         parent, child = Pipe()
@@ -285,7 +295,7 @@ class _Compiler:
             if self._stopping:
                 raise EOFError
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, json.dumps(sys.path), str(child.fileno())],
+                [sys.executable, "-P", "-c", compiler_process.PROGRAM, json.dumps(sys.path), str(child.fileno())],
                 pass_fds=[child.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # or a reader of the service's would wait for this process, too
@@ -312,7 +322,6 @@ class _Compiler:
 
 _compilers: list[_Compiler] = []  # of the blocks that run, which may end in any order
 _compiler: _Compiler | None = None  # the last of them
-_collected: list[tuple[Demand, str]] | None = None  # kernels that a rehearsal needs
 
 
 @contextmanager
@@ -332,7 +341,26 @@ def compile_in_background(rehearsals: Sequence[Rehearsal] = ()) -> Iterator[None
 def kernel_counts() -> KernelCounts:
     """Count the kernels that this process has called or rehearsed."""
     kernels = list(_kernels.values())
-    return KernelCounts(sum(kernel.compiled for kernel in kernels), waiting_kernels(), len(kernels))
+    compiled = sum(kernel.compiled for kernel in kernels)
+    return KernelCounts(compiled, waiting_kernels(), len(_failures()), len(kernels))
+
+
+def kernel_trouble() -> str | None:
+    """Say what keeps kernels from being compiled in the background, and why; None if nothing does."""
+    failures, unshared = _failures(), sum(kernel.unshared for kernel in list(_kernels.values()))
+    troubles = [] if _compiler is None else _compiler.troubles
+    if failures:
+        troubles.append(f"kernels that stay plain Python, slowly, until the next start: {len(failures)}. {failures[0]}")
+    if unshared:
+        troubles.append(
+            f"kernels that each process compiles by itself: {unshared}. The disk of the kernel cache is full, "
+            "or another version is installed"
+        )
+    return "; ".join(troubles) or None
+
+
+def _failures() -> list[str]:
+    return [kernel.failure for kernel in list(_kernels.values()) if kernel.failure and not kernel.compiled]
 
 
 def waiting_kernels() -> int:
@@ -350,9 +378,8 @@ def wait_for_kernels(seconds: float) -> bool:
 def needs_plain(function: Callable[..., Any], types: tuple[Any, ...], path: Path) -> bool:
     """Return whether a call has to run as plain Python. If so, the kernel is compiled as soon as possible."""
     demand = Demand(function.__module__, function.__qualname__, types)
-    if _collected is not None:
-        if (demand, str(path)) not in _collected:
-            _collected.append((demand, str(path)))
+    if compiler_process.collected is not None:
+        compiler_process.collected[demand, str(path)] = None
         return not path.exists()
     named = demand.module != "__main__" and "<locals>" not in demand.name  # so another process finds it
     compiler = _compiler
@@ -360,47 +387,3 @@ def needs_plain(function: Callable[..., Any], types: tuple[Any, ...], path: Path
         _kernels[path] = _Kernel(compiled=True)  # in a moment, by this process
         return False
     return compiler.needs_plain(demand, path)
-
-
-def work(descriptor: int) -> None:
-    """Compile and rehearse what the parent process asks for, until it closes the connection."""
-    turns = os.open(cache_directory() / "background", os.O_RDONLY | os.O_CREAT, 0o666)
-    signal.signal(signal.SIGALRM, _interrupt)
-    with Connection(descriptor) as connection:
-        while True:
-            try:
-                task = connection.recv()
-                _take_turn(turns)
-                connection.send(_carry_out(task))
-                fcntl.flock(turns, fcntl.LOCK_UN)
-            except (EOFError, ConnectionError):  # the parent ended
-                return
-
-
-def _take_turn(turns: int) -> None:
-    """Wait while another process compiles into this cache, but not for long: it may be stopped."""
-    with suppress(TimeoutError):
-        signal.alarm(_TURN)
-        fcntl.flock(turns, fcntl.LOCK_EX)
-        signal.alarm(0)
-
-
-def _interrupt(*_: object) -> None:
-    raise TimeoutError
-
-
-def _carry_out(task: Demand | Rehearsal) -> Any:
-    global _collected
-    function = importlib.import_module(task.module)
-    for name in task.name.split("."):
-        function = getattr(function, name)
-    actual: Any = function
-    if isinstance(task, Demand):
-        actual.compile(task.types)
-        return True
-    _collected = []
-    try:
-        actual(*task.arguments)
-        return _collected
-    finally:
-        _collected = None

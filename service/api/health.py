@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from learners.numerics import kernel_counts
+from learners.numerics import kernel_counts, kernel_trouble
 from service.engine import Engine
 from service.text import counted
 
@@ -17,7 +17,7 @@ def health_of(engine: Engine) -> dict[str, Any]:
     unavailable = len(engine.registry.unavailable)
     node = engine.node
     rewinds, damages = node.rewinds, node.damaged_logs
-    wrong_clock, trouble = node.clock_check.problem, node.background.trouble
+    wrong_clock, trouble, uncompiled = node.clock_check.problem, node.background.trouble, kernel_trouble()
     details = [
         node.unreachable,
         node.full,
@@ -26,6 +26,7 @@ def health_of(engine: Engine) -> dict[str, Any]:
         wrong_clock,
         trouble,
         node.webhook.trouble,
+        uncompiled,
     ]
     if damages:
         details.append(
@@ -53,7 +54,7 @@ def health_of(engine: Engine) -> dict[str, Any]:
         status = "starting"
     elif node.full is not None:
         status = "store-full"
-    elif unavailable or failed or rewinds or damages or wrong_clock or trouble or node.store.fault is not None:
+    elif any((unavailable, failed, rewinds, damages, wrong_clock, trouble, uncompiled, node.store.fault)):
         status = "degraded"
     return {
         "status": status,

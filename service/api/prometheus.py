@@ -35,6 +35,7 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from learners.numerics import kernel_counts, kernel_trouble
 from rarestream import __version__
 from service.api.prometheus_learners import LearnerSeries, LocalStatus
 from service.api.routes import AccessRoute, KeyPermissions, RequiredScope
@@ -215,6 +216,7 @@ _TOGETHER: dict[str, Callable[[list[float]], float]] = {
     "rarestream_store_full": max,
     "rarestream_store_fault": max,
     "rarestream_store_caution": max,
+    "rarestream_kernels_fault": max,
     "rarestream_store_up": min,
     "rarestream_store_stale_seconds": max,
     "rarestream_clock_offset_seconds": partial(max, key=abs),
@@ -324,6 +326,15 @@ def _node(state: AppState) -> Iterator[Metric]:
     yield posts
     yield _gauge("rarestream_webhook_waiting", "Posts that are tried, or wait behind one.", webhook.waiting)
     yield _gauge("rarestream_body_bytes", "Bytes of bodies that are not answered yet.", state.bodies.bytes)
+    counts = kernel_counts()
+    kernels = GaugeMetricFamily("rarestream_kernels", "Kernels that were called or rehearsed.", labels=["state"])
+    kernels.add_metric(["compiled"], counts.compiled)
+    kernels.add_metric(["waiting"], counts.waiting)  # called, and run as plain Python until they are compiled
+    kernels.add_metric(["failed"], counts.failed)
+    kernels.add_metric(["later"], max(0, counts.all - counts.compiled - counts.waiting - counts.failed))
+    yield kernels
+    fault = float(kernel_trouble() is not None)
+    yield _gauge("rarestream_kernels_fault", "1 while health says why kernels are not compiled.", fault)
     settings = state.settings
     yield _gauge("rarestream_body_limit_bytes", "Bytes of bodies that may be held.", settings.max_buffered_bytes)
     yield _gauge("rarestream_queue_limit_bytes", "Bytes that may wait in one learner's queue.", settings.queue_bytes)

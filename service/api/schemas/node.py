@@ -54,6 +54,7 @@ class Kernels(Document):
 
     compiled: int
     waiting: int = Field(description="that requests have needed, and that are not compiled yet")
+    failed: int = Field(description="that cannot be compiled: plain Python serves for them until the next start")
     all: int
 
 
@@ -62,8 +63,8 @@ class Health(Document):
 
     status: Literal["ok", "degraded", "store-full", "starting", "store-unavailable"] = Field(
         description="degraded: the store lost records or may delete some, learners cannot be recovered or cannot "
-        "continue, a snapshot is damaged, a clock is wrong, or a background task ended by an error. store-full: no "
-        "update can be stored"
+        "continue, a snapshot is damaged, a clock is wrong, kernels cannot be compiled, or a background task ended by "
+        "an error. store-full: no update can be stored"
     )
     detail: str | None = None
     learners: int

@@ -18,7 +18,7 @@ import pytest
 from numba.core import config as numba_config
 
 from learners.numerics import background_compiler, compile_in_background, jit, kernel_cache, waiting_kernels
-from learners.numerics.background_compiler import Demand, Rehearsal, kernel_counts, wait_for_kernels
+from learners.numerics.background_compiler import Demand, Rehearsal, kernel_counts, kernel_trouble, wait_for_kernels
 from tests.harness.waiting import eventually
 
 pytestmark = [
@@ -82,12 +82,12 @@ def test_a_kernel_is_taken_over_from_the_cache(kernels):
         assert type(kernels.total(values)) is float
         assert not kernels.total.signatures
         assert waiting_kernels() == 1
-        assert kernel_counts() == (0, 1, 1)
+        assert kernel_counts() == (0, 1, 0, 1)
         assert wait_for_kernels(PATIENCE)
         assert kernels.total(values) == 12.0
         assert len(kernels.total.signatures) == 1  # from now on the dispatcher runs machine code by itself
         assert not kernels.total.stats.cache_misses
-        assert kernel_counts() == (1, 0, 1)
+        assert kernel_counts() == (1, 0, 0, 1)
 
 
 def test_after_the_block_this_process_compiles_itself(kernels):
@@ -102,7 +102,7 @@ def test_kernels_of_a_rehearsal_are_compiled_before_they_are_called(kernels):
     with compile_in_background([Rehearsal("fresh_kernels", "rehearse", (3,))]):
         changed = background_compiler._compiler._changed
         with changed:
-            assert changed.wait_for(lambda: kernel_counts() == (1, 0, 1), PATIENCE)
+            assert changed.wait_for(lambda: kernel_counts() == (1, 0, 0, 1), PATIENCE)
         assert kernels.total(np.arange(4.0)) == 12.0
         assert not kernels.total.stats.cache_misses
         assert kernels.total.signatures
@@ -113,10 +113,10 @@ def test_what_was_rehearsed_once_is_not_rehearsed_again(kernels, cache, monkeypa
     with compile_in_background(rehearsals):
         changed = background_compiler._compiler._changed
         with changed:
-            assert changed.wait_for(lambda: kernel_counts() == (1, 0, 1), PATIENCE)
+            assert changed.wait_for(lambda: kernel_counts() == (1, 0, 0, 1), PATIENCE)
     monkeypatch.setattr(background_compiler, "_kernels", {})
     requests = []
-    monkeypatch.setattr(background_compiler._Compiler, "_ask", lambda _, work: requests.append(work) or [])
+    monkeypatch.setattr(background_compiler._Compiler, "_carry_out", lambda _, work: requests.append(work) or [])
 
     def rehearse_again():
         requests.clear()
@@ -125,7 +125,7 @@ def test_what_was_rehearsed_once_is_not_rehearsed_again(kernels, cache, monkeypa
         return len(requests)
 
     assert rehearse_again() == 0
-    assert kernel_counts() == (1, 0, 1)
+    assert kernel_counts() == (1, 0, 0, 1)
     path = Path(kernels.__file__)
     path.write_text(path.read_text() + "# another source\n")
     assert rehearse_again() == 1
@@ -153,17 +153,61 @@ def test_another_process_continues_after_a_kill(kernels, caplog):
     assert f"ended at fresh_kernels.doubled (exit status {-signal.SIGKILL})" in caplog.text
 
 
+def test_a_kernel_at_which_every_process_is_killed_stays_plain(kernels, caplog):
+    with compile_in_background():
+        compiler = background_compiler._compiler
+        start = compiler._start_process
+
+        def start_and_kill():
+            start()
+            compiler._process.kill()
+
+        compiler._start_process = start_and_kill
+        assert kernels.doubled(2.0) == 4.0
+        assert wait_for_kernels(PATIENCE)
+        assert kernel_counts() == (0, 0, 1, 1)
+        assert "ended 3 times in a row" in kernel_trouble()
+        compiler._start_process = start
+        assert kernels.total(np.arange(4.0)) == 12.0
+        assert wait_for_kernels(PATIENCE)
+        assert kernels.doubled(2.0) == 4.0
+        assert kernel_counts() == (1, 0, 1, 2)
+        assert "in a row" not in kernel_trouble()
+    killed = f"ended 3 times at it (exit status {-signal.SIGKILL})"
+    assert (
+        f"the kernel fresh_kernels.doubled cannot be compiled: the process that compiles kernels {killed}"
+        in caplog.text
+    )
+    for pause in ("0.1", "0.2", "0.4"):
+        assert caplog.text.count(f"starting another in {pause} s") == 1
+
+
+def test_a_rehearsal_that_fails_is_reported_and_others_go_on(kernels, caplog):  # noqa: ARG001
+    rehearsals = [Rehearsal("fresh_kernels", "rehearse", ("x",)), Rehearsal("fresh_kernels", "rehearse", (3,))]
+    with compile_in_background(rehearsals):
+        background_compiler._compiler.finish()
+        assert kernel_counts() == (1, 0, 0, 1)
+        reason = "the rehearsal fresh_kernels.rehearse(x) failed: ValueError: "
+        assert reason in kernel_trouble()
+    assert reason in caplog.text
+    assert kernel_trouble() is None
+
+
 def test_a_kernel_that_does_not_compile_stays_plain(kernels, caplog, capfd):
     with compile_in_background():
         for _ in range(2):
             with pytest.raises(AttributeError):
                 kernels.untypable(1.0)
             assert wait_for_kernels(PATIENCE)
-        assert kernel_counts() == (0, 0, 1)
+        assert kernel_counts() == (0, 0, 1, 1)
         assert kernels.doubled(1.0) == 2.0
         assert wait_for_kernels(PATIENCE)
-        assert kernel_counts() == (1, 0, 2)
-    assert caplog.text.count("cannot compile the kernel fresh_kernels.untypable; it runs as plain Python, slowly") == 1
+        assert kernel_counts() == (1, 0, 1, 2)
+        assert "kernels that stay plain Python, slowly, until the next start: 1. " in kernel_trouble()
+    reason = "the kernel fresh_kernels.untypable cannot be compiled: TypingError: "
+    assert reason in kernel_trouble()
+    assert caplog.text.count(reason) == 1
+    assert "starting another" not in caplog.text
     assert "no_such_attribute" in capfd.readouterr().err
 
 
@@ -216,7 +260,7 @@ def test_blocks_may_end_in_any_order(kernels):
     first.__exit__(None, None, None)
     assert kernels.doubled(2.0) == 4.0
     assert wait_for_kernels(PATIENCE)
-    assert kernel_counts() == (1, 0, 1)
+    assert kernel_counts() == (1, 0, 0, 1)
     second.__exit__(None, None, None)
     assert background_compiler._compiler is None
 
@@ -267,7 +311,7 @@ def test_a_process_does_not_wait_forever_for_the_turn_of_a_stopped_one(kernels, 
         eventually(lambda: any("->" in line and str(process.pid) in line.split() for line in locks()))
         os.kill(process.pid, signal.SIGALRM)  # as the clock does after a minute
         assert wait_for_kernels(PATIENCE)
-        assert kernel_counts() == (1, 0, 1)
+        assert kernel_counts() == (1, 0, 0, 1)
         assert compiler._process in (None, process)
 
 
