@@ -229,7 +229,8 @@ def _move(keys, cells, new_keys, new_cells):  # type: ignore[no-untyped-def]
         if keys[k] != 0:
             at = _find(new_keys, keys[k])
             new_keys[at] = keys[k]
-            new_cells[at] = cells[k]
+            for i in range(cells.shape[1]):  # assigning the row would compile numba's text of an error
+                new_cells[at, i] = cells[k, i]
 
 
 @kernel

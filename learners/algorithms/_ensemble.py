@@ -11,7 +11,7 @@ from learners.algorithms import _crosses, _members, _mix
 from learners.algorithms._custom_members import CustomModel, custom_scores
 from learners.algorithms._trees import Trees, attributions, gather, score_leaves
 from learners.algorithms.base import Linear, dense_scores, sparse_scores
-from learners.numerics import Counts, Matrix, Rows, Sparse, Vector, kernel, length
+from learners.numerics import Counts, Matrix, Rows, Sparse, Vector, bare_kernel, kernel, length
 
 __all__ = [
     "MEMBERS",
@@ -70,9 +70,10 @@ def score_members(scoring, linear, crosses, trees, X, indices, indptr, scores): 
     for k in range(len(linear)):
         if scoring[k]:
             dense_scores(X, linear[k].w, linear[k].bias[0], values)
-            scores[:, k] = values
-    for c in range(trees.columns.shape[0]):
-        read[:, c] = X[:, trees.columns[c]]
+            _fill_column(scores, k, values)
+    for t in range(X.shape[0]):
+        for c in range(trees.columns.shape[0]):
+            read[t, c] = X[t, trees.columns[c]]
     _score_others(scoring, crosses, trees, X.ravel(), indices, indptr, read, scores)
 
 
@@ -83,7 +84,7 @@ def _score_sparse_members(scoring, linear, crosses, trees, data, indices, indptr
     for k in range(len(linear)):
         if scoring[k]:
             sparse_scores(data, indices, indptr, linear[k].w, linear[k].bias[0], values)
-            scores[:, k] = values
+            _fill_column(scores, k, values)
     gather(data, indices, indptr, trees.columns, read)
     _score_others(scoring, crosses, trees, data, indices, indptr, read, scores)
 
@@ -94,8 +95,8 @@ def _score_others(scoring, crosses, trees, data, indices, indptr, read, scores):
     bins, pairs = np.empty(scores.shape[0]), np.empty(scores.shape[0])
     if scoring[_BINS] or scoring[_PAIRS]:
         _crosses.score_cells(crosses, data, indices, indptr, bins, pairs)
-        scores[:, _BINS] = bins
-        scores[:, _PAIRS] = pairs
+        _fill_column(scores, _BINS, bins)
+        _fill_column(scores, _PAIRS, pairs)
     if scoring[_TREES]:
         score_leaves(
             read,
@@ -108,7 +109,14 @@ def _score_others(scoring, crosses, trees, data, indices, indptr, read, scores):
             trees.bias[0],
             bins,
         )
-        scores[:, _TREES] = bins
+        _fill_column(scores, _TREES, bins)
+
+
+@bare_kernel
+def _fill_column(scores, k, values):  # type: ignore[no-untyped-def]
+    """Fill a column by a loop: an assignment to a slice would compile numba's text of an error, for three seconds."""
+    for t in range(values.shape[0]):
+        scores[t, k] = values[t]
 
 
 def _scores(ensemble: Ensemble, rows: Rows) -> Matrix:

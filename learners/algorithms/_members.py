@@ -72,8 +72,9 @@ def _learn(bins, events, scores, combined, y, weight, scoring):  # type: ignore[
         if weight[t] == 0.0:
             continue
         if events % BLOCK == 0:
-            bins[1] = bins[0]
-            bins[0] = 0
+            newer, older = bins[0].ravel(), bins[1].ravel()
+            for i in range(newer.shape[0]):
+                older[i], newer[i] = newer[i], 0
         events += 1
         label = 1 if y[t] > 0.0 else 0
         for k in range(models):

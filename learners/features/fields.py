@@ -365,7 +365,7 @@ def _resolve(rows, registry, columns, keys, places, order, count, moving, counte
                 out += 1
                 new = 1 if keys[find_place(keys, column)] == -1 else 0
                 if counts_value and column != ranges[place, PREVIOUS]:
-                    _change(registry, place, column)
+                    _change(registry, place, float(column))
             if not counts_value:
                 continue
             if kind == _OF_NUMBERS and form == _NUMBER:  # the most frequent cases of `_count`

@@ -202,10 +202,4 @@ def settled(multiset: MultisetArrays) -> Vector:
 
 def values(multiset: MultisetArrays) -> Vector:
     """Copy all members, ascending, without changing the multiset. O(members)."""
-    members, inserted, removed, side = multiset.sizes.tolist()
-    if not (inserted or removed):
-        return multiset.sides[side, :members].copy()
-    out = np.empty(members + inserted)
-    arrivals, departures = np.sort(multiset.inserted[:inserted]), np.sort(multiset.removed[:removed])
-    n = _merge(multiset.sides[side], members, arrivals, inserted, departures, removed, out)
-    return out[:n]
+    return settled(MultisetArrays(*(array.copy() for array in multiset)))
