@@ -98,7 +98,7 @@ def test_the_service_uses_the_kernels_of_the_image(container: Container) -> None
     learnt = container.run("python", "-c", LEARN)
     assert learnt.returncode == 0, learnt.stderr
     cache = container.stage.environment["NUMBA_CACHE_DIR"]
-    listing = "find . -type f -name '*.nb?' | sort"
+    listing = "find . -type f -name '*.machine-code' | sort"
     used = container.run("sh", "-c", f"cd {cache} && {listing}").stdout
     assert used == container.run("sh", "-c", f"cd /opt/rarestream/kernels && {listing}").stdout
     assert used.count("\n") > 100

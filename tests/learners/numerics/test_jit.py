@@ -265,6 +265,25 @@ def test_kernels_of_another_processor_are_reported(tmp_path, monkeypatch, caplog
     assert not caplog.records
 
 
+@pytest.mark.integration
+def test_a_cache_that_moves_to_another_processor_is_compiled_again(tmp_path, run):
+    """In processes, which numba lets compile for processors with other features than this machine's."""
+    (tmp_path / "shared.py").write_text(SHARED)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[2])])
+    program = "import logging, sys\nlogging.basicConfig(stream=sys.stdout, format='%(message)s')\n" + EDITED
+
+    def start_on(processor):
+        features = {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": ""}
+        return run(program, environment={**environment, **features}).communicate(timeout=300)[0].splitlines()
+
+    assert start_on("x86-64") == ["10.0 1"]
+    message, result = start_on("x86-64-v2")
+    assert "were compiled for another processor (x86-64); compiling them again for this one (x86-64-v2 " in message
+    assert result == "10.0 1"
+    assert start_on("x86-64") == start_on("x86-64-v2") == ["10.0 0"]  # each finds its own
+
+
 TURNS = """
 import os
 import signal
