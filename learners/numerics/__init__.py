@@ -33,6 +33,7 @@ from learners.numerics.background_compiler import (
     compile_in_background,
     kernel_counts,
     kernel_trouble,
+    rehearse_here,
     wait_for_kernels,
     waiting_kernels,
 )
@@ -91,6 +92,7 @@ __all__ = [
     "order_statistics",
     "outside",
     "packed_symmetric",
+    "rehearse_here",
     "sigmoid",
     "simd",
     "sort_pairs",

@@ -42,6 +42,7 @@ __all__ = [
     "kernel_counts",
     "kernel_trouble",
     "needs_plain",
+    "rehearse_here",
     "wait_for_kernels",
     "waiting_kernels",
 ]
@@ -336,6 +337,16 @@ def compile_in_background(rehearsals: Sequence[Rehearsal] = ()) -> Iterator[None
         _compilers.remove(compiler)
         _compiler = _compilers[-1] if _compilers else None
         compiler.stop()
+
+
+def rehearse_here(rehearsals: Sequence[Rehearsal]) -> None:
+    """Compile what rehearsals need in this process, and note that no other process needs to rehearse."""
+    for rehearsal in rehearsals:
+        compiler_process.find(rehearsal)(*rehearsal.arguments)
+    record = _RehearsalRecord(rehearsals)
+    for path in _kernels:
+        record.add(path)
+    record.write()
 
 
 def kernel_counts() -> KernelCounts:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from learners.numerics.kernel_cache import cache_directory
 
-__all__ = ["PROGRAM", "Demand", "Failure", "Rehearsal", "work"]
+__all__ = ["PROGRAM", "Demand", "Failure", "Rehearsal", "find", "work"]
 
 _LOWEST_PRIORITY = 19
 _TURN = 60  # seconds to wait for another process that compiles into this cache
@@ -93,9 +93,7 @@ def _interrupt(*_: object) -> None:
 def _carry_out(task: Demand | Rehearsal) -> Any:
     """Compile a kernel, or return those that a rehearsal needs; return a `Failure` for an error of any kind."""
     try:
-        function: Any = importlib.import_module(task.module)
-        for name in task.name.split("."):
-            function = getattr(function, name)
+        function = find(task)
         if isinstance(task, Demand):
             function.compile(task.types)
             return None
@@ -103,6 +101,14 @@ def _carry_out(task: Demand | Rehearsal) -> Any:
     except Exception as error:  # whatever it is, other kernels can be compiled
         traceback.print_exc()
         return Failure(f"{type(error).__name__}: {' '.join(str(error).split())[:_REASON]}")
+
+
+def find(task: Demand | Rehearsal) -> Any:
+    """Import the function or kernel of a task."""
+    function: Any = importlib.import_module(task.module)
+    for name in task.name.split("."):
+        function = getattr(function, name)
+    return function
 
 
 def _rehearse(function: Any, arguments: tuple[Any, ...]) -> list[tuple[Demand, str]]:

@@ -244,14 +244,14 @@ def warm(
     """Compile the kernels into the cache, so that no request waits for the compiler."""
     with reporting():
         from learners import warm as run
-        from learners.numerics import cache_directory, kernel_counts
-        from service.wire.kernels import load_kernels
+        from learners.numerics import cache_directory, kernel_counts, rehearse_here
+        from service.wire.kernels import SERVICE_REHEARSALS
 
         began, names = time.monotonic(), []
         for name in run(baselines=everything):
             names.append(name)
             print(f"compiled {name}", flush=True, file=sys.stderr if as_json else sys.stdout)
-        load_kernels(1)
+        rehearse_here(SERVICE_REHEARSALS)
         seconds = round(time.monotonic() - began, 3)
         counts, cache = kernel_counts(), str(cache_directory())
         if as_json:

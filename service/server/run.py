@@ -21,7 +21,6 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 
 import uvicorn
 
-from learners import REHEARSALS
 from learners.numerics import compile_in_background
 from service.api import Application, create_app
 from service.auth import Handshake
@@ -34,7 +33,7 @@ from service.server.listen import CannotServe, WrongSettings, announce, listen, 
 from service.server.ws_protocol import WebSocketProtocol
 from service.settings import Settings
 from service.telemetry import LineWriter, configure
-from service.wire.kernels import WIRE_REHEARSALS
+from service.wire.kernels import SERVICE_REHEARSALS
 
 __all__ = ["Server", "freeze_heap", "leave_background", "serve"]
 
@@ -239,7 +238,7 @@ class Server(uvicorn.Server):
         """Stop the compiler and flush the log before uvicorn repeats the signal, which may end the process."""
         with super().capture_signals():
             try:
-                with compile_in_background((*WIRE_REHEARSALS, *REHEARSALS)):
+                with compile_in_background(SERVICE_REHEARSALS):
                     yield
             finally:
                 if self._lines is not None:

@@ -20,7 +20,7 @@ from service.wire.kernels.msgpack_heads import (
     WIDTH,
     columnar_heads,
 )
-from service.wire.kernels.warmup import WIRE_REHEARSALS, load_kernels
+from service.wire.kernels.warmup import SERVICE_REHEARSALS, load_kernels
 from service.wire.kernels.websocket import BINARY, MASKED, MAX_SEQ, OPERATIONS, TEXT, heads, payloads
 
 __all__ = [
@@ -41,9 +41,9 @@ __all__ = [
     "OPERATIONS",
     "PLACES",
     "SEQ",
+    "SERVICE_REHEARSALS",
     "TEXT",
     "WIDTH",
-    "WIRE_REHEARSALS",
     "RefusedEvents",
     "ScannedEvents",
     "columnar_heads",

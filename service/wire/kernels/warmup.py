@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from learners import REHEARSALS
 from learners.numerics import Rehearsal
 from service.wire.kernels.floats import FLOATS, narrowed, widened
 from service.wire.kernels.json_events import scan
 from service.wire.kernels.msgpack_heads import columnar_heads
 from service.wire.kernels.websocket import heads, payloads
 
-__all__ = ["WIRE_REHEARSALS", "load_kernels"]
+__all__ = ["SERVICE_REHEARSALS", "load_kernels"]
 
-WIRE_REHEARSALS = (Rehearsal(__name__, "load_kernels", (1,)),)
+SERVICE_REHEARSALS = (Rehearsal(__name__, "load_kernels", (1,)), *REHEARSALS)
 
 
 def load_kernels(dim: int | None) -> None:

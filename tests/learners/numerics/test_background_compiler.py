@@ -18,7 +18,14 @@ import pytest
 from numba.core import config as numba_config
 
 from learners.numerics import background_compiler, compile_in_background, jit, kernel_cache, waiting_kernels
-from learners.numerics.background_compiler import Demand, Rehearsal, kernel_counts, kernel_trouble, wait_for_kernels
+from learners.numerics.background_compiler import (
+    Demand,
+    Rehearsal,
+    kernel_counts,
+    kernel_trouble,
+    rehearse_here,
+    wait_for_kernels,
+)
 from tests.harness.waiting import eventually
 
 pytestmark = [
@@ -133,6 +140,17 @@ def test_what_was_rehearsed_once_is_not_rehearsed_again(kernels, cache, monkeypa
     assert rehearse_again() == 0
     next(cache.glob("*.total-*.machine-code")).unlink()
     assert rehearse_again() == 1
+
+
+def test_what_this_process_rehearsed_is_not_rehearsed_again(kernels, monkeypatch):  # noqa: ARG001
+    rehearsals = [Rehearsal("fresh_kernels", "rehearse", (3,))]
+    rehearse_here(rehearsals)
+    monkeypatch.setattr(background_compiler, "_kernels", {})
+    with monkeypatch.context() as patches, compile_in_background(rehearsals):
+        patches.setattr(background_compiler._Compiler, "_carry_out", None)  # there is nothing to do
+        background_compiler._compiler.finish()
+        assert kernel_counts() == (1, 0, 0, 1)
+        assert kernel_trouble() is None
 
 
 def test_another_process_continues_after_a_kill(kernels, caplog):
