@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from learners.numerics import compiler_process
-from learners.numerics.compiler_process import Demand, Failure, Rehearsal
+from learners.numerics.compiler_process import CompileFailure, Demand, Rehearsal
 from learners.numerics.kernel_cache import cache_directory
 
 __all__ = [
@@ -224,7 +224,7 @@ class _Compiler:
         reply = None if path.exists() else self._carry_out(demand)
         with self._changed:
             kernel.compiled, kernel.demanded = path.exists(), False
-            if isinstance(reply, Failure) and not self._stopping:
+            if isinstance(reply, CompileFailure) and not self._stopping:
                 kernel.failure = f"the kernel {demand} cannot be compiled: {reply.reason}"
             kernel.unshared = not (kernel.compiled or kernel.failure or self._stopping)
             for queue in (self._demands, self._rehearsed):
@@ -238,9 +238,9 @@ class _Compiler:
 
     def _rehearse(self, rehearsal: Rehearsal) -> None:
         """Find what kernels a function needs, and queue them."""
-        reply: list[tuple[Demand, str]] | Failure = self._carry_out(rehearsal)
+        reply: list[tuple[Demand, str]] | CompileFailure = self._carry_out(rehearsal)
         failure = None
-        if isinstance(reply, Failure):
+        if isinstance(reply, CompileFailure):
             failure, reply = f"the rehearsal {rehearsal} failed: {reply.reason}", []
         with self._changed:
             self._rehearsals.popleft()
@@ -275,7 +275,7 @@ class _Compiler:
             else:
                 self._ends = 0
                 return reply
-        return Failure(f"the process that compiles kernels ended {_ATTEMPTS} times at it (exit status {status})")
+        return CompileFailure(f"the process that compiles kernels ended {_ATTEMPTS} times at it (exit status {status})")
 
     def _pause(self, work: Demand | Rehearsal, status: int | None) -> None:
         """Wait before the next process, longer after each one that ended."""

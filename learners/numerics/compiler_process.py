@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from learners.numerics.kernel_cache import cache_directory
 
-__all__ = ["PROGRAM", "Demand", "Failure", "Rehearsal", "find", "work"]
+__all__ = ["PROGRAM", "CompileFailure", "Demand", "Rehearsal", "find", "work"]
 
 _LOWEST_PRIORITY = 19
 _TURN = 60  # seconds to wait for another process that compiles into this cache
@@ -51,7 +51,7 @@ class Rehearsal(NamedTuple):
         return f"{self.module}.{self.name}({', '.join(map(str, self.arguments))})"
 
 
-class Failure(NamedTuple):
+class CompileFailure(NamedTuple):
     """The reply to work that ended by an error."""
 
     reason: str
@@ -91,7 +91,7 @@ def _interrupt(*_: object) -> None:
 
 
 def _carry_out(task: Demand | Rehearsal) -> Any:
-    """Compile a kernel, or return those that a rehearsal needs; return a `Failure` for an error of any kind."""
+    """Compile a kernel, or return those that a rehearsal needs; return a `CompileFailure` for an error of any kind."""
     try:
         function = find(task)
         if isinstance(task, Demand):
@@ -100,7 +100,7 @@ def _carry_out(task: Demand | Rehearsal) -> Any:
         return _rehearse(function, task.arguments)
     except Exception as error:  # whatever it is, other kernels can be compiled
         traceback.print_exc()
-        return Failure(f"{type(error).__name__}: {' '.join(str(error).split())[:_REASON]}")
+        return CompileFailure(f"{type(error).__name__}: {' '.join(str(error).split())[:_REASON]}")
 
 
 def find(task: Demand | Rehearsal) -> Any:

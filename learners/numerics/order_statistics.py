@@ -202,4 +202,4 @@ def settled(multiset: MultisetArrays) -> Vector:
 
 def values(multiset: MultisetArrays) -> Vector:
     """Copy all members, ascending, without changing the multiset. O(members)."""
-    return settled(MultisetArrays(*(array.copy() for array in multiset)))
+    return settled(MultisetArrays._make(array.copy() for array in multiset))
