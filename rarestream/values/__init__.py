@@ -4,7 +4,7 @@ It imports neither the learners nor the service, so that the client stays small.
 learnt of the values says `learners.features.value_rule`.
 """
 
-from rarestream.values.ids import EXPECTED_ID, MAX_ID, good_id, id_text, plain_id
+from rarestream.values.ids import EXPECTED_ID, MAX_ID, id_text, plain_id
 from rarestream.values.moments import EARLIEST_TIME, LATEST_TIME, parse_time, plain_times
 from rarestream.values.plain_value import EXPECTED_FEATURE, EXPECTED_ITEM, LARGEST, plain_value
 from rarestream.values.quoting import show, show_feature
@@ -17,7 +17,6 @@ __all__ = [
     "LARGEST",
     "LATEST_TIME",
     "MAX_ID",
-    "good_id",
     "id_text",
     "parse_time",
     "plain_id",

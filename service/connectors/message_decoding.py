@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from learners.features import cell_value, normalised
+from rarestream.values import id_text
 from service.connectors.feed import Message
 from service.datasets import BinaryLabels, Ranks, Unlabelled, event_time, identity, weight
 
@@ -30,11 +31,11 @@ class MessageEvent(NamedTuple):
     offset: int
     body: bytes  # as JSON
     labelled: bool
-    id: str | int | None
+    id: str | None
 
 
 class _EventHead(msgspec.Struct):
-    id: str | int | None = None
+    id: str | int | float | None = None
     label: msgspec.Raw = msgspec.Raw()
     weight: msgspec.Raw = msgspec.Raw()
     time: msgspec.Raw = msgspec.Raw()
@@ -94,7 +95,10 @@ class Reading:
             labelled = False
         if self._reads_times and isinstance(value, bytes) and head.time:
             body = self._with_time(body, head.time)
-        return MessageEvent(message.offset, body, labelled, head.id)
+        try:
+            return MessageEvent(message.offset, body, labelled, id_text(head.id))
+        except ValueError as error:
+            raise BadMessage(f"its id {error}") from None
 
     def warnings(self) -> list[str]:
         """Return the warnings about the messages so far, each once."""

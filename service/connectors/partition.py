@@ -342,7 +342,7 @@ class Consumption:
         for event, result in zip(events, results, strict=True):
             origin = self._partition.origin(event.offset)
             value = _encode({**result, "position": reply["position"], "source": origin})
-            output = Output(None if event.id is None else str(event.id), value)
+            output = Output(event.id, value)
             outputs.append(output)
             if result.get("label") == 1:
                 alerts.append(output)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from learners import MAX_WEIGHT, Config, InvalidInput, Segment, show
 from learners.features import Dense, Features
 from learners.numerics import Rows, Vector
-from rarestream.values import EARLIEST_TIME, good_id, parse_time
+from rarestream.values import EARLIEST_TIME, id_text, parse_time
 from service import clock
 from service.errors import BadBody, TooLarge
 from service.wire.json_errors import AHEAD, MAX_EVENTS, TOP, ErrorReport, segments_of, source_problems
@@ -51,7 +51,7 @@ class _JsonSource(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _JsonEvent(msgspec.Struct, forbid_unknown_fields=True):
-    id: str | int | None = None
+    id: str | int | float | None = None
     x: list[float] | None = None
     indices: list[int] | None = None
     values: list[float] | None = None
@@ -65,7 +65,7 @@ class _JsonLabelledEvent(_JsonEvent, forbid_unknown_fields=True):
 
 
 class _JsonLabel(msgspec.Struct, forbid_unknown_fields=True):
-    id: str | int
+    id: str | int | float
     label: bool | int | float
     weight: float | None = None
     time: float | str | None = None
@@ -203,7 +203,7 @@ def decode_events(body: bytes, config: Config) -> tuple[Events, Any]:
         return Events(rows, _ids(events), _times(events), config.costs(carried), fields, None, values), carried
     except _NOT_FAST:
         plain, carried = ErrorReport(config, "predict").read(decode_json(body))
-        ids = tuple(None if event.get("id") is None else str(event["id"]) for event in plain)
+        ids = tuple(id_text(event.get("id")) for event in plain)
         times = _optional([event.get("time") for event in plain], math.nan)
         rows, fields = config.encode(carried), config.features.field_names(carried)
         values = config.segment_values(carried)
@@ -261,10 +261,10 @@ def _carried(events: Sequence[_JsonEvent], features: Features) -> list[Any]:
 
 
 def _ids(events: Sequence[_JsonEvent]) -> tuple[str | None, ...]:
-    ids = [None if event.id is None else str(event.id) for event in events]
-    if any(item is not None and not good_id(item) for item in ids):
-        raise _FastPathMiss
-    return tuple(ids)
+    try:
+        return tuple(id_text(event.id) for event in events)
+    except ValueError:
+        raise _FastPathMiss from None
 
 
 def _labelled(parsed: _JsonUpdate, config: Config) -> tuple[Labelled, Any]:

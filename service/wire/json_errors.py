@@ -19,7 +19,7 @@ from learners import (
     show,
 )
 from learners.features import MAX_PROBLEMS
-from rarestream.values import EARLIEST_TIME, EXPECTED_ID, MAX_ID, good_id, parse_time
+from rarestream.values import EARLIEST_TIME, EXPECTED_ID, MAX_ID, id_text, parse_time
 from service import clock
 from service.errors import Invalid
 from service.wire.iso_times import ISO_SCHEMA, iso_time
@@ -208,10 +208,10 @@ class ErrorReport:
                     self._note(i, Problem(f"/{member}", detail, "missing"))
         elif name is None:
             self._note(i, Problem.mismatch("/id", ABSENT, "the id of an event that was served", ID_SCHEMA))
-        if name is not None:
-            text = isinstance(name, (str, int)) and not isinstance(name, bool)
-            if not text or not good_id(str(name)):
-                self._note(i, Problem.mismatch("/id", name, EXPECTED_ID, ID_SCHEMA))
+        try:
+            id_text(name)
+        except ValueError:
+            self._note(i, Problem.mismatch("/id", name, EXPECTED_ID, ID_SCHEMA))
         if isinstance(event.get("features"), dict):
             self._check_texts(i, event["features"])
         if self.what != "predict":

@@ -30,7 +30,7 @@ from learners import ABSENT, MAX_WEIGHT, Config, InvalidInput, Problem, Segment,
 from learners.features import MAX_NONZERO, MAX_PROBLEMS
 from learners.numerics import Rows, Sparse, Vector
 from learners.segments import SegmentColumns
-from rarestream.values import EARLIEST_TIME, EXPECTED_ID, good_id, parse_time
+from rarestream.values import EARLIEST_TIME, EXPECTED_ID, id_text, parse_time
 from service.errors import BadBody
 from service.wire.coding import Coding
 from service.wire.iso_times import ISO_SCHEMA
@@ -190,13 +190,13 @@ class _Body(Members):
 
     def times(self, n: int) -> Vector | None:
         """Return the times, (n,); NaN for a missing one."""
-        times = self.numbers("times", n, math.nan, parse_time)
+        latest = latest_time()
+        seconds = {"type": "number", "minimum": EARLIEST_TIME, "maximum": latest}
+        words, expected = time_words(latest), {"anyOf": [seconds, ISO_SCHEMA]}
+        times = self.numbers("times", n, math.nan, parse_time, words, expected)
         if times is None or np.isnan(times).all():
             return None
-        latest = latest_time()
-        good = ~((times < EARLIEST_TIME) | (times > latest))
-        expected = {"type": "number", "minimum": EARLIEST_TIME, "maximum": latest}
-        self.within("/times", times, good, time_words(latest), {"anyOf": [expected, ISO_SCHEMA]})
+        self.within("/times", times, ~((times < EARLIEST_TIME) | (times > latest)), words, expected)
         return times
 
     def ids(self, n: int, needed: bool = False) -> tuple[str | None, ...] | None:
@@ -210,12 +210,16 @@ class _Body(Members):
         kinds = set(map(type, column))
         if kinds == {str} and are_ids(column):
             return tuple(column)
+        texts: list[str | None] = []
         for i, entry in enumerate(column):
-            if entry is None and not needed:
-                continue
-            if type(entry) not in (str, int) or not good_id(str(entry)):
+            try:
+                texts.append(id_text(entry))
+            except ValueError:
                 self.note(Problem.mismatch(f"/ids/{i}", entry, EXPECTED_ID, ID_SCHEMA))
-        return tuple(None if item is None else str(item) for item in column) if kinds != {type(None)} else None
+            else:
+                if needed and texts[-1] is None:
+                    self.note(Problem.mismatch(f"/ids/{i}", entry, EXPECTED_ID, ID_SCHEMA))
+        return tuple(texts) if kinds != {type(None)} else None
 
     def segments(self, n: int) -> tuple[Segment, ...]:
         """Return the segments of sources that the events come from."""

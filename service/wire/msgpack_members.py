@@ -89,11 +89,18 @@ class Members:
             raise Invalid(f"refused {least}{len(self.problems)} {values}", self.problems)
 
     def numbers(
-        self, name: str, n: int, missing: float, parse: Callable[[str], float | None] | None = None
+        self,
+        name: str,
+        n: int,
+        missing: float,
+        parse: Callable[[str], float | None] | None = None,
+        words: str = "a number or nil",
+        expected: Mapping[str, Any] | None = None,
     ) -> Vector | None:
         """Return a column of numbers as float64, if there is one; nil becomes `missing`.
 
-        `parse`: also takes text, and returns its number, or None if it is none.
+        `parse`: also takes text, and returns its number, or None if it is none. `words` and `expected`, a JSON schema,
+        say what an entry must be.
         """
         value = self.members.get(name)
         column = None if value is None else self.column(value, f"/{name}", n, (*FLOATS, *WHOLE))
@@ -109,7 +116,7 @@ class Members:
             if parse is not None and type(entry) is str and (number := parse(entry)) is not None:
                 column[i] = number
             elif type(entry) not in _NUMBERS:
-                self.note(Problem.mismatch(f"/{name}/{i}", entry, "a number or nil", {"type": ["number", "null"]}))
+                self.note(Problem.mismatch(f"/{name}/{i}", entry, words, expected or {"type": ["number", "null"]}))
                 return None
         return np.array([missing if item is None else item for item in column], dtype=np.float64)
 
