@@ -2,8 +2,9 @@
 
     store.served (newest first, in steps) -> labels that the learner remembers -> filter -> a page -> explanations
 
-Nothing is kept for this: the store remembers what was served until the bounds of `late` drop it, and the learner
-remembers the labels of its last `remembered_ids` ids. A page looks through a bounded number of events, which it counts.
+The store remembers what was served, and the labels that came since, until the bounds of `late` drop it. The learner
+remembers the labels of its last `remembered_ids` ids: these are in force. A page looks through a bounded number of
+events, which it counts.
 Features are there if the learner keeps them, and only for those who may see them: nobody else can filter by them.
 """
 
@@ -22,8 +23,8 @@ from learners import InvalidInput, Problem, explain_scores
 from service.engine.records import ServedColumns, served_document, unpack_served
 from service.engine.replica import LearnerReplica
 from service.errors import Damaged, Invalid, UnknownEvent
-from service.storage import ServedEvent
-from service.wire import explanation
+from service.storage import ServedEvent, ServedLabel, add_labels, pack_labels, unpack_labels
+from service.wire import explanation, finite_or_none, iso_time
 
 __all__ = [
     "EventDetails",
@@ -40,6 +41,7 @@ EventStatus = Literal["alert", "unlabelled", "labelled", "expired"]
 EventOrder = Literal["time", "score"]
 MAX_SCANNED = 10_000  # events that one page looks through
 _STEP = 1_000  # events that are decoded together
+_NO_LABEL = ServedLabel(0, -1, math.nan)
 Document = dict[str, Any]
 
 
@@ -131,8 +133,11 @@ async def list_events(
     unreported = learner.label_expiry.unreported()  # before the store is asked: a report may come between
     while more and scanned < MAX_SCANNED and (sort == "score" or len(matches) < limit):
         page = await learner.node.call(store.served(learner.name, learner.birth, step, cursor))
-        has_label = [flag or event.id in unreported for event, flag in zip(page.events, page.labelled, strict=True)]
-        events, more = await _describe(learner, page.events, has_label, details.features), page.more
+        arrived = [
+            _join_labels(labels, unreported.get(event.id))
+            for event, labels in zip(page.events, page.labels, strict=True)
+        ]
+        events, more = await _describe(learner, page.events, arrived, details.features), page.more
         if not cursor and page.numbers and page.numbers[0] < after:
             after = newest = 0  # of a learner of this name that was deleted: the numbers have begun anew
         for event, number in zip(events, page.numbers, strict=True):
@@ -162,12 +167,11 @@ async def find_event(learner: LearnerReplica, id: str, details: EventDetails) ->
     if not isinstance(event, ServedEvent):
         why = "is no longer remembered" if event else "was not scored, or was scored long ago"
         raise UnknownEvent(f"an event of this id {why}")
-    has_label = id in unreported or await learner.node.call(
-        learner.node.store.is_labelled(learner.name, learner.birth, id)
-    )
-    described = await _describe(learner, [event], [has_label], details.features)
+    (labels,) = await learner.node.call(learner.node.store.labels(learner.name, learner.birth, [id]))
+    arrived = _join_labels(labels, unreported.get(id))
+    described = await _describe(learner, [event], [arrived], details.features)
     await _explain(learner, described, details.explain)
-    return described[0]
+    return {**described[0], "history": _history(described[0], arrived or [], learner.learner.config.late.label_ttl)}
 
 
 async def erase_event(learner: LearnerReplica, id: str) -> Document:
@@ -196,12 +200,38 @@ def _check_ordinal(learner: LearnerReplica, event_filter: EventFilter, details: 
         raise Invalid("the filter does not fit the learner", problems)
 
 
+def _join_labels(stored: list[ServedLabel] | None, unreported: list[ServedLabel] | None) -> list[ServedLabel] | None:
+    """Return the labels that were sent for an event, oldest first; None if there is none."""
+    if unreported is None:
+        return stored
+    return unpack_labels(add_labels(pack_labels(stored or []), pack_labels(unreported)))
+
+
+def _history(event: Document, labels: Sequence[ServedLabel], label_ttl: float) -> list[Document]:
+    """Return what happened to an event, oldest first."""
+    entries: list[tuple[str, float, int | None, int | None]] = [("served", event["time"], event["position"], None)]
+    for number, label in enumerate(labels):
+        entries.append(("corrected" if number else "labelled", label.time, label.position, label.label))
+    label = event["label"]
+    if event["label_source"] == "assumed":
+        entries.append(("assumed", event["time"] + label_ttl, None, label))
+    elif label is not None and (not labels or labels[-1].label != label):  # it came with features
+        entries.append(("corrected" if labels else "labelled", math.nan, None, label))
+    return [
+        {"kind": kind, "time": finite_or_none(time), "time_iso": iso_time(time), "position": position, "label": label}
+        for kind, time, position, label in entries
+    ]
+
+
 async def _describe(
-    learner: LearnerReplica, events: Sequence[ServedEvent], labelled: Sequence[bool], features: bool
+    learner: LearnerReplica,
+    events: Sequence[ServedEvent],
+    arrived: Sequence[list[ServedLabel] | None],
+    features: bool,
 ) -> list[Document]:
     """Describe served events, with the labels that the learner remembers, and the `features` that are kept.
 
-    `labelled`: whether a label was sent for each.
+    `arrived`: the labels that were sent for each; None if there is none.
     """
     if not events:
         return []
@@ -221,17 +251,22 @@ async def _describe(
     for i, event in enumerate(events):
         expired = event.time < expiry
         has_label = not math.isnan(labels[i])
-        assumed = assumes and expired and labels[i] == 0 and not labelled[i]
+        assumed = assumes and expired and labels[i] == 0 and arrived[i] is None
         status = "labelled" if has_label else "unlabelled"
         if expired and (not has_label or assumed):
             status = "expired"
         source = "assumed" if assumed else "given"
+        last = (arrived[i] or [_NO_LABEL])[-1]  # it may have been rolled back
+        label_time = last.time if has_label and last.label == labels[i] else math.nan
         described.append(
             {
                 **served_document(event, columns, i),
                 "status": status,
                 "label": int(labels[i]) if has_label else None,
                 "label_source": source if has_label else None,
+                "label_time": finite_or_none(label_time),
+                "label_time_iso": iso_time(label_time),
+                "label_delay": finite_or_none(label_time - event.time),
                 **values[i],
             }
         )

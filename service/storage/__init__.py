@@ -5,6 +5,7 @@ Start with `store_protocol`, the protocol whose docstrings carry the promises; `
 
 from service.storage.open_store import open_store
 from service.storage.reply_checks import UNREADABLE, checked, damaged
+from service.storage.served_labels import ServedLabel, add_labels, pack_labels, unpack_labels
 from service.storage.store_protocol import (
     MAX_POSITION,
     OPERATIONS,
@@ -35,12 +36,16 @@ __all__ = [
     "ServeReceipt",
     "ServedCounts",
     "ServedEvent",
+    "ServedLabel",
     "ServedLimits",
     "ServedPage",
     "SharedStore",
     "SnapshotInfo",
     "Store",
+    "add_labels",
     "checked",
     "damaged",
     "open_store",
+    "pack_labels",
+    "unpack_labels",
 ]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from service.errors import BehindLog, LearnerGone, LostRecords, StoreUnavailable
 from service.names import called_in_full
+from service.storage.served_labels import ServedLabel, add_labels, pack_labels, unpack_labels
 from service.storage.store_protocol import (
     AHEAD,
     BEHIND,
@@ -50,7 +51,7 @@ class _ServedLog:
 
     events: OrderedDict[str, ServedEvent] = field(default_factory=OrderedDict)
     numbers: dict[str, int] = field(default_factory=dict)  # id -> ordinal among all events ever served
-    labelled: set[str] = field(default_factory=set)  # ids whose label arrived
+    labels: dict[str, bytes] = field(default_factory=dict)  # id -> the labels that arrived, see `served_labels`
     count: int = 0  # events ever served
     settled: int = 0  # the cursor: an ordinal
     bytes: int = 0
@@ -73,7 +74,7 @@ class _ServedLog:
         if event is None:
             return False
         del self.numbers[id]
-        self.labelled.discard(id)
+        self.labels.pop(id, None)
         self.bytes -= _size(event)
         return True
 
@@ -116,16 +117,20 @@ class _ServedLog:
     def _page(self, listed: Iterable[ServedEvent], limit: int) -> ServedPage:
         events: list[ServedEvent] = []
         numbers: list[int] = []
-        has_label: list[bool] = []
+        labels: list[list[ServedLabel] | None] = []
         size = 0
         for event in listed:
             size += len(event.data)
             if len(events) == limit or (events and size > REPLY_BYTES):
-                return ServedPage(events, numbers, has_label, more=True)
+                return ServedPage(events, numbers, labels, more=True)
             events.append(event)
             numbers.append(self.numbers[event.id])
-            has_label.append(event.id in self.labelled)
-        return ServedPage(events, numbers, has_label, more=False)
+            labels.append(self.labels_of(event.id))
+        return ServedPage(events, numbers, labels, more=False)
+
+    def labels_of(self, id: str) -> list[ServedLabel] | None:
+        packed = self.labels.get(id)
+        return None if packed is None else unpack_labels(packed)
 
     def bury(self, id: str) -> None:
         """Leave a tombstone for an event that was dropped and counted."""
@@ -146,9 +151,7 @@ class _ServedLog:
                 break
             events.append(event)
             upto = number
-        return ExpiredEvents(
-            upto, events, [event.id in self.labelled for event in events], large or len(events) == limit
-        )
+        return ExpiredEvents(upto, events, [event.id in self.labels for event in events], large or len(events) == limit)
 
 
 @dataclass
@@ -405,8 +408,9 @@ class MemoryStore:
         served = self._log(learner, birth).served
         return [served.events.get(id, True if id in served.tombstones else None) for id in ids]
 
-    async def is_labelled(self, learner: str, birth: bytes, id: str) -> bool:
-        return id in self._log(learner, birth).served.labelled
+    async def labels(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[list[ServedLabel] | None]:
+        served = self._log(learner, birth).served
+        return [served.labels_of(id) for id in ids]
 
     async def served(self, learner: str, birth: bytes, limit: int, below: int = 0) -> ServedPage:
         return self._log(learner, birth).served.newest(limit, below)
@@ -424,9 +428,10 @@ class MemoryStore:
     async def reopen(self, learner: str, birth: bytes) -> None:
         self._log(learner, birth).served.settled = 0
 
-    async def labelled(self, learner: str, birth: bytes, ids: Sequence[str]) -> None:
+    async def labelled(self, learner: str, birth: bytes, labels: Mapping[str, Sequence[ServedLabel]]) -> None:
         served = self._log(learner, birth).served
-        served.labelled.update(served.events.keys() & set(ids))
+        for id in served.events.keys() & labels.keys():
+            served.labels[id] = add_labels(served.labels.get(id, b""), pack_labels(labels[id]))
 
     async def erase(self, learner: str, birth: bytes, id: str) -> bool:
         served = self._log(learner, birth).served

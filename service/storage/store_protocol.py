@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from service.errors import LearnerGone
 from service.names import called_in_full
+from service.storage.served_labels import ServedLabel
 
 __all__ = [
     "OPERATIONS",
@@ -29,6 +30,8 @@ __all__ = [
     "Store",
     "UnknownOption",
 ]
+
+Step = TypeVar("Step")
 
 MAX_POSITION = 2**53  # a whole number that every JSON parser and Lua read exactly
 REPLY_BYTES = 8 * 2**20  # limit of the data that `append` and `read` return; they return at least one entry
@@ -112,7 +115,7 @@ class ServedPage(NamedTuple):
 
     events: list[ServedEvent]
     numbers: list[int]  # of each; the next page begins behind the last one
-    labelled: list[bool]  # see `Store.labelled`
+    labels: list[list[ServedLabel] | None]  # see `Store.labels`
     more: bool  # whether there may be a next page
 
 
@@ -359,8 +362,11 @@ class Store(Protocol):
         """
         ...
 
-    async def is_labelled(self, learner: str, birth: bytes, id: str) -> bool:
-        """Tell whether a served event that is stored has its label: see `labelled`."""
+    async def labels(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[list[ServedLabel] | None]:
+        """Return the labels of served events that are stored, oldest first; None if `labelled` reported none.
+
+        A list is empty if an earlier release reported the label.
+        """
         ...
 
     async def served(self, learner: str, birth: bytes, limit: int, below: int = 0) -> ServedPage:
@@ -407,10 +413,12 @@ class Store(Protocol):
         """Move the learner's cursor back to the beginning; durable on return. Idempotent."""
         ...
 
-    async def labelled(self, learner: str, birth: bytes, ids: Sequence[str]) -> None:
-        """Record that the labels of these events arrived, for `expired`; durable on return. Idempotent.
+    async def labelled(self, learner: str, birth: bytes, labels: Mapping[str, Sequence[ServedLabel]]) -> None:
+        """Add the labels of these events that arrived, by id and in order; durable on return. Idempotent.
 
-        The events stay stored. Unknown ids are ignored. `IDS` at a time are one atomic step.
+        A label is added if its position is behind those stored of the event, and it differs from the last one; the
+        last `MAX_LABELS` are kept. The events stay stored. Unknown ids are ignored. `IDS` at a time are one atomic
+        step.
         """
         ...
 
@@ -504,7 +512,7 @@ def latest(remembered: Sequence[ServedEvent]) -> list[ServedEvent]:
     return list(by_id.values())
 
 
-def in_steps(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+def in_steps(ids: Sequence[Step]) -> Iterator[Sequence[Step]]:
     """Split ids into steps of `IDS`; without ids yield one empty step, which still checks that the learner exists."""
     for start in range(0, max(len(ids), 1), IDS):
         yield ids[start : start + IDS]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from service.storage.served_labels import ServedLabel
 from service.storage.store_protocol import LogEntry, ServedEvent, ServedLimits, Store
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "event",
     "events",
     "filled",
+    "labels_of",
     "log_after",
     "record",
     "served",
@@ -66,6 +68,11 @@ def event(number: int, size: int = 10) -> ServedEvent:
 def events(start: int, stop: int) -> list[ServedEvent]:
     """Return events `start` to `stop - 1`."""
     return [event(number) for number in range(start, stop)]
+
+
+def labels_of(ids: Sequence[str], position: int = 5) -> dict[str, list[ServedLabel]]:
+    """Return a positive label for each id, as the record at a position has it."""
+    return {id: [ServedLabel(position, 1, 9.5)] for id in ids}
 
 
 async def served(store: Store, remembered: Sequence[ServedEvent], learner: str = "a") -> None:

@@ -101,7 +101,7 @@ async def served_event(
     id: Annotated[str, Path(description="of the event")],
     explain: Explain = None,
 ) -> JSONResponse:
-    """Return the last score of the event, and its label if it has one."""
+    """Return the last score of the event, its label if it has one, and what happened to it."""
     return JSONResponse(await find_event(learner, id, _details(permissions, explain)))
 
 

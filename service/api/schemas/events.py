@@ -16,6 +16,7 @@ __all__ = [
     "Event",
     "EventDocument",
     "EventList",
+    "EventStep",
     "LabelledEvent",
     "LabelsBody",
     "LateLabel",
@@ -225,6 +226,18 @@ class OrdinalPredictReply(Document):
     results: list[OrdinalPrediction]
 
 
+class EventStep(Document):
+    """Something that happened to a scored event."""
+
+    kind: Literal["served", "labelled", "corrected", "assumed"]
+    time: Moment | None = Field(description="of the event, or when the label became known; null if that is not known")
+    time_iso: IsoTime | None
+    position: int | None = Field(
+        description="of the learner's log; null of a label that was assumed or came with features"
+    )
+    label: int | None = Field(description="null when it was served")
+
+
 class EventDocument(Document):
     """An event that was scored with an id, and its label if that is known."""
 
@@ -243,6 +256,11 @@ class EventDocument(Document):
     label_source: Literal["given", "assumed"] | None = Field(
         description="`assumed`: by `late.unlabelled`; null without a label"
     )
+    label_time: Moment | None = Field(
+        description="when the label became known, in seconds since the epoch; null if it came with features"
+    )
+    label_time_iso: IsoTime | None
+    label_delay: Seconds | None = Field(description="seconds from the event's time to `label_time`")
     x: list[float | None] | None = Field(
         None, description="its features, in the members of a request; null if the learner does not keep them"
     )
@@ -251,6 +269,9 @@ class EventDocument(Document):
     features: dict[str, FieldValue] | None = None
     explanation: ScoreExplanationDocument | None = Field(
         None, description="of the score that the present model gives it; null if its features are not kept"
+    )
+    history: list[EventStep] | None = Field(
+        None, description="of an event asked for by its id: its last score, and the last 32 labels since; oldest first"
     )
 
 

@@ -258,8 +258,10 @@ def _details(document: Document) -> Iterator[tuple[str, str]]:
     yield "score", figure(document["score"])
     if document["probability"] is not None:
         yield "probability", f"{figure(document['probability'])}, threshold {figure(document['threshold'])}"
-    yield "decision", f"{document['decision']}, at position {document['position']:,}"
+    yield "decision", str(document["decision"])
     yield "label", _label(document)
+    for step in document["history"]:
+        yield step["kind"], "  ".join(_step(step))
     for name, value in (document.get("features") or {}).items():
         yield printable(name), printable(value)
     for member in ("x", "indices", "values"):
@@ -267,6 +269,16 @@ def _details(document: Document) -> Iterator[tuple[str, str]]:
             yield member, json.dumps(document[member])
     if document.get("explanation"):
         yield "why", _reasons(document)
+
+
+def _step(step: Document) -> Iterator[str]:
+    """Yield what is known of something that happened to an event."""
+    if step["time"] is not None:
+        yield _time(step)
+    if step["label"] is not None:
+        yield f"label {step['label']}"
+    if step["position"] is not None:
+        yield f"position {step['position']:,}"
 
 
 def _time(item: Document) -> str:

@@ -10,7 +10,8 @@ The node that appends a record also expires the events that become overdue by it
 another record. A node may die between the two, so the node with the lease (`lease.py`) checks now and then. Labels that
 another node has expired meanwhile are not learnt again. The same node reports to the store which labels have arrived
 and how far labels have expired, now and then and before each snapshot. The other nodes keep their reports until they
-hear of a snapshot. After a crash, the records beyond that snapshot are applied again.
+hear of a snapshot. After a crash, the records beyond that snapshot are applied again. Labels by id are reported of
+every learner, because the store keeps them as the history of the event.
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners import BatchOutcome, LabelledBatch, LateColumns, Learner, Rollback, join_outcomes, merge_batches
+from learners import (
+    BatchOutcome,
+    LabelledBatch,
+    LateColumns,
+    Learner,
+    Rollback,
+    join_outcomes,
+    merge_batches,
+)
 from service.engine.records import check_record, unpack_served
 from service.engine.replica.label_join import join_step
 from service.engine.replica.learner_machine import LearnerMachine
@@ -32,9 +41,11 @@ from service.engine.replica.learner_store import LearnerStore
 from service.engine.replica.lease import Lease
 from service.engine.replica.log_follower import LogFollower, RecordApplied, SnapshotJump
 from service.engine.replica.mailbox import Job
-from service.storage import ServedEvent
+from service.storage import ServedEvent, ServedLabel
 
 __all__ = ["LabelExpiry"]
+
+ArrivedLabels = dict[str, list[ServedLabel]]  # by id of the event
 
 _EXPIRED = 5000  # labels per record, at most
 _UNREPORTED = 100_000  # ids of labels kept for a report; beyond that each node reports, even without the lease
@@ -71,8 +82,8 @@ class LabelExpiry:
         self._settled = 0  # the same, as reported to the store
         self._since = -math.inf  # events overdue by this time are expired or labelled
         self._reopened = 0  # position of a roll-back that the store does not know yet; 0: none
-        # positions, and the ids whose labels arrived there and the store does not know yet
-        self._labelled: deque[tuple[int, list[str]]] = deque()
+        # positions, and by id the labels that arrived there and the store does not know yet
+        self._labelled: deque[tuple[int, ArrivedLabels]] = deque()
         self._unreported = 0  # ids
         self._reported = 0  # up to this position another node has told the store everything
         self._unchecked = True  # something has happened since everything was checked
@@ -108,9 +119,13 @@ class LabelExpiry:
             self._check_due = True
         return self._check_due
 
-    def unreported(self) -> set[str]:
-        """Give the ids whose labels have arrived and which the store may not know yet."""
-        return {id for _, ids in self._labelled for id in ids}
+    def unreported(self) -> ArrivedLabels:
+        """Give the labels that have arrived and which the store may not know yet, by id and in order."""
+        arrived: ArrivedLabels = {}
+        for _, labels in self._labelled:
+            for id, new in labels.items():
+                arrived[id] = arrived.get(id, []) + new
+        return arrived
 
     def jobs(self) -> Iterator[Job]:
         """Give the job that is due."""
@@ -146,17 +161,23 @@ class LabelExpiry:
     def _note_labels(self, batch: LabelledBatch) -> None:
         """Keep for the store whose labels have arrived."""
         position = self._log.position
-        if not self._assumes or batch.ids is None or position <= self._reported:
+        if batch.ids is None or position <= self._reported or not (self._assumes or batch.late):
             return
-        labelled = [id for id in batch.ids if id is not None]
-        if batch.late is not None:
-            labelled = [
-                id for id, guess in zip(batch.ids, batch.late.assumed.tolist(), strict=True) if id and not guess
-            ]
-        learnt = self._learner.find_learnt(labelled)  # neither unknown ids nor those beyond a gap
-        ids = [id for id, is_learnt in zip(labelled, learnt.tolist(), strict=True) if is_learnt]
-        self._labelled.append((position, ids))
-        self._unreported += len(ids)
+        late = batch.late or LateColumns.none(len(batch))
+        arrived_here = ~late.assumed if self._assumes else late.served & ~late.assumed
+        columns = batch.ids, batch.labels.tolist(), late.labelled.tolist(), arrived_here.tolist()
+        labelled = [
+            (id, ServedLabel(position, max(0, int(label)), time))
+            for id, label, time, arrives in zip(*columns, strict=True)
+            if id is not None and arrives
+        ]
+        learnt = self._learner.find_learnt([id for id, _ in labelled])  # neither unknown ids nor those beyond a gap
+        arrived: ArrivedLabels = {}
+        for (id, label), is_learnt in zip(labelled, learnt.tolist(), strict=True):
+            if is_learnt:
+                arrived.setdefault(id, []).append(label)
+        self._labelled.append((position, arrived))
+        self._unreported += len(arrived)
         if self._unreported > _UNREPORTED and not self._busy:
             self._report_due = True
 
@@ -205,10 +226,9 @@ class LabelExpiry:
 
     async def flush(self) -> None:
         """Expire all overdue events and report to the store, before a snapshot covers these records."""
-        if self._assumes:
-            while await self._expire_some():
-                pass
-            await self._report()
+        while await self._expire_some():
+            pass
+        await self._report()
 
     async def _check(self) -> None:
         """Expire overdue events and report to the store, unless another node has the lease."""
@@ -246,8 +266,7 @@ class LabelExpiry:
         """Tell the store whose labels have arrived, and how far labels have expired."""
         if self._labelled:
             last = self._labelled[-1][0]
-            ids = [id for _, batch_ids in self._labelled for id in batch_ids]
-            await self._stored.labelled(ids)
+            await self._stored.labelled(self.unreported())
             while self._labelled and self._labelled[0][0] <= last:
                 self._unreported -= len(self._labelled.popleft()[1])
         await self._reopen()

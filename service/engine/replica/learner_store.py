@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from service.engine.node_resources import Node
@@ -14,6 +14,7 @@ from service.storage import (
     ExpiredEvents,
     LogEntry,
     ServedEvent,
+    ServedLabel,
     ServedLimits,
     ServedPage,
     ServeReceipt,
@@ -104,9 +105,13 @@ class LearnerStore:
         """List served events that expired."""
         return await self._call(self._store.expired(self.name, self.birth, before, limit, after))
 
-    async def labelled(self, ids: Sequence[str]) -> None:
-        """Record that the labels of these events arrived."""
-        await self._call(self._store.labelled(self.name, self.birth, ids))
+    async def labels(self, ids: Sequence[str]) -> list[list[ServedLabel] | None]:
+        """Return the labels of served events that are stored."""
+        return await self._call(self._store.labels(self.name, self.birth, ids))
+
+    async def labelled(self, labels: Mapping[str, Sequence[ServedLabel]]) -> None:
+        """Add the labels of these events that arrived."""
+        await self._call(self._store.labelled(self.name, self.birth, labels))
 
     async def settle(self, upto: int) -> None:
         """Move the cursor of expired events forward."""

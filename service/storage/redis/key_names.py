@@ -12,6 +12,7 @@ from service.settings import PREFIX
 
 __all__ = [
     "DROPPED",
+    "HISTORIES",
     "IDS",
     "KEYS",
     "LABELS",
@@ -37,11 +38,12 @@ SNAPSHOTS = "snapshots"  # hash: position -> "<id> <parts> <size> <time>"
 SERVED = "served"  # stream: <number>-0, i = id, d = time (a double, little-endian) and data
 IDS = "ids"  # hash: id -> number of the served event or tombstone
 DROPPED = "dropped"  # list: <number>:<id> of each tombstone, in the order of dropping
-LABELS = "labels"  # set: the numbers of served events whose label arrived
+LABELS = "labels"  # set: the numbers of served events whose label arrived, as earlier releases noted it
+HISTORIES = "histories"  # hash: number of a served event -> the labels that arrived, see `served_labels`
 WAITED = "waited"  # written before waiting for an acknowledgement; expires soon
 LEASE_KEY = "claim"  # birth and node of the holder of the lease, and the tail: see `leases`
 PART = "part:"  # then <id>:<number>: up to SNAPSHOT_PART bytes of a snapshot
-KEYS = (META, LOG, TOKENS, SNAPSHOTS, SERVED, IDS, DROPPED, LABELS)
+KEYS = (META, LOG, TOKENS, SNAPSHOTS, SERVED, IDS, DROPPED, LABELS, HISTORIES)
 
 _TWICE = (
     "the option prefix of the store's URL is {url}, but RARESTREAM_STORE_PREFIX is {setting}: leave out one of them"

@@ -55,8 +55,8 @@ from service.storage.redis.scripts import (
 from service.storage.redis.served_scripts import (
     ERASE,
     EXPIRED,
-    IS_LABELLED,
     LABELLED,
+    LABELS,
     PENDING,
     RECALL,
     REOPEN,
@@ -64,12 +64,15 @@ from service.storage.redis.served_scripts import (
     SERVED,
     SETTLE,
     expired_in,
+    labels_of,
     pack_events,
     pack_ids,
+    pack_labelled,
     pack_time,
     recalled_in,
     served_in,
 )
+from service.storage.served_labels import ServedLabel
 from service.storage.store_protocol import (
     AHEAD,
     BEHIND,
@@ -371,10 +374,13 @@ class RedisStore(RedisCalls):
                 events += recalled_in(_present(reply, learner), step)
         return events
 
-    async def is_labelled(self, learner: str, birth: bytes, id: str) -> bool:
+    async def labels(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[list[ServedLabel] | None]:
+        labels: list[list[ServedLabel] | None] = []
         async with self._call():
-            reply = await self._twice(partial(self._run, IS_LABELLED, learner, birth, id))
-        return bool(_present(reply, learner))
+            for step in in_steps(ids):
+                reply = await self._twice(partial(self._run, LABELS, learner, birth, pack_ids(step)))
+                labels += [labels_of(item) for item in _present(reply, learner)]
+        return labels
 
     async def served(self, learner: str, birth: bytes, limit: int, below: int = 0) -> ServedPage:
         return await self._served(learner, birth, limit, 1, below or MAX_POSITION)
@@ -403,11 +409,11 @@ class RedisStore(RedisCalls):
             reply = await self._twice(lambda: self._durably(REOPEN, learner, birth))
         _present(reply, learner)
 
-    async def labelled(self, learner: str, birth: bytes, ids: Sequence[str]) -> None:
+    async def labelled(self, learner: str, birth: bytes, labels: Mapping[str, Sequence[ServedLabel]]) -> None:
         async with self._call():
-            for step in in_steps(ids):
-                reply = await self._twice(partial(self._durably, LABELLED, learner, birth, pack_ids(step)))
-                _present(reply, learner)
+            for step in in_steps(list(labels.items())):
+                call = partial(self._durably, LABELLED, learner, birth, *pack_labelled(step))
+                _present(await self._twice(call), learner)
 
     async def erase(self, learner: str, birth: bytes, id: str) -> bool:
         async with self._call():

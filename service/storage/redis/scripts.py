@@ -1,8 +1,8 @@
 """The atomic steps of the Redis store, in Lua for Redis 6.2 or newer.
 
 Each script works on one learner's keys, in the order of `key_names.KEYS`: meta, log, tokens, snapshots, served, ids,
-dropped, labels. ARGV[1] is the birth that the caller expects. If it is not the present one, the script changes nothing
-and returns nil. `served_scripts` has the scripts on served events.
+dropped, labels, histories. ARGV[1] is the birth that the caller expects. If it is not the present one, the script
+changes nothing and returns nil. `served_scripts` has the scripts on served events.
 
 Redis refuses the first write of a script if it is out of memory, read-only or cannot write to its disk. After a first
 write it refuses none, so each script succeeds or fails as a whole. Positions are doubles in Lua, exact to 2^53.

@@ -3,8 +3,8 @@
 An event is an entry `<number>-0` of a stream, in served order, because streams pack entries by the dozen. A hash maps
 the event's id to its number. A dropped event is removed from the stream but not from the hash. A number in the hash
 without an entry in the stream is a tombstone. A list of `<number>:<id>`, in the order of dropping, says which tombstone
-goes next. If the hash has another number for the id, the event was served again since and stays. A set holds the
-numbers of the entries whose label arrived.
+goes next. If the hash has another number for the id, the event was served again since and stays. Another hash has the
+labels of the entries whose label arrived; earlier releases had the numbers of these in a set.
 
 An event takes about 170 bytes besides its id and data. An event that is removed from the middle, because its id was
 served again, leaves its bytes unused until its neighbours, up to 4 KB of them, are removed too.
@@ -23,13 +23,14 @@ from typing import Any
 import msgspec
 
 from service.storage.redis.scripts import NUMBER, PRESENT, Script
+from service.storage.served_labels import LABEL_BYTES, MAX_LABELS, ServedLabel, pack_labels, unpack_labels
 from service.storage.store_protocol import DROPS, ExpiredEvents, ServedEvent, ServedLimits, ServedPage, latest
 
 __all__ = [
     "ERASE",
     "EXPIRED",
-    "IS_LABELLED",
     "LABELLED",
+    "LABELS",
     "PENDING",
     "RECALL",
     "REOPEN",
@@ -37,8 +38,10 @@ __all__ = [
     "SERVED",
     "SETTLE",
     "expired_in",
+    "labels_of",
     "pack_events",
     "pack_ids",
+    "pack_labelled",
     "pack_time",
     "recalled_in",
     "served_in",
@@ -69,6 +72,7 @@ local function take(at)
   if not entry then return false end
   redis.call('XDEL', KEYS[5], entry[1])
   redis.call('SREM', KEYS[8], at)
+  redis.call('HDEL', KEYS[9], at)
   bytes = bytes - size(entry)
   return true
 end
@@ -144,6 +148,7 @@ local function drop()
     if #gone > 0 then
       redis.call('RPUSH', KEYS[7], unpack(gone))
       redis.call('SREM', KEYS[8], unpack(ats))
+      redis.call('HDEL', KEYS[9], unpack(ats))
     end
     dropped, step = dropped + #gone, math.min(2 * step, CHUNK)
   end
@@ -187,20 +192,30 @@ return found
 """,
 )
 
-# birth, id -> 1 if it is stored and labelled, else 0
-IS_LABELLED = Script(
+# The labels of an entry: their bytes; 1 if an earlier release noted that there is one; else 0.
+_LABELS_OF = """
+local function labels(at) return redis.call('HGET', KEYS[9], at) or redis.call('SISMEMBER', KEYS[8], at) end
+"""
+
+# birth, ids -> the labels of each; 0 for an unknown id or a tombstone
+LABELS = Script(
     PRESENT,
+    _LABELS_OF,
     """
-local at = redis.call('HGET', KEYS[6], ARGV[2])
-return at and redis.call('SISMEMBER', KEYS[8], at) or 0
+local ids = cmsgpack.unpack(ARGV[2])
+if #ids == 0 then return {} end
+local found = redis.call('HMGET', KEYS[6], unpack(ids))
+for i, at in ipairs(found) do found[i] = at and labels(at) or 0 end
+return found
 """,
 )
 
-# birth, bytes, limit, 1 for newest first, number behind which to begin -> 1 if there may be more; then number, 1 if
-# labelled, id and data of each
+# birth, bytes, limit, 1 for newest first, number behind which to begin -> 1 if there may be more; then number, labels,
+# id and data of each
 SERVED = Script(
     PRESENT,
     NUMBER,
+    _LABELS_OF,
     """
 local most, limit, back, bound = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[5])
 local found, sum, step, count = {0}, 0, 1, 0
@@ -221,7 +236,7 @@ while true do
     end
     count, bound = count + 1, tonumber(string.match(entry[1], '^%d+'))
     found[#found + 1] = bound
-    found[#found + 1] = redis.call('SISMEMBER', KEYS[8], number(bound))
+    found[#found + 1] = labels(number(bound))
     found[#found + 1] = id
     found[#found + 1] = data
   end
@@ -234,6 +249,7 @@ end
 EXPIRED = Script(
     PRESENT,
     NUMBER,
+    _LABELS_OF,
     """
 local before, most, limit = cmsgpack.unpack(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local upto = math.max(tonumber(redis.call('HGET', KEYS[1], 'settled') or 0), tonumber(ARGV[5]))
@@ -252,7 +268,7 @@ while limit > 0 do
     found[#found + 1] = id
     found[#found + 1] = data
     local at = string.match(entry[1], '^%d+')
-    found[#found + 1] = redis.call('SISMEMBER', KEYS[8], at)
+    found[#found + 1] = labels(at) == 0 and 0 or 1
     found[1] = tonumber(at)
   end
   start = number(found[1] + 1) .. '-0'
@@ -282,14 +298,28 @@ return 1
 """,
 )
 
-# birth, ids -> 1
+# birth, (ids, bytes of the labels of each), all labels -> 1. It adds them as `served_labels.add_labels` does.
 LABELLED = Script(
     PRESENT,
-    """
-local ids = cmsgpack.unpack(ARGV[2])
+    f"""
+local ids, sizes = unpack(cmsgpack.unpack(ARGV[2]))
 if #ids == 0 then return 1 end
-for _, at in ipairs(redis.call('HMGET', KEYS[6], unpack(ids))) do
-  if at and #redis.call('XRANGE', KEYS[5], at .. '-0', at .. '-0') > 0 then redis.call('SADD', KEYS[8], at) end
+local start = 1
+for i, at in ipairs(redis.call('HMGET', KEYS[6], unpack(ids))) do
+  local from, stop = start, start + sizes[i]
+  start = stop
+  if at and #redis.call('XRANGE', KEYS[5], at .. '-0', at .. '-0') > 0 then
+    local stored = redis.call('HGET', KEYS[9], at) or ''
+    local reported, last = -1, nil
+    if #stored > 0 then reported, last = struct.unpack('<db', stored, #stored - {LABEL_BYTES - 1}) end
+    for place = from, stop - 1, {LABEL_BYTES} do
+      local position, label = struct.unpack('<db', ARGV[3], place)
+      if position > reported and label ~= last then
+        stored, last = stored .. string.sub(ARGV[3], place, place + {LABEL_BYTES - 1}), label
+      end
+    end
+    redis.call('HSET', KEYS[9], at, string.sub(stored, -{MAX_LABELS * LABEL_BYTES}))
+  end
 end
 return 1
 """,
@@ -329,8 +359,14 @@ def pack_events(remembered: Sequence[ServedEvent], limits: ServedLimits) -> tupl
     return msgspec.msgpack.encode(arguments), b"".join([event.data for event in events])
 
 
+def pack_labelled(labels: Sequence[tuple[str, Sequence[ServedLabel]]]) -> tuple[bytes, bytes]:
+    """Pack the last two arguments of LABELLED."""
+    packed = [pack_labels(new) for _, new in labels]
+    return msgspec.msgpack.encode(([id for id, _ in labels], [len(new) for new in packed])), b"".join(packed)
+
+
 def pack_ids(ids: Sequence[str]) -> bytes:
-    """Pack the last argument of RECALL and LABELLED."""
+    """Pack the last argument of RECALL and LABELS."""
     return msgspec.msgpack.encode(list(ids))
 
 
@@ -358,7 +394,14 @@ def served_in(reply: list[Any]) -> ServedPage:
     """Decode the reply of SERVED."""
     more, *flat = reply
     events = [_event_of(id.decode(), packed) for id, packed in zip(flat[2::4], flat[3::4], strict=True)]
-    return ServedPage(events, flat[::4], [bool(labelled) for labelled in flat[1::4]], bool(more))
+    return ServedPage(events, flat[::4], [labels_of(reply) for reply in flat[1::4]], bool(more))
+
+
+def labels_of(reply: bytes | int) -> list[ServedLabel] | None:
+    """Decode what the scripts say of the labels of an event."""
+    if isinstance(reply, bytes):
+        return unpack_labels(reply)
+    return [] if reply else None
 
 
 def _event_of(id: str, packed: bytes) -> ServedEvent:

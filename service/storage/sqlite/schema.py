@@ -79,7 +79,7 @@ SERVED = (  # added by schema version 2; no cascade: millions of rows are delete
         removed INTEGER NOT NULL              -- drops whose tombstones have gone
     )""",
 )
-LABELLED = (  # added by schema version 3: whether the label arrived
+LABELLED = (  # added by schema version 3: the labels that arrived, see `served_labels`; 0: none; 1: of earlier releases
     "ALTER TABLE served ADD COLUMN labelled INTEGER NOT NULL DEFAULT 0",
 )
 LEASE = (  # added by schema version 4: which node saves a learner's snapshots

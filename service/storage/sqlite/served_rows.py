@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+from service.storage.served_labels import ServedLabel, add_labels, pack_labels, unpack_labels
 from service.storage.store_protocol import (
     DROPS,
     MAX_POSITION,
@@ -30,6 +31,7 @@ __all__ = [
     "erase",
     "expired",
     "labelled",
+    "labels",
     "newest",
     "pending",
     "recall",
@@ -165,11 +167,11 @@ def expired(db: sqlite3.Connection, learner: int, before: float, limit: int, aft
     return ExpiredEvents(upto, events, has_label, large or len(events) == limit)
 
 
-def is_labelled(db: sqlite3.Connection, learner: int, id: str) -> bool:
-    """Tell whether an event that is stored has its label."""
+def labels(db: sqlite3.Connection, learner: int, ids: Sequence[str]) -> list[list[ServedLabel] | None]:
+    """Return the labels of events that are stored."""
     query = "SELECT labelled FROM served WHERE learner = ? AND id = ? AND dropped IS NULL"
-    row = db.execute(query, (learner, id)).fetchone()
-    return row is not None and bool(row[0])
+    rows = [db.execute(query, (learner, id)).fetchone() for id in ids]
+    return [None if row is None else _labels_of(row[0]) for row in rows]
 
 
 def newest(db: sqlite3.Connection, learner: int, limit: int, below: int) -> ServedPage:
@@ -185,7 +187,7 @@ def following(db: sqlite3.Connection, learner: int, limit: int, after: int) -> S
 def _page(db: sqlite3.Connection, listed: str, learner: int, bound: int, limit: int) -> ServedPage:
     events: list[ServedEvent] = []
     numbers: list[int] = []
-    has_label: list[bool] = []
+    arrived: list[list[ServedLabel] | None] = []
     size = 0
     columns = "number, labelled, id, time, data"
     query = f"SELECT {columns} FROM served WHERE learner = ? AND dropped IS NULL AND {listed} LIMIT ?"
@@ -194,11 +196,11 @@ def _page(db: sqlite3.Connection, listed: str, learner: int, bound: int, limit: 
             event = _event_of(*row)
             size += len(event.data)
             if len(events) == limit or (events and size > REPLY_BYTES):
-                return ServedPage(events, numbers, has_label, more=True)
+                return ServedPage(events, numbers, arrived, more=True)
             events.append(event)
             numbers.append(number)
-            has_label.append(bool(labelled))
-    return ServedPage(events, numbers, has_label, more=False)
+            arrived.append(_labels_of(labelled))
+    return ServedPage(events, numbers, arrived, more=False)
 
 
 def settle(db: sqlite3.Connection, learner: int, upto: int) -> None:
@@ -211,9 +213,16 @@ def reopen(db: sqlite3.Connection, learner: int) -> None:
     db.execute("UPDATE learner SET settled = 0 WHERE id = ?", (learner,))
 
 
-def labelled(db: sqlite3.Connection, learner: int, ids: Sequence[str]) -> None:
-    """Record that the labels of these events arrived."""
-    db.executemany("UPDATE served SET labelled = 1 WHERE learner = ? AND id = ?", [(learner, id) for id in ids])
+def labelled(db: sqlite3.Connection, learner: int, arrived: Mapping[str, Sequence[ServedLabel]]) -> None:
+    """Add labels that arrived."""
+    query = "SELECT number, labelled FROM served WHERE learner = ? AND id = ? AND dropped IS NULL"
+    changes = []
+    for id, new in arrived.items():
+        for number, stored in db.execute(query, (learner, id)):
+            packed = add_labels(stored if isinstance(stored, bytes) else b"", pack_labels(new))
+            if packed != stored:
+                changes.append((packed, number))
+    db.executemany("UPDATE served SET labelled = ? WHERE number = ?", changes)
 
 
 def erase(db: sqlite3.Connection, learner: int, id: str) -> bool:
@@ -250,6 +259,13 @@ def clear(db: sqlite3.Connection, most: int) -> bool:
     if room > 0:
         db.execute("DELETE FROM pending WHERE learner = ?", left)
     return True
+
+
+def _labels_of(labelled: int | bytes) -> list[ServedLabel] | None:
+    """Decode the column `labelled`."""
+    if isinstance(labelled, bytes):
+        return unpack_labels(labelled)
+    return [] if labelled else None
 
 
 def _event_of(id: str, time: float | None, data: bytes) -> ServedEvent:

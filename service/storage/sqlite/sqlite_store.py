@@ -32,6 +32,7 @@ from typing import TypeVar
 
 from service.errors import LearnerGone, LostRecords, StoreError, StoreFull, StoreUnavailable
 from service.names import called_in_full
+from service.storage.served_labels import ServedLabel
 from service.storage.sqlite import served_rows as served
 from service.storage.sqlite.checkpoints import Checkpoints
 from service.storage.sqlite.file_identity import FileIdentity
@@ -451,9 +452,12 @@ class SqliteStore:
         with self._call():
             return [event for step in in_steps(ids) for event in await self._read(work(step))]
 
-    async def is_labelled(self, learner: str, birth: bytes, id: str) -> bool:
+    async def labels(self, learner: str, birth: bytes, ids: Sequence[str]) -> list[list[ServedLabel] | None]:
+        def work(step: Sequence[str]) -> Work[list[list[ServedLabel] | None]]:
+            return lambda db: served.labels(db, log_of(db, learner, birth).id, step)
+
         with self._call():
-            return await self._read(lambda db: served.is_labelled(db, log_of(db, learner, birth).id, id))
+            return [labels for step in in_steps(ids) for labels in await self._read(work(step))]
 
     async def served(self, learner: str, birth: bytes, limit: int, below: int = 0) -> ServedPage:
         with self._call():
@@ -475,12 +479,12 @@ class SqliteStore:
         with self._call():
             await self._write(lambda db: served.reopen(db, log_of(db, learner, birth).id))
 
-    async def labelled(self, learner: str, birth: bytes, ids: Sequence[str]) -> None:
-        def work(step: Sequence[str]) -> Work[None]:
-            return lambda db: served.labelled(db, log_of(db, learner, birth).id, step)
+    async def labelled(self, learner: str, birth: bytes, labels: Mapping[str, Sequence[ServedLabel]]) -> None:
+        def work(step: Sequence[tuple[str, Sequence[ServedLabel]]]) -> Work[None]:
+            return lambda db: served.labelled(db, log_of(db, learner, birth).id, dict(step))
 
         with self._call():
-            for step in in_steps(ids):
+            for step in in_steps(list(labels.items())):
                 await self._write(work(step))
 
     async def erase(self, learner: str, birth: bytes, id: str) -> bool:

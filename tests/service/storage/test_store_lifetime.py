@@ -10,7 +10,7 @@ from service.errors import StoreUnavailable
 from service.storage.open_store import open_store
 from service.storage.store_protocol import URL_FORMS, LogEntry, LogHead, Store
 from tests.harness.fixtures import Opener
-from tests.harness.store_records import BIRTH, UNBOUNDED, filled, log_after, record, token, whole_log
+from tests.harness.store_records import BIRTH, UNBOUNDED, filled, labels_of, log_after, record, token, whole_log
 
 
 async def test_written_data_is_present_after_reopening(open_again: Opener) -> None:
@@ -76,7 +76,7 @@ async def test_a_closed_store_is_unavailable(store: Store) -> None:
         store.reopen("a", BIRTH),
         store.bookmark("a", BIRTH, "b"),
         store.move_bookmark("a", BIRTH, "b", 1),
-        store.labelled("a", BIRTH, ["1"]),
+        store.labelled("a", BIRTH, labels_of(["1"])),
         store.pending("a", BIRTH),
     ]:
         with pytest.raises(StoreUnavailable, match="closed"):

@@ -9,7 +9,7 @@ import pytest
 from service.errors import LearnerGone, LostRecords
 from service.storage.store_protocol import REPLY_BYTES, LogEntry, LogHead, Store
 from tests.harness.fixtures import Opener
-from tests.harness.store_records import BIRTH, EVERY_BYTE, UNBOUNDED, filled, record, token, whole_log
+from tests.harness.store_records import BIRTH, EVERY_BYTE, UNBOUNDED, filled, labels_of, record, token, whole_log
 
 NAMES = [
     "a",
@@ -96,8 +96,8 @@ async def assert_gone(store: Store, birth: bytes) -> None:
         store.reopen("a", birth),
         store.bookmark("a", birth, "b"),
         store.move_bookmark("a", birth, "b", 1),
-        store.labelled("a", birth, ["1"]),
-        store.labelled("a", birth, []),
+        store.labelled("a", birth, labels_of(["1"])),
+        store.labelled("a", birth, labels_of([])),
         store.pending("a", birth),
         store.delete("a", birth),
     ]:

@@ -18,6 +18,7 @@ from service.storage.memory import MemoryStore
 from service.storage.open_store import open_store
 from service.storage.redis import redis_store as redis
 from service.storage.redis import served_scripts as redis_served
+from service.storage.served_labels import ServedLabel
 from service.storage.sqlite import log as sqlite_log
 from service.storage.sqlite import served_rows as sqlite_served
 from service.storage.sqlite import sqlite_store as sqlite
@@ -47,6 +48,11 @@ IDS = ["", "a", "ä", "漢字", "0", "1"]
 ids = st.lists(st.sampled_from(IDS), max_size=8)
 times = st.integers(0, 9).map(float)
 served = st.lists(st.builds(ServedEvent, st.sampled_from(IDS), times, st.binary(max_size=60)), max_size=8)
+labels = st.dictionaries(
+    st.sampled_from(IDS),
+    st.lists(st.builds(ServedLabel, st.integers(1, 9), st.integers(0, 2), times), max_size=3),
+    max_size=4,
+)
 bounds = st.builds(
     ServedLimits,
     st.integers(0, 7),
@@ -68,7 +74,8 @@ step = st.one_of(
     st.tuples(st.just("recall"), learners, births, ids),
     st.tuples(st.just("expired"), learners, births, times, st.integers(0, 5)),
     st.tuples(st.just("settle"), learners, births, times, st.lists(st.integers(0, 5), max_size=3)),
-    st.tuples(st.just("labelled"), learners, births, ids),
+    st.tuples(st.just("labelled"), learners, births, labels),
+    st.tuples(st.just("labels"), learners, births, ids),
     st.tuples(st.just("reopen"), learners, births),
     st.tuples(st.just("erase"), learners, births, st.sampled_from(IDS)),
 )
@@ -89,7 +96,7 @@ async def outcome(call: Awaitable[Any]) -> Any:
     if isinstance(result, ExpiredEvents):
         return result.events, result.labelled, result.more  # the numbers are each store's own
     if isinstance(result, ServedPage):
-        return result.events, result.labelled, result.more
+        return result.events, result.labels, result.more
     return result
 
 

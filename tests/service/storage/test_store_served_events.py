@@ -12,6 +12,7 @@ from service.storage import memory
 from service.storage import store_protocol as stores
 from service.storage.redis import redis_store as redis
 from service.storage.redis import served_scripts as redis_served
+from service.storage.served_labels import MAX_LABELS, ServedLabel
 from service.storage.sqlite import served_rows as sqlite_served
 from service.storage.store_protocol import (
     LogEntry,
@@ -31,11 +32,14 @@ from tests.harness.store_records import (
     event,
     events,
     filled,
+    labels_of,
     record,
     served,
     token,
     whole_log,
 )
+
+LABELS = labels_of([""])[""]
 
 
 def ids(start: int, stop: int) -> list[str]:
@@ -79,7 +83,7 @@ async def test_many_ids_are_processed_in_steps(store: Store, monkeypatch: pytest
     await served(store, events(0, 20))
     for count in (2, 3, 4, 20):
         assert await store.recall("a", BIRTH, ids(0, count)) == events(0, count)
-    await store.labelled("a", BIRTH, ids(0, 7))
+    await store.labelled("a", BIRTH, labels_of(ids(0, 7)))
     assert (await store.expired("a", BIRTH, 99.0, 99)).labelled == [True] * 7 + [False] * 13
 
 
@@ -110,7 +114,7 @@ async def test_ids_may_be_any_text_and_data_any_bytes(store: Store) -> None:
     assert await store.recall("a", BIRTH, [item.id for item in odd]) == odd
     assert (await store.pending("a", BIRTH)).bytes == sum(len(item.id.encode()) + len(item.data) for item in odd)
     assert (await store.expired("a", BIRTH, math.inf, 100)).events == odd
-    await store.labelled("a", BIRTH, ODD)
+    await store.labelled("a", BIRTH, labels_of(ODD))
     assert (await store.expired("a", BIRTH, math.inf, 100)).labelled == [True] * len(ODD) + [False]
     await serve(store, 3, [], bounds(events=1))
     assert await store.recall("a", BIRTH, ODD) == [None] * (len(ODD) - 1) + [True]
@@ -212,35 +216,35 @@ async def test_served_lists_the_newest_first_in_pages(store: Store) -> None:
     await served(store, events(0, 6))
     await serve(store, 3, [event(2), event(6)], bounds(events=6))  # 2 is served again, 0 is dropped
     expected = [event(number) for number in (6, 2, 5, 4, 3, 1)]
-    assert await store.served("a", BIRTH, 9) == ServedPage(expected, [8, 7, 6, 5, 4, 2], [False] * 6, more=False)
-    assert await store.served("a", BIRTH, 6) == ServedPage(expected, [8, 7, 6, 5, 4, 2], [False] * 6, more=False)
+    assert await store.served("a", BIRTH, 9) == ServedPage(expected, [8, 7, 6, 5, 4, 2], [None] * 6, more=False)
+    assert await store.served("a", BIRTH, 6) == ServedPage(expected, [8, 7, 6, 5, 4, 2], [None] * 6, more=False)
     pages = [await store.served("a", BIRTH, 4)]
     await serve(store, 4, events(7, 9))
-    await store.labelled("a", BIRTH, [event(1).id])
+    await store.labelled("a", BIRTH, labels_of([event(1).id]))
     pages.append(await store.served("a", BIRTH, 4, pages[0].numbers[-1]))  # whatever came since
     assert [page.events for page in pages] == [expected[:4], expected[4:]]
     assert [page.more for page in pages] == [True, False]
-    assert [page.labelled for page in pages] == [[False] * 4, [False, True]]
-    assert [number for number in range(10) if await store.is_labelled("a", BIRTH, event(number).id)] == [1]
+    assert [page.labels for page in pages] == [[None] * 4, [None, LABELS]]
+    assert await store.labels("a", BIRTH, ids(0, 4)) == [None, LABELS, None, None]
     await serve(store, 5, [event(1)])
-    assert not await store.is_labelled("a", BIRTH, event(1).id)
+    assert await store.labels("a", BIRTH, [event(1).id]) == [None]
     assert await store.served("a", BIRTH, 9, pages[1].numbers[-1]) == ServedPage([], [], [], more=False)
     with pytest.raises(LearnerGone):
         await store.served("a", token(99), 9)
     with pytest.raises(LearnerGone):
         await store.served_after("a", token(99), 9, 0)
     with pytest.raises(LearnerGone):
-        await store.is_labelled("a", token(99), event(1).id)
+        await store.labels("a", token(99), [event(1).id])
 
 
 async def test_served_after_lists_the_oldest_first_in_pages(store: Store) -> None:
     await served(store, events(0, 6))
     first = await store.served_after("a", BIRTH, 4, 0)
-    assert first == ServedPage(events(0, 4), [1, 2, 3, 4], [False] * 4, more=True)
+    assert first == ServedPage(events(0, 4), [1, 2, 3, 4], [None] * 4, more=True)
     await serve(store, 3, [event(0), event(6)], bounds(events=6))  # 0 is served again, 1 is dropped
-    await store.labelled("a", BIRTH, [event(5).id])
+    await store.labelled("a", BIRTH, labels_of([event(5).id]))
     rest = [event(4), event(5), event(0), event(6)]
-    second = ServedPage(rest, [5, 6, 7, 8], [False, True, False, False], more=False)
+    second = ServedPage(rest, [5, 6, 7, 8], [None, LABELS, None, None], more=False)
     assert await store.served_after("a", BIRTH, 4, first.numbers[-1]) == second
     assert await store.served_after("a", BIRTH, 9, first.numbers[-1]) == second
     assert await store.served_after("a", BIRTH, 9, 8) == ServedPage([], [], [], more=False)
@@ -250,18 +254,18 @@ async def test_served_after_lists_the_oldest_first_in_pages(store: Store) -> Non
 async def test_an_erased_event_is_as_if_it_had_never_been_served(store: Store) -> None:
     await served(store, events(0, 6))
     await serve(store, 3, [], bounds(events=4))  # 0 and 1 leave tombstones
-    await store.labelled("a", BIRTH, ["2", "3"])
+    await store.labelled("a", BIRTH, labels_of(["2", "3"]))
     before = await store.pending("a", BIRTH)
     assert [await store.erase("a", BIRTH, id) for id in ("2", "2", "0", "0", "9", "4")] == [1, 0, 1, 0, 0, 1]
     assert await store.recall("a", BIRTH, ids(0, 6)) == [None, True, None, event(3), None, event(5)]
-    assert not await store.is_labelled("a", BIRTH, "2")
+    assert await store.labels("a", BIRTH, ["2"]) == [None]
     assert (await store.served("a", BIRTH, 9)).events == [event(5), event(3)]
     assert (await store.expired("a", BIRTH, 99.0, 9)).events == [event(3), event(5)]
     after = await store.pending("a", BIRTH)
     assert after == before._replace(events=2, bytes=before.bytes - 2 * 11)
     await serve(store, 4, [event(2), event(0)])
     assert await store.recall("a", BIRTH, ["0", "2"]) == [event(0), event(2)]
-    assert (await store.served("a", BIRTH, 1)).labelled == [False]
+    assert (await store.served("a", BIRTH, 1)).labels == [None]
     assert len(await whole_log(store)) == 4
     with pytest.raises(LearnerGone):
         await store.erase("a", token(99), "3")
@@ -276,11 +280,36 @@ async def test_a_page_of_served_events_is_limited_in_bytes(store: Store, monkeyp
     second = await store.served("a", BIRTH, 9, first.numbers[-1])
     assert second.events == events(1, 3)[::-1]
     assert await store.served("a", BIRTH, 9, second.numbers[-1]) == ServedPage(
-        [event(0, size=50)], [1], [False], more=False
+        [event(0, size=50)], [1], [None], more=False
     )
     ascending = [await store.served_after("a", BIRTH, 9, after) for after in (0, 1, 5)]
     assert [page.events for page in ascending] == [[event(0, size=50)], events(1, 5), events(5, 7)]
     assert [page.more for page in ascending] == [True, True, False]
+
+
+async def test_labels_are_added_once_in_the_order_of_the_log(store: Store) -> None:
+    await served(store, events(0, 3))
+    fraud, other, corrected = ServedLabel(3, 1, 20.5), ServedLabel(3, 0, 21.0), ServedLabel(7, 1, 1e9)
+    await store.labelled("a", BIRTH, {"1": [fraud, other]})
+    for _ in range(2):  # reports of several nodes overlap
+        await store.labelled("a", BIRTH, {"1": [fraud, other, corrected], "unknown": [fraud], "2": []})
+        await store.labelled("a", BIRTH, {"1": [other]})  # of a node that was behind
+    await store.labelled("a", BIRTH, {"1": [ServedLabel(9, 1, 2e9)]})  # says nothing new
+    assert await store.labels("a", BIRTH, ["0", "1", "unknown"]) == [None, [fraud, other, corrected], None]
+    assert (await store.served("a", BIRTH, 2, 3)).labels == [[fraud, other, corrected], None]
+    many = [ServedLabel(10 + number, number % 2, 3e9) for number in range(50)]
+    await store.labelled("a", BIRTH, {"1": many})
+    assert await store.labels("a", BIRTH, ["1"]) == [many[-MAX_LABELS:]]
+    await serve(store, 9, [event(1)])  # scored anew: another life
+    assert await store.labels("a", BIRTH, ["1"]) == [None]
+
+
+async def test_the_time_of_a_label_may_be_unknown(store: Store) -> None:
+    await served(store, events(0, 1))
+    await store.labelled("a", BIRTH, {"0": [ServedLabel(2**53, 64, math.nan)]})
+    ((label,),) = await store.labels("a", BIRTH, ["0"])  # type: ignore[misc]
+    assert label[:2] == (2**53, 64)
+    assert math.isnan(label.time)
 
 
 async def test_settled_events_stay_but_are_not_returned_again(store: Store) -> None:
@@ -326,7 +355,7 @@ async def test_serving_an_id_again_makes_it_unsettled(store: Store) -> None:
 async def test_labelled_events_are_marked_and_stay(store: Store) -> None:
     await served(store, events(0, 6))
     for marked in ([], ["3", "none", "1", "3"], ["3", "1"]):
-        await store.labelled("a", BIRTH, marked)
+        await store.labelled("a", BIRTH, labels_of(marked))
     assert await store.recall("a", BIRTH, ids(0, 6)) == events(0, 6)
     assert await store.pending("a", BIRTH) == ServedCounts(6, 66, 0, 0)
     actual = await store.expired("a", BIRTH, 4.5, 9)
@@ -336,7 +365,7 @@ async def test_labelled_events_are_marked_and_stay(store: Store) -> None:
     actual = await store.expired("a", BIRTH, 99.0, 9)
     assert (actual.events[-1], actual.labelled) == (event(3), [False, True, False, False, False, False])
     await serve(store, 4, [], bounds(events=4))
-    await store.labelled("a", BIRTH, ["1"])  # dropped meanwhile
+    await store.labelled("a", BIRTH, labels_of(["1"]))  # dropped meanwhile
     await serve(store, 5, [event(1)])
     assert (await store.expired("a", BIRTH, 99.0, 9)).labelled == [False] * 5
 
@@ -399,7 +428,7 @@ async def test_one_call_serves_many_events(store: Store) -> None:
 
 async def test_a_recreated_learner_has_no_served_events(store: Store) -> None:
     await served(store, events(0, 5))
-    await store.labelled("a", BIRTH, ["1"])
+    await store.labelled("a", BIRTH, labels_of(["1"]))
     await store.settle("a", BIRTH, (await store.expired("a", BIRTH, 3.0, 9)).upto)
     await store.delete("a", BIRTH)
     anew = token(50)

@@ -26,6 +26,12 @@ async def listed(http: httpx.AsyncClient, **query: Any) -> dict[str, Any]:
     return await fetched(http, "/learners/a/events", **query)
 
 
+async def alone(http: httpx.AsyncClient, id: str, **query: Any) -> dict[str, Any]:
+    """Read one event, without its history."""
+    document = await fetched(http, f"/learners/a/events/{id}", **query)
+    return {name: value for name, value in document.items() if name != "history"}
+
+
 def ids(document: dict[str, Any]) -> list[str]:
     return [item["id"] for item in document["events"]]
 
@@ -61,7 +67,66 @@ async def test_events_are_listed_as_they_were_answered(store: Store, setup: str)
             assert item["label_source"] == ("given" if has_label else None)
             assert item["status"] == ("labelled" if has_label else "unlabelled")
             assert item["time"] == T0 + 10 * i
-            assert (await http.get(f"/learners/a/events/{item['id']}")).json() == item
+            assert item["label_delay"] == (3600.0 if has_label else None)
+            assert await alone(http, item["id"]) == item
+            history = (await fetched(http, f"/learners/a/events/{item['id']}"))["history"]
+            assert [step["kind"] for step in history] == ["served", *["labelled"] * has_label]
+
+
+async def test_an_event_has_its_history_on_every_node_and_after_restarts(store: Store) -> None:
+    async def label(http: httpx.AsyncClient, label: int, at: float) -> int:
+        reply = await posted(http, "/learners/a/labels", [{"id": "e50", "label": label, "time": T0 + at}])
+        return int(reply["position"])
+
+    steps = [["served", T0 + 500, None], ["labelled", T0 + 600, 1], ["corrected", T0 + 700, 0]]
+
+    async def check(http: httpx.AsyncClient, position: int = 1) -> None:
+        document = await fetched(http, "/learners/a/events/e50", at_least=position)
+        assert [[step["kind"], step["time"], step["label"]] for step in document["history"]] == steps
+        positions = [step["position"] for step in document["history"]]
+        assert positions == sorted(set(positions))
+        assert [step["time_iso"] for step in document["history"]] == [iso_time(step[1]) for step in steps]
+        expected = (steps[-1][2], "given", steps[-1][1], iso_time(steps[-1][1]), steps[-1][1] - T0 - 500)
+        (listed_event,) = (await listed(http, q="e50"))["events"]
+        for item in (document, listed_event):
+            columns = ("label", "label_source", "label_time", "label_time_iso", "label_delay")
+            assert tuple(item[column] for column in columns) == expected
+
+    async with serving(store) as (http, _):
+        await http.put("/learners/a", json=DENSE)
+        await posted(http, "/learners/a/update", labelled("dense", 0, 50))
+        await posted(http, "/learners/a/predict", [event("dense", 50)])
+        await label(http, 1, 600)
+        await label(http, 1, 650)  # by somebody else, who agrees
+        await label(http, 0, 700)  # and who does not
+        await check(http)
+        await http.post("/learners/a/snapshots")  # reports the labels to the store
+        await check(http)
+        async with serving(store) as (other, _):
+            await check(other)
+            position = await label(other, 1, 800)
+            steps.append(["corrected", T0 + 800, 1])
+            await check(other)
+            await check(http, position)
+    async with serving(store) as (http, _):
+        await check(http)
+        await posted(http, "/learners/a/update", [{**event("dense", 50), "label": 0}])  # says not when it became known
+        item = await fetched(http, "/learners/a/events/e50")
+        assert (item["label"], item["label_time"], item["label_delay"]) == (0, None, None)
+        assert [step["time"] for step in item["history"]][-1] is None
+
+
+async def test_a_label_that_was_rolled_back_stays_in_the_history(store: Store) -> None:
+    async with serving(store) as (http, _):
+        await http.put("/learners/a", json=DENSE)
+        await posted(http, "/learners/a/update", labelled("dense", 0, 50))
+        await posted(http, "/learners/a/predict", [event("dense", 50)])
+        position = (await http.post("/learners/a/snapshots")).json()["position"]
+        await posted(http, "/learners/a/labels", [{"id": "e50", "label": 1, "time": T0 + 600}])
+        assert (await http.post(f"/learners/a/snapshots/{position}/restore")).status_code == 200
+        item = await fetched(http, "/learners/a/events/e50")
+        assert (item["status"], item["label"], item["label_time"]) == ("unlabelled", None, None)
+        assert [step["kind"] for step in item["history"]] == ["served", "labelled"]
 
 
 async def test_pages_follow_each_other_while_events_arrive(store: Store) -> None:
@@ -156,7 +221,7 @@ async def test_events_whose_label_does_not_come_expire(store: Store, unlabelled:
             states.append((await listed(http))["events"])
             await learner.snapshots.save()  # after which the store knows that the label of e51 has arrived
             states.append((await listed(http))["events"])
-            assert [(await http.get(f"/learners/a/events/{item['id']}")).json() for item in states[-1]] == states[-1]
+            assert [await alone(http, item["id"]) for item in states[-1]] == states[-1]
         for events in states:
             documents = {item["id"]: (item["status"], item["label"], item["label_source"]) for item in events}
             assert documents == {
@@ -174,7 +239,7 @@ async def test_kept_features_are_shown_as_they_were_sent(setup: str) -> None:
         (documents,) = (await listed(http, q="e63"))["events"]
         body = {name: value for name, value in event(setup, 63).items() if name not in ("id", "time")}
         assert {name: documents.get(name) for name in body} == body
-        assert (await http.get("/learners/a/events/e63")).json() == documents
+        assert await alone(http, "e63") == documents
         patched = await http.patch("/learners/a", json={"late": {"keep_features": False}})
         assert patched.status_code == 200
         await posted(http, "/learners/a/predict", [event(setup, 70)])
@@ -192,7 +257,7 @@ async def test_an_explanation_adds_up_to_the_score_of_the_present_model(setup: s
         assert now.status_code == 200
         for documents, predicted in zip(document["events"], now.json()["results"], strict=True):
             assert documents["explanation"] == predicted["explanation"]
-        single = (await http.get("/learners/a/events/e69", params={"explain": 2})).json()
+        single = await alone(http, "e69", explain=2)
         assert single == document["events"][0]
         await http.patch("/learners/a", json={"late": {"keep_features": False}})
         await posted(http, "/learners/a/predict", [event(setup, 70)])

@@ -13,7 +13,7 @@ from service.storage.redis.key_names import KeyNames
 from service.storage.store_protocol import LogEntry, LogHead, SharedStore, Store
 from tests.harness.redis_fleet import Cluster, cluster, slot_of
 from tests.harness.redis_server import RedisServer
-from tests.harness.store_records import BIRTH, UNBOUNDED, event, events, filled, log_after, record, whole_log
+from tests.harness.store_records import BIRTH, UNBOUNDED, event, events, filled, labels_of, log_after, record, whole_log
 from tests.harness.waiting import eventually
 from tests.service.storage.redis.test_redis_failover import in_time
 
@@ -47,7 +47,7 @@ async def test_learners_are_spread_and_every_operation_works_on_each_node(store:
     for name in NAMES:
         await filled(store, 3, name)
         await store.serve(name, BIRTH, record(4), 1, events(0, 5), UNBOUNDED)
-        await store.labelled(name, BIRTH, ["1"])
+        await store.labelled(name, BIRTH, labels_of(["1"]))
         await store.settle(name, BIRTH, 2)
         await store.reopen(name, BIRTH)
         await store.save(name, BIRTH, 2, b"two", 2, trim=True)

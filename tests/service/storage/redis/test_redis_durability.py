@@ -24,7 +24,7 @@ from service.storage.store_protocol import LogEntry, LogHead, Store
 from tests.harness.nodes import serving
 from tests.harness.redis_fleet import linked, watched
 from tests.harness.redis_server import REDIS, VALKEY, RedisServer
-from tests.harness.store_records import BIRTH, UNBOUNDED, events, filled, record, whole_log
+from tests.harness.store_records import BIRTH, UNBOUNDED, events, filled, labels_of, record, whole_log
 from tests.harness.waiting import eventually, eventually_async
 
 pytestmark = pytest.mark.integration
@@ -143,7 +143,7 @@ async def test_every_durable_call_waits_for_the_acknowledgement(binary: str, com
                     lambda: store.serve(name, BIRTH, record(4), 1, events(0, 3), UNBOUNDED),
                     lambda: store.settle(name, BIRTH, 2),
                     lambda: store.reopen(name, BIRTH),
-                    lambda: store.labelled(name, BIRTH, ["1"]),
+                    lambda: store.labelled(name, BIRTH, labels_of(["1"])),
                     lambda: store.save(name, BIRTH, 3, b"three", 2, trim=True),
                 ]
 
@@ -254,7 +254,11 @@ async def test_an_event_counts_when_enough_replicas_have_it() -> None:
             for _ in range(2):  # the repeat writes nothing new, and waits all the same
                 with pytest.raises(StoreUnavailable, match=r"\b0\b.*\b1\b.*\b1\.8\b"):
                     await store.append("a", BIRTH, [record(4)], 3)
-            for call in (store.settle("a", BIRTH, 0), store.labelled("a", BIRTH, ["x"]), store.create("a", BIRTH, b"")):
+            for call in (
+                store.settle("a", BIRTH, 0),
+                store.labelled("a", BIRTH, labels_of(["x"])),
+                store.create("a", BIRTH, b""),
+            ):
                 with pytest.raises(StoreUnavailable, match=r"\b0\b.*\b1\b"):
                     await call
             assert len(await store.read("a", BIRTH, 0, 9)) == 4  # reading waits for nobody

@@ -17,7 +17,7 @@ from service.storage.redis.redis_store import STAGED_SECONDS, RedisStore
 from service.storage.redis.scripts import RETAIN, Script
 from service.storage.store_protocol import LogHead, ServedCounts, ServedLimits
 from tests.harness.redis_server import RedisServer
-from tests.harness.store_records import BIRTH, event, events, filled, record, served, token
+from tests.harness.store_records import BIRTH, event, events, filled, labels_of, record, served, token
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def test_all_keys_of_a_learner_are_in_one_slot(
         await filled(store, 5, name)
         await store.save(name, BIRTH, 4, b"in parts", 2, trim=False)
         await store.serve(name, BIRTH, record(6), 1, events(0, 5), ServedLimits(3, 99, -math.inf))
-        await store.labelled(name, BIRTH, ["4"])
+        await store.labelled(name, BIRTH, labels_of(["4"]))
         local = redis_server.key_names() - {KeyNames().learners}
         assert len(local) == 8 + 3
         assert len({key_slot(key.encode()) for key in local}) == 1
@@ -71,10 +71,10 @@ async def test_events_without_a_tombstone_use_no_memory(store: RedisStore, redis
         await store.serve(
             "a", BIRTH, record(number + 2), 1, events(number, number + 3), ServedLimits(5, 999, -math.inf)
         )
-    holder = [("XLEN", "served"), ("HLEN", "ids"), ("LLEN", "dropped"), ("SCARD", "labels")]
+    holder = [("XLEN", "served"), ("HLEN", "ids"), ("LLEN", "dropped"), ("HLEN", "histories")]
     assert [redis_server.command(command, f"rarestream:{{a}}:{key}") for command, key in holder] == [5, 10, 5, 0]
-    await store.labelled("a", BIRTH, [str(number) for number in range(102)])
-    assert redis_server.command("SCARD", "rarestream:{a}:labels") == 5
+    await store.labelled("a", BIRTH, labels_of([str(number) for number in range(102)]))
+    assert redis_server.command("HLEN", "rarestream:{a}:histories") == 5
     await store.serve("a", BIRTH, record(200), 1, [], ServedLimits(0, 999, -math.inf))
     assert [redis_server.command(command, f"rarestream:{{a}}:{key}") for command, key in holder] == [0, 0, 0, 0]
 
@@ -83,12 +83,24 @@ async def test_leftovers_of_an_older_release_do_not_reach_a_new_learner(
     store: RedisStore, redis_server: RedisServer
 ) -> None:
     await served(store, events(0, 5))
-    await store.labelled("a", BIRTH, ["1"])
+    await store.labelled("a", BIRTH, labels_of(["1"]))
     await store.serve("a", BIRTH, record(9), 1, [], ServedLimits(4, 999, -math.inf))
     redis_server.command("DEL", *(f"rarestream:{{a}}:{key}" for key in ("meta", "log", "tokens", "snapshots")))
     await served(store, events(3, 6))
     assert await store.recall("a", BIRTH, ["0", "1", "5"]) == [None, None, event(5)]
     assert await store.pending("a", BIRTH) == ServedCounts(3, 33, 0, 0)
+
+
+async def test_labels_of_an_earlier_release_count(store: RedisStore, redis_server: RedisServer) -> None:
+    await served(store, events(0, 3))
+    redis_server.command("SADD", "rarestream:{a}:labels", "2")
+    assert await store.labels("a", BIRTH, ["0", "1", "2"]) == [None, [], None]
+    assert (await store.served("a", BIRTH, 9)).labels == [None, [], None]
+    assert (await store.expired("a", BIRTH, 99.0, 9)).labelled == [False, True, False]
+    await store.labelled("a", BIRTH, labels_of(["1"]))
+    assert await store.labels("a", BIRTH, ["1"]) == [labels_of([""])[""]]
+    await store.serve("a", BIRTH, record(3), 1, [event(1)], ServedLimits(9, 999, -math.inf))
+    assert await store.labels("a", BIRTH, ["1"]) == [None]
 
 
 async def test_parts_of_an_incomplete_snapshot_expire(

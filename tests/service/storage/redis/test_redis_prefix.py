@@ -17,10 +17,10 @@ from service.storage.redis.redis_store import RedisStore
 from service.storage.store_protocol import LogNotice, ServedLimits
 from tests.harness.apps import DENSE, application, events
 from tests.harness.redis_server import RedisServer
-from tests.harness.store_records import BIRTH, event, filled, record
+from tests.harness.store_records import BIRTH, event, filled, labels_of, record
 from tests.harness.waiting import eventually_async
 
-DEFAULT_KEYS = {  # what a service without a prefix has always written
+DEFAULT_KEYS = {  # what a service without a prefix writes
     "rarestream:learners",
     "rarestream:bell",
     "rarestream:nodes:{nodes}",
@@ -28,7 +28,7 @@ DEFAULT_KEYS = {  # what a service without a prefix has always written
     "rarestream:nodes:{nodes}:key",
     "{rarestream:learners}:deleted",
     *(f"rarestream:{{a%2Fb}}:{part}" for part in ("meta", "log", "tokens", "snapshots", "claim")),
-    *(f"rarestream:{{a%2Fb}}:{part}" for part in ("served", "ids", "dropped", "labels")),
+    *(f"rarestream:{{a%2Fb}}:{part}" for part in ("served", "ids", "dropped", "histories")),
 }
 
 
@@ -38,7 +38,7 @@ async def use_everything(store: RedisStore, name: str = "a/b") -> None:
     await store.delete("gone", BIRTH)
     await filled(store, 2, name)
     await store.serve(name, BIRTH, record(3), 1, [event(0), event(1), event(2)], ServedLimits(2, 999, -math.inf))
-    await store.labelled(name, BIRTH, ["2"])
+    await store.labelled(name, BIRTH, labels_of(["2"]))
     await store.save(name, BIRTH, 2, b"snapshot", 2, trim=False)
     await store.lease(name, BIRTH, b"n1", 60.0)
     await store.publish(b"n1", {name: LogNotice(3)})

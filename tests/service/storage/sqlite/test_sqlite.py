@@ -25,7 +25,18 @@ from service.storage.sqlite import sqlite_store as sqlite
 from service.storage.sqlite.group_commit import Write
 from service.storage.sqlite.sqlite_store import STALE_SECONDS, SqliteStore
 from service.storage.store_protocol import LogEntry, LogHead, ServedCounts, ServedLimits
-from tests.harness.store_records import BIRTH, UNBOUNDED, event, events, filled, record, served, token, whole_log
+from tests.harness.store_records import (
+    BIRTH,
+    UNBOUNDED,
+    event,
+    events,
+    filled,
+    labels_of,
+    record,
+    served,
+    token,
+    whole_log,
+)
 from tests.harness.waiting import eventually_async
 
 
@@ -225,7 +236,7 @@ async def test_served_events_are_removed_in_steps_without_leftovers(
     monkeypatch.setattr(served_rows, "CLEARED", 4)
     await served(store, events(0, 15), "a")
     await served(store, events(0, 5), "b")
-    await store.labelled("a", BIRTH, ["3", "7"])
+    await store.labelled("a", BIRTH, labels_of(["3", "7"]))
     await store.serve("a", BIRTH, record(99), 1, [], ServedLimits(13, 2**53, -math.inf))
     statements: list[str] = []
     await store._write(lambda db: db.set_trace_callback(statements.append))
@@ -278,7 +289,7 @@ def test_an_event_loop_closed_before_the_store_leaves_no_thread(path: Path) -> N
 APPENDING = """
 import asyncio, sys
 from service.storage.open_store import open_store
-from tests.harness.store_records import BIRTH, token
+from tests.harness.store_records import labels_of, BIRTH, token
 
 async def append(store, node):
     after = 1
@@ -408,7 +419,7 @@ async def test_a_version_2_file_keeps_its_served_events(path: Path) -> None:
     store = await SqliteStore.open(path)
     try:
         assert await store.pending("a", BIRTH) == ServedCounts(3, 33, 1, 0)
-        await store.labelled("a", BIRTH, ["2"])
+        await store.labelled("a", BIRTH, labels_of(["2"]))
         assert (await store.expired("a", BIRTH, 99.0, 9)).labelled == [False, True, False]
         bounds = ServedLimits(events=1, bytes=2**53, before=-math.inf)
         assert (await store.serve("a", BIRTH, record(3), 1, [], bounds)).pending == ServedCounts(1, 11, 1, 2)
