@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from learners import Problem
 from rarestream import __version__
-from service.api import problem_pages, routes, schemas, static
+from service.api import client_document, problem_pages, routes, schemas, static
 from service.api.body import Bodies
 from service.api.docs_csp import DocsPolicy
 from service.api.fast_path import FastPath, InlinePath, match_request
@@ -220,6 +220,7 @@ def create_app(settings: Settings | None = None, lines: LineWriter | None = None
     app.router.routes.extend(routes.SHARED.routes)
     app.include_router(static.router)
     app.include_router(problem_pages.router)
+    app.include_router(client_document.router)
     app.include_router(exposition.router())
     app.add_middleware(Sockets, state=state)
     app.add_middleware(DocsPolicy)
