@@ -303,17 +303,17 @@ class AsyncRemoteLearner:
         call = self._client._calls.about(self.name, "segments", by=by, limit=limit, positives=positives)
         return await self._client._run(call)
 
-    async def alarms(self) -> Document:
+    async def alarms(self, *, limit: int | None = None, cursor: int | None = None) -> Document:
         """Call `RemoteLearner.alarms`."""
-        return await self._client._run(self._client._calls.about(self.name, "alarms"))
+        return await self._client._run(self._client._calls.about(self.name, "alarms", limit=limit, cursor=cursor))
 
     async def acknowledge(self, number: int, note: str = "", *, by: str | None = None) -> Document:
         """Call `RemoteLearner.acknowledge`."""
         return await self._client._run(self._client._calls.acknowledge(self.name, number, note, by))
 
-    async def annotations(self) -> Document:
+    async def annotations(self, *, limit: int | None = None, cursor: int | None = None) -> Document:
         """Call `RemoteLearner.annotations`."""
-        return await self._client._run(self._client._calls.about(self.name, "annotations"))
+        return await self._client._run(self._client._calls.about(self.name, "annotations", limit=limit, cursor=cursor))
 
     async def annotate(self, text: str, *, by: str | None = None) -> Document:
         """Call `RemoteLearner.annotate`."""

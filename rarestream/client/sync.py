@@ -355,9 +355,9 @@ class RemoteLearner:
             self._client._calls.about(self.name, "segments", by=by, limit=limit, positives=positives)
         )
 
-    def alarms(self) -> Document:
+    def alarms(self, *, limit: int | None = None, cursor: int | None = None) -> Document:
         """Read the drift alarms with their state under `alarms`, and the counts of all and of open ones by kind."""
-        return self._client._run(self._client._calls.about(self.name, "alarms"))
+        return self._client._run(self._client._calls.about(self.name, "alarms", limit=limit, cursor=cursor))
 
     def acknowledge(self, number: int, note: str = "", *, by: str | None = None) -> Document:
         """Acknowledge an alarm, and return it; a repeat changes nothing.
@@ -366,9 +366,9 @@ class RemoteLearner:
         """
         return self._client._run(self._client._calls.acknowledge(self.name, number, note, by))
 
-    def annotations(self) -> Document:
+    def annotations(self, *, limit: int | None = None, cursor: int | None = None) -> Document:
         """Read the notes and changes on the learner's time line, under `annotations`."""
-        return self._client._run(self._client._calls.about(self.name, "annotations"))
+        return self._client._run(self._client._calls.about(self.name, "annotations", limit=limit, cursor=cursor))
 
     def annotate(self, text: str, *, by: str | None = None) -> Document:
         """Note something at this moment of the learner, and return the annotation; `by` says who does."""

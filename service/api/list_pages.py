@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["WHOLE", "ListPage", "cut_list"]
+__all__ = ["WHOLE", "ListPage", "cut_list", "cut_numbered"]
 
 Entry = TypeVar("Entry")
 
@@ -51,3 +51,9 @@ def cut_list(entries: Sequence[Entry], limit: int | None, start: int) -> tuple[l
     """Return the entries of a page from a number on, and the number of the next page's first; None at the end."""
     stop = len(entries) if limit is None else start + limit
     return list(entries[start:stop]), stop if stop < len(entries) else None
+
+
+def cut_numbered(entries: Sequence[dict[str, Any]], limit: int | None) -> tuple[list[dict[str, Any]], int | None]:
+    """Return the first entries of a list whose `number` ascends, and the number of the next page; None at the end."""
+    page, stop = cut_list(entries, limit, 0)
+    return page, None if stop is None else entries[stop]["number"]

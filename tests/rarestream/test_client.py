@@ -362,8 +362,10 @@ def test_scored_events_are_listed_with_their_labels(api: Any, name: str) -> None
     assert [event["id"] for event in page["events"]] == ["4/ü", "3/ü"]
     rest = remote.scored_events(limit=9, cursor=page["cursor"])
     assert ([event["id"] for event in rest["events"]], rest["cursor"]) == (["2/ü", "1/ü", "0/ü"], None)
-    assert remote.scored_events(status="labelled")["events"] == [remote.scored_event("3/ü")]
-    assert remote.scored_event("3/ü")["label"] == 1
+    event = remote.scored_event("3/ü")
+    assert [step["kind"] for step in event.pop("history")] == ["served", "labelled"]
+    assert remote.scored_events(status="labelled")["events"] == [event]
+    assert event["label"] == 1
     with pytest.raises(RequestRefused):
         remote.scored_event("nobody")
 
@@ -410,4 +412,5 @@ def test_alarms_are_acknowledged_and_notes_are_listed(api: Any, name: str) -> No
         with pytest.raises(RequestRefused):
             refused()
     note = remote.annotate("feed is back", by="CI")
-    assert remote.annotations() == {"annotations": [note]}
+    assert remote.annotations(limit=1) == {"annotations": [note], "cursor": None}
+    assert remote.alarms(cursor=1)["alarms"] == []

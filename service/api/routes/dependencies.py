@@ -242,7 +242,7 @@ Limit = Annotated[int | None, Query(ge=1, le=1000, description="entries at most;
 
 async def the_page(
     limit: Limit = None,
-    cursor: Annotated[str, Query(max_length=100, description="`cursor` of the page before")] = "",
+    cursor: Annotated[str, Query(max_length=300, description="`cursor` of the page before")] = "",
 ) -> ListPage:
     """Return the page of the query."""
     return ListPage(limit, cursor)

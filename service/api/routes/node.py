@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -18,7 +18,19 @@ from learners.metrics import MetricSettings
 from rarestream import __version__
 from service.api import schemas
 from service.api.health import health_of
-from service.api.routes.dependencies import ANY, OPEN, READ, AccessRoute, KeyPermissions, TheEngine, problems
+from service.api.list_pages import cut_list
+from service.api.routes.dependencies import (
+    ANY,
+    OPEN,
+    READ,
+    AccessRoute,
+    AfterPage,
+    KeyPermissions,
+    Limit,
+    TheEngine,
+    ThePage,
+    problems,
+)
 from service.names import check_name
 from service.wire import iso_time
 
@@ -60,14 +72,14 @@ def _usual(name: str) -> dict[str, dict[str, Any]]:
     response_model=schemas.Catalogue,
     responses=problems(422),
 )
-async def catalogue() -> Response:
+async def catalogue(limit: Limit = None, cursor: AfterPage = 0) -> Response:
     """List every algorithm and the settings of the other parts of a learner, with JSON schemas."""
-    return Response(_catalogue(), media_type="application/json")
+    return Response(_catalogue(limit, cursor), media_type="application/json")
 
 
-@cache
-def _catalogue() -> bytes:
-    """Return the document, which never changes: 130 kB."""
+@lru_cache(8)
+def _catalogue(limit: int | None, cursor: int) -> bytes:
+    """Return a page of the document, which never changes: all of it has 130 kB."""
     parts = {
         "features": {kind: features.schema() for kind, features in FEATURE_KINDS.items()},
         "scaling": Scaling.schema(),
@@ -78,7 +90,9 @@ def _catalogue() -> bytes:
         "late": LateLabels.schema(),
         "learner": LearnerSettings.schema(),
     }
-    document = {"algorithms": [{**describe(name), "usual": _usual(name)} for name in algorithms()], "parts": parts}
+    page, end = cut_list(list(algorithms()), limit, cursor)
+    described = [{**describe(name), "usual": _usual(name)} for name in page]
+    document = {"algorithms": described, "parts": parts, "cursor": end}
     return bytes(JSONResponse(schemas.Catalogue.model_validate(document).model_dump(mode="json")).body)
 
 
@@ -155,6 +169,7 @@ async def ready(engine: TheEngine) -> JSONResponse:
 async def nodes(
     engine: TheEngine,
     permissions: KeyPermissions,
+    page: ThePage,
     learner: Annotated[str | None, Query(description="whose hosts to tell")] = None,
 ) -> JSONResponse:
     """List the live nodes if learners are spread over them, and the hosts of a learner."""
@@ -163,11 +178,14 @@ async def nodes(
         permissions.find(check_name(learner))
         await engine.discover(learner)
         engine.check_exists(learner)
+    addresses = page.names(placement.addresses)
+    listed = addresses[: page.limit]
     return JSONResponse(
         {
             "replication": placement.replication,
             "address": placement.address or None,
-            "nodes": list(placement.addresses),
+            "nodes": listed,
+            "cursor": listed[-1] if len(listed) < len(addresses) else None,
             "hosts": None if learner is None else list(placement.places(learner)),
         }
     )

@@ -8,12 +8,15 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import JSONResponse
 
 from service.api import schemas
+from service.api.list_pages import cut_numbered
 from service.api.routes.dependencies import (
     BODY,
     READ,
     UPDATE,
     AccessRoute,
+    AfterPage,
     KeyPermissions,
+    Limit,
     TheBody,
     TheLearner,
     TheLearnerByThen,
@@ -38,14 +41,17 @@ Since = Annotated[int, Query(ge=0, description="the first number to give")]
     response_model=schemas.Alarms,
     responses=problems(404, 409, 422, 500, 503),
 )
-async def list_alarms(learner: TheLearnerByThen, since: Since = 0) -> JSONResponse:
+async def list_alarms(
+    learner: TheLearnerByThen, since: Since = 0, limit: Limit = None, cursor: AfterPage = 0
+) -> JSONResponse:
     """List the alarms of the AUC, the served scores, positive labels and fields that got worse, oldest first.
 
     An alarm is open until its figure is back, and may be reopened.
     """
     view = learner.view
+    page, end = cut_numbered(view.alarms(max(since, cursor)), limit)
     counts = {"counts": view.figures.alarm_counts, "open": view.open_alarms}
-    return JSONResponse({**counts, "alarms": view.alarms(since)})
+    return JSONResponse({**counts, "alarms": page, "cursor": end})
 
 
 @router.post(
@@ -78,10 +84,13 @@ async def acknowledge_alarm(
     response_model=schemas.Annotations,
     responses=problems(404, 409, 422, 500, 503),
 )
-async def list_annotations(learner: TheLearnerByThen, since: Since = 0) -> JSONResponse:
+async def list_annotations(
+    learner: TheLearnerByThen, since: Since = 0, limit: Limit = None, cursor: AfterPage = 0
+) -> JSONResponse:
     """List notes of people, changed settings, rollbacks and fits, oldest first: the last 64 of each kind."""
-    entries = [entry for entry in learner.view.annotations() if entry["number"] >= since]
-    return JSONResponse({"annotations": entries})
+    entries = [entry for entry in learner.view.annotations() if entry["number"] >= max(since, cursor)]
+    page, end = cut_numbered(entries, limit)
+    return JSONResponse({"annotations": page, "cursor": end})
 
 
 @router.post(

@@ -295,6 +295,7 @@ class Alarms(Document):
     counts: dict[str, int] = Field(description="so far, by kind")
     open: dict[str, int] = Field(description="open and not acknowledged, by kind")
     alarms: list[Alarm]
+    cursor: int | None = Field(description="for the next page; null after the last")
 
 
 class Annotation(Document):
@@ -317,6 +318,7 @@ class Annotations(Document):
     """The last notes and changes of a learner."""
 
     annotations: list[Annotation]
+    cursor: int | None = Field(description="for the next page; null after the last")
 
 
 class SegmentFigures(Document):

@@ -47,6 +47,7 @@ class Catalogue(Document):
 
     algorithms: list[AlgorithmDocument]
     parts: dict[str, Any]
+    cursor: int | None = Field(description="for the next page of `algorithms`; null after the last")
 
 
 class Kernels(Document):
@@ -86,6 +87,7 @@ class Nodes(Document):
     replication: int = Field(description="nodes that host each learner; 0: every node hosts all")
     address: str | None = Field(description="of the node that answers, as it tells it to others")
     nodes: list[str] = Field(description="addresses of those that are alive; none where every node hosts all")
+    cursor: str | None = Field(description="for the next page of `nodes`; null after the last")
     hosts: list[str] | None = Field(description="addresses that host the learner that was asked for")
 
 

@@ -74,7 +74,9 @@ def alarms(
                 else:
                     print(f"alarm {number} of {name} is acknowledged; it is {alarm['state']}")
                 return
-            listed = {**remote.alarms(), **remote.annotations()}
+            raised = remote.alarms()
+            listed = {name: raised[name] for name in ("counts", "open", "alarms")}
+            listed |= {"annotations": remote.annotations()["annotations"]}
         if as_json:
             print_json(listed)
         elif listed["alarms"] or listed["annotations"]:

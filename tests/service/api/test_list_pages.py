@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api.list_pages import ListPage, cut_list
+from service.api.list_pages import ListPage, cut_list, cut_numbered
 from service.storage.memory import MemoryStore
 from tests.harness.nodes import fetched, posted, serving
 from tests.service.engine.replica.test_served_events import SETUPS
@@ -59,6 +59,10 @@ def test_a_list_is_cut_by_numbers() -> None:
     assert cut_list("abc", 2, 2) == (["c"], None)
     assert cut_list("abc", None, 0) == (["a", "b", "c"], None)
     assert cut_list("abc", 2, 9) == ([], None)
+    alarms = [{"number": 3}, {"number": 7}, {"number": 8}]
+    assert cut_numbered(alarms, 1) == (alarms[:1], 7)
+    assert cut_numbered(alarms, 3) == (alarms, None)
+    assert cut_numbered(alarms, None) == (alarms, None)
 
 
 async def test_every_list_has_each_entry_on_one_page() -> None:
@@ -70,6 +74,7 @@ async def test_every_list_has_each_entry_on_one_page() -> None:
         for i in range(3):
             await posted(http, "/learners/a/update", [{"x": [i, 1, 2], "label": 0}])
             await http.post("/learners/a/snapshots")
+            await http.post("/learners/a/annotations", json={"text": f"deployment {i}"})
         await http.put("/learners/named", json={"algorithm": "loam-ada", "features": {"kind": "named", "bits": 8}})
         features = {f"f{i}": i for i in range(5)}
         await posted(http, "/learners/named/update", [{"features": features, "label": 1}])
@@ -78,6 +83,8 @@ async def test_every_list_has_each_entry_on_one_page() -> None:
             ("/groups", "groups"),
             ("/learners/a/snapshots", "snapshots"),
             ("/learners/named/fields", "fields"),
+            ("/learners/a/annotations", "annotations"),
+            ("/algorithms", "algorithms"),
         ):
             whole = await fetched(http, path)
             assert whole["cursor"] is None
@@ -86,5 +93,5 @@ async def test_every_list_has_each_entry_on_one_page() -> None:
                 assert await walked(http, path, kind, limit) == whole[kind]
         figures = await fetched(http, "/learners", figures="true", limit=2)
         assert [[row["name"] for row in figures["learners"]], figures["cursor"]] == [["a", "b"], "b"]
-        for query in ("limit=0", "limit=1001", f"cursor={'x' * 101}"):
+        for query in ("limit=0", "limit=1001", f"cursor={'x' * 301}"):
             assert (await http.get(f"/learners?{query}")).status_code == 422
