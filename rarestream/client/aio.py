@@ -143,9 +143,17 @@ class AsyncClient:
         """Call `Client.predict_group`."""
         return await self._run(self._calls.predict_group(group, body))
 
+    async def group_events(self, group: str, **query: str | float) -> Document:
+        """Call `Client.group_events`."""
+        return await self._run(self._calls.about_group(group, "events", **query))
+
+    async def group_event(self, group: str, id: str, *, explain: int | None = None) -> Document:
+        """Call `Client.group_event`."""
+        return await self._run(self._calls.group_event(group, id, explain=explain))
+
     async def compare(self, group: str) -> Document:
         """Call `Client.compare`."""
-        return await self._run(self._calls.compare(group))
+        return await self._run(self._calls.about_group(group, "compare"))
 
     async def _run(self, call: Call[Result]) -> Result:
         answer: Answer = None

@@ -112,9 +112,13 @@ class ClientCalls:
         """Delete a group. A repeat accepts that it is gone."""
         yield from exchange(ApiRequest("DELETE", group_path(group)), self._retries, deleting=True)
 
-    def compare(self, group: str) -> Call[Document]:
-        """Compare a group's learners."""
-        return (yield from self.get(group_path(group, "compare")))
+    def about_group(self, group: str, what: str, **query: Any) -> Call[Document]:
+        """Read a document below a group."""
+        return (yield from self.get(group_path(group, what), **query))
+
+    def group_event(self, group: str, id: str, **query: Any) -> Call[Document]:
+        """Read one scored event of a group."""
+        return (yield from self.about_group(group, f"events/{quote(id, safe='')}", **query))
 
     # Events as JSON
 

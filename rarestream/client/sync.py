@@ -158,9 +158,20 @@ class Client:
         """Score events, encoded as JSON, by each learner of a group, which remembers those with an id."""
         return self._run(self._calls.predict_group(group, body))
 
+    def group_events(self, group: str, **query: str | float) -> Document:
+        """List the events that a group scored, newest first, under `events`: for each its `id`, and `learners`.
+
+        `query`: the parameters of the route. Pass the reply's `cursor` to read on; it is None at the end.
+        """
+        return self._run(self._calls.about_group(group, "events", **query))
+
+    def group_event(self, group: str, id: str, *, explain: int | None = None) -> Document:
+        """Read one event as each learner of the group remembers it, under `learners`."""
+        return self._run(self._calls.group_event(group, id, explain=explain))
+
     def compare(self, group: str) -> Document:
         """Compare the learners of a group."""
-        return self._run(self._calls.compare(group))
+        return self._run(self._calls.about_group(group, "compare"))
 
     def _run(self, call: Call[Result]) -> Result:
         answer: Answer = None

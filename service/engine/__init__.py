@@ -10,6 +10,7 @@ from service.engine.batch_cost import LARGE, LARGE_WINDOW, run_by_size
 from service.engine.copies import import_limits
 from service.engine.engine import Engine
 from service.engine.field_summaries import describe_fields
+from service.engine.group_events import find_group_event, list_group_events
 from service.engine.node_resources import BACKGROUND
 from service.engine.score_threshold import score_threshold
 from service.engine.segment_metrics import segment_metrics
@@ -46,8 +47,10 @@ __all__ = [
     "describe_fields",
     "erase_event",
     "find_event",
+    "find_group_event",
     "import_limits",
     "list_events",
+    "list_group_events",
     "preview_threshold",
     "rank_weights",
     "run_by_size",

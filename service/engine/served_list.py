@@ -34,6 +34,7 @@ __all__ = [
     "EventStatus",
     "erase_event",
     "find_event",
+    "find_events",
     "list_events",
 ]
 
@@ -161,17 +162,32 @@ async def list_events(
 
 async def find_event(learner: LearnerReplica, id: str, details: EventDetails) -> Document:
     """Describe one served event. Raises `UnknownEvent`, and `Invalid` for an explanation that cannot be given."""
+    (event,) = await find_events(learner, [id], details)
+    if isinstance(event, dict):
+        return event
+    why = "is no longer remembered" if event else "was not scored, or was scored long ago"
+    raise UnknownEvent(f"an event of this id {why}")
+
+
+async def find_events(
+    learner: LearnerReplica, ids: Sequence[str], details: EventDetails
+) -> list[Document | bool | None]:
+    """Describe served events with their history: True for one that is no longer remembered, None for an unknown id.
+
+    Raises `Invalid` for an explanation that cannot be given.
+    """
     _check_ordinal(learner, EventFilter(), details)
-    unreported = learner.label_expiry.unreported()
-    (event,) = await learner.node.call(learner.node.store.recall(learner.name, learner.birth, [id]))
-    if not isinstance(event, ServedEvent):
-        why = "is no longer remembered" if event else "was not scored, or was scored long ago"
-        raise UnknownEvent(f"an event of this id {why}")
-    (labels,) = await learner.node.call(learner.node.store.labels(learner.name, learner.birth, [id]))
-    arrived = _join_labels(labels, unreported.get(id))
-    described = await _describe(learner, [event], [arrived], details.features)
+    store, unreported = learner.node.store, learner.label_expiry.unreported()
+    recalled = await learner.node.call(store.recall(learner.name, learner.birth, ids))
+    stored = await learner.node.call(store.labels(learner.name, learner.birth, ids))
+    events = [event for event in recalled if isinstance(event, ServedEvent)]
+    labels = {id: _join_labels(earlier, unreported.get(id)) for id, earlier in zip(ids, stored, strict=True)}
+    described = await _describe(learner, events, [labels[event.id] for event in events], details.features)
     await _explain(learner, described, details.explain)
-    return {**described[0], "history": _history(described[0], arrived or [], learner.learner.config.late.label_ttl)}
+    ttl = learner.learner.config.late.label_ttl
+    histories = {event["id"]: _history(event, labels[event["id"]] or [], ttl) for event in described}
+    documents = {event["id"]: {**event, "history": histories[event["id"]]} for event in described}
+    return [documents[event.id] if isinstance(event, ServedEvent) else event for event in recalled]
 
 
 async def erase_event(learner: LearnerReplica, id: str) -> Document:

@@ -8,7 +8,18 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
-from service.api.routes import events, groups, learners, metrics, node, served_events, streams, thresholds, time_line
+from service.api.routes import (
+    events,
+    group_events,
+    groups,
+    learners,
+    metrics,
+    node,
+    served_events,
+    streams,
+    thresholds,
+    time_line,
+)
 from service.api.routes.dependencies import AccessRoute, KeyPermissions, PublicAccess, RequiredScope, problems
 
 __all__ = ["METHODS", "SHARED", "AccessRoute", "KeyPermissions", "PublicAccess", "RequiredScope", "router"]
@@ -23,6 +34,7 @@ for part in (
     time_line.router,
     thresholds.router,
     groups.router,
+    group_events.router,
     streams.router,
     node.router,
     node.health,

@@ -39,7 +39,7 @@ from service.engine.replica import GroupReplica, LearnerReplica
 from service.errors import Invalid
 from service.wire import JSON, Events, Labelled, Operation
 
-__all__ = ["comparison", "listed", "router", "the_group"]
+__all__ = ["TheGroup", "comparison", "listed", "router", "the_group"]
 
 _STRETCH = 5e-3  # seconds of work on the event loop before a yield
 

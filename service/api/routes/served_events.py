@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 from fastapi.responses import JSONResponse
 
 from service.api import schemas
@@ -33,21 +33,20 @@ from service.engine import (
     list_events,
 )
 
-__all__ = ["router"]
+__all__ = ["TheQuery", "details_for", "event_reply", "router"]
 
 router = APIRouter(route_class=AccessRoute, tags=["events"])
 
 
-@router.get(
-    "/learners/{name}/events",
-    dependencies=[READ],
-    operation_id="listEvents",
-    summary="Scored events with their labels",
-    response_model=schemas.EventList,
-    responses=problems(404, 409, 422, 500, 503),
-)
-async def served_events(
-    learner: TheLearnerByThen,
+class EventQuery(NamedTuple):
+    """Which events to list, and how."""
+
+    event_filter: EventFilter
+    page: EventPage
+    details: EventDetails
+
+
+async def the_query(
     permissions: KeyPermissions,
     limit: Annotated[int, Query(ge=1, le=1000, description="events at most")] = 50,
     cursor: Annotated[int, Query(ge=0, lt=2**53, description="`cursor` of the page before; 0: the newest")] = 0,
@@ -72,19 +71,32 @@ async def served_events(
     q: Annotated[str, Query(description="how the id begins, or `FIELD=VALUE` of the kept features")] = "",
     explain: Explain = None,
     id: Annotated[str | None, Query(description="of the one event to list, whatever characters it has")] = None,
-) -> Response:
+) -> EventQuery:
+    """Return the query. Raises `Forbidden` if it needs features that the key does not see."""
+    if "=" in q:  # a search of features, which would find nothing without the scope
+        permissions.need("events")
+    event_filter = EventFilter(status, decision, label, start, stop, min_probability, q, id)
+    return EventQuery(event_filter, EventPage(limit, cursor, after, sort), details_for(permissions, explain))
+
+
+TheQuery = Annotated[EventQuery, Depends(the_query)]
+
+
+@router.get(
+    "/learners/{name}/events",
+    dependencies=[READ],
+    operation_id="listEvents",
+    summary="Scored events with their labels",
+    response_model=schemas.EventList,
+    responses=problems(404, 409, 422, 500, 503),
+)
+async def served_events(learner: TheLearnerByThen, query: TheQuery) -> Response:
     """List events that were scored with an id and are remembered; `cursor` leads to those scored before.
 
     A page looks through at most 10,000 events: it may be short or empty and still have a cursor. Features are shown to
     keys with the scope `events`, if the learner keeps them (`late.keep_features`); only these can filter by them.
     """
-    if "=" in q:  # a search of features, which would find nothing without the scope
-        permissions.need("events")
-    event_filter = EventFilter(status, decision, label, start, stop, min_probability, q, id)
-    document = await list_events(
-        learner, event_filter, EventPage(limit, cursor, after, sort), _details(permissions, explain)
-    )
-    return Response(await asyncio.to_thread(_encode, document), media_type="application/json")
+    return await event_reply(await list_events(learner, *query))
 
 
 @router.get(
@@ -102,7 +114,7 @@ async def served_event(
     explain: Explain = None,
 ) -> JSONResponse:
     """Return the last score of the event, its label if it has one, and what happened to it."""
-    return JSONResponse(await find_event(learner, id, _details(permissions, explain)))
+    return JSONResponse(await find_event(learner, id, details_for(permissions, explain)))
 
 
 @router.delete(
@@ -136,6 +148,11 @@ async def erase(learner: TheLearner, id: Annotated[str, Path(description="of the
     return JSONResponse(await erase_event(learner, id))
 
 
+async def event_reply(document: dict[str, Any]) -> Response:
+    """Return the reply with a page of events, encoded in a thread."""
+    return Response(await asyncio.to_thread(_encode, document), media_type="application/json")
+
+
 def _encode(document: dict[str, Any]) -> bytes:
     """Encode a page event by event, because other threads wait while one of them is encoded: all may have 64 MB."""
     events = b",".join([msgspec.json.encode(event) for event in document["events"]])
@@ -143,7 +160,8 @@ def _encode(document: dict[str, Any]) -> bytes:
     return b'{"events":[' + events + b"]," + rest[1:]
 
 
-def _details(permissions: Permissions, explain: int | None) -> EventDetails:
+def details_for(permissions: Permissions, explain: int | None) -> EventDetails:
+    """Return what the key may see. Raises `Forbidden` if it may not see explanations."""
     if explain is not None:
         permissions.need("events")
     return EventDetails("events" in permissions.scopes, explain)

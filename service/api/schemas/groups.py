@@ -7,12 +7,14 @@ from typing import Literal
 from pydantic import Field
 
 from service.api.schemas.document import Document, Moment
-from service.api.schemas.events import ClassCounts, PredictReply, UpdateReply
+from service.api.schemas.events import ClassCounts, EventDocument, PredictReply, UpdateReply
 
 __all__ = [
     "Comparison",
     "GroupBody",
     "GroupDocument",
+    "GroupEvent",
+    "GroupEventList",
     "GroupList",
     "GroupPredictReply",
     "GroupUpdateReply",
@@ -125,3 +127,20 @@ class Comparison(Document):
     window: ComparedWindow = Field(description="AUC of each learner and difference of each pair, with intervals")
     tests: list[GroupTest] = Field(description="for each pair the evidence for either, and the verdict")
     undefined: dict[str, str]
+
+
+class GroupEvent(Document):
+    """A scored event, as each learner of the group remembers it."""
+
+    id: str
+    learners: dict[str, EventDocument | None] = Field(description="by name; null if the learner does not remember it")
+
+
+class GroupEventList(Document):
+    """A page of scored events of a group."""
+
+    learner: str = Field(description="whose events, filters and order these are")
+    events: list[GroupEvent]
+    cursor: int | None = Field(description="for the next page; null after the oldest")
+    newest: int = Field(description="of a first page: `after` of a later request for what was scored since")
+    scanned: int = Field(description="events looked through for this page")
