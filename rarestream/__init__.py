@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         UnansweredRequest,
     )
     from rarestream.client.exchange import ApiRequest, RetryPause
+    from rarestream.client.frames import frame, rows
     from rarestream.client.source import Source
     from rarestream.client.sync import Client, RemoteLearner
     from rarestream.client.sync_stream import LearnerStream, StreamReply
@@ -75,7 +76,9 @@ __all__ = [
     "UploadSummary",
     "__version__",
     "create",
+    "frame",
     "restore",
+    "rows",
 ]
 
 __version__ = "0.1.0"
@@ -97,6 +100,7 @@ _CLIENT_MODULES = {
         "UnansweredRequest",
     ),
     "exchange": ("ApiRequest", "RetryPause"),
+    "frames": ("frame", "rows"),
     "source": ("Source",),
     "sync": ("Client", "RemoteLearner"),
     "sync_stream": ("LearnerStream", "StreamReply"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
@@ -356,10 +356,17 @@ class AsyncRemoteLearner:
                 size += len(piece)
         return size
 
-    @asynccontextmanager
-    async def events(self, last_id: str | None = None) -> AsyncIterator[AsyncIterator[ServerEvent]]:
+    def events(self, last_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[ServerEvent]]:
         """Call `RemoteLearner.events`."""
-        request = ApiRequest("GET", learner_path(self.name, "metrics/stream"))
+        return self._server_events("metrics/stream", last_id)
+
+    def alerts(self, last_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[ServerEvent]]:
+        """Call `RemoteLearner.alerts`."""
+        return self._server_events("alerts/stream", last_id)
+
+    @asynccontextmanager
+    async def _server_events(self, stream: str, last_id: str | None) -> AsyncIterator[AsyncIterator[ServerEvent]]:
+        request = ApiRequest("GET", learner_path(self.name, stream))
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
         async with self._client._stream(request, headers=headers, timeout=open_timeout(SILENCE)) as response:
             decoder = EventDecoder()

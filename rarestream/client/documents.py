@@ -41,7 +41,10 @@ class ServerEvent(NamedTuple):
 
 
 class EventDecoder:
-    """Server-sent events from the lines of a stream. Skips comments and an incomplete event at the end."""
+    """Server-sent events from the lines of a stream. Skips comments and an incomplete event at the end.
+
+    An id without data, from which a client may go on, is an event of no kind.
+    """
 
     def __init__(self) -> None:
         self._kind = ""
@@ -62,6 +65,8 @@ class EventDecoder:
             return
         if self._data:
             yield ServerEvent(self._kind, decode_json("\n".join(self._data).encode(), Document), self._id)
+        elif self._id is not None:
+            yield ServerEvent("", {}, self._id)
         self._kind, self._id, self._data = "", None, []
 
 

@@ -359,8 +359,7 @@ class RemoteLearner:
     def segments(self, by: str, *, limit: int | None = None, positives: int | None = None) -> Document:
         """Read AUC, precision, alert rate and label rate of the largest values of a field, under `segments`.
 
-        `by` is a field of the setting `figures.segments`. Figures need so many `positives`. `pandas.DataFrame` takes
-        the list as it is.
+        `by` is a field of the setting `figures.segments`. Figures need so many `positives`.
         """
         return self._client._run(
             self._client._calls.about(self.name, "segments", by=by, limit=limit, positives=positives)
@@ -414,13 +413,23 @@ class RemoteLearner:
                 size += len(piece)
         return size
 
-    @contextmanager
-    def events(self, last_id: str | None = None) -> Iterator[Iterator[ServerEvent]]:
+    def events(self, last_id: str | None = None) -> AbstractContextManager[Iterator[ServerEvent]]:
         """Open the stream of live events: metrics, points, alarms. `last_id`: continue after the event of this id.
 
         Raises `ClientError` if it cannot be opened or breaks off.
         """
-        request = ApiRequest("GET", learner_path(self.name, "metrics/stream"))
+        return self._server_events("metrics/stream", last_id)
+
+    def alerts(self, last_id: str | None = None) -> AbstractContextManager[Iterator[ServerEvent]]:
+        """Open the stream of alerts: events of the kind `alert` as they come, first an id of no kind.
+
+        `last_id`: continue after the alert of this id, on whichever node. Raises `ClientError` as `events` does.
+        """
+        return self._server_events("alerts/stream", last_id)
+
+    @contextmanager
+    def _server_events(self, stream: str, last_id: str | None) -> Iterator[Iterator[ServerEvent]]:
+        request = ApiRequest("GET", learner_path(self.name, stream))
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
         with self._client._stream(request, headers=headers, timeout=open_timeout(SILENCE)) as response:
             decoder = EventDecoder()

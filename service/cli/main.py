@@ -281,6 +281,7 @@ _CALLING: list[tuple[str, Callable[..., None], str]] = [
     ("labels", send_events.labels, _EVENTS),
     ("events", scored_events.events, _EVENTS),
     ("event", scored_events.event, _EVENTS),
+    ("label", scored_events.label, _EVENTS),
     ("alerts", scored_events.alerts, _EVENTS),
     ("erase", scored_events.erase, _EVENTS),
     ("inspect", inspect.inspect, _EVENTS),

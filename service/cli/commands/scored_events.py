@@ -1,4 +1,4 @@
-"""`rarestream events`, `event`, `alerts`, `erase`: the events that a learner scored, with their labels and reasons."""
+"""`rarestream events`, `event`, `label`, `alerts`, `erase`: events that a learner scored, and their labels."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from service.cli.options_service import (
     print_json,
     reporting,
 )
+from service.exits import CommandFailed, ExitStatus
 from service.text import counted, figure, printable
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from rarestream import RemoteLearner
 
-__all__ = ["alerts", "erase", "event", "events"]
+__all__ = ["alerts", "erase", "event", "events", "label"]
 
 Document = Mapping[str, Any]
 
@@ -62,6 +63,25 @@ class EventSort(StrEnum):
     score = "score"
 
 
+_LABELS = {  # what people call a label
+    **dict.fromkeys(("fraud", "spam", "abuse", "positive", "yes", "true"), 1),
+    **dict.fromkeys(("legitimate", "legit", "ham", "ok", "negative", "no", "false"), 0),
+}
+_LABELLED = {
+    "applied": "is labelled",
+    "duplicate": "had this label already",
+    "relabelled": "had another label, which is corrected",
+}
+_NOT_LABELLED = {
+    "unknown": "was not scored, or too long ago; nothing was labelled",
+    "expired": "is too old for a label, or no longer remembered; nothing was labelled",
+}
+
+
+class _NotLabelled(CommandFailed):
+    exit_status = ExitStatus.NOT_FOUND
+
+
 _Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Number of events at most.")]
 _Explain = Annotated[
     int | None,
@@ -77,6 +97,10 @@ def events(
     label: Annotated[int | None, typer.Option(min=0, max=127, help="Only events with this label or rank.")] = None,
     decision: Annotated[int | None, typer.Option(min=0, max=127, help="Only events with this decision.")] = None,
     min_probability: Annotated[float | None, typer.Option(min=0, max=1, help="Only from this probability on.")] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="Only from this time on: ISO 8601 or epoch seconds.")
+    ] = None,
+    stop: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only before this time.")] = None,
     find: Annotated[
         str, typer.Option(metavar="TEXT", help="Only ids that begin like this; or FIELD=VALUE of kept features.")
     ] = "",
@@ -89,6 +113,7 @@ def events(
 ) -> None:
     """List the events that a learner scored with an id, with their labels."""
     query = {"decision": decision, "label": label, "min_probability": min_probability, "q": find, "explain": explain}
+    query |= {"from": start, "to": stop}
     with reporting(), connected(url, key) as client:
         remote = client.learner(name)
         listed = _matches(remote, limit, sort=sort.value, status=None if status is None else status.value, **query)
@@ -118,6 +143,35 @@ def event(
             table.add_row(what, text)
         console().print(table)
         _note_unexplained([document], explain)
+
+
+def label(
+    name: Name,
+    id: Annotated[str, typer.Argument(help="Id of the event.")],
+    label: Annotated[
+        str, typer.Argument(metavar="LABEL", help="fraud or 1; legitimate or 0; of an ordinal learner a rank.")
+    ],
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    retry_seconds: RetrySeconds = 60.0,
+) -> None:
+    """Label a scored event. A later label corrects an earlier one."""
+    with reporting():
+        value = _LABELS.get(label.lower())
+        if value is None and not (label.isascii() and label.isdecimal()):
+            words = ", ".join(_LABELS)
+            raise typer.BadParameter(f"is {label!r}; expected a number or one of: {words}", param_hint="LABEL")
+        body = json.dumps({"events": [{"id": id, "label": int(label) if value is None else value}]}).encode()
+        with connected(url, key, patience=retry_seconds, notice=_say) as client:
+            reply = client.learner(name).update_json(body, repeatable=True, results=True)
+        (result,) = reply.results
+        if as_json:
+            print_json({"learner": name, **result})
+        if result["status"] in _NOT_LABELLED:
+            raise _NotLabelled(f"the event {printable(id)} of {name} {_NOT_LABELLED[result['status']]}")
+        if not as_json:
+            print(f"the event {printable(id)} of {name} {_LABELLED[result['status']]}")
 
 
 def erase(

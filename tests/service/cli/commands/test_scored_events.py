@@ -74,6 +74,8 @@ def test_events_are_filtered(server: Process) -> None:
     assert listed("--find", "e41", "--sort", "score", "--limit", 2) != listed("--find", "e41", "--limit", 2)
     assert listed("--decision", 0, "--find", "e40") == ["e409", "e407", "e406", "e405", "e403", "e402", "e401"]
     assert len(listed("--min-probability", 0)) == 20
+    assert listed("--from", "2023-11-14T22:20:18Z", "--to", 1.7e9 + 420) == ["e419", "e418"]
+    assert "from" in run(server, "events", "cards", "--from", "yesterday", status=5).stderr
 
 
 def test_an_event_is_shown_whole(server: Process) -> None:
@@ -83,6 +85,29 @@ def test_an_event_is_shown_whole(server: Process) -> None:
     assert "country=XX" in rows["why"]
     assert document(run(server, "event", "cards", "e400", "--json"))["label"] == 1
     assert run(server, "event", "cards", "nobody", status=4).stdout == ""
+
+
+def test_an_event_is_labelled_by_a_word_and_corrected(server: Process) -> None:
+    with learner(server) as http:  # of its own, because labels are of now
+        http.put("/desk", json=CONFIG).raise_for_status()
+        http.post("/desk/update", json={"events": [{**event(i), "label": i % 2, "time": None} for i in range(4)]})
+        http.post("/desk/predict", json={"events": [{**event(430), "id": "a=1, b", "time": None}]}).raise_for_status()
+    said = [run(server, "label", "desk", "a=1, b", word).stdout.strip() for word in ("fraud", "1", "Legitimate")]
+    assert said == [
+        "the event a=1, b of desk is labelled",
+        "the event a=1, b of desk had this label already",
+        "the event a=1, b of desk had another label, which is corrected",
+    ]
+    assert document(run(server, "label", "desk", "a=1, b", "yes", "--json"))["status"] == "relabelled"
+    steps = document(run(server, "event", "desk", "a=1, b", "--json"))["history"]
+    assert [(step["kind"], step["label"]) for step in steps] == [
+        ("served", None), ("labelled", 1), ("corrected", 0), ("corrected", 1),
+    ]  # fmt: skip
+    shown = run(server, "event", "desk", "a=1, b").stdout
+    names = [line.split()[0] for line in shown.splitlines()]
+    assert [name for name in names if name in ("served", "labelled", "corrected")] == [step["kind"] for step in steps]
+    assert "nothing was labelled" in run(server, "label", "desk", "nobody", "fraud", status=4).stderr
+    assert "maybe" in run(server, "label", "desk", "e1", "maybe", status=2).stderr
 
 
 def test_features_cannot_control_the_terminal(server: Process) -> None:
