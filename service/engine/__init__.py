@@ -10,7 +10,7 @@ from service.engine.batch_cost import LARGE, LARGE_WINDOW, run_by_size
 from service.engine.copies import import_limits
 from service.engine.engine import Engine
 from service.engine.field_summaries import describe_fields
-from service.engine.group_events import find_group_event, list_group_events
+from service.engine.group_served_list import find_group_event, list_group_events
 from service.engine.node_resources import BACKGROUND
 from service.engine.score_threshold import score_threshold
 from service.engine.segment_metrics import segment_metrics

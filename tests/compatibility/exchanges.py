@@ -388,6 +388,14 @@ def _requests() -> list[tuple[str, str, list[tuple[str, str]], bytes]]:
         "/groups/x/compare",
     ):
         add("GET", target)
+    for target in (
+        "events?limit=2",
+        "events?learner=a2&status=labelled",
+        "events?learner=b",
+        "events/e-130",
+        "events/nobody",
+    ):
+        add("GET", f"/groups/g/{target}")
     add("GET", "/groups/g/compare/stream")
     add("DELETE", "/groups/g")
     add("DELETE", "/groups/g")

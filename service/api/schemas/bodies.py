@@ -18,7 +18,7 @@ class _StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class PackedArray(_StrictModel):
+class ColumnArray(_StrictModel):
     """Numbers in their memory layout: little-endian, in C order."""
 
     dtype: Literal["float32", "float64", "bool", "int8", "uint8", "int32", "int64", "uint64"]
@@ -29,19 +29,19 @@ class PackedArray(_StrictModel):
 class Csr(_StrictModel):
     """Sparse rows: row i has the values indptr[i] to indptr[i + 1], in ascending columns."""
 
-    indptr: PackedArray = Field(description="int32 or int64, (n + 1,)")
-    indices: PackedArray = Field(description="int32 or int64, (nnz,)")
-    values: PackedArray = Field(description="float32 or float64, (nnz,)")
+    indptr: ColumnArray = Field(description="int32 or int64, (n + 1,)")
+    indices: ColumnArray = Field(description="int32 or int64, (nnz,)")
+    values: ColumnArray = Field(description="float32 or float64, (nnz,)")
 
 
 class _FeatureColumns(_StrictModel):
-    x: PackedArray | None = Field(None, description="dense: float32 or float64, (n, dim)")
+    x: ColumnArray | None = Field(None, description="dense: float32 or float64, (n, dim)")
     csr: Csr | None = Field(None, description="sparse")
-    features: dict[str, PackedArray | list[Any]] | None = Field(
+    features: dict[str, ColumnArray | list[Any]] | None = Field(
         None, description="named and table: a column for each name; nil where an event lacks it"
     )
-    ids: PackedArray | list[str | int | None] | None = Field(None, description="int32, int64 or uint64, or a list")
-    times: PackedArray | list[EventTime | None] | None = Field(
+    ids: ColumnArray | list[str | int | None] | None = Field(None, description="int32, int64 or uint64, or a list")
+    times: ColumnArray | list[EventTime | None] | None = Field(
         None, description="seconds since the epoch, in a list also ISO 8601; NaN or nil: none"
     )
 
@@ -53,18 +53,18 @@ class ColumnarEvents(_FeatureColumns):
 class ColumnarUpdate(_FeatureColumns):
     """n labelled events as columns, in MessagePack; their features are one of `x`, `csr`, `features`."""
 
-    labels: PackedArray | list[int | bool] = Field(description="any dtype, or a list")
-    weights: PackedArray | list[float | None] | None = Field(None, description="nil: 1")
+    labels: ColumnArray | list[int | bool] = Field(description="any dtype, or a list")
+    weights: ColumnArray | list[float | None] | None = Field(None, description="nil: 1")
     source: Source | None = None
 
 
 class ColumnarLabels(_StrictModel):
     """Labels of n served events as columns, in MessagePack."""
 
-    ids: PackedArray | list[str | int] = Field(description="int32, int64 or uint64, or a list")
-    labels: PackedArray | list[int | bool] = Field(description="any dtype, or a list")
-    weights: PackedArray | list[float | None] | None = Field(None, description="nil: 1")
-    times: PackedArray | list[EventTime | None] | None = Field(
+    ids: ColumnArray | list[str | int] = Field(description="int32, int64 or uint64, or a list")
+    labels: ColumnArray | list[int | bool] = Field(description="any dtype, or a list")
+    weights: ColumnArray | list[float | None] | None = Field(None, description="nil: 1")
+    times: ColumnArray | list[EventTime | None] | None = Field(
         None, description="when the labels became known; NaN or nil: now"
     )
 
@@ -83,12 +83,12 @@ class ColumnarLearnt(_StatusCounts):
     """Results of n labelled events, in their order. An ordinal learner has `ranks` and no probabilities."""
 
     statuses: list[str]
-    status: PackedArray = Field(description="int8: indices into `statuses`")
-    scores: PackedArray = Field(description="float64; NaN where nothing was learnt")
-    probabilities: PackedArray | None = Field(None, description="float64; likewise")
-    thresholds: PackedArray | None = Field(None, description="float64; likewise")
-    decisions: PackedArray | None = Field(None, description="int8; -128 if undefined")
-    ranks: PackedArray | None = Field(None, description="int8; -128 if undefined")
+    status: ColumnArray = Field(description="int8: indices into `statuses`")
+    scores: ColumnArray = Field(description="float64; NaN where nothing was learnt")
+    probabilities: ColumnArray | None = Field(None, description="float64; likewise")
+    thresholds: ColumnArray | None = Field(None, description="float64; likewise")
+    decisions: ColumnArray | None = Field(None, description="int8; -128 if undefined")
+    ranks: ColumnArray | None = Field(None, description="int8; -128 if undefined")
 
 
 class ColumnarScores(_StrictModel):
@@ -98,11 +98,11 @@ class ColumnarScores(_StrictModel):
     ready: bool
     remembered: int
     stale_seconds: Seconds
-    scores: PackedArray = Field(description="float64")
-    probabilities: PackedArray | None = Field(None, description="float64")
-    thresholds: PackedArray | None = Field(None, description="float64; NaN if undefined")
-    labels: PackedArray | None = Field(None, description="int8; -128 if undefined")
-    ranks: PackedArray | None = Field(None, description="int8; -128 if undefined")
+    scores: ColumnArray = Field(description="float64")
+    probabilities: ColumnArray | None = Field(None, description="float64")
+    thresholds: ColumnArray | None = Field(None, description="float64; NaN if undefined")
+    labels: ColumnArray | None = Field(None, description="int8; -128 if undefined")
+    ranks: ColumnArray | None = Field(None, description="int8; -128 if undefined")
     explanations: list[dict[str, Any]] | None = None
 
 

@@ -15,13 +15,13 @@ from tests.service.engine.replica.test_served_events import SETUPS, event, label
 
 pytestmark = pytest.mark.integration
 
-KEEPS = {**SETUPS["named"], "late": {"keep_features": True}}
+KEEPING = {**SETUPS["named"], "late": {"keep_features": True}}
 
 
 async def scored(http: httpx.AsyncClient) -> None:
     """Score events 50 to 59 by a group, and event 60 by its first learner alone; label two."""
-    await http.put("/learners/a", json=KEEPS)
-    await http.put("/learners/b", json={**KEEPS, "threshold": {"objective": "fixed", "value": 0.001}})
+    await http.put("/learners/a", json=KEEPING)
+    await http.put("/learners/b", json={**KEEPING, "threshold": {"objective": "fixed", "value": 0.001}})
     assert (await http.put("/groups/g", json={"learners": ["a", "b"]})).status_code == 201
     await posted(http, "/groups/g/update", labelled("named", 0, 50))
     await posted(http, "/groups/g/predict", [event("named", i) for i in range(50, 60)])
@@ -66,10 +66,10 @@ async def test_a_key_sees_features_by_its_scope_and_groups_by_its_learners(tmp_p
         await scored(http)
         http.headers.pop("authorization")
         listed = [(await http.get("/groups/g/events", headers=key)).json()["events"] for key in (reader, analyst)]
-        for events, shown in zip(listed, (False, True), strict=True):
+        for events, visible in zip(listed, (False, True), strict=True):
             documents = [document for item in events for document in item["learners"].values() if document]
             assert len(documents) == 21
-            assert {"features" in document for document in documents} == {shown}
+            assert {"features" in document for document in documents} == {visible}
         for path in ("/groups/g/events?explain=1", "/groups/g/events/e51?explain=1", "/groups/g/events?q=shop=s1"):
             assert [(await http.get(path, headers=key)).status_code for key in (reader, analyst)] == [403, 200]
         hidden = (await http.get("/groups/g", headers=stranger)).status_code

@@ -92,8 +92,8 @@ def test_an_event_is_labelled_by_a_word_and_corrected(server: Process) -> None:
         http.put("/desk", json=CONFIG).raise_for_status()
         http.post("/desk/update", json={"events": [{**event(i), "label": i % 2, "time": None} for i in range(4)]})
         http.post("/desk/predict", json={"events": [{**event(430), "id": "a=1, b", "time": None}]}).raise_for_status()
-    said = [run(server, "label", "desk", "a=1, b", word).stdout.strip() for word in ("fraud", "1", "Legitimate")]
-    assert said == [
+    lines = [run(server, "label", "desk", "a=1, b", word).stdout.strip() for word in ("fraud", "1", "Legitimate")]
+    assert lines == [
         "the event a=1, b of desk is labelled",
         "the event a=1, b of desk had this label already",
         "the event a=1, b of desk had another label, which is corrected",
@@ -103,8 +103,8 @@ def test_an_event_is_labelled_by_a_word_and_corrected(server: Process) -> None:
     assert [(step["kind"], step["label"]) for step in steps] == [
         ("served", None), ("labelled", 1), ("corrected", 0), ("corrected", 1),
     ]  # fmt: skip
-    shown = run(server, "event", "desk", "a=1, b").stdout
-    names = [line.split()[0] for line in shown.splitlines()]
+    output = run(server, "event", "desk", "a=1, b").stdout
+    names = [line.split()[0] for line in output.splitlines()]
     assert [name for name in names if name in ("served", "labelled", "corrected")] == [step["kind"] for step in steps]
     assert "nothing was labelled" in run(server, "label", "desk", "nobody", "fraud", status=4).stderr
     assert "maybe" in run(server, "label", "desk", "e1", "maybe", status=2).stderr
