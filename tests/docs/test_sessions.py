@@ -22,6 +22,7 @@ NOTHING_TO_RUN = {
     ("docs/explanation/privacy.md", "rarestream erase fraud"): "tests of the command and of erased bytes hold it",
     ("docs/how-to/monitor.md", "$ rarestream alarms cards\n"): "tests/service/cli/commands/test_incidents.py holds it",
     ("docs/how-to/monitor.md", "curl -X POST localhost:8000/v1/learners/cards"): "the same request is in http-api.md",
+    ("docs/reference/http-api.md", "curl -o openapi.json"): "tests/service/api/test_generated_clients.py holds it",
     ("docs/reference/learners.md", "event -> features -> scaling"): "a diagram of what happens to an event",
 }
 
