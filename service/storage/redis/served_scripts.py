@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import msgspec
@@ -192,89 +193,114 @@ return found
 """,
 )
 
-# The labels of an entry: their bytes; 1 if an earlier release noted that there is one; else 0.
+# The labels of entries, each as its bytes; '1' if an earlier release noted that there is one; '' for none. One call for
+# all entries, because a call takes longer than its work.
 _LABELS_OF = """
-local function labels(at) return redis.call('HGET', KEYS[9], at) or redis.call('SISMEMBER', KEYS[8], at) end
+local function labels_of(ats)
+  local labels = redis.call('HMGET', KEYS[9], unpack(ats))
+  local noted = redis.call('SMISMEMBER', KEYS[8], unpack(ats))
+  for i = 1, #ats do labels[i] = labels[i] or noted[i] == 1 and '1' or '' end
+  return labels
+end
 """
 
-# birth, ids -> the labels of each; 0 for an unknown id or a tombstone
+# Lists of thousands of texts, as their sizes and all in one, because a client takes longer to read texts one by one.
+_JOINED = """
+local function joined(texts)
+  local sizes = {}
+  for i, text in ipairs(texts) do sizes[i] = #text end
+  return #sizes > 0 and cmsgpack.pack(sizes) or '', table.concat(texts)
+end
+"""
+
+# birth, ids -> the labels of each; '' for an unknown id or a tombstone
 LABELS = Script(
     PRESENT,
     _LABELS_OF,
     """
 local ids = cmsgpack.unpack(ARGV[2])
 if #ids == 0 then return {} end
-local found = redis.call('HMGET', KEYS[6], unpack(ids))
-for i, at in ipairs(found) do found[i] = at and labels(at) or 0 end
-return found
+local ats = redis.call('HMGET', KEYS[6], unpack(ids))
+for i = 1, #ids do ats[i] = ats[i] or '' end
+return labels_of(ats)
 """,
 )
 
-# birth, bytes, limit, 1 for newest first, number behind which to begin -> 1 if there may be more; then number, labels,
-# id and data of each
+# birth, bytes, limit, 1 for newest first, number behind which to begin -> 1 if there may be more, and the numbers; then
+# labels, ids and data, joined
 SERVED = Script(
     PRESENT,
     NUMBER,
     _LABELS_OF,
+    _JOINED,
     """
 local most, limit, back, bound = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[5])
-local found, sum, step, count = {0}, 0, 1, 0
-while true do
+local numbers, labels, ids, data, sum, step, more = {}, {}, {}, {}, 0, 1, 0
+while more == 0 do
   local entries
   if back then
     entries = redis.call('XREVRANGE', KEYS[5], number(bound - 1) .. '-0', '-', 'COUNT', step)
   else
     entries = redis.call('XRANGE', KEYS[5], number(bound + 1) .. '-0', '+', 'COUNT', step)
   end
-  if #entries == 0 then return found end
-  for _, entry in ipairs(entries) do
-    local id, data = entry[2][2], entry[2][4]
-    sum = sum + #data - 8
-    if count == limit or (count > 0 and sum > most) then
-      found[1] = 1
-      return found
+  if #entries == 0 then break end
+  local ats = {}
+  for i, entry in ipairs(entries) do ats[i] = string.match(entry[1], '^%d+') end
+  local labels_here = labels_of(ats)
+  for i, entry in ipairs(entries) do
+    sum = sum + #entry[2][4] - 8
+    if #ids == limit or (#ids > 0 and sum > most) then
+      more = 1
+      break
     end
-    count, bound = count + 1, tonumber(string.match(entry[1], '^%d+'))
-    found[#found + 1] = bound
-    found[#found + 1] = labels(number(bound))
-    found[#found + 1] = id
-    found[#found + 1] = data
+    bound = tonumber(ats[i])
+    numbers[#numbers + 1] = bound
+    labels[#labels + 1] = labels_here[i]
+    ids[#ids + 1] = entry[2][2]
+    data[#data + 1] = entry[2][4]
   end
   step = math.min(2 * step, 100)
 end
+local label_sizes, all_labels = joined(labels)
+local id_sizes, all_ids = joined(ids)
+local data_sizes, all_data = joined(data)
+local packed = #numbers > 0 and cmsgpack.pack(numbers) or ''
+return {more, packed, label_sizes, all_labels, id_sizes, all_ids, data_sizes, all_data}
 """,
 )
 
-# birth, before, bytes, limit, after -> upto, 1 if the next one was too large, then id, time and data, label of each
+# birth, before, bytes, limit, after -> upto, 1 if the next one was too large; then labels, ids and data, joined
 EXPIRED = Script(
     PRESENT,
     NUMBER,
     _LABELS_OF,
+    _JOINED,
     """
 local before, most, limit = cmsgpack.unpack(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local upto = math.max(tonumber(redis.call('HGET', KEYS[1], 'settled') or 0), tonumber(ARGV[5]))
-local found, start, sum, step = {upto, 0}, number(upto + 1) .. '-0', 0, 1
-while limit > 0 do
-  local oldest = redis.call('XRANGE', KEYS[5], start, '+', 'COUNT', math.min(step, limit))
+local labels, ids, data, large, sum, step, ended = {}, {}, {}, 0, 0, 1, false
+while #ids < limit and not ended do
+  local oldest = redis.call('XRANGE', KEYS[5], number(upto + 1) .. '-0', '+', 'COUNT', math.min(step, limit - #ids))
   if #oldest == 0 then break end
-  for _, entry in ipairs(oldest) do
-    local id, data = entry[2][2], entry[2][4]
-    sum = sum + #data - 8
-    if #found > 2 and sum > most then
-      found[2] = 1
-      return found
-    end
-    if not (struct.unpack('<d', data) < before) then return found end
-    found[#found + 1] = id
-    found[#found + 1] = data
-    local at = string.match(entry[1], '^%d+')
-    found[#found + 1] = labels(at) == 0 and 0 or 1
-    found[1] = tonumber(at)
+  local ats = {}
+  for i, entry in ipairs(oldest) do ats[i] = string.match(entry[1], '^%d+') end
+  local labels_here = labels_of(ats)
+  for i, entry in ipairs(oldest) do
+    sum = sum + #entry[2][4] - 8
+    large = #ids > 0 and sum > most and 1 or 0
+    ended = large == 1 or not (struct.unpack('<d', entry[2][4]) < before)
+    if ended then break end
+    labels[#labels + 1] = labels_here[i]
+    ids[#ids + 1] = entry[2][2]
+    data[#data + 1] = entry[2][4]
+    upto = tonumber(ats[i])
   end
-  start = number(found[1] + 1) .. '-0'
-  limit, step = limit - #oldest, math.min(2 * step, 100)
+  step = math.min(2 * step, 100)
 end
-return found
+local label_sizes, all_labels = joined(labels)
+local id_sizes, all_ids = joined(ids)
+local data_sizes, all_data = joined(data)
+return {upto, large, label_sizes, all_labels, id_sizes, all_ids, data_sizes, all_data}
 """,
 )
 
@@ -385,23 +411,36 @@ def recalled_in(replies: list[Any], ids: Sequence[str]) -> list[ServedEvent | bo
 
 def expired_in(reply: list[Any], limit: int) -> ExpiredEvents:
     """Decode the reply of EXPIRED."""
-    upto, large, *flat = reply
-    events = [_event_of(id.decode(), packed) for id, packed in zip(flat[::3], flat[1::3], strict=True)]
-    return ExpiredEvents(upto, events, [label == 1 for label in flat[2::3]], bool(large) or len(events) == limit)
+    upto, large, *joined = reply
+    labels, ids, packed = _texts_in(joined)
+    events = [_event_of(id.decode(), data) for id, data in zip(ids, packed, strict=True)]
+    return ExpiredEvents(upto, events, [bool(label) for label in labels], bool(large) or len(events) == limit)
 
 
 def served_in(reply: list[Any]) -> ServedPage:
     """Decode the reply of SERVED."""
-    more, *flat = reply
-    events = [_event_of(id.decode(), packed) for id, packed in zip(flat[2::4], flat[3::4], strict=True)]
-    return ServedPage(events, flat[::4], [labels_of(reply) for reply in flat[1::4]], bool(more))
+    more, numbers, *joined = reply
+    labels, ids, packed = _texts_in(joined)
+    events = [_event_of(id.decode(), data) for id, data in zip(ids, packed, strict=True)]
+    return ServedPage(events, _whole_numbers(numbers), [labels_of(label) for label in labels], bool(more))
 
 
-def labels_of(reply: bytes | int) -> list[ServedLabel] | None:
+def labels_of(reply: bytes) -> list[ServedLabel] | None:
     """Decode what the scripts say of the labels of an event."""
-    if isinstance(reply, bytes):
-        return unpack_labels(reply)
-    return [] if reply else None
+    return None if not reply else [] if reply == b"1" else unpack_labels(reply)
+
+
+def _texts_in(joined: list[bytes]) -> list[list[bytes]]:
+    """Take apart the lists of texts of a reply, of each of which there are the sizes and all in one."""
+    lists = []
+    for sizes, text in zip(joined[::2], joined[1::2], strict=True):
+        ends = list(accumulate(_whole_numbers(sizes), initial=0))
+        lists.append([text[start:end] for start, end in pairwise(ends)])
+    return lists
+
+
+def _whole_numbers(packed: bytes) -> list[int]:
+    return msgspec.msgpack.decode(packed, type=list[int]) if packed else []
 
 
 def _event_of(id: str, packed: bytes) -> ServedEvent:
