@@ -9,6 +9,8 @@ import pytest
 
 from rarestream import frame, rows
 
+pytestmark = pytest.mark.integration  # pandas
+
 EVENTS: dict[str, Any] = {
     "events": [
         {

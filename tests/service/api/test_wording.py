@@ -126,7 +126,7 @@ PROBLEMS: list[Row] = [
         {"/form": "unknown query parameter; expected at_least"},
     ),
     (
-        "GET", "/v1/algorithms?form=1", {}, 422, "invalid", "the query is refused",
+        "GET", "/v1/health/ready?form=1", {}, 422, "invalid", "the query is refused",
         {"/form": "unknown query parameter; this endpoint accepts none"},
     ),
     (

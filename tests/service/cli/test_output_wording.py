@@ -268,8 +268,8 @@ def test_the_demo_streams_and_stops(complaints: Sequence[str], last: str, monkey
 
 def test_where_the_kernels_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("learners.warm", lambda **_: [])
-    monkeypatch.setattr("service.wire.kernels.load_kernels", lambda _: None)
-    monkeypatch.setattr("learners.numerics.kernel_counts", lambda: KernelCounts(120, 11, 131))
+    monkeypatch.setattr("learners.numerics.rehearse_here", lambda _: None)
+    monkeypatch.setattr("learners.numerics.kernel_counts", lambda: KernelCounts(120, 11, 0, 131))
     assert CliRunner().invoke(app, ["warm"]).stdout == f"kernels: 120 of 131 are compiled, in {cache_directory()}\n"
 
 

@@ -538,7 +538,7 @@ async def test_unknown_paths_and_methods_return_problem_documents(http):
     [
         ("GET", "/v1/learners", "figures or limit or cursor"),
         ("GET", "/v1/health/ready", ""),
-        ("GET", "/v1/algorithms", ""),
+        ("GET", "/v1/algorithms", "limit or cursor"),
         ("PUT", URL, ""),
         ("DELETE", URL, ""),
         ("POST", f"{URL}/update", ""),
@@ -546,7 +546,7 @@ async def test_unknown_paths_and_methods_return_problem_documents(http):
         ("GET", f"{URL}/metrics/stream", ""),
         ("GET", "/v1/stream", "learners"),
         ("GET", f"{URL}/metrics/curves", "points"),
-        ("GET", f"{URL}/alarms", "since or at_least"),
+        ("GET", f"{URL}/alarms", "since or limit or cursor or at_least"),
         ("GET", "/v1/groups/any/compare", ""),
     ],
 )
