@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -45,6 +46,7 @@ def of(learner: str, learner_samples: dict[Key, float]) -> dict[Any, float]:
 
 
 async def test_a_learner_exports_its_counters_and_live_metrics() -> None:
+    began = time.time()
     async with serving(MemoryStore()) as (http, engine):
         for setup in ("dense", "ordinal"):
             await http.put(f"/learners/{setup}", json=SETUPS[setup])
@@ -92,7 +94,7 @@ async def test_a_learner_exports_its_counters_and_live_metrics() -> None:
         assert dense["rarestream_position"] == engine.get("dense").position
         assert (dense["rarestream_learner_ready"], dense["rarestream_learner_failed"]) == (1, 0)
         assert (dense["rarestream_queued_events"], dense["rarestream_queued_bytes"]) == (0, 0)
-        assert 0 <= dense["rarestream_snapshot_age_seconds"] < 60
+        assert 0 <= dense["rarestream_snapshot_age_seconds"] <= time.time() - began
         assert dense["rarestream_unsaved_events"] == 0
         assert dense["rarestream_remembered_events"] > 0
 
@@ -258,7 +260,7 @@ async def test_requests_are_counted_by_route_template_and_status() -> None:
             await posted(http, "/learners/a/update", labelled("dense", start, start + 1))
         await http.post("/learners/a/update", json={"events": [{"x": [1], "label": 1}]})
         await http.post("/learners/nobody/update", json={"events": []})
-        await http.post("/learners/a/predict?card=4111", content=b"{}")
+        await http.post("/learners/a/predict?card=number-of-a-card", content=b"{}")
         await http.get("/learners/a")
         await http.get("/learners/a/secret-path")
         await http.request("BREW", "/learners/a")
@@ -278,7 +280,7 @@ async def test_requests_are_counted_by_route_template_and_status() -> None:
             ("GET", "other", "404"): 1,
             ("other", "/v1/learners/{name}", "405"): 1,
         }
-        assert not re.search("secret|4111|nobody|BREW", text)
+        assert not re.search("secret|number-of-a-card|nobody|BREW", text)
         again = samples(await scrape(http))
         assert again[key("rarestream_request_seconds_count", method="GET", route="/metrics", status="200")] == 1
 
