@@ -12,7 +12,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 __all__ = ["ACKS", "LEARNERS", "PREFIX", "Settings", "node_address"]
 
 ACKS = r"^(memory|aof|replicas:[1-9][0-9]?)$"  # see `service.storage.redis.durability`
-_LEARNER = r"(\*|[A-Za-z0-9][A-Za-z0-9._-]{0,99})"
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+_LEARNER = rf"(\*|{_NAME})"
+_ADDRESS = rf"({_NAME}=)?((json|slack)\+)?https?://[^/\s]\S*"
+WEBHOOKS = rf"^({_ADDRESS}( +{_ADDRESS})*)?$"
 LEARNERS = rf"^( *{_LEARNER} *(, *{_LEARNER} *)*)?$"  # names, see `service.names.PATTERN`, or * for all
 PREFIX = r"^[A-Za-z0-9._-]{1,64}$"  # see `service.storage.redis.key_names`
 
@@ -165,7 +168,11 @@ class Settings(BaseSettings):
         description="seconds without reading after which a client of a websocket, event stream or NDJSON reply is "
         "disconnected",
     )
-    webhook: str | None = Field(default=None, description="URL to which drift alarms are posted as JSON")
+    webhook: str | None = Field(
+        default=None,
+        description="URL to which drift alarms are posted as JSON; with blanks between them also NAME=URL, the URL for "
+        "one learner, and slack+URL, the URL of an incoming webhook of Slack",
+    )
     webhook_alerts: str | None = Field(
         default=None,
         description="learners whose alerts are posted there, too: names with commas between them, or `*` for all",
@@ -208,8 +215,11 @@ class Settings(BaseSettings):
     @field_validator("webhook")
     @classmethod
     def _check_webhook(cls, webhook: str | None) -> str | None:
-        if webhook and not re.match("https?://[^/]", webhook):
-            raise ValueError("is not a URL to post to; expected http://... or https://...")  # it may hold a secret
+        if webhook and not re.fullmatch(WEBHOOKS, webhook):  # it may hold a secret
+            raise ValueError(
+                "is not a URL to post to; expected http://... or https://..., with blanks between them also NAME=URL "
+                "and slack+URL"
+            )
         return webhook
 
     @field_validator("webhook_alerts")
@@ -240,6 +250,16 @@ class Settings(BaseSettings):
         if not re.fullmatch(ACKS, acks):
             raise ValueError(f"is {acks!r}; expected memory, aof or replicas:n, n from 1 to 99")
         return acks
+
+    @property
+    def webhook_entries(self) -> list[tuple[str, str, str]]:
+        """The addresses of webhooks: the learner (empty: all others), the format, and the URL."""
+        entries = []
+        for entry in (self.webhook or "").split():
+            prefix, scheme, rest = re.fullmatch(r"(.*?)(https?://)(.*)", entry).groups()  # type: ignore[union-attr]
+            learner, _, form = prefix.rpartition("=")
+            entries.append((learner, form.removesuffix("+") or self.webhook_format, scheme + rest))
+        return entries
 
     def posts_alerts(self, learner: str) -> bool:
         """Tell whether the alerts of a learner are posted."""

@@ -25,7 +25,7 @@ def health_of(engine: Engine) -> dict[str, Any]:
         node.store.caution,
         wrong_clock,
         trouble,
-        node.webhook.trouble,
+        node.webhooks.trouble,
         uncompiled,
     ]
     if damages:

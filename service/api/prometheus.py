@@ -319,12 +319,12 @@ def _node(state: AppState) -> Iterator[Metric]:
     for task, count in engine.node.background.errors.items():
         errors.add_metric([task], count)
     yield errors
-    webhook = engine.node.webhook
+    webhooks = engine.node.webhooks
     posts = CounterMetricFamily("rarestream_webhook_posts", "Alarms and alerts for the webhook.", labels=["outcome"])
-    posts.add_metric(["delivered"], webhook.deliveries)
-    posts.add_metric(["lost"], webhook.losses)  # given up after many attempts
+    posts.add_metric(["delivered"], webhooks.total("deliveries"))
+    posts.add_metric(["lost"], webhooks.total("losses"))  # given up after many attempts
     yield posts
-    yield _gauge("rarestream_webhook_waiting", "Posts that are tried, or wait behind one.", webhook.waiting)
+    yield _gauge("rarestream_webhook_waiting", "Posts that are tried, or wait behind one.", webhooks.total("waiting"))
     yield _gauge("rarestream_body_bytes", "Bytes of bodies that are not answered yet.", state.bodies.bytes)
     counts = kernel_counts()
     kernels = GaugeMetricFamily("rarestream_kernels", "Kernels that were called or rehearsed.", labels=["state"])

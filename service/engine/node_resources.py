@@ -32,7 +32,7 @@ from service.engine.records import (
     unpack_record,
     unpack_snapshot,
 )
-from service.engine.webhooks import Webhook
+from service.engine.webhooks import Webhooks
 from service.errors import BehindLog, Damaged, LearnerGone, LearnerMissing, LostRecords, StoreFull, StoreUnavailable
 from service.names import called, called_in_full
 from service.settings import Settings
@@ -98,9 +98,7 @@ class Node:
         self.id = uuid.uuid4().bytes  # of this process, until it ends
         self.background = BackgroundTasks()
         self.notifier = Notifier(store, self.id, self.background)
-        self.webhook = Webhook(
-            settings.webhook, settings.webhook_secret, settings.webhook_format, background=self.background
-        )
+        self.webhooks = Webhooks(settings.webhook_entries, settings.webhook_secret, self.background)
         self.timings = NodeTimings(OPERATIONS)
         self.clock_check = ClockCheck()
         self.trusted_snapshots = TrustedSnapshots(settings.max_learners)
@@ -117,7 +115,7 @@ class Node:
 
     async def close(self) -> None:
         """Release the store and the threads."""
-        await self.webhook.close()
+        await self.webhooks.close()
         await self.notifier.close()
         await self.store.close()
         self._learning.shutdown()

@@ -1,4 +1,4 @@
-"""Posts news to one address: drift alarms that are raised, resolved or reopened, and alerts if they are wanted.
+"""Posts news to addresses: drift alarms that are raised, resolved or reopened, and alerts if they are wanted.
 
     a learner has news -> the node with its lease reads what is behind its bookmarks -> posts -> moves the bookmarks
 
@@ -19,7 +19,8 @@ import hmac
 import logging
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import httpx
 import msgspec
@@ -30,7 +31,7 @@ from service.telemetry import BackgroundTasks
 if TYPE_CHECKING:
     from service.engine.replica.news import Post
 
-__all__ = ["NewsSource", "Webhook", "WebhookFormat"]
+__all__ = ["NewsSource", "Webhook", "WebhookFormat", "Webhooks"]
 
 logger = logging.getLogger("rarestream.webhook")
 
@@ -52,6 +53,8 @@ _UNUSABLE = (
 class NewsSource(Protocol):
     """What of one learner is not posted yet: see `replica.news.News`."""
 
+    learner: str
+
     async def leads(self) -> bool:
         """Tell whether this node is the one that posts."""
         ...
@@ -65,23 +68,57 @@ class NewsSource(Protocol):
         ...
 
 
+class Webhooks:
+    """Posts the news of each learner to its address, or to the one for all others."""
+
+    def __init__(
+        self, entries: Iterable[tuple[str, str, str]], secret: str | None, background: BackgroundTasks
+    ) -> None:
+        """`entries`: learner (empty: all others), format and URL; see `Webhook`."""
+        self.by_learner: dict[str, Webhook] = {}
+        for learner, form, url in entries:
+            if learner in self.by_learner:
+                learners = learner or "all others"
+                logger.warning("RARESTREAM_WEBHOOK has several addresses for %s: the last one counts", learners)
+            self.by_learner[learner] = Webhook(url, secret, cast(WebhookFormat, form), background)
+
+    def note(self, source: NewsSource) -> None:
+        """Look for news soon."""
+        webhook = self.by_learner.get(source.learner, self.by_learner.get(""))
+        if webhook is not None:
+            webhook.note(source)
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with an address, for health; None if nothing waits for one."""
+        return next((webhook.trouble for webhook in self.by_learner.values() if webhook.trouble), None)
+
+    def total(self, figure: Literal["deliveries", "losses", "waiting"]) -> int:
+        """Return a figure of all addresses."""
+        return sum(getattr(webhook, figure) for webhook in self.by_learner.values())
+
+    async def close(self) -> None:
+        """Post no more. What waits is posted after the next start."""
+        for webhook in self.by_learner.values():
+            await webhook.close()
+
+
 class Webhook:
-    """Posts the news of all learners to one address, in the background."""
+    """Posts the news of learners to one address, in the background."""
 
     def __init__(
         self,
-        url: str | None,
+        url: str,
         secret: str | None = None,
         form: WebhookFormat = "json",
         background: BackgroundTasks | None = None,
     ) -> None:
-        """`url`: None posts nothing. `secret`: None signs nothing.
+        """`secret`: None signs nothing.
 
         Raises `ValueError` if network settings in the environment, such as NO_PROXY, prevent any post.
         """
         self._background = background or BackgroundTasks()
-        if url is not None:
-            _client()  # tried now, because the first alarm may be days away
+        _client()  # tried now, because the first alarm may be days away
         self._url = url
         self._secret = secret
         self._form = form
@@ -101,7 +138,7 @@ class Webhook:
 
     def note(self, source: NewsSource, seconds: float = _PACE) -> None:
         """Look for news in so many seconds."""
-        if self._url is None or source in self._noted:
+        if source in self._noted:
             return
         self._noted.add(source)
         asyncio.get_running_loop().call_later(seconds, self._ready.put_nowait, source)
@@ -154,7 +191,6 @@ class Webhook:
 
     async def _attempt(self, client: httpx.AsyncClient, source: NewsSource, document: dict[str, Any]) -> float | None:
         """Post one document; return the pause before the next attempt, or None: it is delivered or given up."""
-        assert self._url is not None
         body = msgspec.json.encode(document if self._form == "json" else {"text": _sentence(document)})
         refusal = False
         try:

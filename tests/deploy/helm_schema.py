@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from service.settings import ACKS, LEARNERS, PREFIX, Settings
+from service.settings import ACKS, LEARNERS, PREFIX, WEBHOOKS, Settings
 from tests.deploy.helm import CHART
 
 __all__ = ["CHART_SETTINGS", "PATH", "at_least", "at_most", "of_settings", "written"]
@@ -23,7 +23,7 @@ _TEXT = {  # what validators check, and the model's schema does not say
     "acks": ACKS,
     "webhook_alerts": LEARNERS,
     "store_prefix": PREFIX,
-    "webhook": "^(https?://[^/].*)?$",
+    "webhook": WEBHOOKS,
     "cors_origins": f"^({_ORIGIN}(, ?{_ORIGIN})*)?$",
 }
 

@@ -73,7 +73,11 @@ def test_a_node_accepts_every_value_of_the_schema(name: str, data: st.DataObject
         ("METRICS_LEARNERS", ("0", "500"), ("-1", "")),
         ("TRIM_LOG", ("true", "false"), ("maybe", "")),
         ("LOG_LEVEL", ("warning",), ("warn", "INFO")),
-        ("WEBHOOK", ("", "https://hooks.example/x"), ("hooks.example", "ftp://hooks.example")),
+        (
+            "WEBHOOK",
+            ("", "https://hooks.example/x", "fraud=slack+https://a/b http://c"),
+            ("hooks.example", "ftp://hooks.example"),
+        ),
         ("CORS_ORIGINS", ("", "https://a.example, http://b.example:8080"), ("a.example", "https://a.example/path")),
     ],
 )

@@ -38,7 +38,11 @@ async def node(store: Store, **settings: Any) -> AsyncIterator[Engine]:
         tasks += [fit for replica in engine.replicas.values() if (fit := replica.fits._task) is not None]
         tasks += [
             task
-            for task in (engine.sync.task, engine.residency.eviction, engine.node.webhook._task)
+            for task in (
+                engine.sync.task,
+                engine.residency.eviction,
+                *(each._task for each in engine.node.webhooks.by_learner.values()),
+            )
             if task is not None
         ]
         for task in tasks:

@@ -112,7 +112,7 @@ class LearnerReplica:
         self.label_expiry = LabelExpiry(self.log, stored, lease, self.fits.learn)
         self.snapshots = Snapshots(self.log, stored, lease, recovered.snapshot, self.label_expiry)
         self._news = News(self.log, stored, lease, node.settings.posts_alerts(name))
-        node.webhook.note(self._news)  # what was not posted before a restart
+        node.webhooks.note(self._news)  # what was not posted before a restart
 
     @property
     def learner(self) -> Learner:
@@ -308,7 +308,7 @@ class LearnerReplica:
         if changes < before:
             self._news.note_rollback(changes)
         if changes != before or record is None or (self._news.alerts and isinstance(record, ServedBatch)):
-            self.node.webhook.note(self._news)
+            self.node.webhooks.note(self._news)
 
     # Updates
 

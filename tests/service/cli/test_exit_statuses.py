@@ -43,6 +43,7 @@ CALLS = {
     "event": ["a", "x"],
     "fields": ["a"],
     "erase": ["a", "x", "--yes"],
+    "label": ["fraud", "tx-1", "1"],
     "alerts": ["a"],
     "alarms": ["a"],
     "annotate": ["a", "deployed"],

@@ -801,7 +801,12 @@ VARIABLES: list[tuple[str, str, str]] = [
         "https://a.example/b",
         "has 'https://a.example/b'; expected origins such as https://example.com, without a path",
     ),
-    ("WEBHOOK", "hooks.example/secret", "is not a URL to post to; expected http://... or https://..."),
+    (
+        "WEBHOOK",
+        "hooks.example/secret",
+        "is not a URL to post to; expected http://... or https://..., with blanks between them also NAME=URL and "
+        "slack+URL",
+    ),
 ]
 
 

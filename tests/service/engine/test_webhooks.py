@@ -14,10 +14,12 @@ import pytest
 
 from service.engine import Engine, webhooks
 from service.engine.replica.news import Post
-from service.engine.webhooks import Webhook
+from service.engine.webhooks import Webhook, Webhooks
 from service.errors import LearnerGone
+from service.settings import Settings
 from service.storage.memory import MemoryStore
 from service.storage.store_protocol import Store
+from service.telemetry import BackgroundTasks
 from tests.harness.apps import events
 from tests.harness.log_records import logged_data
 from tests.harness.nodes import T0, node, posted, serving
@@ -140,8 +142,8 @@ async def test_an_alarm_waits_for_its_receiver_across_a_restart(open_again: Any)
     async with serving(await open_again(), webhook=nowhere, **settings) as (http, engine):
         await http.put("/learners/a", json=DENSE)
         await drifted(http)
-        await eventually_async(lambda: engine.node.webhook.trouble)
-        assert engine.node.webhook.waiting == 1
+        await eventually_async(lambda: engine.node.webhooks.trouble)
+        assert engine.node.webhooks.total("waiting") == 1
         health = (await http.get("/health/ready")).json()
         assert (health["status"], health["detail"]) == (
             "ok",
@@ -170,12 +172,12 @@ async def test_alerts_before_the_first_look_at_a_new_learner_are_posted(monkeypa
         receiver() as received,
         serving(MemoryStore(), webhook=received.url, webhook_alerts="*") as (http, engine),
     ):
-        monkeypatch.setattr(engine.node.webhook, "note", lambda _: None)  # as while a post of another waits
+        monkeypatch.setattr(engine.node.webhooks, "note", lambda _: None)  # as while a post of another waits
         await http.put("/learners/a", json=DENSE)
         await posted(http, "/learners/a/update", events(200))
         await posted(http, "/learners/a/predict", [{"id": "early", "x": ALERT}])
         monkeypatch.undo()
-        engine.node.webhook.note(engine.get("a")._news)
+        engine.node.webhooks.note(engine.get("a")._news)
         await eventually_async(lambda: [item["id"] for item in received.got] == ["early"])
 
 
@@ -401,6 +403,26 @@ async def test_each_attempt_is_signed_and_posts_are_counted() -> None:
     for moment, signature, body in received.signatures:
         mac = hmac.new(b"secret", f"{moment}.".encode() + body, hashlib.sha256)
         assert signature == f"v1={mac.hexdigest()}"
+
+
+async def test_a_learner_may_have_an_address_and_a_format_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    """A receiver that is away holds up nobody else's posts."""
+    away = f"http://127.0.0.1:{free_port()}/"
+    async with receiver() as all_others, receiver() as fraud:
+        addresses = f"spam={away} {away} fraud=slack+{fraud.url} {all_others.url}"
+        settings = Settings(store="memory:", webhook=addresses)
+        all_webhooks = Webhooks(settings.webhook_entries, None, BackgroundTasks())
+        posts = [Posts(learner) for learner in ("spam", "fraud", "a", "b")]
+        for source in posts:
+            source.add()
+            all_webhooks.note(source)
+        await eventually_async(lambda: all_webhooks.total("deliveries") == 3)
+        await eventually_async(lambda: all_webhooks.trouble)
+        assert all_webhooks.total("waiting") == 1
+        await all_webhooks.close()
+    assert [item.keys() for item in fraud.got] == [{"text"}]
+    assert sorted(item["learner"] for item in all_others.got) == ["a", "b"]
+    assert logged_data(caplog, "rarestream.webhook", "WARNING")[0] == ("all others",)
 
 
 async def test_without_a_secret_nothing_is_signed() -> None:
