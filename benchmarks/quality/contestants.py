@@ -20,6 +20,8 @@ from learners.inputs import read_batch
 __all__ = ["OURS", "PEERS", "Outcome", "steps"]
 
 _STEP = 500  # events that are scored before their labels are learnt, for contestants that take batches
+_SHORT, _SHORT_STEP = 20_000, 50  # a stream of fewer events, and its step: a fit is due much earlier in it
+_NARROW = 1_000  # columns of a sparse array that river gets with their zeros
 _LEAST, _MOST_FIT = 200, 200_000  # labels before LightGBM's first fit, and in a fit
 
 
@@ -32,9 +34,13 @@ class Outcome(NamedTuple):
     seconds: float = 0.0
 
 
-def steps(stream: Stream, most: int) -> Iterator[tuple[int, int, int]]:
-    """Cut a stream: score the events from `start` to `stop`, then learn those before `until`, in their order."""
+def steps(stream: Stream, most: int | None = None) -> Iterator[tuple[int, int, int]]:
+    """Cut a stream: score the events from `start` to `stop`, then learn those before `until`, in their order.
+
+    `most` events at once; None: as many as contestants get that take batches.
+    """
     n = len(stream)
+    most = most or (_STEP if n >= _SHORT else _SHORT_STEP)
     for start in range(0, n, most):
         stop = min(start + most, n)
         until = stop
@@ -53,7 +59,7 @@ def _learner(algorithm: str, **settings: Any) -> Callable[[Stream], Outcome]:
         scores, decisions, probabilities = np.empty(n), np.empty(n), np.empty(n)
         labels = stream.positive.astype(int)
         begin, start_time = 0, time.perf_counter()
-        for start, stop, until in steps(stream, _STEP):
+        for start, stop, until in steps(stream):
             if stream.delay:  # else each event is scored as it is learnt
                 served = learner.scorer().score(learner.encode(stream.rows(start, stop)))
                 outcome = served.scores, served.decisions, served.probabilities
@@ -138,7 +144,7 @@ def _lightgbm(stream: Stream) -> Outcome:
     table, categories = (_wide(stream), []) if _text(stream) is not None else _table(stream)
     y, n = stream.positive.astype(int), len(stream)
     scores, model, labels_of_fit, start_time = np.zeros(n), None, 0, time.perf_counter()
-    for start, stop, until in steps(stream, _STEP):
+    for start, stop, until in steps(stream):
         if model is not None:
             scores[start:stop] = model.predict(table[start:stop], raw_score=True, num_threads=1)
         if until >= max(_LEAST, 1.25 * labels_of_fit) and 0 < y[:until].sum() < until:
@@ -166,23 +172,46 @@ def _sgd(stream: Stream) -> Outcome:
     return Outcome(scores, seconds=time.perf_counter() - start_time)
 
 
-def _river(make: Callable[[], Any]) -> Callable[[Stream], Outcome]:
+def _river(make: Callable[[list[Any]], Any]) -> Callable[[Stream], Outcome]:
+    """Run a model of river; `make` gets the names of the columns to scale."""
+
     def run(stream: Stream) -> Outcome:
-        model = make()
+        model = make(_numbers(stream))
         scores, begin, start_time = np.zeros(len(stream)), 0, time.perf_counter()
         for start, stop, until in steps(stream, 1 if not stream.delay else 100):
             for place in range(start, stop):
-                scores[place] = model.predict_proba_one(_named(stream, place)).get(True, 0.0)
+                scores[place] = model.predict_proba_one(_complete(stream, place)).get(True, 0.0)
             for place in range(begin, until):
-                model.learn_one(_named(stream, place), bool(stream.positive[place]))
+                model.learn_one(_complete(stream, place), bool(stream.positive[place]))
             begin = max(begin, until)
         return Outcome(scores, probabilities=scores, seconds=time.perf_counter() - start_time)
 
     return run
 
 
+def _numbers(stream: Stream) -> list[Any]:
+    """List the columns of numbers; words, and categories as columns of their own, are 1 where they are at all."""
+    if isinstance(stream.events, pd.DataFrame):
+        others = {*stream.features.get("text", ()), *stream.features.get("categorical", ())}
+        numeric = stream.events.select_dtypes("number").columns
+        return [name for name in numeric if name not in others]
+    return list(range(stream.events.shape[1])) if _is_narrow(stream) else []
+
+
+def _is_narrow(stream: Stream) -> bool:
+    """Tell whether river gets every column of an array, with its zeros."""
+    return not isinstance(stream.events, pd.DataFrame) and stream.events.shape[1] <= _NARROW
+
+
+def _complete(stream: Stream, place: int) -> dict[Any, float]:
+    """Return an event as river takes it: a scaler or a tree of it does not know that an absent number is 0."""
+    if _is_narrow(stream) and issparse(stream.events):
+        return dict(enumerate(stream.events[place].toarray().ravel().tolist()))
+    return _named(stream, place)
+
+
 def _named(stream: Stream, place: int) -> dict[Any, float]:
-    """Return an event as river takes it: categories as columns of their own."""
+    """Return an event as named numbers: categories as columns of their own."""
     if isinstance(stream.events, pd.DataFrame):
         event = {}
         texts = stream.features.get("text", ())
@@ -202,25 +231,35 @@ def _named(stream: Stream, place: int) -> dict[Any, float]:
     return dict(enumerate(row.tolist()))
 
 
-def _logistic() -> Any:
-    from river import linear_model, preprocessing
+def _scaled(numbers: list[Any]) -> Any:
+    from river import compose, preprocessing
 
-    return preprocessing.StandardScaler() | linear_model.LogisticRegression()
-
-
-def _alma() -> Any:
-    from river import linear_model, preprocessing
-
-    return preprocessing.StandardScaler() | linear_model.ALMAClassifier()  # type: ignore[no-untyped-call]
+    if not numbers:
+        return compose.Discard()
+    return compose.TransformerUnion(
+        compose.Select(*numbers) | preprocessing.StandardScaler(), compose.Discard(*numbers)
+    )
 
 
-def _arf() -> Any:
+def _logistic(numbers: list[Any]) -> Any:
+    from river import linear_model
+
+    return _scaled(numbers) | linear_model.LogisticRegression()
+
+
+def _alma(numbers: list[Any]) -> Any:
+    from river import linear_model
+
+    return _scaled(numbers) | linear_model.ALMAClassifier()  # type: ignore[no-untyped-call]
+
+
+def _arf(_: list[Any]) -> Any:
     from river import forest
 
     return forest.ARFClassifier(seed=0)
 
 
-def _amf() -> Any:
+def _amf(_: list[Any]) -> Any:
     from river import forest
 
     return forest.AMFClassifier(seed=0)
