@@ -172,11 +172,11 @@ def _sgd(stream: Stream) -> Outcome:
     return Outcome(scores, seconds=time.perf_counter() - start_time)
 
 
-def _river(make: Callable[[list[Any]], Any]) -> Callable[[Stream], Outcome]:
-    """Run a model of river; `make` gets the names of the columns to scale."""
+def _river(make: Callable[[Stream], Any]) -> Callable[[Stream], Outcome]:
+    """Run a model of river."""
 
     def run(stream: Stream) -> Outcome:
-        model = make(_numbers(stream))
+        model = make(stream)
         scores, begin, start_time = np.zeros(len(stream)), 0, time.perf_counter()
         for start, stop, until in steps(stream, 1 if not stream.delay else 100):
             for place in range(start, stop):
@@ -187,15 +187,6 @@ def _river(make: Callable[[list[Any]], Any]) -> Callable[[Stream], Outcome]:
         return Outcome(scores, probabilities=scores, seconds=time.perf_counter() - start_time)
 
     return run
-
-
-def _numbers(stream: Stream) -> list[Any]:
-    """List the columns of numbers; words, and categories as columns of their own, are 1 where they are at all."""
-    if isinstance(stream.events, pd.DataFrame):
-        others = {*stream.features.get("text", ()), *stream.features.get("categorical", ())}
-        numeric = stream.events.select_dtypes("number").columns
-        return [name for name in numeric if name not in others]
-    return list(range(stream.events.shape[1])) if _is_narrow(stream) else []
 
 
 def _is_narrow(stream: Stream) -> bool:
@@ -219,9 +210,9 @@ def _named(stream: Stream, place: int) -> dict[Any, float]:
             if pd.isna(value):
                 continue
             if name in texts:
-                event.update(dict.fromkeys(str(value).lower().split(), 1.0))
+                event.update(dict.fromkeys(str(value).lower().split(), 1))
             elif isinstance(value, (str, bool)) or name in stream.features.get("categorical", ()):
-                event[f"{name}={value}"] = 1.0
+                event[f"{name}={value}"] = 1
             else:
                 event[name] = float(value)
         return event
@@ -231,35 +222,34 @@ def _named(stream: Stream, place: int) -> dict[Any, float]:
     return dict(enumerate(row.tolist()))
 
 
-def _scaled(numbers: list[Any]) -> Any:
+def _scaled(stream: Stream) -> Any:
+    """Return a scaler of numbers, which are floats; words and categories are the whole number 1 where they are."""
     from river import compose, preprocessing
 
-    if not numbers:
+    if not isinstance(stream.events, pd.DataFrame) and not _is_narrow(stream):
         return compose.Discard()
-    return compose.TransformerUnion(
-        compose.Select(*numbers) | preprocessing.StandardScaler(), compose.Discard(*numbers)
-    )
+    return compose.TransformerUnion(compose.SelectType(float) | preprocessing.StandardScaler(), compose.SelectType(int))
 
 
-def _logistic(numbers: list[Any]) -> Any:
+def _logistic(stream: Stream) -> Any:
     from river import linear_model
 
-    return _scaled(numbers) | linear_model.LogisticRegression()
+    return _scaled(stream) | linear_model.LogisticRegression()
 
 
-def _alma(numbers: list[Any]) -> Any:
+def _alma(stream: Stream) -> Any:
     from river import linear_model
 
-    return _scaled(numbers) | linear_model.ALMAClassifier()  # type: ignore[no-untyped-call]
+    return _scaled(stream) | linear_model.ALMAClassifier()  # type: ignore[no-untyped-call]
 
 
-def _arf(_: list[Any]) -> Any:
+def _arf(_: Stream) -> Any:
     from river import forest
 
     return forest.ARFClassifier(seed=0)
 
 
-def _amf(_: list[Any]) -> Any:
+def _amf(_: Stream) -> Any:
     from river import forest
 
     return forest.AMFClassifier(seed=0)
