@@ -10,7 +10,7 @@ import { get, learnerPath, reasonOf, Refused } from "./api.js";
 import { announce } from "./dialogs.js";
 import { arrange, el, freshId, put, write } from "./dom.js";
 import { count, counted, finite, fixed, moment, NOTHING, share, wholeMoment } from "./format.js";
-import { fieldsOf, isolated, ranked, reasonWords, valueWords } from "./event_words.js";
+import { fieldsOf, isolated, ranked, reasonWords, stepWords, valueWords } from "./event_words.js";
 import { budgetWords } from "./health.js";
 import { absent, RARELY, rounds } from "./live.js";
 import { LABELS, PendingLabels } from "./pending_labels.js";
@@ -276,19 +276,19 @@ class Queue {
     const list = el("tbody");
     const table = barsTable("Contribution", list, "What contributes to its present score");
     table.hidden = true;
-    if (access.lacks("events") === null) {
-      const path = learnerPath(this.name, `/events/${encodeURIComponent(event.id)}?explain=${ALL_REASONS}`);
-      get(path, { signal: this.signal })
-        .then(({ explanation }) => {
-          if (!explanation) return;
-          bars(
-            list,
-            explanation.features.map(({ name, contribution }) => [name, contribution]),
-          );
-          table.hidden = false;
-        })
-        .catch((error) => this.signal.aborted || announce(`No reasons of ${event.id}: ${reasonOf(error)}`));
-    }
+    const steps = el("ol", { class: "quiet", "aria-label": "What happened to it" });
+    const explain = access.lacks("events") === null ? `?explain=${ALL_REASONS}` : "";
+    get(learnerPath(this.name, `/events/${encodeURIComponent(event.id)}${explain}`), { signal: this.signal })
+      .then(({ explanation, history, time }) => {
+        steps.append(...history.map((step) => el("li", { text: stepWords(step, time) })));
+        if (!explanation) return;
+        bars(
+          list,
+          explanation.features.map(({ name, contribution }) => [name, contribution]),
+        );
+        table.hidden = false;
+      })
+      .catch((error) => this.signal.aborted || announce(`No more of ${event.id}: ${reasonOf(error)}`));
     const pairs = fieldsOf(event);
     const raw = event.x ?? (event.indices ? [event.indices, event.values] : null);
     return el(
@@ -322,6 +322,7 @@ class Queue {
                     el("div", {}, el("dt", { text: name }), el("dd", {}, this.#others(name, value))),
                   ),
                 ),
+            steps,
           ),
           table,
         ),

@@ -1,6 +1,9 @@
-/* A scored event in words: its fields, and what contributes to its score. */
+/* A scored event in words: its fields, what contributes to its score, and what happened to it. */
 
-import { signed } from "./format.js";
+import { duration, signed, wholeMoment } from "./format.js";
+import { LABELS } from "./pending_labels.js";
+
+const STEPS = { served: "scored", labelled: "labelled", corrected: "corrected to", assumed: "without a label taken as" };
 
 /** A value of a field in a few words. */
 export const valueWords = (value) => (typeof value === "string" ? value : JSON.stringify(value));
@@ -31,4 +34,11 @@ export function reasonWords(explanation) {
   return [up.length > 0 ? `raised by ${up.join(", ")}` : "", down.length > 0 ? `lowered by ${down.join(", ")}` : ""]
     .filter((text) => text !== "")
     .join("; ");
+}
+
+/** A step of an event's history in words; `served` is the event's time. */
+export function stepWords({ kind, time, label }, served) {
+  const what = label === null ? STEPS[kind] : `${STEPS[kind]} ${LABELS[label] ?? label}`;
+  if (time === null) return what;
+  return kind === "served" || time < served ? `${what}, ${wholeMoment(time)}` : `${what}, ${duration(time - served)} later`;
 }

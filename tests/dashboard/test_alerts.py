@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
@@ -184,6 +185,9 @@ async def test_an_event_opens_and_leads_to_those_that_share_a_field(service: Ser
     await queue.keyboard.press("Enter")
     whole = queue.locator("tr.whole")
     await expect(whole.locator("table.bars")).to_contain_text("country=XX")
+    await expect(whole.get_by_role("list", name="What happened to it").get_by_role("listitem")).to_have_text(
+        re.compile("^scored, ")
+    )
     card = await whole.locator("dt", has_text="card").locator("xpath=following-sibling::dd").inner_text()
     await whole.get_by_role("link", name=card, exact=True).click()
     await expect(queue).to_have_url(f"{service.url}/#/alerts/cards?status=all&sort=time&q=card%3D{card}")
