@@ -35,7 +35,7 @@ _CONTENT_SECURITY_POLICY = "; ".join(
     [
         "default-src 'self'",
         f"style-src 'self' {_EMPTY_STYLE}",
-        "img-src 'self' data:",  # the empty icon
+        "img-src 'self' data: blob:",  # the empty icon; a chart that is saved as a picture
         "object-src 'none'",
         "base-uri 'none'",
         "form-action 'none'",

@@ -282,10 +282,8 @@ class Queue {
       .then(({ explanation, history, time }) => {
         steps.append(...history.map((step) => el("li", { text: stepWords(step, time) })));
         if (!explanation) return;
-        bars(
-          list,
-          explanation.features.map(({ name, contribution }) => [name, contribution]),
-        );
+        const reasons = explanation.features.map(({ name, contribution }) => [name, contribution]);
+        bars(list, reasons);
         table.hidden = false;
       })
       .catch((error) => this.signal.aborted || announce(`No more of ${event.id}: ${reasonOf(error)}`));

@@ -5,6 +5,7 @@
  * labels as a little HTML of its own: what comes from users goes through `plain`.
  */
 
+import { csvOf, saveText, savePicture } from "./chart_files.js";
 import { el, put, svg, write } from "./dom.js";
 
 const LEAST = 500; // milliseconds from one drawing of a chart to the next
@@ -101,6 +102,15 @@ export class Chart {
     this.nothing = el("p", { class: "nothing", hidden: true });
     this.plot = el("div", { class: "plot", role: "img", "aria-label": title });
     this.words = el("p", { class: "unseen" });
+    this.name = name;
+    const saver = (form, save) =>
+      el("button", { type: "button", class: "link", text: form, "aria-label": `Save ${title} as ${form}`, on: { click: save } });
+    this.files = el(
+      "span",
+      { class: "files" },
+      saver("CSV", () => this.#saveValues()),
+      saver("PNG", () => this.#savePicture()),
+    );
     this.element = el(
       "figure",
       { class: `panel chart ${names}`, data: { chart: name } },
@@ -109,6 +119,7 @@ export class Chart {
         {},
         el("h3", { text: title }),
         this.note,
+        this.files,
         entries.length > 0 ? legend(entries) : null,
       ),
       this.plot,
@@ -150,7 +161,7 @@ export class Chart {
     const { traces = [], layout = {}, words = "", nothing = null, note = this.usual, absent = [] } = this.#specify();
     write(this.note, note);
     this.nothing.hidden = nothing === null;
-    this.plot.hidden = nothing !== null;
+    this.plot.hidden = this.files.hidden = nothing !== null;
     for (const key of this.element.querySelectorAll(".legend")) {
       key.hidden = nothing !== null;
       for (const entry of key.children) entry.hidden = absent.includes(entry.textContent);
@@ -178,6 +189,18 @@ export class Chart {
     this.#last = performance.now();
     this.#timer = 0;
     if (this.#stale) this.#soon();
+  }
+
+  #saveValues() {
+    const { traces = [], layout = {} } = this.#specify();
+    saveText(csvOf(traces, layout.xaxis), `${this.name}.csv`, "text/csv");
+  }
+
+  async #savePicture() {
+    const { traces = [], layout = {} } = this.#specify();
+    const look = { paper_bgcolor: colour("--panel"), title: { text: this.title }, margin: { l: 8, r: 12, t: 48, b: 8 } };
+    const picture = { ...complete(layout, this.plot.clientWidth), showlegend: true, ...look };
+    await savePicture(await plotly(), traces, picture, this.name);
   }
 
   /** A zoom by the reader, to tell it to the other charts. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import re
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -211,6 +212,22 @@ async def test_buttons_show_the_last_hours_days_or_weeks(service: Serving, visit
         assert f"from={rows[-1]['time'] - seconds:.0f}" in page.url
     await page.locator(".range").get_by_role("button").last.click()
     await expect(beginning).to_have_value("")
+
+
+async def test_a_chart_is_saved_as_its_values_and_as_a_picture(opened: Page, tmp_path: Path) -> None:
+    figure = chart(opened, "ranking")
+    await figure.scroll_into_view_if_needed()
+    await expect(figure.locator(".js-line").first).to_be_visible()
+    for form, begins in (("CSV", b"series,"), ("PNG", b"\x89PNG")):
+        async with opened.expect_download() as saved:
+            await figure.get_by_role("button", name=f"as {form}").click()
+        download = await saved.value
+        await download.save_as(tmp_path / form)
+        assert download.suggested_filename == f"ranking.{form.lower()}"
+        assert (tmp_path / form).read_bytes().startswith(begins)
+    lines = list(csv.DictReader((tmp_path / "CSV").read_text().splitlines()))
+    assert {"AUC", "average precision"} <= {line["series"] for line in lines}
+    assert all(0 <= float(line["value"]) <= 1 for line in lines if line["value"])
 
 
 async def test_the_legend_of_a_chart_names_its_lines(opened: Page) -> None:

@@ -78,7 +78,7 @@ async def test_the_page_allows_no_foreign_and_no_inline_script(client: AsyncClie
     assert "unsafe" not in "".join(policy.values())
     nothing = base64.b64encode(hashlib.sha256(b"").digest()).decode()
     assert policy["style-src"] == f"'self' 'sha256-{nothing}'"  # of our files; inline, an empty style and no other
-    assert policy["img-src"] == "'self' data:"
+    assert policy["img-src"] == "'self' data: blob:"
     assert policy["object-src"] == policy["base-uri"] == policy["frame-ancestors"] == "'none'"
 
 
