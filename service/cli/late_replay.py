@@ -93,10 +93,12 @@ def schedule(
     now: float = math.inf,
     fraction: Callable[[], float] = lambda: 0.0,
     first: int = 0,
+    scored: float = math.inf,
 ) -> Iterator[RequestBody]:
     """Yield requests of up to `size` events or about 4 MB for the events of a file, after `learnt` labels.
 
-    The events are those from row `first` on; it is at most `learnt`, and earlier rows have no label to come.
+    The events are those from row `first` on; it is at most `learnt`, and earlier rows have no label to come. Rows from
+    `scored` on, if that is known, were not scored, whatever their time: the stream ended before them, and goes on.
     If the events end before `limit`, the remaining labels follow. Labels after `now` (seconds since the epoch) do not,
     because a service refuses labels from the future. The labels of one delay are in memory.
     """
@@ -128,7 +130,7 @@ def schedule(
                 yield from labels()
             if label is not None:
                 waiting.append((arrival, _label(event, label, delay)))
-            if clock >= before:  # else it was scored before a learnt label
+            if clock >= before or rows >= scored:  # else it was scored before a learnt label
                 yield from scoring.add(rows, event)
         rows += label is not None
     yield from scoring.flush()

@@ -58,6 +58,7 @@ class Queue {
       signal,
       (text) => write(this.progress, text),
       () => this.hurry(),
+      () => Math.max(...this.#events.map(({ time }) => time ?? -Infinity)),
     );
     const { query } = place;
     this.status = this.#select("Show", STATUSES, query.get("status") ?? "alert", "status");

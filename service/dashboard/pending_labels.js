@@ -11,6 +11,7 @@ import { counted } from "./format.js";
 const UNDO = 5; // seconds until a label is sent
 const KEEPALIVE = 60_000; // bytes of a request that outlives the page: browsers bound them
 
+const PAST = 86_400; // seconds that the newest event is old if the stream is of the past
 export const LABELS = { 1: "fraud", 0: "legitimate" };
 
 /** What came of a label. */
@@ -26,8 +27,10 @@ export class PendingLabels {
   #waiting = new Map(); // id -> {label, timer}, the newest last; what was labelled together has one timer
   #outcomes = new Map(); // id -> what came of its label
 
-  /** `say` shows what has happened; `changed` is called when labels have been sent. */
-  constructor(name, signal, say, changed) {
+  /** `say` shows what has happened; `changed` is called when labels have been sent; `clock` gives the time of the
+   * newest event: the labels of a stream of the past are of that time. */
+  constructor(name, signal, say, changed, clock) {
+    this.clock = clock;
     this.path = learnerPath(name, "/labels");
     this.signal = signal;
     this.say = say;
@@ -83,7 +86,9 @@ export class PendingLabels {
 
   async #send(ids) {
     if (ids.length === 0) return;
-    const labels = ids.map((id) => ({ id, label: this.#waiting.get(id).label }));
+    const clock = this.clock();
+    const time = clock < Date.now() / 1000 - PAST ? { time: clock } : {};
+    const labels = ids.map((id) => ({ id, label: this.#waiting.get(id).label, ...time }));
     for (const id of ids) {
       clearTimeout(this.#waiting.get(id).timer);
       this.#waiting.delete(id);

@@ -248,10 +248,11 @@ class _DemoStream:
         try:
             offsets = self._create()
             at = min(offsets.values())
-            self._simulation = CardFraud(self._events // 2, first=self._first_day(at, self._newest()))
+            newest = self._newest()
+            self._simulation = CardFraud(self._events // 2, first=self._first_day(at, newest))
             self._announce(at, console)
             with view as display:
-                complete = self._send(at, rate, display, hint)
+                complete = self._send(at, 0 if newest is None else newest[0] + 1, rate, display, hint)
                 display.show(self._figures(), self._meter.speed(), final=True)
         except WaitInterrupted:
             return False
@@ -304,13 +305,16 @@ class _DemoStream:
             console.print(f"The fraud pattern changes at event {self._simulation.change:,}.")
 
     def _send(
-        self, at: int, rate: float | None, display: LearnersDisplay | FiguresLines, hint: threading.Timer
+        self, at: int, scored: int, rate: float | None, display: LearnersDisplay | FiguresLines, hint: threading.Timer
     ) -> bool:
         pace = Pace(rate, self._interruption.wait)
         size = _LARGEST_BATCH if rate is None else min(_LARGEST_BATCH, max(1, round(rate / _BATCHES_PER_SECOND)))
         refreshed = time.monotonic()
         first = max(0, at - _DAY)  # the labels of earlier events have come
-        for request in schedule(self._payments(first), self._delay, SOURCE, at, size, now=time.time(), first=first):
+        requests = schedule(
+            self._payments(first), self._delay, SOURCE, at, size, now=time.time(), first=first, scored=scored
+        )
+        for request in requests:
             if request.kind == "labels":  # after a crash, a learner may be ahead, and then reports duplicates
                 self._client.update_group(GROUP, request.body())
             elif pace(request.count):

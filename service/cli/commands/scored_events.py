@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -63,6 +64,7 @@ class EventSort(StrEnum):
     score = "score"
 
 
+_PAST = 86_400.0  # seconds that a learner is behind if its stream is of the past
 _LABELS = {  # what people call a label
     **dict.fromkeys(("fraud", "spam", "abuse", "positive", "yes", "true"), 1),
     **dict.fromkeys(("legitimate", "legit", "ham", "ok", "negative", "no", "false"), 0),
@@ -158,13 +160,23 @@ def label(
 ) -> None:
     """Label a scored event. A later label corrects an earlier one."""
     with reporting():
+        from rarestream import RequestRefused
+
         value = _LABELS.get(label.lower())
         if value is None and not (label.isascii() and label.isdecimal()):
             words = ", ".join(_LABELS)
             raise typer.BadParameter(f"is {label!r}; expected a number or one of: {words}", param_hint="LABEL")
-        body = json.dumps({"events": [{"id": id, "label": int(label) if value is None else value}]}).encode()
+        event: dict[str, Any] = {"id": id, "label": int(label) if value is None else value}
         with connected(url, key, patience=retry_seconds, notice=_say) as client:
-            reply = client.learner(name).update_json(body, repeatable=True, results=True)
+            learner = client.learner(name)
+            clock = None
+            with suppress(RequestRefused):  # a key that may not read
+                clock = learner.metrics()["clock"]
+            if (
+                clock is not None and clock < time.time() - _PAST
+            ):  # a stream of the past: its label is of that time, too
+                event["time"] = clock
+            reply = learner.update_json(json.dumps({"events": [event]}).encode(), repeatable=True, results=True)
         (result,) = reply.results
         if as_json:
             print_json({"learner": name, **result})

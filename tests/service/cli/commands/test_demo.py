@@ -16,9 +16,11 @@ from typing import Any
 import httpx
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from service.cli.commands.demo import GROUP, LEARNERS, SOURCE, StallNotice
 from service.cli.display import LearnersDisplay
+from service.cli.main import app
 from service.datasets.card_fraud import CardFraud
 from tests.harness.process import Commands
 from tests.service.cli.test_request_errors import Time
@@ -115,11 +117,18 @@ def test_the_demo_streams_stops_and_resumes(demo: Demo, tmp_path: Path) -> None:
         assert process.returncode == 0
 
 
-def test_the_demo_refuses_a_store_with_other_learners_of_its_names(demo: Demo, tmp_path: Path) -> None:
+def test_a_longer_demo_goes_on_and_takes_labels_but_not_other_learners_of_its_names(demo: Demo, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'demo.db'}"
-    process = demo(store, "--events", 10)
+    process = demo(store, "--events", 200, "--rate", 0)
+    until(process, "Ctrl-C")
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    process = demo(store, "--events", 400, "--rate", 0)
     url = until(process, r"dashboard +(http://\S+)/$")[1]
     until(process, "Ctrl-C")
+    assert {learner["events"] for learner in learners(url).values()} == {400}
+    labelled = CliRunner().invoke(app, ["label", "demo-auto", "transaction-399", "fraud", "--url", url])
+    assert (labelled.exit_code, "transaction-399" in labelled.stdout) == (0, True)
     change = {"late": {"max_events": 5}}
     httpx.patch(f"{url}/v1/learners/demo-auto", json=change, trust_env=False, timeout=300).raise_for_status()
     process.send_signal(signal.SIGINT)
