@@ -16,6 +16,7 @@ import gc
 import os
 import re
 import signal
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
 import hypothesis
 import pytest
 import typer.testing
+
+STATES = tempfile.TemporaryDirectory()  # of commands, instead of the user's
+os.environ["XDG_STATE_HOME"] = STATES.name
 
 pytest_plugins = ["tests.harness.fixtures"]
 

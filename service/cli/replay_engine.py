@@ -18,8 +18,9 @@ import dataclasses
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -30,12 +31,12 @@ from service.cli.display import ReplayDisplay, describe_fit, describe_metrics, f
 from service.cli.field_notes import FieldChanges
 from service.cli.inspection import Inspection, inspect_file
 from service.cli.late_replay import Delay, check_delay, late_source, require_id_and_time, schedule
+from service.cli.replay_journal import Beginning, Opening, ReplayJournal, begin
 from service.cli.request_errors import RequestFailed, similar_learners
 from service.datasets import (
     BadRows,
     BinaryLabels,
     ColumnNote,
-    EarlierRows,
     EncodedEvent,
     Event,
     File,
@@ -43,12 +44,12 @@ from service.datasets import (
     ReadError,
     RequestBody,
     RowColumns,
+    RowHash,
     RowOrigin,
     Rows,
     adapter,
     batches,
     declared,
-    earlier_rows,
     labels_for,
     open_rows,
     remembered,
@@ -95,6 +96,7 @@ class ReplayResult:
     missing: int = 0  # late labels of events that are not remembered (any more)
     scored: int = 0  # rows that were scored before their late label, or without one
     reached: int = 0  # the row after the last scored one
+    left_out: int = 0  # rows that were learnt before, of an earlier content of the file
 
 
 def prefetch(items: Iterator[Item]) -> Generator[Item]:
@@ -114,6 +116,7 @@ def replay(
     interruption: Interruption,
     progress: Callable[[RequestBody], None],
     bad: BadRows,
+    journal: ReplayJournal | None = None,
 ) -> ReplayResult:
     """Send the batches one after the other, call `progress` after each, and return `replayed` with the result.
 
@@ -124,7 +127,16 @@ def replay(
     refused: set[RowOrigin | None] = set()  # scored rows, whose labels are not sent
 
     def send(part: RequestBody) -> None:
-        _send(learner, part, replayed)
+        if journal is None:
+            _send(learner, part, replayed)
+            return
+        journal.note(part)
+        try:
+            _send(learner, part, replayed)
+        except ClientError as error:
+            if error.status in _BAD_ROW:
+                journal.take_back(part)
+            raise
 
     with closing(prefetch(work)) as pipeline:
         for batch in pipeline:
@@ -190,8 +202,9 @@ class ReplayPlan:
     batch: int = 1000  # rows per request at most
     wait: bool = False  # for the fit of a batch algorithm after each request
     delay: Delay | None = None  # of labels; None: each row is learnt at once
-    again: bool = False  # learn all rows although the learner has rows of another file of this name
+    again: bool = False  # of a file that has changed, learn the rows that are new
     first: int = 0  # the first row to learn, if the replay begins
+    all: bool = False  # of a file that has changed, learn all rows
 
 
 @dataclass(frozen=True)
@@ -242,7 +255,8 @@ def _replay_rows(plan: ReplayPlan, bad: BadRows, client: Client, interruption: I
         features = document["config"]["features"]
         labels = labels_for(plan.columns, document)
         changes = FieldChanges(learner)
-        with open_rows(file, plan.columns, declared(features), format, labels, bad=bad) as rows:
+        with ExitStack() as stack:
+            rows = stack.enter_context(open_rows(file, plan.columns, declared(features), format, labels, bad=bad))
             rows.adapt = adapter(rows.shape, features)
             rows.long_texts = LongTexts(document["config"])
             source = source_name(file, plan.columns, format, document["sources"])
@@ -250,10 +264,16 @@ def _replay_rows(plan: ReplayPlan, bad: BadRows, client: Client, interruption: I
                 check_delay(document, source, plan.delay)
                 source = late_source(source, plan.delay)
             learnt = document["sources"].get(source, 0)
-            start = max(learnt, plan.first)
             if learnt == 0:
                 _check_positive(plan, document, format)
-            _say_where(start, learnt, earlier_rows(document, source), plan, notes)
+            journal = None
+            if plan.delay is None:
+                hash = RowHash(plan.columns, rows.header)
+                journal = stack.enter_context(ReplayJournal(document, hash, lambda line: _print_plain(notes, [line])))
+            opening = Opening(document, source, partial(_raw_rows, plan, document, format, interruption))
+            beginning = begin(plan, opening, journal, notes)
+            source, start, left_out = beginning
+            learnt = document["sources"].get(source, 0)
             guesses = rows.guesses
             if learnt == 0:
                 past = remembered(features, learner.fields()["fields"])
@@ -262,19 +282,23 @@ def _replay_rows(plan: ReplayPlan, bad: BadRows, client: Client, interruption: I
                 reasons = inspection.reasons
                 guesses = [note for note in guesses if not (isinstance(note, ColumnNote) and note.column in reasons)]
             _print_plain(notes, guesses)
-            work = _work(plan, rows, source, start)
+            work = _work(plan, rows, beginning)
             with ReplayDisplay(notes) as display:
                 progress = _Progress(learner, plan, display, start, interruption.wait)
                 pace = Pace(plan.rate, interruption.wait)
                 try:
                     progress.wait()
-                    replayed = replay(learner, work, ReplayResult(start, learnt), pace, interruption, progress, bad)
+                    result = ReplayResult(start, learnt)
+                    replayed = replay(learner, work, result, pace, interruption, progress, bad, journal)
+                    if left_out is not None and replayed.complete:
+                        replayed.next = start + left_out.compared
+                        replayed.left_out = left_out.count
                     seconds = time.monotonic() - began
                     reached = progress.end() if replayed.complete else None
                 except (RequestFailed, ReadError) as error:
                     if isinstance(error, RequestFailed) and error.error.code == _UNKNOWN_LEARNER:
                         raise error.error from None
-                    failed = CommandFailed(f"{error}\n{_how_to_go_on(error, progress.next)}")
+                    failed = CommandFailed(f"{error}\n{_how_to_go_on(error, plan, progress.next)}")
                     failed.exit_status = ExitStatus.PARTLY if progress.next > start else error.exit_status
                     raise failed from None
                 finally:
@@ -306,14 +330,33 @@ def _print_plain(notes: Console, lines: Iterable[str]) -> None:
         notes.print(line, markup=False, highlight=False)
 
 
-def _work(plan: ReplayPlan, rows: Rows[Any], source: str, start: int) -> Iterator[RequestBody]:
-    """Yield the remaining requests, from row `start` of the file on."""
+@contextmanager
+def _raw_rows(
+    plan: ReplayPlan, document: dict[str, Any], format: str, interruption: Interruption
+) -> Iterator[Iterator[tuple[int, Any]]]:
+    """Open the file once more; yield its rows as they are. They raise `WaitInterrupted` after a signal."""
+
+    def interruptible(raw: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+        for row in raw:
+            if interruption:
+                raise WaitInterrupted
+            yield row
+
+    labels = labels_for(plan.columns, document)
+    with open_rows(plan.file, plan.columns, None, format, labels, bad=BadRows("skip")) as rows:
+        yield interruptible(rows.raw())
+
+
+def _work(plan: ReplayPlan, rows: Rows[Any], beginning: Beginning) -> Iterator[RequestBody]:
+    """Yield the remaining requests."""
+    source, start, left_out = beginning
     size = plan.batch if plan.rate is None else max(1, min(plan.batch, int(plan.rate)))
     if plan.delay is not None:
         rows.adapt = require_id_and_time(rows.adapt)
         return schedule(rows.events(), plan.delay, source, start, size, plan.limit, time.time(), rows.fraction)
     left = None if plan.limit is None else max(0, plan.limit - start)
-    return batches(_first(rows.events(start), left), source, start, size, rows.fraction)
+    events = _first(rows.events(start), left)
+    return batches(events, source, start, size, rows.fraction, leave_out=left_out)
 
 
 def _first(events: Iterator[Event], count: int | None) -> Iterator[Event]:
@@ -379,33 +422,13 @@ class _Progress:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _say_where(start: int, learnt: int, earlier: EarlierRows | None, plan: ReplayPlan, notes: Console) -> None:
-    """Print where the replay begins. Raises `WrongUsage` if it would learn rows of an earlier file again."""
-    if learnt:
-        notes.print(f"resuming at row {start:,}")
-    elif plan.first:
-        notes.print(f"beginning at row {start:,}")
-    elif earlier is not None:
-        what = (
-            "a file of this name, but with other content or other options"
-            if earlier.same_name
-            else f"{earlier.name}, which begins as this file does"
-        )
-        rows = f"the learner has learnt {counted(earlier.rows, 'row')} of {what}"
-        if not plan.again and plan.columns.id is None:
-            raise WrongUsage(
-                f"{rows}. Nothing was sent: --from {earlier.rows} continues after them if this file begins with the "
-                "same rows, and --again learns all. If all replays use --id, no row is learnt twice"
-            )
-        notes.print(f"warning: {rows}: this file is learnt from its first row", soft_wrap=True)
-
-
-def _how_to_go_on(error: RequestFailed | ReadError, learnt: int) -> str:
+def _how_to_go_on(error: RequestFailed | ReadError, plan: ReplayPlan, learnt: int) -> str:
     """Describe how much of the file is learnt, and what another replay does."""
     so_far = f"rows 0 to {learnt:,} are learnt" if learnt else "none of the file's rows is learnt"
     if isinstance(error, RequestFailed) and error.error.status not in _BAD_ROW:
         return f"{so_far}; the same command resumes from there"
-    repaired = f"; of a repaired file --from {learnt} learns the others" if learnt else ""
+    option = "--again" if plan.delay is None else f"--from {learnt}"
+    repaired = f"; of a repaired file {option} learns the others" if learnt else ""
     if isinstance(error, RequestFailed) or error.remedy is not None:
         then = "resumes from there" if learnt else "leaves bad rows out"
         return f"{so_far}; the same command with --on-bad skip or --on-bad FILE {then}{repaired}"
@@ -450,13 +473,14 @@ def _how_to_create(plan: ReplayPlan, format: str) -> str:
 def print_outcome(outcome: Outcome, plan: ReplayPlan, notes: Console, out: Console) -> None:
     """Print how far the replay came to `notes`, and the learner's metrics to `out`."""
     rows = outcome.rows
-    if rows.complete and rows.next <= rows.start and not rows.scored:
+    if rows.complete and rows.next - rows.start <= rows.left_out and not rows.scored:
         notes.print("no rows left: all were learnt before")
     else:
         if plan.delay is not None or rows.scored:
             notes.print(f"{counted(rows.scored, 'row')} scored")
         counts = [f"{rows.applied:,} learnt", counted(rows.duplicate, "duplicate")]
         counts += [f"{rows.relabelled:,} corrected"] if rows.relabelled else []
+        counts += [f"{rows.left_out:,} left out"] if rows.left_out else []
         notes.print(f"rows {rows.start:,} to {rows.next:,}: {', '.join(counts)}")
     if rows.missing:
         events = "its event is" if rows.missing == 1 else "their events are"

@@ -9,6 +9,7 @@ from service.datasets.batches import (
     batches,
     chunks,
     earlier_rows,
+    earlier_sources,
     send_accepted,
     source_name,
 )
@@ -23,6 +24,14 @@ from service.datasets.column_profile import (
 )
 from service.datasets.event_inputs import Inputs
 from service.datasets.file_options import FileOptions
+from service.datasets.learnt_rows import (
+    LearntRows,
+    LeftOutRows,
+    RowHash,
+    RowWriter,
+    learnt_folder,
+    remove_unused,
+)
 from service.datasets.notes import ColumnNote, LongTexts, UniqueColumn
 from service.datasets.number_cells import is_number, number
 from service.datasets.packed_text import File, local_file
@@ -66,13 +75,17 @@ __all__ = [
     "FileOptions",
     "Inputs",
     "LabelValues",
+    "LearntRows",
+    "LeftOutRows",
     "LongTexts",
     "Ranks",
     "ReadError",
     "RequestBody",
     "RowColumns",
     "RowEvent",
+    "RowHash",
     "RowOrigin",
+    "RowWriter",
     "Rows",
     "UniqueColumn",
     "Unlabelled",
@@ -81,6 +94,7 @@ __all__ = [
     "chunks",
     "declared",
     "earlier_rows",
+    "earlier_sources",
     "event_time",
     "first_day",
     "identity",
@@ -88,6 +102,7 @@ __all__ = [
     "label_text",
     "labels_for",
     "labels_of_options",
+    "learnt_folder",
     "likely_label",
     "local_file",
     "max_events",
@@ -95,6 +110,7 @@ __all__ = [
     "open_rows",
     "profile_column",
     "remembered",
+    "remove_unused",
     "resolve_format",
     "reveals_label",
     "send_accepted",

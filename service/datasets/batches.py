@@ -27,7 +27,9 @@ __all__ = [
     "batches",
     "chunks",
     "earlier_rows",
+    "earlier_sources",
     "send_accepted",
+    "shaping_options",
     "source_name",
 ]
 
@@ -155,13 +157,8 @@ def send_accepted(batch: RequestBody, send: Callable[[RequestBody], None], bad: 
     return refused
 
 
-def source_name(file: File, columns: RowColumns, format: str, sources: Iterable[str] = ()) -> str:
-    """Return the file's name with a hash of its size, its first 64 KB and the options of its rows. Raises OSError.
-
-    A hash of the beginning of its unpacked content follows, unless `sources`, the learner's, have the name without it,
-    as earlier versions gave it. What happens to rows that are bad or have no label makes no other source: the others
-    have the same numbers anyway.
-    """
+def shaping_options(columns: RowColumns) -> Document:
+    """Return the options that make an event of a row."""
     shaping = dataclasses.asdict(columns)
     if not columns.negative:  # keeps the names from before there was such an option
         del shaping["negative"]
@@ -174,6 +171,17 @@ def source_name(file: File, columns: RowColumns, format: str, sources: Iterable[
         del shaping["form"]
     if not columns.ranks:  # keeps the names from before there were ranks, so that old replays resume
         del shaping["ranks"]
+    return shaping
+
+
+def source_name(file: File, columns: RowColumns, format: str, sources: Iterable[str] = ()) -> str:
+    """Return the file's name with a hash of its size, its first 64 KB and the options of its rows. Raises OSError.
+
+    A hash of the beginning of its unpacked content follows, unless `sources`, the learner's, have the name without it,
+    as earlier versions gave it. What happens to rows that are bad or have no label makes no other source: the others
+    have the same numbers anyway.
+    """
+    shaping = shaping_options(columns)
     digest = hashlib.blake2b(msgspec.json.encode([format, file.path.stat().st_size, shaping]), digest_size=8)
     with file.path.open("rb") as opened:
         digest.update(opened.read(_PROBE))
@@ -200,13 +208,20 @@ class EarlierRows(NamedTuple):
 
 def earlier_rows(learner: Document, source: str) -> EarlierRows | None:
     """Return what the learner learnt of a file of this name with other options or content, or of one that begins so."""
+    name, _ = _parts(source)
+    earlier = [(learner["sources"][other], _parts(other)[0]) for other in earlier_sources(learner, source)]
+    return max((EarlierRows(count, other, other == name) for count, other in earlier), default=None)
+
+
+def earlier_sources(learner: Document, source: str) -> list[str]:
+    """Return the other sources of files of this name, or of this beginning, of which rows were learnt; latest last."""
     name, fingerprints = _parts(source)
-    earlier = []
+    sources = []
     for other, count in learner["sources"].items():
         other_name, others = _parts(other)
         if count and other != source and (other_name == name or fingerprints & others):
-            earlier.append(EarlierRows(count, other_name, other_name == name))
-    return max(earlier, default=None)
+            sources.append(other)
+    return sources
 
 
 def _parts(source: str) -> tuple[str, set[str]]:
@@ -222,26 +237,37 @@ def batches(
     size: int,
     fraction: Callable[[], float] = lambda: 0.0,
     kind: Literal["labelled", "labels"] = "labelled",
+    leave_out: Callable[[Event], bool] | None = None,
 ) -> Iterator[RequestBody]:
     """Yield the events in requests of up to `size` events or about 4 MB; the first is number `start` of the source.
 
-    Events without a label have no number, and follow those with a label that came with them, to be scored.
+    Events without a label have no number, and follow those with a label that came with them, to be scored. Labelled
+    events that `leave_out` accepts have a number, too.
     """
     labelled, unlabelled = EventPacker(size), EventPacker(size)
+    numbers: list[int] = []  # of the labelled events
+    number = start  # of the next one
     count = 0
 
     def batch() -> Iterator[RequestBody]:
-        nonlocal start, count
+        nonlocal count, numbers
         count = 0
         if parts := labelled.take():
-            yield RequestBody(range(start, start + len(parts)), parts, fraction(), kind, source)
-            start += len(parts)
+            last = numbers[-1]
+            whole = last - numbers[0] == len(numbers) - 1
+            yield RequestBody(range(numbers[0], last + 1) if whole else numbers, parts, fraction(), kind, source)
+            numbers = []
         if parts := unlabelled.take():
-            yield RequestBody(range(start, start + len(parts)), parts, fraction(), "unlabelled")
+            yield RequestBody(range(number, number + len(parts)), parts, fraction(), "unlabelled")
 
     for event in events:
+        if "label" in event:
+            number += 1
+            if leave_out is not None and leave_out(event):
+                continue
         count += 1
         if "label" in event:
+            numbers.append(number - 1)
             labelled.add(event)
         else:
             event.pop("weight", None)

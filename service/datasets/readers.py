@@ -205,7 +205,7 @@ class _CsvRows(TextRows[list[str]]):
     def _survey(self, head: list[tuple[int, list[str]]]) -> Shape:
         self.guesses += self._delimited.guesses
         self._check_header(head)
-        names = self._delimited.names
+        self.header = names = self._delimited.names
         try:
             self._table = CellTable(
                 names,
@@ -272,6 +272,7 @@ class _ParquetRows(Rows[list[Any]]):
         self._parquet = ParquetFile(file)
         try:
             self.total = self._parquet.total
+            self.header = self._parquet.names
             self._table = CellTable(
                 self._parquet.names,
                 columns,
@@ -313,6 +314,10 @@ class _ParquetRows(Rows[list[Any]]):
 
     def _event(self, record: list[Any]) -> Event:
         return self._table.event(record)
+
+    def _original(self, record: list[Any]) -> Any:
+        """Spell whole numbers as texts: a missing cell makes pandas write a column of integers as floats."""
+        return [str(int(cell)) if type(cell) in (int, float) and cell % 1 == 0 else cell for cell in record]
 
 
 class _JsonRows(TextRows[str]):

@@ -6,7 +6,7 @@ import io
 import os
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -78,6 +78,7 @@ class Rows(ABC, Generic[Record]):
     """An open file: `shape` describes its rows, `events` yields them once, in order. A context manager."""
 
     shape: Shape
+    header: Sequence[str] = ()  # names of columns, if the file has them apart from its rows
     total: int | None = None  # rows, if the format has their number
     adapt: Callable[[Event], Event] | None = None  # applied to each event; may raise ValueError
     long_texts: LongTexts | None = None  # counts texts that are cut
@@ -129,6 +130,10 @@ class Rows(ABC, Generic[Record]):
                 skip -= "label" in event
             elif "label" in event or self.unlabelled != "skip":
                 yield RowEvent(event, self._origin(place, record))
+
+    def raw(self) -> Iterator[tuple[int, Any]]:
+        """Yield the place of every row, bad ones included, and what the file has there; once, instead of `events`."""
+        return ((place, self._original(record)) for place, record in self._records())
 
     def notes(self, labels: bool = True) -> list[str]:
         """Describe what the rows that were read had: missing `labels`, guesses after the survey, missing cells."""

@@ -16,7 +16,17 @@ _BRIEF = ("threshold", "events", "clock", "corrections")
 _BRIEF_WINDOW = ("auc", "f1", "mae")
 _SENTENCES = {"correction", "description", "detail", "failed", "not_ready", "reason", "summary", "title", "words"}
 # from one run, machine or version to the next
-_CHANGING = {"instance", "kernels", "request_id", "size", "stale_seconds", "state_bytes", "version", "x-applies-to"}
+_CHANGING = {
+    "birth",
+    "instance",
+    "kernels",
+    "request_id",
+    "size",
+    "stale_seconds",
+    "state_bytes",
+    "version",
+    "x-applies-to",
+}
 
 
 def read_json(name: str) -> Any:

@@ -51,6 +51,7 @@ def _document(replica: LearnerReplica) -> dict[str, Any]:
     counts, budget = view.class_counts, view.alert_budget
     return {
         "name": replica.name,
+        "birth": replica.birth.hex(),
         "config": replica.learner.config.to_json(),
         "warnings": [warning.to_json() for warning in replica.learner.config.warnings()],
         "position": replica.position,

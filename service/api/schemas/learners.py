@@ -208,6 +208,7 @@ class LearnerDocument(Document):
     """A learner as it stands."""
 
     name: str
+    birth: str = Field(description="another one for each learner that is created, also under the same name")
     config: LearnerConfig = Field(description="with every default written out")
     warnings: list[ConfigWarningDocument] = Field(description="settings that rank badly on some streams")
     position: int

@@ -73,7 +73,8 @@ def replay(
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after this row of the file.")] = None,
     rate: Annotated[float | None, typer.Option(min=1e-3, help="Maximum events per second.")] = None,
     batch: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum rows per request.")] = 1000,
-    again: Annotated[bool, flag("--again", help="Learn all rows of a file that has changed.")] = False,
+    again: Annotated[bool, flag("--again", help="Of a file that has changed, learn the rows that are new.")] = False,
+    all: Annotated[bool, flag("--all", help="Of a file that has changed, learn all rows.")] = False,
     wait: Annotated[bool, flag("--wait", help="Batch algorithms: wait for each fit before the next rows.")] = False,
     label_delay: Annotated[
         float | None,
@@ -102,9 +103,10 @@ def replay(
     A replay resumes if the file is unchanged and --label, --positive,
     --negative, --ranks, --drop, --id, --time, --weight, --format and the options of files
     except --on-bad are the same. Another file of this name, and one that
-    begins as a learnt one does, are refused unless --from, --again or --id is
-    given. If all replays use --id, no row is learnt twice. A pipe is copied
-    to a temporary file first.
+    begins as a learnt one does, are refused unless --again, --from, --all or
+    --id is given. With --again, rows that were sent from this machine are left
+    out. If all replays use --id, no row is learnt twice. A pipe is copied to a
+    temporary file first.
 
     Batch algorithms are fitted in the background, so the metrics of a replay
     depend on its speed. With --wait they do not: a new learner gets the same
@@ -119,9 +121,14 @@ def replay(
         from service.cli.late_replay import Delay
         from service.cli.replay_engine import ReplayPlan, inspect_replay, print_outcome, replay_file
         from service.datasets import RowColumns, local_file
+        from service.exits import WrongUsage
         from service.pacing import Interruption, WaitInterrupted
 
         check_label_delay(label_delay, label_every, id, time, wait)
+        if again and all:
+            raise WrongUsage("--again leaves out the rows that were learnt, --all learns them, too: choose one")
+        if again and label_delay is not None:
+            raise WrongUsage("--again is not for --label-delay, which knows rows by their --id")
         order = parse_ranks(ranks) if ranks is not None else ()
         form = replace(form, unlabelled=unlabelled)
         named = tuple(positive or ()), order, tuple(drop or ())
@@ -133,7 +140,7 @@ def replay(
             Interruption() as interruption,
             connected(url, key, patience=retry_seconds, wait=interruption.wait, notice=notes.print) as client,
         ):
-            plan = ReplayPlan(rows, learner, columns, format, limit, rate, batch, wait, delay, again, first)
+            plan = ReplayPlan(rows, learner, columns, format, limit, rate, batch, wait, delay, again, first, all)
             if dry_run:
                 inspection = inspect_replay(plan, client, _INSPECTED)
                 if as_json:

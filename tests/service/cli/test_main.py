@@ -397,7 +397,7 @@ def test_rows_read_with_other_options_are_another_source(server: Process, tmp_pa
     path.write_text("a,b,label\n" + "1,2,0\n" * 20)
     run(server, "create", "otherwise", "--algorithm", "cbr-diag", "--features", "named")
     run(server, "replay", path, "--learner", "otherwise")
-    result = run(server, "replay", path, "--learner", "otherwise", "--drop", "b", "--again")
+    result = run(server, "replay", path, "--learner", "otherwise", "--drop", "b", "--all")
     assert "20 rows" in result.stderr
     assert "20 learnt" in result.stderr
 

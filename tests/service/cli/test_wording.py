@@ -533,6 +533,8 @@ def timed(rows: Iterable[int], **changes: Any) -> str:
 REPLAYED = {
     "rows.csv": ROWS,
     "other/rows.csv": ROWS.replace("2", "3"),
+    "grown/rows.csv": ROWS + "5,6,1\n",
+    "new/rows.csv": "a,b,label\n7,8,1\n7,9,0\n",
     "copy.csv": ROWS,
     "unlabelled.csv": "k,a,label\nk1,1,0\nk2,2,1\nk3,1,\n",
     "stops.csv": "x,label\n" + "1,0\n" * 25 + "1,\n" + "1,0\n" * 25,
@@ -555,15 +557,35 @@ REPLAYS: list[tuple[str, str, Sequence[str], int, str]] = [
     ("rows.csv", "plain", (), 0, "resuming at row 20\nno rows left: all were learnt before"),
     (
         "other/rows.csv", "plain", (), 2,
-        f"error: the learner has learnt 20 rows of a file of this name, {OTHERWISE}. Nothing was sent: --from 20 "
-        "continues after them if this file begins with the same rows, and --again learns all. If all replays use --id, "
-        "no row is learnt twice",
+        f"error: the learner has learnt 20 rows of a file of this name, {OTHERWISE}. Nothing was sent: --again "
+        "learns the rows that are new, --from 20 continues after them if this file begins with the same rows, and "
+        "--all learns all. If all replays use --id, no row is learnt twice",
     ),
     (
         "copy.csv", "plain", (), 2,
-        "error: the learner has learnt 20 rows of rows.csv, which begins as this file does. Nothing was sent: --from "
-        "20 continues after them if this file begins with the same rows, and --again learns all. If all replays use "
-        "--id, no row is learnt twice",
+        "error: the learner has learnt 20 rows of rows.csv, which begins as this file does. Nothing was sent: "
+        "--again learns the rows that are new, --from 20 continues after them if this file begins with the same rows, "
+        "and --all learns all. If all replays use --id, no row is learnt twice",
+    ),
+    (
+        "new/rows.csv", "plain", ("--again",), 2,
+        f"error: the learner has learnt 20 rows of a file of this name, {OTHERWISE}, and none of the 2 rows of this "
+        "file is among them: it is another file, or other columns or options make its events. Nothing was sent: --all "
+        "learns all its rows",
+    ),
+    (
+        "grown/rows.csv", "plain", ("--again",), 0,
+        "rows 0 to 21: 1 learnt, 0 duplicates, 20 left out",
+    ),
+    (
+        "grown/rows.csv", "plain", (), 0,
+        "rows that were learnt before, and are left out: 21; new rows: 0\n"
+        "resuming at row 21\n"
+        "no rows left: all were learnt before",
+    ),
+    (
+        "grown/rows.csv", "plain", ("--again", "--all"), 2,
+        "error: --again leaves out the rows that were learnt, --all learns them, too: choose one",
     ),
     ("unlabelled.csv", "skips", (), 2, f"error: FILES/unlabelled.csv, line 4: the label is missing\n{NO_ROWS}"),
     (
@@ -581,7 +603,7 @@ REPLAYS: list[tuple[str, str, Sequence[str], int, str]] = [
         "stops.csv", "stops", ("--batch", "10"), 6,
         "error: FILES/stops.csv, line 27: the label is missing\n"
         "rows 0 to 20 are learnt; the same command with --on-bad skip or --on-bad FILE resumes from there; "
-        "of a repaired file --from 20 learns the others",
+        "of a repaired file --again learns the others",
     ),
     (
         "late.jsonl", "late", (*LATE, "--limit", "40"), 0,
@@ -667,7 +689,8 @@ REPLAYS: list[tuple[str, str, Sequence[str], int, str]] = [
 
 
 def test_replays(server: Process, tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
+    for folder in ("other", "grown", "new"):
+        (tmp_path / folder).mkdir()
     for name, content in REPLAYED.items():
         (tmp_path / name).write_text(content)
     for name, options in REPLAYING.items():

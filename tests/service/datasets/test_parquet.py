@@ -6,6 +6,7 @@ import datetime
 import decimal
 import gzip
 import io
+import math
 import sys
 import zipfile
 from pathlib import Path
@@ -18,6 +19,7 @@ from pyarrow import parquet
 from service.datasets.bad_rows import BadRows
 from service.datasets.event_inputs import Inputs
 from service.datasets.file_options import FileOptions
+from service.datasets.learnt_rows import RowHash
 from service.datasets.packed_text import local_file
 from service.datasets.readers import format_of, open_rows
 from service.datasets.rows import ReadError
@@ -305,3 +307,14 @@ def test_a_missing_number_has_any_spelling_and_one_without_a_cell_is_reported(tm
     if name.endswith("parquet"):
         assert [row["items"] for row in features] == [None, None, 2, 3, 4]
     assert len(notes) == (2 if name.endswith("csv") else 1)
+
+
+def test_a_missing_cell_that_makes_a_column_of_integers_one_of_floats_changes_no_other_row(tmp_path: Path) -> None:
+    hashes = []
+    for values in ([1, 2, 2**53], [1.0, 2.0, None]):
+        path = write(tmp_path, {"a": values, "b": [0.5, math.inf, 2.5], "label": [0, 1, 0]})
+        with open_rows(path, RowColumns()) as rows:
+            hash = RowHash(RowColumns(), rows.header)
+            hashes.append([hash(row) for _, row in rows.raw()])
+    assert hashes[0][:2] == hashes[1][:2]
+    assert len({*hashes[0], *hashes[1]}) == 4

@@ -392,12 +392,12 @@ def test_a_changed_file_is_refused_unless_it_is_to_be_learnt_again(server: Proce
     path.write_text("key,x,label\n" + "k,1,0\n" * 30)
     assert "--again" in replayed(server, path, "changed", "--drop", "key", status=2)
     assert get(server, "changed")["events"] == 20
-    replayed(server, path, "changed", "--drop", "key", "--again")
-    assert get(server, "changed")["events"] == 50
-    replayed(server, path, "changed", "--drop", "key")  # nothing is left, so nothing is refused
+    assert "10 learnt" in replayed(server, path, "changed", "--drop", "key", "--again")
+    assert get(server, "changed")["events"] == 30
+    assert "no rows left" in replayed(server, path, "changed", "--drop", "key")
     path.write_text("key,x,label\n" + "".join(f"k{i},1,0\n" for i in range(5)))
     replayed(server, path, "changed", "--id", "key")
-    assert get(server, "changed")["events"] == 55
+    assert get(server, "changed")["events"] == 35
 
 
 @pytest.mark.parametrize("change", ["name", "compression", "options", "end"])
@@ -419,8 +419,33 @@ def test_a_file_under_another_name_is_refused_unless_it_is_to_be_learnt_again(
     assert "first.csv" in refused
     assert "--again" in refused
     assert get(server, name)["events"] == 3000
-    replayed(server, copy, name, "--again", *options)
-    assert get(server, name)["events"] == 6000 + (change == "end")
+    again = replayed(server, copy, name, "--again", *options, status=2 if options else 0)
+    assert ("other columns or options" in again) == bool(options)
+    assert get(server, name)["events"] == 3000 + (change == "end")
+    replayed(server, copy, name, "--all", *options)
+    assert get(server, name)["events"] == 6000 + 2 * (change == "end")
+
+
+def test_killed_replays_with_again_learn_each_row_of_a_repaired_file_once(
+    start: Commands, server: Process, tmp_path: Path
+) -> None:
+    """The processes are killed between what the journal has and what the service has learnt."""
+    path = tmp_path / "repaired.csv"
+    rows = [f"{i},{i % 7},{i % 2}\n" for i in range(2000)]
+    path.write_text("n,x,label\n" + "".join(rows[:1000]) + "1000,6,\n" + "".join(rows[1001:]))
+    create(server, "again")
+    replayed(server, path, "again", "--batch", "10", "--limit", "400")
+    learnt = 400
+    for changed in (rows, rows, ["-1,0,0\n", *rows]):
+        path.write_text("n,x,label\n" + "".join(changed))
+        process = replay(start, server, path, "again", "--again", "--rate", "100", "--batch", "7")
+        learnt = some_are_learnt(server, "again", more_than=learnt)
+        process.kill()
+        finish(process, status=-signal.SIGKILL)
+    url = server.url.replace("127.0.0.1", "LOCALHOST") + "/"
+    replayed(server, path, "again", "--again", "--url", url)
+    assert get(server, "again")["events"] == 2001
+    assert "no rows left" in replayed(server, path, "again")
 
 
 def test_a_repaired_file_goes_on_behind_the_learnt_rows(server: Process, tmp_path: Path) -> None:
@@ -429,7 +454,7 @@ def test_a_repaired_file_goes_on_behind_the_learnt_rows(server: Process, tmp_pat
     path.write_text("x,label\n" + "".join(rows[:10_100]) + "oops\n" + "".join(rows[10_101:]))
     create(server, "repaired")
     text = replayed(server, path, "repaired", "--batch", "1000", status=6)
-    assert "--from 10000" in text
+    assert "--again" in text
     path.write_text("x,label\n" + "".join(rows))
     assert "--from 10000" in replayed(server, path, "repaired", status=2)
     assert "row 10,000\n" in replayed(server, path, "repaired", "--from", "10000", "--limit", "10200")
@@ -487,6 +512,7 @@ def test_an_earlier_replay_of_the_file_name_is_reported_before_sending(tmp_path:
     path.write_text("x,label\n" + "1,0\n" * 20)
     document = {
         "name": "a",
+        "birth": "0123456789abcdef",
         "config": {"features": {"kind": "named"}},
         "class_counts": {"negative": 3000, "positive": 0},
         "ready": False,
@@ -506,7 +532,7 @@ def test_an_earlier_replay_of_the_file_name_is_reported_before_sending(tmp_path:
 
     with Interruption() as interruption, Client("http://service", transport=httpx.MockTransport(answer)) as client:
         replay_file(
-            ReplayPlan(File.of(path), "a", RowColumns(), batch=10, again=True),
+            ReplayPlan(File.of(path), "a", RowColumns(), batch=10, all=True),
             client,
             interruption,
             Console(file=out, soft_wrap=True),
