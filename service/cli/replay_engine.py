@@ -452,7 +452,7 @@ def _check_positive(plan: ReplayPlan, document: dict[str, Any], format: str) -> 
             if labels.unmet() is None:
                 return
         if (unmet := labels.unmet()) is not None:  # else all rows are bad, which the replay reports, too
-            bad = skip.notes() if unmet.startswith("that") else []
+            bad = skip.notes() if labels.named_are_bad else []
             raise WrongUsage("\n".join([f"no row {unmet}; nothing was sent", *bad]))
 
 

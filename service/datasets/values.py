@@ -199,6 +199,11 @@ class BinaryLabels:
         listed = ", ".join(counts) + (", ..." if len(rows) > _NAMED else "")
         return f"the labels are of several classes, {listed}; name the negative ones {_HOW_TO_NAME}"
 
+    @property
+    def named_are_bad(self) -> bool:
+        """Whether named labels occurred, but in bad rows only."""
+        return not self._named_seen and not self._named.keys().isdisjoint(self._seen)
+
     def unmet(self) -> str | None:
         """Return the end of a message "no row ..." if no named label occurred, else None.
 
@@ -206,7 +211,7 @@ class BinaryLabels:
         """
         if self._named_seen or not self._one_class:
             return None
-        which = "that is not bad " if self._named.keys() & set(self._seen) else ""
+        which = "that is not bad " if self.named_are_bad else ""
         return f"{which}had the label {' or '.join(map(repr, self._named))}; labels seen: {_quoted(self._seen)}"
 
     def mixture(self) -> str | None:
@@ -304,6 +309,8 @@ class Ranks:
                 order = ",".join(seen) if len(seen) == len(self._ranks) else order
             expected = self._expected()
             raise ValueError(f"the labels seen are {_quoted(seen)}; {expected}: name the file's with --ranks {order}")
+
+    named_are_bad = False
 
     def unmet(self) -> None:
         """Return None: a rank may be missing in a file."""
