@@ -5,7 +5,6 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -13,7 +12,7 @@ import msgspec
 from learners.features import cell_value, normalised
 from rarestream.values import id_text
 from service.connectors.feed import Message
-from service.datasets import BinaryLabels, Ranks, Unlabelled, event_time, identity, weight
+from service.datasets import BinaryLabels, EventTimes, Ranks, Unlabelled, identity, weight
 
 __all__ = ["BadMessage", "MessageEvent", "MessageKind", "Reading"]
 
@@ -45,7 +44,8 @@ class Reading:
     """Decodes messages.
 
     For flat fields, `labels` gives the meaning of labels. `texts` names the features declared as names or text.
-    `time_format` and `time_unit` are those of files; without them the service reads the times of events in JSON.
+    `time_format` and `time_unit` are those of files, except that a number of a unit is a moment since 1980. Without
+    them the service reads the times of events in JSON.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Reading:
         self._what = what
         self._labels = labels
         self._texts = texts
-        read_time = partial(event_time, format=time_format, unit=time_unit)
+        read_time = EventTimes(time_format, time_unit, counters=False)
         self._about: Mapping[str, Callable[[Any], Any]] = {"id": identity, "time": read_time, "weight": weight}
         self._reads_times = bool(time_format or time_unit)
         self._decoder = msgspec.json.Decoder(_EventHead)

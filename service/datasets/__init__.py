@@ -45,7 +45,7 @@ from service.datasets.schema_match import (
     remembered,
     suggest_options,
 )
-from service.datasets.times import TIME_UNITS, event_time
+from service.datasets.times import TIME_UNITS, EventTimes
 from service.datasets.values import (
     ANY_LABEL,
     BinaryLabels,
@@ -70,6 +70,7 @@ __all__ = [
     "EncodedEvent",
     "Event",
     "EventPacker",
+    "EventTimes",
     "FieldPast",
     "File",
     "FileOptions",
@@ -95,7 +96,6 @@ __all__ = [
     "declared",
     "earlier_rows",
     "earlier_sources",
-    "event_time",
     "first_day",
     "identity",
     "is_number",

@@ -15,6 +15,7 @@ import msgspec
 
 from service.datasets.bad_rows import ReadError
 from service.datasets.rows import Event
+from service.datasets.times import EventTimes
 from service.datasets.values import RowColumns
 from service.text import counted
 
@@ -131,6 +132,7 @@ class JsonEvents:
     def __init__(self, columns: RowColumns, label_of: Callable[[Any, str | None], int | None] | None) -> None:
         self._columns = columns
         self._label_of = label_of
+        self._about = columns.about
 
     def event(self, row: Event, form: str) -> Event:
         """Decode an object of this form. Raises ValueError if it is malformed."""
@@ -166,11 +168,15 @@ class JsonEvents:
 
     def names(self, form: str) -> dict[str, str]:
         """Return the names that id, time and weight have in objects of this form."""
-        about = self._columns.about if self._label_of else self._columns.about[:2]
+        about = self._about if self._label_of else self._about[:2]
         return {member: name or member for member, name, _ in about if name or form != "flat"}
+
+    def time_notes(self) -> list[str]:
+        """Say what the times of the events so far count, if that is taken of them."""
+        return [read.note for _, _, read in self._about if isinstance(read, EventTimes) and read.note]
 
     def members(self, row: Event, form: str) -> list[tuple[str, Any]]:
         """Return the id, time and weight of an object, if it has them. Raises ValueError if one is malformed."""
-        read = {member: parse for member, _, parse in self._columns.about}
+        read = {member: parse for member, _, parse in self._about}
         values = ((member, read[member](row.get(name))) for member, name in self.names(form).items())
         return [(member, value) for member, value in values if value is not None]

@@ -345,6 +345,7 @@ class _JsonRows(TextRows[str]):
         rows = self._good(head, self._object)
         label = self._columns.label
         rows = [row for row in rows if self._is_good(row)] or rows
+        self.guesses += self._events.time_notes()
         self._check_labels(row.get(label) for row in rows)
         rows = self._labelled_only(rows, lambda row: row.get(label))
         self._form = form = form_of(rows[0])

@@ -14,6 +14,7 @@ from service.datasets.identifiers import check_ids, unnamed_ids
 from service.datasets.notes import ColumnNote
 from service.datasets.number_cells import NumberForm, Plain, column_kind, number_form, quote
 from service.datasets.rows import Event, Shape
+from service.datasets.times import EventTimes
 from service.datasets.values import RowColumns
 from service.text import counted
 
@@ -120,6 +121,7 @@ class CellTable:
         for member, k, _ in self._about:
             if member == "id" and self.label is not None:
                 check_ids(self._names[k], [row[k] for row in rows])
+        self._guesses += [read.note for _, _, read in self._about if isinstance(read, EventTimes) and read.note]
         undeclared = ((k, name) for k, name in self.columns if name not in self._declared)
         self._guesses += unnamed_ids((name, [row[k] for row in rows]) for k, name in undeclared)
         self._features = [(k, name, self._reader(k, name, [row[k] for row in rows])) for k, name in self.columns]

@@ -13,11 +13,12 @@ from typing import Any
 from rarestream.values import EARLIEST_TIME, LATEST_TIME
 from service.datasets.number_cells import MISSING, is_number, number, plain_number
 
-__all__ = ["TIME_UNITS", "event_time", "is_day", "timestamp"]
+__all__ = ["TIME_UNITS", "EventTimes", "is_day", "timestamp"]
 
 _DAY = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])(([01][0-9]|2[0-3])([0-5][0-9]){2})?")
 _MONTH = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])?")
 TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0, "d": 86_400.0}  # in seconds
+_MOMENT_UNITS = {unit: TIME_UNITS[unit] for unit in ("s", "ms", "us", "ns")}  # of times since the epoch
 _DOTTED = re.compile(r"(?P<day>[0-9]{1,2})\.(?P<month>[0-9]{1,2})\.(?P<year>[0-9]{4})(?P<rest>([ T].*)?)")
 _AHEAD_SECONDS = 86_400.0  # that a time may be ahead of now
 
@@ -78,25 +79,52 @@ def _seconds(moment: datetime) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def event_time(value: Any, format: str = "", unit: str = "") -> float | None:
-    """Parse the time of an event as `timestamp` does, or with a `unit` as a number of it; the error names the option.
+class EventTimes:
+    """Parses the times of the events of one file or stream, as `timestamp` does, or as numbers of a `unit`.
 
-    A number of the unit that is no moment since 1980 counts from the beginning of a file, and so from 1980 on. Raises
-    ValueError for a time that the service refuses: one before 1980, or ahead of now, such as 9999-12-31 for never.
+    With a unit, the first number decides. If it is a moment since 1980, so must be all others. Else all count from the
+    beginning of the file, which is taken as 1980-01-01. A stream has no beginning, so `counters` of it are refused. The
+    error names the option. Raises ValueError for a time that the service refuses: one before 1980, or ahead of now,
+    such as 9999-12-31 for never.
     """
-    if unit:
-        counted = number(value) if isinstance(value, str) else plain_number("time", value)
-        seconds = None if counted is None else counted * TIME_UNITS[unit]
-        if seconds is not None and 0 <= seconds < EARLIEST_TIME:
-            seconds += EARLIEST_TIME
-    else:
-        seconds = _moment(value, format)
-    if seconds is not None and seconds < EARLIEST_TIME:
-        spelt = str(value).strip()[:60]
-        raise ValueError(f"the time is {spelt}, before 1980: give --missing if it is none, in a message null")
-    if seconds is not None and seconds > time.time() + _AHEAD_SECONDS:
-        raise ValueError(f"the time is {str(value)[:60]}; expected at most a day ahead of now")
-    return seconds
+
+    def __init__(self, format: str = "", unit: str = "", counters: bool = True) -> None:
+        self._format = format
+        self._unit = unit
+        self._start = None if unit and counters else 0.0  # seconds of the number 0; None: not decided
+
+    @property
+    def note(self) -> str | None:
+        """What is said of numbers that count from the beginning of a file."""
+        return f"the times count {self._unit} from 0, which is taken as 1980-01-01" if self._start else None
+
+    def __call__(self, value: Any) -> float | None:
+        """Return the seconds since the epoch; None if the time is missing."""
+        seconds = self._counted(value) if self._unit else _moment(value, self._format)
+        if seconds is not None and seconds < EARLIEST_TIME:
+            spelt = str(value).strip()[:60]
+            count = f", which counts {self._unit}," if self._unit else ""
+            raise ValueError(f"the time is {spelt}{count} before 1980: give --missing if it is none, in a message null")
+        if seconds is not None and seconds > time.time() + _AHEAD_SECONDS:
+            raise ValueError(f"the time is {str(value)[:60]}; expected at most a day ahead of now")
+        return seconds
+
+    def _counted(self, value: Any) -> float | None:
+        count = number(value) if isinstance(value, str) else plain_number("time", value)
+        if count is None or count != count:
+            return None
+        seconds = count * TIME_UNITS[self._unit]
+        if self._start is None and 0 <= seconds < EARLIEST_TIME:
+            for unit, scale in _MOMENT_UNITS.items():
+                if EARLIEST_TIME <= count * scale <= time.time() + _AHEAD_SECONDS:
+                    raise ValueError(
+                        f"the time {str(value).strip()[:60]} is before 1980 in {self._unit}, and a moment since 1980 "
+                        f"in {unit}: leave --time-unit out, or give the unit that it counts"
+                    )
+            self._start = EARLIEST_TIME
+        elif self._start is None:
+            self._start = 0.0
+        return seconds + self._start
 
 
 def _moment(value: Any, format: str) -> float | None:

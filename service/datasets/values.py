@@ -17,7 +17,7 @@ from typing import Any
 
 from service.datasets.file_options import FileOptions
 from service.datasets.number_cells import is_absent, number, plain_number, quote
-from service.datasets.times import event_time
+from service.datasets.times import EventTimes
 
 __all__ = [
     "ANY_LABEL",
@@ -105,8 +105,8 @@ class RowColumns:
 
     @property
     def about(self) -> list[tuple[str, str | None, Callable[[Any], Any]]]:
-        """The other members of an event: the API's name, the column, and the parser of its cells."""
-        read_time = partial(event_time, format=self.form.time_format, unit=self.form.time_unit)
+        """The other members of an event: the API's name, the column, and the parser of its cells in one file."""
+        read_time = EventTimes(self.form.time_format, self.form.time_unit)
         return [("id", self.id, identity), ("time", self.time, read_time), ("weight", self.weight, weight)]
 
     @property

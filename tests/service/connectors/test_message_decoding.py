@@ -151,7 +151,7 @@ def test_any_message_is_decoded_or_malformed(value: Any, what: MessageKind) -> N
     ("time", "options", "seconds"),
     [
         ("1575118861500", {}, 1575118861.5),
-        ("2", {"time_unit": "h"}, 315_532_800.0 + 7200),
+        ("438000", {"time_unit": "h"}, 438_000 * 3600.0),
         ("1575118861", {"time_unit": "s"}, 1575118861.0),
         ("30/11/2019 13:01", {"time_format": "%d/%m/%Y %H:%M"}, 1575118860.0),
     ],
@@ -168,7 +168,7 @@ def test_times_of_messages_are_read_as_those_of_files(time: str, options: dict[s
         assert json.loads(event.body) == {"features": {"x": 2**63}, "time": seconds}
 
 
-@pytest.mark.parametrize("value", [{"x": "1", "time": "299"}, b'{"x": [1], "time": -5}'])
+@pytest.mark.parametrize("value", [{"x": "1", "time": "299"}, b'{"x": [1], "time": 2}'])
 def test_the_message_names_the_options_of_a_time_that_is_refused(value: Any) -> None:
     reading = Reading("auto", BinaryLabels(stream=True), time_unit="h" if isinstance(value, bytes) else "")
     with pytest.raises(BadMessage, match="before 1980" if isinstance(value, bytes) else r"--time-unit s\|ms"):

@@ -331,6 +331,41 @@ def test_a_unit_says_what_numbers_of_times_count(
             read(FileOptions())
 
 
+def times_of(path: Path, unit: str, cells: list[Any]) -> tuple[list[float | None], list[str]]:
+    """Return the times of a file's rows, and what is reported."""
+    path.write_text("".join(json.dumps({"when": cell, "x": 1, "label": 0}) + "\n" for cell in cells))
+    if path.suffix == ".csv":
+        path.write_text("when,x,label\n" + "".join(f"{cell},1,0\n" for cell in cells))
+    with open_rows(path, RowColumns(time="when", form=FileOptions(time_unit=unit))) as rows:
+        return [event.get("time") for event in rows.events()], [*rows.guesses, *rows.notes()]
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl"])
+def test_the_first_time_decides_whether_a_unit_counts_from_the_beginning_of_the_file(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    times, notes = times_of(path, "h", [0, 87_000, 88_000])  # over ten years
+    assert times == [START, START + 87_000 * 3600, START + 88_000 * 3600]
+    assert any("the times count h from 0, which is taken as 1980-01-01" in note for note in notes)
+    times, notes = times_of(path, "d", [18_000, 18_001])
+    assert times == [18_000 * 86_400, 18_001 * 86_400]
+    assert not any("1980" in note for note in notes)
+    with pytest.raises(ReadError, match=r"the time is 2, which counts d, before 1980"):
+        times_of(path, "d", [18_000, 2])
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl"])
+@pytest.mark.parametrize(
+    ("cell", "unit", "meant"), [(1575118861, "ms", "s"), (1575118861000, "us", "ms"), (1575118861, "ns", "s")]
+)
+def test_a_unit_that_makes_times_of_today_those_of_1970_is_refused(
+    tmp_path: Path, name: str, cell: int, unit: str, meant: str
+) -> None:
+    with pytest.raises(
+        ReadError, match=f"before 1980 in {unit}, and a moment since 1980 in {meant}: leave --time-unit"
+    ):
+        times_of(tmp_path / name, unit, [cell, cell + 1])
+
+
 @pytest.mark.parametrize("cell", ["1970-01-01", "1970-01-01 00:00:59", "1900-01-01", "01.01.1970"])
 def test_a_date_before_1980_needs_a_word(tmp_path: Path, cell: str) -> None:
     path = tmp_path / "rows.csv"
