@@ -355,13 +355,13 @@ def test_the_first_time_decides_whether_a_unit_counts_from_the_beginning_of_the_
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl"])
 @pytest.mark.parametrize(
-    ("cell", "unit", "meant"), [(1575118861, "ms", "s"), (1575118861000, "us", "ms"), (1575118861, "ns", "s")]
+    ("cell", "unit", "other"), [(1575118861, "ms", "s"), (1575118861000, "us", "ms"), (1575118861, "ns", "s")]
 )
 def test_a_unit_that_makes_times_of_today_those_of_1970_is_refused(
-    tmp_path: Path, name: str, cell: int, unit: str, meant: str
+    tmp_path: Path, name: str, cell: int, unit: str, other: str
 ) -> None:
     with pytest.raises(
-        ReadError, match=f"before 1980 in {unit}, and a moment since 1980 in {meant}: leave --time-unit"
+        ReadError, match=f"before 1980 in {unit}, and a moment since 1980 in {other}: leave --time-unit"
     ):
         times_of(tmp_path / name, unit, [cell, cell + 1])
 
