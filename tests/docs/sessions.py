@@ -35,7 +35,7 @@ from tests.harness.redis_server import RedisServer
 __all__ = ["RUN", "Differs", "Session", "compare", "programs"]
 
 RUN = ("sh", "python", "http", "json")  # languages of blocks that are run
-_VARY = frozenset({"request_id", "digest", "time_iso", "redis:payments"})  # strings that are others each time
+_VARY = frozenset({"birth", "request_id", "digest", "time_iso", "redis:payments"})  # strings that are others each time
 _MEASURED = frozenset(  # numbers that are others each time, or on another machine: by where they stand
     [
         "/clock",
