@@ -31,14 +31,13 @@ from service.cli.display import ReplayDisplay, describe_fit, describe_metrics, f
 from service.cli.field_notes import FieldChanges
 from service.cli.inspection import Inspection, inspect_file
 from service.cli.late_replay import Delay, check_delay, late_source, require_id_and_time, schedule
-from service.cli.replay_journal import Beginning, Opening, ReplayJournal, begin
+from service.cli.replay_journal import Opening, ReplayJournal, Selection, begin
 from service.cli.request_errors import RequestFailed, similar_learners
 from service.datasets import (
     BadRows,
     BinaryLabels,
     ColumnNote,
     EncodedEvent,
-    Event,
     File,
     LongTexts,
     ReadError,
@@ -66,6 +65,7 @@ __all__ = [
     "Outcome",
     "ReplayPlan",
     "ReplayResult",
+    "count_rows",
     "inspect_replay",
     "located",
     "prefetch",
@@ -97,6 +97,7 @@ class ReplayResult:
     scored: int = 0  # rows that were scored before their late label, or without one
     reached: int = 0  # the row after the last scored one
     left_out: int = 0  # rows that were learnt before, of an earlier content of the file
+    refused: int = 0  # rows that the service has refused
 
 
 def prefetch(items: Iterator[Item]) -> Generator[Item]:
@@ -116,7 +117,7 @@ def replay(
     interruption: Interruption,
     progress: Callable[[RequestBody], None],
     bad: BadRows,
-    journal: ReplayJournal | None = None,
+    journal: ReplayJournal,
 ) -> ReplayResult:
     """Send the batches one after the other, call `progress` after each, and return `replayed` with the result.
 
@@ -125,19 +126,6 @@ def replay(
     if the service refuses or stays away, and `ReadError` at a malformed row, after sending the batches before it.
     """
     refused: set[RowOrigin | None] = set()  # scored rows, whose labels are not sent
-
-    def send(part: RequestBody) -> None:
-        if journal is None:
-            _send(learner, part, replayed)
-            return
-        journal.note(part)
-        try:
-            _send(learner, part, replayed)
-        except ClientError as error:
-            if error.status in _BAD_ROW:
-                journal.take_back(part)
-            raise
-
     with closing(prefetch(work)) as pipeline:
         for batch in pipeline:
             if pace(0 if batch.kind == "labels" else batch.count):
@@ -145,22 +133,27 @@ def replay(
             part: RequestBody | None = batch
             if batch.kind == "labels":
                 part = batch.without({i for i, event in enumerate(batch.events) if event.origin in refused})
+            journal.note(batch)
             try:
-                origins = [] if part is None else send_accepted(part, send, bad)
+                origins = [] if part is None else send_accepted(part, partial(_send, learner, replayed), bad)
                 progress(batch)
             except WaitInterrupted:
                 return replayed
             except ClientError as error:
+                if error.status in _BAD_ROW:
+                    journal.take_back(replayed.next)
                 raise located(error, batch.events) from None
             if batch.kind == "unlabelled":
                 refused.update(origin and origin._replace(row=None) for origin in origins)
+            journal.refuse(batch, origins)
+            replayed.refused += len(origins)
             if interruption:
                 return replayed
     replayed.complete = True
     return replayed
 
 
-def _send(learner: RemoteLearner, batch: RequestBody, replayed: ReplayResult) -> None:
+def _send(learner: RemoteLearner, replayed: ReplayResult, batch: RequestBody) -> None:
     """Send one batch and record its result."""
     if batch.kind == "unlabelled":
         learner.predict_json(batch.body(), remember=batch.identified)
@@ -203,8 +196,7 @@ class ReplayPlan:
     wait: bool = False  # for the fit of a batch algorithm after each request
     delay: Delay | None = None  # of labels; None: each row is learnt at once
     again: bool = False  # of a file that has changed, learn the rows that are new
-    first: int = 0  # the first row to learn, if the replay begins
-    all: bool = False  # of a file that has changed, learn all rows
+    first: int | None = None  # the first row to learn, whether it was learnt before or not
 
 
 @dataclass(frozen=True)
@@ -212,10 +204,29 @@ class Outcome:
     """The outcome of a replay for the user."""
 
     rows: ReplayResult
+    selection: Selection  # of the rows
     seconds: float
     metrics: dict[str, Any] | None  # of the learner at the end; None after a signal
     learner: dict[str, Any] | None = None  # its document at the end; None after a signal
     fields: str | None = None  # a line on the learner's fields
+
+    @property
+    def barren(self) -> str | None:
+        """Say why a complete replay has found no row to learn; None if it has."""
+        if not self._idle or (self.selection.place and not self.rows.refused):
+            return None
+        why = f"the service refused {counted(self.rows.refused, 'row')}" if self.rows.refused else "it has no good row"
+        return f"no row of the file was learnt: {why}"
+
+    @property
+    def nothing(self) -> str | None:
+        """Say why a complete replay has learnt and scored nothing; None if it has."""
+        left = "all were learnt before" if self.selection.checked else "none is behind those that were learnt"
+        return self.barren or (f"no rows left: {left}" if self._idle else None)
+
+    @property
+    def _idle(self) -> bool:
+        return self.rows.complete and self.rows.next <= self.rows.start and not self.rows.scored
 
     @property
     def speed(self) -> float:
@@ -242,10 +253,19 @@ def replay_file(plan: ReplayPlan, client: Client, interruption: Interruption, no
     learnt and how to continue.
     """
     with BadRows(plan.columns.form.on_bad) as bad:
-        return _replay_rows(plan, bad, client, interruption, notes)
+        outcome = _replay_rows(plan, bad, client, interruption, notes)
+    assert outcome is not None
+    return outcome
 
 
-def _replay_rows(plan: ReplayPlan, bad: BadRows, client: Client, interruption: Interruption, notes: Console) -> Outcome:
+def count_rows(plan: ReplayPlan, client: Client, interruption: Interruption, notes: Console) -> None:
+    """Print which rows a replay would send. Nothing is sent; raises what `replay_file` does before that."""
+    _replay_rows(plan, BadRows("skip"), client, interruption, notes, read_only=True)
+
+
+def _replay_rows(
+    plan: ReplayPlan, bad: BadRows, client: Client, interruption: Interruption, notes: Console, read_only: bool = False
+) -> Outcome | None:
     began = time.monotonic()
     file = plan.file
     format = plan.format or resolve_format(file)
@@ -253,27 +273,26 @@ def _replay_rows(plan: ReplayPlan, bad: BadRows, client: Client, interruption: I
         learner = client.learner(plan.learner)
         document = learner.describe()
         features = document["config"]["features"]
-        labels = labels_for(plan.columns, document)
         changes = FieldChanges(learner)
         with ExitStack() as stack:
-            rows = stack.enter_context(open_rows(file, plan.columns, declared(features), format, labels, bad=bad))
-            rows.adapt = adapter(rows.shape, features)
+            rows = stack.enter_context(_open(plan, document, format, bad))
             rows.long_texts = LongTexts(document["config"])
-            source = source_name(file, plan.columns, format, document["sources"])
+            hash = RowHash(plan.columns, rows.header)
+            journal = ReplayJournal(document["birth"], hash, partial(_print_line, notes), read_only)
+            stack.enter_context(journal)
+            document = learner.describe()  # after other replays from here have ended
+            journal.follow(document["sources"])
+            source = source_name(file, plan.columns, format, journal.offsets)
             if plan.delay is not None:
                 check_delay(document, source, plan.delay)
                 source = late_source(source, plan.delay)
-            learnt = document["sources"].get(source, 0)
-            if learnt == 0:
+            if source not in journal.offsets:
                 _check_positive(plan, document, format)
-            journal = None
-            if plan.delay is None:
-                hash = RowHash(plan.columns, rows.header)
-                journal = stack.enter_context(ReplayJournal(document, hash, lambda line: _print_plain(notes, [line])))
-            opening = Opening(document, source, partial(_raw_rows, plan, document, format, interruption))
-            beginning = begin(plan, opening, journal, notes)
-            source, start, left_out = beginning
-            learnt = document["sources"].get(source, 0)
+            opening = Opening(source, partial(_open, plan, document, format), interruption)
+            selection = begin(plan, opening, journal, notes)
+            if read_only:
+                return None
+            start, learnt = selection.start, journal.offsets.get(selection.source, 0)
             guesses = rows.guesses
             if learnt == 0:
                 past = remembered(features, learner.fields()["fields"])
@@ -282,7 +301,7 @@ def _replay_rows(plan: ReplayPlan, bad: BadRows, client: Client, interruption: I
                 reasons = inspection.reasons
                 guesses = [note for note in guesses if not (isinstance(note, ColumnNote) and note.column in reasons)]
             _print_plain(notes, guesses)
-            work = _work(plan, rows, beginning)
+            work = _work(plan, rows, selection)
             with ReplayDisplay(notes) as display:
                 progress = _Progress(learner, plan, display, start, interruption.wait)
                 pace = Pace(plan.rate, interruption.wait)
@@ -290,9 +309,7 @@ def _replay_rows(plan: ReplayPlan, bad: BadRows, client: Client, interruption: I
                     progress.wait()
                     result = ReplayResult(start, learnt)
                     replayed = replay(learner, work, result, pace, interruption, progress, bad, journal)
-                    if left_out is not None and replayed.complete:
-                        replayed.next = start + left_out.compared
-                        replayed.left_out = left_out.count
+                    replayed.left_out = selection.left_out
                     seconds = time.monotonic() - began
                     reached = progress.end() if replayed.complete else None
                 except (RequestFailed, ReadError) as error:
@@ -304,7 +321,7 @@ def _replay_rows(plan: ReplayPlan, bad: BadRows, client: Client, interruption: I
                 finally:
                     _print_plain(notes, [*rows.notes(), *bad.notes()])
         metrics, after = reached or (None, None)
-        return Outcome(replayed, seconds, metrics, after, changes.line() if reached else None)
+        return Outcome(replayed, selection, seconds, metrics, after, changes.line() if reached else None)
     except ClientError as error:
         if error.code != _UNKNOWN_LEARNER:
             raise
@@ -318,53 +335,36 @@ def inspect_replay(plan: ReplayPlan, client: Client, rows: int) -> Inspection:
     document = learner.describe()
     features = document["config"]["features"]
     past = remembered(features, learner.fields()["fields"])
-    with open_rows(
-        plan.file, plan.columns, declared(features), format, labels_for(plan.columns, document), bad=BadRows("skip")
-    ) as opened:
-        adapter(opened.shape, features)
-    return inspect_file(plan.file, plan.columns, format, rows, declared(features), past, find=False)
+    with _open(plan, document, format, BadRows("skip")):
+        return inspect_file(plan.file, plan.columns, format, rows, declared(features), past, find=False)
+
+
+def _print_line(notes: Console, line: str) -> None:
+    notes.print(line, markup=False, highlight=False)
 
 
 def _print_plain(notes: Console, lines: Iterable[str]) -> None:
     for line in lines:
-        notes.print(line, markup=False, highlight=False)
+        _print_line(notes, line)
 
 
 @contextmanager
-def _raw_rows(
-    plan: ReplayPlan, document: dict[str, Any], format: str, interruption: Interruption
-) -> Iterator[Iterator[tuple[int, Any]]]:
-    """Open the file once more; yield its rows as they are. They raise `WaitInterrupted` after a signal."""
-
-    def interruptible(raw: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-        for row in raw:
-            if interruption:
-                raise WaitInterrupted
-            yield row
-
-    labels = labels_for(plan.columns, document)
-    with open_rows(plan.file, plan.columns, None, format, labels, bad=BadRows("skip")) as rows:
-        yield interruptible(rows.raw())
+def _open(plan: ReplayPlan, document: dict[str, Any], format: str, bad: BadRows) -> Iterator[Rows[Any]]:
+    """Open the file, with its rows as they are sent."""
+    features, labels = document["config"]["features"], labels_for(plan.columns, document)
+    with open_rows(plan.file, plan.columns, declared(features), format, labels, bad=bad) as rows:
+        rows.adapt = adapter(rows.shape, features)
+        yield rows
 
 
-def _work(plan: ReplayPlan, rows: Rows[Any], beginning: Beginning) -> Iterator[RequestBody]:
+def _work(plan: ReplayPlan, rows: Rows[Any], selection: Selection) -> Iterator[RequestBody]:
     """Yield the remaining requests."""
-    source, start, left_out = beginning
+    source, start = selection.source, selection.start
     size = plan.batch if plan.rate is None else max(1, min(plan.batch, int(plan.rate)))
     if plan.delay is not None:
         rows.adapt = require_id_and_time(rows.adapt)
         return schedule(rows.events(), plan.delay, source, start, size, plan.limit, time.time(), rows.fraction)
-    left = None if plan.limit is None else max(0, plan.limit - start)
-    events = _first(rows.events(start), left)
-    return batches(events, source, start, size, rows.fraction, leave_out=left_out)
-
-
-def _first(events: Iterator[Event], count: int | None) -> Iterator[Event]:
-    """Yield the events up to this number of labelled ones; None: all."""
-    labelled = 0
-    while labelled != count and (event := next(events, None)) is not None:
-        labelled += "label" in event
-        yield event
+    return batches(selection(rows.events()), source, start, size, rows.fraction)
 
 
 class _Progress:
@@ -425,10 +425,11 @@ class _Progress:
 def _how_to_go_on(error: RequestFailed | ReadError, plan: ReplayPlan, learnt: int) -> str:
     """Describe how much of the file is learnt, and what another replay does."""
     so_far = f"rows 0 to {learnt:,} are learnt" if learnt else "none of the file's rows is learnt"
+    so_far = "the new rows before it are learnt" if plan.again else so_far
     if isinstance(error, RequestFailed) and error.error.status not in _BAD_ROW:
         return f"{so_far}; the same command resumes from there"
     option = "--again" if plan.delay is None else f"--from {learnt}"
-    repaired = f"; of a repaired file {option} learns the others" if learnt else ""
+    repaired = f"; of a repaired file {option} learns the others" if learnt or plan.again else ""
     if isinstance(error, RequestFailed) or error.remedy is not None:
         then = "resumes from there" if learnt else "leaves bad rows out"
         return f"{so_far}; the same command with --on-bad skip or --on-bad FILE {then}{repaired}"
@@ -473,15 +474,16 @@ def _how_to_create(plan: ReplayPlan, format: str) -> str:
 def print_outcome(outcome: Outcome, plan: ReplayPlan, notes: Console, out: Console) -> None:
     """Print how far the replay came to `notes`, and the learner's metrics to `out`."""
     rows = outcome.rows
-    if rows.complete and rows.next - rows.start <= rows.left_out and not rows.scored:
-        notes.print("no rows left: all were learnt before")
+    if (nothing := outcome.nothing) is not None:
+        notes.print(nothing)
     else:
         if plan.delay is not None or rows.scored:
             notes.print(f"{counted(rows.scored, 'row')} scored")
         counts = [f"{rows.applied:,} learnt", counted(rows.duplicate, "duplicate")]
         counts += [f"{rows.relabelled:,} corrected"] if rows.relabelled else []
         counts += [f"{rows.left_out:,} left out"] if rows.left_out else []
-        notes.print(f"rows {rows.start:,} to {rows.next:,}: {', '.join(counts)}")
+        where = "new rows" if plan.again else f"rows {rows.start:,} to {rows.next:,}"
+        notes.print(f"{where}: {', '.join(counts)}")
     if rows.missing:
         events = "its event is" if rows.missing == 1 else "their events are"
         notes.print(f"warning: {counted(rows.missing, 'label')} arrived too late: {events} not remembered any more")

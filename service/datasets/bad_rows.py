@@ -49,7 +49,7 @@ class BadRows:
         self.stop = on_bad == STOP  # a bad row ends the command
         self._on_bad = on_bad
         self._out: BinaryIO | None = None
-        self._count = 0
+        self.count = 0  # of rows so far
         self._lock = Lock()  # one thread reads rows, another sends them
         self.examples: list[str] = []  # the first few: place and reason
 
@@ -61,7 +61,7 @@ class BadRows:
             error.remedy = REMEDY
             raise error
         with self._lock:
-            self._count += 1
+            self.count += 1
             if len(self.examples) < _EXAMPLES:
                 self.examples.append(text)
             if self._on_bad != SKIP:
@@ -70,11 +70,11 @@ class BadRows:
 
     def notes(self) -> list[str]:
         """Return a line about the bad rows, if there are any."""
-        if not self._count:
+        if not self.count:
             return []
         where = "" if self._on_bad == SKIP else f", see {self._on_bad}"
-        were = "was" if self._count == 1 else "were"
-        return [f"{counted(self._count, 'bad row')} {were} left out{where}; the first: {self.examples[0]}"]
+        were = "was" if self.count == 1 else "were"
+        return [f"{counted(self.count, 'bad row')} {were} left out{where}; the first: {self.examples[0]}"]
 
     def close(self) -> None:
         """Close the file of bad rows; the context manager does it."""

@@ -20,14 +20,14 @@ from service.datasets.values import RowColumns
 from service.refusals import blamed_events
 
 __all__ = [
-    "EarlierRows",
     "EncodedEvent",
     "EventPacker",
     "RequestBody",
+    "again_source",
     "batches",
     "chunks",
-    "earlier_rows",
-    "earlier_sources",
+    "file_name",
+    "related_sources",
     "send_accepted",
     "shaping_options",
     "source_name",
@@ -198,36 +198,35 @@ def source_name(file: File, columns: RowColumns, format: str, sources: Iterable[
     return f"{source}.{hashlib.blake2b(beginning, digest_size=4).hexdigest()}"
 
 
-class EarlierRows(NamedTuple):
-    """Rows that a learner learnt of another file with the same name, or with the same beginning."""
-
-    rows: int
-    name: str  # of that file
-    same_name: bool
+def again_source(source: str, generation: int) -> str:
+    """Return a source of the rows that are new in files of this name. Its numbers are no places in a file."""
+    return f"{file_name(source)}#+again{generation if generation > 1 else ''}"
 
 
-def earlier_rows(learner: Document, source: str) -> EarlierRows | None:
-    """Return what the learner learnt of a file of this name with other options or content, or of one that begins so."""
-    name, _ = _parts(source)
-    earlier = [(learner["sources"][other], _parts(other)[0]) for other in earlier_sources(learner, source)]
-    return max((EarlierRows(count, other, other == name) for count, other in earlier), default=None)
+def file_name(source: str) -> str:
+    """Return the name of the file of a source."""
+    return source.rpartition("#")[0]
 
 
-def earlier_sources(learner: Document, source: str) -> list[str]:
-    """Return the other sources of files of this name, or of this beginning, of which rows were learnt; latest last."""
-    name, fingerprints = _parts(source)
-    sources = []
-    for other, count in learner["sources"].items():
-        other_name, others = _parts(other)
-        if count and other != source and (other_name == name or fingerprints & others):
-            sources.append(other)
-    return sources
+def related_sources(source: str, sources: Iterable[str], links: Iterable[Collection[str]] = ()) -> list[str]:
+    """Return which other sources are of files of this name or beginning, or of those of a related one.
+
+    All sources of a collection of `links` are related, too.
+    """
+    family, others = {source}, [other for other in sources if file_name(other) and other != source]
+    size = 0
+    while size < len(family):
+        size = len(family)
+        names, hashes = {file_name(member) for member in family}, set().union(*map(_hashes, family))
+        family |= {other for other in others if file_name(other) in names or hashes & _hashes(other)}
+        for linked in links:
+            family |= set(linked) if family & set(linked) else set()
+    return [other for other in others if other in family]
 
 
-def _parts(source: str) -> tuple[str, set[str]]:
-    """Return the file's name in the name of a source, and the hashes: with its options, and of its beginning."""
-    name, _, hashes = source.rpartition("#")
-    return name, set(hashes.partition("+")[0].split("."))
+def _hashes(source: str) -> set[str]:
+    """Return the hashes in the name of a source: with the options, and of the beginning."""
+    return set(source.rpartition("#")[2].partition("+")[0].split(".")) - {""}
 
 
 def batches(
@@ -237,37 +236,27 @@ def batches(
     size: int,
     fraction: Callable[[], float] = lambda: 0.0,
     kind: Literal["labelled", "labels"] = "labelled",
-    leave_out: Callable[[Event], bool] | None = None,
 ) -> Iterator[RequestBody]:
     """Yield the events in requests of up to `size` events or about 4 MB; the first is number `start` of the source.
 
-    Events without a label have no number, and follow those with a label that came with them, to be scored. Labelled
-    events that `leave_out` accepts have a number, too.
+    Events without a label have no number, and follow those with a label that came with them, to be scored.
     """
     labelled, unlabelled = EventPacker(size), EventPacker(size)
-    numbers: list[int] = []  # of the labelled events
-    number = start  # of the next one
+    number = start  # of the next batch's first event
     count = 0
 
     def batch() -> Iterator[RequestBody]:
-        nonlocal count, numbers
+        nonlocal count, number
         count = 0
         if parts := labelled.take():
-            last = numbers[-1]
-            whole = last - numbers[0] == len(numbers) - 1
-            yield RequestBody(range(numbers[0], last + 1) if whole else numbers, parts, fraction(), kind, source)
-            numbers = []
+            number += len(parts)
+            yield RequestBody(range(number - len(parts), number), parts, fraction(), kind, source)
         if parts := unlabelled.take():
             yield RequestBody(range(number, number + len(parts)), parts, fraction(), "unlabelled")
 
     for event in events:
-        if "label" in event:
-            number += 1
-            if leave_out is not None and leave_out(event):
-                continue
         count += 1
         if "label" in event:
-            numbers.append(number - 1)
             labelled.add(event)
         else:
             event.pop("weight", None)

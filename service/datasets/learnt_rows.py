@@ -1,20 +1,20 @@
 """Remembers on this machine which rows were sent to a learner, so that a replay of a changed file leaves them out.
 
-A row is a 64-bit hash of what the file has, before the kind of any cell is guessed, and of the options and columns that
-make an event of it. A learner has a folder, by its birth, and each of its sources a file there: the source's name in a
-line of JSON, then 16 bytes for each row, its number in the source and its hash. Numbers ascend. Rows are written before
-they are sent. The learner's offset in the source tells which of them are learnt.
+A row is a 63-bit hash of what the file has, before the kind of any cell is guessed, and of the options and columns that
+make an event of it. A learner has a folder, by its birth, and each of its sources a file there: a line of JSON, then 16
+bytes for each row, its hash and a check of this hash and of the row's number in the source. Numbers have no gaps. Rows
+are written before they are sent, and never changed. The learner's offset in the source tells which of them are learnt.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import time
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,30 +23,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.datasets.batches import shaping_options
-from service.datasets.rows import Event, RowEvent
 from service.datasets.values import RowColumns
+from service.exits import WrongUsage
 
-__all__ = ["LearntRows", "LeftOutRows", "RowHash", "RowWriter", "learnt_folder", "remove_unused"]
+__all__ = ["Hashes", "RowHash", "RowWriter", "SentRows", "SourceHead", "find_learnt", "learnt_folder", "remove_unused"]
 
-_ENTRY = np.dtype([("number", "<u8"), ("hash", "<u8")])
+_ENTRY = np.dtype([("hash", "<u8"), ("check", "<u8")])
+_MULTIPLIER, _OFFSET = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)  # of checks
+_REFUSED = 1  # bit of a hash: the service has refused the row
 _UNUSED = 90 * 86400  # seconds until the rows of a learner without a replay are removed
 _BLOCK = 65_536  # rows
 _PARTS = 16  # of the hashes that are compared at a time, which bounds memory
 _encode = msgspec.json.Encoder().encode
-_Hashes = NDArray[np.uint64]
+Hashes = NDArray[np.uint64]
 
 
 class RowHash:
-    """Hashes rows as the file has them; other columns or options make other hashes. About 1 us for a row."""
+    """Hashes rows as the file has them; other columns or options make other hashes. About 1 us for a row of cells."""
 
     def __init__(self, columns: RowColumns, header: Sequence[str]) -> None:
         parts = _encode([shaping_options(columns), list(header)])
         self._context = hashlib.blake2b(parts, digest_size=16).digest()
 
     def __call__(self, row: Any) -> int:
-        """Return the hash of a row: its cells, or its text without the line's end."""
-        text = row.strip().encode("utf-8", "surrogatepass") if type(row) is str else _encode(row)
-        return int.from_bytes(hashlib.blake2b(text, digest_size=8, person=self._context).digest(), "little")
+        """Return the hash of a row: its cells, its JSON in any order of keys, or its text without the line's end."""
+        text = _spell(row).encode("utf-8", "surrogatepass") if type(row) is str else _encode(row)
+        digest = hashlib.blake2b(text, digest_size=8, person=self._context).digest()
+        return int.from_bytes(digest, "little") & ~_REFUSED
+
+
+def _spell(row: str) -> str:
+    try:
+        return json.dumps(json.loads(row), sort_keys=True)
+    except (ValueError, RecursionError):  # LIBSVM, or JSON that only the reader knows how to read
+        return row.strip()
 
 
 def learnt_folder(birth: str) -> Path:
@@ -68,127 +78,129 @@ def _name(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-class LearntRows:
-    """The rows of a source that were sent from this machine. Raises OSError."""
+class SourceHead(msgspec.Struct, frozen=True):
+    """What is known of a source beside its rows."""
+
+    source: str
+    first: int = 0  # number of the first row
+    id: str | None = None  # column of the ids
+    links: tuple[str, ...] = ()  # sources of other files whose rows it leaves out
+
+
+class SentRows:
+    """The rows of a source that were sent from this machine. Raises OSError, and `WrongUsage` for a damaged file."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         with path.open("rb") as file:
-            head = file.readline()
-            self.source: str = msgspec.json.decode(head, type=str)
-            self._size = len(head)
-            count = (os.fstat(file.fileno()).st_size - self._size) // _ENTRY.itemsize  # a kill may have left half a row
-        shape = (count,)
-        self._entries: NDArray[Any] = (
-            np.memmap(path, _ENTRY, "r", self._size, shape) if count else np.empty(shape, _ENTRY)
-        )
+            line = file.readline()
+            try:
+                self.head = msgspec.json.decode(line, type=SourceHead)
+            except msgspec.DecodeError:
+                raise self._damaged() from None
+            self._size = len(line)
+            self._count = (os.fstat(file.fileno()).st_size - self._size) // _ENTRY.itemsize  # a kill may leave half one
+        self.end = self.head.first + self._count  # number after the last row
+        self.whole = self._size + self._count * _ENTRY.itemsize  # bytes of whole entries
 
     @staticmethod
-    def of_folder(folder: Path) -> dict[str, LearntRows]:
-        """Return the rows of a learner, by source. Raises `msgspec.DecodeError` for a damaged file."""
-        files = [LearntRows(path) for path in folder.iterdir() if not path.suffix] if folder.exists() else []
-        return {file.source: file for file in files}
+    def of_folder(folder: Path) -> dict[str, SentRows]:
+        """Return the rows of a learner, by source."""
+        files = [SentRows(path) for path in folder.iterdir() if not path.suffix] if folder.exists() else []
+        return {file.head.source: file for file in files}
 
-    def hashes(self, offset: int | None) -> _Hashes:
-        """Return the hashes of the rows before the offset; None: of all."""
-        hashes: _Hashes = self._entries["hash"][: self._count(offset)]
-        return hashes
+    @cached_property
+    def _hashes(self) -> Hashes:
+        entries = np.fromfile(self._path, _ENTRY, self._count, offset=self._size)
+        for k in range(0, self._count, _BLOCK):
+            block = entries[k : k + _BLOCK]
+            numbers = np.arange(self.head.first + k, self.head.first + k + len(block), dtype=np.uint64)
+            if (block["check"] != _checks(block["hash"], numbers)).any():
+                raise self._damaged()
+        return np.ascontiguousarray(entries["hash"])
 
-    def are_in(self, raw: Iterable[tuple[int, Any]], hash: RowHash, offset: int) -> bool:
-        """Tell whether a file has the rows before the offset in their order."""
-        hashes = self.hashes(offset)
-        left = chain.from_iterable(hashes[k : k + _BLOCK].tolist() for k in range(0, len(hashes), _BLOCK))
-        expected = next(left, None)
-        for _, row in raw:
-            if expected is None:
-                break
-            if hash(row) == expected:
-                expected = next(left, None)
-        return expected is None
+    def hashes(self, start: int = 0) -> Hashes:
+        """Return the hashes of the rows from a number on, refused ones included."""
+        return self._hashes[max(0, start - self.head.first) :] & np.uint64(~_REFUSED & (2**64 - 1))
 
-    def reach(self, offset: int) -> bool:
-        """Tell whether the last row before the offset was sent from here, too."""
-        count = self._count(offset)
-        return count > 0 and int(self._entries["number"][count - 1]) == offset - 1
+    def learnt(self, offset: int) -> Hashes:
+        """Return the hashes of the rows before the offset without those that the service has refused."""
+        hashes = self._hashes[: max(0, offset - self.head.first)]
+        learnt: Hashes = hashes[hashes & np.uint64(_REFUSED) == 0]
+        return learnt
 
-    def end(self, offset: int) -> int:
-        """Return the size of the file up to the offset."""
-        return self._size + self._count(offset) * _ENTRY.itemsize
+    def _damaged(self) -> WrongUsage:
+        return WrongUsage(
+            f"{self._path} is damaged. Nothing was sent. Remove it: then this machine does not know the rows that it "
+            "had, and replay says what that means"
+        )
 
-    def _count(self, offset: int | None) -> int:
-        return len(self._entries) if offset is None else bisect_left(self._entries["number"], offset)
+
+def _checks(hashes: Hashes, numbers: Hashes) -> Hashes:
+    return (hashes | np.uint64(_REFUSED)) * _MULTIPLIER + numbers * _OFFSET + _OFFSET
 
 
 class RowWriter:
-    """Appends the rows of a source that are about to be sent; a file that only its owner may read. Raises OSError."""
+    """Writes the rows of a source that are about to be sent; a file that only its owner may read. Raises OSError."""
 
-    def __init__(self, folder: Path, source: str, before: LearntRows | None, offset: int) -> None:
-        """Begin the file, or continue it behind the rows before the offset."""
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.path = folder / _name(source)
+    def __init__(self, folder: Path, head: SourceHead, before: SentRows | None) -> None:
+        """Begin the file, or continue it."""
+        path = folder / _name(head.source)
         if before is None:
-            beside = self.path.with_suffix(".new")
+            beside = path.with_suffix(".new")
             beside.unlink(missing_ok=True)
             with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(_encode(source) + b"\n")
-            beside.replace(self.path)
-        else:
-            os.truncate(self.path, before.end(offset))
-        self._file = self.path.open("ab", buffering=0)
+                file.write(_encode(head) + b"\n")
+            beside.replace(path)
+            before = SentRows(path)
+        self._floor = before.end  # number after the rows that earlier replays have sent
+        self.end = before.end
+        self._zero = before.whole - before.end * _ENTRY.itemsize  # place of row 0, if the file had it
+        self._file = path.open("r+b", buffering=0)
+        self.take_back(self.end)  # half a row that a kill has left
 
-    def add(self, numbers: Sequence[int], hashes: Iterable[int]) -> None:
+    def add(self, hashes: Sequence[int]) -> None:
         """Append rows."""
-        entries = np.empty(len(numbers), _ENTRY)
-        entries["number"], entries["hash"] = numbers, np.fromiter(hashes, np.uint64, len(numbers))
+        entries = np.empty(len(hashes), _ENTRY)
+        entries["hash"] = hashes
+        entries["check"] = _checks(entries["hash"], np.arange(self.end, self.end + len(hashes), dtype=np.uint64))
+        self._file.seek(self._zero + self.end * _ENTRY.itemsize)
         self._file.write(entries.tobytes())
+        self.end += len(hashes)
 
-    def take_back(self, count: int) -> None:
-        """Remove the last rows, which the service has refused."""
-        self._file.truncate(self._file.seek(0, os.SEEK_END) - count * _ENTRY.itemsize)
+    def refuse(self, number: int) -> None:
+        """Note that the service has refused a row: set the lowest bit of its hash."""
+        place = self._zero + number * _ENTRY.itemsize
+        self._file.seek(place)
+        low = self._file.read(1)[0]
+        self._file.seek(place)
+        self._file.write(bytes([low | _REFUSED]))
+
+    def take_back(self, number: int) -> None:
+        """Remove the rows from this number on that this replay has added."""
+        self.end = max(self._floor, min(self.end, number))
+        self._file.truncate(self._zero + self.end * _ENTRY.itemsize)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
 
-class LeftOutRows:
-    """The rows of a file that were learnt before. Of equal rows the first are, as many as were learnt."""
+def find_learnt(rows: Hashes, learnt: Iterable[Hashes]) -> tuple[NDArray[np.bool_], int]:
+    """Return which rows are among the learnt ones, each of which counts once; and how many of them differ.
 
-    def __init__(self, raw: Iterator[tuple[int, Any]], hash: RowHash, learnt: Sequence[_Hashes]) -> None:
-        """Compare all rows, by their places, with the learnt ones. About 30 bytes of memory for each."""
-        self.rows = 0  # in the file, bad ones included
-        buffer = np.zeros(1024, np.uint64)  # by place
-        for place, row in raw:
-            if place >= len(buffer):
-                buffer = np.concatenate([buffer, np.zeros(max(place + 1 - len(buffer), len(buffer) // 4), np.uint64)])
-            buffer[place] = hash(row)
-            self.rows += 1
-        learnt_before, distinct = _find_learnt(buffer, np.concatenate(learnt) if learnt else np.empty(0, np.uint64))
-        self.total = int(learnt_before.sum())
-        self.distinct = distinct  # among the known ones
-        self._learnt = learnt_before.tobytes()
-        self.compared = 0  # events that were compared
-        self.count = 0  # of them left out
-
-    def __call__(self, event: Event) -> bool:
-        """Tell whether to leave an event out."""
-        self.compared += 1
-        place = event.origin.place if isinstance(event, RowEvent) else len(self._learnt)
-        is_learnt = place < len(self._learnt) and bool(self._learnt[place])
-        self.count += is_learnt
-        return is_learnt
-
-
-def _find_learnt(rows: _Hashes, learnt: _Hashes) -> tuple[NDArray[np.bool_], int]:
-    """Return which rows are among the learnt ones, each of which counts once; and how many of them differ."""
+    Of equal rows the first are, as many as were learnt. About 30 bytes of memory for each row.
+    """
+    counted = np.concatenate([np.empty(0, np.uint64), *learnt])
     learnt_before = np.zeros(len(rows), np.bool_)
     distinct = 0
-    part_of_rows, part_of_learnt = (rows % _PARTS).astype(np.uint8), (learnt % _PARTS).astype(np.uint8)
+    part_of_rows, part_of_counted = [((hashes >> 1) % _PARTS).astype(np.uint8) for hashes in (rows, counted)]
     for part in range(_PARTS):
-        places = np.flatnonzero((part_of_rows == part) & (rows != 0))
+        places = np.flatnonzero(part_of_rows == part)
         hashes = rows[places]
         order = np.argsort(hashes, kind="stable")
         hashes = hashes[order]
-        counts = np.sort(learnt[part_of_learnt == part])
+        counts = np.sort(counted[part_of_counted == part])
         rank = np.arange(len(hashes)) - np.searchsorted(hashes, hashes, "left")  # among equal rows
         times = np.searchsorted(counts, hashes, "right") - np.searchsorted(counts, hashes, "left")
         learnt_before[places[order]] = rank < times

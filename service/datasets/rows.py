@@ -131,9 +131,10 @@ class Rows(ABC, Generic[Record]):
             elif "label" in event or self.unlabelled != "skip":
                 yield RowEvent(event, self._origin(place, record))
 
-    def raw(self) -> Iterator[tuple[int, Any]]:
-        """Yield the place of every row, bad ones included, and what the file has there; once, instead of `events`."""
-        return ((place, self._original(record)) for place, record in self._records())
+    @property
+    def unlabelled_count(self) -> int:
+        """Number of rows without a label so far."""
+        return self._unlabelled
 
     def notes(self, labels: bool = True) -> list[str]:
         """Describe what the rows that were read had: missing `labels`, guesses after the survey, missing cells."""

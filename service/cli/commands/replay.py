@@ -67,9 +67,9 @@ def replay(
     ] = "stop",
     format: Annotated[str, typer.Option(help="csv, tsv, jsonl, parquet, npz or libsvm (default: by the name).")] = "",
     first: Annotated[
-        int,
+        int | None,
         typer.Option("--from", min=0, metavar="ROW", help="Learn from this row on, counted from 0 without bad rows."),
-    ] = 0,
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after this row of the file.")] = None,
     rate: Annotated[float | None, typer.Option(min=1e-3, help="Maximum events per second.")] = None,
     batch: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum rows per request.")] = 1000,
@@ -103,10 +103,9 @@ def replay(
     A replay resumes if the file is unchanged and --label, --positive,
     --negative, --ranks, --drop, --id, --time, --weight, --format and the options of files
     except --on-bad are the same. Another file of this name, and one that
-    begins as a learnt one does, are refused unless --again, --from, --all or
-    --id is given. With --again, rows that were sent from this machine are left
-    out. If all replays use --id, no row is learnt twice. A pipe is copied to a
-    temporary file first.
+    begins as a learnt one does, are refused without --again, --from or --all,
+    or the same --id in all replays. With --again, rows that were sent from this
+    machine are left out. A pipe is copied to a temporary file first.
 
     Batch algorithms are fitted in the background, so the metrics of a replay
     depend on its speed. With --wait they do not: a new learner gets the same
@@ -119,14 +118,22 @@ def replay(
     """
     with reporting():
         from service.cli.late_replay import Delay
-        from service.cli.replay_engine import ReplayPlan, inspect_replay, print_outcome, replay_file
+        from service.cli.replay_engine import ReplayPlan, count_rows, inspect_replay, print_outcome, replay_file
         from service.datasets import RowColumns, local_file
-        from service.exits import WrongUsage
+        from service.exits import ExitStatus, WrongUsage
         from service.pacing import Interruption, WaitInterrupted
 
         check_label_delay(label_delay, label_every, id, time, wait)
-        if again and all:
-            raise WrongUsage("--again leaves out the rows that were learnt, --all learns them, too: choose one")
+        if again + all + (first is not None) > 1:
+            raise WrongUsage(
+                "--again leaves out the rows that were learnt; --all learns them, too, and --from those from a row on: "
+                "choose one"
+            )
+        if again and unlabelled == "score":
+            raise WrongUsage(
+                "--again does not know which rows without a label were scored: choose --unlabelled skip, and score "
+                "them with rarestream predict"
+            )
         if again and label_delay is not None:
             raise WrongUsage("--again is not for --label-delay, which knows rows by their --id")
         order = parse_ranks(ranks) if ranks is not None else ()
@@ -140,9 +147,13 @@ def replay(
             Interruption() as interruption,
             connected(url, key, patience=retry_seconds, wait=interruption.wait, notice=notes.print) as client,
         ):
-            plan = ReplayPlan(rows, learner, columns, format, limit, rate, batch, wait, delay, again, first, all)
+            plan = ReplayPlan(
+                rows, learner, columns, format, limit, rate, batch, wait, delay, again, 0 if all else first
+            )
             if dry_run:
                 inspection = inspect_replay(plan, client, _INSPECTED)
+                if again:
+                    count_rows(plan, client, interruption, notes)
                 if as_json:
                     print_json(inspection.to_json(learner))
                 else:
@@ -157,6 +168,8 @@ def replay(
                 print_json(outcome.to_json() | {"learner": learner, "file": str(file)})
             else:
                 print_outcome(outcome, plan, notes, console())
+            if outcome.barren:
+                raise typer.Exit(ExitStatus.REFUSED)
         if interruption:
             notes.print("stopped; the same command resumes from there")
             raise typer.Exit(128 + (interruption.signal or 0))

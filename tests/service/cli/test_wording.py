@@ -387,7 +387,7 @@ TABLE: list[Row] = [
         2,
         (
             "error: no row that is not bad had the label '1'; labels seen: '0', '1'; nothing was sent\n"
-            "1 bad row was left out; the first: FILES/old.csv, line 2: the time is 1969-12-31, "
+            "1 bad row was left out; the first: FILES/old.csv, line 2: the time is 1969-12-31 "
             "before 1980: give --missing if it is none, in a message null"
         ),
     ),
@@ -544,6 +544,12 @@ REPLAYED = {
     "crowd.jsonl": timed(range(4)),
     "grades.csv": "a,b,label\n" + "1,2,poor\n2,3,fair\n3,4,good\n" * 5,
 }
+WAYS = (
+    "  --again learns the rows that are new\n"
+    "  --from 20 continues after them if this file begins with the same rows\n"
+    "  --all learns all rows, those that were learnt, too\n"
+    "  if all replays use the same --id, no row is learnt twice"
+)
 REPLAYING: dict[str, Sequence[str]] = {  # learners
     "plain": (), "skips": (), "scores": (), "stops": (), "late": (), "without": (),
     "forgets": ("--label-ttl", "30m"),
@@ -557,34 +563,43 @@ REPLAYS: list[tuple[str, str, Sequence[str], int, str]] = [
     ("rows.csv", "plain", (), 0, "resuming at row 20\nno rows left: all were learnt before"),
     (
         "other/rows.csv", "plain", (), 2,
-        f"error: the learner has learnt 20 rows of a file of this name, {OTHERWISE}. Nothing was sent: --again "
-        "learns the rows that are new, --from 20 continues after them if this file begins with the same rows, and "
-        "--all learns all. If all replays use --id, no row is learnt twice",
+        f"error: the learner has learnt 20 rows of a file of this name, {OTHERWISE}. Nothing was sent:\n{WAYS}",
     ),
     (
         "copy.csv", "plain", (), 2,
-        "error: the learner has learnt 20 rows of rows.csv, which begins as this file does. Nothing was sent: "
-        "--again learns the rows that are new, --from 20 continues after them if this file begins with the same rows, "
-        "and --all learns all. If all replays use --id, no row is learnt twice",
+        "error: the learner has learnt 20 rows of rows.csv, which begins as this file does. Nothing was sent:\n"
+        f"{WAYS}",
     ),
     (
         "new/rows.csv", "plain", ("--again",), 2,
         f"error: the learner has learnt 20 rows of a file of this name, {OTHERWISE}, and none of the 2 rows of this "
-        "file is among them: it is another file, or other columns or options make its events. Nothing was sent: --all "
-        "learns all its rows",
+        "file is among them: it is another file, or other columns or options make its events. Nothing was sent:\n"
+        "  --all learns all rows, those that were learnt, too",
+    ),
+    (
+        "nameless.jsonl", "plain", ("--again", "--time", "t"), 2,
+        "error: this machine has sent no row of this file to the learner: leave --again out. Nothing was sent",
     ),
     (
         "grown/rows.csv", "plain", ("--again",), 0,
-        "rows 0 to 21: 1 learnt, 0 duplicates, 20 left out",
+        "new rows: 1 learnt, 0 duplicates, 20 left out",
     ),
     (
-        "grown/rows.csv", "plain", (), 0,
-        "resuming at row 21\n"
+        "grown/rows.csv", "plain", ("--again",), 0,
+        "rows that were learnt before, and are left out: 21; new rows: 0\n"
+        "warning: only 3 of the rows that are left out differ: if events of this file are new and look like earlier "
+        "ones, --all learns them, too\n"
         "no rows left: all were learnt before",
     ),
     (
         "grown/rows.csv", "plain", ("--again", "--all"), 2,
-        "error: --again leaves out the rows that were learnt, --all learns them, too: choose one",
+        "error: --again leaves out the rows that were learnt; --all learns them, too, and --from those from a row on: "
+        "choose one",
+    ),
+    (
+        "grown/rows.csv", "plain", ("--again", "--unlabelled", "score"), 2,
+        "error: --again does not know which rows without a label were scored: choose --unlabelled skip, and score them "
+        "with rarestream predict",
     ),
     ("unlabelled.csv", "skips", (), 2, f"error: FILES/unlabelled.csv, line 4: the label is missing\n{NO_ROWS}"),
     (

@@ -315,6 +315,6 @@ def test_a_missing_cell_that_makes_a_column_of_integers_one_of_floats_changes_no
         path = write(tmp_path, {"a": values, "b": [0.5, math.inf, 2.5], "label": [0, 1, 0]})
         with open_rows(path, RowColumns()) as rows:
             hash = RowHash(RowColumns(), rows.header)
-            hashes.append([hash(row) for _, row in rows.raw()])
+            hashes.append([hash(event.origin.row) for event in rows.events()])
     assert hashes[0][:2] == hashes[1][:2]
     assert len({*hashes[0], *hashes[1]}) == 4

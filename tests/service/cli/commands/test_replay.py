@@ -20,7 +20,7 @@ from rich.console import Console
 
 from rarestream import Client, RequestRefused, RetryPause
 from service.cli.replay_engine import ReplayPlan, prefetch, replay_file
-from service.datasets.batches import batches, earlier_rows, source_name
+from service.datasets.batches import batches, related_sources, source_name
 from service.datasets.packed_text import File
 from service.datasets.values import RowColumns
 from service.pacing import Interruption
@@ -193,17 +193,13 @@ def test_a_source_name_leaves_space_for_its_hash(tmp_path: Path) -> None:
     assert name.startswith("ä" * 75 + "#")
 
 
-def test_earlier_replays_of_a_file_with_other_options_are_detected() -> None:
-    learner = {"sources": {"a.csv#1": 5, "a.csv#2": 9, "b.csv#3": 100}}
-    assert earlier_rows(learner, "a.csv#1") == (9, "a.csv", True)
-    assert earlier_rows(learner, "c.csv#3") == (100, "b.csv", False)
-    assert earlier_rows(learner, "c.csv#3.7+60") == (100, "b.csv", False)
-    assert earlier_rows({"sources": {"b.csv#3.7": 5}}, "c.csv#4.7") == (5, "b.csv", False)
-    assert earlier_rows({"sources": {"b.csv#3.7": 5}}, "c.csv#4.8") is None
-    assert earlier_rows(learner, "b.csv#3") is None
-    assert earlier_rows({"sources": {"b.csv#3": 0}}, "c.csv#3") is None
-    assert earlier_rows(learner, "c.csv#1") == (5, "a.csv", False)
-    assert earlier_rows(learner, "c.csv#4") is None
+def test_sources_of_a_file_with_other_options_content_or_name_are_related() -> None:
+    sources = ["a.csv#1", "a.csv#2.7", "b.csv#3.7", "topic"]
+    assert related_sources("a.csv#1", sources) == ["a.csv#2.7", "b.csv#3.7"]
+    assert related_sources("c.csv#3", sources) == ["a.csv#1", "a.csv#2.7", "b.csv#3.7"]
+    assert related_sources("b.csv#+again2", ["b.csv#3.7+60", "c.csv#+again"]) == ["b.csv#3.7+60"]
+    assert related_sources("c.csv#4.8", sources) == []
+    assert related_sources("c.csv#4.8", ["a.csv#1", "c.csv#+again"], [("c.csv#+again", "a.csv#1")])[0] == "a.csv#1"
 
 
 # Against a service
@@ -394,9 +390,10 @@ def test_a_changed_file_is_refused_unless_it_is_to_be_learnt_again(server: Proce
     assert get(server, "changed")["events"] == 20
     assert "10 learnt" in replayed(server, path, "changed", "--drop", "key", "--again")
     assert get(server, "changed")["events"] == 30
-    assert "no rows left" in replayed(server, path, "changed", "--drop", "key")
+    assert "no rows left" in replayed(server, path, "changed", "--drop", "key", "--again")
     path.write_text("key,x,label\n" + "".join(f"k{i},1,0\n" for i in range(5)))
-    replayed(server, path, "changed", "--id", "key")
+    replayed(server, path, "changed", "--id", "key", status=2)  # the others were learnt without ids
+    replayed(server, path, "changed", "--id", "key", "--all")
     assert get(server, "changed")["events"] == 35
 
 
@@ -445,7 +442,7 @@ def test_killed_replays_with_again_learn_each_row_of_a_repaired_file_once(
     url = server.url.replace("127.0.0.1", "LOCALHOST") + "/"
     replayed(server, path, "again", "--again", "--url", url)
     assert get(server, "again")["events"] == 2001
-    assert "no rows left" in replayed(server, path, "again")
+    assert "no rows left" in replayed(server, path, "again", "--again")
 
 
 def test_a_repaired_file_goes_on_behind_the_learnt_rows(server: Process, tmp_path: Path) -> None:
@@ -532,7 +529,7 @@ def test_an_earlier_replay_of_the_file_name_is_reported_before_sending(tmp_path:
 
     with Interruption() as interruption, Client("http://service", transport=httpx.MockTransport(answer)) as client:
         replay_file(
-            ReplayPlan(File.of(path), "a", RowColumns(), batch=10, all=True),
+            ReplayPlan(File.of(path), "a", RowColumns(), batch=10, first=0),
             client,
             interruption,
             Console(file=out, soft_wrap=True),

@@ -45,6 +45,7 @@ class Fitting:
                 signal.raise_signal(signal.SIGINT)
         document = {
             "name": "a",
+            "birth": "0123456789abcdef",
             "config": {"features": {"kind": "named"}},
             "class_counts": {"negative": 0, "positive": 0},
             "ready": False,
