@@ -20,6 +20,7 @@ _MONTH = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])?")
 TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0, "d": 86_400.0}  # in seconds
 _MOMENT_UNITS = {unit: TIME_UNITS[unit] for unit in ("s", "ms", "us", "ns")}  # of times since the epoch
 _DOTTED = re.compile(r"(?P<day>[0-9]{1,2})\.(?P<month>[0-9]{1,2})\.(?P<year>[0-9]{4})(?P<rest>([ T].*)?)")
+_YEAR_10000 = 253_402_300_800.0  # the first that a datetime has not
 _AHEAD_SECONDS = 86_400.0  # that a time may be ahead of now
 
 
@@ -35,10 +36,15 @@ def timestamp(value: Any, format: str = "") -> float | None:
     2100. Eight digits such as 20191130 are a date, and fourteen a date with a time. With a `format` of `strptime`, text
     must have it. Raises ValueError for others.
     """
+    return _read(value, format)[0]
+
+
+def _read(value: Any, format: str) -> tuple[float | None, str]:
+    """Return what `timestamp` does, and what a number counts; "" for text."""
     if isinstance(value, str):
         text = value.strip()
         if format:
-            return None if text.lower() in MISSING else _seconds(datetime.strptime(text, format))
+            return None if text.lower() in MISSING else _seconds(datetime.strptime(text, format)), ""
     elif isinstance(value, int) and is_day(str(value)):
         text = str(value)
     else:
@@ -57,19 +63,19 @@ def timestamp(value: Any, format: str = "") -> float | None:
     except ValueError:
         spelt = str(value).strip()[:60]
         raise ValueError(f"{spelt!r} is neither seconds since the epoch nor an ISO 8601 time") from None
-    return _seconds(moment)
+    return _seconds(moment), ""
 
 
-def _since_epoch(number: float | None) -> float | None:
-    """Return the seconds of a number of seconds, milliseconds, microseconds or nanoseconds.
+def _since_epoch(number: float | None) -> tuple[float | None, str]:
+    """Return the seconds of a number of seconds, milliseconds, microseconds or nanoseconds, and which it counts.
 
     Raises ValueError unless it is a moment from 1980 to 2100 in one of these units.
     """
     if number is None or number != number:
-        return None
-    for unit in (1.0, 1e3, 1e6, 1e9):
-        if EARLIEST_TIME <= number / unit <= LATEST_TIME:
-            return number / unit
+        return None, ""
+    for unit, parts in (("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9)):
+        if EARLIEST_TIME <= number / parts <= LATEST_TIME:
+            return number / parts, unit
     raise ValueError(
         f"the time {number:.15g} is no moment since 1980 in seconds, milliseconds, microseconds or nanoseconds"
     )
@@ -82,31 +88,48 @@ def _seconds(moment: datetime) -> float:
 class EventTimes:
     """Parses the times of the events of one file or stream, as `timestamp` does, or as numbers of a `unit`.
 
-    With a unit, the first number decides. If it is a moment since 1980, so must be all others. Else all count from the
-    beginning of the file, which is taken as 1980-01-01. A stream has no beginning, so `counters` of it are refused. The
-    error names the option. Raises ValueError for a time that the service refuses: one before 1980, or ahead of now,
-    such as 9999-12-31 for never.
+    The numbers of a file count one unit. If it is given, the first number decides: if that is a moment since 1980, so
+    must be all others. Else all count from the beginning of the file, which is taken as 1980-01-01. A stream has no
+    beginning, so `counters` of it are refused, and its numbers may count several units. The error names the option.
+    Raises ValueError for a time that the service refuses: one before 1980, or ahead of now, such as 9999-12-31 for
+    never.
     """
 
     def __init__(self, format: str = "", unit: str = "", counters: bool = True) -> None:
         self._format = format
         self._unit = unit
         self._start = None if unit and counters else 0.0  # seconds of the number 0; None: not decided
+        self._mixed = not counters  # numbers may count several units
+        self._first: tuple[str, str] | None = None  # number, and its unit or date
 
     @property
     def note(self) -> str | None:
         """What is said of numbers that count from the beginning of a file."""
-        return f"the times count {self._unit} from 0, which is taken as 1980-01-01" if self._start else None
+        if not self._start or self._first is None:
+            return None
+        number, day = self._first
+        return f"the times count {self._unit} from 0, which is taken as 1980-01-01; the first, {number}, is {day}"
 
     def __call__(self, value: Any) -> float | None:
         """Return the seconds since the epoch; None if the time is missing."""
-        seconds = self._counted(value) if self._unit else _moment(value, self._format)
-        if seconds is not None and seconds < EARLIEST_TIME:
-            spelt = str(value).strip()[:60]
-            count = f", which counts {self._unit}," if self._unit else ""
-            raise ValueError(f"the time is {spelt}{count} before 1980: give --missing if it is none, in a message null")
-        if seconds is not None and seconds > time.time() + _AHEAD_SECONDS:
-            raise ValueError(f"the time is {str(value)[:60]}; expected at most a day ahead of now")
+        seconds, unit = (self._counted(value), self._unit) if self._unit else _moment(value, self._format)
+        if seconds is None:
+            return None
+        if seconds < EARLIEST_TIME:
+            raise ValueError(
+                f"the time is {_spell(value, unit)} before 1980: if it means that there is none, give --missing, or "
+                "null in a message"
+            )
+        if seconds > time.time() + _AHEAD_SECONDS:
+            raise ValueError(f"the time {_spell(value, unit)} is {_day(seconds)}; expected at most a day ahead of now")
+        if unit and not self._unit and not self._mixed:
+            self._first = self._first or (str(value).strip()[:60], unit)
+            if self._first[1] != unit:
+                number, other = self._first
+                raise ValueError(
+                    f"the time {_spell(value, unit)} is {_day(seconds)}, but the first one, {number}, counts {other}: "
+                    "write all times in one unit"
+                )
         return seconds
 
     def _counted(self, value: Any) -> float | None:
@@ -122,15 +145,24 @@ class EventTimes:
                         f"in {unit}: leave --time-unit out, or give the unit that it counts"
                     )
             self._start = EARLIEST_TIME
+            self._first = str(value).strip()[:60], _day(seconds + EARLIEST_TIME)
         elif self._start is None:
             self._start = 0.0
         return seconds + self._start
 
 
-def _moment(value: Any, format: str) -> float | None:
-    """Parse a time without a unit; the error names the option that explains it."""
+def _spell(value: Any, unit: str) -> str:
+    return f"{str(value).strip()[:60]}{f', which counts {unit},' * bool(unit)}"
+
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d") if seconds < _YEAR_10000 else "after the year 9999"
+
+
+def _moment(value: Any, format: str) -> tuple[float | None, str]:
+    """Return what `_read` does; the error names the option that explains the time."""
     try:
-        return timestamp(value, format)
+        return _read(value, format)
     except ValueError as error:
         if format or not isinstance(value, (str, int, float)):
             raise

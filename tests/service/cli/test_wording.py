@@ -388,7 +388,7 @@ TABLE: list[Row] = [
         (
             "error: no row that is not bad had the label '1'; labels seen: '0', '1'; nothing was sent\n"
             "1 bad row was left out; the first: FILES/old.csv, line 2: the time is 1969-12-31 "
-            "before 1980: give --missing if it is none, in a message null"
+            "before 1980: if it means that there is none, give --missing, or null in a message"
         ),
     ),
     (

@@ -345,7 +345,9 @@ def test_the_first_time_decides_whether_a_unit_counts_from_the_beginning_of_the_
     path = tmp_path / name
     times, notes = times_of(path, "h", [0, 87_000, 88_000])  # over ten years
     assert times == [START, START + 87_000 * 3600, START + 88_000 * 3600]
-    assert any("the times count h from 0, which is taken as 1980-01-01" in note for note in notes)
+    assert any("h from 0, which is taken as 1980-01-01; the first, 0, is 1980-01-01" in note for note in notes)
+    _, notes = times_of(path, "h", [20_454])
+    assert any("the first, 20454, is 1982-05-02" in note for note in notes)
     times, notes = times_of(path, "d", [18_000, 18_001])
     assert times == [18_000 * 86_400, 18_001 * 86_400]
     assert not any("1980" in note for note in notes)
@@ -366,11 +368,30 @@ def test_a_unit_that_makes_times_of_today_those_of_1970_is_refused(
         times_of(tmp_path / name, unit, [cell, cell + 1])
 
 
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl"])
+def test_times_of_two_units_in_one_column_are_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    times, _ = times_of(path, "", [1575118861, 1575118862])
+    assert times == [1575118861.0, 1575118862.0]
+    text = r"line 3: the time 1575118861000, which counts ms, is 2019-11-30, but the first one, 1575118860, counts s"
+    with pytest.raises(ReadError, match=text if path.suffix == ".csv" else text.replace("line 3", "line 2")):
+        times_of(path, "", [1575118860, 1575118861000])
+
+
+def test_a_time_ahead_of_now_is_told_with_its_date(tmp_path: Path) -> None:
+    with pytest.raises(ReadError, match=r"the time 4102358400, which counts s, is 2099-12-31; expected at most a day"):
+        times_of(tmp_path / "rows.csv", "", [4102358400])
+    with pytest.raises(ReadError, match=r"the time 9999-12-31 is 9999-12-31; expected"):
+        times_of(tmp_path / "rows.csv", "", ["9999-12-31"])
+
+
 @pytest.mark.parametrize("cell", ["1970-01-01", "1970-01-01 00:00:59", "1900-01-01", "01.01.1970"])
 def test_a_date_before_1980_needs_a_word(tmp_path: Path, cell: str) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(f"when,x,label\n2019-11-30,1,0\n{cell},1,1\n")
-    with pytest.raises(ReadError, match=r"line 3: the time is .* before 1980: give --missing"):
+    with pytest.raises(
+        ReadError, match=r"line 3: the time is .* before 1980: if it means that there is none, give --missing"
+    ):
         read(path, RowColumns(time="when"))
     events, _ = read(path, RowColumns(time="when", form=FileOptions(missing=(cell,))))
     assert [event.get("time") for event in events] == [1575072000.0, None]
