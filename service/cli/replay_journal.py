@@ -252,6 +252,7 @@ def begin(plan: ReplayPlan, opening: Opening, journal: ReplayJournal, notes: Con
         journal.check_listed([source, *related])
         if earlier:
             after = f"--from {max(earlier.values())} continues after them if this file begins with the same rows"
+            after = after if len(earlier) == 1 else _FROM
             raise _refusal(_describe(source, earlier), _AGAIN, after, _ALL, _IDS)
     if offset or first:
         notes.print(f"resuming at row {offset:,}" if offset else f"beginning at row {first:,}")
