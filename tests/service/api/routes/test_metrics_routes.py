@@ -145,6 +145,7 @@ async def test_alarms_are_listed_and_survive_a_crash(store: Store) -> None:
             "counts": dict.fromkeys(KINDS, 0),
             "open": dict.fromkeys(KINDS, 0),
             "alarms": [],
+            "cursor": None,
         }
         await drifted(http)
         await engine.get("a").log.catch_up()
