@@ -206,10 +206,15 @@ end
 
 # Lists of thousands of texts, as their sizes and all in one, because a client takes longer to read texts one by one.
 _JOINED = """
-local function joined(texts)
-  local sizes = {}
-  for i, text in ipairs(texts) do sizes[i] = #text end
-  return #sizes > 0 and cmsgpack.pack(sizes) or '', table.concat(texts)
+local function packed(numbers) return #numbers > 0 and cmsgpack.pack(numbers) or '' end
+local function with_joined(reply, ...)
+  for _, texts in ipairs({...}) do
+    local sizes = {}
+    for i, text in ipairs(texts) do sizes[i] = #text end
+    reply[#reply + 1] = packed(sizes)
+    reply[#reply + 1] = table.concat(texts)
+  end
+  return reply
 end
 """
 
@@ -261,11 +266,7 @@ while more == 0 do
   end
   step = math.min(2 * step, 100)
 end
-local label_sizes, all_labels = joined(labels)
-local id_sizes, all_ids = joined(ids)
-local data_sizes, all_data = joined(data)
-local packed = #numbers > 0 and cmsgpack.pack(numbers) or ''
-return {more, packed, label_sizes, all_labels, id_sizes, all_ids, data_sizes, all_data}
+return with_joined({more, packed(numbers)}, labels, ids, data)
 """,
 )
 
@@ -297,10 +298,7 @@ while #ids < limit and not ended do
   end
   step = math.min(2 * step, 100)
 end
-local label_sizes, all_labels = joined(labels)
-local id_sizes, all_ids = joined(ids)
-local data_sizes, all_data = joined(data)
-return {upto, large, label_sizes, all_labels, id_sizes, all_ids, data_sizes, all_data}
+return with_joined({upto, large}, labels, ids, data)
 """,
 )
 

@@ -160,7 +160,7 @@ class Replays(RuleBasedStateMachine):
 
             selection = begin(plan, Opening(source, rows), journal, NOTES)
             if not selection.checked or self._looks_new(source, journal):
-                return  # the user heeds the note, or does not learn a file as a new one that is none
+                return  # as the note says; or the file is not a new one
             outcome = "killed"
             events = selection(FileRows(self.rows, BadRows("skip")).events())
             for k, batch in enumerate(batches(events, selection.source, selection.start, 2)):
